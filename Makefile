@@ -1,0 +1,67 @@
+# Everything a developer runs. It needs python3.11 or newer, git and make; the rest is installed into .venv.
+#
+#   make demo       install, then run a real plan in a scratch repository
+#   make test       install, check and test: what CI runs
+#   make check      formatting, lint and types only
+#   make test-all   the slow tests as well
+#   make bench      figures beside their floors
+#   make lock       resolve the dependencies anew, with hashes
+#   make clean      remove what the other targets made
+
+PYTHON ?= python3
+WORKERS ?= 2
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+SOURCES := src tests bench tools
+
+.DEFAULT_GOAL := help
+.PHONY: help install dev demo check test test-all bench lock clean
+
+help:
+	@sed -n 's/^#   //p' Makefile
+
+# The files with a leading dot say that a step was done; they are newer than what the step was made of.
+$(VENV)/.made:
+	@$(PYTHON) -c 'import sys; sys.exit("Orchard needs Python 3.11 or newer; try: make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+# The build backend is pinned too, and used from here: an isolated build would fetch one without hashes.
+$(VENV)/.installed: $(VENV)/.made requirements.lock requirements-build.lock pyproject.toml
+	$(PIP) install --quiet --require-hashes -r requirements.lock -r requirements-build.lock
+	$(PIP) install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.installed requirements-dev.lock
+	$(PIP) install --quiet --require-hashes -r requirements-dev.lock
+	@touch $@
+
+install: $(VENV)/.installed
+
+dev: $(VENV)/.dev
+
+demo: install
+	$(BIN)/orchard demo
+
+check: dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+test: check
+	$(BIN)/pytest -n $(WORKERS) -m "not slow"
+
+test-all: check
+	$(BIN)/pytest -n $(WORKERS)
+
+bench: dev
+	$(BIN)/python -m bench
+
+lock: dev
+	tools/lock.sh
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	find $(SOURCES) -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,29 @@
+"""What every test shares: a world of its own, in which nothing of the user's is seen or touched."""
+
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """Async tests run on the event loop that the engine runs on."""
+    return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def private_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Every test has a home of its own; git finds no settings but those of the test's repository."""
+    home = tmp_path_factory.mktemp("home")
+    for name, folder in (
+        ("HOME", "."), ("XDG_STATE_HOME", "state"), ("XDG_CONFIG_HOME", "config"), ("XDG_CACHE_HOME", "cache"),
+        ("XDG_RUNTIME_DIR", "run"),
+    ):  # fmt: skip
+        place = home / folder
+        place.mkdir(mode=0o700, exist_ok=True)
+        monkeypatch.setenv(name, str(place))
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
+    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+    for name in ("ORCHARD_FAILPOINT", "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "NO_COLOR", "ORCHARD_MAX_PARALLEL"):
+        monkeypatch.delenv(name, raising=False)
+    return home
