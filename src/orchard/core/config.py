@@ -1,0 +1,279 @@
+"""How several sources of settings become one configuration.
+
+    Layer          one source: a file, one variable, one flag
+    merge_layers   layers, weakest first -> the configuration, and where each value comes from
+
+Defaults stand in the fields of `Config`; a test holds those equal to the table in `configkeys`. All
+problems of all layers are reported at once, since a person who mends one wants to see the next.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from orchard.core.configkeys import (
+    KEYS,
+    LATER,
+    NOT_SETTINGS,
+    RawWork,
+    checked_text,
+    found_instead,
+    stays_inside,
+)
+from orchard.core.plan import Resolver
+from orchard.core.suggest import did_you_mean, nearest, quoted
+from orchard.errors import InvalidInput, Problem
+
+DEFAULT = "default"
+"""The origin of a value that nobody set."""
+
+PROBLEMS_SHOWN = 100
+
+
+# ------------------------------------------------------------------------------------- the values
+
+
+@dataclass(frozen=True, slots=True)
+class Heal:
+    """Whether an agent may try to mend what failed, and how often."""
+
+    enabled: bool = True
+    attempts: int = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Worktree:
+    """How a job's folder is filled, and what of it is kept for the next job."""
+
+    include: tuple[str, ...] = ()
+    link: tuple[str, ...] = ()
+    keep: tuple[str, ...] = ()
+    pool: int = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """What all engines of a user share."""
+
+    global_: int = 16
+
+
+@dataclass(frozen=True, slots=True)
+class WorkLimits:
+    """What a program of a job may take before it is stopped."""
+
+    grace: float = 10.0
+    log_bytes: int = 1024**3
+    idle: float | None = None
+    wall: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Every setting, with the value that holds where nobody says otherwise."""
+
+    max_parallel: int = 4
+    resolver: Resolver = "agent"
+    worktree_root: str = ".worktrees"
+    setup: tuple[RawWork, ...] = ()
+    pass_env: tuple[str, ...] = ()
+    heal: Heal = Heal()
+    worktree: Worktree = Worktree()
+    capacity: Capacity = Capacity()
+    limits: WorkLimits = WorkLimits()
+
+
+SECTIONS: Mapping[str, type[Heal | Worktree | Capacity | WorkLimits]] = {
+    "heal": Heal,
+    "worktree": Worktree,
+    "capacity": Capacity,
+    "limits": WorkLimits,
+}
+
+
+# ------------------------------------------------------------------------------------- the layers
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One source of settings: nested tables, as TOML gives them."""
+
+    origin: str
+    values: Mapping[str, object]
+    file: str | None = None
+    """The name that problems give the file; None: the origin itself says where (a variable, a flag)."""
+    text: str = ""
+    """The file's text, to find lines in."""
+    repository: bool = False
+    """Written by whoever wrote the repository, who need not be the user."""
+    ignored: frozenset[str] = frozenset()
+    """Keys that are checked, but not believed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """The configuration, and for each key where its value was found."""
+
+    config: Config
+    origins: Mapping[str, str] = field(default_factory=dict)
+
+
+def merge_layers(layers: Sequence[Layer]) -> Resolved:
+    """Put layers on top of each other, weakest first; a list replaces the list below it."""
+    problems: list[Problem] = []
+    values: dict[str, object] = {}
+    origins = dict.fromkeys(KEYS, DEFAULT)
+    for layer in layers:
+        for name, value in _settings(layer, problems):
+            if name not in layer.ignored:
+                values[name], origins[name] = value, layer.origin
+    if problems:
+        raise InvalidInput("configuration", _bounded(problems), hint="Run 'orchard config show' to see every key.")
+    return Resolved(_config(values), origins)
+
+
+def flatten(config: Config) -> dict[str, object]:
+    """Every value by its dotted key."""
+    return {name: _attribute(config, name) for name in KEYS}
+
+
+def environment_layers(env: Mapping[str, str]) -> tuple[list[Layer], list[str]]:
+    """The settings among environment variables, and a warning for each that looks like one and is none.
+
+    An empty variable counts as not set: that is how a shell or a CI file takes one back.
+    """
+    names = {variable: key for key in KEYS.values() for variable in reversed(key.variables)}
+    # The short form first, so that the full one wins where both are set.
+    known = sorted((name for name in names if env.get(name)), key=lambda name: name == names[name].variables[0])
+    layers = [Layer(name, nested({names[name].name: names[name].kind.read(env[name].strip())})) for name in known]
+    strangers = sorted(name for name in env if name.startswith("ORCHARD_") and name not in names.keys() | NOT_SETTINGS)
+    return layers, [_stranger(name, tuple(names)) for name in strangers[:PROBLEMS_SHOWN]]
+
+
+def flag_layers(flags: Mapping[str, object]) -> list[Layer]:
+    """Settings given on the command line by their dotted keys; None means that the flag was not given."""
+    given = {name: value for name, value in flags.items() if value is not None}
+    return [Layer("--" + re.sub(r"[._]", "-", name), nested({name: value})) for name, value in given.items()]
+
+
+def nested(values: Mapping[str, object]) -> dict[str, object]:
+    """Dotted keys as the tables that a file would hold."""
+    tables: dict[str, Any] = {}
+    for name, value in values.items():
+        section, dot, rest = name.partition(".")
+        if dot:
+            tables.setdefault(section, {})[rest] = value
+        else:
+            tables[name] = value
+    return tables
+
+
+def lookup(values: Mapping[str, object], name: str) -> object | None:
+    """What the tables of a file hold under a dotted key."""
+    section, dot, rest = name.partition(".")
+    found = values.get(section)
+    if not dot:
+        return found
+    return found.get(rest) if isinstance(found, dict) else None
+
+
+def _settings(layer: Layer, problems: list[Problem]) -> Iterator[tuple[str, object]]:
+    """The good values of a layer by dotted key; what is wrong is added to `problems`."""
+    for name, given in _leaves(layer, problems):
+        if len(problems) > PROBLEMS_SHOWN:
+            return
+        key = KEYS.get(name)
+        if key is None:
+            problems.append(_problem(layer, name, _unknown(name)))
+            continue
+        try:
+            value = key.kind.check(given)
+            if layer.repository and key.stays_inside and isinstance(value, str):
+                checked_text(value, stays_inside)
+        except ValueError as wrong:
+            problems.append(_problem(layer, name, str(wrong)))
+        else:
+            yield name, value
+
+
+def _leaves(layer: Layer, problems: list[Problem]) -> Iterator[tuple[str, object]]:
+    for name, value in layer.values.items():
+        if name not in SECTIONS:
+            # A dot inside a quoted key must not pass for a table and its key.
+            yield (name if "." not in name else quoted(name)), value
+        elif isinstance(value, dict):
+            yield from ((f"{name}.{rest}", given) for rest, given in value.items())
+        else:
+            problems.append(_problem(layer, name, f"must be a table, [{name}], {found_instead(value)}"))
+
+
+def _unknown(name: str) -> str:
+    if name in LATER:
+        return "is not available in this version; it comes with a later one"
+    near = did_you_mean(name, (*KEYS, *SECTIONS, *LATER))
+    if not near:
+        # The right key in the wrong table, or in none.
+        leaves = {key.rpartition(".")[2]: key for key in KEYS}
+        found = nearest(name.rpartition(".")[2], leaves)
+        near = f"; did you mean '{leaves[found]}'?" if found is not None else ""
+    return f"unknown key{near}"
+
+
+def _stranger(name: str, known: Sequence[str]) -> str:
+    if name.removeprefix("ORCHARD_").lower() in LATER:
+        return f"{name} has no effect in this version; it comes with a later one"
+    return f"{_plain(name)} is not a setting and is ignored{did_you_mean(name, known)}"
+
+
+def _plain(name: str) -> str:
+    """A name from outside as it stands where that is safe to print, else in quotes."""
+    return name if re.fullmatch(r"[\w.'-]{1,60}", name) else quoted(name)
+
+
+def _problem(layer: Layer, name: str, message: str) -> Problem:
+    if layer.file is None:
+        return Problem(message, path=layer.origin)
+    return Problem(message, path=_plain(name), file=layer.file, line=_line_of(layer.text, name))
+
+
+def _line_of(text: str, name: str) -> int | None:
+    """The line where a key stands, found by its looks: a guess that may fail, and then says nothing."""
+    wanted = name.strip("'")
+    table = ""
+    for number, line in enumerate(text.split("\n"), start=1):
+        if header := re.match(r"\s*\[+\s*([^\]]{1,200}?)\s*\]", line):
+            table = header[1].strip("\"'")
+            if table == wanted:
+                return number
+        elif assigned := re.match(r"\s*([^=#]{1,200}?)\s*=", line):
+            key = assigned[1].replace('"', "").replace("'", "").replace(" ", "")
+            full = f"{table}.{key}" if table else key
+            if full == wanted or ("{" in line and wanted.startswith(f"{full}.")):
+                return number
+    return None
+
+
+def _bounded(problems: list[Problem]) -> list[Problem]:
+    if len(problems) <= PROBLEMS_SHOWN:
+        return problems
+    return [*problems[:PROBLEMS_SHOWN], Problem("... and more")]
+
+
+def _config(values: Mapping[str, object]) -> Config:
+    """The values on top of the defaults."""
+    tables: dict[str, Any] = nested(values)
+    for name, section in SECTIONS.items():
+        given = {_python_name(key): value for key, value in tables.get(name, {}).items()}
+        tables[name] = section(**given)
+    return Config(**tables)
+
+
+def _python_name(key: str) -> str:
+    return "global_" if key == "global" else key
+
+
+def _attribute(config: Config, name: str) -> object:
+    section, dot, rest = name.partition(".")
+    value: object = getattr(config, section)
+    return getattr(value, _python_name(rest)) if dot else value

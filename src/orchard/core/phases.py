@@ -1,0 +1,28 @@
+"""The steps of an attempt, in their order."""
+
+from enum import StrEnum
+
+
+class Phase(StrEnum):
+    """One step of an attempt."""
+
+    MERGE_FI = "merge-fi"
+    SETUP = "setup"
+    PRECHECKS = "prechecks"
+    WORK = "work"
+    COMMIT = "commit"
+    POSTCHECKS = "postchecks"
+    MERGE_RI = "merge-ri"
+
+
+PHASES: tuple[Phase, ...] = tuple(Phase)
+
+# What these phases do runs once per attempt: a program of the user's may have had effects that
+# we cannot see. The other phases are ours, idempotent and checked against git, so a crash in one
+# of them is continued rather than reported.
+RUNS_PROGRAMS = frozenset({Phase.SETUP, Phase.PRECHECKS, Phase.WORK, Phase.POSTCHECKS})
+
+
+def at_or_after(phase: Phase, first: Phase) -> bool:
+    """Whether `phase` still has to run when an attempt begins at `first`."""
+    return PHASES.index(phase) >= PHASES.index(first)

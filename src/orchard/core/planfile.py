@@ -1,0 +1,333 @@
+"""From what a person wrote to a plan, or to everything that is wrong with it.
+
+Two looks at the same value, so that one kind of mistake never hides the other:
+
+    fields    the models of `planmodel` check each value by itself
+    graph     `_Outline` reads only groups, ids and needs, leniently, and checks how they fit together
+
+Only a value that passes both becomes a `Plan`.
+"""
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from orchard.core import limits
+from orchard.core.document import Document, Format, read_document, value_findings
+from orchard.core.phases import Phase
+from orchard.core.places import Finding, Path, show_path
+from orchard.core.plan import (
+    VALIDATION,
+    AgentWork,
+    Budget,
+    Job,
+    JobId,
+    OnFailure,
+    Plan,
+    ProcessWork,
+    ShellWork,
+    Work,
+    topological_order,
+    with_validation,
+)
+from orchard.core.planmodel import (
+    AgentFields,
+    Fields,
+    GroupFields,
+    JobFields,
+    PlanFields,
+    ProcessFields,
+    ShellFields,
+    names_of,
+)
+from orchard.core.planmodel import Work as WorkForms
+from orchard.core.planproblems import findings
+from orchard.core.planrules import DEEPEST_GROUP, work_from_text
+from orchard.core.suggest import did_you_mean, quoted
+
+_WORK: TypeAdapter[Any] = TypeAdapter(WorkForms)
+_JOBS: TypeAdapter[list[JobFields]] = TypeAdapter(list[JobFields])
+
+_ID_NAMES = names_of("id")
+_NEEDS_NAMES = names_of("needs")
+
+# Comparing one unknown name with every job costs milliseconds in a large plan.
+_GUESSES = 20
+_SHOWN_CYCLE = 12
+
+
+def parse(data: bytes, name: str = "plan.yaml", format: Format | None = None) -> Plan:
+    """The plan in a file; raises InvalidInput with everything that is wrong with it."""
+    return _plan(read_document(data, name, format))
+
+
+def parse_value(value: object, name: str = "plan") -> Plan:
+    """The plan in a value that came from no file."""
+    return _plan(_outside_value(value, name))
+
+
+def parse_work(value: object, path: str) -> Work:
+    """A single work, such as an entry of `setup` in the configuration; `path` says where it was found."""
+    document = _outside_value(value, path, root=path)
+    try:
+        return _work(_WORK.validate_python(value))
+    except ValidationError as error:
+        raise document.refuse(findings(error, value, PlanFields)) from None
+
+
+def parse_jobs(values: list[object], known: Collection[JobId], path: str = "jobs") -> list[Job]:
+    """New jobs for a plan that has the `known` ones; they may need those and each other."""
+    document = _outside_value(values, path, root=path)
+    outline = _Outline(known={str(job): None for job in known if job != VALIDATION})
+    outline.add_jobs(values, (), None)
+    outline.check()
+    models: list[JobFields] = []
+    try:
+        models = _JOBS.validate_python(values)
+    except ValidationError as error:
+        outline.found += findings(error, values, JobFields)
+    if outline.found:
+        raise document.refuse(outline.found)
+    return [_job(model, entry) for model, entry in zip(models, outline.entries, strict=True)]
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema of a plan file, for editors and other programs."""
+    made = PlanFields.model_json_schema()
+    _simplify(made)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **made}
+
+
+def _simplify(part: Any) -> None:
+    """Leave out what pydantic adds and nobody reads: titles made from names, defaults that only mean absence."""
+    if isinstance(part, list):
+        for item in part:
+            _simplify(item)
+    elif isinstance(part, dict):
+        part.pop("x-absent", None)
+        if part.get("default", part) is None:
+            del part["default"]
+        for name, inner in part.items():
+            if name in ("properties", "$defs"):
+                inner.pop("no_auto_heal", None)
+                for item in inner.values():
+                    item.pop("title", None)
+                    _simplify(item)
+            else:
+                _simplify(inner)
+
+
+def _outside_value(value: object, name: str, root: str = "") -> Document:
+    document = Document(value, name, root=root)
+    found = value_findings(value)
+    if found:
+        raise document.refuse(found)
+    return document
+
+
+def _plan(document: Document) -> Plan:
+    value = document.value
+    outline = _Outline()
+    if isinstance(value, dict):
+        outline.add_jobs(value.get("jobs"), ("jobs",), None)
+        outline.add_groups(value.get("groups"), ("groups",), None)
+        outline.count(value)
+    outline.check()
+    try:
+        model = PlanFields.model_validate(value)
+    except ValidationError as error:
+        raise document.refuse(outline.found + findings(error, value, PlanFields)) from None
+    if outline.found:
+        raise document.refuse(outline.found)
+    jobs = [_job(fields, entry) for fields, entry in zip(_job_models(model), outline.entries, strict=True)]
+    return _built(model, {job.id: job for job in jobs})
+
+
+# ---------------------------------------------------------------------------------------- graph
+
+
+@dataclass(slots=True)
+class _Entry:
+    """A job as far as the graph goes: its full id and needs, once they are resolved."""
+
+    path: Path
+    raw: dict[str, Any]
+    group: str | None
+    id: str | None = None
+    needs: dict[str, None] = field(default_factory=dict)
+
+
+@dataclass
+class _Outline:
+    """Groups, ids and needs of all jobs, read without trusting that any of them is well-formed."""
+
+    known: dict[str, Path | None] = field(default_factory=dict)
+    """Full ids, with the place of the job; None for jobs of a plan that exists already."""
+    entries: list[_Entry] = field(default_factory=list)
+    found: list[Finding] = field(default_factory=list)
+    guesses: int = 0
+
+    def add_jobs(self, raw: Any, path: Path, group: str | None) -> None:
+        for number, job in enumerate(raw if isinstance(raw, list) else ()):
+            if isinstance(job, dict):
+                self._add_job(job, (*path, number), group)
+
+    def add_groups(self, raw: Any, path: Path, around: str | None) -> None:
+        for number, group in enumerate(raw if isinstance(raw, list) else ()):
+            if not isinstance(group, dict):
+                continue
+            here = (*path, number)
+            name = group.get("name")
+            full = "/".join(part for part in (around, name) if isinstance(part, str))
+            if full.count("/") >= DEEPEST_GROUP and isinstance(name, str) and name.count("/") < DEEPEST_GROUP:
+                self.found.append(Finding((*here, "name"), f"groups are nested at most {DEEPEST_GROUP} deep"))
+            self.add_jobs(group.get("jobs"), (*here, "jobs"), full or None)
+            self.add_groups(group.get("groups"), (*here, "groups"), full or None)
+
+    def count(self, value: dict[str, Any]) -> None:
+        lists = [value[name] for name in ("jobs", "groups") if name in value]
+        if len(self.entries) > limits.JOBS:
+            message = f"a plan has at most {limits.JOBS} jobs, not {len(self.entries)}"
+            self.found.append(Finding(("jobs",) if "jobs" in value else ("groups",), message))
+        elif not self.entries and all(isinstance(given, list) for given in lists):
+            self.found.append(Finding(("jobs",) if "jobs" in value else (), "a plan needs at least one job"))
+
+    def check(self) -> None:
+        """Resolve what each job needs; then look for a circle."""
+        for entry in self.entries:
+            self._resolve(entry)
+        graph = {JobId(entry.id): [JobId(need) for need in entry.needs] for entry in self.entries if entry.id}
+        _, cycle = topological_order({job: [need for need in needs if need in graph] for job, needs in graph.items()})
+        if cycle is not None:
+            shown = cycle if len(cycle) <= _SHOWN_CYCLE else (*cycle[: _SHOWN_CYCLE - 2], "...", cycle[-1])
+            path = self.known[cycle[0]] or ()
+            self.found.append(Finding(path, f"jobs need each other in a circle: {' -> '.join(shown)}"))
+
+    def _add_job(self, job: dict[str, Any], path: Path, group: str | None) -> None:
+        own = job.get("group")
+        if group is not None and own is not None:
+            self.found.append(Finding((*path, "group"), f"the job is in group {quoted(group)} already", key=True))
+        entry = _Entry(path, job, group or (own if isinstance(own, str) and own else None))
+        self.entries.append(entry)
+        key = _given_name(job, _ID_NAMES)
+        if key is None or not isinstance(job[key], str):
+            return
+        full = f"{entry.group}/{job[key]}" if entry.group else job[key]
+        if full not in self.known:
+            self.known[full] = path
+            entry.id = full
+            return
+        first = self.known[full]
+        where = f"; {show_path(first)} has it too" if first else "; the plan has such a job"
+        self.found.append(Finding((*path, key), f"the id {quoted(full)} is given twice{where}"))
+
+    def _resolve(self, entry: _Entry) -> None:
+        key = _given_name(entry.raw, _NEEDS_NAMES)
+        if key is None:
+            return
+        raw = entry.raw[key]
+        path = (*entry.path, key)
+        if isinstance(raw, str):
+            self._need(entry, raw, path)
+        elif isinstance(raw, list):
+            if len(raw) > limits.NEEDS_PER_JOB:
+                message = f"a job needs at most {limits.NEEDS_PER_JOB} others, not {len(raw)}"
+                self.found.append(Finding(path, message))
+            for number, need in enumerate(raw[: limits.NEEDS_PER_JOB]):
+                if isinstance(need, str):
+                    self._need(entry, need, (*path, number))
+
+    def _need(self, entry: _Entry, need: str, path: Path) -> None:
+        full = next((name for name in _meanings(need, entry.group) if name in self.known), None)
+        if full is None:
+            self.found.append(Finding(path, f"there is no job {quoted(need)}{self._guess(need, entry.group)}"))
+        elif full == entry.id:
+            self.found.append(Finding(path, f"the job {quoted(full)} needs itself"))
+        elif full in entry.needs:
+            self.found.append(Finding(path, f"the job {quoted(full)} is needed twice"))
+        else:
+            entry.needs[full] = None
+
+    def _guess(self, need: str, group: str | None) -> str:
+        self.guesses += 1
+        if self.guesses > _GUESSES:
+            return ""
+        own = {name.removeprefix(f"{group}/"): name for name in self.known} if group and "/" not in need else self.known
+        return did_you_mean(need, own)
+
+
+def _meanings(need: str, group: str | None) -> Iterator[str]:
+    """The full ids that a need may stand for, the nearest group first."""
+    while group and "/" not in need:
+        yield f"{group}/{need}"
+        group = group.rpartition("/")[0]
+    yield need
+
+
+def _given_name(raw: dict[str, Any], names: Iterable[str]) -> str | None:
+    return next((name for name in names if name in raw), None)
+
+
+# ---------------------------------------------------------------------------------------- values
+
+
+def _job_models(model: PlanFields | GroupFields) -> Iterator[JobFields]:
+    """All jobs, in the order in which the outline has them."""
+    yield from model.jobs or ()
+    for group in model.groups or ():
+        yield from _job_models(group)
+
+
+def _given(model: Fields) -> dict[str, Any]:
+    """What was written, by the names of the fields."""
+    return {name: getattr(model, name) for name in model.model_fields_set}
+
+
+def _job(model: JobFields, entry: _Entry) -> Job:
+    values = _given(model)
+    values.update(id=entry.id, group=entry.group, needs=tuple(entry.needs))
+    values.setdefault("name", model.id)
+    if "work" in values:
+        values["work"] = _work(values["work"])
+    for name in ("prechecks", "postchecks", "setup"):
+        if name in values:
+            values[name] = _works(values[name])
+    return Job(**values)
+
+
+def _built(model: PlanFields, jobs: dict[JobId, Job]) -> Plan:
+    values = {name: value for name, value in _given(model).items() if name not in ("jobs", "groups")}
+    if "verify" in values:
+        values["verify"] = _work(values["verify"])
+    if "setup" in values:
+        values["setup"] = _works(values["setup"])
+    if "budget" in values:
+        values["budget"] = Budget(**_given(values["budget"]))
+    return with_validation(Plan(jobs=jobs, **values))
+
+
+def _works(forms: Any) -> tuple[Work, ...]:
+    return tuple(_work(form) for form in (forms if isinstance(forms, list) else [forms]))
+
+
+def _work(form: str | ShellFields | ProcessFields | AgentFields) -> Work:
+    if isinstance(form, str):
+        return work_from_text(form)
+    values = _given(form)
+    values.pop("type", None)
+    values.update({name: tuple(value) for name, value in values.items() if isinstance(value, list)})
+    if "on_failure" in values:
+        values["on_failure"] = _on_failure(_given(values["on_failure"]))
+    if isinstance(form, ShellFields):
+        return ShellWork(**values)
+    return ProcessWork(**values) if isinstance(form, ProcessFields) else AgentWork(**values)
+
+
+def _on_failure(values: dict[str, Any]) -> OnFailure:
+    if "no_auto_heal" in values:
+        values["heal"] = not values.pop("no_auto_heal")
+    if "resume_from" in values:
+        values["resume_from"] = Phase(values["resume_from"])
+    return OnFailure(**values)

@@ -1,0 +1,119 @@
+"""What is remembered of the jobs of a run; `Run` alone writes these."""
+
+from dataclasses import dataclass, field
+
+from orchard.core.events import (
+    JobFailed,
+    JobHeld,
+    LeafMerged,
+    ProgramStarted,
+    WorkCommitted,
+    WorkSaved,
+    WorktreeTaken,
+)
+from orchard.core.phases import Phase
+from orchard.core.plan import Job, JobId
+from orchard.core.states import JobState, JobStatus
+
+DEAD = frozenset({JobState.FAILED, JobState.CANCELED})
+
+
+@dataclass(slots=True)
+class PhaseRecord:
+    """What is known of one phase of an attempt."""
+
+    phase: Phase
+    started: float
+    ended: float | None = None
+    outcome: str | None = None
+    note: str = ""
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One try at a job."""
+
+    number: int
+    started: float
+    first_phase: Phase
+    ended: float | None = None
+    outcome: str = "running"
+    phases: list[PhaseRecord] = field(default_factory=list)
+    failure: JobFailed | None = None
+    program: ProgramStarted | None = None
+    """The program that was started last; it may be gone."""
+
+    @property
+    def phase(self) -> Phase | None:
+        """The phase the attempt is in."""
+        last = self.phases[-1] if self.phases else None
+        return last.phase if last is not None and last.outcome is None else None
+
+
+@dataclass(slots=True)
+class JobRecord:
+    """What has happened to one job."""
+
+    state: JobState = JobState.PENDING
+    unmet: int = 0
+    """How many of its needs have not succeeded."""
+    dead: int = 0
+    """How many of its needs can no longer succeed unless they are retried."""
+    attempts: list[Attempt] = field(default_factory=list)
+    commit: str | None = None
+    """The result, once there is one."""
+    base: str | None = None
+    work_commit: WorkCommitted | None = None
+    worktree: WorktreeTaken | None = None
+    consumed: tuple[JobId, ...] = ()
+    hold: JobHeld | None = None
+    released: str | None = None
+    """The kind of hold that a person released last: what was asked for is granted."""
+    continues: bool = False
+    """The next start goes on with the last attempt instead of making a new one."""
+    resume_from: Phase | None = None
+    fresh: bool = False
+    job: Job | None = None
+    """The job with the works a retry gave it."""
+    saved: list[WorkSaved] = field(default_factory=list)
+
+    @property
+    def last(self) -> Attempt | None:
+        return self.attempts[-1] if self.attempts else None
+
+    @property
+    def failure(self) -> JobFailed | None:
+        """Why the job is failed, if it is."""
+        last = self.last
+        return last.failure if last is not None and self.state is JobState.FAILED else None
+
+    @property
+    def status(self) -> JobStatus:
+        if self.state is not JobState.PENDING:
+            return JobStatus(self.state.value)
+        if self.dead:
+            return JobStatus.BLOCKED
+        return JobStatus.READY if self.unmet == 0 and self.hold is None else JobStatus.PENDING
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether the job can no longer succeed unless something is retried."""
+        return self.state in DEAD or (self.state is JobState.PENDING and self.dead > 0)
+
+    @property
+    def started(self) -> bool:
+        """Whether anything was ever done for the job: such a job keeps its place in the graph."""
+        return self.state is not JobState.PENDING or bool(self.attempts)
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """The plan's own line of commits, where leaves are merged before anything lands."""
+
+    generation: int
+    start: str
+    integration: str
+    tip: str
+    merged: dict[JobId, LeafMerged] = field(default_factory=dict)
+    inside: set[JobId] = field(default_factory=set)
+    """The jobs whose work is in it: the merged leaves and all that they need."""

@@ -1,0 +1,296 @@
+"""What each event means for a run: one function an event, and one table that finds it."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from orchard.core.events import (
+    BudgetWarned,
+    Event,
+    HoldReleased,
+    JobCanceled,
+    JobContinued,
+    JobEvent,
+    JobFailed,
+    JobHeld,
+    JobPicked,
+    JobRetried,
+    JobStarted,
+    JobSucceeded,
+    Landed,
+    LandingIntended,
+    LandingUndone,
+    LandingVoided,
+    LeafMerged,
+    NeedsConsumed,
+    NothingToLand,
+    PhaseEnded,
+    PhaseStarted,
+    PlanCanceled,
+    PlanDeleted,
+    PlanFinalized,
+    PlanPaused,
+    PlanPurged,
+    PlanReshaped,
+    PlanResumed,
+    PlanStarted,
+    PlanSubmitted,
+    ProgramStarted,
+    Pushed,
+    Recorded,
+    SnapshotStarted,
+    UndoIntended,
+    Warned,
+    WorkCommitted,
+    WorkSaved,
+    WorktreeGone,
+    WorktreeTaken,
+)
+from orchard.core.phases import Phase
+from orchard.core.plan import JobId
+from orchard.core.plancodec import plan_from_json, work_from_json
+from orchard.core.records import Attempt, PhaseRecord, Snapshot
+from orchard.core.run import Run
+
+
+def replay(events: Iterable[Recorded]) -> Run:
+    """The run that these events, all of one plan, make."""
+    run: Run | None = None
+    for recorded in events:
+        run = run or Run(recorded.plan)
+        apply(run, recorded)
+    if run is None:
+        raise ValueError("a run cannot be replayed from no events")
+    return run
+
+
+def apply(run: Run, recorded: Recorded) -> None:
+    """Take in what happened."""
+    run.seq, run.changed_at = recorded.seq, recorded.at
+    event = recorded.event
+    if isinstance(event, JobEvent):
+        was_active = run.is_active
+        run.move(event)
+        run.clock_active(was_active, recorded.at)
+    APPLY[type(event)](run, event, recorded.at)
+
+
+def _submitted(run: Run, event: PlanSubmitted, at: float) -> None:
+    run.created, run.scaffolding, run.file = at, event.scaffolding, event.file
+    run.set_plan(plan_from_json(event.plan))
+    if run.plan.start_paused:
+        run.paused = PlanPaused("the plan says start_paused")
+
+
+def _reshaped(run: Run, event: PlanReshaped, at: float) -> None:
+    run.set_plan(plan_from_json(event.plan))
+
+
+def _plan_started(run: Run, event: PlanStarted, at: float) -> None:
+    run.started, run.started_at = event, at
+
+
+def _resumed(run: Run, event: PlanResumed, at: float) -> None:
+    run.paused = None
+    run.budget_from, run.budget_warned = run.active_seconds(at), False
+
+
+def _finalized(run: Run, event: PlanFinalized, at: float) -> None:
+    run.scaffolding = False
+
+
+def _snapshot_started(run: Run, event: SnapshotStarted, at: float) -> None:
+    run.snapshot = Snapshot(event.generation, event.commit, event.commit, event.commit)
+
+
+def _landed(run: Run, event: Landed, at: float) -> None:
+    run.landed, run.landing, run.undone = event, None, None
+
+
+def _undone(run: Run, event: LandingUndone, at: float) -> None:
+    run.undone, run.undo = event, None
+
+
+def _picked(run: Run, event: JobPicked, at: float) -> None:
+    return
+
+
+def _job_started(run: Run, event: JobStarted, at: float) -> None:
+    record = run.records[event.job]
+    last = record.last
+    if record.continues and last is not None and last.number == event.attempt:
+        last.ended, last.outcome = None, "running"
+    else:
+        record.attempts.append(Attempt(event.attempt, at, event.first_phase))
+    record.continues, record.fresh, record.resume_from = False, False, None
+
+
+def _end(run: Run, job: JobId, at: float, outcome: str) -> Attempt | None:
+    attempt = run.records[job].last
+    if attempt is None or attempt.ended is not None:
+        return attempt
+    attempt.ended, attempt.outcome = at, outcome
+    for phase in attempt.phases:
+        if phase.outcome is None:
+            phase.outcome, phase.ended = outcome, at
+    return attempt
+
+
+def _succeeded(run: Run, event: JobSucceeded, at: float) -> None:
+    run.records[event.job].commit = event.commit
+    _end(run, event.job, at, "succeeded")
+
+
+def _failed(run: Run, event: JobFailed, at: float) -> None:
+    record = run.records[event.job]
+    if record.last is None or record.last.number != event.attempt:
+        record.attempts.append(Attempt(event.attempt, at, event.phase or Phase.MERGE_FI))
+    attempt = _end(run, event.job, at, "failed")
+    if attempt is not None:
+        attempt.outcome, attempt.failure = "failed", event
+    run.set_hold(event.job, None)
+    record.continues = False
+    record.resume_from = event.resume_from or event.phase
+
+
+def _canceled(run: Run, event: JobCanceled, at: float) -> None:
+    record = run.records[event.job]
+    _end(run, event.job, at, "canceled")
+    run.set_hold(event.job, None)
+    record.continues = False
+    record.resume_from = event.phase
+
+
+def _held(run: Run, event: JobHeld, at: float) -> None:
+    record = run.records[event.job]
+    _end(run, event.job, at, "held")
+    record.continues, record.resume_from = True, event.resume_from
+    run.set_hold(event.job, event)
+
+
+def _released(run: Run, event: HoldReleased, at: float) -> None:
+    record = run.records[event.job]
+    record.released = record.hold.kind if record.hold is not None else None
+    run.set_hold(event.job, None)
+
+
+def _continued(run: Run, event: JobContinued, at: float) -> None:
+    record = run.records[event.job]
+    _end(run, event.job, at, "interrupted")
+    record.continues = record.last is not None and record.last.number == event.attempt
+    record.resume_from = event.resume_from
+
+
+def _retried(run: Run, event: JobRetried, at: float) -> None:
+    record, job = run.records[event.job], run.job(event.job)
+    if event.work is not None:
+        job = replace(job, work=work_from_json(event.work))
+    if event.prechecks is not None:
+        job = replace(job, prechecks=tuple(work_from_json(work) for work in event.prechecks))
+    if event.postchecks is not None:
+        job = replace(job, postchecks=tuple(work_from_json(work) for work in event.postchecks))
+    record.job = job
+    record.continues, record.fresh = False, event.fresh
+    record.resume_from = event.first_phase or record.resume_from
+    record.commit, record.released = None, None
+    run.canceled = None
+
+
+def _phase_started(run: Run, event: PhaseStarted, at: float) -> None:
+    attempt = run.records[event.job].last
+    if attempt is not None:
+        attempt.phases.append(PhaseRecord(event.phase, at))
+
+
+def _phase_ended(run: Run, event: PhaseEnded, at: float) -> None:
+    attempt = run.records[event.job].last
+    if attempt is None:
+        return
+    if not attempt.phases or attempt.phases[-1].phase is not event.phase or attempt.phases[-1].outcome is not None:
+        attempt.phases.append(PhaseRecord(event.phase, at))
+    phase = attempt.phases[-1]
+    phase.ended, phase.outcome, phase.note = at, event.outcome, event.note
+
+
+def _worktree_taken(run: Run, event: WorktreeTaken, at: float) -> None:
+    record = run.records[event.job]
+    record.worktree, record.base = event, event.base
+
+
+def _worktree_gone(run: Run, event: WorktreeGone, at: float) -> None:
+    record = run.records[event.job]
+    if record.worktree is not None and record.worktree.worktree == event.worktree:
+        record.worktree = None
+
+
+def _program_started(run: Run, event: ProgramStarted, at: float) -> None:
+    attempt = run.records[event.job].last
+    if attempt is not None:
+        attempt.program = event
+
+
+def _committed(run: Run, event: WorkCommitted, at: float) -> None:
+    record = run.records[event.job]
+    record.work_commit, record.base = event, event.base
+
+
+def _leaf_merged(run: Run, event: LeafMerged, at: float) -> None:
+    if run.snapshot is not None and run.snapshot.generation == event.generation:
+        run.snapshot.integration, run.snapshot.tip = event.integration, event.snapshot
+        run.snapshot.merged[event.job] = event
+        waiting = [event.job]
+        while waiting:
+            job = waiting.pop()
+            if job not in run.snapshot.inside:
+                run.snapshot.inside.add(job)
+                waiting += run.plan.jobs[job].needs if job in run.plan.jobs else ()
+
+
+def _set(name: str, value: Callable[[Any], Any] = lambda event: event) -> Callable[[Run, Any, float], None]:
+    """An event that is simply remembered."""
+
+    def remember(run: Run, event: Any, at: float) -> None:
+        setattr(run, name, value(event))
+
+    return remember
+
+
+APPLY: Mapping[type[Event], Callable[[Run, Any, float], None]] = {
+    PlanSubmitted: _submitted,
+    PlanFinalized: _finalized,
+    PlanStarted: _plan_started,
+    PlanPaused: _set("paused"),
+    PlanResumed: _resumed,
+    PlanCanceled: _set("canceled"),
+    PlanReshaped: _reshaped,
+    BudgetWarned: _set("budget_warned", lambda event: True),
+    SnapshotStarted: _snapshot_started,
+    LandingIntended: _set("landing"),
+    LandingVoided: _set("landing", lambda event: None),
+    Landed: _landed,
+    NothingToLand: _set("unlanded"),
+    UndoIntended: _set("undo"),
+    LandingUndone: _undone,
+    Pushed: _set("pushed"),
+    Warned: lambda run, event, at: run.warnings.append(event),
+    PlanDeleted: _set("deleted", lambda event: True),
+    PlanPurged: _set("purged", lambda event: True),
+    JobPicked: _picked,
+    JobStarted: _job_started,
+    JobSucceeded: _succeeded,
+    JobFailed: _failed,
+    JobCanceled: _canceled,
+    JobHeld: _held,
+    JobContinued: _continued,
+    JobRetried: _retried,
+    HoldReleased: _released,
+    PhaseStarted: _phase_started,
+    PhaseEnded: _phase_ended,
+    WorktreeTaken: _worktree_taken,
+    WorktreeGone: _worktree_gone,
+    NeedsConsumed: lambda run, event, at: setattr(run.records[event.job], "consumed", event.needs),
+    ProgramStarted: _program_started,
+    WorkCommitted: _committed,
+    WorkSaved: lambda run, event, at: run.records[event.job].saved.append(event),
+    LeafMerged: _leaf_merged,
+}

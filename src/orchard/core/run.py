@@ -1,0 +1,273 @@
+"""A plan under way: its state, which is the replay of its events and nothing else.
+
+`replay.apply` is the only caller of what changes a run. Counters are kept (unmet needs, dead needs,
+jobs by status) so that one event costs its dependents and not the whole plan; `statuses` computes
+the same from scratch, and a property test holds the two equal.
+
+A job that has not ended is *ready* when everything it needs has succeeded, and *blocked* when
+something it needs can no longer succeed: it failed, was canceled, or is itself blocked.
+"""
+
+import heapq
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from orchard.core.events import (
+    JobEvent,
+    JobHeld,
+    Landed,
+    LandingIntended,
+    LandingUndone,
+    NothingToLand,
+    PlanCanceled,
+    PlanPaused,
+    PlanStarted,
+    Pushed,
+    UndoIntended,
+    Warned,
+)
+from orchard.core.plan import VALIDATION, Job, JobId, Plan, PlanId
+from orchard.core.records import JobRecord, Snapshot
+from orchard.core.states import ACTIVE, JobState, JobStatus, PlanStatus, after
+
+Rank = tuple[int, int, int, int, JobId]
+"""Where a ready job stands in the queue; the smallest goes first."""
+
+
+class Run:
+    """A plan and everything that has happened to it."""
+
+    def __init__(self, plan_id: PlanId) -> None:
+        self.id = plan_id
+        self.seq = 0
+        self.plan = Plan(name="", jobs={})
+        self.file: str | None = None
+        self.records: dict[JobId, JobRecord] = {}
+        self.counts: Counter[JobStatus] = Counter()
+        self.slots_used = 0
+        self.held = 0
+        self.created = 0.0
+        self.started: PlanStarted | None = None
+        self.started_at: float | None = None
+        self.changed_at = 0.0
+        self.scaffolding = False
+        self.paused: PlanPaused | None = None
+        self.canceled: PlanCanceled | None = None
+        self.deleted = False
+        self.purged = False
+        self.snapshot: Snapshot | None = None
+        self.landing: LandingIntended | None = None
+        self.landed: Landed | None = None
+        self.unlanded: NothingToLand | None = None
+        self.undo: UndoIntended | None = None
+        self.undone: LandingUndone | None = None
+        self.pushed: Pushed | None = None
+        self.warnings: list[Warned] = []
+        self.budget_warned = False
+        self.budget_from = 0.0
+        """How many active seconds were used before a person last let the plan go on."""
+        self._active_seconds = 0.0
+        self._active_since: float | None = None
+        self._ready: list[Rank] = []
+        self._ready_free: list[Rank] = []
+        self._queued: set[JobId] = set()
+
+    # ------------------------------------------------------------------------------------ asking
+
+    @property
+    def status(self) -> PlanStatus:
+        if self.scaffolding:
+            return PlanStatus.SCAFFOLDING
+        active = self.is_active
+        if self.canceled is not None:
+            return PlanStatus.RUNNING if active else PlanStatus.CANCELED
+        if self.records[VALIDATION].state is JobState.SUCCEEDED:
+            return PlanStatus.SUCCEEDED
+        if self.paused is not None and (active or self._goes_on):
+            return PlanStatus.WAITING if self.paused.waiting else PlanStatus.PAUSED
+        if self.started is None:
+            return PlanStatus.PENDING
+        if active or self.counts[JobStatus.READY]:
+            return PlanStatus.RUNNING
+        if self.held:
+            return PlanStatus.WAITING
+        return PlanStatus.FAILED if self.counts[JobStatus.FAILED] else PlanStatus.CANCELED
+
+    @property
+    def _goes_on(self) -> bool:
+        return bool(self.counts[JobStatus.READY] or self.held or self.started is None)
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing will happen any more unless a person acts."""
+        return self.status in (PlanStatus.SUCCEEDED, PlanStatus.FAILED, PlanStatus.CANCELED)
+
+    @property
+    def is_active(self) -> bool:
+        """Whether an engine works on any job of the plan."""
+        return bool(self.counts[JobStatus.RUNNING] or self.counts[JobStatus.SCHEDULED])
+
+    def active_seconds(self, now: float) -> float:
+        """For how long at least one job has been worked on."""
+        return self._active_seconds + (max(0.0, now - self._active_since) if self._active_since is not None else 0.0)
+
+    def clock_active(self, was_active: bool, at: float) -> None:
+        """Start or stop the count of active seconds when the first job begins or the last one ends."""
+        if self.is_active and not was_active:
+            self._active_since = at
+        elif was_active and not self.is_active and self._active_since is not None:
+            self._active_seconds += max(0.0, at - self._active_since)
+            self._active_since = None
+
+    @property
+    def active(self) -> list[JobId]:
+        """The jobs that an engine works on."""
+        if not self.is_active:
+            return []
+        return [job for job, record in self.records.items() if record.state in ACTIVE]
+
+    @property
+    def may_start(self) -> bool:
+        """Whether the scheduler may give this plan's jobs slots."""
+        blocked = self.scaffolding or self.paused is not None or self.canceled is not None or self.deleted
+        return not blocked and self.started is not None
+
+    @property
+    def waiting_for(self) -> list[JobHeld]:
+        """What a person has to decide."""
+        return [record.hold for record in self.records.values() if record.hold is not None] if self.held else []
+
+    def job(self, job_id: JobId) -> Job:
+        """The job as it is to be run, with what a retry replaced."""
+        return self.records[job_id].job or self.plan.jobs[job_id]
+
+    def takes_slot(self, job_id: JobId) -> bool:
+        """Whether the job runs a program: only such jobs count against capacity."""
+        return not self.job(job_id).runs_nothing
+
+    def ready_jobs(self, slots: int) -> Iterator[JobId]:
+        """The jobs to start now, best first: all that need no slot, and as many others as there are slots."""
+        yield from self._take(self._ready_free, len(self._ready_free))
+        yield from self._take(self._ready, slots)
+
+    def has_ready(self) -> bool:
+        """Whether a job waits for nothing but a slot."""
+        return self.counts[JobStatus.READY] > 0
+
+    def _take(self, heap: list[Rank], most: int) -> Iterator[JobId]:
+        taken = 0
+        while heap and taken < most:
+            job = heapq.heappop(heap)[-1]
+            self._queued.discard(job)
+            if job not in self.records or self.records[job].status is not JobStatus.READY:
+                continue
+            if (heap is self._ready) != self.takes_slot(job):  # a retry gave it other work since it was queued
+                self.push(job)
+                continue
+            taken += 1
+            yield job
+
+    def story(self, job_id: JobId) -> tuple[str, ...]:
+        """What happened to a job, a line per attempt and phase."""
+        lines = []
+        for attempt in self.records[job_id].attempts:
+            phases = ", ".join(f"{phase.phase} {phase.outcome or 'running'}" for phase in attempt.phases)
+            lines.append(
+                f"attempt {attempt.number} from {attempt.first_phase}: {phases or 'no phase'}; {attempt.outcome}"
+            )
+        return tuple(lines)
+
+    # ---------------------------------------------------------------------------------- changing
+
+    def move(self, event: JobEvent) -> None:
+        record = self.records[event.job]
+        before = record.state
+        now = after(before, event, lambda: self.story(event.job))
+        with_slot = self.takes_slot(event.job)
+        self._change(event.job, state=now)
+        if with_slot:
+            self.slots_used += (now in ACTIVE) - (before in ACTIVE)
+        if (now is JobState.SUCCEEDED) != (before is JobState.SUCCEEDED):
+            step = -1 if now is JobState.SUCCEEDED else 1
+            for dependent in self.plan.needed_by[event.job]:
+                self._change(dependent, unmet=step)
+
+    def _change(self, job_id: JobId, state: JobState | None = None, unmet: int = 0, dead: int = 0) -> None:
+        """Change what a job's status follows from, and carry a change of "dead" to its dependents."""
+        todo = [(job_id, state, unmet, dead)]
+        while todo:
+            job, state, unmet, dead = todo.pop()
+            record = self.records[job]
+            old, was_dead = record.status, record.is_dead
+            if state is not None:
+                record.state = state
+            record.unmet += unmet
+            record.dead += dead
+            self._recount(job, old, record.status)
+            if record.is_dead != was_dead:
+                step = 1 if not was_dead else -1
+                todo.extend((dependent, None, 0, step) for dependent in self.plan.needed_by[job])
+
+    def _recount(self, job: JobId, old: JobStatus, new: JobStatus) -> None:
+        if old is new:
+            return
+        self.counts[old] -= 1
+        self.counts[new] += 1
+        if new is JobStatus.READY:
+            self.push(job)
+
+    def push(self, job_id: JobId) -> None:
+        """Put a job that became ready in its place: priority, longest path, most dependents, order of the plan."""
+        if job_id in self._queued:
+            return
+        self._queued.add(job_id)
+        plan, job = self.plan, self.job(job_id)
+        rank = (
+            -job.priority,
+            -plan.remaining_path[job_id],
+            -len(plan.needed_by[job_id]),
+            plan.position[job_id],
+            job_id,
+        )
+        heapq.heappush(self._ready_free if job.runs_nothing else self._ready, rank)
+
+    def set_plan(self, plan: Plan) -> None:
+        """Take a new graph, keeping what is known of the jobs in it."""
+        self.plan = plan
+        self.records = {job: self.records.get(job) or JobRecord() for job in plan.jobs}
+        for job_id in plan.in_order:
+            needs = [self.records[need] for need in plan.jobs[job_id].needs]
+            record = self.records[job_id]
+            record.unmet = sum(need.state is not JobState.SUCCEEDED for need in needs)
+            record.dead = sum(need.is_dead for need in needs)
+        self.counts = Counter(record.status for record in self.records.values())
+        self.held = sum(record.hold is not None for record in self.records.values())
+        self._ready, self._ready_free, self._queued = [], [], set()
+        for job, record in self.records.items():
+            if record.status is JobStatus.READY:
+                self.push(job)
+
+    def set_hold(self, job_id: JobId, hold: JobHeld | None) -> None:
+        record = self.records[job_id]
+        old = record.status
+        self.held += (hold is not None) - (record.hold is not None)
+        record.hold = hold
+        self._recount(job_id, old, record.status)
+
+
+def statuses(
+    plan: Plan, states: Mapping[JobId, JobState], held: frozenset[JobId] = frozenset()
+) -> dict[JobId, JobStatus]:
+    """What people see of each job, computed from nothing but states: the meaning of the counters above."""
+    found: dict[JobId, JobStatus] = {}
+    for job in plan.in_order:
+        state, needs = states[job], plan.jobs[job].needs
+        if state is not JobState.PENDING:
+            found[job] = JobStatus(state.value)
+        elif any(found[need] in (JobStatus.FAILED, JobStatus.CANCELED, JobStatus.BLOCKED) for need in needs):
+            found[job] = JobStatus.BLOCKED
+        elif job not in held and all(found[need] is JobStatus.SUCCEEDED for need in needs):
+            found[job] = JobStatus.READY
+        else:
+            found[job] = JobStatus.PENDING
+    return found

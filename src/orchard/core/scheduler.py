@@ -1,0 +1,100 @@
+"""Which jobs start next: values in, intentions out.
+
+Plans take turns, so that a large plan does not starve a small one: each round gives every plan that
+has a ready job one slot. Within a plan the order is `priority`, longest remaining path, most
+dependents, order of the plan. Jobs that run nothing need no slot and never wait for one.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from orchard.core.plan import JobId, PlanId
+from orchard.core.run import Run
+from orchard.core.states import JobStatus
+
+UNLIMITED = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class StartJob:
+    """An intention: give this job a slot and begin its attempt."""
+
+    plan: PlanId
+    job: JobId
+    takes_slot: bool
+
+
+def free_slots(run: Run, default_limit: int) -> int:
+    """How many more jobs of this plan may run a program at once, as far as the plan itself says."""
+    limit = run.plan.max_parallel if run.plan.max_parallel is not None else default_limit
+    return UNLIMITED if limit == 0 else max(0, limit - run.slots_used)
+
+
+def pick(runs: Sequence[Run], free: int, default_limit: int) -> list[StartJob]:
+    """The jobs to start now, when `free` slots are left for all plans together.
+
+    `runs` is the order in which the plans have their turn; the caller rotates it. What is picked
+    leaves its plan's queue: it must be started, or given back by `Run.push`.
+    """
+    ready = [run for run in runs if run.may_start and run.has_ready()]
+    picked: list[StartJob] = []
+    for run in ready:
+        picked += [StartJob(run.id, job, takes_slot=False) for job in run.ready_jobs(0)]
+    room = {run.id: free_slots(run, default_limit) for run in ready}
+    while free > 0:
+        round_ = _one_each(ready, room, free)
+        if not round_:
+            break
+        free -= len(round_)
+        picked += round_
+    return picked
+
+
+def _one_each(ready: Sequence[Run], room: dict[PlanId, int], free: int) -> list[StartJob]:
+    """One job of each plan that has both a ready job and room for it."""
+    found: list[StartJob] = []
+    for run in ready:
+        if len(found) == free:
+            break
+        if room[run.id] == 0:
+            continue
+        job = next(run.ready_jobs(1), None)
+        if job is not None:
+            room[run.id] -= 1
+            found.append(StartJob(run.id, job, takes_slot=True))
+    return found
+
+
+GROUP_ORDER = (JobStatus.RUNNING, JobStatus.FAILED, JobStatus.BLOCKED)
+
+
+def roll_up(children: Sequence[JobStatus]) -> JobStatus:
+    """What a group shows, from what its direct children show."""
+    seen = {JobStatus.RUNNING if status is JobStatus.SCHEDULED else status for status in children}
+    for status in GROUP_ORDER:
+        if status in seen:
+            return status
+    if seen == {JobStatus.SUCCEEDED}:
+        return JobStatus.SUCCEEDED
+    return JobStatus.CANCELED if JobStatus.CANCELED in seen else JobStatus.PENDING
+
+
+def group_statuses(run: Run) -> Mapping[str, JobStatus]:
+    """Every group of a plan with what it shows, the deepest computed first."""
+    children: dict[str, list[JobStatus]] = {}
+    parents: dict[str, str | None] = {}
+    for job in run.plan.jobs.values():
+        if job.group is None:
+            continue
+        children.setdefault(job.group, []).append(run.records[job.id].status)
+        path = job.group
+        while path not in parents:
+            parents[path] = path.rpartition("/")[0] or None
+            path = parents[path] or path
+    found: dict[str, JobStatus] = {}
+    for path in sorted(parents, key=lambda path: -path.count("/")):
+        found[path] = roll_up(children.get(path, []))
+        parent = parents[path]
+        if parent is not None:
+            children.setdefault(parent, []).append(found[path])
+    return found

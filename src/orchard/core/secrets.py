@@ -1,0 +1,36 @@
+"""Which environment variables hold secrets, judged by their names.
+
+Names decide because values cannot: a password may look like any word. A name that is judged wrongly
+costs little (a job names it in `pass_env`, a log shows `[redacted]`), a missed one costs the secret.
+"""
+
+import re
+from collections.abc import Mapping
+
+SECRET_LENGTH = 6
+"""Shorter values are not looked for in logs: they would be found everywhere."""
+
+_SECRET = re.compile(
+    r"TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|API_?KEY|PRIVATE_?KEY|ACCESS_?KEY|CREDENTIAL|AUTHORIZATION|COOKIE"
+    r"|CONNECTION_?STRING|(?:^|_)(?:AUTH|PASS|PAT|KEY|JWT|DSN|BEARER)$"
+)
+# Settings of language models and tokenizers, which count tokens rather than hold one.
+_HARMLESS = re.compile(r"^TOKENIZERS_|(?:MAX|MIN|NUM|THINKING|OUTPUT|INPUT)_(?:\w+_)?TOKENS?$")
+_NAMES_A_PLACE = re.compile(r"_(?:FILE|PATH|DIR|DIRECTORY|SOCK|HOME)$|^GOOGLE_APPLICATION_CREDENTIALS$")
+_PASSWORD_IN_URL = re.compile(r"://[^\s/:@]*:([^\s/@]+)@")
+
+
+def looks_secret(name: str) -> bool:
+    """Whether a variable of this name is kept from programs that were not promised it."""
+    upper = name.upper()
+    return _SECRET.search(upper) is not None and _HARMLESS.search(upper) is None
+
+
+def secrets_of(environment: Mapping[str, str]) -> list[str]:
+    """The values to be kept out of sight: those of secret names, and passwords inside URLs."""
+    found: dict[str, None] = {}
+    for name, value in environment.items():
+        if looks_secret(name) and not (_NAMES_A_PLACE.search(name.upper()) and value.startswith(("/", "~", "."))):
+            found[value] = None
+        found.update((password, None) for password in _PASSWORD_IN_URL.findall(value))
+    return [value for value in found if len(value.strip()) >= SECRET_LENGTH]

@@ -1,0 +1,204 @@
+"""What surfaces show: a run as plain values, the same for every surface.
+
+`plan_view` is the document of `status PLAN --json`; its keys are promised to other programs.
+"""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from orchard.core.events import Json
+from orchard.core.plan import VALIDATION, JobId
+from orchard.core.records import Attempt, JobRecord
+from orchard.core.run import Run
+from orchard.core.scheduler import group_statuses
+from orchard.core.states import JobState, JobStatus, PlanStatus
+
+EMPTY_SUMMARY: Mapping[str, int] = {"commits": 0, "added": 0, "modified": 0, "deleted": 0}
+
+
+def time_text(at: float | None) -> str | None:
+    """A moment as people and programs both read it."""
+    return None if at is None else datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
+
+
+def plan_view(run: Run, *, interrupted: bool = False) -> Json:
+    """The whole of a run; `interrupted` says that no engine works on it although jobs are under way."""
+    return {
+        "plan": plan_summary(run, interrupted=interrupted),
+        "jobs": [job_view(run, job, interrupted=interrupted) for job in run.plan.jobs],
+    }
+
+
+def plan_summary(run: Run, *, interrupted: bool = False) -> Json:
+    """A plan in a few fields: what `list` shows of it."""
+    started, status = run.started, run.status
+    gone = interrupted and (
+        status is PlanStatus.RUNNING or (status is PlanStatus.PENDING and run.plan.after is None)
+    )
+    return {
+        "id": run.id,
+        "name": run.plan.name,
+        "status": str(PlanStatus.PAUSED if gone else status),
+        "base": {
+            "branch": started.base_branch if started else run.plan.base,
+            "commit": started.base_commit if started else None,
+        },
+        "target": {
+            "branch": started.target_branch if started else run.plan.target,
+            "commit": run.landed.new if run.landed and not run.undone else None,
+        },
+        "landed": run.landed is not None and run.undone is None,
+        "undone": run.undone is not None,
+        "result": _result(run),
+        "counts": counts(run, interrupted=interrupted),
+        "usage": usage(run),
+        "created_at": time_text(run.created),
+        "started_at": time_text(run.started_at),
+        "ended_at": time_text(run.changed_at) if run.settled else None,
+        "error": plan_error(run, interrupted=gone),
+        "hint": plan_hint(run, interrupted=gone),
+        "waiting": [{"job": hold.job, "kind": hold.kind, "reason": hold.reason} for hold in run.waiting_for],
+        "warnings": [warning.message for warning in run.warnings],
+        "pushed": None if run.pushed is None else {"ok": run.pushed.ok, "message": run.pushed.message},
+        "groups": {path: str(status) for path, status in group_statuses(run).items()},
+        "after": run.plan.after,
+        "deleted": run.deleted,
+    }
+
+
+def _result(run: Run) -> Json | None:
+    """Where the merged result is, landed or not."""
+    if run.landed is not None:
+        return {"branch": run.landed.branch, "commit": run.landed.new}
+    if run.unlanded is not None:
+        return {"branch": run.unlanded.branch, "commit": run.unlanded.commit}
+    return None
+
+
+def counts(run: Run, *, interrupted: bool = False) -> dict[str, int]:
+    """How many jobs are in each status, and in all."""
+    found = {str(status): run.counts[status] for status in JobStatus if run.counts[status]}
+    if interrupted:
+        stopped = found.pop("running", 0) + found.pop("scheduled", 0)
+        if stopped:
+            found["failed"] = found.get("failed", 0) + stopped
+    return {**found, "total": len(run.plan.jobs)}
+
+
+def usage(run: Run) -> Json:
+    """What the plan has used so far: minutes in which its jobs ran."""
+    seconds = sum(attempt_seconds(attempt) for record in run.records.values() for attempt in record.attempts)
+    return {"job_seconds": round(seconds, 3)} if seconds else {}
+
+
+def attempt_seconds(attempt: Attempt) -> float:
+    """How long the phases of an attempt took; one that is under way counts up to its last end."""
+    return sum(max(0.0, phase.ended - phase.started) for phase in attempt.phases if phase.ended is not None)
+
+
+def plan_error(run: Run, *, interrupted: bool) -> str | None:
+    """Why the plan is not done, in one sentence."""
+    status = run.status
+    if interrupted:
+        return "No engine is working on this plan: it was interrupted."
+    if status is PlanStatus.FAILED:
+        failed = [job for job, record in run.records.items() if record.state is JobState.FAILED]
+        first = run.records[failed[0]].failure
+        more = f" (and {len(failed) - 1} more failed)" if len(failed) > 1 else ""
+        return f"Job '{failed[0]}' failed{more}: {first.message if first else ''}"
+    if status is PlanStatus.CANCELED:
+        return (run.canceled.reason if run.canceled else "") or "The plan was canceled."
+    if status in (PlanStatus.PAUSED, PlanStatus.WAITING) and run.paused is not None:
+        return run.paused.reason or "The plan is paused."
+    if status is PlanStatus.WAITING:
+        return "; ".join(hold.reason for hold in run.waiting_for)
+    return None
+
+
+def plan_hint(run: Run, *, interrupted: bool) -> str | None:
+    """The command that takes the plan further."""
+    status = run.status
+    if interrupted or (status in (PlanStatus.PAUSED, PlanStatus.WAITING) and run.paused is not None):
+        return f"orchard resume {run.id}"
+    if status is PlanStatus.FAILED or status is PlanStatus.CANCELED:
+        return f"orchard retry --plan {run.id}"
+    if status is PlanStatus.WAITING:
+        hold = run.waiting_for[0]
+        return f"orchard land {run.id}" if hold.kind == "landing" else f"orchard approve {hold.job} --plan {run.id}"
+    return None
+
+
+def job_view(run: Run, job_id: JobId, *, interrupted: bool = False) -> Json:
+    """One job in a few fields."""
+    job, record = run.job(job_id), run.records[job_id]
+    stopped = interrupted and record.state in (JobState.RUNNING, JobState.SCHEDULED)
+    failure, last = record.failure, record.last
+    committed = record.work_commit
+    phase = last.phase if last else None
+    return {
+        "id": job_id,
+        "name": job.name,
+        "group": job.group,
+        "needs": list(job.needs),
+        "status": "failed" if stopped else str(record.status),
+        "phase": None if stopped or phase is None else str(phase),
+        "attempts": len(record.attempts),
+        "base_commit": record.base,
+        "commit": record.commit,
+        "failed_phase": str(phase)
+        if stopped and phase
+        else (str(failure.phase) if failure and failure.phase else None),
+        "error": "interrupted: the engine is gone" if stopped else (failure.message if failure else None),
+        "reason": "interrupted" if stopped else (failure.reason if failure else None),
+        "exit_code": failure.exit_code if failure else None,
+        "hint": failure.hint if failure else None,
+        "worktree": record.worktree.path if record.worktree else None,
+        "summary": {**EMPTY_SUMMARY, **(committed.summary if committed else {})},
+        "usage": _job_usage(record),
+        "task": job.task,
+        "leaf": job_id in run.plan.leaf_set,
+        "merged": run.snapshot is not None and job_id in run.snapshot.merged,
+        "waiting": None if record.hold is None else {"kind": record.hold.kind, "reason": record.hold.reason},
+        "evidence": committed.evidence if committed else None,
+        "validation": job_id == VALIDATION,
+        "started_at": time_text(last.started) if last else None,
+        "ended_at": time_text(last.ended) if last else None,
+    }
+
+
+def _job_usage(record: JobRecord) -> Json:
+    seconds = sum(attempt_seconds(attempt) for attempt in record.attempts)
+    return {"seconds": round(seconds, 3)} if seconds else {}
+
+
+def attempt_view(run: Run, job_id: JobId) -> list[Json]:
+    """Every attempt at a job, phase by phase."""
+    return [_attempt(attempt) for attempt in run.records[job_id].attempts]
+
+
+def _attempt(attempt: Attempt) -> Json:
+    failure = attempt.failure
+    return {
+        "number": attempt.number,
+        "outcome": attempt.outcome,
+        "first_phase": str(attempt.first_phase),
+        "started_at": time_text(attempt.started),
+        "ended_at": time_text(attempt.ended),
+        "phases": [
+            {
+                "phase": str(phase.phase),
+                "outcome": phase.outcome,
+                "started_at": time_text(phase.started),
+                "ended_at": time_text(phase.ended),
+                "note": phase.note,
+            }
+            for phase in attempt.phases
+        ],
+        "failure": None if failure is None else _failure(failure),
+    }
+
+
+def _failure(failure: Any) -> Json:
+    fields = ("phase", "reason", "message", "hint", "exit_code", "signal", "tail")
+    return {name: getattr(failure, name) for name in fields}

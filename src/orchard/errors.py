@@ -1,0 +1,80 @@
+"""What a user can act on: one sentence that says what happened, and a hint that says what to do.
+
+Three kinds of trouble exist, and only the first is here. An `OrchardError` is for people: it is
+printed without a traceback and carries the exit code of the command. An expected outcome (a
+conflict, a failed check) is a value, not an error. Anything else is a bug: it keeps its traceback
+and ends in exit code 70.
+"""
+
+from dataclasses import dataclass
+
+EXIT_DONE = 0
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_NOT_FOUND = 3
+EXIT_WAITING = 4
+EXIT_INTERNAL = 70
+EXIT_TIMED_OUT = 124
+EXIT_CANCELED = 130
+
+
+class OrchardError(Exception):
+    """Something the user can act on."""
+
+    exit_code = EXIT_FAILED
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class UsageError(OrchardError):
+    """The request itself is wrong; nothing was changed."""
+
+    exit_code = EXIT_USAGE
+
+
+class NotFound(OrchardError):
+    """The plan, job or file that was named does not exist."""
+
+    exit_code = EXIT_NOT_FOUND
+
+
+class NeedsPerson(OrchardError):
+    """Nothing goes on before a person decides."""
+
+    exit_code = EXIT_WAITING
+
+
+class TimedOut(OrchardError):
+    """What was waited for did not happen in the time given."""
+
+    exit_code = EXIT_TIMED_OUT
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong with an input, and where it stands."""
+
+    message: str
+    path: str = ""
+    """Where in the document: `jobs[2].needs[0]`; empty for the document itself."""
+    line: int | None = None
+    """Counted from 1; None where the input has no lines (a request over a socket)."""
+    column: int | None = None
+    file: str | None = None
+
+    def __str__(self) -> str:
+        place = ":".join(str(part) for part in (self.file, self.line, self.column) if part is not None)
+        where = " ".join(part for part in (place, self.path) if part)
+        return f"{where}: {self.message}" if where else self.message
+
+
+class InvalidInput(UsageError):
+    """A document with problems, all of them reported at once."""
+
+    def __init__(self, what: str, problems: list[Problem], hint: str | None = None) -> None:
+        super().__init__("\n".join(str(problem) for problem in problems), hint)
+        self.what = what
+        self.problems = tuple(problems)

@@ -1,0 +1,215 @@
+"""Any plan, any order of ends, any crash point."""
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orchard.core.events import (
+    HoldReleased,
+    JobCanceled,
+    JobContinued,
+    JobEvent,
+    JobFailed,
+    JobHeld,
+    JobRetried,
+    JobSucceeded,
+    PlanCanceled,
+    PlanPaused,
+    PlanResumed,
+    decode,
+    encode,
+    event_types,
+)
+from orchard.core.phases import Phase
+from orchard.core.plan import VALIDATION, Job, JobId, Plan, ShellWork, with_validation
+from orchard.core.replay import APPLY, apply, replay
+from orchard.core.run import Run, statuses
+from orchard.core.scheduler import pick
+from orchard.core.states import ACTIVE, TRANSITIONS, IllegalTransition, JobState, JobStatus, PlanStatus
+from tests.core.simulation import Simulation
+from tests.core.strategies import plans
+
+SETTLED = {JobStatus.SUCCEEDED, JobStatus.FAILED, JobStatus.BLOCKED, JobStatus.CANCELED}
+
+
+def runnable(plan: Plan) -> Plan:
+    return replace(plan, start_paused=False, after=None)
+
+
+def chain(*ids: str) -> Plan:
+    jobs: dict[JobId, Job] = {}
+    before: tuple[JobId, ...] = ()
+    for name in ids:
+        job = JobId(name)
+        jobs[job] = Job(id=job, name=name, needs=before, work=ShellWork(command="true"))
+        before = (job,)
+    return with_validation(Plan(name="chain", jobs=jobs))
+
+
+def check_counters(run: Run) -> None:
+    held = frozenset(job for job, record in run.records.items() if record.hold is not None)
+    expected = statuses(run.plan, {job: record.state for job, record in run.records.items()}, held)
+    assert {job: record.status for job, record in run.records.items()} == expected
+    assert {status: count for status, count in run.counts.items() if count} == dict(Counter(expected.values()))
+    active = [job for job, record in run.records.items() if record.state in ACTIVE]
+    assert run.slots_used == sum(run.takes_slot(job) for job in active)
+
+
+def end(simulation: Simulation, job: JobId, luck: str) -> None:
+    attempt = simulation.attempt(job)
+    if luck == "fail":
+        simulation.record(JobFailed(job, attempt, Phase.WORK, "exit", "it failed"))
+    elif luck == "hold":
+        simulation.record(JobHeld(job, attempt, "approval", "look at it", Phase.MERGE_RI))
+        simulation.record(HoldReleased(job))
+    elif luck == "crash":
+        simulation.record(JobContinued(job, attempt, Phase.MERGE_RI))
+    elif luck == "cancel":
+        simulation.record(JobCanceled(job, "stopped"))
+    else:
+        simulation.record(JobSucceeded(job, attempt, f"commit-of-{job}"))
+
+
+@settings(max_examples=150, deadline=None)
+@given(plans(), st.integers(1, 4), st.data())
+def test_every_plan_ends_and_nothing_starts_before_what_it_needs(plan: Plan, slots: int, data: st.DataObject) -> None:
+    simulation = Simulation(replace(runnable(plan), max_parallel=slots)).start()
+    run, running, steps = simulation.run, list[JobId](), 0
+    while True:
+        for start in pick([run], 3, default_limit=4):
+            needs = run.plan.jobs[start.job].needs
+            assert all(run.records[need].state is JobState.SUCCEEDED for need in needs)
+            simulation.begin(start)
+            running.append(start.job)
+        assert sum(run.takes_slot(job) for job in running) <= slots
+        check_counters(run)
+        if not running:
+            break
+        job = running.pop(data.draw(st.integers(0, len(running) - 1)))
+        steps += 1
+        lucks = ["succeed", "succeed", "fail", "cancel"] + (["hold", "crash"] if steps < 40 else [])
+        end(simulation, job, data.draw(st.sampled_from(lucks)))
+    assert {record.status for record in run.records.values()} <= SETTLED
+    assert run.settled
+
+
+@settings(max_examples=100, deadline=None)
+@given(plans(), st.data())
+def test_a_run_is_the_replay_of_its_journal_at_any_crash_point(plan: Plan, data: st.DataObject) -> None:
+    simulation = Simulation(runnable(plan)).start()
+    for _ in range(data.draw(st.integers(0, 12))):
+        for start in pick([simulation.run], 4, default_limit=0):
+            simulation.begin(start)
+        active = simulation.run.active
+        if not active:
+            break
+        end(simulation, data.draw(st.sampled_from(active)), data.draw(st.sampled_from(["succeed", "fail", "hold"])))
+    cut = data.draw(st.integers(1, len(simulation.journal)))
+
+    again = replay(replace(one, event=decode(*encode(one.event))) for one in simulation.journal[:cut])
+
+    check_counters(again)
+    for recorded in simulation.journal[cut:]:
+        apply(again, recorded)
+    assert {job: record.status for job, record in again.records.items()} == {
+        job: record.status for job, record in simulation.run.records.items()
+    }
+    assert again.status is simulation.run.status
+    assert again.counts == simulation.run.counts
+
+
+@settings(max_examples=100, deadline=None)
+@given(plans(), st.data())
+def test_a_retry_unblocks_exactly_what_the_failure_blocked(plan: Plan, data: st.DataObject) -> None:
+    simulation = Simulation(runnable(plan)).start()
+    run = simulation.run
+    while starts := pick([run], 4, default_limit=0):
+        for start in starts:
+            simulation.begin(start)
+            luck = data.draw(st.sampled_from(["succeed", "fail"]))
+            end(simulation, start.job, luck)
+    for job in [job for job, record in run.records.items() if record.state is JobState.FAILED]:
+        simulation.record(JobRetried(job))
+        check_counters(run)
+    assert JobStatus.BLOCKED not in {record.status for record in run.records.values()}
+    assert JobStatus.FAILED not in {record.status for record in run.records.values()}
+
+
+def test_an_illegal_event_changes_nothing_and_tells_the_story() -> None:
+    simulation = Simulation(chain("a", "b")).start()
+    simulation.begin(pick([simulation.run], 1, 0)[0])
+    simulation.record(JobFailed(JobId("a"), 1, Phase.WORK, "exit", "no"))
+
+    with pytest.raises(IllegalTransition, match="attempt 1"):
+        apply(simulation.run, replace(simulation.journal[-1], event=JobSucceeded(JobId("a"), 1, "x")))
+
+    assert simulation.run.records[JobId("a")].state is JobState.FAILED
+    check_counters(simulation.run)
+
+
+def test_every_state_but_success_can_be_left_and_every_event_has_a_place() -> None:
+    assert {state for state, _ in TRANSITIONS} == set(JobState) - {JobState.SUCCEEDED}
+    moving = {event for event in event_types().values() if issubclass(event, JobEvent)}
+    assert {event for _, event in TRANSITIONS} == moving
+
+
+def test_every_event_has_a_meaning_for_a_run() -> None:
+    assert set(APPLY) == set(event_types().values())
+
+
+def test_the_validation_job_comes_last_and_needs_the_leaves() -> None:
+    plan = chain("a", "b", "c")
+    assert plan.leaves == ("c",)
+    assert list(plan.jobs)[-1] == VALIDATION
+    assert plan.roots == ("a",)
+
+
+def test_a_paused_plan_starts_nothing_and_a_resumed_one_goes_on() -> None:
+    simulation = Simulation(chain("a", "b")).start()
+    simulation.record(PlanPaused("for lunch"))
+    assert pick([simulation.run], 4, 0) == []
+    assert simulation.run.status is PlanStatus.PAUSED
+
+    simulation.record(PlanResumed())
+
+    assert [start.job for start in pick([simulation.run], 4, 0)] == ["a"]
+
+
+def test_a_held_job_gives_its_slot_back_and_goes_on_with_the_same_attempt() -> None:
+    simulation = Simulation(chain("a")).start()
+    run = simulation.run
+    simulation.begin(pick([run], 1, 0)[0])
+    simulation.record(JobHeld(JobId("a"), 1, "approval", "look", Phase.MERGE_RI))
+    assert run.slots_used == 0
+    assert run.status is PlanStatus.WAITING
+    assert pick([run], 1, 0) == []
+
+    simulation.record(HoldReleased(JobId("a")))
+    started = pick([run], 1, 0)[0]
+    assert started.job == "a"
+    assert run.records[JobId("a")].continues
+    assert run.records[JobId("a")].released == "approval"
+
+
+def test_a_canceled_plan_is_canceled_only_when_its_last_job_has_stopped() -> None:
+    simulation = Simulation(chain("a")).start()
+    simulation.begin(pick([simulation.run], 1, 0)[0])
+    simulation.record(PlanCanceled("no more"))
+    before = simulation.run.status
+
+    simulation.record(JobCanceled(JobId("a"), "no more", Phase.WORK))
+
+    assert (before, simulation.run.status) == (PlanStatus.RUNNING, PlanStatus.CANCELED)
+
+
+def test_active_seconds_count_only_while_a_job_is_worked_on() -> None:
+    simulation = Simulation(chain("a")).start()
+    simulation.begin(pick([simulation.run], 1, 0)[0])
+    begun = simulation.journal[-2].at
+    simulation.record(JobFailed(JobId("a"), 1, Phase.WORK, "exit", "no"))
+    ended = simulation.journal[-1].at
+
+    assert simulation.run.active_seconds(now=ended + 1000) == ended - begun
