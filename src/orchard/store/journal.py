@@ -1,0 +1,355 @@
+"""The journal: every fact, in one order, on disk before anyone acts on it.
+
+One connection in one thread writes. `append` gives an event its number at once and hands it over;
+the thread commits all it finds as one transaction, and while the disk is busy with that the next
+batch gathers. So a lone event waits for one fsync, and a thousand at a time wait for a few.
+
+    append    the event's number; the event is not yet safe
+    durable   returns when it is
+
+A commit that fails ends the journal: after an error the operating system may have dropped what it
+could not write, so asking again on the same connection would get a yes that means nothing. Opening
+the file anew tells what is there; a batch is there as a whole or not at all.
+
+Reading is in `reader.py`, with connections of its own.
+"""
+
+import asyncio
+import json
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import NoReturn
+
+from orchard.core.events import Event, encode
+from orchard.core.plan import PlanId
+from orchard.errors import OrchardError
+from orchard.process.failpoint import failpoint
+from orchard.store.db import explain, explained, open_database
+from orchard.store.reader import JOURNAL, JournalReader, PlanRow, Row, read
+
+__all__ = ["JOURNAL", "Journal", "JournalFailed", "JournalReader", "PlanRow", "read"]
+
+QUEUED_EVENTS = 100_000
+QUEUED_BYTES = 256 * 1024 * 1024
+CLOSE_BUSY_MILLISECONDS = 250
+
+# Created and first_seq are those of the first time a plan was seen.
+_UPSERT = """
+    INSERT INTO plans (id, name, created, first_seq, status, settled, summary) VALUES (?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT (id) DO UPDATE SET
+        name = excluded.name, status = excluded.status, settled = excluded.settled, summary = excluded.summary
+"""
+
+
+class JournalFailed(OrchardError):
+    """The journal cannot record any more; what was acknowledged before is safe."""
+
+
+@dataclass(slots=True)
+class _Forget:
+    plan: PlanId
+    until: int
+    done: threading.Event = field(default_factory=threading.Event)
+    removed: int = 0
+
+
+@dataclass(slots=True)
+class _Batch:
+    """What is committed together."""
+
+    last: int = 0
+    events: list[Row] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
+    forgets: list[_Forget] = field(default_factory=list)
+    size: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.events or self.forgets)
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiter:
+    seq: int
+    loop: asyncio.AbstractEventLoop
+    future: "asyncio.Future[None]"
+
+    def tell(self, failure: JournalFailed | None) -> None:
+        own = None if failure is None else JournalFailed(failure.message, failure.hint)
+        with suppress(RuntimeError):  # its loop was closed: nobody waits any more
+            self.loop.call_soon_threadsafe(_settle, self.future, own)
+
+
+def _settle(future: "asyncio.Future[None]", failure: JournalFailed | None) -> None:
+    if future.done():
+        return
+    if failure is None:
+        future.set_result(None)
+    else:
+        future.set_exception(failure)
+
+
+class Journal:
+    """The one writer of a journal file. The engine's lock on the repository keeps it the only one."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection, last: int) -> None:
+        self.path = path
+        self._connection = connection
+        self._last = self._durable = last
+        self._queue = _Batch()
+        self._waiters: list[_Waiter] = []
+        self._listeners: list[Callable[[int], None]] = []
+        self._failure: JournalFailed | None = None
+        self._closing = False
+        self._changed = threading.Condition()
+        self._thread = threading.Thread(target=self._write, name="orchard-journal", daemon=True)
+        self._thread.start()
+
+    @classmethod
+    def open(cls, path: Path) -> "Journal":
+        """Open the file for writing: made where it is missing, migrated where it is older."""
+        connection = open_database(path, JOURNAL)
+        try:
+            with explained(path, JOURNAL.what):
+                found = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'events'").fetchone()
+        except BaseException:
+            connection.close()
+            raise
+        return cls(path, connection, found[0] if found else 0)
+
+    @property
+    def last_seq(self) -> int:
+        """The number of the newest event, durable or not."""
+        return self._last
+
+    @property
+    def durable_seq(self) -> int:
+        """The number of the newest event that is safe."""
+        return self._durable
+
+    @property
+    def failure(self) -> JournalFailed | None:
+        """Why nothing can be recorded any more."""
+        return self._failure
+
+    def append(self, plan: PlanId, event: Event, at: float, summary: PlanRow | None = None) -> int:
+        """Give the event its number and queue it to be written, with the plan's row as it is after it.
+
+        Never waits. Raises JournalFailed where the journal has failed, and where the disk is so far behind
+        that the queue is full; in both cases the event did not happen.
+        """
+        name, body = encode(event)
+        body = _storable(body)
+        row = _row(summary) if summary is not None else None
+        size = len(body) + (len(row[-1]) if row is not None else 0)
+        with self._changed:
+            queue = self._queue
+            if self._failure is not None or self._closing:
+                self._refuse()
+            if len(queue.events) >= QUEUED_EVENTS or queue.size + size > max(QUEUED_BYTES, size):
+                raise JournalFailed(
+                    f"The journal {self.path} is {len(queue.events)} events behind: its disk is too slow.",
+                    hint="Check the disk, then run 'orchard resume'.",
+                )
+            self._last += 1
+            queue.last = self._last
+            queue.size += size
+            queue.events.append((self._last, plan, at, name, body))
+            if row is not None:
+                queue.rows.append((*row[:3], row[3] or self._last, *row[4:]))
+            self._changed.notify_all()
+            return self._last
+
+    async def durable(self, seq: int | None = None) -> None:
+        """Wait until this event, or the newest one, has reached the disk; JournalFailed if it will not."""
+        loop = asyncio.get_running_loop()
+        with self._changed:
+            wanted = self._last if seq is None else seq
+            assert wanted <= self._last, f"event {wanted} was never appended"
+            if wanted <= self._durable:
+                return
+            if self._failure is not None:
+                self._refuse()
+            waiter = _Waiter(wanted, loop, loop.create_future())
+            self._waiters.append(waiter)
+        await waiter.future
+
+    def flush(self) -> None:
+        """Wait, without a loop, until everything appended so far has reached the disk."""
+        with self._changed:
+            wanted = self._last
+            self._changed.wait_for(lambda: self._durable >= wanted or self._failure is not None)
+            if self._durable < wanted:
+                self._refuse()
+
+    def on_commit(
+        self, callback: Callable[[int], None], loop: asyncio.AbstractEventLoop | None = None
+    ) -> Callable[[], None]:
+        """Call back with the newest durable number after each commit; the answer unsubscribes.
+
+        With a loop the call is made there. Without, it is made in the writing thread: it must be short
+        and must not raise.
+        """
+
+        def in_loop(seq: int) -> None:
+            assert loop is not None
+            with suppress(RuntimeError):  # the loop was closed
+                loop.call_soon_threadsafe(callback, seq)
+
+        listener = callback if loop is None else in_loop
+
+        def unsubscribe() -> None:
+            with self._changed, suppress(ValueError):
+                self._listeners.remove(listener)
+
+        with self._changed:
+            self._listeners.append(listener)
+        return unsubscribe
+
+    def forget(self, plan: PlanId) -> int:
+        """Remove a plan's row and its events so far, for good; waits, and returns how many events it removed.
+
+        Numbers are never given out again.
+        """
+        with self._changed:
+            if self._failure is not None or self._closing:
+                self._refuse()
+            order = _Forget(plan, self._last)
+            self._queue.forgets.append(order)
+            self._changed.notify_all()
+        order.done.wait()
+        if self._failure is not None:
+            self._refuse()
+        return order.removed
+
+    def close(self) -> None:
+        """Write what is queued, fold the write-ahead log into the file, and let it go.
+
+        Raises JournalFailed only where the failure is news: of a journal that had failed before, everyone was told.
+        """
+        known = self._failure
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        self._thread.join()
+        if self._failure is not None and known is None:
+            self._refuse()
+
+    def __enter__(self) -> "Journal":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _refuse(self) -> NoReturn:
+        if self._failure is None:
+            raise JournalFailed(f"The journal {self.path} is closed.")
+        raise JournalFailed(self._failure.message, self._failure.hint) from self._failure
+
+    # ------------------------------------------------------------------------ the writing thread
+
+    def _write(self) -> None:
+        batch = _Batch()
+        try:
+            while batch := self._next_batch():
+                self._commit(batch)
+                self._acknowledge(batch)
+            with suppress(sqlite3.Error):  # the log then stays beside the file, and is as safe as the file
+                self._connection.execute(f"PRAGMA busy_timeout = {CLOSE_BUSY_MILLISECONDS}")
+                self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        except (sqlite3.Error, OSError) as error:
+            self._fail(error, batch)
+        except BaseException as error:
+            self._fail(error, batch)  # nobody may wait for ever for what a bug ended
+            raise
+        finally:
+            with suppress(sqlite3.Error):
+                self._connection.close()
+
+    def _next_batch(self) -> _Batch:
+        """All that is queued; empty only when the journal is to be closed."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._queue or self._closing)
+            batch, self._queue = self._queue, _Batch(last=self._last)
+            return batch
+
+    def _commit(self, batch: _Batch) -> None:
+        write = self._connection.execute
+        write("BEGIN IMMEDIATE")
+        rest = iter(batch.events)
+        for number in _chunks(len(batch.events)):
+            values = [value for row in islice(rest, number) for value in row]
+            write(_insert(number), values)
+        if batch.rows:
+            self._connection.executemany(_UPSERT, batch.rows)
+        for order in batch.forgets:
+            removed = write("DELETE FROM events WHERE plan = ? AND seq <= ?", (order.plan, order.until))
+            order.removed = removed.rowcount
+            write("DELETE FROM plans WHERE id = ? AND first_seq <= ?", (order.plan, order.until))
+        failpoint("journal.before-commit")
+        write("COMMIT")
+        failpoint("journal.after-commit")
+
+    def _acknowledge(self, batch: _Batch) -> None:
+        with self._changed:
+            self._durable = max(self._durable, batch.last)
+            ready = [waiter for waiter in self._waiters if waiter.seq <= self._durable]
+            if ready:
+                self._waiters = [waiter for waiter in self._waiters if waiter.seq > self._durable]
+            listeners = tuple(self._listeners)
+            self._changed.notify_all()
+        for waiter in ready:
+            waiter.tell(None)
+        for order in batch.forgets:
+            order.done.set()
+        for listener in listeners:
+            listener(self._durable)
+
+    def _fail(self, error: BaseException, batch: _Batch) -> None:
+        reason = explain(error, self.path, JOURNAL.what).message if isinstance(error, sqlite3.Error) else str(error)
+        failure = JournalFailed(
+            f"The journal can record nothing any more after event {self._durable}: {reason}",
+            hint="Free space or check the disk, then run 'orchard resume'.",
+        )
+        failure.__cause__ = error
+        with self._changed:
+            self._failure = failure
+            waiters, self._waiters = self._waiters, []
+            queue, self._queue = self._queue, _Batch()
+            self._changed.notify_all()
+        for waiter in waiters:
+            waiter.tell(failure)
+        for order in (*batch.forgets, *queue.forgets):
+            order.done.set()
+
+
+def _insert(number: int) -> str:
+    """One statement for many rows: each statement costs a hand-over of Python's lock, which a busy loop delays."""
+    return "INSERT INTO events (seq, plan, at, name, body) VALUES " + ",".join(["(?,?,?,?,?)"] * number)
+
+
+def _chunks(count: int) -> Iterator[int]:
+    """Few different sizes, so that their statements stay prepared."""
+    for size in (64, 8, 1):
+        for _ in range(count // size):
+            yield size
+        count %= size
+
+
+def _storable(text: str) -> str:
+    """JSON text that SQLite can hold: half of a surrogate pair, from a name that was not UTF-8, is escaped."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(json.loads(text), separators=(",", ":"))
+    return text
+
+
+def _row(row: PlanRow) -> Row:
+    name = row.name.encode(errors="replace").decode()
+    summary = _storable(json.dumps(row.summary, ensure_ascii=False, separators=(",", ":")))
+    return (row.id, name, row.created, row.first_seq, row.status, int(row.settled), summary)

@@ -1,0 +1,123 @@
+"""The logs of attempts: plain files that programs write themselves and that are read in blocks.
+
+Nothing here reads a log as a whole, however long it or one of its lines is. A job may have written
+to any place it could reach, so links are never followed and only regular files are read.
+"""
+
+import os
+import re
+import shutil
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchard.core.limits import JOB_ID_PATTERN
+from orchard.core.phases import Phase
+from orchard.core.plan import VALIDATION, JobId, PlanId
+
+BLOCK = 64 * 1024
+
+_JOB_PART = re.compile(JOB_ID_PATTERN)
+_PLAN_ID = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A part of a log, and where the next one begins."""
+
+    data: bytes
+    offset: int
+    next_offset: int
+    size: int
+    """Of the file as it was then."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogFiles:
+    """Where the logs of a repository's plans lie: `<state>/logs/<plan>/<job>/<attempt>/<phase>.log`."""
+
+    state: Path
+
+    def path(self, plan: PlanId, job: JobId, attempt: int, phase: Phase) -> Path:
+        """The log of one phase; it need not exist."""
+        return self.attempt_folder(plan, job, attempt) / f"{phase.value}.log"
+
+    def evidence_path(self, plan: PlanId, job: JobId, attempt: int) -> Path:
+        """Where an attempt may leave evidence of work that changed no file."""
+        return self.attempt_folder(plan, job, attempt) / "evidence.json"
+
+    def attempt_folder(self, plan: PlanId, job: JobId, attempt: int) -> Path:
+        """What holds the files of one attempt."""
+        assert attempt >= 0, attempt
+        return self._plan_folder(plan).joinpath(*_parts_of(job), str(attempt))
+
+    def create(self, plan: PlanId, job: JobId, attempt: int, phase: Phase) -> Path:
+        """The log of one phase, there to be appended to: folders and file are the user's alone."""
+        path = self.path(plan, job, attempt, phase)
+        for folder in reversed([path.parent, *path.parent.parents]):
+            if folder.is_relative_to(self.state / "logs"):
+                folder.mkdir(mode=0o700, exist_ok=True, parents=folder == self.state / "logs")
+        flags = os.O_CREAT | os.O_APPEND | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+        os.close(os.open(path, flags, 0o600))
+        return path
+
+    def remove(self, plan: PlanId) -> None:
+        """Delete the logs of a plan; a link among them is removed, what it points to stays."""
+        folder = self._plan_folder(plan)
+        if folder.is_symlink():
+            folder.unlink()
+            return
+        with suppress(FileNotFoundError):
+            shutil.rmtree(folder)
+
+    def _plan_folder(self, plan: PlanId) -> Path:
+        assert _PLAN_ID.fullmatch(plan), f"{plan!r} is no id of a plan"
+        return self.state / "logs" / plan
+
+
+def read(path: Path, offset: int = 0, limit: int = BLOCK) -> Block:
+    """At most `limit` bytes from `offset` on; nothing where there is no such file yet."""
+    with _opened(path) as (descriptor, size):
+        start = min(max(offset, 0), size)
+        data = os.pread(descriptor, limit, start) if descriptor is not None else b""
+        return Block(data, start, start + len(data), max(size, start + len(data)))
+
+
+def tail(path: Path, lines: int = 40, max_bytes: int = BLOCK) -> str:
+    """The last lines as text, within `max_bytes` however long they are; not yet redacted."""
+    with _opened(path) as (descriptor, size):
+        start = max(size - max_bytes, 0)
+        data = os.pread(descriptor, max_bytes, start) if descriptor is not None else b""
+    text = data.decode(errors="replace")
+    found = text.removesuffix("\n").split("\n")
+    if start > 0 and len(found) > 1:
+        del found[0]  # the end of a line whose beginning was not read
+    return "\n".join(found[-lines:]) if lines > 0 else ""
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[int | None, int]]:
+    """A regular file and its size; anything else counts as missing (a fifo would make us wait for ever)."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        yield None, 0
+        return
+    except OSError:
+        if not path.is_symlink():
+            raise
+        yield None, 0
+        return
+    try:
+        found = os.fstat(descriptor)
+        yield (descriptor, found.st_size) if stat.S_ISREG(found.st_mode) else (None, 0)
+    finally:
+        os.close(descriptor)
+
+
+def _parts_of(job: JobId) -> list[str]:
+    parts = job.split("/")
+    assert job == VALIDATION or all(_JOB_PART.fullmatch(part) for part in parts), f"{job!r} is no id of a job"
+    return parts

