@@ -1,0 +1,359 @@
+"""Everything that one started program has left running, and how it is ended.
+
+A process group is not enough: a child that calls `setsid` leaves it, and coding agents give every
+shell a session of its own. So a family is whatever carries proof of its origin:
+
+    token      the environment it was started with holds the attempt's token
+    session    it is in the session or group of the leader, or in one that a holder of the token opened
+    output     its standard output or standard error is the attempt's log
+    descent    its parent is one of the family
+
+A process that is older than the leader is never family, and neither are we, our ancestors, and
+children of ours that carry another token. Parents are not drawn in: the parent of an orphan may be
+the user's session manager.
+
+Ending is a ladder: SIGTERM, a grace, SIGKILL, and looking again until two looks in a row find
+nobody (one look is not atomic: a process can be forked behind it while its parent leaves in front
+of it). The ladder only decides; two drivers climb it, one for the event loop and one for recovery.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Collection, Generator, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from orchard.process.exits import exit_notice, open_pidfd, wait_exit
+from orchard.process.identity import START_TOLERANCE, Identity, boot_id, identity_of, is_alive, is_same
+from orchard.process.table import (
+    LINUX,
+    UNKNOWN,
+    FileKey,
+    Stat,
+    all_processes,
+    file_key,
+    read_stat,
+    read_token,
+    writes_to,
+)
+
+LAST_RESORT = 5.0
+"""How long the sweep goes on after the grace before it gives up on what even SIGKILL does not end."""
+
+QUIET_LOOKS = 2
+_KILL_WAIT = 0.25
+_DOUBT_WAIT, _LONGEST_DOUBT = 0.005, 0.5
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def members(token: str, leader: Identity | None = None, log: Path | None = None) -> list[Identity]:
+    """Every live process of the family."""
+    return [identity_of(stat) for stat in look(token, leader, log).living]
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What one look at the process table found of a family."""
+
+    living: tuple[Stat, ...] = ()
+    orphans: tuple[Stat, ...] = ()
+    """Zombies that were orphaned to us: nobody else will ever wait for them."""
+    unsure: bool = False
+    """Somebody was in the middle of `exec`, and so had nothing to show: look again."""
+
+    @property
+    def cpu_seconds(self) -> float:
+        """CPU time of all that live, and of the children they have waited for."""
+        return sum(stat.cpu_seconds for stat in self.living)
+
+
+def look(token: str, leader: Identity | None, log: Path | None, also: Collection[Identity] = ()) -> Look:
+    """The family as rows of the process table; `also` are processes already known to belong to it."""
+    if leader is not None and leader.boot != boot_id():
+        return Look()
+    oldest = leader.started - START_TOLERANCE if leader is not None else 0.0
+    barred = _barred()
+    young = {stat.pid: stat for stat in all_processes(oldest) if stat.pid not in barred}
+    living = [stat for stat in young.values() if not stat.dead]
+
+    proof = _Proof(token.encode(), leader, file_key(log) if log is not None else None, also)
+    tokens = {stat.pid: read_token(stat.pid) for stat in living}
+    sessions = _sessions(proof, tokens, young)
+    family = {stat.pid: stat for stat in living if _belongs(stat, tokens[stat.pid], sessions, proof)}
+    orphans = (stat for stat in young.values() if stat.dead and _is_orphan(stat, sessions, proof))
+    found = _with_descendants(family, living)
+    unsure = not found and UNKNOWN in tokens.values()
+    return Look(found, tuple(orphans), unsure)
+
+
+@dataclass(frozen=True, slots=True)
+class _Proof:
+    token: bytes
+    leader: Identity | None
+    log: FileKey | None
+    also: Collection[Identity]
+
+
+def _belongs(stat: Stat, token: bytes | None, sessions: set[int], proof: _Proof) -> bool:
+    if token == proof.token or _names(proof, stat):
+        return True
+    if token and stat.parent == os.getpid():
+        return False
+    if stat.session in sessions or stat.group in sessions:
+        return True
+    return proof.log is not None and writes_to(stat.pid, proof.log)
+
+
+def _is_orphan(stat: Stat, sessions: set[int], proof: _Proof) -> bool:
+    """Whether a zombie may be buried here: burying a child of our own making would rob its starter of its status.
+
+    What is in a session that neither we nor it opened was not started by us. Otherwise the leader
+    tells: it is the only one that we started with this token.
+    """
+    if stat.parent != os.getpid() or (proof.leader is not None and stat.pid == proof.leader.pid):
+        return False
+    certain = stat.session not in (stat.pid, os.getsid(0))
+    belongs = stat.session in sessions or stat.group in sessions or _names(proof, stat)
+    return belongs and (certain or proof.leader is not None)
+
+
+def _names(proof: _Proof, stat: Stat) -> bool:
+    identity = identity_of(stat)
+    leads = proof.leader is not None and is_same(identity, proof.leader)
+    return leads or any(is_same(identity, known) for known in proof.also)
+
+
+def _sessions(proof: _Proof, tokens: dict[int, bytes | None], young: dict[int, Stat]) -> set[int]:
+    """Sessions and groups that are the family's own.
+
+    The leader's number counts only while the leader holds it (a zombie does): afterwards it may
+    have been given to a stranger. A holder of the token vouches for the session it is in, unless
+    that session was opened by somebody older than the family.
+    """
+    found: set[int] = set()
+    if proof.leader is not None:
+        holder = young.get(proof.leader.pid)
+        if holder is not None and is_same(identity_of(holder), proof.leader):
+            found.add(proof.leader.pid)
+    ours = os.getsid(0)
+    for pid, token in tokens.items():
+        session = young[pid].session
+        if token == proof.token and session not in (0, 1, ours) and session not in found:
+            opened_by_family = session in young or read_stat(session) is None
+            if opened_by_family:
+                found.add(session)
+    return found
+
+
+def _with_descendants(family: dict[int, Stat], living: list[Stat]) -> tuple[Stat, ...]:
+    children: dict[int, list[Stat]] = {}
+    for stat in living:
+        children.setdefault(stat.parent, []).append(stat)
+    unvisited = list(family)
+    while unvisited:
+        for child in children.get(unvisited.pop(), ()):
+            if child.pid not in family:
+                family[child.pid] = child
+                unvisited.append(child.pid)
+    return tuple(family.values())
+
+
+def _barred() -> set[int]:
+    """Those who must never get a signal from us: ourselves, our ancestors, and init."""
+    barred = {0, 1}
+    pid = os.getpid()
+    while pid not in barred:
+        barred.add(pid)
+        stat = read_stat(pid)
+        pid = stat.parent if stat else 0
+    return barred
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """What the ladder asks of its driver: come back when all of these have ended, or at `until`."""
+
+    who: tuple[Identity, ...]
+    until: float
+    patient: bool
+    """In the grace: a request to hurry ends the wait."""
+
+
+def ladder(
+    token: str, leader: Identity | None, log: Path | None, grace: float, settle: float
+) -> Generator[Wait, bool, int]:
+    """Yields waits, is sent whether to hurry, returns how many processes it has ended."""
+    began = time.monotonic()
+    kill_at = began + grace
+    seen: dict[int, Identity] = {}
+    told: set[Identity] = set()
+    immune: set[Identity] = set()
+    quiet, hurried = 0, False
+    while quiet < QUIET_LOOKS:
+        looked = look(token, leader, log, tuple(seen.values()))
+        for orphan in looked.orphans:
+            _bury(orphan)
+        found = [stat for stat in looked.living if identity_of(stat) not in immune]
+        who = tuple(identity_of(stat) for stat in found)
+        seen.update((identity.pid, identity) for identity in who)
+        now = time.monotonic()
+        if not found or now >= kill_at + LAST_RESORT:
+            sure = not looked.unsure or now >= began + _LONGEST_DOUBT
+            quiet = QUIET_LOOKS if found else quiet + sure
+            hurried = (yield Wait((), now + (0.0 if sure else _DOUBT_WAIT), patient=False)) or hurried
+            continue
+        quiet = 0
+        if hurried or now >= kill_at:
+            kill_at = min(kill_at, now)
+            immune |= _signal(found, signal.SIGKILL, leader)
+            until, patient = now + _KILL_WAIT, False
+        elif now < began + settle:
+            until, patient = began + settle, True
+        else:
+            # A second SIGTERM means "at once" to many programs, so the group gets one, and newcomers one each.
+            newcomers = [stat for stat in found if identity_of(stat) not in told]
+            immune |= _signal(newcomers, signal.SIGTERM, leader if not told else None)
+            told.update(who)
+            until, patient = kill_at, True
+        hurried = (yield Wait(who, until, patient)) or hurried
+    return len(seen)
+
+
+async def end_family(
+    token: str,
+    leader: Identity | None,
+    log: Path | None,
+    grace: float,
+    hurry: asyncio.Event | None = None,
+    settle: float = 0.0,
+) -> int:
+    """End every process of the family and say how many there were.
+
+    It takes at most the grace plus `LAST_RESORT`; for the first `settle` seconds of the grace they
+    may leave by themselves. A cancellation does not stop it: it skips what is left of the grace, as
+    setting `hurry` does, and is raised when nobody is left.
+    """
+    climb = ladder(token, leader, log, grace, settle)
+    hurrying = asyncio.ensure_future(hurry.wait()) if hurry is not None else None
+    cancelled: asyncio.CancelledError | None = None
+    try:
+        request = next(climb)
+        while True:
+            try:
+                await _exits(request, hurrying)
+            except asyncio.CancelledError as error:
+                cancelled = error
+            request = climb.send(cancelled is not None or (hurry is not None and hurry.is_set()))
+    except StopIteration as done:
+        if cancelled is not None:
+            raise cancelled from None
+        return int(done.value)
+    finally:
+        if hurrying is not None:
+            hurrying.cancel()
+
+
+async def _exits(request: Wait, hurrying: asyncio.Future[Any] | None) -> None:
+    # One after the other is enough, since all have to end; and it needs one descriptor, not hundreds.
+    for identity in request.who:
+        with exit_notice(identity) as gone:
+            wanted: set[asyncio.Future[Any]] = {gone, hurrying} if hurrying is not None and request.patient else {gone}
+            left = max(0.0, request.until - time.monotonic())
+            done, _ = await asyncio.wait(wanted, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+        if gone not in done:
+            return
+    if not request.who:
+        await asyncio.sleep(max(0.0, request.until - time.monotonic()))
+
+
+def end_family_now(token: str, leader: Identity | None, log: Path | None, grace: float = 2.0) -> int:
+    """`end_family` for recovery, where there is no event loop and the leader is not our child."""
+    climb = ladder(token, leader, log, grace, settle=0.0)
+    try:
+        request = next(climb)
+        while True:
+            for identity in request.who:
+                if not wait_exit(identity, request.until - time.monotonic()):
+                    break
+            if not request.who:
+                time.sleep(max(0.0, request.until - time.monotonic()))
+            request = climb.send(False)
+    except StopIteration as done:
+        return int(done.value)
+
+
+def _signal(found: list[Stat], number: signal.Signals, leader: Identity | None) -> set[Identity]:
+    """Signal each once, the group of the leader (if given) as a whole; answers with those we may not signal."""
+    immune, grouped = set(), set[int]()
+    if leader is not None and _is_own_child(leader):
+        # All at once: no member can fork between two signals.
+        grouped = {stat.pid for stat in found if stat.group == leader.pid}
+        if grouped:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(leader.pid, number)
+    for stat in found:
+        identity = identity_of(stat)
+        if stat.pid not in grouped and not send(identity, number):
+            immune.add(identity)
+        if stat.stopped and number is not signal.SIGKILL:
+            send(identity, signal.SIGCONT)
+    return immune
+
+
+def _is_own_child(leader: Identity) -> bool:
+    """Our child keeps its pid, and so its group's number, until we have waited for it: nobody else can have it."""
+    stat = read_stat(leader.pid)
+    return stat is not None and stat.parent == os.getpid() and is_same(identity_of(stat), leader)
+
+
+def send(identity: Identity, number: signal.Signals) -> bool:
+    """Signal this very process, never a later one with its pid; False when that is not allowed."""
+    fd = open_pidfd(identity)
+    try:
+        if fd is not None:
+            signal.pidfd_send_signal(fd, number)
+        elif is_alive(identity):
+            os.kill(identity.pid, number)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    finally:
+        if fd is not None:
+            os.close(fd)
+    return True
+
+
+def _bury(stat: Stat) -> None:
+    if stat.dead and stat.parent == os.getpid():
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(stat.pid, os.WNOHANG)
+
+
+def become_subreaper() -> bool:
+    """Make orphans among our descendants our children, so that none of them can get out of sight (Linux)."""
+    if not LINUX:
+        return False
+    import ctypes  # only the engine needs it, once
+
+    return bool(ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
+
+
+def adopted(known: Iterable[int]) -> list[Identity]:
+    """Children of ours that nobody started on purpose; those that have ended already are buried.
+
+    `known` must hold the pid of every child that was started on purpose in a session of its own:
+    whoever is neither known nor in our session came to us as an orphan.
+    """
+    ours, me, expected = os.getsid(0), os.getpid(), frozenset(known)
+    living = []
+    for stat in all_processes():
+        if stat.parent == me and stat.session != ours and stat.pid not in expected:
+            _bury(stat)
+            if not stat.dead:
+                living.append(identity_of(stat))
+    return living

@@ -1,0 +1,335 @@
+"""Running one program from its start to the end of everything it started.
+
+The program gets a session of its own, nothing to read, and the log file itself as its output: the
+engine holds no pipe, so a chatty program cannot fill our memory and a forgotten background child
+cannot keep us waiting. Its end is told by the kernel; limits are timers that are set to when the
+next one could be passed. However the program ends (by itself, by a limit, by cancellation), its
+whole family is ended before `run_program` returns or raises.
+
+The leader is waited for last. Until then its zombie holds its pid, so the number of its session
+and group cannot be given to anybody else while signals are sent to them.
+"""
+
+import asyncio
+import errno
+import os
+import signal
+import stat
+import subprocess
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from orchard.process.exits import child_exit_notice
+from orchard.process.failpoint import failpoint
+from orchard.process.family import end_family, look
+from orchard.process.identity import Identity, boot_id, identify
+from orchard.process.table import TOKEN_VARIABLE
+from orchard.process.text import plain
+
+Reason = Literal["exit", "signal", "timeout", "idle", "output-limit", "spawn-failed"]
+Broken = Literal["timeout", "idle", "output-limit"]
+
+SETTLE = 0.5
+"""After a normal end, how long background children may take to leave by themselves (a `tee` that flushes)."""
+
+_FASTEST_LOG = 1e9
+"""Bytes a second that no program writes for long: how soon a log could fill."""
+_SOONEST_LOOK, _LATEST_LOOK = 0.25, 5.0
+_IDLE_LOOKS = 8
+"""Looks per idle limit: the limit is noticed an eighth late at worst."""
+_IDLE_CPU_SHARE = 0.001
+"""A family that uses less of a core than this is waiting: runtimes wake up for their own housekeeping."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Seconds and bytes after which a program is stopped; None is no limit."""
+
+    wall: float | None = None
+    idle: float | None = None
+    """No output and no CPU time for this long."""
+    log_bytes: int = 1 << 30
+    grace: float = 10.0
+    """Between the request to end and the end by force."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """Everything that decides how a program is started."""
+
+    argv: tuple[str, ...]
+    cwd: Path
+    env: Mapping[str, str]
+    """The whole environment; only the family token is added."""
+    log: Path
+    token: str
+    """Unique to this attempt: what carries it is ended with the attempt."""
+    limits: Limits = field(default_factory=Limits)
+    wrap: tuple[str, ...] = ()
+    """Put before argv: a sandbox that starts the program in its own way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a program came to its end, and what that took."""
+
+    reason: Reason
+    exit_code: int | None
+    signal: int | None
+    message: str
+    """One sentence for people."""
+    seconds: float
+    cpu_seconds: float | None = None
+    """Of the program and the children it waited for; None if it never ran."""
+    leftovers: int = 0
+    """Processes that were still running when the program had ended by itself."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether it ended by itself, with status 0."""
+        return self.reason == "exit" and self.exit_code == 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Child:
+    process: subprocess.Popen[bytes]
+    identity: Identity
+    log_fd: int
+    launch: Launch
+    started: float
+
+    @property
+    def name(self) -> str:
+        return plain(self.launch.argv[0], 80)
+
+
+async def run_program(
+    launch: Launch,
+    on_start: Callable[[Identity], Awaitable[None]] | None = None,
+    hurry: asyncio.Event | None = None,
+) -> Ended:
+    """Run the program and end its family; what went wrong is in the answer, only cancellation is raised.
+
+    `on_start` hears who was started before anything else happens. Cancelling ends the family and
+    takes at most the grace plus 5 s; a second cancellation, or `hurry` being set, skips the grace.
+    """
+    child = _spawn(launch)
+    if isinstance(child, Ended):
+        return child
+    broken: Broken | None = None
+    settle = 0.0
+    ended_at: float | None = None
+    try:
+        with child_exit_notice(child.identity) as gone:
+            failpoint("process.after-spawn")
+            if on_start is not None:
+                await on_start(child.identity)
+            broken = await _watch(child, gone)
+        if broken is None:
+            ended_at = time.monotonic()
+            settle = min(SETTLE, launch.limits.grace / 2)
+            failpoint("process.before-sweep")
+    finally:
+        try:
+            others = await _end(child, hurry, settle)
+        finally:
+            status, cpu = _bury(child)
+    seconds = (ended_at or time.monotonic()) - child.started
+    return _tell(child, status, broken, _Cost(seconds, cpu, others if broken is None else 0))
+
+
+async def _end(child: _Child, hurry: asyncio.Event | None, settle: float) -> int:
+    launch = child.launch
+    try:
+        return await end_family(launch.token, child.identity, launch.log, launch.limits.grace, hurry, settle)
+    except OSError:
+        # No descriptor is left to look with: at least the group goes.
+        os.killpg(child.identity.pid, signal.SIGKILL)
+        raise
+    finally:
+        os.close(child.log_fd)
+
+
+def _spawn(launch: Launch) -> _Child | Ended:
+    """Start the program, or say why it cannot be started."""
+    started = time.monotonic()
+    argv = launch.wrap + launch.argv
+    if not launch.argv:
+        return _not_started("There is no program to start: the command is empty.", started)
+    try:
+        log_fd = _open_log(launch.log)
+    except OSError as error:
+        return _not_started(f"The log {plain(str(launch.log))} cannot be opened: {error.strerror}.", started)
+    try:
+        process = subprocess.Popen(
+            argv,
+            cwd=launch.cwd,
+            env={**launch.env, TOKEN_VARIABLE: launch.token},
+            stdin=subprocess.DEVNULL,
+            stdout=log_fd,
+            stderr=log_fd,
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        os.close(log_fd)
+        return _not_started(_why_not_started(launch, error), started)
+    # Only a child that ended in no time, in a process that ignores SIGCHLD, is not in the table any more.
+    identity = identify(process.pid) or Identity(process.pid, 0.0, boot_id())
+    return _Child(process, identity, log_fd, launch, started)
+
+
+def _open_log(path: Path) -> int:
+    # O_NONBLOCK so that a pipe put in the log's place cannot hang us; a regular file does not mind.
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+    fd = os.open(path, flags, 0o600)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(errno.EINVAL, "it is not a regular file")
+    os.set_blocking(fd, True)
+    return fd
+
+
+def _not_started(message: str, started: float) -> Ended:
+    return Ended("spawn-failed", None, None, message, time.monotonic() - started)
+
+
+def _why_not_started(launch: Launch, error: OSError | ValueError) -> str:
+    program = plain((launch.wrap + launch.argv)[0], 80)
+    if not isinstance(error, OSError):
+        return f"'{program}' cannot be started: {plain(str(error))}."
+    if not launch.cwd.is_dir():
+        return f"'{program}' cannot be started in {plain(str(launch.cwd))}: that folder does not exist."
+    if not os.access(launch.cwd, os.X_OK):
+        return f"'{program}' cannot be started in {plain(str(launch.cwd))}: that folder may not be entered."
+    if isinstance(error, FileNotFoundError):
+        if _exists(launch):
+            return f"'{program}' cannot be started: the interpreter that its first line names does not exist."
+        return f"There is no program '{program}'."
+    return f"'{program}' cannot be started: {error.strerror} ({errno.errorcode.get(error.errno or 0, error.errno)})."
+
+
+def _exists(launch: Launch) -> bool:
+    import shutil  # brings the compression modules, for this one message
+
+    name = (launch.wrap + launch.argv)[0]
+    found = shutil.which(name, path=launch.env.get("PATH", os.defpath)) if "/" not in name else name
+    return found is not None and (launch.cwd / found).is_file()
+
+
+async def _watch(child: _Child, gone: asyncio.Future[None]) -> Broken | None:
+    """Wait for the end of the program; the limit that it broke first, or None if it ended by itself."""
+    watch = _Watch(child)
+    while True:
+        now = time.monotonic()
+        done, _ = await asyncio.wait({gone}, timeout=watch.next_look(now) - now)
+        broken = watch.look(time.monotonic(), ended=bool(done))
+        if broken is not None or done:
+            return broken
+
+
+class _Watch:
+    """What was seen of a program so far, and so when the next look is due."""
+
+    def __init__(self, child: _Child) -> None:
+        self._child, self._limits = child, child.launch.limits
+        self._size = self._log_size()
+        self._cpu = 0.0
+        self._active_at = child.started
+        self._idle_look = child.started + (self._limits.idle or 0.0) / _IDLE_LOOKS
+
+    def next_look(self, now: float) -> float:
+        """The earliest moment at which some limit could have been passed."""
+        fills_in = (self._limits.log_bytes - self._size) / _FASTEST_LOG
+        looks = [now + min(max(fills_in, _SOONEST_LOOK), _LATEST_LOOK)]
+        if self._limits.wall is not None:
+            looks.append(self._child.started + self._limits.wall)
+        if self._limits.idle is not None:
+            looks.append(self._idle_look)
+        return min(looks)
+
+    def look(self, now: float, *, ended: bool) -> Broken | None:
+        """The limit that is passed by now."""
+        size = self._log_size()
+        if size != self._size:
+            self._size, self._active_at = size, now
+        if size > self._limits.log_bytes:
+            return "output-limit"
+        if ended:
+            return None
+        if self._limits.wall is not None and now >= self._child.started + self._limits.wall:
+            return "timeout"
+        return self._look_for_idleness(now, self._limits.idle) if self._limits.idle is not None else None
+
+    def _look_for_idleness(self, now: float, idle: float) -> Broken | None:
+        pause = idle / _IDLE_LOOKS
+        if now < self._idle_look:
+            return None
+        overslept = now - self._idle_look > max(1.0, pause)
+        self._idle_look = now + pause
+        if now - self._active_at < pause:
+            # It wrote something a moment ago: no need to look at every process for its CPU time.
+            return None
+        launch = self._child.launch
+        cpu = look(launch.token, self._child.identity, launch.log).cpu_seconds
+        # The sum shrinks when a process with a past leaves, which is activity as well. And after we have been
+        # stopped ourselves nobody was watching: the time does not count.
+        if overslept or abs(cpu - self._cpu) > _IDLE_CPU_SHARE * (now - self._active_at):
+            self._cpu, self._active_at = cpu, now
+        return "idle" if now - self._active_at >= idle else None
+
+    def _log_size(self) -> int:
+        return os.fstat(self._child.log_fd).st_size
+
+
+@dataclass(frozen=True, slots=True)
+class _Cost:
+    seconds: float
+    cpu_seconds: float | None
+    leftovers: int
+
+
+def _bury(child: _Child) -> tuple[int | None, float | None]:
+    """Wait for the leader, who has ended: its status as Popen counts it, and its CPU time."""
+    try:
+        pid, status, usage = os.wait4(child.identity.pid, os.WNOHANG)
+    except ChildProcessError:
+        return None, None
+    if pid == 0:
+        return None, None
+    code = os.waitstatus_to_exitcode(status)
+    # Popen must not wait for a pid that is somebody else's by now.
+    child.process.returncode = code
+    return code, usage.ru_utime + usage.ru_stime
+
+
+def _tell(child: _Child, status: int | None, broken: Broken | None, cost: _Cost) -> Ended:
+    code = status if status is not None and status >= 0 else None
+    number = -status if status is not None and status < 0 else None
+    reason: Reason = broken or ("signal" if number is not None else "exit")
+    message = _sentence(child, reason, code, number)
+    return Ended(reason, code, number, message, cost.seconds, cost.cpu_seconds, cost.leftovers)
+
+
+def _sentence(child: _Child, reason: Reason, code: int | None, number: int | None) -> str:
+    limits, name = child.launch.limits, child.name
+    if reason == "timeout":
+        return f"'{name}' was stopped: it ran longer than {limits.wall:g} s."
+    if reason == "idle":
+        return f"'{name}' was stopped: for {limits.idle:g} s it wrote nothing and used no CPU."
+    if reason == "output-limit":
+        return f"'{name}' was stopped: its log grew past {limits.log_bytes:,} bytes."
+    if number is not None:
+        return f"'{name}' was ended by {_signal_name(number)}."
+    if code is None:
+        return f"'{name}' has ended, but its status was lost."
+    return f"'{name}' ended with status {code}."
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -1,0 +1,212 @@
+"""The kernel's list of processes, reduced to what tells families apart.
+
+On Linux it is read from /proc by hand: a scan happens whenever a program ends, so it has to cost a
+few milliseconds and import nothing. Elsewhere psutil answers the same questions.
+"""
+
+import errno
+import functools
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+LINUX = sys.platform == "linux"
+
+TOKEN_VARIABLE = "ORCHARD_TOKEN"
+UNKNOWN = b""
+"""In place of a token that cannot be known yet; a token is never empty."""
+
+# The kernel allows 6 MiB of arguments and environment together.
+_ENVIRONMENT_LIMIT = 8 * 1024 * 1024
+
+_KERNEL_PARENTS = (0, 2)
+"""Kernel threads, and the one that is their parent, have no arguments either."""
+
+_DEAD_STATES = frozenset("ZXx")
+_STOPPED_STATES = frozenset("Tt")
+
+FileKey = tuple[int, int]
+"""Device and inode: what a file is, whatever name it is reached by."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stat:
+    """Where a process belongs and what it has used."""
+
+    pid: int
+    state: str
+    parent: int
+    group: int
+    session: int
+    cpu_seconds: float
+    """Of the process itself and of the children it has waited for."""
+    started: float
+    """Clock ticks since boot on Linux, seconds since the epoch elsewhere: only good for comparing."""
+
+    @property
+    def dead(self) -> bool:
+        """A zombie has ended: it only waits for its parent to hear of it."""
+        return self.state in _DEAD_STATES
+
+    @property
+    def stopped(self) -> bool:
+        """Stopped processes hear no signal but SIGKILL until they are continued."""
+        return self.state in _STOPPED_STATES
+
+
+def all_processes(since: float = 0.0) -> Iterator[Stat]:
+    """Every process that started at this moment or later, in no promised order; some may be gone by now."""
+    if not LINUX:
+        yield from _portable_processes(since)
+        return
+    with os.scandir("/proc") as entries:
+        for entry in entries:
+            if entry.name.isdecimal() and (stat := _stat(int(entry.name), since)):
+                yield stat
+
+
+def read_stat(pid: int) -> Stat | None:
+    """One process; None when there is no such process."""
+    return _stat(pid, 0.0) if LINUX else portable_stat(pid)
+
+
+def _stat(pid: int, since: float) -> Stat | None:
+    text = _read(f"/proc/{pid}/stat", 4096)
+    # The name in the second field is free text, parentheses and newlines included: count from its end.
+    fields = text[text.rfind(b")") + 2 :].split(None, 20)
+    # Most processes are older than what is looked for, and reading on would triple the cost of a scan.
+    if len(fields) < 20 or (started := float(fields[19])) < since:
+        return None
+    return Stat(
+        pid=pid,
+        state=fields[0].decode("ascii", "replace"),
+        parent=int(fields[1]),
+        group=int(fields[2]),
+        session=int(fields[3]),
+        cpu_seconds=(int(fields[11]) + int(fields[12]) + int(fields[13]) + int(fields[14])) / _ticks_per_second(),
+        started=started,
+    )
+
+
+def read_token(pid: int) -> bytes | None:
+    """The family token that the process was started with; None if there is none or we may not look.
+
+    `UNKNOWN` while the process is in the middle of `exec`, when the kernel shows an empty environment.
+    """
+    if not LINUX:
+        return portable_token(pid)
+    environment = _read(f"/proc/{pid}/environ", _ENVIRONMENT_LIMIT)
+    if not environment:
+        return UNKNOWN if _is_becoming(pid) else None
+    name = b"\0" + TOKEN_VARIABLE.encode() + b"="
+    environment = b"\0" + environment + b"\0"
+    at = environment.find(name)
+    if at < 0:
+        return None
+    return environment[at + len(name) : environment.index(b"\0", at + len(name))]
+
+
+def _is_becoming(pid: int) -> bool:
+    """Whether the environment was empty only for a moment, rather than unreadable or empty for good."""
+    stat = read_stat(pid)
+    if stat is None or stat.dead or stat.parent in _KERNEL_PARENTS or not os.access(f"/proc/{pid}/environ", os.R_OK):
+        return False
+    return not _read(f"/proc/{pid}/cmdline", 1) or bool(_read(f"/proc/{pid}/environ", 1))
+
+
+def writes_to(pid: int, file: FileKey) -> bool:
+    """Whether standard output or standard error of the process is this file."""
+    if not LINUX:
+        return portable_writes_to(pid, file)
+    return any(file_key(f"/proc/{pid}/fd/{number}") == file for number in (1, 2))
+
+
+def file_key(path: str | os.PathLike[str]) -> FileKey | None:
+    """What the file at this path is; None when there is none or we may not look."""
+    try:
+        found = os.stat(path)  # noqa: PTH116 - a Path object per descriptor would double the cost of a scan
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+@functools.cache
+def _ticks_per_second() -> int:
+    return os.sysconf("SC_CLK_TCK")
+
+
+def _read(path: str, limit: int) -> bytes:
+    """What a file of /proc holds; nothing when the process is gone or is not ours to look at."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        # Without descriptors every process would look gone, and a sweep would take that for success.
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            raise
+        return b""
+    try:
+        data = os.read(fd, 16384)
+        if len(data) < 4096:
+            return data
+        parts = [data]
+        while data and sum(map(len, parts)) < limit:
+            data = os.read(fd, 1024 * 1024)
+            parts.append(data)
+        return b"".join(parts)
+    except OSError:
+        return b""
+    finally:
+        os.close(fd)
+
+
+def _portable_processes(since: float) -> Iterator[Stat]:
+    import psutil  # heavy, and not needed on Linux
+
+    for pid in psutil.pids():
+        if (stat := portable_stat(pid)) and stat.started >= since:
+            yield stat
+
+
+def portable_stat(pid: int) -> Stat | None:
+    """`read_stat` by psutil."""
+    import psutil  # heavy, and not needed on Linux
+
+    try:
+        process = psutil.Process(pid)
+        with process.oneshot():
+            status = process.status()
+            state = {psutil.STATUS_ZOMBIE: "Z", psutil.STATUS_DEAD: "X", psutil.STATUS_STOPPED: "T"}.get(status, "S")
+            return Stat(
+                pid=pid,
+                state=state,
+                parent=process.ppid(),
+                group=os.getpgid(pid),
+                session=os.getsid(pid),
+                cpu_seconds=0.0 if state == "Z" else sum(process.cpu_times()[:4]),
+                started=process.create_time(),
+            )
+    except (psutil.Error, OSError):
+        return None
+
+
+def portable_token(pid: int) -> bytes | None:
+    """`read_token` by psutil."""
+    import psutil  # heavy, and not needed on Linux
+
+    try:
+        token = psutil.Process(pid).environ().get(TOKEN_VARIABLE)
+    except (psutil.Error, OSError):
+        return None
+    return None if token is None else os.fsencode(token)
+
+
+def portable_writes_to(pid: int, file: FileKey) -> bool:
+    """`writes_to` by psutil."""
+    import psutil  # heavy, and not needed on Linux
+
+    try:
+        opened = psutil.Process(pid).open_files()
+    except (psutil.Error, OSError):
+        return False
+    return any(file_key(each.path) == file for each in opened if each.fd in (1, 2))
