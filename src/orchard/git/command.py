@@ -1,0 +1,229 @@
+"""The one place that starts git.
+
+Git is run so that nothing around it can change what it does: the environment is built from a list
+of allowed names, the repository and its work tree are named outright (a `.git` file that a job
+replaced is never read), and settings that would run other people's programs (hooks, fsmonitor,
+pager, prompts, gc) are overridden. A git that has to be stopped gets SIGTERM first, because a
+killed git leaves its lock files behind.
+
+Everything here is synchronous: a step such as "merge, commit, move two refs" is a few commands in
+a row that must not be interrupted half-way, so the engine runs it as a whole in a thread.
+"""
+
+import os
+import signal
+import subprocess
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from orchard.errors import OrchardError
+
+MINIMUM_VERSION = (2, 38)
+"""`merge-tree --write-tree` came with 2.38."""
+
+TERMINATE_GRACE = 5.0
+OUTPUT_LIMIT = 256 * 1024 * 1024
+
+# What git may know of the world: who and where the user is, and how to reach a remote.
+ALLOWED_ENVIRONMENT = (
+    "PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "TZ", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR",
+    "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM",
+    "GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL",
+    "SSH_AUTH_SOCK", "SSL_CERT_FILE", "SSL_CERT_DIR", "GNUPGHOME", "GPG_TTY", "GIT_LFS_SKIP_SMUDGE",
+    "http_proxy", "https_proxy", "all_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY",
+)  # fmt: skip
+
+FIXED_ENVIRONMENT = {
+    "LC_ALL": "C",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_ASKPASS": "false",
+    "SSH_ASKPASS": "false",
+    "SSH_ASKPASS_REQUIRE": "never",
+    "GIT_SSH_COMMAND": "ssh -oBatchMode=yes",
+    "GIT_EDITOR": "false",
+    "GIT_SEQUENCE_EDITOR": "false",
+    "GIT_PAGER": "cat",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_ADVICE": "0",
+}
+
+OVERRIDES = {
+    "core.hooksPath": "/dev/null",
+    "core.fsmonitor": "false",
+    "core.pager": "cat",
+    "core.fsync": "committed",
+    "core.filesRefLockTimeout": "5000",
+    "core.packedRefsTimeout": "5000",
+    "core.untrackedCache": "false",
+    "gc.auto": "0",
+    "maintenance.auto": "false",
+    "protocol.ext.allow": "never",
+    "submodule.recurse": "false",
+    "advice.detachedHead": "false",
+    "color.ui": "false",
+    "commit.gpgSign": "false",
+    "log.showSignature": "false",
+}
+
+
+class GitError(OrchardError):
+    """Git ended with a status that was not expected."""
+
+    def __init__(self, args: tuple[str, ...], cwd: Path, status: int | None, stderr: str) -> None:
+        said = stderr.strip() or "(it said nothing)"
+        ended = "was stopped because it took too long" if status is None else f"ended with status {status}"
+        super().__init__(f"'git {' '.join(args)}' in {cwd} {ended}: {said}")
+        self.arguments, self.cwd, self.status, self.stderr = args, cwd, status, stderr
+
+
+class GitMissing(OrchardError):
+    """There is no usable git program."""
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What a git command left: paths and contents are bytes, because git's are."""
+
+    status: int
+    stdout: bytes
+    stderr: bytes
+
+    @property
+    def text(self) -> str:
+        """The answer of a command that prints one line of ASCII (an oid, a ref name)."""
+        return self.stdout.decode(errors="surrogateescape").strip()
+
+    @property
+    def fields(self) -> list[bytes]:
+        """The answer of a command that was asked with `-z`."""
+        return self.stdout.split(b"\0")[:-1] if self.stdout else []
+
+
+@dataclass(frozen=True)
+class Git:
+    """The git program, pointed at one repository and at most one work tree.
+
+    `git_dir` is the repository's own folder or the one git keeps for a linked worktree;
+    `common_dir` is always the former.
+    """
+
+    common_dir: Path
+    git_dir: Path
+    cwd: Path
+    work_tree: Path | None = None
+    index: Path | None = None
+    config: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    def __call__(
+        self, *args: str | bytes, stdin: bytes = b"", ok: Container[int] = (0,), timeout: float = 60.0
+    ) -> Output:
+        """Run `git ARGS`; a status that is not in `ok` raises GitError."""
+        done = run_git(args, cwd=self.cwd, env=self.env, stdin=stdin, timeout=timeout)
+        if done.status not in ok:
+            words = tuple(os.fsdecode(arg) for arg in args)
+            raise GitError(words, self.cwd, done.status, done.stderr.decode(errors="replace"))
+        return done
+
+    @property
+    def env(self) -> dict[str, str]:
+        """The whole environment this git runs in."""
+        env = clean_environment({**OVERRIDES, **self.config})
+        env["GIT_DIR"] = str(self.git_dir)
+        env["GIT_COMMON_DIR"] = str(self.common_dir)
+        if self.work_tree is not None:
+            env["GIT_WORK_TREE"] = str(self.work_tree)
+        if self.index is not None:
+            env["GIT_INDEX_FILE"] = str(self.index)
+        return {**env, **self.environment}
+
+    def with_index(self, index: Path) -> "Git":
+        """The same, with another index file."""
+        return replace(self, index=index)
+
+    def with_config(self, **config: str) -> "Git":
+        """The same, with these settings on top; `__` in a name stands for a dot."""
+        named = {key.replace("__", "."): value for key, value in config.items()}
+        return replace(self, config={**self.config, **named})
+
+    def with_environment(self, **environment: str) -> "Git":
+        """The same, with these variables on top."""
+        return replace(self, environment={**self.environment, **environment})
+
+
+def clean_environment(overrides: Mapping[str, str] = OVERRIDES) -> dict[str, str]:
+    """The allowed part of our environment, and the settings that beat those of any config file."""
+    env = {name: os.environ[name] for name in ALLOWED_ENVIRONMENT if name in os.environ}
+    env.update(FIXED_ENVIRONMENT)
+    env["GIT_CONFIG_COUNT"] = str(len(overrides))
+    for number, (key, value) in enumerate(overrides.items()):
+        env[f"GIT_CONFIG_KEY_{number}"] = key
+        env[f"GIT_CONFIG_VALUE_{number}"] = value
+    return env
+
+
+def run_git(
+    args: tuple[str | bytes, ...], *, cwd: Path, env: Mapping[str, str], stdin: bytes = b"", timeout: float = 60.0
+) -> Output:
+    """Run git to its end in a process group of its own, and stop that group if it takes too long."""
+    try:
+        process = subprocess.Popen(
+            ["git", *args],
+            cwd=cwd,
+            env=dict(env),
+            stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            process_group=0,
+        )
+    except FileNotFoundError as error:
+        if not cwd.is_dir():
+            raise OrchardError(f"The folder {cwd} is gone.", hint="Run 'orchard doctor'.") from error
+        raise GitMissing("There is no 'git' on the PATH.", hint="Install git 2.38 or newer.") from error
+    with process:
+        try:
+            stdout, stderr = process.communicate(stdin or None, timeout=timeout)
+        except subprocess.TimeoutExpired:
+            _stop(process)
+            words = tuple(os.fsdecode(arg) for arg in args)
+            raise GitError(words, cwd, None, f"no end after {timeout:g} s") from None
+        except BaseException:
+            _stop(process)
+            raise
+    return Output(process.returncode, stdout, stderr)
+
+
+def start_git(
+    args: tuple[str | bytes, ...], *, cwd: Path, env: Mapping[str, str], unbuffered: bool = False
+) -> subprocess.Popen[bytes]:
+    """Start a git that answers questions on its standard input until that is closed.
+
+    `unbuffered` puts `stdbuf` in front, for commands of older gits that keep their answers to themselves.
+    """
+    words = ["stdbuf", "-o0", "git", *args] if unbuffered else ["git", *args]
+    return subprocess.Popen(
+        words,
+        cwd=cwd,
+        env=dict(env),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        bufsize=0,
+        process_group=0,
+    )
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    """End git and its children: SIGTERM lets git remove its lock files, SIGKILL is for what ignores it."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, number)
+        except ProcessLookupError:
+            break
+        try:
+            process.communicate(timeout=TERMINATE_GRACE)
+        except subprocess.TimeoutExpired:
+            continue
+        break

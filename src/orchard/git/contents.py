@@ -1,0 +1,248 @@
+"""What lies in a worktree, seen without running anything that lies there.
+
+Two commands and one walk over the folders find all of it: `ls-files` shows submodules and the flags
+that would hide an edit from git, `status` shows what differs, the walk shows what git never mentions
+(repositories inside folders that are tracked, pipes and sockets, empty folders, what cannot be read).
+
+`git add -A` and a plain `git status` start a git inside every submodule, with that submodule's own
+settings; a job can put a program there. So git is told not to look into submodules, and files are
+staged by name.
+"""
+
+import os
+import re
+import stat
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchard.git.command import Git, GitError
+from orchard.git.repository import Repository, Worktree, block_filters
+
+ADD_TIMEOUT = 600.0
+
+VANISHED_TRIES = 6
+_VANISHED = re.compile(
+    r"nonexistent|missing|bad object|unable to (read|find)|not a (valid|tree|commit)|invalid object|No such file"
+)
+
+_SPARSE_CONFIG = "core.sparsecheckout"
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """Every difference between a worktree's folder, its index and its HEAD; paths as git has them."""
+
+    head: str | None
+    changed: tuple[bytes, ...]
+    """In the folder otherwise than in the index, unmerged paths included."""
+    staged: tuple[bytes, ...]
+    """In the index otherwise than in HEAD."""
+    untracked: tuple[bytes, ...]
+    ignored: tuple[bytes, ...]
+    unmerged: tuple[bytes, ...]
+    submodules: tuple[bytes, ...]
+    nested: tuple[bytes, ...]
+    """Folders with a `.git` of their own that are not submodules of HEAD or the index."""
+    special: tuple[bytes, ...]
+    """Pipes, sockets and devices: git does not store them."""
+    empty_folders: bool
+    hidden: bool
+    """Some index entries carried flags that keep git from looking at the file."""
+
+    @property
+    def clean(self) -> bool:
+        """Whether index and folder hold what HEAD holds, and nothing more but ignored files."""
+        return not (self.changed or self.staged or self.untracked or self.unmerged)
+
+    @property
+    def clutter(self) -> bool:
+        """Whether there is something that a checkout would leave lying around."""
+        return bool(self.untracked or self.ignored or self.special or self.nested or self.empty_folders)
+
+
+def look(git: Git, path: Path) -> Contents:
+    """Everything that differs; flags that hide edits are taken off the index that `git` names.
+
+    OSError if a folder cannot be read: what is not seen cannot be called saved.
+    """
+    submodules, flagged = _index_entries(git)
+    hidden = _unhide(git, path, flagged)
+    found: dict[str, list[bytes]] = {"changed": [], "staged": [], "untracked": [], "ignored": [], "unmerged": []}
+    head = _read_status(git, found)
+    # What a submodule's folder holds is for `submodule_problems` to say; that it is gone means nothing.
+    top = os.fsencode(path) + b"/"
+    kept = set(submodules)
+    found["changed"] = [name for name in found["changed"] if name not in kept or _is_file(top + name)]
+    nested, special, empty = _walk(path, {row.rstrip(b"/") for row in found["ignored"]})
+    # Git shows a repository inside an untracked folder as "folder/", and never looks into it.
+    nested += [row.rstrip(b"/") for row in found["untracked"] if row.endswith(b"/")]
+    return Contents(
+        head=head,
+        changed=tuple(found["changed"]),
+        staged=tuple(found["staged"]),
+        untracked=tuple(found["untracked"]),
+        ignored=tuple(found["ignored"]),
+        unmerged=tuple(found["unmerged"]),
+        submodules=tuple(submodules),
+        nested=tuple(sorted(set(nested) - set(submodules))),
+        special=tuple(special),
+        empty_folders=empty,
+        hidden=hidden,
+    )
+
+
+def stage(git: Git, path: Path, contents: Contents) -> None:
+    """Bring the index that `git` names in line with the folder."""
+    top = os.fsencode(path)
+    wanted = set(contents.changed) | set(contents.untracked)
+    # A tracked file that a pipe or a folder has replaced is gone as far as git can tell.
+    gone = {name for name in wanted if not _storable(top + b"/" + name)}
+    _update_index(git, ("--force-remove",), gone)
+    _update_index(git, ("--add", "--remove", "--replace"), wanted - gone)
+
+
+def submodule_problems(
+    repo: Repository, worktree: Worktree, contents: Contents, head: str
+) -> Iterator[tuple[str, str]]:
+    """The submodules whose folder holds what no commit of this repository leads to, and why."""
+    for name in contents.submodules:
+        problem = _submodule_problem(repo, worktree.path / os.fsdecode(name), name, head)
+        if problem:
+            yield display(name), problem
+
+
+def try_again(error: GitError | OSError, number: int) -> bool:
+    """Whether to hash everything once more, after a short wait, because objects vanished under us.
+
+    `git gc --prune=now`, run by somebody else, deletes what has no name yet. One more try is always
+    made, also for a damaged index; further ones only if git says that an object is not there.
+    """
+    if number == 0:
+        return True
+    again = number < VANISHED_TRIES and isinstance(error, GitError) and bool(_VANISHED.search(error.stderr))
+    if again:
+        time.sleep(0.02 * 2**number)
+    return again
+
+
+def display(path: bytes) -> str:
+    """A path for people: what is not printable is escaped."""
+    text = path.decode(errors="backslashreplace")
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+def _submodule_problem(repo: Repository, folder: Path, name: bytes, head: str) -> str | None:
+    """Look into a submodule, without obeying the settings that it brings along."""
+    if folder.is_symlink() or not folder.is_dir() or not any(folder.iterdir()):
+        return None  # never checked out
+    try:
+        pointer = (folder / ".git").read_bytes()
+    except OSError:
+        return "has files that no commit holds"
+    git_dir = Path(os.path.normpath(folder / os.fsdecode(pointer.removeprefix(b"gitdir: ").rstrip(b"\n"))))
+    if not git_dir.is_relative_to(repo.common_dir) or not git_dir.is_dir():
+        return "has a repository of its own that this one does not know"
+    git = block_filters(Git(git_dir, git_dir, cwd=folder, work_tree=folder), repo.filters)
+    inside = look(git, folder)
+    if not inside.clean or inside.nested or inside.submodules:
+        return "has changes"
+    wanted = repo.git("ls-tree", "-z", head, "--", b":(literal)" + name).stdout.split()[2:3]
+    return None if wanted == [(inside.head or "").encode()] else "is at another commit"
+
+
+def _update_index(git: Git, options: tuple[str, ...], paths: Iterable[bytes]) -> None:
+    rows = b"".join(name + b"\0" for name in sorted(paths))
+    if rows:
+        git("update-index", *options, "-z", "--stdin", stdin=rows, timeout=ADD_TIMEOUT)
+
+
+def _is_file(path: bytes) -> bool:
+    return os.path.lexists(path) and (Path(os.fsdecode(path)).is_symlink() or not Path(os.fsdecode(path)).is_dir())
+
+
+def _storable(path: bytes) -> bool:
+    try:
+        mode = os.lstat(path).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return True  # deleted, which is what update-index will find too
+    return stat.S_ISREG(mode) or stat.S_ISLNK(mode)
+
+
+def _index_entries(git: Git) -> tuple[list[bytes], list[bytes]]:
+    """The submodules of the index, and the paths that git was told not to look at."""
+    submodules, flagged = [], []
+    for row in git("ls-files", "-v", "-s", "-z").fields:
+        # "H 100644 <oid> 0\t<path>"; the letter is small for assume-unchanged and S for skip-worktree.
+        facts, _, name = row.partition(b"\t")
+        if facts[2:8] == b"160000":
+            submodules.append(name)
+        if facts[:1] == b"S" or facts[:1].islower():
+            flagged.append(name)
+    return submodules, flagged
+
+
+def _unhide(git: Git, path: Path, flagged: list[bytes]) -> bool:
+    """Take those flags off that hide a file, and leave those that a sparse checkout has put there."""
+    if not flagged:
+        return False
+    sparse = git("config", "--type=bool", "--get", _SPARSE_CONFIG, ok=(0, 1)).text == "true"
+    top = os.fsencode(path) + b"/"
+    hiding = [name for name in flagged if not sparse or os.path.lexists(top + name)]
+    for option in ("--no-assume-unchanged", "--no-skip-worktree"):
+        _update_index(git, (option,), hiding)
+    return bool(hiding)
+
+
+def _read_status(git: Git, found: dict[str, list[bytes]]) -> str | None:
+    """Sort the rows of `status --porcelain=v2`, and return HEAD."""
+    options = ("--porcelain=v2", "--branch", "-z", "--untracked-files=all", "--ignored=matching")
+    rows = iter(git("status", *options, "--no-renames", "--ignore-submodules=dirty", timeout=ADD_TIMEOUT).fields)
+    head = None
+    for row in rows:
+        kind = row[:2]
+        if row.startswith(b"# branch.oid "):
+            head = None if row.endswith(b"(initial)") else row[13:].decode()
+        elif kind == b"? ":
+            found["untracked"].append(row[2:])
+        elif kind == b"! ":
+            found["ignored"].append(row[2:])
+        elif kind == b"u ":
+            name = row.split(b" ", 10)[10]
+            found["unmerged"].append(name)
+            found["changed"].append(name)
+        elif kind == b"1 ":
+            name = row.split(b" ", 8)[8]
+            if row[2:3] != b".":
+                found["staged"].append(name)
+            if row[3:4] != b".":
+                found["changed"].append(name)
+    return head
+
+
+def _walk(path: Path, ignored: set[bytes]) -> tuple[list[bytes], list[bytes], bool]:
+    """Repositories, special files and empty folders below `path`, outside of what is ignored."""
+    nested: list[bytes] = []
+    special: list[bytes] = []
+    empty = False
+    folders = [b""]
+    top = os.fsencode(path)
+    while folders:
+        folder = folders.pop()
+        with os.scandir(top + b"/" + folder) as entries:
+            alone = True
+            for entry in entries:
+                alone = False
+                name = folder + entry.name
+                if entry.name == b".git":
+                    # The file at the top is ours, and points to what git keeps for this worktree.
+                    if folder or entry.is_dir(follow_symlinks=False):
+                        nested.append(folder.rstrip(b"/") or b".")
+                elif entry.is_dir(follow_symlinks=False):
+                    if name not in ignored:
+                        folders.append(name + b"/")
+                elif not entry.is_symlink() and not entry.is_file(follow_symlinks=False):
+                    special.append(name)
+            empty = empty or alone
+    return nested, special, empty

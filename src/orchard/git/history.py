@@ -1,0 +1,111 @@
+"""What happened between two commits: counts, files, the diff, and who descends from whom.
+
+Everything is asked of git without the programs that a repository may name for showing changes (external diffs, text
+conversions), and without the user's settings for colours and renames.
+"""
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from orchard.errors import OrchardError
+from orchard.git.repository import Repository
+
+DIFF_LIMIT = 64 * 1024 * 1024
+
+_PLAIN = ("--no-ext-diff", "--no-textconv", "--no-renames")
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """How much lies between two commits."""
+
+    commits: int = 0
+    added: int = 0
+    modified: int = 0
+    deleted: int = 0
+    lines_added: int = 0
+    lines_deleted: int = 0
+
+    @property
+    def files(self) -> int:
+        """How many files differ."""
+        return self.added + self.modified + self.deleted
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedFile:
+    """One file that differs; `status` is A, M, D or T (another type), `shown` is safe to print."""
+
+    status: str
+    path: bytes
+    shown: str
+
+
+def is_ancestor(repo: Repository, ancestor: str, commit: str) -> bool:
+    """Whether a commit is in the history of another (or is that commit)."""
+    return ancestor == commit or repo.git("merge-base", "--is-ancestor", ancestor, commit, ok=(0, 1)).status == 0
+
+
+def merge_bases(repo: Repository, one: str, other: str) -> tuple[str, ...]:
+    """The best common ancestors: usually one, several after criss-cross merges, none for strangers."""
+    return tuple(repo.git("merge-base", "--all", one, other, ok=(0, 1)).text.split())
+
+
+def summary(repo: Repository, base: str, commit: str) -> Summary:
+    """Count the commits and the changed files and lines from `base` to `commit`."""
+    commits = int(repo.git("rev-list", "--count", f"{base}..{commit}", "--").text)
+    rows = repo.git("diff-tree", "-r", "-z", "--raw", "--numstat", *_PLAIN, base, commit, "--", timeout=300).fields
+    kinds = {"A": 0, "M": 0, "D": 0}
+    lines = [0, 0]
+    at = 0
+    while at < len(rows):
+        if rows[at].startswith(b":"):
+            # ":<modes> <oids> <status>", then the path in a field of its own.
+            status = rows[at].rsplit(b" ", 1)[1][:1].decode()
+            kinds[status if status in kinds else "M"] += 1
+            at += 2
+            continue
+        for side, number in enumerate(rows[at].split(b"\t", 2)[:2]):
+            lines[side] += int(number) if number != b"-" else 0
+        at += 1
+    return Summary(commits, kinds["A"], kinds["M"], kinds["D"], lines[0], lines[1])
+
+
+def files(repo: Repository, base: str, commit: str) -> list[ChangedFile]:
+    """Every file that differs, in git's order."""
+    rows = repo.git("diff-tree", "-r", "-z", "--name-status", *_PLAIN, base, commit, "--", timeout=300).fields
+    pairs = zip(rows[::2], rows[1::2], strict=True)
+    return [ChangedFile(status.decode(), path, show_path(path)) for status, path in pairs]
+
+
+def diff(
+    repo: Repository, base: str, commit: str, *, color: bool = False, stat: bool = False, paths: Sequence[bytes] = ()
+) -> bytes:
+    """The difference as a patch (or as a table of files), as bytes: files are not always text."""
+    words = ["--stat"] if stat else ["-p", "--no-ext-diff", "--no-textconv", "--no-color-moved"]
+    words += ["-r", "-M", f"--color={'always' if color else 'never'}", "--src-prefix=a/", "--dst-prefix=b/"]
+    git = repo.git.with_environment(GIT_LITERAL_PATHSPECS="1")
+    shown = git("diff-tree", *words, base, commit, "--", *paths, timeout=300).stdout
+    if len(shown) > DIFF_LIMIT:
+        raise OrchardError(
+            f"The difference is larger than {DIFF_LIMIT // (1024 * 1024)} MB.",
+            hint="Ask for some paths only, or for the table of files (--stat).",
+        )
+    return shown
+
+
+def show_path(path: bytes) -> str:
+    """A path that can be printed on a terminal: what is not plain text is escaped, as git would do it."""
+    text = os.fsdecode(path)
+    if text.isprintable() and not re.search(r'["\\]', text):
+        return text
+    escapes = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t"}
+    shown = (
+        escapes.get(char, char)
+        if char.isprintable() or char in escapes
+        else "".join(f"\\{byte:03o}" for byte in os.fsencode(char))
+        for char in text
+    )
+    return f'"{"".join(shown)}"'

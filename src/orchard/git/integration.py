@@ -1,0 +1,227 @@
+"""A plan's own lines of commits, where its leaves come together before anything lands.
+
+The **integration** line holds true merges: each leaf is a second parent, so git finds the right merge base when two
+leaves share an ancestor. The **snapshot** line is what lands. Both always hold the same tree; they differ in ancestry:
+
+    mode "squash"   the snapshot gets one commit with one parent for each leaf that changes something
+    mode "merge"    the snapshot is the integration line
+
+The rule for a leaf is always the same: if the integration line already has it, nothing is made; otherwise it becomes
+a merge with two parents, even where git could have fast-forwarded, so that messages and ancestry are uniform.
+
+`prepare` only writes objects, and the same arguments make the same commits (dates come with them; a signature is the
+one thing that differs each time). `publish` moves both refs in one transaction. A crash between the two is repaired
+by doing both again.
+"""
+
+import re
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Literal
+
+from orchard.errors import OrchardError
+from orchard.git.accounting import Ancestry, Trees, check
+from orchard.git.conflicts import Conflict, Merge, Resolution
+from orchard.git.history import is_ancestor
+from orchard.git.merge import Merger
+from orchard.git.objects import GitGone, LiveGit, Objects
+from orchard.git.refs import RefMoved, Update, integration_ref, list_refs, snapshot_ref, update_refs
+from orchard.git.repository import Repository
+
+MOVE_TIMEOUT = 30.0
+
+Mode = Literal["squash", "merge"]
+
+Resolver = Callable[[Merge], Resolution | None]
+"""Turns a conflicted merge into a tree, or gives up with None."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeafMerge:
+    """A leaf to bring in, and where the two lines are now."""
+
+    plan: str
+    job: str
+    commit: str
+    integration: str
+    snapshot: str
+    title: str
+    when: int
+    """Seconds since 1970; part of the commits' identity, so a repetition must use the same."""
+    mode: Mode = "squash"
+    body: str = ""
+    trailers: Mapping[str, str] = field(default_factory=dict)
+    resolver: Resolver | None = None
+    sign: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """Commits that exist but that no ref holds yet; equal old and new tips mean that nothing changes."""
+
+    old_integration: str
+    old_snapshot: str
+    integration: str
+    snapshot: str
+    tree: str
+    resolution: Resolution | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Conflicted:
+    """The leaf does not go together with what is there, and nobody resolved it."""
+
+    merge: Merge
+
+    @property
+    def conflicts(self) -> tuple[Conflict, ...]:
+        """The paths in question."""
+        return self.merge.conflicts
+
+
+class _Mover:
+    """Moves refs through one open `git update-ref`, which holds locks only while a transaction runs.
+
+    It knows success only. Where it fails, for whatever reason, the usual way is taken, which finds out why.
+    """
+
+    def __init__(self, repo: Repository) -> None:
+        self._repo = repo
+        self._lock = threading.Lock()
+        self._process: LiveGit | None = None
+
+    def move(self, updates: Sequence[Update], message: str) -> None:
+        """Compare and swap all of these refs, each of which exists, or none."""
+        rows = "".join(f"update {one.ref}\0{one.new}\0{one.old}\0" for one in updates)
+        with self._lock:
+            try:
+                if self._process is None:
+                    words = ("update-ref", "--create-reflog", "-m", "orchard: merge", "--stdin", "-z")
+                    self._process = LiveGit(self._repo.git, *words)
+                self._process.say(f"start\0{rows}prepare\0commit\0".encode())
+                for step in (b"start", b"prepare", b"commit"):
+                    if self._process.read_until(b"\n", MOVE_TIMEOUT) != step + b": ok":
+                        raise GitGone("'git update-ref' gave an answer that was not expected.")
+                return
+            except GitGone:
+                self._drop()
+            except BaseException:
+                self._drop()
+                raise
+        update_refs(self._repo.git, updates, message)
+
+    def close(self) -> None:
+        """End the process."""
+        with self._lock:
+            self._drop()
+
+    def _drop(self) -> None:
+        if self._process is not None:
+            self._process.close()
+            self._process = None
+
+
+class Integration:
+    """Brings leaves together in one repository; holds git processes open, so `close` it."""
+
+    def __init__(self, repo: Repository) -> None:
+        self.repo = repo
+        self.objects = Objects(repo.git)
+        self.merger = Merger(repo, self.objects)
+        self._ancestry = Ancestry(repo, self.objects)
+        self._mover = _Mover(repo)
+
+    def __enter__(self) -> "Integration":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the processes; the next call starts them anew."""
+        self._mover.close()
+        self.merger.close()
+        self.objects.close()
+
+    def start(self, plan: str, commit: str) -> None:
+        """Put both lines at a commit, usually the target's tip, wherever they are now."""
+        refs = (integration_ref(plan), snapshot_ref(plan))
+        now = list_refs(self.repo.git, *refs)
+        updates = [Update(ref, commit, now.get(ref)) for ref in refs if now.get(ref) != commit]
+        update_refs(self.repo.git, updates, f"orchard: start of {plan}")
+        self._ancestry.begin(commit)
+
+    def tips(self, plan: str) -> tuple[str, str] | None:
+        """Where integration and snapshot are; None before `start`."""
+        refs = (integration_ref(plan), snapshot_ref(plan))
+        now = list_refs(self.repo.git, *refs)
+        return (now[refs[0]], now[refs[1]]) if len(now) == len(refs) else None
+
+    def prepare(self, leaf: LeafMerge) -> Prepared | Conflicted:
+        """Make the commits that bring the leaf in; no ref moves."""
+        before = self.objects.tree_of(leaf.integration)
+        if self.objects.tree_of(leaf.snapshot) != before:
+            raise OrchardError(
+                f"The lines of plan '{leaf.plan}' hold different trees.", hint=f"Run 'orchard retry {leaf.plan}'."
+            )
+        merge = self.merger.merge(leaf.integration, leaf.commit)
+        self._account(merge)
+        tree, resolution = merge.tree, None
+        if not merge.clean:
+            resolution = leaf.resolver(merge) if leaf.resolver is not None else None
+            if resolution is None:
+                return Conflicted(merge)
+            tree = resolution.tree
+        if tree == before and is_ancestor(self.repo, leaf.commit, leaf.integration):
+            return Prepared(leaf.integration, leaf.snapshot, leaf.integration, leaf.snapshot, tree)
+        return self._commit(leaf, tree, resolution)
+
+    def publish(self, plan: str, prepared: Prepared) -> None:
+        """Move both lines at once; RefMoved if someone else moved one. Doing it twice is the same as once."""
+        for commit in {prepared.integration, prepared.snapshot}:
+            # A `git gc --prune=now` since `prepare` may have taken what no ref held.
+            if not (self.objects.exists(commit) and self.objects.exists(prepared.tree)):
+                raise OrchardError(f"Commit {commit} of plan '{plan}' is gone.", hint=f"Run 'orchard retry {plan}'.")
+        updates = [
+            Update(integration_ref(plan), prepared.integration, prepared.old_integration),
+            Update(snapshot_ref(plan), prepared.snapshot, prepared.old_snapshot),
+        ]
+        try:
+            self._mover.move(updates, f"orchard: merge into {plan}")
+        except RefMoved:
+            if self.tips(plan) != (prepared.integration, prepared.snapshot):
+                raise
+
+    def _account(self, merge: Merge) -> None:
+        bases = self._ancestry.bases(merge.ours, merge.theirs)
+        tree = self.objects.tree_of
+        trees = Trees(tuple(map(tree, bases)), tree(merge.ours), tree(merge.theirs), merge.tree, merge.conflicts)
+        check(self.objects, trees)
+
+    def _commit(self, leaf: LeafMerge, tree: str, resolution: Resolution | None) -> Prepared:
+        message = compose_message(leaf.title, leaf.body, leaf.trailers)
+        squash, when = leaf.mode == "squash", leaf.when
+        parents = (leaf.integration, leaf.commit)
+        integration = self.merger.commit(tree, parents, message, when=when, sign=leaf.sign and not squash)
+        snapshot = integration
+        if squash and tree == self.objects.tree_of(leaf.snapshot):
+            snapshot = leaf.snapshot
+        elif squash:
+            snapshot = self.merger.commit(tree, (leaf.snapshot,), message, when=when, sign=leaf.sign)
+        self._ancestry.advance(leaf.integration, leaf.commit, integration)
+        return Prepared(leaf.integration, leaf.snapshot, integration, snapshot, tree, resolution)
+
+
+def compose_message(title: str, body: str = "", trailers: Mapping[str, str] | None = None) -> str:
+    """A commit message: one line, the text, the trailers. What comes from a plan cannot forge a trailer."""
+    rows = [f"{key}: {_one_line(value)}" for key, value in (trailers or {}).items()]
+    text = "\n".join(line.rstrip() for line in body.replace("\0", "").splitlines()).strip("\n")
+    # A line of the body that looks like a trailer of ours is indented, so that nothing reads it as one.
+    parts = [_one_line(title) or "Merge", re.sub(r"(?im)^(?=orchard-)", "  ", text), "\n".join(rows)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _one_line(text: str) -> str:
+    return " ".join("".join(char if char.isprintable() else " " for char in text).split())

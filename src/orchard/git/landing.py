@@ -1,0 +1,333 @@
+"""Landing: the one place that moves a branch of the user's, and the one place that writes to a checkout of theirs.
+
+A branch that nobody has checked out moves by compare-and-swap. A branch that one checkout has is fast-forwarded
+there by `git merge --ff-only --no-overwrite-ignore`, which itself refuses to touch edited, untracked and ignored
+files; if it refuses, nothing has changed and the reason is the answer. Nothing here stashes, cleans, forces or
+resets hard, removes a lock, or runs a hook.
+
+    land       move the branch from `old` to `new`, or say why not
+    undo       move it back, or say why not
+    where_is   what became of a landing that was interrupted: the answer comes from git
+    push       hand the branch on to a remote
+
+One gap is left: git offers no way to name the branch that a fast-forward is for, so a user who switches branches
+within the few milliseconds between our last look and the merge could have the other branch fast-forwarded. What
+happened is read back, and reported as it is.
+"""
+
+import os
+import re
+import stat
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from orchard.git.command import Git, GitError
+from orchard.git.history import is_ancestor, show_path
+from orchard.git.objects import TREE, Entry, Objects
+from orchard.git.refs import RefMoved, Update, update_refs
+from orchard.git.repository import Checkout, Repository
+
+LOCK_WAIT = 2.0
+PUSH_TIMEOUT = 120.0
+CHECKOUT_TIMEOUT = 600.0
+HISTORY_LIMIT = 10_000
+TRAILER = "Orchard-Landing"
+
+RefusalKind = Literal["moved", "checkout", "operation", "missing", "locked"]
+Whereabouts = Literal["landed", "not-landed", "moved", "landed-elsewhere", "missing"]
+
+
+@dataclass(frozen=True, slots=True)
+class LandedRef:
+    """The branch is at the new commit; `checkout` is the folder that was fast-forwarded with it."""
+
+    checkout: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Undone:
+    """The branch is where it was before the landing."""
+
+    checkout: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LandingRefused:
+    """Nothing was changed, and why."""
+
+    kind: RefusalKind
+    reason: str
+    hint: str
+
+
+def land(repo: Repository, branch: str, old: str | None, new: str, message: str) -> LandedRef | LandingRefused:
+    """Move a branch from `old` (None: it must not exist) to `new`; already being there is success."""
+    tip = repo.branch_tip(branch)
+    if tip == new:
+        return LandedRef()
+    refusal = _not_at(branch, tip, old)
+    if refusal is not None:
+        return refusal
+    if old is not None and not is_ancestor(repo, old, new):
+        reason = f"Commit {new:.12} does not build on {old:.12}, where branch '{branch}' is."
+        return LandingRefused("moved", reason, "Run 'orchard land' to merge again.")
+    place = _only_checkout(repo, branch)
+    if isinstance(place, LandingRefused):
+        return place
+    if place is None:
+        return _swap(repo, branch, old, new, message) or LandedRef()
+    if old is None or place.head != old:
+        return _unexpected_head(branch, place)
+    return _fast_forward(repo, place, branch, old, new)
+
+
+def undo(repo: Repository, branch: str, old: str | None, new: str) -> Undone | LandingRefused:
+    """Take a landing back if the branch is still exactly where it put it; no edit is lost."""
+    tip = repo.branch_tip(branch)
+    refusal = _not_at(branch, tip, new)
+    if refusal is not None:
+        return refusal
+    place = _only_checkout(repo, branch)
+    if isinstance(place, LandingRefused):
+        return place
+    if place is None:
+        return _swap(repo, branch, new, old, f"orchard: undo of {new:.12}") or Undone()
+    if place.head != new:
+        return _unexpected_head(branch, place)
+    if old is None:
+        reason = f"Branch '{branch}' was made by the landing and is checked out in {place.path}."
+        return LandingRefused("checkout", reason, "Switch to another branch there, then undo again.")
+    return _step_back(repo, place, branch, old, new)
+
+
+def where_is(repo: Repository, branch: str, landing_id: str, old: str | None, new: str) -> Whereabouts:
+    """What became of a landing, by looking at the branch only; see the recovery table in the design."""
+    tip = repo.branch_tip(branch)
+    if tip is None:
+        return "missing" if old is not None else "not-landed"
+    if is_ancestor(repo, new, tip):
+        return "landed"
+    if tip == old:
+        return "not-landed"
+    since = [f"^{old}"] if old is not None else []
+    words = ("log", "-z", "--format=%B", "--encoding=UTF-8", f"--max-count={HISTORY_LIMIT}", tip, *since, "--")
+    messages = repo.git(*words, timeout=300).stdout
+    # A squash by a forge indents the message or makes it a list, so the line is searched, not the trailer block.
+    mark = rb"(?m)^[\s*-]*" + re.escape(f"{TRAILER}: {landing_id}".encode()) + rb"\s*$"
+    return "landed-elsewhere" if re.search(mark, messages.replace(b"\0", b"\n")) else "moved"
+
+
+def push(repo: Repository, branch: str, remote: str | None = None) -> tuple[bool, str]:
+    """Push a branch to the same name on a remote (None: its own, else `origin`); never forced, never asks."""
+    if remote is None:
+        said = repo.config(r"^branch\..*\.remote$")
+        remote = said.get(f"branch.{branch}.remote", "origin")
+    ref = f"refs/heads/{branch}"
+    try:
+        done = repo.git("push", "--", remote, f"{ref}:{ref}", ok=range(256), timeout=PUSH_TIMEOUT)
+    except GitError as error:
+        return False, error.message
+    said_text = done.stderr.decode(errors="replace").strip()
+    return done.status == 0, said_text or ("pushed" if done.status == 0 else f"git ended with status {done.status}")
+
+
+def _not_at(branch: str, tip: str | None, expected: str | None) -> LandingRefused | None:
+    if tip == expected:
+        return None
+    if tip is None:
+        return LandingRefused(
+            "missing", f"Branch '{branch}' does not exist any more.", f"Make it again, at {expected:.12}."
+        )
+    where = f"not at {expected:.12}" if expected is not None else "but should not exist yet"
+    return LandingRefused("moved", f"Branch '{branch}' is at {tip:.12}, {where}.", "Look at 'git log' of the branch.")
+
+
+def _only_checkout(repo: Repository, branch: str) -> Checkout | LandingRefused | None:
+    """The one checkout that has the branch; a refusal if it is busy, out of reach, or not the only one."""
+    # Git forgets a checkout that is prunable: its folder is gone, and nobody holds it with a lock.
+    places = [one for one in repo.checkouts() if one.branch == branch and not one.bare and not one.prunable]
+    for one in places:
+        if one.operation is not None:
+            reason = f"A {one.operation} of branch '{branch}' is under way in {one.path}"
+            return LandingRefused("operation", reason, f"Finish or abort the {one.operation} there.")
+        if one.ours:
+            reason = f"A job has branch '{branch}' checked out in its worktree {one.path}"
+            return LandingRefused("checkout", reason, "Wait for that job to end.")
+        if not one.path.is_dir():
+            reason = f"Branch '{branch}' is checked out in {one.path}, which cannot be reached."
+            return LandingRefused(
+                "checkout", reason, "Mount it, or run 'git worktree unlock' and 'git worktree prune'."
+            )
+    if len(places) > 1:
+        listed = " and ".join(str(one.path) for one in places)
+        reason = f"Branch '{branch}' is checked out more than once: in {listed}"
+        return LandingRefused("checkout", reason, "Switch all but one of them to another branch.")
+    return places[0] if places else None
+
+
+def _unexpected_head(branch: str, place: Checkout) -> LandingRefused:
+    reason = f"The checkout {place.path} of branch '{branch}' is at another commit than the branch."
+    return LandingRefused("checkout", reason, "Run 'git status' there.")
+
+
+def _swap(repo: Repository, branch: str, old: str | None, new: str | None, message: str) -> LandingRefused | None:
+    try:
+        update_refs(repo.git, [Update(f"refs/heads/{branch}", new, old)], message)
+    except RefMoved as error:
+        if error.actual != new:
+            return _not_at(branch, error.actual, old)
+    return None
+
+
+def _fast_forward(repo: Repository, place: Checkout, branch: str, old: str, new: str) -> LandedRef | LandingRefused:
+    git = _git_in(repo, place)
+    if isinstance(git, LandingRefused):
+        return git
+    refusal = _index_lock(place, LOCK_WAIT) or _closed_folders(repo, place, old, new)
+    if refusal is not None:
+        return refusal
+    if git("symbolic-ref", "-q", "HEAD", ok=(0, 1)).text != f"refs/heads/{branch}":
+        return LandingRefused("moved", f"{place.path} has just been switched to another branch.", "Land again.")
+    flags = ("--ff-only", "--no-overwrite-ignore", "--no-autostash", "--no-squash", "--no-stat", "-q")
+    done = git("merge", *flags, new, ok=range(256), timeout=CHECKOUT_TIMEOUT)
+    tip = repo.branch_tip(branch)
+    if tip == new:
+        return LandedRef(place.path)
+    if done.status == 0 or tip != old:
+        return LandingRefused("moved", f"Branch '{branch}' moved while it was landing.", "Run 'git log' and look.")
+    return _index_lock(place, 0.0) or _in_the_way(place, done.stderr, "orchard land")
+
+
+def _step_back(repo: Repository, place: Checkout, branch: str, old: str, new: str) -> Undone | LandingRefused:
+    git = _git_in(repo, place)
+    if isinstance(git, LandingRefused):
+        return git
+    refusal = _index_lock(place, LOCK_WAIT) or _closed_folders(repo, place, old, new)
+    if refusal is not None:
+        return refusal
+    if git("diff-index", "--cached", "--quiet", new, "--", ok=(0, 1)).status == 1:
+        # `reset --keep` would take them out of the index, and with them what only the index holds.
+        reason = f"There are staged changes in {place.path}"
+        return LandingRefused("checkout", reason, "Commit or unstage them, then undo again.")
+    blocking = _would_be_overwritten(repo, place.path, old, new)
+    if blocking:
+        reason = f"The undo would overwrite files in {place.path} that git does not track: {_some(blocking)}"
+        return LandingRefused("checkout", reason, "Move them away, then undo again.")
+    if git("symbolic-ref", "-q", "HEAD", ok=(0, 1)).text != f"refs/heads/{branch}":
+        return LandingRefused("moved", f"{place.path} has just been switched to another branch.", "Undo again.")
+    done = git("reset", "--keep", "-q", old, "--", ok=range(256), timeout=CHECKOUT_TIMEOUT)
+    tip = repo.branch_tip(branch)
+    if tip == old:
+        return Undone(place.path)
+    if tip != new:
+        return LandingRefused("moved", f"Branch '{branch}' moved during the undo.", "Run 'git log' and look.")
+    return _index_lock(place, 0.0) or _in_the_way(place, done.stderr, "orchard undo")
+
+
+def _git_in(repo: Repository, place: Checkout) -> Git | LandingRefused:
+    """Git in the user's checkout, with the filters that were configured when the repository was opened.
+
+    A filter is a program that runs when files are written, and a job can set one in the repository's config. One that
+    turned up since is not run; and as leaving it out would write wrong files, nothing is written at all.
+    """
+    git = repo.checkout_git(place)
+    known = {key.rpartition(".")[0] for key, _ in repo.filters}
+    strange = sorted({key.rpartition(".")[0] for key in repo.config(r"^filter\.")} - known)
+    if strange:
+        reason = f"The setting '{strange[0]}' appeared in the config while orchard was running."
+        return LandingRefused("checkout", reason, "If it is yours, restart orchard: 'orchard stop', then land again.")
+    # "keep": what the user's index caches is theirs to decide.
+    return replace(git, config={**git.config, **dict(repo.filters), "core.untrackedCache": "keep"})
+
+
+def _index_lock(place: Checkout, patience: float) -> LandingRefused | None:
+    """Wait for another git in that checkout to finish; its lock is never removed."""
+    lock = place.git_dir / "index.lock"
+    deadline = time.monotonic() + patience
+    while os.path.lexists(lock):
+        if time.monotonic() >= deadline:
+            reason = f"Another git command is at work in {place.path}, or one died there: {lock} exists."
+            return LandingRefused("locked", reason, f"If no git command is running, remove it: rm '{lock}'")
+        time.sleep(0.05)
+    return None
+
+
+def _closed_folders(repo: Repository, place: Checkout, old: str, new: str) -> LandingRefused | None:
+    """Git notices a folder that it may not write to only half-way, so we look first."""
+    with Objects(repo.git) as objects:
+        changes = objects.diff_trees(objects.tree_of(old), objects.tree_of(new))
+        folders = {os.path.dirname(change.path) for change in changes}  # noqa: PTH120 (bytes)
+    top = os.fsencode(place.path)
+    for folder in sorted(folders):
+        while folder and not os.path.lexists(os.path.join(top, folder)):  # noqa: PTH118
+            folder = os.path.dirname(folder)  # noqa: PTH120
+        where = os.path.join(top, folder)  # noqa: PTH118
+        if os.path.isdir(where) and not os.access(where, os.W_OK | os.X_OK):  # noqa: PTH112
+            reason = f"The folder {show_path(where)} may not be written to."
+            return LandingRefused("checkout", reason, "Make it writable, then try again.")
+    return None
+
+
+def _would_be_overwritten(repo: Repository, top: Path, old: str, new: str) -> list[bytes]:
+    """Files that git does not track, at paths that going back to `old` would make again.
+
+    `reset --keep` spares untracked files but not ignored ones, so this has to be known before.
+    """
+    with Objects(repo.git) as objects:
+        before, after = objects.tree_of(new), objects.tree_of(old)
+        made = [one.path for one in objects.diff_trees(before, after) if one.old is None and one.new is not None]
+        found: list[bytes] = []
+        for path in made:
+            parts = path.split(b"/")
+            for depth in range(1, len(parts) + 1):
+                name = b"/".join(parts[:depth])
+                tracked = objects.entry(before, name)
+                if tracked is None:
+                    found += _blocks(top, name, is_last=depth == len(parts))
+                elif tracked.mode == TREE and depth == len(parts):
+                    found += _untracked_below(objects, tracked, top, name)
+        return sorted(set(found))
+
+
+def _blocks(top: Path, name: bytes, *, is_last: bool) -> list[bytes]:
+    try:
+        mode = os.lstat(os.path.join(os.fsencode(top), name)).st_mode  # noqa: PTH118
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    # An untracked folder may be filled, unless the path itself has to become a file.
+    return [] if stat.S_ISDIR(mode) and not is_last else [name]
+
+
+def _untracked_below(objects: Objects, tree: Entry, top: Path, name: bytes) -> list[bytes]:
+    """What stands in a folder that has to make way for a file, and is not tracked."""
+    start = os.path.join(os.fsencode(top), name)  # noqa: PTH118
+    found = []
+    for folder, folders, names in os.walk(start):
+        links = [one for one in folders if os.path.islink(os.path.join(folder, one))]  # noqa: PTH114, PTH118
+        for one in [*names, *links]:
+            inside = os.path.relpath(os.path.join(folder, one), start)  # noqa: PTH118
+            if objects.entry(tree.oid, inside) is None:
+                found.append(name + b"/" + inside)
+    return found
+
+
+def _in_the_way(place: Checkout, stderr: bytes, command: str) -> LandingRefused:
+    """Git's refusal; the files that it names are on lines that start with a tab."""
+    lines = stderr.splitlines()
+    names = [line[1:].strip() for line in lines if line.startswith(b"\t")]
+    # `reset --keep` names them in another way.
+    names += [found[1] for line in lines if (found := re.match(rb"error: Entry '(.*)' not uptodate", line))]
+    if names:
+        reason = f"Your files in {place.path} are in the way: {_some(names)}"
+        return LandingRefused("checkout", reason, f"Commit or move them, then run '{command}'.")
+    said = stderr.decode(errors="replace").strip().splitlines()
+    reason = f"Git refused to update {place.path}: {said[-1] if said else 'it gave no reason'}"
+    return LandingRefused("checkout", reason, f"Run 'git status' there, then '{command}'.")
+
+
+def _some(paths: Sequence[bytes]) -> str:
+    shown = ", ".join(show_path(path) for path in paths[:3])
+    return shown if len(paths) <= 3 else f"{shown} and {len(paths) - 3} more"

@@ -1,0 +1,314 @@
+"""Reading git's objects without a process for each.
+
+One `git cat-file --batch-command` stays open and is asked about commits and trees; what it says never changes (an
+object's name is a digest of its content), so trees and commit headers are remembered. Comparing two trees costs what
+differs between them, not what they hold.
+
+    Objects   the open reader; `close` it
+    LiveGit   any git command that answers on a pipe until it is closed
+"""
+
+import contextlib
+import os
+import select
+import subprocess
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from types import TracebackType
+from typing import NamedTuple
+
+from orchard.errors import OrchardError
+from orchard.git.command import TERMINATE_GRACE, Git, start_git
+
+TREE = 0o040000
+FILE = 0o100644
+EXECUTABLE = 0o100755
+SYMLINK = 0o120000
+GITLINK = 0o160000
+
+ANSWER_TIMEOUT = 60.0
+REMEMBERED_ENTRIES = 200_000
+REMEMBERED_COMMITS = 20_000
+
+
+class Entry(NamedTuple):
+    """What a tree says about one name."""
+
+    mode: int
+    oid: str
+
+    @property
+    def is_regular(self) -> bool:
+        """Whether this is a plain file, executable or not."""
+        return self.mode & 0o170000 == 0o100000
+
+
+class Change(NamedTuple):
+    """One path where two trees differ; a path that turns from a file into a folder gives several changes."""
+
+    path: bytes
+    old: Entry | None
+    new: Entry | None
+
+
+class Commit(NamedTuple):
+    """The part of a commit that says where it stands."""
+
+    tree: str
+    parents: tuple[str, ...]
+
+
+class ObjectMissing(OrchardError):
+    """An object that the repository should have is not there."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"The repository has no object '{name}'.",
+            hint="Run 'git fsck'; in a partial or shallow clone run 'git fetch --refetch' or 'git fetch --unshallow'.",
+        )
+        self.name = name
+
+
+class GitGone(OrchardError):
+    """A git process that was kept open ended, or gave no answer in time."""
+
+
+class LiveGit:
+    """A git command that stays open; not thread-safe, one question at a time."""
+
+    def __init__(self, git: Git, *args: str, unbuffered: bool = False) -> None:
+        self._name = args[0]
+        self._process = start_git(args, cwd=git.cwd, env=git.env, unbuffered=unbuffered)
+        self._received = bytearray()
+
+    def say(self, question: bytes) -> None:
+        """Send a question, which must be short enough for a pipe to take it whole."""
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(question)
+        except (BrokenPipeError, ValueError) as error:
+            raise GitGone(f"'git {self._name}' ended unexpectedly.") from error
+
+    def read_until(self, end: bytes, timeout: float = ANSWER_TIMEOUT) -> bytes:
+        """The answer up to the first `end`, without it."""
+        deadline, searched = time.monotonic() + timeout, 0
+        while (found := self._received.find(end, searched)) < 0:
+            searched = max(0, len(self._received) - len(end) + 1)
+            self._receive(deadline)
+        answer = bytes(self._received[:found])
+        del self._received[: found + len(end)]
+        return answer
+
+    def read_exactly(self, size: int, timeout: float = ANSWER_TIMEOUT) -> bytes:
+        """The next `size` bytes of the answer."""
+        deadline = time.monotonic() + timeout
+        while len(self._received) < size:
+            self._receive(deadline)
+        answer = bytes(self._received[:size])
+        del self._received[:size]
+        return answer
+
+    def _receive(self, deadline: float) -> None:
+        assert self._process.stdout is not None
+        descriptor = self._process.stdout.fileno()
+        # Not `select`: it fails on descriptors above 1023, which a busy daemon has.
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+            raise GitGone(f"'git {self._name}' gave no answer in time.")
+        data = os.read(descriptor, 1 << 20)
+        if not data:
+            raise GitGone(f"'git {self._name}' ended unexpectedly.")
+        self._received += data
+
+    def close(self) -> None:
+        """End the process: it leaves when its input is closed, and is stopped if it does not."""
+        process = self._process
+        assert process.stdin is not None and process.stdout is not None
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.close()
+        process.stdout.close()
+        for stop in (None, process.terminate, process.kill):
+            if stop is not None:
+                stop()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(TERMINATE_GRACE)
+                return
+
+
+class Objects:
+    """The objects of one repository, read through one process that is started when first needed.
+
+    Safe to use from several threads. New objects are seen at once; a reader that died is started again.
+    """
+
+    def __init__(self, git: Git) -> None:
+        # A replacement object (`git replace`) would make us see what a merge does not see.
+        self._git = git.with_environment(GIT_NO_REPLACE_OBJECTS="1")
+        self._lock = threading.Lock()
+        self._reader: LiveGit | None = None
+        self._trees: OrderedDict[str, dict[bytes, Entry]] = OrderedDict()
+        self._entries = 0
+        self._commits: OrderedDict[str, Commit] = OrderedDict()
+
+    def __enter__(self) -> "Objects":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the reader; the next question starts another."""
+        with self._lock:
+            self._drop()
+
+    def read(self, name: str) -> tuple[str, bytes]:
+        """The type and content of an object, named by its oid."""
+        found = self._ask("contents", name)
+        if found is None:
+            raise ObjectMissing(name)
+        return found
+
+    def exists(self, name: str) -> bool:
+        """Whether the object can be read, without reading its content."""
+        return self._ask("info", name) is not None
+
+    def commit(self, name: str) -> Commit:
+        """The tree and the parents of a commit."""
+        with self._lock:
+            known = self._commits.get(name)
+        if known is not None:
+            return known
+        kind, data = self.read(name)
+        if kind != "commit":
+            raise OrchardError(f"Object {name} is a {kind}, not a commit.")
+        commit = _parse_commit(data)
+        with self._lock:
+            self._commits[name] = commit
+            if len(self._commits) > REMEMBERED_COMMITS:
+                self._commits.popitem(last=False)
+        return commit
+
+    def tree_of(self, commit: str) -> str:
+        """The tree that a commit holds."""
+        return self.commit(commit).tree
+
+    def parents(self, commit: str) -> tuple[str, ...]:
+        """The commits that a commit was made on."""
+        return self.commit(commit).parents
+
+    def tree_entries(self, tree: str) -> Mapping[bytes, Entry]:
+        """What a tree holds, by name, in git's order."""
+        with self._lock:
+            known = self._trees.get(tree)
+            if known is not None:
+                self._trees.move_to_end(tree)
+                return known
+        kind, data = self.read(tree)
+        if kind != "tree":
+            raise OrchardError(f"Object {tree} is a {kind}, not a tree.")
+        entries = _parse_tree(data, len(tree) // 2)
+        with self._lock:
+            if tree not in self._trees:
+                self._trees[tree] = entries
+                self._entries += len(entries)
+            while self._entries > REMEMBERED_ENTRIES and len(self._trees) > 1:
+                self._entries -= len(self._trees.popitem(last=False)[1])
+        return entries
+
+    def entry(self, tree: str, path: bytes) -> Entry | None:
+        """What stands at a path, or None; a path through a file is None too."""
+        found: Entry | None = Entry(TREE, tree)
+        for part in path.split(b"/"):
+            if found is None or found.mode != TREE:
+                return None
+            found = self.tree_entries(found.oid).get(part)
+        return found
+
+    def diff_trees(self, old: str | None, new: str | None) -> Iterator[Change]:
+        """Every path, below all folders, where two trees differ; None is the empty tree."""
+        # A stack of our own: a tree may be nested deeper than Python likes to call itself.
+        waiting: list[tuple[bytes, str | None, str | None]] = [(b"", old, new)]
+        while waiting:
+            prefix, before_tree, after_tree = waiting.pop()
+            before = self.tree_entries(before_tree) if before_tree is not None else {}
+            after = self.tree_entries(after_tree) if after_tree is not None else {}
+            for name in before.keys() | after.keys():
+                left, right = before.get(name), after.get(name)
+                if left == right:
+                    continue
+                left_tree = left.oid if left is not None and left.mode == TREE else None
+                right_tree = right.oid if right is not None and right.mode == TREE else None
+                if left_tree is not None or right_tree is not None:
+                    waiting.append((prefix + name + b"/", left_tree, right_tree))
+                left_file, right_file = None if left_tree else left, None if right_tree else right
+                if left_file is not None or right_file is not None:
+                    yield Change(prefix + name, left_file, right_file)
+
+    def renames(self, old: str, new: str) -> dict[bytes, bytes]:
+        """Files that git takes for renamed between two trees: the new path, and the old one."""
+        rows = self._git("diff-tree", "-r", "-z", "--raw", "-M", "-l2000", "--diff-filter=R", old, new, "--").fields
+        return dict(zip(rows[2::3], rows[1::3], strict=True))
+
+    def _ask(self, command: str, name: str) -> tuple[str, bytes] | None:
+        if not name or not all(character in "0123456789abcdef" for character in name):
+            raise ValueError(f"{name!r} is not an object name")
+        with self._lock:
+            # The first try may meet a reader that died since the last question.
+            for last in (False, True):
+                try:
+                    return self._answer(command, name)
+                except GitGone:
+                    self._drop()
+                    if last:
+                        raise
+                except BaseException:
+                    self._drop()  # A half-read answer must not become the next one's.
+                    raise
+        raise AssertionError("unreachable")
+
+    def _answer(self, command: str, name: str) -> tuple[str, bytes] | None:
+        if self._reader is None:
+            self._reader = LiveGit(self._git, "cat-file", "--batch-command")
+        reader = self._reader
+        reader.say(f"{command} {name}\n".encode())
+        words = reader.read_until(b"\n").split(b" ")
+        if len(words) != 3:
+            return None  # "<name> missing"
+        if command == "info":
+            return words[1].decode(), b""
+        data = reader.read_exactly(int(words[2]) + 1)
+        return words[1].decode(), data[:-1]
+
+    def _drop(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+
+
+def _parse_commit(data: bytes) -> Commit:
+    tree, parents = "", []
+    for line in data.split(b"\n\n", 1)[0].split(b"\n"):
+        key, _, value = line.partition(b" ")
+        if key == b"tree":
+            tree = value.decode()
+        elif key == b"parent":
+            parents.append(value.decode())
+        else:
+            break
+    return Commit(tree, tuple(parents))
+
+
+def _parse_tree(data: bytes, oid_size: int) -> dict[bytes, Entry]:
+    entries: dict[bytes, Entry] = {}
+    at = 0
+    while at < len(data):
+        space = data.index(b" ", at)
+        end = data.index(b"\0", space)
+        mode, name = int(data[at:space], 8), data[space + 1 : end]
+        at = end + 1 + oid_size
+        # Old trees know 100664; git itself reads it as 100644.
+        entries[name] = Entry(FILE if mode == 0o100664 else mode, data[end + 1 : at].hex())
+    return entries

@@ -1,0 +1,400 @@
+"""The user's repository: where it is, what it holds, and how git is pointed at it.
+
+There are three ways to point git, and each names every folder outright, so that neither the
+environment nor a `.git` file decides which repository is meant:
+
+    repo.git                  plumbing on objects and refs: an empty work tree, no index
+    repo.worktree_git(...)    one of our worktrees
+    repo.checkout_git(...)    one of the user's checkouts; only landing writes there
+
+Our own state lies in the `orchard` folder of the repository's common folder, where there is nothing
+to ignore and nothing to commit by accident.
+"""
+
+import difflib
+import os
+import re
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from orchard.errors import NotFound, OrchardError, UsageError
+from orchard.git.command import MINIMUM_VERSION, Git, GitError, GitMissing, Output, clean_environment, run_git
+from orchard.git.refs import list_refs, read_ref
+
+LOCK_REASON = "orchard"
+"""How the reason begins for which `git worktree lock` holds a worktree of ours."""
+
+FALLBACK_IDENTITY = ("Orchard", "orchard@localhost")
+
+_OPERATIONS = {
+    "rebase-merge": "rebase",
+    "rebase-apply": "rebase",
+    "MERGE_HEAD": "merge",
+    "CHERRY_PICK_HEAD": "cherry-pick",
+    "REVERT_HEAD": "revert",
+    "BISECT_LOG": "bisect",
+    "sequencer": "sequence",
+}
+# Where an operation that detached HEAD notes the branch that it will come back to.
+_BRANCH_NOTES = ("rebase-merge/head-name", "rebase-apply/head-name", "BISECT_START")
+
+
+@dataclass(frozen=True, slots=True)
+class Worktree:
+    """A folder of ours to work in; `name` is also what git calls it below `worktrees/`."""
+
+    name: str
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Checkout:
+    """One row of `git worktree list`: the user's main folder, a linked one, or one of ours."""
+
+    path: Path
+    git_dir: Path
+    branch: str | None
+    """The branch that is checked out here, or that a rebase or bisect under way here will come back to."""
+    head: str | None
+    bare: bool
+    locked: bool
+    prunable: bool
+    ours: bool
+    operation: str | None
+    """What is under way here: rebase, merge, cherry-pick, revert, bisect."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repository:
+    """A repository that exists. What can change while we run is asked for, not kept."""
+
+    common_dir: Path
+    git_dir: Path
+    """The git folder of the checkout that the user stands in; `common_dir` outside of a linked one."""
+    top: Path | None
+    """The top of the checkout that the user stands in; None in a bare repository or inside `.git`."""
+    main_top: Path | None
+    """The top of the main worktree; None where there is none."""
+    object_format: str
+    version: tuple[int, ...]
+    filters: tuple[tuple[str, str], ...] = ()
+    """Every `filter.*` setting at the time of opening, see `worktree_git`."""
+    config_stamp: tuple[int, ...] = ()
+
+    @property
+    def bare(self) -> bool:
+        """Whether there is no main worktree."""
+        return self.main_top is None
+
+    @property
+    def state(self) -> Path:
+        """Our own folder."""
+        return self.common_dir / "orchard"
+
+    @property
+    def git(self) -> Git:
+        """Git for objects and refs: no attribute file or index of any checkout changes what it does."""
+        empty = self.state / "empty"
+        if self.state.is_dir():
+            empty.mkdir(mode=0o700, exist_ok=True)
+        else:
+            empty = self.common_dir  # whoever only looks makes nothing
+        return Git(
+            self.common_dir, self.common_dir, cwd=self.common_dir, work_tree=empty, index=self.state / "no-index"
+        )
+
+    def worktree_git(self, name: str, path: Path) -> Git:
+        """Git in one of our worktrees, whatever the `.git` file in that folder says.
+
+        Filters are programs that `add` and `read-tree` run. Those that the user had configured when
+        the repository was opened keep their values; one that turned up since then may be a job's
+        doing: it fails instead of running, and only for files that ask for it.
+        """
+        git_dir = self.common_dir / "worktrees" / name
+        git = Git(self.common_dir, git_dir, cwd=path, work_tree=path, config=dict(self.filters))
+        if _stamp(self.common_dir / "config", git_dir / "config.worktree") == self.config_stamp:
+            return git
+        return block_filters(git, self.filters)
+
+    def checkout_git(self, checkout: Checkout) -> Git:
+        """Git in a checkout of the user's."""
+        if checkout.bare:
+            return self.git
+        return Git(self.common_dir, checkout.git_dir, cwd=checkout.path, work_tree=checkout.path)
+
+    def config(self, pattern: str) -> dict[str, str]:
+        """The user's own settings whose key matches, without those that we override; the last value counts."""
+        git = self.git.with_environment(GIT_CONFIG_COUNT="0")
+        rows = git("config", "-z", "--get-regexp", pattern, ok=(0, 1)).fields
+        pairs = (os.fsdecode(row).partition("\n") for row in rows)
+        # A key without "=" has no value and means true.
+        return {key: value if equals else "true" for key, equals, value in pairs}
+
+    def checkouts(self) -> list[Checkout]:
+        """Every checkout of this repository, the main one first."""
+        git_dirs = _admin_folders(self.common_dir)
+        listing = _list_worktrees(self.git)
+        records = [record for record in listing.stdout.split(b"\0\0") if record]
+        return [self._checkout(record, git_dirs, main=number == 0) for number, record in enumerate(records)]
+
+    def current_branch(self) -> str | None:
+        """The branch of the checkout that the user stands in; None if its HEAD is detached."""
+        git = Git(self.common_dir, self.git_dir, cwd=self.common_dir)
+        name = git("symbolic-ref", "-q", "HEAD", ok=(0, 1)).text
+        return name.removeprefix("refs/heads/") if name.startswith("refs/heads/") else None
+
+    def default_branch(self) -> str | None:
+        """The branch that others start from: what the remote says, else the usual names."""
+        remote = self.git("symbolic-ref", "-q", "refs/remotes/origin/HEAD", ok=(0, 1)).text
+        if remote.startswith("refs/remotes/origin/"):
+            return remote.removeprefix("refs/remotes/origin/")
+        configured = self.config(r"^init\.defaultbranch$").get("init.defaultbranch")
+        names = [name for name in (configured, "main", "master") if name]
+        branches = list_refs(self.git, *(f"refs/heads/{name}" for name in names))
+        return next((name for name in names if f"refs/heads/{name}" in branches), None)
+
+    def branch_tip(self, branch: str) -> str | None:
+        """The commit a branch is at; None if there is no such branch."""
+        return read_ref(self.git, f"refs/heads/{branch}") if branch else None
+
+    def resolve(self, name: str) -> tuple[str | None, str]:
+        """What a name means, as (branch, commit): a branch before anything else that git understands."""
+        if not name or "\0" in name:
+            raise UsageError("A branch or commit has to be named.")
+        tip = self.branch_tip(name)
+        if tip is not None:
+            return name, tip
+        git = Git(self.common_dir, self.git_dir, cwd=self.common_dir)
+        done = git("rev-parse", "-q", "--verify", "--end-of-options", f"{name}^{{commit}}", ok=(0, 1, 128))
+        if done.status == 0 and done.text:
+            return None, done.text
+        known = [ref.removeprefix("refs/heads/") for ref in list_refs(self.git, "refs/heads")]
+        near = difflib.get_close_matches(name, known, n=3)
+        hint = (
+            f"Did you mean {' or '.join(repr(one) for one in near)}?"
+            if near
+            else "Run 'git branch -a' to see what there is."
+        )
+        raise NotFound(f"There is no branch or commit {name!r} in this repository.", hint=hint)
+
+    def check_branch_name(self, name: str) -> None:
+        """UsageError unless a branch may have this name. Unlike `--branch`, nothing is expanded."""
+        legal = bool(name) and "\0" not in name and not name.startswith("-") and name != "HEAD"
+        if not legal or self.git("check-ref-format", f"refs/heads/{name}", ok=(0, 1)).status != 0:
+            hint = "Run 'git check-ref-format --help' for the rules."
+            raise UsageError(f"{name!r} is not a name that git allows for a branch.", hint=hint)
+
+    def free_branch_name(self, wanted: str) -> str:
+        """This name if no branch stands in its way, else the nearest that is free."""
+        names = [ref.removeprefix("refs/heads/").casefold() for ref in list_refs(self.git, "refs/heads")]
+        taken = set(names) | {name[:end] for name in names for end, char in enumerate(name) if char == "/"}
+        parents = [wanted[:end] for end, char in enumerate(wanted) if char == "/"]
+        if any(parent.casefold() in names for parent in parents):
+            # A branch `orchard` forbids every `orchard/...`.
+            wanted = wanted.replace("/", "-")
+        number, name = 1, wanted
+        while name.casefold() in taken:
+            number += 1
+            name = f"{wanted}-{number}"
+        self.check_branch_name(name)
+        return name
+
+    def has_commits(self) -> bool:
+        """Whether any branch exists; a fresh `git init` has none."""
+        return bool(self.git("for-each-ref", "--count=1", "refs/heads").stdout)
+
+    def is_shallow(self) -> bool:
+        """Whether history was cut off when cloning."""
+        return self.git("rev-parse", "--is-shallow-repository").text == "true"
+
+    def identity(self) -> tuple[str, str]:
+        """Whose name commits carry, as (name, email); a neutral one where git knows none."""
+        said = self.config(r"^(user|author)\.(name|email)$")
+        found = []
+        for field, fallback in zip(("name", "email"), FALLBACK_IDENTITY, strict=True):
+            configured = (said.get(f"{who}.{field}") for who in ("author", "user"))
+            values = (os.environ.get(f"GIT_AUTHOR_{field.upper()}"), *configured)
+            value = next(filter(None, values), "")
+            found.append(re.sub(r"[\x00-\x1f<>]+", " ", value).strip(" .,:;\"'\\") or fallback)
+        return found[0], found[1]
+
+    def wants_signing(self) -> bool:
+        """Whether the user has git sign every commit."""
+        git = self.git.with_environment(GIT_CONFIG_COUNT="0")
+        return git("config", "--type=bool", "--get", "commit.gpgSign", ok=(0, 1, 128)).text == "true"
+
+    def worktree_root(self, setting: str) -> Path:
+        """Where our worktrees go: a folder that belongs to nothing else."""
+        home = self.main_top
+        if re.search(r"[\x00-\x1f]", setting) or not setting.strip():
+            raise UsageError(f"{setting!r} cannot be the worktree root.")
+        chosen = Path(setting).expanduser()
+        if home is None and not chosen.is_absolute():
+            return self.state / "worktrees"
+        root = ((home or self.state) / chosen).resolve()
+        hint = "Set 'worktree_root' to a folder of its own, such as '.worktrees'."
+        for taken in (home, self.common_dir):
+            if taken is not None and taken.is_relative_to(root):
+                raise UsageError(f"The worktree root {root} holds the repository itself", hint=hint)
+        if root.is_relative_to(self.common_dir) and not root.is_relative_to(self.state / "worktrees"):
+            raise UsageError(f"The worktree root {root} lies inside git's own folder", hint=hint)
+        if home is not None and root.is_relative_to(home):
+            main = Git(self.common_dir, self.common_dir, cwd=home, work_tree=home)
+            if main("ls-files", "-z", "--", f":(literal){root.relative_to(home)}").stdout:
+                raise UsageError(f"The worktree root {root} holds files that git tracks", hint=hint)
+        return root
+
+    def _checkout(self, record: bytes, git_dirs: dict[bytes, Path], *, main: bool) -> Checkout:
+        rows = {key: value for key, _, value in (row.partition(b" ") for row in record.strip(b"\0").split(b"\0"))}
+        listed = rows[b"worktree"]
+        path = self.main_top or self.common_dir if main else Path(os.fsdecode(listed))
+        git_dir = self.common_dir if main else git_dirs.get(listed, self.common_dir / "worktrees" / path.name)
+        branch = os.fsdecode(rows[b"branch"]).removeprefix("refs/heads/") if b"branch" in rows else None
+        head = rows.get(b"HEAD", b"").decode()
+        bare = b"bare" in rows
+        return Checkout(
+            path=path,
+            git_dir=git_dir,
+            branch=branch if branch is not None or bare else _branch_to_come_back_to(git_dir),
+            head=head if head.strip("0") else None,
+            bare=bare,
+            locked=b"locked" in rows,
+            prunable=b"prunable" in rows,
+            ours=rows.get(b"locked", b"").startswith(LOCK_REASON.encode()),
+            operation=None if bare else operation_in(git_dir),
+        )
+
+
+_FAILING_FILTER = {"clean": "false", "smudge": "false", "process": "", "required": "true"}
+_NO_FILTER = {"clean": "", "smudge": "", "process": "", "required": "false"}
+
+
+def block_filters(git: Git, trusted: tuple[tuple[str, str], ...], *, fail: bool = True) -> Git:
+    """The same git, whose settings can name no filter program beside those that are trusted.
+
+    Files that ask for another one make git fail, or are taken as they are.
+    """
+    blocking = _FAILING_FILTER if fail else _NO_FILTER
+    rows = git("config", "-z", "--name-only", "--get-regexp", r"^filter\.", ok=(0, 1)).fields
+    known = {key.rpartition(".")[0] for key, _ in trusted}
+    strange = {os.fsdecode(row).rpartition(".")[0] for row in rows} - known
+    blocked = {f"{driver}.{key}": value for driver in strange for key, value in blocking.items()}
+    return replace(git, config={**git.config, **dict(trusted), **blocked})
+
+
+def find_repository(start: Path) -> Repository:
+    """The repository that this folder is in."""
+    if not start.is_dir():
+        raise UsageError(f"There is no folder {start}")
+    version = git_version(start)
+    env = clean_environment()
+    words = ("rev-parse", "--show-object-format", "--path-format=absolute", "--git-common-dir")
+    done = run_git(words, cwd=start, env=env)
+    if done.status != 0:
+        raise _not_found(start, done)
+    object_format, common = os.fsdecode(done.stdout.removesuffix(b"\n")).split("\n", 1)
+    common_dir = Path(common).resolve()
+    git_dir = _path(run_git(("rev-parse", "--absolute-git-dir"), cwd=start, env=env)) or common_dir
+    top = _path(run_git(("rev-parse", "--show-toplevel"), cwd=start, env=env))
+    repo = Repository(common_dir, git_dir, top, None, object_format, version)
+    filters = tuple(repo.config(r"^filter\.").items())
+    return replace(repo, main_top=_main_top(repo), filters=filters, config_stamp=_stamp(common_dir / "config"))
+
+
+def git_version(cwd: Path) -> tuple[int, ...]:
+    """The version of the git on the PATH, which must be new enough."""
+    said = run_git(("--version",), cwd=cwd, env=clean_environment()).text
+    found = re.search(r"(\d+)\.(\d+)(?:\.(\d+))?", said)
+    version = tuple(int(number or 0) for number in found.groups()) if found else (0,)
+    if version < MINIMUM_VERSION:
+        needed = ".".join(map(str, MINIMUM_VERSION))
+        raise GitMissing(f"This is {said}, which is too old.", hint=f"Install git {needed} or newer.")
+    return version
+
+
+def operation_in(git_dir: Path) -> str | None:
+    """What is under way in a checkout, by the notes git keeps about it."""
+    return next((name for note, name in _OPERATIONS.items() if os.path.lexists(git_dir / note)), None)
+
+
+def _branch_to_come_back_to(git_dir: Path) -> str | None:
+    for note in _BRANCH_NOTES:
+        try:
+            said = os.fsdecode((git_dir / note).read_bytes()).strip()
+        except OSError:
+            continue
+        # BISECT_START holds a bare branch name, or the commit that was checked out.
+        if said.startswith("refs/heads/") or (note == "BISECT_START" and not re.fullmatch(r"[0-9a-f]{40,64}", said)):
+            return said.removeprefix("refs/heads/")
+    return None
+
+
+def _admin_folders(common_dir: Path) -> dict[bytes, Path]:
+    """Where git keeps its notes on each linked worktree, by the path that it lists it under."""
+    found = {}
+    try:
+        folders = list(os.scandir(common_dir / "worktrees"))
+    except OSError:
+        return {}
+    for folder in folders:
+        admin = Path(folder.path)
+        try:
+            pointer = (admin / "gitdir").read_bytes().rstrip(b"\n")
+        except OSError:
+            continue  # being made or removed at this moment
+        if not pointer.startswith(b"/"):
+            pointer = os.path.normpath(os.fsencode(admin) + b"/" + pointer)
+        found[pointer.removesuffix(b"/.git")] = admin
+    return found
+
+
+def _list_worktrees(git: Git) -> Output:
+    """`git worktree list`, which fails now and then while another process is adding one."""
+    for delay in (0.02, 0.1, 0.5):
+        try:
+            return git("worktree", "list", "--porcelain", "-z")
+        except GitError:
+            time.sleep(delay)
+    return git("worktree", "list", "--porcelain", "-z")
+
+
+def _main_top(repo: Repository) -> Path | None:
+    """The top of the main worktree, also when the user stands in a linked one."""
+    if repo.git_dir == repo.common_dir and repo.top is not None:
+        return repo.top
+    said = repo.config(r"^core\.(bare|worktree)$")
+    if said.get("core.bare", "false").lower() in ("true", "yes", "on", "1"):
+        return None
+    if "core.worktree" in said:
+        return (repo.common_dir / said["core.worktree"]).resolve()
+    return repo.common_dir.parent if repo.common_dir.name == ".git" else None
+
+
+def _stamp(*files: Path) -> tuple[int, ...]:
+    """Changes when one of these files does; a file that is not there adds nothing."""
+    stamp: list[int] = []
+    for file in files:
+        try:
+            status = file.stat()
+        except OSError:
+            continue
+        stamp += (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    return tuple(stamp)
+
+
+def _path(done: Output) -> Path | None:
+    said = os.fsdecode(done.stdout.removesuffix(b"\n"))
+    return Path(said).resolve() if done.status == 0 and said else None
+
+
+def _not_found(start: Path, done: Output) -> OrchardError:
+    said = done.stderr.decode(errors="replace").strip()
+    if "dubious ownership" in said:
+        return UsageError(
+            f"The repository at {start} belongs to another user, so git does not trust it.",
+            hint=f"If you do, run: git config --global --add safe.directory {start}",
+        )
+    if "not a git repository" in said:
+        return UsageError(f"{start} is not in a git repository.", hint="Run 'git init' there, or go to one.")
+    return UsageError(f"Git cannot use the repository at {start}: {said}", hint="Run 'orchard doctor'.")

@@ -1,0 +1,275 @@
+"""Work that is still in a worktree, saved before anything may be removed.
+
+Whatever a job left (staged, not staged, untracked, commits of its own) becomes a commit under a ref
+of ours, read back by another git process. Only then is there a `Saved`, and without one nothing
+resets or removes a worktree. What cannot be saved raises `CannotSave`, and stays where it is.
+Ignored files are not saved: they are caches and build results, or were copied from the user's folder.
+
+Nothing in the worktree is touched: files are staged in an index of our own.
+"""
+
+import itertools
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from orchard.errors import OrchardError, UsageError
+from orchard.git.command import Git, GitError
+from orchard.git.contents import ADD_TIMEOUT, Contents, display, look, stage, submodule_problems, try_again
+from orchard.git.refs import PREFIX, RefMoved, hold, job_of_ref_part, job_ref_part, next_number
+from orchard.git.repository import FALLBACK_IDENTITY, Repository, Worktree, block_filters
+
+REF_TRIES = 5
+
+
+class CannotSave(OrchardError):
+    """Something in a worktree could not be saved, so nothing in it is removed."""
+
+    def __init__(self, worktree: Worktree, reason: str, paths: tuple[str, ...] = ()) -> None:
+        super().__init__(
+            f"The work in {worktree.path} cannot be saved: {reason}",
+            hint="Nothing was removed. Move what you want to keep out of that folder, then try again.",
+        )
+        self.worktree, self.reason, self.paths = worktree, reason, paths
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """Proof, good for one use, that a worktree holds nothing that is not also under a ref."""
+
+    worktree: Worktree
+    commit: str | None
+    """None: there was nothing to save."""
+    ref: str | None
+    head: str | None
+    dirty: bool
+    ignored: int
+    """How many ignored files or folders there are; they are not saved."""
+    special: tuple[bytes, ...]
+    """Pipes, sockets and devices: they cannot be saved, and git does not remove them."""
+    clutter: bool
+    """Whether something lies there that a checkout would not remove."""
+    index_usable: bool
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class SavedWork:
+    """A piece of saved work, as `orchard recover` lists it."""
+
+    ref: str
+    commit: str
+    plan: str
+    job: str
+    number: int
+    at: int
+    """Seconds since 1970."""
+    subject: str
+    files: int
+
+
+def ensure_saved(repo: Repository, worktree: Worktree, ref: str, message: str, base: str) -> Saved:
+    """Save what the worktree holds beyond `base`; if `ref` is taken, the next number is used.
+
+    Objects can vanish under us if someone runs `git gc --prune=now` in the moment between writing
+    and naming them. Reading back notices, and the files are hashed once more.
+    """
+    if not os.path.lexists(worktree.path):
+        return _save_head_only(repo, worktree, _Request(ref, message, base, fresh=True))
+    if worktree.path.is_symlink() or not worktree.path.is_dir():
+        raise CannotSave(worktree, "it is not a folder any more.")
+    for number in itertools.count():
+        with _private_index(repo) as index:
+            try:
+                return _save(repo, worktree, index, _Request(ref, message, base, fresh=number > 0))
+            except (GitError, OSError) as error:
+                if not try_again(error, number):
+                    raise CannotSave(worktree, str(error)) from error
+    raise AssertionError("the last try returns or raises")
+
+
+def restore(repo: Repository, revision: str, folder: Path) -> str:
+    """Write saved work into a new folder; returns the commit."""
+    commit = repo.resolve(revision)[1]
+    if folder.is_symlink() or (folder.exists() and not folder.is_dir()) or (folder.is_dir() and any(folder.iterdir())):
+        raise UsageError(f"{folder} exists and is not empty.", hint="Name a folder that does not exist yet.")
+    folder.mkdir(parents=True, exist_ok=True)
+    with _private_index(repo) as index:
+        git = _folder_git(repo, folder.resolve(), index)
+        git("read-tree", "--reset", "-u", commit, timeout=ADD_TIMEOUT)
+    return commit
+
+
+def saved_work(repo: Repository, plan: str | None = None) -> list[SavedWork]:
+    """All saved work, or that of one plan, the newest first."""
+    prefix = f"{PREFIX}/wip/{job_ref_part(plan)}" if plan else f"{PREFIX}/wip"
+    fields = ("refname", "objectname", "creatordate:unix", "parent", "contents:subject")
+    form = "%00".join(f"%({field})" for field in fields)
+    listed = []
+    for row in repo.git("for-each-ref", f"--format={form}", "--sort=-creatordate", prefix).stdout.splitlines():
+        name, commit, at, parents, subject = row.decode(errors="replace").split("\0", 4)
+        parts = name.removeprefix(f"{PREFIX}/wip/").split("/")
+        if len(parts) < 3 or not parts[-1].isdigit():
+            continue  # not made by us
+        job = job_of_ref_part("/".join(parts[1:-1]))
+        work = SavedWork(name, commit, job_of_ref_part(parts[0]), job, int(parts[-1]), int(at or 0), subject, 0)
+        listed.append((work, parents.split(" ")[0]))
+    counts = _changed_files(repo.git, [(work.commit, parent) for work, parent in listed if parent])
+    return [replace(work, files=counts.get(work.commit, 0)) for work, _ in listed]
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    ref: str
+    message: str
+    base: str
+    fresh: bool
+    """Trust nothing git noted about this worktree: neither its index nor its HEAD."""
+
+
+def _save(repo: Repository, worktree: Worktree, index: Path, request: _Request) -> Saved:
+    git, index_usable = _open_index(repo, worktree, index, request)
+    contents = look(git, worktree.path)
+    head = contents.head or request.base
+    if request.fresh:
+        head = _head(repo, worktree) or request.base
+    _refuse_what_cannot_be_saved(repo, worktree, contents, head)
+    ref = None
+    commit = None
+    if not contents.clean:
+        commit = _commit(git, worktree, contents, (head, request.message))
+        ref = _hold(repo.git, request, commit)
+    elif head != request.base and not _is_held(repo.git, head):
+        commit = head
+        ref = _hold(repo.git, request, commit)
+    return Saved(
+        worktree=worktree,
+        commit=commit,
+        ref=ref,
+        head=contents.head,
+        dirty=not contents.clean,
+        ignored=len(contents.ignored),
+        special=contents.special,
+        clutter=contents.clutter,
+        index_usable=index_usable and not contents.hidden,
+        token=secrets.token_hex(8),
+    )
+
+
+def _save_head_only(repo: Repository, worktree: Worktree, request: _Request) -> Saved:
+    """Save the commits of a worktree whose folder somebody has deleted."""
+    head = _head(repo, worktree)
+    ref = None
+    if head and head != request.base and not _is_held(repo.git, head):
+        ref = _hold(repo.git, request, head)
+    token = secrets.token_hex(8)
+    return Saved(worktree, head if ref else None, ref, head, False, 0, (), False, False, token)
+
+
+def _open_index(repo: Repository, worktree: Worktree, index: Path, request: _Request) -> tuple[Git, bool]:
+    """A private copy of the worktree's index, or a new one where that is missing or damaged."""
+    if not request.fresh:
+        git = repo.worktree_git(worktree.name, worktree.path).with_index(index)
+        try:
+            shutil.copyfile(git.git_dir / "index", index)
+        except FileNotFoundError:
+            git("read-tree", "HEAD")
+            return git, False
+        return git, True
+    git = _folder_git(repo, worktree.path, index)
+    git("read-tree", _head(repo, worktree) or request.base)
+    return git, False
+
+
+def _folder_git(repo: Repository, folder: Path, index: Path) -> Git:
+    """Git with this folder as work tree, without any notes that git keeps about it.
+
+    Content that asks for a filter nobody trusts is saved as it is: better so than not at all.
+    """
+    git = Git(repo.common_dir, repo.common_dir, cwd=folder, work_tree=folder, index=index)
+    return block_filters(git, repo.filters, fail=False)
+
+
+def _head(repo: Repository, worktree: Worktree) -> str | None:
+    """The worktree's HEAD, if git's notes on it are still readable."""
+    git = replace(repo.git, git_dir=repo.common_dir / "worktrees" / worktree.name)
+    return git("rev-parse", "-q", "--verify", "HEAD^{commit}", ok=(0, 1, 128)).text or None
+
+
+def _refuse_what_cannot_be_saved(repo: Repository, worktree: Worktree, contents: Contents, head: str) -> None:
+    if contents.nested:
+        names = tuple(display(name) for name in contents.nested)
+        raise CannotSave(worktree, f"there are other git repositories in it ({', '.join(names[:5])}).", names)
+    for name, problem in submodule_problems(repo, worktree, contents, head):
+        raise CannotSave(worktree, f"submodule {name} {problem}.", (name,))
+
+
+def _commit(git: Git, worktree: Worktree, contents: Contents, why: tuple[str, str]) -> str:
+    """Commit the folder's content; what was staged and then changed again becomes a second parent."""
+    head, message = why
+    parents = [head]
+    if set(contents.staged) & set(contents.changed) and not contents.unmerged:
+        parents.append(_commit_index(git, [head], f"staged: {message}"))
+    stage(git, worktree.path, contents)
+    return _commit_index(git, parents, message)
+
+
+def _commit_index(git: Git, parents: list[str], message: str) -> str:
+    name, email = FALLBACK_IDENTITY
+    named = git.with_environment(
+        GIT_AUTHOR_NAME=name, GIT_AUTHOR_EMAIL=email, GIT_COMMITTER_NAME=name, GIT_COMMITTER_EMAIL=email
+    )
+    tree = git("write-tree").text
+    words = [word for parent in parents for word in ("-p", parent)]
+    text = message.replace("\0", " ").encode(errors="replace") or b"saved work"
+    return named("commit-tree", tree, *words, "-F", "-", stdin=text).text
+
+
+def _hold(git: Git, request: _Request, commit: str) -> str:
+    """Put the commit under the ref that was asked for, or under the next free number."""
+    ref = request.ref
+    for _ in range(REF_TRIES):
+        try:
+            hold(git, ref, commit, request.base)
+        except RefMoved:
+            ref = f"{request.ref.rpartition('/')[0]}/{next_number(git, request.ref)}"
+        else:
+            return ref
+    raise OrchardError(f"No free ref was found beside {request.ref}", hint="Run 'orchard doctor'.")
+
+
+def _is_held(git: Git, commit: str) -> bool:
+    """Whether a ref of ours reaches this commit."""
+    return bool(git("for-each-ref", "--count=1", f"--contains={commit}", PREFIX).stdout)
+
+
+def _changed_files(git: Git, pairs: list[tuple[str, str]]) -> dict[str, int]:
+    """How many files each commit changes against the given parent."""
+    if not pairs:
+        return {}
+    lines = "".join(f"{commit} {parent}\n" for commit, parent in dict.fromkeys(pairs)).encode()
+    counts: dict[str, int] = {}
+    current = ""
+    wanted = {commit.encode() for commit, _ in pairs}
+    for row in git("diff-tree", "--stdin", "-r", "--no-renames", "--name-only", "-z", stdin=lines).fields:
+        if row in wanted:
+            current = row.decode()
+        else:
+            counts[current] = counts.get(current, 0) + 1
+    return counts
+
+
+@contextmanager
+def _private_index(repo: Repository) -> Iterator[Path]:
+    folder = repo.state / "tmp"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    index = folder / f"index-{secrets.token_hex(8)}"
+    try:
+        yield index
+    finally:
+        index.unlink(missing_ok=True)
+        index.with_name(f"{index.name}.lock").unlink(missing_ok=True)

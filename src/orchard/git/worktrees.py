@@ -1,0 +1,313 @@
+"""Folders to work in: linked worktrees of ours, with detached heads, below one root.
+
+Git itself fails now and then when two processes add or remove worktrees at once, so that part is
+done under a lock that all our processes share. It is held only for what must not overlap (about
+5 ms): files are written and deleted outside of it.
+
+No worktree is reset or removed without a `Saved`, the proof that its content is under a ref.
+Removing is a rename to `.trash`; `empty_trash` deletes later, when nobody waits.
+Folder names are ours and random. What a plan calls its jobs never becomes a path.
+"""
+
+import os
+import re
+import secrets
+import shutil
+import threading
+import time
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal
+
+import filelock
+
+from orchard.errors import OrchardError
+from orchard.git.command import GitError
+from orchard.git.contents import ADD_TIMEOUT
+from orchard.git.folders import delete_children, mounts_below, remove_special, write_atomically
+from orchard.git.repository import LOCK_REASON, Repository, Worktree
+from orchard.git.wip import Saved
+
+LOCK_TIMEOUT = 60.0
+ADD_TRIES = 4
+TRASH = ".trash"
+
+# What other worktree commands, run beside ours by somebody else, make `worktree add` say.
+_RACES = re.compile(r"commondir|could not create directory|could not open|Invalid path|No such file or directory")
+_NAME = re.compile(r"w[a-z2-7]{8}")
+# What git keeps for a linked worktree at rest; all else there was left by something a job began.
+_AT_REST = frozenset({"HEAD", "commondir", "gitdir", "index", "locked", "logs", "modules", "reftable"})
+_SPARSE_FILES = ("config.worktree", "info/sparse-checkout")
+
+
+@dataclass(frozen=True, slots=True)
+class Stray:
+    """Something below the root that nobody accounts for."""
+
+    name: str
+    path: Path
+    kind: Literal["folder", "entry"]
+    """`folder`: git does not know this folder; `entry`: git knows a worktree of ours that has no folder."""
+
+
+class NotSaved(OrchardError):
+    """A worktree was about to be reset or removed without proof that its content is saved."""
+
+
+@dataclass
+class Worktrees:
+    """The worktrees below one root."""
+
+    repo: Repository
+    root: Path
+    _turn: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    _used: set[str] = field(default_factory=set, repr=False)
+    _prepared: bool = field(default=False, repr=False)
+
+    def add(self, commit: str, reason: str, *, parallel: bool = False) -> Worktree:
+        """Make a worktree at this commit; `parallel` lets git write its files with one worker per core."""
+        worktree = self._register(commit, _one_line(f"{LOCK_REASON}: {reason}"))
+        git = self.repo.worktree_git(worktree.name, worktree.path)
+        try:
+            self._note_sparse(worktree)
+            workers = "0" if parallel else "1"
+            git.with_config(checkout__workers=workers)("read-tree", "-u", "--reset", commit, timeout=ADD_TIMEOUT)
+        except BaseException:
+            # Nothing but our own checkout has been here: there is nothing to save.
+            self._discard(worktree)
+            raise
+        return worktree
+
+    def reset(self, worktree: Worktree, commit: str, saved: Saved, keep: tuple[str, ...] = ()) -> None:
+        """Make the folder hold exactly `commit`, and of what is ignored only what matches `keep`."""
+        self._use(worktree, saved)
+        admin = self._admin(worktree)
+        self._forget_operations(admin, worktree, keep_index=saved.index_usable)
+        for name in saved.special:
+            remove_special(worktree.path, name)
+        self.repair(worktree)
+        git = self.repo.worktree_git(worktree.name, worktree.path)
+        checkout = ("checkout", "-q", "--force", "--detach", "--no-recurse-submodules", commit)
+        try:
+            git(*checkout, timeout=ADD_TIMEOUT)
+        except GitError:
+            (admin / "index").unlink(missing_ok=True)
+            git(*checkout, timeout=ADD_TIMEOUT)
+        if saved.clutter:
+            options = [word for pattern in keep for word in ("-e", pattern)]
+            git("clean", "-ffdxq", *options, timeout=ADD_TIMEOUT)
+
+    def remove(self, worktree: Worktree, saved: Saved) -> None:
+        """Take a worktree away; its files wait in the trash for `empty_trash`."""
+        self._use(worktree, saved)
+        self._discard(worktree)
+
+    def empty_trash(self) -> list[str]:
+        """Delete what was removed; returns what could not be deleted."""
+        return delete_children(self.root / TRASH)
+
+    def exists(self, worktree: Worktree) -> bool:
+        """Whether both the folder and git's notes on it are there."""
+        real = worktree.path.is_dir() and not worktree.path.is_symlink()
+        return real and (self._admin(worktree) / "HEAD").exists()
+
+    def head(self, worktree: Worktree) -> str:
+        """The commit a worktree is at."""
+        return self.repo.worktree_git(worktree.name, worktree.path)("rev-parse", "--verify", "HEAD^{commit}").text
+
+    def is_ours(self, worktree: Worktree) -> bool:
+        """Whether git's notes say that this worktree was made by us, for this very folder."""
+        return self._owns(self._admin(worktree), worktree.path)
+
+    def strays(self, known: Collection[str]) -> list[Stray]:
+        """Folders that neither git nor the caller knows, and worktrees of ours that lost their folder."""
+        folders = {entry.name for entry in _entries(self.root) if entry.name != TRASH}
+        admins = {entry.name for entry in _entries(self.repo.common_dir / "worktrees")}
+        registered = {
+            name for name in admins if _pointer(self.repo.common_dir / "worktrees" / name) == self.root / name
+        }
+        lost = [
+            name
+            for name in sorted(registered - folders - set(known))
+            if self._owns(self.repo.common_dir / "worktrees" / name, self.root / name)
+        ]
+        unknown = sorted(folders - registered - set(known))
+        found = [Stray(name, self.root / name, "folder") for name in unknown]
+        return found + [Stray(name, self.root / name, "entry") for name in lost]
+
+    def repair(self, worktree: Worktree) -> None:
+        """Put back what a job may have broken, so that git works for whoever works there next.
+
+        A `.git` that became a repository of its own is moved aside: it may hold work.
+        """
+        if worktree.path.is_symlink() or not worktree.path.is_dir():
+            raise OrchardError(f"The worktree {worktree.path} is gone.", hint="Retry the job with '--fresh'.")
+        admin, link = self._admin(worktree), worktree.path / ".git"
+        if link.is_dir() and not link.is_symlink():
+            link.rename(worktree.path / f".git-moved-{secrets.token_hex(4)}")
+        wanted = {
+            link: f"gitdir: {admin}\n",
+            admin / "gitdir": f"{link}\n",
+            admin / "commondir": "../..\n",
+        }
+        for file, text in wanted.items():
+            if file.is_symlink() or not file.is_file() or file.read_bytes() != os.fsencode(text):
+                write_atomically(file, os.fsencode(text), 0o644)
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Hold what must not overlap with another process that adds or removes worktrees."""
+        self.repo.state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        place = self.repo.state / "worktrees.lock"
+        if not self._turn.acquire(timeout=LOCK_TIMEOUT):
+            raise _busy(place)
+        try:
+            with filelock.FileLock(place, timeout=LOCK_TIMEOUT, mode=0o600).acquire(poll_interval=0.003):
+                yield
+        except filelock.Timeout as error:
+            raise _busy(place) from error
+        finally:
+            self._turn.release()
+
+    def _register(self, commit: str, reason: str) -> Worktree:
+        """Tell git about a new worktree without writing its files."""
+        words = ("worktree", "add", "--no-checkout", "--detach", "--lock", "--reason", reason)
+        for last in (*[False] * (ADD_TRIES - 1), True):
+            name = "w" + "".join(secrets.choice("abcdefghijklmnopqrstuvwxyz234567") for _ in range(8))
+            worktree = Worktree(name, self.root / name)
+            git = replace(self.repo.git, index=None)
+            try:
+                with self.lock():
+                    self._prepare_root()
+                    git(*words, "--", str(worktree.path), commit)
+            except GitError as error:
+                self._discard(worktree)
+                if last or not _RACES.search(error.stderr):
+                    raise
+                time.sleep(0.02)
+            else:
+                return worktree
+        raise AssertionError("the last try returns or raises")
+
+    def _prepare_root(self) -> None:
+        if self._prepared:
+            return
+        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        top = self.repo.main_top
+        if top is not None and self.root.is_relative_to(top) and not self.root.is_relative_to(self.repo.common_dir):
+            exclude(self.repo, f"/{self.root.relative_to(top)}/")
+        self._prepared = True
+
+    def _use(self, worktree: Worktree, saved: Saved) -> None:
+        """Spend the proof; the same one twice would be no proof of what happened in between."""
+        if saved.worktree != worktree or saved.token in self._used:
+            raise NotSaved(f"The content of {worktree.path} was not saved, so it stays.", hint="Run 'orchard doctor'.")
+        if mounted := mounts_below(worktree.path):
+            raise NotSaved(f"{mounted[0]} is mounted in the worktree, so it stays.", hint=f"Run: umount {mounted[0]}")
+        self._used.add(saved.token)
+
+    def _discard(self, worktree: Worktree) -> None:
+        trash = self.root / TRASH
+        if os.path.lexists(worktree.path):
+            trash.mkdir(mode=0o700, exist_ok=True)
+            worktree.path.rename(trash / f"{worktree.name}-{secrets.token_hex(4)}")
+        admin = self._admin(worktree)
+        aside = self.repo.state / "tmp" / f"{worktree.name}-{secrets.token_hex(4)}"
+        aside.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # One step: a `git worktree prune` beside us sees all of git's notes or none. It may also be first.
+        with self.lock(), suppress(FileNotFoundError):
+            if self._owns(admin, worktree.path):
+                admin.rename(aside)
+        shutil.rmtree(aside, ignore_errors=True)
+        shutil.rmtree(self._sparse_notes(worktree), ignore_errors=True)
+
+    def _owns(self, admin: Path, path: Path) -> bool:
+        """Whether git's notes are on a worktree of ours: by their reason, or by the folder they point to."""
+        if not _NAME.fullmatch(admin.name) or admin.is_symlink() or not admin.is_dir():
+            return False
+        try:
+            reason = (admin / "locked").read_bytes()
+        except OSError:
+            reason = b""
+        return reason.startswith(LOCK_REASON.encode()) or _pointer(admin) in (path, None)
+
+    def _forget_operations(self, admin: Path, worktree: Worktree, *, keep_index: bool) -> None:
+        """Remove a merge, rebase or setting that a job left under way, and lock files of dead processes."""
+        for entry in _entries(admin):
+            if entry.name in _AT_REST and (entry.name != "index" or keep_index):
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry.path)
+            else:
+                Path(entry.path).unlink()
+        notes = self._sparse_notes(worktree)
+        if notes.is_dir():
+            shutil.copytree(notes, admin, dirs_exist_ok=True)
+
+    def _note_sparse(self, worktree: Worktree) -> None:
+        """Remember the settings that git copied from a sparse main worktree, to put them back on a reset."""
+        for name in _SPARSE_FILES:
+            file = self._admin(worktree) / name
+            if file.is_file():
+                copy = self._sparse_notes(worktree) / name
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(file, copy)
+
+    def _sparse_notes(self, worktree: Worktree) -> Path:
+        return self.repo.state / "sparse" / worktree.name
+
+    def _admin(self, worktree: Worktree) -> Path:
+        if not _NAME.fullmatch(worktree.name):
+            raise ValueError(f"{worktree.name!r} is not the name of a worktree of ours")
+        return self.repo.common_dir / "worktrees" / worktree.name
+
+
+def exclude(repo: Repository, pattern: str) -> None:
+    """Have git overlook a path in every checkout, by a line in `info/exclude`; the rest of the file stays."""
+    escaped = re.sub(r"([\\*?\[])", r"\\\1", pattern).encode(errors="surrogateescape")
+    place = Path(os.path.realpath(repo.common_dir / "info" / "exclude"))
+    mode, before = 0o644, b""
+    with suppress(FileNotFoundError):
+        before, mode = place.read_bytes(), place.stat().st_mode & 0o777
+    if escaped in before.splitlines():
+        return
+    place.parent.mkdir(parents=True, exist_ok=True)
+    joint = b"" if not before or before.endswith(b"\n") else b"\n"
+    write_atomically(place, before + joint + escaped + b"\n", mode)
+
+
+def _pointer(admin: Path) -> Path | None:
+    """The folder that git's notes are about; None if they do not say."""
+    try:
+        said = os.fsdecode((admin / "gitdir").read_bytes().rstrip(b"\n"))
+    except OSError:
+        return None
+    return Path(os.path.normpath(admin / said)).parent if said else None
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    try:
+        return sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except OSError:
+        return []
+
+
+def _busy(place: Path) -> OrchardError:
+    """Who holds the lock, as far as the kernel tells."""
+    holder = "another process"
+    with suppress(OSError):
+        inode = str(place.stat().st_ino)
+        for row in Path("/proc/locks").read_text().splitlines():
+            words = row.split()
+            if "->" not in words and words[1] == "FLOCK" and words[5].rpartition(":")[2] == inode:
+                holder = f"process {words[4]}"
+    return OrchardError(
+        f"{holder.capitalize()} has been adding or removing worktrees for {LOCK_TIMEOUT:g} s.",
+        hint=f"Wait for it or end it. The lock is {place}",
+    )
+
+
+def _one_line(text: str) -> str:
+    return " ".join("".join(char if char.isprintable() else " " for char in text).split())[:200]

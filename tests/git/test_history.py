@@ -1,0 +1,96 @@
+"""Counting and showing what lies between two commits."""
+
+from pathlib import Path
+
+import pytest
+
+from orchard.errors import OrchardError
+from orchard.git import history
+from orchard.git.history import Summary, diff, files, is_ancestor, merge_bases, show_path, summary
+from orchard.git.repository import Repository
+from orchard.testing import Repo
+
+
+def test_a_summary_counts_commits_files_and_lines(repo: Repo, repository: Repository) -> None:
+    base = repo.commit({"a": "1\n2\n3\n", "gone": "x\n", "run": "x\n", "bin": b"\0\1"})
+    repo.commit({"a": "1\nchanged\n3\n", "gone": None})
+    (repo.path / "run").chmod(0o755)
+    tip = repo.commit({"new\nname": "1\n2\n", "bin": b"\0\2"})
+
+    assert summary(repository, base, tip) == Summary(2, 1, 3, 1, 3, 2)
+    assert summary(repository, base, tip).files == 5
+    assert summary(repository, tip, tip) == Summary()
+
+
+def test_a_move_counts_as_one_file_added_and_one_deleted_whatever_the_settings(
+    repo: Repo, repository: Repository
+) -> None:
+    base = repo.commit({"a": "1\n2\n"})
+    repo("config", "diff.renames", "copies")
+    repo("mv", "a", "b")
+
+    assert summary(repository, base, repo.commit()) == Summary(1, 1, 0, 1, 2, 2)
+
+
+def test_files_are_listed_with_names_that_can_be_printed(repo: Repo, repository: Repository) -> None:
+    base = repo.head()
+    (repo.path / "link").symlink_to("README.md")
+    tip = repo.commit({"esc\x1b[31m": "x", "README.md": None, "b\nc": "x", "é": "x"})
+
+    shown = {(one.status, one.shown) for one in files(repository, base, tip)}
+
+    assert shown == {("D", "README.md"), ("A", '"b\\nc"'), ("A", '"esc\\033[31m"'), ("A", "link"), ("A", "é")}
+
+
+def test_paths_that_are_not_text_are_escaped_byte_by_byte() -> None:
+    assert show_path(b'\xff"\\\t') == '"\\377\\"\\\\\\t"'
+    assert show_path("plain/päth".encode()) == "plain/päth"
+    assert show_path("right\u202eleft".encode()) == '"right\\342\\200\\256left"'
+
+
+def test_a_diff_runs_no_program_of_the_repository(repo: Repo, repository: Repository, tmp_path: Path) -> None:
+    base = repo.commit({"a.x": "1\n", ".gitattributes": "*.x diff=evil\n"})
+    tip = repo.commit({"a.x": "2\n"})
+    canary = tmp_path / "canary"
+    for key in ("diff.external", "diff.evil.textconv", "diff.evil.command", "core.pager"):
+        repo("config", key, f"touch '{canary}'")
+    (repo.path / ".git/info").mkdir(exist_ok=True)
+    (repo.path / ".git/info/attributes").write_text("*.x diff=evil\n")
+
+    shown = diff(repository, base, tip)
+
+    assert b"-1\n+2\n" in shown
+    assert diff(repository, base, tip, stat=True).startswith(b" a.x | 2 +-\n")
+    assert b"\x1b[" in diff(repository, base, tip, color=True)
+    assert summary(repository, base, tip).modified == 1
+    assert not canary.exists()
+
+
+def test_a_diff_can_be_asked_for_some_paths_taken_literally(repo: Repo, repository: Repository) -> None:
+    base = repo.head()
+    tip = repo.commit({"*": "star\n", "other": "x\n", "-p": "dash\n"})
+
+    assert b"other" not in diff(repository, base, tip, paths=[b"*"])
+    assert b"dash" in diff(repository, base, tip, paths=[b"-p"])
+
+
+def test_a_diff_that_is_too_large_is_refused(
+    repo: Repo, repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = repo.head()
+    tip = repo.commit({"a": "x\n" * 1000})
+    monkeypatch.setattr(history, "DIFF_LIMIT", 100)
+
+    with pytest.raises(OrchardError, match="larger than"):
+        diff(repository, base, tip)
+
+
+def test_ancestors_and_merge_bases(repo: Repo, repository: Repository) -> None:
+    base = repo.head()
+    ours = repo.commit({"a": "a"})
+    repo("checkout", "-q", "-b", "b", base)
+    theirs = repo.commit({"b": "b"})
+
+    assert is_ancestor(repository, base, ours) and is_ancestor(repository, ours, ours)
+    assert not is_ancestor(repository, ours, theirs)
+    assert merge_bases(repository, ours, theirs) == (base,)
