@@ -1,0 +1,302 @@
+"""Everything a user can ask for, behind one object: all surfaces call it, none holds logic.
+
+Reading works with and without an engine and changes nothing. Acting goes through a session, which
+is either an engine of this process (it recovers first, and its jobs end with it) or a connection to
+the engine that already works on this repository.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchard.core import limits
+from orchard.core.events import Json
+from orchard.core.phases import PHASES, Phase
+from orchard.core.plan import VALIDATION, JobId, Plan, PlanId
+from orchard.core.plancodec import plan_json, work_json
+from orchard.core.replay import replay
+from orchard.core.run import Run
+from orchard.core.secrets import looks_secret
+from orchard.core.suggest import did_you_mean
+from orchard.core.view import attempt_view, job_view, plan_summary, plan_view
+from orchard.engine.address import read_address
+from orchard.engine.naming import find_plan
+from orchard.engine.session import Place, Session
+from orchard.errors import NotFound, OrchardError, UsageError
+from orchard.git.history import diff
+from orchard.git.repository import Repository, find_repository
+from orchard.git.wip import restore, saved_work
+from orchard.store.dirs import UserDirs, user_dirs
+from orchard.store.logs import LogFiles
+from orchard.store.reader import JOURNAL_FILE, JournalReader, read
+from orchard.store.redact import Redactor, secrets_of
+from orchard.store.settings import Settings, load_settings
+
+
+@dataclass(frozen=True, slots=True)
+class LogPart:
+    """The log of one phase of one attempt."""
+
+    attempt: int
+    phase: Phase
+    path: Path
+
+
+def open_app(start: Path, flags: Mapping[str, object] | None = None) -> "App":
+    """Find the repository and its settings; nothing is made or changed."""
+    repo = find_repository(start)
+    dirs = user_dirs()
+    settings = load_settings(repo.main_top or repo.top, flags or {}, os.environ, dirs)
+    return App(repo, settings, dirs)
+
+
+class App:
+    """One repository, and all that can be asked about it and done in it."""
+
+    def __init__(self, repo: Repository, settings: Settings, dirs: UserDirs) -> None:
+        self.repo, self.settings, self.dirs = repo, settings, dirs
+        self.logs = LogFiles(repo.state)
+        self.reader: JournalReader = read(repo.state / JOURNAL_FILE)
+
+    # ----------------------------------------------------------------------------------- reading
+
+    def engine_alive(self) -> bool:
+        """Whether an engine works on this repository."""
+        return read_address(self.repo.state) is not None
+
+    def plans(self, *, deleted: bool = False) -> list[Json]:
+        """Every plan in a few fields, the newest last."""
+        alive = self.engine_alive()
+        found = []
+        for row in self.reader.plans():
+            summary = row.summary
+            if not row.settled:
+                summary = plan_summary(self.run_of(row.id), interrupted=not alive)
+            if deleted or not summary.get("deleted"):
+                found.append(summary)
+        return found
+
+    def find_plan(self, name: str | None) -> PlanId:
+        """The plan that is meant: by id, unique prefix or unique name; the newest where none is named."""
+        rows = [row for row in self.reader.plans() if name is not None or not row.summary.get("deleted")]
+        if name is None:
+            if not rows:
+                raise NotFound("There is no plan in this repository yet.", hint="Run one: orchard run plan.yaml")
+            return rows[-1].id
+        return find_plan(rows, name)
+
+    def find_job(self, name: str, plan: str | None) -> tuple[PlanId, JobId]:
+        """The job that is meant: by full id, unique bare id, unique prefix or unique name; `PLAN:JOB` names both."""
+        if plan is None and ":" in name:
+            plan, name = name.split(":", 1)
+        plan_id = self.find_plan(plan)
+        jobs = self.run_of(plan_id).plan.jobs
+        if JobId(name) in jobs:
+            return plan_id, JobId(name)
+        for matches in (
+            [job for job in jobs if job.rpartition("/")[2] == name],
+            [job.id for job in jobs.values() if job.name == name],
+            [job for job in jobs if job.startswith(name) or job.rpartition("/")[2].startswith(name)],
+        ):
+            if len(matches) == 1:
+                return plan_id, matches[0]
+            if len(matches) > 1:
+                raise NotFound(
+                    f"'{name}' could be any of these jobs: {', '.join(matches[:8])}", hint="Give the full id."
+                )
+        guess = did_you_mean(name, [*jobs, *(job.name for job in jobs.values())])
+        raise NotFound(f"Plan '{plan_id}' has no job '{name}'{guess}", hint=f"orchard status {plan_id}")
+
+    def run_of(self, plan: PlanId) -> Run:
+        """A run as the journal tells it."""
+        events = self.reader.events(plan)
+        try:
+            return replay(events)
+        except ValueError:
+            raise NotFound(f"There is no plan '{plan}'.", hint="orchard list") from None
+
+    def status(self, plan: str | None) -> Json:
+        """The whole of a plan: what `status --json` prints."""
+        return plan_view(self.run_of(self.find_plan(plan)), interrupted=not self.engine_alive())
+
+    def job(self, job: str, plan: str | None) -> Json:
+        """Everything about one job."""
+        plan_id, job_id = self.find_job(job, plan)
+        run = self.run_of(plan_id)
+        alive = self.engine_alive()
+        return {
+            "plan": plan_id,
+            **job_view(run, job_id, interrupted=not alive),
+            "attempts_detail": attempt_view(run, job_id),
+            "processes": self._processes(run, job_id) if alive else [],
+            "logs": [
+                {"attempt": part.attempt, "phase": str(part.phase), "path": str(part.path), "size": size}
+                for part in self._parts(run, job_id)
+                if (size := _size(part.path)) is not None
+            ],
+            "configuration": _configuration(run, job_id),
+            "saved": [
+                {"ref": saved.ref, "commit": saved.commit, "why": saved.why} for saved in run.records[job_id].saved
+            ],
+        }
+
+    def attempts(self, job: str, plan: str | None) -> list[Json]:
+        """Every attempt at a job."""
+        plan_id, job_id = self.find_job(job, plan)
+        return attempt_view(self.run_of(plan_id), job_id)
+
+    def log_parts(
+        self, job: str, plan: str | None, *, attempt: int | None = None, phase: str | None = None
+    ) -> list[LogPart]:
+        """The logs of a job, in the order in which they were written; by default those of the last attempt."""
+        plan_id, job_id = self.find_job(job, plan)
+        run = self.run_of(plan_id)
+        numbers = [one.number for one in run.records[job_id].attempts]
+        chosen = attempt if attempt is not None else (numbers[-1] if numbers else 1)
+        if attempt is not None and attempt not in numbers:
+            raise NotFound(
+                f"Job '{job_id}' has no attempt {attempt}.", hint=f"orchard attempts {job_id} --plan {plan_id}"
+            )
+        parts = [part for part in self._parts(run, job_id) if part.attempt == chosen]
+        return [part for part in parts if phase is None or part.phase == phase]
+
+    def diff(self, job: str | None, plan: str | None, *, stat: bool = False) -> bytes:
+        """What a job changed, or what the whole plan changes of its target."""
+        if job is not None:
+            plan_id, job_id = self.find_job(job, plan)
+            run = self.run_of(plan_id)
+            record = run.records[job_id]
+            if job_id != VALIDATION:
+                commit = record.work_commit.commit if record.work_commit else record.commit
+                if commit is None or record.base is None:
+                    raise NotFound(f"Job '{job_id}' has no result yet; it is {record.status}.")
+                return diff(self.repo, record.base, commit, stat=stat)
+        else:
+            run = self.run_of(self.find_plan(plan))
+        if run.snapshot is None:
+            raise NotFound(f"Plan '{run.id}' has no result yet; it is {run.status}.")
+        return diff(self.repo, run.snapshot.start, run.snapshot.tip, stat=stat)
+
+    def saved_work(self, plan: str | None = None) -> list[Json]:
+        """What was saved from folders before they were reset or removed."""
+        found = saved_work(self.repo, self.find_plan(plan) if plan is not None else None)
+        return [
+            {"ref": one.ref, "commit": one.commit, "plan": one.plan, "job": one.job, "at": one.at,
+             "subject": one.subject, "files": one.files}
+            for one in found
+        ]  # fmt: skip
+
+    def restore(self, ref: str, folder: Path) -> Json:
+        """Write saved work into a new folder."""
+        return {"folder": str(folder), "commit": restore(self.repo, ref, folder)}
+
+    def parse_plan(self, path: Path | None, data: bytes | None = None) -> Plan:
+        """A plan from a file or from its text."""
+        # The parser brings pydantic and a YAML reader, which no other command needs.
+        from orchard.core.planfile import parse
+
+        if path is None:
+            return parse(data or b"", "<stdin>")
+        try:
+            with path.open("rb") as file:
+                found = file.read(limits.PLAN_BYTES + 1)
+        except FileNotFoundError as error:
+            raise UsageError(f"There is no file {path}", hint="Write a first plan with: orchard init") from error
+        except OSError as error:
+            raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+        return parse(found, str(path))
+
+    def redactor(self, plan: Plan | None = None) -> Redactor:
+        """What takes known secrets out of what is shown."""
+        environments = [os.environ, *([plan.env, *(job.env for job in plan.jobs.values())] if plan else [])]
+        return Redactor(secret for env in environments for secret in secrets_of(env))
+
+    def _parts(self, run: Run, job_id: JobId) -> list[LogPart]:
+        numbers = [attempt.number for attempt in run.records[job_id].attempts]
+        return [
+            LogPart(number, phase, self.logs.path(run.id, job_id, number, phase))
+            for number in numbers
+            for phase in PHASES
+        ]
+
+    def _processes(self, run: Run, job_id: JobId) -> list[Json]:
+        from orchard.process.identity import Identity
+        from orchard.process.usage import family_usage
+
+        last = run.records[job_id].last
+        if last is None or last.program is None or last.ended is not None:
+            return []
+        program = last.program
+        leader = Identity(program.pid, program.started, program.boot)
+        log = self.logs.path(run.id, job_id, last.number, program.phase)
+        rows = family_usage(f"{run.id}:{job_id}:{last.number}", leader, log)
+        fields = ("pid", "parent", "name", "command", "cpu_percent", "cpu_seconds", "rss")
+        return [{name: getattr(row, name) for name in fields} for row in rows]
+
+    # ------------------------------------------------------------------------------------ acting
+
+    def session(self, *, work: bool = True) -> AbstractAsyncContextManager[Session]:
+        """Work with the engine of this repository; without one, this process becomes it.
+
+        `work=False` starts no job: for requests that only change what is asked for.
+        """
+        from orchard.engine.opening import open_session
+
+        return open_session(self._place(), work=work)
+
+    async def serve_until_idle(self, ready: Callable[[], None]) -> None:
+        """Be the engine for others, until nobody has asked for anything for a while."""
+        from orchard.engine.opening import serve_until_idle
+
+        await serve_until_idle(self._place(), ready)
+
+    def detach(self) -> None:
+        """See that an engine runs in the background."""
+        from orchard.process.detached import start_detached
+
+        if self.engine_alive():
+            return
+        self.repo.state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        argv = [sys.executable, "-m", "orchard.surfaces.cli.background", str(self.repo.top or self.repo.common_dir)]
+        problem = start_detached(argv, self.repo.state / "engine.log", dict(os.environ))
+        if problem and not self.engine_alive():
+            said = json.loads(problem) if problem.startswith("{") else {"message": problem}
+            raise OrchardError(said["message"], said.get("hint"))
+
+    def _place(self) -> Place:
+        return Place(self.repo, self.settings.config, self.dirs, self.reader)
+
+
+def _size(path: Path) -> int | None:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return None
+
+
+def _configuration(run: Run, job_id: JobId) -> Json:
+    """The job as it was asked for, with values that look like secrets left out."""
+    job = run.job(job_id)
+    if job_id == VALIDATION:
+        return {"work": _masked(work_json(job.work))} if job.work is not None else {}
+    found = next(one for one in plan_json(run.plan)["jobs"] if one["id"] == job_id)
+    return _masked(found)
+
+
+def _masked(body: Json) -> Json:
+    """The same with every secret-looking variable's value hidden, however deep it lies."""
+    shown: Json = {}
+    for name, value in body.items():
+        if name == "env" and isinstance(value, dict):
+            shown[name] = {key: "[hidden]" if looks_secret(key) else text for key, text in value.items()}
+        elif isinstance(value, dict):
+            shown[name] = _masked(value)
+        elif isinstance(value, list):
+            shown[name] = [_masked(one) if isinstance(one, dict) else one for one in value]
+        else:
+            shown[name] = value
+    return shown

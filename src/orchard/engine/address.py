@@ -1,0 +1,45 @@
+"""Where the engine of a repository listens: a small file that says who wrote it, so that a stale one is seen."""
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from orchard.process.identity import Identity, is_alive
+
+ADDRESS_FILE = "daemon.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where an engine listens, and what it wants to hear first."""
+
+    pid: int
+    started: float
+    boot: str
+    socket: str
+    nonce: str
+
+    @property
+    def alive(self) -> bool:
+        """Whether the engine that wrote this still runs."""
+        return is_alive(Identity(self.pid, self.started, self.boot))
+
+
+def read_address(state: Path) -> Address | None:
+    """What the engine of this repository wrote about itself, if there is one and it lives."""
+    try:
+        address = Address(**json.loads((state / ADDRESS_FILE).read_text()))
+    except (OSError, ValueError, TypeError):
+        return None
+    return address if address.alive else None
+
+
+def write_address(state: Path, address: Address) -> None:
+    place = state / ADDRESS_FILE
+    fresh = place.with_suffix(".new")
+    fresh.unlink(missing_ok=True)
+    handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with os.fdopen(handle, "w") as file:
+        json.dump(asdict(address), file)
+    fresh.replace(place)

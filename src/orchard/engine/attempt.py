@@ -1,0 +1,113 @@
+"""One attempt at a job: its phases in their order, from the first that has to run.
+
+An attempt ends in exactly one of four ways, each an event: it succeeded, failed, was canceled, or is
+held until a person decides. The only other end is the death of the engine, which the next engine
+finds in the journal.
+"""
+
+import asyncio
+import traceback
+
+from orchard.core.events import JobCanceled, JobFailed, JobHeld, JobStarted, JobSucceeded
+from orchard.core.phases import Phase
+from orchard.core.plan import VALIDATION, JobId
+from orchard.core.run import Run
+from orchard.engine.context import Context
+from orchard.engine.engine import Engine
+from orchard.engine.outcome import Failed, Held, Outcome
+from orchard.engine.phases import JOB_PHASES
+from orchard.engine.phasing import run_phases
+from orchard.engine.validation import run_validation
+from orchard.engine.workspace import release_unneeded, save_work
+from orchard.errors import OrchardError
+from orchard.process.failpoint import failpoint
+from orchard.store.journal import JournalFailed
+
+
+async def run_attempt(engine: Engine, run: Run, job_id: JobId, number: int, hurry: asyncio.Event) -> None:
+    """Run an attempt to its end and record how it ended."""
+    record = run.records[job_id]
+    first = record.resume_from or Phase.MERGE_FI
+    context = Context(engine, run, job_id, number, first, hurry, fresh=record.fresh, approved=record.released)
+    engine.record(run.id, JobStarted(job_id, number, first))
+    failpoint("attempt.started")
+    try:
+        outcome = await _guarded(context)
+    except asyncio.CancelledError:
+        await _stopped(context)
+        raise
+    _end(context, outcome)
+    if not isinstance(outcome, Held):
+        await _tidy(context)
+
+
+async def _guarded(context: Context) -> Outcome:
+    """The phases, with every error turned into a failed job; only a journal that cannot record is let through."""
+    try:
+        return await _phases(context)
+    except JournalFailed:
+        raise
+    except OrchardError as error:
+        return Failed("error", error.message, hint=error.hint)
+    except Exception as error:  # the one place where a bug or a failing disk becomes a failed job
+        return Failed("error", f"{type(error).__name__}: {error}", tail=traceback.format_exc(limit=20)[-4000:])
+
+
+async def _phases(context: Context) -> Outcome:
+    if context.job_id == VALIDATION:
+        return await run_validation(context)
+    return await run_phases(context, JOB_PHASES)
+
+
+def _end(context: Context, outcome: Outcome) -> None:
+    engine, plan, job, number = context.engine, context.run.id, context.job_id, context.number
+    if isinstance(outcome, Failed):
+        _record_failure(context, outcome)
+    elif isinstance(outcome, Held):
+        engine.record(plan, JobHeld(job, number, outcome.kind, outcome.reason, outcome.resume_from))
+    else:
+        assert context.commit is not None
+        engine.record(plan, JobSucceeded(job, number, context.commit))
+
+
+def _record_failure(context: Context, failed: Failed) -> None:
+    event = JobFailed(
+        context.job_id,
+        context.number,
+        context.phase,
+        failed.reason,
+        failed.message,
+        failed.hint,
+        failed.exit_code,
+        failed.signal,
+        failed.tail,
+        failed.resume_from,
+    )
+    context.engine.record(context.run.id, event)
+
+
+async def _stopped(context: Context) -> None:
+    """Record the end of an attempt that was stopped on purpose; its folder is saved and kept."""
+    live = context.engine.live.get((context.run.id, context.job_id))
+    if live is None or live.stop is None:
+        return
+    await _save(context, f"{live.stop.kind} of job {context.job_id}")
+    if live.stop.kind == "cancel":
+        context.engine.record(context.run.id, JobCanceled(context.job_id, live.stop.reason, context.phase))
+    else:
+        _record_failure(context, Failed("forced", live.stop.reason))
+
+
+async def _save(context: Context, why: str) -> None:
+    if context.worktree is None:
+        return
+    try:
+        await save_work(context.engine, context.run, context.job_id, why)
+    except OrchardError as error:
+        context.engine.warn(context.run.id, f"{error.message} Its folder is kept.", context.job_id)
+
+
+async def _tidy(context: Context) -> None:
+    """Give back folders that nobody needs any more, now that this attempt is over."""
+    over = context.job_id == VALIDATION
+    await release_unneeded(context.engine, context.run, list(context.run.records) if over else [context.job_id])

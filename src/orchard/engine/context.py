@@ -1,0 +1,76 @@
+"""An attempt under way, as its phases see it."""
+
+import asyncio
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from orchard.core.phases import Phase
+from orchard.core.plan import Job, JobId, Plan
+from orchard.core.records import JobRecord
+from orchard.core.run import Run
+from orchard.engine.engine import Engine
+from orchard.engine.programs import Place
+from orchard.engine.world import World
+from orchard.git.repository import Worktree
+
+
+@dataclass
+class Context:
+    """An attempt under way: what it is for, and what its phases have found out so far."""
+
+    engine: Engine
+    run: Run
+    job_id: JobId
+    number: int
+    first_phase: Phase
+    hurry: asyncio.Event
+    fresh: bool = False
+    approved: str | None = None
+    """The kind of hold that a person released before this start."""
+    base: str = ""
+    """The commit the job starts from."""
+    commit: str | None = None
+    """The job's result, once there is one."""
+    worktree: Worktree | None = None
+    new_worktree: bool = False
+    """Whether the folder was made or reset for this start, so that it has to be set up."""
+    target_tip: str | None = None
+    """Where the target was when the validation job last looked; None: the landing makes the branch."""
+    phase: Phase | None = None
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def world(self) -> World:
+        return self.engine.world
+
+    @property
+    def job(self) -> Job:
+        return self.run.job(self.job_id)
+
+    @property
+    def plan(self) -> Plan:
+        return self.run.plan
+
+    @property
+    def state(self) -> JobRecord:
+        return self.run.records[self.job_id]
+
+    @property
+    def token(self) -> str:
+        """What every process of this attempt carries."""
+        return f"{self.run.id}:{self.job_id}:{self.number}"
+
+    @property
+    def log(self) -> Path:
+        """Where the programs of the current phase write."""
+        assert self.phase is not None
+        return self.world.logs.path(self.run.id, self.job_id, self.number, self.phase)
+
+    @property
+    def place(self) -> Place:
+        """Where the job's programs run, and what they are told."""
+        assert self.worktree is not None
+        assert self.run.started is not None
+        evidence = self.world.logs.evidence_path(self.run.id, self.job_id, self.number)
+        target = self.run.started.target_branch
+        return Place(self.worktree.path, self.run.id, self.job_id, self.number, self.base, target, evidence)

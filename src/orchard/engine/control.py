@@ -1,0 +1,209 @@
+"""The door of an engine: a unix socket through which other processes of the same user ask it for things.
+
+The socket lies in a folder that only the user can enter, the peer's user is checked, and the first
+line must hold a secret that is read from a 0600 file beside the journal: who can read that file may
+do everything here anyway. Then each line is a request and each answer is a line. `follow` is the one
+request that is answered many times: with the number of the newest durable event, whenever it grows.
+
+Nothing but requests and numbers goes through here. What happened is read from the journal.
+"""
+
+import asyncio
+import hmac
+import json
+import os
+import secrets
+import socket
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from orchard.core.events import Json
+from orchard.engine.address import ADDRESS_FILE, Address, write_address
+from orchard.errors import InvalidInput, NeedsPerson, NotFound, OrchardError, Problem, TimedOut, UsageError
+from orchard.process.identity import identify
+from orchard.store.journal import Journal
+
+LINE_BYTES = 32 * 1024 * 1024
+HANDSHAKE_SECONDS = 5.0
+
+Handle = Callable[[str, Mapping[str, Any]], Awaitable[Json]]
+
+
+@asynccontextmanager
+async def listening(state: Path, path: Path, handle: Handle, journal: Journal) -> AsyncIterator[Address]:
+    """Answer requests for the time of the block."""
+    nonce = secrets.token_hex(32)
+    door = _Door(handle, journal, nonce)
+    path.unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    before = os.umask(0o177)
+    try:
+        listener.bind(str(path))
+    finally:
+        os.umask(before)
+    server = await asyncio.start_unix_server(door.welcome, sock=listener, limit=LINE_BYTES)
+    me = identify(os.getpid())
+    assert me is not None
+    address = Address(me.pid, me.started, me.boot, str(path), nonce)
+    write_address(state, address)
+    try:
+        yield address
+    finally:
+        (state / ADDRESS_FILE).unlink(missing_ok=True)
+        server.close()
+        door.close()
+        path.unlink(missing_ok=True)
+
+
+class _Door:
+    """The engine's side of every connection."""
+
+    def __init__(self, handle: Handle, journal: Journal, nonce: str) -> None:
+        self._handle, self._journal, self._nonce = handle, journal, nonce
+        self._open: set[asyncio.StreamWriter] = set()
+
+    def close(self) -> None:
+        for writer in list(self._open):
+            writer.close()
+
+    async def welcome(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._open.add(writer)
+        try:
+            if not _same_user(writer.get_extra_info("socket")):
+                return
+            async with asyncio.timeout(HANDSHAKE_SECONDS):
+                said = await _line(reader)
+            given = said.get("nonce") if said else None
+            if not isinstance(given, str) or not hmac.compare_digest(given.encode(), self._nonce.encode()):
+                return
+            while (request := await _line(reader)) is not None:
+                await self._answer(request, writer)
+        except (OSError, ValueError, TimeoutError, EngineGone):
+            return  # a peer that went away, or that does not speak our language
+        finally:
+            self._open.discard(writer)
+            writer.close()
+
+    async def _answer(self, request: Json, writer: asyncio.StreamWriter) -> None:
+        verb, args = request.get("verb"), request.get("args", {})
+        if verb == "follow":
+            await self._tell_numbers(writer)
+            return
+        try:
+            if not isinstance(verb, str) or not isinstance(args, dict):
+                raise UsageError("A request is an object with 'verb' and 'args'.")
+            answer = {"ok": await self._handle(verb, args)}
+        except OrchardError as error:
+            answer = {"error": encode_error(error)}
+        except TypeError as error:
+            answer = {"error": encode_error(UsageError(f"The request '{verb}' cannot be read: {error}"))}
+        await _say(writer, answer)
+
+    async def _tell_numbers(self, writer: asyncio.StreamWriter) -> None:
+        """Every growth of the journal, the last one winning: a slow listener gets fewer numbers, not a queue."""
+        grown = asyncio.Event()
+        unsubscribe = self._journal.on_commit(lambda _: grown.set(), asyncio.get_running_loop())
+        try:
+            while not writer.is_closing():
+                grown.clear()
+                await _say(writer, {"seq": self._journal.durable_seq})
+                await grown.wait()
+        finally:
+            unsubscribe()
+
+
+class Connection:
+    """A follower's side: one line out, one line in."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+        self._turn = asyncio.Lock()
+
+    async def request(self, verb: str, args: Mapping[str, Any]) -> Json:
+        """Ask for something and wait for the answer."""
+        async with self._turn:
+            await _say(self._writer, {"verb": verb, "args": dict(args)})
+            answer = await self.read()
+        if "error" in answer:
+            raise decode_error(answer["error"])
+        found: Json = answer.get("ok", {})
+        return found
+
+    async def read(self) -> Json:
+        """The next line; an engine that is gone is an error."""
+        line = await _line(self._reader)
+        if line is None:
+            raise EngineGone()
+        return line
+
+    async def start_following(self) -> None:
+        """Have the newest number sent from now on; nothing else can be asked here any more."""
+        await _say(self._writer, {"verb": "follow"})
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class EngineGone(OrchardError):
+    """The engine we talked to has ended."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The engine of this repository has ended.", hint="Run 'orchard status' to see how far it came."
+        )
+
+
+async def connect(address: Address) -> Connection:
+    """Open the door of an engine."""
+    try:
+        reader, writer = await asyncio.open_unix_connection(address.socket, limit=LINE_BYTES)
+    except OSError as error:
+        raise EngineGone() from error
+    await _say(writer, {"nonce": address.nonce})
+    return Connection(reader, writer)
+
+
+async def _say(writer: asyncio.StreamWriter, message: Json) -> None:
+    try:
+        writer.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
+        await writer.drain()
+    except ConnectionError as error:
+        raise EngineGone() from error
+
+
+async def _line(reader: asyncio.StreamReader) -> Json | None:
+    with suppress(ConnectionError):
+        line = await reader.readline()
+        if line.endswith(b"\n"):
+            said = json.loads(line)
+            return said if isinstance(said, dict) else {}
+    return None
+
+
+def _same_user(peer: socket.socket) -> bool:
+    """Whether the other end runs as us; where the system cannot tell, the folder's mode has to do."""
+    if not hasattr(socket, "SO_PEERCRED"):
+        return True
+    found = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    return bool(struct.unpack("3i", found)[1] == os.getuid())
+
+
+_KINDS: tuple[type[OrchardError], ...] = (UsageError, NotFound, NeedsPerson, TimedOut)
+
+
+def encode_error(error: OrchardError) -> Json:
+    """An error for people, to be raised again at the other end."""
+    problems = [asdict(problem) for problem in error.problems] if isinstance(error, InvalidInput) else None
+    return {"message": error.message, "hint": error.hint, "exit_code": error.exit_code, "problems": problems}
+
+
+def decode_error(body: Json) -> OrchardError:
+    """The error that was encoded so."""
+    if body.get("problems"):
+        return InvalidInput("request", [Problem(**problem) for problem in body["problems"]], body.get("hint"))
+    kind = next((kind for kind in _KINDS if kind.exit_code == body.get("exit_code")), OrchardError)
+    return kind(body["message"], body.get("hint"))

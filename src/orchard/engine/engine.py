@@ -1,0 +1,406 @@
+"""The engine: the one task group, which performs what the scheduler decides and records what happened.
+
+Its loop is: start what may start, wait until something happens, again. Nothing polls. Every change
+goes through `record`: the event is applied to the run (an illegal one raises and changes nothing),
+and queued for the journal in the same order. Whoever is about to do something that cannot be taken
+back (start a program, move a ref, tell a person) first awaits `durable`.
+
+The engine knows no listener. Surfaces follow the journal.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from orchard.core.events import (
+    BudgetWarned,
+    Event,
+    JobPicked,
+    JobStarted,
+    JobSucceeded,
+    Landed,
+    LandingUndone,
+    PlanDeleted,
+    PlanPaused,
+    PlanReshaped,
+    Recorded,
+    Warned,
+)
+from orchard.core.plan import VALIDATION, JobId, PlanId
+from orchard.core.replay import apply
+from orchard.core.run import Run
+from orchard.core.scheduler import StartJob, free_slots, pick
+from orchard.core.states import JobStatus, PlanStatus
+from orchard.core.view import plan_summary
+from orchard.engine.pool import Pool
+from orchard.engine.world import World
+from orchard.git.worktrees import Worktrees
+from orchard.process.awake import keep_awake
+from orchard.process.family import become_subreaper
+from orchard.store.journal import Journal, PlanRow
+from orchard.store.slots import Slots
+
+AWAKE_AFTER = 30.0
+"""Seconds after which it is worth keeping the machine awake; no machine falls asleep sooner."""
+
+
+@dataclass(slots=True)
+class Stop:
+    """Why an attempt is being stopped, for the attempt itself to record."""
+
+    kind: str
+    """`cancel` or `force-fail`."""
+    reason: str
+
+
+@dataclass(slots=True)
+class Live:
+    """An attempt that is under way in this engine."""
+
+    task: "asyncio.Task[None]"
+    stop: Stop | None = None
+    hurry: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+Attempting = Callable[["Engine", Run, JobId, int, asyncio.Event], Awaitable[None]]
+"""What runs an attempt (`attempt.run_attempt`); given from outside so that this module knows no phases."""
+
+Starting = Callable[["Engine", Run], Awaitable[None]]
+"""What pins a plan's base and target and starts its snapshot (`snapshot.start_plan`)."""
+
+
+class Engine:
+    """Everything under way in one repository."""
+
+    def __init__(
+        self, world: World, journal: Journal, slots: Slots, *, attempting: Attempting, starting: Starting
+    ) -> None:
+        self.world = world
+        self.journal = journal
+        self.slots = slots
+        self.runs: dict[PlanId, Run] = {}
+        self.live: dict[tuple[PlanId, JobId], Live] = {}
+        self.starts_work = True
+        self.notes: list[str] = []
+        """What a person should know that belongs to no plan."""
+        self._attempting, self._starting = attempting, starting
+        self._group: asyncio.TaskGroup | None = None
+        self._wake = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._busy = asyncio.Event()
+        self._closing = False
+        self._preparing: set[PlanId] = set()
+        self._turns: list[PlanId] = []
+        self._statuses: dict[PlanId, PlanStatus] = {}
+        self._merging: dict[PlanId, asyncio.Lock] = {}
+        self._budgets: dict[PlanId, asyncio.TimerHandle] = {}
+        self._pools: dict[str, Pool] = {}
+        self._waits_for_slot = False
+        self._beside: set[asyncio.Task[None]] = set()
+
+    # --------------------------------------------------------------------------------- recording
+
+    def record(self, plan: PlanId, event: Event) -> int:
+        """Take in what happened and queue it for the journal; returns its number."""
+        run, at = self.runs[plan], self.world.clock()
+        apply(run, Recorded(self.journal.last_seq + 1, at, plan, event))
+        status = run.status
+        row = None
+        if self._statuses.get(plan) is not status or isinstance(event, ALWAYS_LISTED):
+            self._statuses[plan] = status
+            row = PlanRow(plan, run.plan.name, run.created, 0, str(status), run.settled, plan_summary(run))
+        seq = self.journal.append(plan, event, at, row)
+        self._wake.set()
+        return seq
+
+    async def durable(self) -> None:
+        """Wait until everything recorded so far has reached the disk."""
+        await self.journal.durable()
+
+    def warn(self, plan: PlanId, message: str, job: JobId | None = None) -> None:
+        """Tell a person something that stops nothing; the same thing is told once."""
+        warning = Warned(message, job)
+        if warning not in self.runs[plan].warnings:
+            self.record(plan, warning)
+
+    def add_run(self, run: Run) -> None:
+        """Take a run that the journal holds already."""
+        self.runs[run.id] = run
+        self._statuses[run.id] = run.status
+        self._turns.append(run.id)
+
+    def add_new(self, run: Run) -> None:
+        """Take a run of which nothing is recorded yet."""
+        self.runs[run.id] = run
+        self._turns.append(run.id)
+
+    def drop_run(self, plan: PlanId) -> None:
+        """Forget a run that was purged."""
+        self.runs.pop(plan, None)
+        self._statuses.pop(plan, None)
+        if plan in self._turns:
+            self._turns.remove(plan)
+
+    def pool(self, run: Run) -> Pool:
+        """The folders that jobs of this plan work in."""
+        setting = run.plan.worktree_root or self.world.config.worktree_root
+        if setting not in self._pools:
+            root = self.world.repo.worktree_root(setting)
+            self._pools[setting] = Pool(self.world, Worktrees(self.world.repo, root))
+        return self._pools[setting]
+
+    def merging(self, plan: PlanId) -> asyncio.Lock:
+        """Held by whoever moves the plan's snapshot."""
+        return self._merging.setdefault(plan, asyncio.Lock())
+
+    # ----------------------------------------------------------------------------------- driving
+
+    async def drive(self) -> None:
+        """Start what may start whenever something happened, until the engine is closed."""
+        while not self._closing:
+            self._wake.clear()
+            if self.starts_work:
+                self._start_plans()
+                while starts := self._pick():
+                    for start in starts:
+                        self._start(start)
+                    await asyncio.sleep(0)
+                self._watch_budgets()
+            self._note_idle()
+            await self._wake.wait()
+
+    def wake(self) -> None:
+        """Look again at what may start."""
+        self._wake.set()
+
+    def spawn(self, work: Awaitable[None]) -> None:
+        """Run something beside the jobs, such as emptying the trash; it ends with the engine."""
+        assert self._group is not None
+        task = self._group.create_task(_finish(work))
+        self._beside.add(task)
+        task.add_done_callback(self._beside.discard)
+
+    def _start_plans(self) -> None:
+        for run in list(self.runs.values()):
+            if run.id not in self._preparing and self._may_begin(run):
+                self._preparing.add(run.id)
+                self.spawn(self._begin(run))
+
+    def _may_begin(self, run: Run) -> bool:
+        if run.started is not None or run.scaffolding or run.paused is not None or run.canceled or run.deleted:
+            return False
+        first = self.runs.get(PlanId(run.plan.after)) if run.plan.after else None
+        return run.plan.after is None or (first is not None and first.status is PlanStatus.SUCCEEDED)
+
+    async def _begin(self, run: Run) -> None:
+        try:
+            await self._starting(self, run)
+        finally:
+            self._preparing.discard(run.id)
+            self.wake()
+
+    def _pick(self) -> list[StartJob]:
+        """What starts now, within the plans' limits and the leases this user's engines share."""
+        runs = [run for plan in self._turns if (run := self.runs[plan]).may_start and run.has_ready()]
+        if not runs:
+            self.slots.drain()
+            return []
+        limit = self.world.config.max_parallel
+        wanted = sum(min(free_slots(run, limit), run.counts[JobStatus.READY]) for run in runs)
+        leased = 0
+        while leased < wanted and self.slots.acquire():
+            leased += 1
+        starts = pick(runs, leased, limit)
+        used = sum(start.takes_slot for start in starts)
+        for _ in range(leased - used):
+            self.slots.release()
+        if leased < wanted and not used:
+            self._wait_for_slot()
+        self._turns.append(self._turns.pop(0))
+        return starts
+
+    def _wait_for_slot(self) -> None:
+        """Look again when another process gives a lease back."""
+        if not self._waits_for_slot:
+            self._waits_for_slot = True
+            self.spawn(self._slot_freed())
+
+    async def _slot_freed(self) -> None:
+        await self.slots.wait_free()
+        self._waits_for_slot = False
+        self.wake()
+
+    def _start(self, start: StartJob) -> None:
+        assert self._group is not None
+        run = self.runs[start.plan]
+        record = run.records[start.job]
+        last = record.last
+        number = 1 if last is None else last.number if record.continues else last.number + 1
+        self.record(run.id, JobPicked(start.job, number))
+        if self._is_trivial(run, start.job):
+            self._pass_on(run, start.job, number)
+            return
+        hurry = asyncio.Event()
+        task = self._group.create_task(self._attempt(run, start, number, hurry), name=f"{run.id}:{start.job}")
+        self.live[run.id, start.job] = Live(task, hurry=hurry)
+        self._busy.set()
+
+    def _is_trivial(self, run: Run, job_id: JobId) -> bool:
+        """Whether the job only hands on one commit that it finds: no merge, no program, no person."""
+        job = run.job(job_id)
+        if not job.runs_nothing or job.approve or job_id == VALIDATION or job_id in run.plan.leaf_set:
+            return False
+        return len({run.records[need].commit for need in job.needs}) <= 1
+
+    def _pass_on(self, run: Run, job_id: JobId, number: int) -> None:
+        assert run.started is not None
+        needs = run.job(job_id).needs
+        commit = run.records[needs[0]].commit if needs else run.started.base_commit
+        assert commit is not None
+        self.record(run.id, JobStarted(job_id, number))
+        self.record(run.id, JobSucceeded(job_id, number, commit))
+
+    async def _attempt(self, run: Run, start: StartJob, number: int, hurry: asyncio.Event) -> None:
+        try:
+            await self._attempting(self, run, start.job, number, hurry)
+        finally:
+            self.live.pop((run.id, start.job), None)
+            if start.takes_slot:
+                self.slots.release()
+            self.wake()
+
+    # ---------------------------------------------------------------------------------- stopping
+
+    async def stop(self, run: Run, jobs: list[JobId], why: Stop) -> None:
+        """Stop attempts that are under way and wait until each has recorded its end."""
+        tasks = []
+        for job in jobs:
+            live = self.live.get((run.id, job))
+            if live is None:
+                continue
+            if live.stop is not None:
+                live.hurry.set()
+            live.stop = why
+            live.task.cancel()
+            tasks.append(live.task)
+        if tasks:
+            await asyncio.wait(tasks)
+
+    def hurry(self) -> None:
+        """Skip the grace of everything that is being stopped."""
+        for live in self.live.values():
+            if live.stop is not None:
+                live.hurry.set()
+
+    # ------------------------------------------------------------------------------------ waiting
+
+    async def stay_awake(self) -> None:
+        """Keep the machine from sleeping while jobs run for longer than a moment."""
+        while True:
+            await self._busy.wait()
+            try:
+                # Not wait_for: before 3.12 it swallows a cancellation that comes together with the event.
+                async with asyncio.timeout(AWAKE_AFTER):
+                    await self._idle.wait()
+            except TimeoutError:
+                with keep_awake() as warning:
+                    if warning is not None:
+                        self.notes.append(warning)
+                        return
+                    await self._idle.wait()
+            self._busy.clear()
+
+    def _note_idle(self) -> None:
+        busy = self.live or self._preparing or any(run.may_start and run.has_ready() for run in self.runs.values())
+        if busy and self.starts_work:
+            self._idle.clear()
+        else:
+            self._idle.set()
+
+    async def wait_idle(self) -> None:
+        """Wait until there is nothing that this engine could do."""
+        while True:
+            self._idle.clear()
+            self.wake()
+            await self._idle.wait()
+            if not self.live and not self._preparing:
+                return
+
+    # ------------------------------------------------------------------------------------ budgets
+
+    def _watch_budgets(self) -> None:
+        """Have a timer for each plan that has a budget of time left."""
+        for run in self.runs.values():
+            minutes = run.plan.budget.minutes
+            if minutes is None or run.id in self._budgets or not run.is_active or run.paused is not None:
+                continue
+            left = 60 * minutes * (1.0 if run.budget_warned else 0.8) - self._budget_used(run)
+            loop = asyncio.get_running_loop()
+            self._budgets[run.id] = loop.call_later(max(0.0, left), self._budget_reached, run)
+
+    def _budget_used(self, run: Run) -> float:
+        return run.active_seconds(self.world.clock()) - run.budget_from
+
+    def _budget_reached(self, run: Run) -> None:
+        del self._budgets[run.id]
+        minutes = run.plan.budget.minutes
+        if minutes is None or not run.is_active or run.paused is not None or self._closing:
+            return
+        used = self._budget_used(run) / 60
+        if used >= minutes:
+            reason = f"The budget of {minutes:g} minutes is used up."
+            self.record(run.id, PlanPaused(reason, waiting=True))
+        elif used >= 0.8 * minutes and not run.budget_warned:
+            self.record(run.id, BudgetWarned("minutes", round(used, 3), minutes))
+        self.wake()
+
+    # -------------------------------------------------------------------------------- life and end
+
+    async def close(self) -> None:
+        """Stop everything that still runs, without recording an end: the next engine finds it interrupted."""
+        self._closing = True
+        for timer in self._budgets.values():
+            timer.cancel()
+        tasks = {live.task for live in self.live.values()} | self._beside
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        for pool in self._pools.values():
+            await pool.close()
+        self.slots.drain()
+        self.wake()
+
+    def bind(self, group: asyncio.TaskGroup) -> None:
+        """Take the group that all tasks belong to."""
+        self._group = group
+
+
+# These change what a list shows of a plan although its status stays the same.
+ALWAYS_LISTED: tuple[type[Event], ...] = (Landed, LandingUndone, PlanDeleted, PlanReshaped)
+
+
+async def _finish(work: Awaitable[None]) -> None:
+    await work
+
+
+@asynccontextmanager
+async def running(engine: Engine) -> AsyncIterator[Engine]:
+    """Run an engine for the time of the block; nothing it started outlives it."""
+    become_subreaper()
+    try:
+        async with asyncio.TaskGroup() as group:
+            engine.bind(group)
+            drive = group.create_task(engine.drive())
+            engine.spawn(engine.stay_awake())
+            try:
+                yield engine
+            finally:
+                await engine.close()
+                await asyncio.wait([drive])
+    except BaseExceptionGroup as several:
+        # Whoever holds the block knows the error by its own name, not as one of a group.
+        if len(several.exceptions) == 1:
+            raise several.exceptions[0] from several
+        raise

@@ -1,0 +1,88 @@
+"""What a job needs, brought together in memory: the commit its work starts from."""
+
+from collections.abc import Sequence
+
+from orchard.core.plan import Resolver
+from orchard.engine.outcome import Failed
+from orchard.engine.world import World
+from orchard.git.accounting import Trees, check
+from orchard.git.conflicts import Merge, Resolution, resolve_by_side
+from orchard.git.history import is_ancestor, merge_bases, show_path
+from orchard.git.integration import compose_message
+from orchard.git.refs import ANY, PREFIX, Update, job_ref_part, update_refs
+
+LISTED_PATHS = 10
+
+
+def gather(world: World, hold: str, commits: Sequence[str], resolver: Resolver) -> str | Failed:
+    """The first commit with every other merged into it; a new commit is held by the ref `hold` at once.
+
+    The same commits give the same result: dates come from the commits themselves.
+    """
+    base = commits[0]
+    made = False
+    for other in dict.fromkeys(commits[1:]):
+        if other == base or is_ancestor(world.repo, other, base):
+            continue
+        if is_ancestor(world.repo, base, other):
+            base, made = other, False
+            continue
+        merged = _merge(world, base, other, resolver)
+        if isinstance(merged, Failed):
+            return merged
+        base, made = merged, True
+        update_refs(world.repo.git, [Update(hold, base, ANY)], "orchard: gathered")
+    if made and not world.integration.objects.exists(base):
+        return Failed("error", f"The gathered commit {base} vanished.", hint="Retry the job.")
+    return base
+
+
+def _merge(world: World, ours: str, theirs: str, resolver: Resolver) -> str | Failed:
+    objects, merger = world.integration.objects, world.integration.merger
+    merge = merger.merge(ours, theirs)
+    tree = objects.tree_of
+    bases = tuple(tree(base) for base in merge_bases(world.repo, ours, theirs))
+    check(objects, Trees(bases, tree(ours), tree(theirs), merge.tree, merge.conflicts))
+    resolution = resolve(world, merge, resolver)
+    if resolution is None:
+        return conflict(merge, resolver)
+    when = max(commit_time(world, ours), commit_time(world, theirs))
+    return merger.commit(resolution.tree, (ours, theirs), compose_message("Gather what a job needs"), when=when)
+
+
+def resolve(world: World, merge: Merge, resolver: Resolver) -> Resolution | None:
+    """The tree of a merge, settled as the plan says; None where that is not possible."""
+    if merge.clean:
+        return Resolution(merge.tree, ())
+    # "agent" means "fail" as long as no agent is usable; the engine's healer is the seam for one.
+    if resolver == "agent" or resolver == "fail":
+        return None
+    return resolve_by_side(world.repo, world.integration.objects, merge, resolver)
+
+
+def conflict(merge: Merge, resolver: Resolver) -> Failed:
+    """A merge that nobody settled, told with its paths."""
+    shown = [f"{show_path(one.path)} ({one.kind})" for one in merge.conflicts[:LISTED_PATHS]]
+    more = len(merge.conflicts) - len(shown)
+    listed = ", ".join(shown) + (f" and {more} more" if more > 0 else "")
+    skipped = " No agent is usable to resolve it." if resolver == "agent" else ""
+    return Failed(
+        "conflict",
+        f"{merge.ours:.12} and {merge.theirs:.12} conflict in {listed}.{skipped}",
+        hint="Let one job need the other, or set 'resolver: ours' or 'resolver: theirs' in the plan.",
+        may_heal=True,
+    )
+
+
+def commit_time(world: World, commit: str) -> int:
+    """When a commit was made, in seconds since 1970, as it says itself."""
+    _, data = world.integration.objects.read(commit)
+    for line in data.split(b"\n\n", 1)[0].split(b"\n"):
+        if line.startswith(b"committer "):
+            return int(line.rsplit(b" ", 2)[1])
+    return 0
+
+
+def base_ref(plan: str, job: str, attempt: int) -> str:
+    """What holds the gathered commit an attempt starts from."""
+    return f"{PREFIX}/base/{job_ref_part(plan)}/{job_ref_part(job)}/{attempt}"

@@ -1,0 +1,180 @@
+"""Moving the target to the validated commit: at most once, whatever dies whenever.
+
+    intent row → act (compare-and-swap, or a fast-forward in the user's checkout) → read back → done row
+
+After a crash the intent is compared with git, not with memory: the branch holds the commit, or it
+does not. The commit was made before the intent, so doing it again is the same landing.
+"""
+
+from dataclasses import dataclass
+
+from orchard.core.events import (
+    Landed,
+    LandingIntended,
+    LandingUndone,
+    LandingVoided,
+    NothingToLand,
+    Pushed,
+    UndoIntended,
+)
+from orchard.core.phases import Phase
+from orchard.core.run import Run
+from orchard.engine.context import Context
+from orchard.engine.engine import Engine
+from orchard.engine.naming import slug
+from orchard.engine.outcome import Held, Outcome, Passed
+from orchard.engine.snapshot import landing_id
+from orchard.errors import NeedsPerson, UsageError
+from orchard.git import landing as git_landing
+from orchard.git.landing import LandingRefused
+from orchard.git.refs import Update, update_refs
+from orchard.process.failpoint import failpoint
+
+
+@dataclass(frozen=True, slots=True)
+class Moved(Passed):
+    """The target is not where the snapshot began: merge and validate again."""
+
+
+async def land(context: Context) -> Outcome:
+    """Land the snapshot as the plan says."""
+    run = context.run
+    assert run.snapshot is not None
+    assert run.started is not None
+    tip = context.commit = run.snapshot.tip
+    if run.landed is not None and run.undone is None:
+        return await _after_landing(context)
+    if tip == run.snapshot.start:
+        context.engine.record(run.id, NothingToLand())
+        return Passed("the jobs changed nothing: there is nothing to land")
+    if context.plan.land == "never":
+        return await _leave_on_branch(context, tip)
+    if context.plan.land == "ask" and context.approved != "landing":
+        reason = f"The result is validated and waits to be landed on '{run.started.target_branch}'."
+        return Held("landing", reason, Phase.MERGE_RI)
+    return await _land(context, tip)
+
+
+async def _land(context: Context, new: str) -> Outcome:
+    engine, run = context.engine, context.run
+    assert run.started is not None
+    branch, old = run.started.target_branch, context.target_tip
+    intent = LandingIntended(landing_id(run), branch, old, new)
+    engine.record(run.id, intent)
+    await engine.durable()
+    failpoint("landing.before-move")
+    message = f"orchard: land {run.id}"
+    result = await engine.world.in_thread(git_landing.land, engine.world.repo, branch, old, new, message)
+    failpoint("landing.after-move")
+    if isinstance(result, LandingRefused):
+        engine.record(run.id, LandingVoided(intent.landing, result.reason))
+        if result.kind == "moved":
+            return Moved(result.reason)
+        return Held("landing", f"{result.reason} {result.hint}", Phase.MERGE_RI)
+    checkout = str(result.checkout) if result.checkout else None
+    engine.record(run.id, Landed(intent.landing, branch, old, new, checkout))
+    await engine.durable()
+    failpoint("landing.after-done")
+    return await _after_landing(context)
+
+
+async def _after_landing(context: Context) -> Outcome:
+    run = context.run
+    assert run.landed is not None
+    if context.plan.push and run.pushed is None:
+        repo = context.world.repo
+        ok, message = await context.world.in_thread(git_landing.push, repo, run.landed.branch)
+        context.engine.record(run.id, Pushed(run.landed.branch, ok, message[-2000:]))
+        if not ok:
+            said = f"The push of '{run.landed.branch}' failed; the landing stands. {message[-500:]}"
+            context.engine.warn(run.id, said)
+    return Passed(f"landed on {run.landed.branch}")
+
+
+async def settle(engine: Engine, run: Run) -> None:
+    """Find out from git what became of a landing that was intended before the engine died."""
+    intent = run.landing
+    if intent is None:
+        return
+    where = await engine.world.in_thread(
+        git_landing.where_is, engine.world.repo, intent.branch, intent.landing, intent.old, intent.new
+    )
+    if where in ("landed", "landed-elsewhere"):
+        engine.record(run.id, Landed(intent.landing, intent.branch, intent.old, intent.new, found=True))
+        await engine.durable()
+    else:
+        engine.record(run.id, LandingVoided(intent.landing, f"found {where} after an interruption"))
+
+
+async def _leave_on_branch(context: Context, tip: str) -> Outcome:
+    """`land: never`: a new branch holds the result."""
+    branch = await context.world.in_thread(_new_branch, context, tip)
+    context.engine.record(context.run.id, NothingToLand(branch, tip))
+    return Passed(f"the result is on branch {branch}")
+
+
+def _new_branch(context: Context, tip: str) -> str:
+    repo = context.world.repo
+    branch = repo.free_branch_name(f"orchard/{slug(context.plan.name)}")
+    update_refs(repo.git, [Update(f"refs/heads/{branch}", tip, None)], f"orchard: result of {context.run.id}")
+    return branch
+
+
+# ------------------------------------------------------------------------------- undo and again
+
+
+async def undo(engine: Engine, run: Run) -> LandingUndone:
+    """Take a landing back by compare-and-swap."""
+    landed = run.landed
+    if run.undo is not None and landed is not None:
+        found = await _settle_undo(engine, run)
+        if found is not None:
+            return found
+    if landed is None:
+        raise UsageError(f"Plan '{run.id}' has not landed, so there is nothing to undo.")
+    if run.undone is not None:
+        return run.undone  # asked for twice, or found done after a crash: either way it is as it should be
+    engine.record(run.id, UndoIntended(landed.landing, landed.branch, landed.old, landed.new))
+    await engine.durable()
+    failpoint("undo.before-move")
+    repo = engine.world.repo
+    result = await engine.world.in_thread(git_landing.undo, repo, landed.branch, landed.old, landed.new)
+    failpoint("undo.after-move")
+    if isinstance(result, LandingRefused):
+        raise NeedsPerson(f"The landing was not undone. {result.reason}", hint=result.hint)
+    undone = LandingUndone(landed.landing, landed.branch, landed.old)
+    engine.record(run.id, undone)
+    await engine.durable()
+    return undone
+
+
+async def _settle_undo(engine: Engine, run: Run) -> LandingUndone | None:
+    """An undo that was interrupted: git says whether it happened."""
+    intent = run.undo
+    assert intent is not None
+    tip = await engine.world.in_thread(engine.world.repo.branch_tip, intent.branch)
+    if tip != intent.old or run.undone is not None:
+        return None
+    undone = LandingUndone(intent.landing, intent.branch, intent.old)
+    engine.record(run.id, undone)
+    await engine.durable()
+    return undone
+
+
+async def land_again(engine: Engine, run: Run) -> Landed:
+    """Land a result whose landing was undone; only where the target is still where the undo left it."""
+    before = run.landed
+    if before is None or run.undone is None:
+        raise UsageError(f"Plan '{run.id}' has nothing to land.", hint=f"orchard status {run.id}")
+    intent = LandingIntended(before.landing, before.branch, before.old, before.new)
+    engine.record(run.id, intent)
+    await engine.durable()
+    repo, message = engine.world.repo, f"orchard: land {run.id} again"
+    result = await engine.world.in_thread(git_landing.land, repo, before.branch, before.old, before.new, message)
+    if isinstance(result, LandingRefused):
+        engine.record(run.id, LandingVoided(intent.landing, result.reason))
+        raise NeedsPerson(f"The result was not landed. {result.reason}", hint=result.hint)
+    landed = Landed(intent.landing, before.branch, before.old, before.new, str(result.checkout or "") or None)
+    engine.record(run.id, landed)
+    await engine.durable()
+    return landed

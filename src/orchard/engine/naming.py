@@ -1,0 +1,109 @@
+"""Which commits and branches a plan means, asked of git at the moment it matters."""
+
+import re
+import secrets
+from collections.abc import Sequence
+
+from orchard.core.events import PlanStarted
+from orchard.core.plan import Plan, PlanId
+from orchard.core.suggest import did_you_mean
+from orchard.errors import NotFound, UsageError
+from orchard.git.repository import Repository, operation_in
+from orchard.store.reader import PlanRow
+
+_ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
+
+
+def slug(name: str, length: int = 40) -> str:
+    """A name as part of a branch or id."""
+    words = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+    return words[:length].strip("-") or "plan"
+
+
+def new_plan_id(name: str, taken: set[str]) -> PlanId:
+    """A short id that people can type: the name, and enough chance to be unique."""
+    while True:
+        plan_id = f"{slug(name, 24)}-{''.join(secrets.choice(_ALPHABET) for _ in range(5))}"
+        if plan_id not in taken:
+            return PlanId(plan_id)
+
+
+def find_plan(rows: Sequence[PlanRow], name: str) -> PlanId:
+    """The plan that is meant: by id, unique name or unique prefix of its id."""
+    for matches in (
+        [row for row in rows if row.id == name],
+        [row for row in rows if row.name == name],
+        [row for row in rows if row.id.startswith(name)],
+    ):
+        if len(matches) == 1:
+            return matches[0].id
+        if len(matches) > 1:
+            listed = ", ".join(row.id for row in matches[-5:])
+            raise NotFound(f"'{name}' could be any of {len(matches)} plans: {listed}", hint="Give the whole id.")
+    guess = did_you_mean(name, [*(row.id for row in rows), *(row.name for row in rows)])
+    raise NotFound(f"There is no plan '{name}'{guess}", hint="orchard list")
+
+
+def check_start(repo: Repository, plan: Plan) -> None:
+    """Refuse a plan that could not start now, before anything is made."""
+    if plan.after is None:
+        _base_of(repo, plan)  # what a chained plan starts from may be what the plan before it lands
+    if plan.target is not None:
+        repo.check_branch_name(plan.target)
+        _check_clash(repo, plan.target)
+
+
+def target_of(repo: Repository, plan: Plan, others: list[str]) -> PlanStarted:
+    """Base and target of a plan that starts now, pinned."""
+    branch, commit = _base_of(repo, plan)
+    target = plan.target
+    if target is not None:
+        repo.check_branch_name(target)
+    elif branch is not None and branch != repo.default_branch():
+        target = branch
+    else:
+        target = _unused(repo, f"orchard/{slug(plan.name)}", others)
+    tip = repo.branch_tip(target)
+    if tip is None:
+        _check_clash(repo, target)
+    return PlanStarted(branch, commit, target, tip)
+
+
+def _base_of(repo: Repository, plan: Plan) -> tuple[str | None, str]:
+    if plan.base is not None:
+        return repo.resolve(plan.base)
+    current = repo.current_branch()
+    if current is None:
+        operation = operation_in(repo.git_dir)
+        if operation is not None:
+            raise UsageError(
+                f"A {operation} is under way here, so there is no current branch to start from.",
+                hint=f"Finish the {operation}, or name the branch to start from: 'base: BRANCH'.",
+            )
+        return repo.resolve("HEAD") if repo.has_commits() else _unborn()
+    return repo.resolve(current) if repo.branch_tip(current) is not None else _unborn()
+
+
+def _unborn() -> tuple[str | None, str]:
+    raise UsageError(
+        "This repository has no commit yet, so there is nothing to start from.",
+        hint="Make one: git commit --allow-empty -m 'first commit'",
+    )
+
+
+def _unused(repo: Repository, wanted: str, others: list[str]) -> str:
+    """A branch name that neither git nor another plan has."""
+    number, name = 1, repo.free_branch_name(wanted)
+    while name in others:
+        number += 1
+        name = repo.free_branch_name(f"{wanted}-{number}")
+    return name
+
+
+def _check_clash(repo: Repository, branch: str) -> None:
+    """A branch `a` and a branch `a/b` cannot both exist."""
+    if repo.branch_tip(branch) is None and repo.free_branch_name(branch) != branch:
+        raise UsageError(
+            f"A branch '{branch}' cannot be made: its name clashes with that of another branch.",
+            hint="Choose another 'target', or rename the other branch.",
+        )

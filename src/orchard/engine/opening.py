@@ -1,0 +1,197 @@
+"""Becoming the engine of a repository, or finding the one that works on it already."""
+
+import asyncio
+import hashlib
+import os
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import filelock
+
+from orchard.core.config import Config
+from orchard.core.events import Json
+from orchard.core.plan import Work
+from orchard.engine.address import Address, read_address
+from orchard.engine.attempt import run_attempt
+from orchard.engine.control import Connection, connect, listening
+from orchard.engine.engine import Engine, running
+from orchard.engine.recovery import recover
+from orchard.engine.requests import Requests
+from orchard.engine.session import Place, Session
+from orchard.engine.snapshot import start_plan
+from orchard.engine.world import World
+from orchard.errors import OrchardError
+from orchard.git.integration import Integration
+from orchard.git.repository import Repository
+from orchard.store.dirs import make_runtime_dir, make_state_dir, socket_path
+from orchard.store.journal import Journal
+from orchard.store.logs import LogFiles
+from orchard.store.reader import JOURNAL_FILE
+from orchard.store.slots import Slots
+
+LOCK_FILE = "engine.lock"
+CONNECT_SECONDS = 30.0
+LINGER_SECONDS = 5.0
+
+
+@asynccontextmanager
+async def open_session(place: Place, *, work: bool) -> AsyncIterator[Session]:
+    """Work with the one engine of this repository; without one, this process becomes it."""
+    lock = filelock.FileLock(_state(place.repo) / LOCK_FILE, mode=0o600, thread_local=False)
+    address = await _claim(place.repo, lock)
+    if address is not None:
+        async with _joined(place, address) as session:
+            yield session
+        return
+    try:
+        async with _own_engine(place, work) as link:
+            yield Session(link, place.reader, owns_engine=True)
+            await link.wait_idle()
+    finally:
+        lock.release()
+
+
+async def serve_until_idle(place: Place, ready: Callable[[], None]) -> None:
+    """Be the engine for others, until nobody has asked for anything for a while."""
+    async with open_session(place, work=True) as session:
+        ready()
+        link = session.link
+        while isinstance(link, OwnEngine):
+            await link.wait_idle()
+            if not await link.asked_again(LINGER_SECONDS):
+                return
+
+
+async def _claim(repo: Repository, lock: filelock.BaseFileLock) -> Address | None:
+    """Become the one engine (None), or find the one there is; it may still be starting."""
+    deadline = asyncio.get_running_loop().time() + CONNECT_SECONDS
+    while True:
+        try:
+            lock.acquire(timeout=0)
+        except filelock.Timeout:
+            address = read_address(repo.state)
+            if address is not None:
+                return address
+        else:
+            return None
+        if asyncio.get_running_loop().time() > deadline:
+            raise OrchardError(
+                "Another engine holds this repository but does not answer.",
+                hint=f"See which process has {repo.state / LOCK_FILE} open, and end it.",
+            )
+        await asyncio.sleep(0.05)
+
+
+@asynccontextmanager
+async def _joined(place: Place, address: Address) -> AsyncIterator[Session]:
+    asking, hearing = await connect(address), await connect(address)
+    try:
+        await hearing.start_following()
+        yield Session(OtherEngine(asking, hearing), place.reader, owns_engine=False)
+    finally:
+        asking.close()
+        hearing.close()
+
+
+@asynccontextmanager
+async def _own_engine(place: Place, work: bool) -> AsyncIterator["OwnEngine"]:
+    repo, config = place.repo, place.config
+    runtime = make_runtime_dir(place.dirs.runtime)
+    door = socket_path(runtime, f"{hashlib.sha256(os.fsencode(repo.common_dir)).hexdigest()[:16]}.sock")
+    world = World(repo, config, LogFiles(repo.state), Integration(repo), dict(os.environ), _setup_works(config))
+    slots = Slots.open(make_state_dir(place.dirs.state) / "slots.db", config.capacity.global_, runtime)
+    try:
+        with Journal.open(repo.state / JOURNAL_FILE) as journal:
+            engine = Engine(world, journal, slots, attempting=run_attempt, starting=start_plan)
+            engine.starts_work = False
+            async with running(engine):
+                await recover(engine, place.reader)
+                requests = Requests(engine, place.reader)
+                async with listening(repo.state, door, requests.handle, journal):
+                    engine.starts_work = work
+                    engine.wake()
+                    yield OwnEngine(engine, requests)
+    finally:
+        slots.close()
+        world.close()
+
+
+def _setup_works(config: Config) -> tuple[Work, ...]:
+    if not config.setup:
+        return ()
+    # The parser brings pydantic and a YAML reader; most engines never need them.
+    from orchard.core.planfile import parse_work
+
+    return tuple(parse_work(raw, f"setup[{number}]") for number, raw in enumerate(config.setup))
+
+
+def _state(repo: Repository) -> Path:
+    repo.state.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return repo.state
+
+
+class OwnEngine:
+    """The engine runs in this process."""
+
+    def __init__(self, engine: Engine, requests: Requests) -> None:
+        self.engine, self._requests = engine, requests
+        self._news = asyncio.Event()
+        self._interrupted = False
+        engine.journal.on_commit(lambda _: self._news.set(), asyncio.get_running_loop())
+
+    async def request(self, verb: str, args: Mapping[str, Any]) -> Json:
+        return await self._requests.handle(verb, args)
+
+    async def grown(self, seen: int) -> None:
+        while self.engine.journal.durable_seq <= seen:
+            self._news.clear()
+            if self.engine.journal.durable_seq <= seen:
+                await self._news.wait()
+            if self.engine.journal.failure is not None:
+                raise self.engine.journal.failure
+
+    async def interrupt(self) -> str:
+        if self._interrupted:
+            self.engine.hurry()
+            return "hurrying"
+        self._interrupted = True
+        for run in list(self.engine.runs.values()):
+            if not run.settled and (run.is_active or run.may_start):
+                await self.request("cancel", {"plan": run.id, "reason": "interrupted by the user"})
+        return "canceled"
+
+    async def wait_idle(self) -> None:
+        await self.engine.wait_idle()
+
+    async def asked_again(self, seconds: float) -> bool:
+        """Whether somebody asks for something within this time."""
+        self._requests.came.clear()
+        try:
+            async with asyncio.timeout(seconds):
+                await self._requests.came.wait()
+        except TimeoutError:
+            return False
+        return True
+
+
+class OtherEngine:
+    """The engine runs in another process: one connection for requests, one for news."""
+
+    def __init__(self, asking: Connection, hearing: Connection) -> None:
+        self._asking, self._hearing = asking, hearing
+        self._newest = 0
+
+    async def request(self, verb: str, args: Mapping[str, Any]) -> Json:
+        return await self._asking.request(verb, args)
+
+    async def grown(self, seen: int) -> None:
+        while self._newest <= seen:
+            self._newest = int((await self._hearing.read())["seq"])
+
+    async def interrupt(self) -> str:
+        return "detached"
+
+    async def wait_idle(self) -> None:
+        return

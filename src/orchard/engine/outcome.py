@@ -1,0 +1,46 @@
+"""How a phase can end: a value, because a failed check is an expected outcome and not an error."""
+
+from dataclasses import dataclass
+
+from orchard.core.phases import Phase
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """The phase did what it is for."""
+
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """There was nothing to do in this phase."""
+
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The phase failed, and why; `reason` is one of the words listed in `JobFailed`."""
+
+    reason: str
+    message: str
+    hint: str | None = None
+    exit_code: int | None = None
+    signal: int | None = None
+    tail: str = ""
+    resume_from: Phase | None = None
+    may_heal: bool = False
+    """Whether an agent could mend it: a program of the plan's failed, or a merge met a conflict."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A person has to decide; the attempt goes on at `resume_from` when they have."""
+
+    kind: str
+    reason: str
+    resume_from: Phase
+
+
+Outcome = Passed | Skipped | Failed | Held

@@ -1,0 +1,296 @@
+"""The phases of an ordinary job: each a function from the attempt to an outcome."""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+
+from orchard.core.events import NeedsConsumed, ProgramStarted, WorkCommitted
+from orchard.core.phases import Phase
+from orchard.core.plan import AgentWork, Job, Plan, Work
+from orchard.engine.context import Context
+from orchard.engine.evidence import read_evidence
+from orchard.engine.gather import base_ref, gather
+from orchard.engine.outcome import Failed, Held, Outcome, Passed, Skipped
+from orchard.engine.phasing import PhaseFunction
+from orchard.engine.programs import (
+    TAIL_LINES,
+    command_line,
+    environment,
+    failure,
+    folder_of,
+    host_environment,
+    limits_of,
+    redacted,
+)
+from orchard.engine.snapshot import merge_leaf
+from orchard.engine.workspace import release_unneeded, take_worktree
+from orchard.git.commit import CommitInfo, Refused, commit_work, worktree_changes
+from orchard.git.history import files, summary
+from orchard.git.refs import Update, keep_ref, update_refs
+from orchard.git.setup import copy_included, link_folders
+from orchard.process.failpoint import failpoint
+from orchard.process.identity import Identity
+from orchard.process.program import Launch, Limits, run_program
+from orchard.store.logs import tail
+
+LISTED_PATHS = 10
+
+
+async def merge_fi(context: Context) -> Outcome:
+    """Gather what the job needs, and take a folder that stands there."""
+    run, record = context.run, context.state
+    assert run.started is not None
+    needs = context.job.needs
+    commits = [commit for need in needs if (commit := run.records[need].commit) is not None]
+    hold = base_ref(run.id, context.job_id, context.number)
+    resolver = context.plan.resolver or context.world.config.resolver
+    base = run.started.base_commit
+    if len(set(commits)) == 1:
+        base = commits[0]
+    elif commits:
+        gathered = await context.world.in_thread(gather, context.world, hold, commits, resolver)
+        if isinstance(gathered, Failed):
+            return gathered
+        base = gathered
+    if record.base is not None and record.base != base and context.first_phase is not Phase.MERGE_FI:
+        context.notes.append("what the job needs has changed: it starts over")
+        context.first_phase, context.fresh = Phase.MERGE_FI, True
+    context.base = base
+    if needs:
+        context.engine.record(run.id, NeedsConsumed(context.job_id, needs))
+        await release_unneeded(context.engine, run, needs)
+    return await _take_folder(context, base)
+
+
+async def _take_folder(context: Context, base: str) -> Outcome:
+    committed = context.state.work_commit
+    if context.job.runs_nothing:
+        context.commit = base
+        return Passed()
+    done = committed.commit if committed is not None and committed.base == base and not context.fresh else None
+    if done is not None and context.first_phase in (Phase.POSTCHECKS, Phase.MERGE_RI):
+        context.commit = done
+        if context.first_phase is Phase.MERGE_RI:
+            return Passed()
+    await take_worktree(context, base)
+    if context.new_worktree and context.first_phase not in (Phase.MERGE_FI, Phase.SETUP):
+        context.notes.append("the folder of the last attempt is gone: the job starts over")
+        context.first_phase, context.commit = Phase.SETUP, None
+    return Passed()
+
+
+async def setup(context: Context) -> Outcome:
+    """Make a new folder ready to work in."""
+    if context.worktree is None or not context.new_worktree:
+        return Skipped()
+    world, config = context.world, context.world.config.worktree
+    top, trees = world.repo.main_top, context.engine.pool(context.run).worktrees
+    copied = await world.in_thread(copy_included, world.repo, top, context.worktree, config.include, (trees.root,))
+    linked = await world.in_thread(link_folders, trees, top, context.worktree, config.link)
+    failed = await run_works(context, setup_works(context.plan, context.job, world.setup))
+    if failed is not None:
+        return failed
+    done = [f"copied {len(copied)} ignored files"] if copied else []
+    done += [f"linked {', '.join(linked.linked)}"] if linked.linked else []
+    done += [f"did not link {name}: {why}" for name, why in linked.skipped]
+    return Passed("; ".join(done))
+
+
+def setup_works(plan: Plan, job: Job, configured: tuple[Work, ...]) -> tuple[Work, ...]:
+    """What is run in a new folder: what the job says, else the plan, else the configuration."""
+    if job.setup is not None:
+        return job.setup
+    return plan.setup if plan.setup is not None else configured
+
+
+async def prechecks(context: Context) -> Outcome:
+    """Run the checks that must hold before the work."""
+    if not context.job.prechecks:
+        return Skipped()
+    return await run_works(context, context.job.prechecks) or Passed()
+
+
+async def work(context: Context) -> Outcome:
+    """Run the work."""
+    if context.job.work is None:
+        return Skipped()
+    return await run_works(context, [context.job.work]) or Passed()
+
+
+async def commit(context: Context) -> Outcome:
+    """Turn what the work left into one commit that a ref of ours holds, or say why it does not count."""
+    if context.worktree is None:
+        return Skipped()
+    world, job, number = context.world, context.job, context.number
+    info = CommitInfo(
+        name=job.name,
+        ref=keep_ref(context.run.id, context.job_id, number),
+        author=world.repo.identity(),
+        body=job.task,
+        trailers=(
+            ("Orchard-Plan", context.run.id),
+            ("Orchard-Job", context.job_id),
+            ("Orchard-Attempt", str(number)),
+        ),
+    )
+    failpoint("commit.before")
+    result = await world.in_thread(commit_work, world.repo, context.worktree, context.base, info)
+    failpoint("commit.after")
+    if isinstance(result, Refused):
+        return Failed("refused", result.message, hint=result.hint)
+    evidence, wrong = await world.in_thread(read_evidence, context.place.evidence)
+    failed = _proof_is_missing(job, result.changed, evidence is not None, wrong)
+    if failed is None and job.expects_no_changes and result.changed:
+        failed = await _unexpected(context, result.commit)
+    if failed is not None:
+        return failed
+    counts = await _counts(context, result.commit) if result.changed else {}
+    context.commit = result.commit
+    context.engine.record(
+        context.run.id,
+        WorkCommitted(context.job_id, number, context.base, result.commit, counts, evidence),
+    )
+    return Passed(evidence["summary"] if evidence and not result.changed else "")
+
+
+def _proof_is_missing(job: Job, changed: bool, has_evidence: bool, wrong: str | None) -> Failed | None:
+    if changed or job.expects_no_changes or has_evidence or job.work is None:
+        return None
+    said = f" ({wrong})" if wrong else ""
+    return Failed(
+        "no-changes",
+        f"The work succeeded but changed no file{said}.",
+        hint="Set 'expects_no_changes: true' if that is right, or have the work write why to $ORCHARD_EVIDENCE.",
+        resume_from=Phase.WORK,
+    )
+
+
+async def _unexpected(context: Context, commit_: str) -> Failed:
+    changed = await context.world.in_thread(files, context.world.repo, context.base, commit_)
+    listed = ", ".join(one.shown for one in changed[:LISTED_PATHS])
+    more = f" and {len(changed) - LISTED_PATHS} more" if len(changed) > LISTED_PATHS else ""
+    return Failed(
+        "unexpected-changes",
+        f"The job expects to change nothing, but it changed {listed}{more}.",
+        hint="Remove 'expects_no_changes' if the change is wanted; it is kept under a ref of ours.",
+        resume_from=Phase.WORK,
+    )
+
+
+async def _counts(context: Context, commit_: str) -> dict[str, int]:
+    found = await context.world.in_thread(summary, context.world.repo, context.base, commit_)
+    return {
+        "commits": found.commits,
+        "added": found.added,
+        "modified": found.modified,
+        "deleted": found.deleted,
+        "lines_added": found.lines_added,
+        "lines_deleted": found.lines_deleted,
+    }
+
+
+async def postchecks(context: Context) -> Outcome:
+    """Run the checks on the committed tree, and let a person look if the job asks for that."""
+    outcome: Outcome = Skipped()
+    if context.job.postchecks:
+        failed = await run_works(context, context.job.postchecks)
+        if failed is not None:
+            return failed
+        await note_changes(context)
+        outcome = Passed()
+    if context.job.approve and context.approved != "approval":
+        reason = f"Job '{context.job_id}' waits for its diff to be approved."
+        return Held("approval", reason, Phase.MERGE_RI)
+    return outcome
+
+
+async def note_changes(context: Context) -> None:
+    """Report what a check changed; it is not part of the result."""
+    assert context.worktree is not None
+    changes = await context.world.in_thread(worktree_changes, context.world.repo, context.worktree)
+    if changes.total:
+        listed = ", ".join(changes.paths[:LISTED_PATHS])
+        more = f" and {changes.total - LISTED_PATHS} more" if changes.total > LISTED_PATHS else ""
+        context.notes.append(f"the checks changed {listed}{more}; that is not kept in the result")
+
+
+async def merge_ri(context: Context) -> Outcome:
+    """Bring a leaf's result into the snapshot; what others build on is theirs to bring in."""
+    assert context.commit is not None
+    if context.job.runs_nothing:
+        await _hold(context, context.commit)
+    if context.job_id not in context.plan.leaf_set:
+        return Skipped()
+    return await merge_leaf(context.engine, context.run, context.job_id, context.commit)
+
+
+async def _hold(context: Context, commit_: str) -> None:
+    """Keep the result of a job that made no commit of its own."""
+    ref = keep_ref(context.run.id, context.job_id, context.number)
+    await context.world.in_thread(update_refs, context.world.repo.git, [Update(ref, commit_, "*")], "orchard: keep")
+
+
+JOB_PHASES: Mapping[Phase, PhaseFunction] = {
+    Phase.MERGE_FI: merge_fi,
+    Phase.SETUP: setup,
+    Phase.PRECHECKS: prechecks,
+    Phase.WORK: work,
+    Phase.COMMIT: commit,
+    Phase.POSTCHECKS: postchecks,
+    Phase.MERGE_RI: merge_ri,
+}
+
+
+# ------------------------------------------------------------------------------ running programs
+
+
+async def run_works(context: Context, works: Iterable[Work]) -> Failed | None:
+    """Run works one after the other in the job's folder, until one fails."""
+    for one in works:
+        failed = await _run_work(context, one)
+        if failed is not None:
+            return failed
+    return None
+
+
+async def _run_work(context: Context, one: Work) -> Failed | None:
+    if isinstance(one, AgentWork):
+        return Failed("spawn-failed", "This is work for an agent, and no agent is usable.", hint="Use shell work.")
+    assert context.worktree is not None
+    assert context.phase is not None
+    world, place = context.world, context.place
+    folder = folder_of(one, place)
+    if isinstance(folder, Failed):
+        return folder
+    await world.in_thread(context.engine.pool(context.run).worktrees.repair, context.worktree)
+    host = host_environment(world.environment, world.config.pass_env)
+    limits = world.config.limits
+    configured = Limits(wall=limits.wall, idle=limits.idle, log_bytes=limits.log_bytes, grace=limits.grace)
+    launch = Launch(
+        argv=command_line(one),
+        cwd=folder,
+        env=environment(host, context.plan, context.job, one, place),
+        log=world.logs.create(context.run.id, context.job_id, context.number, context.phase),
+        token=context.token,
+        limits=limits_of(one, context.job, configured),
+    )
+    # At most once per attempt: that it began must outlive us before it begins.
+    await context.engine.durable()
+    failpoint("program.before-start")
+    ended = await run_program(launch, _note_start(context), context.hurry)
+    failpoint("program.after-end")
+    if ended.leftovers:
+        context.notes.append(f"{ended.leftovers} background processes were still running and were ended")
+    if ended.ok:
+        return None
+    said = redacted(tail(context.log, TAIL_LINES), world.environment, context.plan)
+    return failure(ended, one, context.phase, said)
+
+
+def _note_start(context: Context) -> Callable[[Identity], Awaitable[None]]:
+    async def note(identity: Identity) -> None:
+        assert context.phase is not None
+        started = ProgramStarted(
+            context.job_id, context.number, context.phase, identity.pid, identity.started, identity.boot
+        )
+        context.engine.record(context.run.id, started)
+
+    return note

@@ -1,0 +1,62 @@
+"""Running phases in their order, each between its two events, and healing what fails."""
+
+from collections.abc import Awaitable, Callable, Mapping
+
+from orchard.core.events import PhaseEnded, PhaseStarted
+from orchard.core.phases import PHASES, Phase, at_or_after
+from orchard.engine.context import Context
+from orchard.engine.outcome import Failed, Held, Outcome, Passed, Skipped
+
+PhaseFunction = Callable[[Context], Awaitable[Outcome]]
+
+
+async def run_phases(context: Context, functions: Mapping[Phase, PhaseFunction]) -> Outcome:
+    """Run what has to run, in order; the first phase that does not pass ends it."""
+    for phase in PHASES:
+        # Gathering is never skipped: what the job needs may have changed since the last attempt.
+        if phase is not Phase.MERGE_FI and not at_or_after(phase, context.first_phase):
+            continue
+        outcome = await run_phase(context, phase, functions[phase])
+        if isinstance(outcome, Failed | Held):
+            return outcome
+    return Passed()
+
+
+async def run_phase(context: Context, phase: Phase, function: PhaseFunction) -> Outcome:
+    """Run one phase between its two events."""
+    context.phase = phase
+    context.notes = []
+    context.engine.record(context.run.id, PhaseStarted(context.job_id, context.number, phase))
+    outcome = await function(context)
+    if isinstance(outcome, Failed):
+        outcome = await _healed(context, outcome, function)
+    notes = [*context.notes, *([outcome.note] if isinstance(outcome, Passed | Skipped) and outcome.note else [])]
+    word = "failed" if isinstance(outcome, Failed) else "skipped" if isinstance(outcome, Skipped) else "passed"
+    context.engine.record(context.run.id, PhaseEnded(context.job_id, context.number, phase, word, "; ".join(notes)))
+    return outcome
+
+
+async def _healed(context: Context, failed: Failed, function: PhaseFunction) -> Outcome:
+    """Let an agent mend what failed and run the failed phase again: it decides, not the agent."""
+    tries = _heal_tries(context)
+    healer = context.world.healer
+    if not failed.may_heal or tries == 0:
+        return failed
+    if healer is None:
+        context.notes.append("healing was skipped: no agent is usable")
+        return failed
+    outcome: Outcome = failed
+    for _ in range(tries):
+        if not isinstance(outcome, Failed) or not await healer.heal(context.run.id, context.job, outcome):
+            break
+        outcome = await function(context)
+    return outcome
+
+
+def _heal_tries(context: Context) -> int:
+    heal, config = context.job.heal, context.world.config.heal
+    if heal is None:
+        heal = config.enabled
+    if heal is True:
+        return config.attempts
+    return 0 if heal is False else heal

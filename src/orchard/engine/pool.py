@@ -1,0 +1,54 @@
+"""Warm worktrees: a folder that is no longer needed is reset to the next job's commit, not made anew."""
+
+from collections import deque
+from contextlib import suppress
+
+from orchard.engine.world import World
+from orchard.errors import OrchardError
+from orchard.git.repository import Worktree
+from orchard.git.wip import Saved
+from orchard.git.worktrees import TRASH, Worktrees
+
+
+class Pool:
+    """The free folders below one root."""
+
+    def __init__(self, world: World, worktrees: Worktrees) -> None:
+        self.world, self.worktrees = world, worktrees
+        self._free: deque[Saved] = deque()
+
+    async def take(self, commit: str, reason: str) -> Worktree:
+        """A folder that holds exactly this commit."""
+        keep = self.world.config.worktree.keep
+        while self._free:
+            saved = self._free.pop()
+            try:
+                async with self.world.checkouts:
+                    await self.world.in_thread(self.worktrees.reset, saved.worktree, commit, saved, keep)
+            except OrchardError:
+                # Its proof is spent, so it stays where it is; the next engine saves it and takes it away.
+                continue
+            return saved.worktree
+        async with self.world.checkouts:
+            return await self.world.in_thread(self.worktrees.add, commit, reason, parallel=True)
+
+    async def give(self, saved: Saved) -> None:
+        """Take back a folder whose content is saved."""
+        if len(self._free) < self.world.config.worktree.pool:
+            self._free.append(saved)
+        else:
+            await self.world.in_thread(self.worktrees.remove, saved.worktree, saved)
+
+    async def close(self) -> list[str]:
+        """Remove every free folder; returns what could not be deleted."""
+        while self._free:
+            saved = self._free.pop()
+            try:
+                await self.world.in_thread(self.worktrees.remove, saved.worktree, saved)
+            except OrchardError:
+                continue
+        problems = await self.world.in_thread(self.worktrees.empty_trash)
+        for folder in (self.worktrees.root / TRASH, self.worktrees.root):
+            with suppress(OSError):  # it holds something: then it stays
+                folder.rmdir()
+        return problems

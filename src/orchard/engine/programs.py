@@ -1,0 +1,148 @@
+"""From a work of the plan to a program that runs in the job's folder, and back to an outcome."""
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchard.core.plan import AgentWork, Job, Plan, ProcessWork, ShellWork, Work
+from orchard.core.secrets import looks_secret
+from orchard.engine.outcome import Failed
+from orchard.process.program import Ended, Limits
+from orchard.store.redact import Redactor, for_screen, secrets_of
+
+SHELLS: Mapping[str, tuple[str, ...]] = {
+    "sh": ("sh", "-c"),
+    "bash": ("bash", "-c"),
+    "zsh": ("zsh", "-c"),
+    "pwsh": ("pwsh", "-NoProfile", "-NonInteractive", "-Command"),
+}
+
+# Git variables that would point a job's own git at another repository, index or object store. Who
+# the user is and which proxy they use may pass.
+_GITS_OWN = re.compile(
+    r"^GIT_(DIR|WORK_TREE|INDEX_FILE|OBJECT_DIRECTORY|ALTERNATE_OBJECT_DIRECTORIES|COMMON_DIR|PREFIX|NAMESPACE"
+    r"|CEILING_DIRECTORIES|CONFIG|CONFIG_COUNT|CONFIG_PARAMETERS|CONFIG_(KEY|VALUE)_\d+|EXEC_PATH|TEMPLATE_DIR"
+    r"|GRAFT_FILE|SHALLOW_FILE|IMPLICIT_WORK_TREE|INTERNAL_.*|QUARANTINE_PATH|REPLACE_REF_BASE|TRACE.*"
+    r"|DISCOVERY_ACROSS_FILESYSTEM|NO_REPLACE_OBJECTS|REFLOG_ACTION|LITERAL_PATHSPECS|GLOB_PATHSPECS)$"
+)
+_OURS = re.compile(r"^ORCHARD_")
+
+TAIL_LINES = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a job's programs run, and what they are told about it."""
+
+    folder: Path
+    plan: str
+    job: str
+    attempt: int
+    base: str
+    target: str
+    evidence: Path
+
+    @property
+    def told(self) -> dict[str, str]:
+        """The variables every program of the job finds."""
+        return {
+            "ORCHARD_PLAN": self.plan,
+            "ORCHARD_JOB": self.job,
+            "ORCHARD_ATTEMPT": str(self.attempt),
+            "ORCHARD_WORKTREE": str(self.folder),
+            "ORCHARD_BASE": self.base,
+            "ORCHARD_TARGET": self.target,
+            "ORCHARD_EVIDENCE": str(self.evidence),
+        }
+
+
+def host_environment(host: Mapping[str, str], pass_env: tuple[str, ...]) -> dict[str, str]:
+    """What of our own environment the plan's programs see: not git's own, not what looks like a secret."""
+    return {
+        name: value
+        for name, value in host.items()
+        if not _GITS_OWN.match(name) and not _OURS.match(name) and (name in pass_env or not looks_secret(name))
+    }
+
+
+def environment(host: Mapping[str, str], plan: Plan, job: Job, work: Work, place: Place) -> dict[str, str]:
+    """The whole environment of one program: host, then plan, job and work, then what we tell it."""
+    return {**host, **plan.env, **job.env, **work.env, "PWD": str(place.folder), **place.told}
+
+
+def command_line(work: Work) -> tuple[str, ...]:
+    """The program and its arguments."""
+    if isinstance(work, ShellWork):
+        return (*SHELLS[work.shell], work.command)
+    if isinstance(work, ProcessWork):
+        return (work.executable, *work.args)
+    raise TypeError(f"{type(work).__name__} is not a program")
+
+
+def shown(work: Work) -> str:
+    """A work in a line, for messages."""
+    if isinstance(work, ShellWork):
+        text = work.command
+    elif isinstance(work, ProcessWork):
+        text = " ".join((work.executable, *work.args))
+    else:
+        text = f"@{work.agent or 'agent'}" if isinstance(work, AgentWork) else type(work).__name__
+    first = for_screen(text).strip().split("\n", 1)[0]
+    return first if len(first) <= 100 else f"{first[:99]}…"
+
+
+def folder_of(work: Work, place: Place) -> Path | Failed:
+    """Where the work runs: inside the job's folder, links followed."""
+    top = place.folder.resolve()
+    folder = (top / (work.cwd or ".")).resolve()
+    if not folder.is_relative_to(top):
+        return Failed("spawn-failed", f"The folder '{work.cwd}' of the work lies outside the job's worktree.")
+    if not folder.is_dir():
+        return Failed(
+            "spawn-failed",
+            f"The folder '{work.cwd}' of the work does not exist in the job's worktree.",
+            hint="'cwd' is relative to the top of the repository, as the job finds it.",
+        )
+    return folder
+
+
+def limits_of(work: Work, job: Job, limits: Limits) -> Limits:
+    """The configured limits with the time that the plan allows."""
+    wall = work.timeout if work.timeout is not None else job.timeout if job.timeout is not None else limits.wall
+    return Limits(wall=wall, idle=limits.idle, log_bytes=limits.log_bytes, grace=limits.grace)
+
+
+def failure(ended: Ended, work: Work, phase: str, tail: str) -> Failed:
+    """Why the work failed, with what its author says about that."""
+    command = shown(work)
+    if ended.reason == "exit":
+        message = f"{phase}: '{command}' ended with status {ended.exit_code}."
+    elif ended.reason == "signal":
+        message = f"{phase}: '{command}' was ended by signal {ended.signal}."
+    else:
+        message = f"{phase}: {ended.message}"
+    advice = work.on_failure
+    return Failed(
+        ended.reason,
+        f"{advice.message} ({message})" if advice.message else message,
+        exit_code=ended.exit_code,
+        signal=ended.signal,
+        tail=tail,
+        resume_from=advice.resume_from,
+        may_heal=advice.heal is not False,
+    )
+
+
+def redactor(host: Mapping[str, str], plan: Plan | None = None) -> Redactor:
+    """What takes the known secrets out of a text before it is shown or stored."""
+    environments = [host, *([plan.env, *(job.env for job in plan.jobs.values())] if plan else [])]
+    return Redactor(secret for env in environments for secret in secrets_of(env))
+
+
+def redacted(text: str, host: Mapping[str, str], plan: Plan) -> str:
+    """A short text without the known secrets."""
+    cleaner = redactor(host, plan)
+    data = cleaner.feed(os.fsencode(text)) + cleaner.close()
+    return data.decode(errors="replace")

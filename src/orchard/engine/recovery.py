@@ -1,0 +1,190 @@
+"""What a new engine does first: make the journal, git and the process table agree again.
+
+    replay → end survivors → what was under way is continued or reported as interrupted → save strays
+
+Everything here can be done twice. A phase of ours (gathering, committing, merging, landing) is safe
+to repeat, so the attempt goes on there. A program of the plan's is not: it is reported as
+interrupted, and what it left is kept, unless the job says `retry_on_interrupt`.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from orchard.core.events import (
+    JobCanceled,
+    JobContinued,
+    JobFailed,
+    JobRetried,
+    LandingUndone,
+)
+from orchard.core.phases import PHASES, RUNS_PROGRAMS, Phase
+from orchard.core.plan import VALIDATION, JobId, PlanId
+from orchard.core.records import Attempt
+from orchard.core.replay import replay
+from orchard.core.run import Run
+from orchard.core.states import JobState
+from orchard.engine.engine import Engine
+from orchard.engine.workspace import give_back, release_unneeded, save_work
+from orchard.errors import OrchardError
+from orchard.git.refs import wip_ref
+from orchard.git.repository import Worktree
+from orchard.git.wip import ensure_saved
+from orchard.git.worktrees import Worktrees
+from orchard.process.failpoint import failpoint
+from orchard.process.family import end_family_now
+from orchard.process.identity import Identity
+from orchard.store.journal import JournalReader
+
+STRAYS = PlanId("strays")
+"""In place of a plan, for work found in folders that no plan knows."""
+
+
+async def recover(engine: Engine, reader: JournalReader) -> None:
+    """Load every plan that is not over, and settle what the last engine left."""
+    for row in reader.plans():
+        if not row.settled or row.summary.get("undoing"):
+            await recover_plan(engine, reader, row.id)
+    await _save_strays(engine, reader)
+    await engine.durable()
+
+
+async def recover_plan(engine: Engine, reader: JournalReader, plan: PlanId) -> Run:
+    """Load one plan and settle what was under way in it."""
+    if plan in engine.runs:
+        return engine.runs[plan]
+    run = replay(reader.events(plan))
+    engine.add_run(run)
+    for job_id in run.active:
+        failpoint("recovery.before-job")
+        await _end_survivors(engine, run, job_id)
+        await _settle_job(engine, run, job_id)
+        failpoint("recovery.after-job")
+    if run.undo is not None and run.undone is None:
+        await _settle_undo(engine, run)
+    if run.deleted:
+        await remove_folders(engine, run)
+    await release_unneeded(engine, run, list(run.records))
+    return run
+
+
+async def _end_survivors(engine: Engine, run: Run, job_id: JobId) -> None:
+    """End what the last engine's programs left running, by identity and token."""
+    attempt = run.records[job_id].last
+    if attempt is None or attempt.program is None:
+        leader, log = None, None
+    else:
+        started = attempt.program
+        leader = Identity(started.pid, started.started, started.boot)
+        log = engine.world.logs.path(run.id, job_id, attempt.number, started.phase)
+    number = attempt.number if attempt else 1
+    token = f"{run.id}:{job_id}:{number}"
+    await engine.world.in_thread(end_family_now, token, leader, log)
+
+
+async def _settle_job(engine: Engine, run: Run, job_id: JobId) -> None:
+    record = run.records[job_id]
+    attempt = record.last
+    if run.canceled is not None:
+        await _try_to_save(engine, run, job_id)
+        engine.record(run.id, JobCanceled(job_id, run.canceled.reason, attempt.phase if attempt else None))
+        return
+    if record.state is JobState.SCHEDULED or attempt is None:
+        number = attempt.number if attempt else 1
+        engine.record(run.id, JobContinued(job_id, number, record.resume_from or Phase.MERGE_FI))
+        return
+    phase = _where(attempt)
+    if not _may_have_run(job_id, attempt, phase):
+        engine.record(run.id, JobContinued(job_id, attempt.number, phase))
+        return
+    await _try_to_save(engine, run, job_id)
+    message = f"{phase}: interrupted, because the engine was stopped while it ran."
+    hint = f"Its folder is kept. Run it again: orchard retry {job_id} --plan {run.id}"
+    engine.record(run.id, JobFailed(job_id, attempt.number, phase, "interrupted", message, hint))
+    if run.job(job_id).retry_on_interrupt:
+        engine.record(run.id, JobRetried(job_id, why="interrupted, and the plan says to run it again"))
+
+
+def _where(attempt: Attempt) -> Phase:
+    """The phase an attempt was in, or the one it was about to enter."""
+    if attempt.phase is not None:
+        return attempt.phase
+    if not attempt.phases:
+        return attempt.first_phase
+    following = PHASES.index(attempt.phases[-1].phase) + 1
+    return PHASES[min(following, len(PHASES) - 1)]
+
+
+def _may_have_run(job_id: JobId, attempt: Attempt, phase: Phase) -> bool:
+    """Whether a program of the plan's may have been at work in this phase."""
+    if attempt.phase is None:
+        return False
+    programs = {Phase.SETUP, Phase.WORK} if job_id == VALIDATION else RUNS_PROGRAMS
+    return phase in programs
+
+
+async def _try_to_save(engine: Engine, run: Run, job_id: JobId) -> None:
+    try:
+        await save_work(engine, run, job_id, "interrupted")
+    except OrchardError as error:
+        engine.warn(run.id, error.message, job_id)
+
+
+async def _settle_undo(engine: Engine, run: Run) -> None:
+    intent = run.undo
+    assert intent is not None
+    tip = await engine.world.in_thread(engine.world.repo.branch_tip, intent.branch)
+    if tip == intent.old:
+        engine.record(run.id, LandingUndone(intent.landing, intent.branch, intent.old))
+
+
+async def remove_folders(engine: Engine, run: Run) -> None:
+    """Take away every folder of a deleted plan, each after what it holds is saved."""
+    for job_id, record in run.records.items():
+        if record.worktree is not None:
+            await give_back(engine, run, job_id, "the plan was deleted")
+
+
+async def _save_strays(engine: Engine, reader: JournalReader) -> None:
+    """Folders below the worktree root that no plan knows: their content is saved, then they go."""
+    world = engine.world
+    settings = {world.config.worktree_root, *(run.plan.worktree_root for run in engine.runs.values())}
+    for root in {world.repo.worktree_root(setting) for setting in settings if setting}:
+        trees = Worktrees(world.repo, root)
+        found, unknown = await world.in_thread(_unheld, engine, reader, trees)
+        for worktree in found:
+            failpoint("recovery.before-stray")
+            try:
+                await world.in_thread(_take_away, trees, worktree)
+            except OrchardError as error:
+                engine.notes.append(f"No plan knows the folder {worktree.path}, and it stays: {error.message}")
+        for path in unknown:
+            engine.notes.append(f"Neither git nor a plan knows the folder {path}; it was left alone.")
+        await world.in_thread(trees.empty_trash)
+
+
+def _unheld(engine: Engine, reader: JournalReader, trees: Worktrees) -> tuple[list[Worktree], list[Path]]:
+    """Worktrees of ours that no plan holds, and folders that not even git knows."""
+    if not trees.root.is_dir():
+        return [], []
+    held = _held(engine.runs.values())
+    registered = [one.path for one in trees.repo.checkouts() if one.ours and one.path.parent == trees.root]
+    strays = trees.strays(held)
+    candidates = [Worktree(path.name, path) for path in registered if path.name not in held]
+    candidates += [Worktree(one.name, one.path) for one in strays if one.kind == "entry"]
+    if candidates:
+        # Plans that are over may hold folders too: of failed jobs, for people to look into.
+        over = (replay(reader.events(row.id)) for row in reader.plans() if row.id not in engine.runs)
+        held |= _held(over)
+    unheld = [one for one in dict.fromkeys(candidates) if one.name not in held]
+    return unheld, [one.path for one in strays if one.kind == "folder"]
+
+
+def _held(runs: Iterable[Run]) -> set[str]:
+    return {record.worktree.worktree for run in runs for record in run.records.values() if record.worktree is not None}
+
+
+def _take_away(trees: Worktrees, worktree: Worktree) -> None:
+    ref = wip_ref(STRAYS, worktree.name, 1)
+    base = trees.head(worktree) if trees.exists(worktree) else ""
+    saved = ensure_saved(trees.repo, worktree, ref, "orchard: found without a plan", base)
+    trees.remove(worktree, saved)

@@ -1,0 +1,114 @@
+"""One process's way to the engine of a repository: its own, or one that runs elsewhere.
+
+Either way requests go to the engine and what happens is read from the journal; the session only
+has to be told when there is something new to read.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from orchard.core.config import Config
+from orchard.core.events import Json, Recorded
+from orchard.core.plan import Plan, PlanId, Work
+from orchard.core.plancodec import plan_json, work_json
+from orchard.core.replay import apply
+from orchard.core.run import Run
+from orchard.core.states import PlanStatus
+from orchard.git.repository import Repository
+from orchard.store.dirs import UserDirs
+from orchard.store.reader import JournalReader
+
+BLOCK = 1000
+OVER = ("succeeded", "failed", "canceled", "paused", "waiting")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What an engine is opened for."""
+
+    repo: Repository
+    config: Config
+    dirs: UserDirs
+    reader: JournalReader
+
+
+class Link(Protocol):
+    """How requests reach the engine, and how its news reach us."""
+
+    async def request(self, verb: str, args: Mapping[str, Any]) -> Json: ...
+
+    async def grown(self, seen: int) -> None:
+        """Wait until the journal holds an event after number `seen`."""
+        ...
+
+    async def interrupt(self) -> str:
+        """Ctrl-C: what was done about it."""
+        ...
+
+    async def wait_idle(self) -> None:
+        """Wait until nothing is left that would end with this process."""
+        ...
+
+
+class Session:
+    """What a surface holds while it works with an engine."""
+
+    def __init__(self, link: Link, reader: JournalReader, *, owns_engine: bool) -> None:
+        self.link, self._reader = link, reader
+        self.owns_engine = owns_engine
+        """Whether the jobs run in this process, and end with it."""
+
+    async def request(self, verb: str, **args: Any) -> Json:
+        """Ask the engine for something; plans and works may be given as they are."""
+        return await self.link.request(verb, {name: _plain(value) for name, value in args.items()})
+
+    async def follow(self, plan: PlanId, since: int = 0) -> AsyncIterator[list[Recorded]]:
+        """What happens to a plan, in batches, until it is over or waits for a person."""
+        run = Run(plan)
+        at = 0
+        while True:
+            newest = self._reader.last_seq()
+            batch = list(self._reader.events(plan, at, BLOCK))
+            if batch:
+                at = batch[-1].seq
+                for recorded in batch:
+                    apply(run, recorded)
+                fresh = [recorded for recorded in batch if recorded.seq > since]
+                if fresh:
+                    yield fresh
+                continue
+            if at == 0 or self._is_over(run):
+                return
+            await self.link.grown(newest)
+
+    def _is_over(self, run: Run) -> bool:
+        """Whether nothing more will happen by itself."""
+        if run.purged or run.settled:
+            return True
+        if run.is_active:
+            return False
+        if run.status in (PlanStatus.WAITING, PlanStatus.PAUSED, PlanStatus.SCAFFOLDING):
+            return True
+        if run.status is PlanStatus.PENDING and run.plan.after is not None:
+            first = self._reader.plan(PlanId(run.plan.after))
+            return first is None or (first.status in OVER and first.status != "succeeded")
+        return False
+
+    async def interrupt(self) -> str:
+        """Ctrl-C: the owner of the engine cancels what runs in it, a follower only goes away."""
+        return await self.link.interrupt()
+
+    async def wait_idle(self) -> None:
+        """The owner stays until nothing is left to do, also for plans that others handed in."""
+        await self.link.wait_idle()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Plan):
+        return plan_json(value)
+    if isinstance(value, Work):
+        return work_json(value)
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    return value

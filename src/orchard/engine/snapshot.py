@@ -1,0 +1,173 @@
+"""The plan's own line of commits: begun at the target's tip, grown leaf by leaf, rebuilt when the target moves.
+
+The snapshot is derived: leaves and the commit it starts from make it what it is. So nothing is lost
+when its refs are not where the journal says (a crash between the two): it is built again.
+"""
+
+from orchard.core.events import LeafMerged, PlanPaused, PlanStarted, SnapshotStarted
+from orchard.core.plan import JobId
+from orchard.core.run import Run
+from orchard.engine.engine import Engine
+from orchard.engine.gather import commit_time, conflict, resolve
+from orchard.engine.naming import target_of
+from orchard.engine.outcome import Failed, Outcome, Passed
+from orchard.errors import OrchardError
+from orchard.git.conflicts import Merge, Resolution
+from orchard.git.integration import Conflicted, LeafMerge, Prepared
+from orchard.git.refs import ANY, RefMoved, Update, keep_ref, update_refs
+from orchard.process.failpoint import failpoint
+
+BASE = "__base__"
+"""In place of a job's name, for the ref that holds the commit a plan starts from."""
+
+
+async def start_plan(engine: Engine, run: Run) -> None:
+    """Pin base and target to commits and begin the snapshot there; a person is asked where that is impossible."""
+    others = [other.started.target_branch for other in engine.runs.values() if other.started and other is not run]
+    try:
+        started = await engine.world.in_thread(_pin, engine, run, others)
+    except OrchardError as error:
+        engine.record(run.id, PlanPaused(f"The plan cannot start: {error.message}", waiting=True))
+        return
+    if run.paused is not None or run.canceled is not None or run.deleted:
+        return
+    engine.record(run.id, started)
+    start = started.target_commit or started.base_commit
+    await _begin(engine, run, start)
+
+
+def _pin(engine: Engine, run: Run, others: list[str]) -> PlanStarted:
+    repo = engine.world.repo
+    started = target_of(repo, run.plan, others)
+    hold = keep_ref(run.id, BASE, 0)
+    update_refs(repo.git, [Update(hold, started.base_commit, ANY)], f"orchard: base of {run.id}")
+    return started
+
+
+async def _begin(engine: Engine, run: Run, start: str) -> None:
+    generation = run.snapshot.generation + 1 if run.snapshot else 1
+    engine.record(run.id, SnapshotStarted(generation, start))
+    failpoint("snapshot.before-start")
+    await engine.world.in_thread(engine.world.integration.start, run.id, start)
+    failpoint("snapshot.after-start")
+
+
+async def merge_leaf(engine: Engine, run: Run, job_id: JobId, commit: str) -> Outcome:
+    """Bring one leaf into the snapshot."""
+    async with engine.merging(run.id):
+        try:
+            return await _merge(engine, run, job_id, commit)
+        except RefMoved:
+            assert run.snapshot is not None
+            failed = await _rebuild(engine, run, run.snapshot.start)
+        return failed or await _merge(engine, run, job_id, commit)
+
+
+async def rebuild(engine: Engine, run: Run, start: str) -> Failed | None:
+    """Begin the snapshot again at another commit and bring every leaf in again, in the same order."""
+    async with engine.merging(run.id):
+        return await _rebuild(engine, run, start)
+
+
+async def _rebuild(engine: Engine, run: Run, start: str) -> Failed | None:
+    assert run.snapshot is not None
+    leaves = [(job, leaf.commit) for job, leaf in run.snapshot.merged.items()]
+    await _begin(engine, run, start)
+    for job_id, commit in leaves:
+        outcome = await _merge(engine, run, job_id, commit)
+        if isinstance(outcome, Failed):
+            return outcome
+    return None
+
+
+async def _merge(engine: Engine, run: Run, job_id: JobId, commit: str) -> Outcome:
+    snapshot = run.snapshot
+    assert snapshot is not None
+    leaf = _leaf(engine, run, job_id, commit)
+    integration = engine.world.integration
+    prepared = await engine.world.in_thread(integration.prepare, leaf)
+    if isinstance(prepared, Conflicted):
+        # `conflict` names the two commits; people know the job and the snapshot.
+        return conflict(prepared.merge, run.plan.resolver or engine.world.config.resolver)
+    failpoint("snapshot.before-publish")
+    await engine.world.in_thread(integration.publish, run.id, prepared)
+    failpoint("snapshot.after-publish")
+    engine.record(run.id, _merged(engine, run, job_id, commit, prepared))
+    return Passed(_resolved_note(prepared))
+
+
+def _leaf(engine: Engine, run: Run, job_id: JobId, commit: str) -> LeafMerge:
+    snapshot, job, world = run.snapshot, run.job(job_id), engine.world
+    assert snapshot is not None
+    choice = run.plan.resolver or world.config.resolver
+
+    def resolver(merge: Merge) -> Resolution | None:
+        return resolve(world, merge, choice)
+
+    inside = _jobs_inside(run, job_id)
+    return LeafMerge(
+        plan=run.id,
+        job=job_id,
+        commit=commit,
+        integration=snapshot.integration,
+        snapshot=snapshot.tip,
+        title=job.name,
+        when=commit_time(world, commit),
+        mode=run.plan.merge,
+        body=job.task,
+        trailers={
+            "Orchard-Plan": run.id,
+            "Orchard-Job": job_id,
+            "Orchard-Commit": commit,
+            "Orchard-Jobs": ", ".join(f"{name} {made:.12}" for name, made in inside),
+            "Orchard-Landing": landing_id(run),
+        },
+        resolver=resolver,
+        sign=world.repo.wants_signing(),
+    )
+
+
+def landing_id(run: Run) -> str:
+    """What marks the commits of this snapshot wherever they end up."""
+    assert run.snapshot is not None
+    return f"{run.id}.{run.snapshot.generation}"
+
+
+def _jobs_inside(run: Run, leaf: JobId) -> list[tuple[JobId, str]]:
+    """The jobs whose work comes in with this leaf and came in with no leaf before it."""
+    assert run.snapshot is not None
+    seen: set[JobId] = set()
+    found: list[tuple[JobId, str]] = []
+    known = run.snapshot.inside
+    waiting = [leaf]
+    while waiting:
+        job_id = waiting.pop()
+        if job_id in seen or job_id in known:
+            continue
+        seen.add(job_id)
+        record = run.records[job_id]
+        if record.work_commit is not None and record.work_commit.commit != record.work_commit.base:
+            found.append((job_id, record.work_commit.commit))
+        waiting += run.job(job_id).needs
+    return sorted(found)
+
+
+def _merged(engine: Engine, run: Run, job_id: JobId, commit: str, prepared: Prepared) -> LeafMerged:
+    assert run.snapshot is not None
+    resolution = prepared.resolution
+    paths = tuple(path.decode(errors="replace") for path in resolution.paths) if resolution else ()
+    return LeafMerged(
+        job_id,
+        run.snapshot.generation,
+        commit,
+        prepared.integration,
+        prepared.snapshot,
+        paths,
+        (run.plan.resolver or engine.world.config.resolver) if paths else None,
+    )
+
+
+def _resolved_note(prepared: Prepared) -> str:
+    if prepared.resolution is None:
+        return ""
+    return f"{len(prepared.resolution.paths)} conflicting paths were resolved"

@@ -1,0 +1,125 @@
+"""The validation job: checks the snapshot and lands it.
+
+    merge-fi     the snapshot as it is
+    prechecks    is the target still where the snapshot began? if not, all leaves are merged onto it again
+    work         `verify`, in a worktree of the snapshot
+    postchecks   the target once more; it moved: back to prechecks, a few times
+    merge-ri     land
+
+What lands is the very commit that `verify` passed on. If the target moves at any point before the
+compare-and-swap, everything from the merge on is done again.
+"""
+
+from orchard.core import limits
+from orchard.core.phases import Phase, at_or_after
+from orchard.core.run import Run
+from orchard.engine.context import Context
+from orchard.engine.landing import Moved, land, settle
+from orchard.engine.outcome import Failed, Held, Outcome, Passed, Skipped
+from orchard.engine.phases import note_changes, run_works, setup
+from orchard.engine.phasing import run_phase
+from orchard.engine.snapshot import rebuild
+from orchard.engine.workspace import give_back, take_worktree
+
+
+async def run_validation(context: Context) -> Outcome:
+    """Validate and land, starting over as long as the target moves."""
+    first = context.first_phase
+    outcome: Outcome = await run_phase(context, Phase.MERGE_FI, _merge_fi)
+    for _ in range(limits.RELANDINGS):
+        if isinstance(outcome, Failed | Held):
+            return outcome
+        outcome = await _once(context, first)
+        if not isinstance(outcome, Moved):
+            return outcome
+        first = Phase.PRECHECKS
+    branch = context.run.started.target_branch if context.run.started else ""
+    return Failed(
+        "conflict",
+        f"Branch '{branch}' moved {limits.RELANDINGS} times while the plan was being validated.",
+        hint="Retry when it is quiet: orchard retry __snapshot-validation__",
+        resume_from=Phase.PRECHECKS,
+    )
+
+
+async def _once(context: Context, first: Phase) -> Outcome:
+    """One way through; Moved if the target is no longer where the snapshot began."""
+    if not at_or_after(first, Phase.MERGE_RI):
+        for phase, function in ((Phase.PRECHECKS, _prechecks), (Phase.SETUP, _setup), (Phase.WORK, _work)):
+            outcome = await run_phase(context, phase, function)
+            if isinstance(outcome, Failed | Held):
+                return outcome
+    outcome = await run_phase(context, Phase.POSTCHECKS, _postchecks)
+    if isinstance(outcome, Failed | Held | Moved):
+        return outcome
+    return await run_phase(context, Phase.MERGE_RI, land)
+
+
+async def _merge_fi(context: Context) -> Outcome:
+    snapshot = context.run.snapshot
+    assert snapshot is not None
+    context.base = context.commit = snapshot.tip
+    return Passed()
+
+
+async def _prechecks(context: Context) -> Outcome:
+    """See that the snapshot stands on the target as it is now."""
+    run = context.run
+    assert run.started is not None
+    assert run.snapshot is not None
+    tip = await context.world.in_thread(context.world.repo.branch_tip, run.started.target_branch)
+    note = ""
+    if tip is None and not stands_on(run, tip):
+        return Failed(
+            "error",
+            f"The target branch '{run.started.target_branch}' does not exist any more.",
+            hint=f"Make it again (git branch {run.started.target_branch} {run.snapshot.start:.12}), then retry.",
+        )
+    if tip is not None and not stands_on(run, tip):
+        failed = await rebuild(context.engine, run, tip)
+        if failed is not None:
+            return failed
+        note = f"the target moved to {tip:.12}: everything was merged onto it again"
+    context.base = context.commit = run.snapshot.tip
+    return Passed(note)
+
+
+def stands_on(run: Run, tip: str | None) -> bool:
+    """Whether the snapshot can land on a target that is at `tip` (None: that does not exist)."""
+    assert run.started is not None
+    assert run.snapshot is not None
+    if tip is not None:
+        return tip == run.snapshot.start
+    return run.started.target_commit is None and run.snapshot.start == run.started.base_commit
+
+
+async def _setup(context: Context) -> Outcome:
+    if context.job.work is None:
+        return Skipped()
+    await take_worktree(context, context.base)
+    return await setup(context)
+
+
+async def _work(context: Context) -> Outcome:
+    if context.job.work is None:
+        return Skipped()
+    failed = await run_works(context, [context.job.work])
+    if failed is not None:
+        return failed
+    await note_changes(context)
+    return Passed()
+
+
+async def _postchecks(context: Context) -> Outcome:
+    """See that nothing has happened to the target meanwhile, but a landing of ours that was interrupted."""
+    run = context.run
+    assert run.started is not None
+    await settle(context.engine, run)
+    if run.landed is not None and run.undone is None:
+        return Passed("it had landed before the interruption")
+    tip = await context.world.in_thread(context.world.repo.branch_tip, run.started.target_branch)
+    context.target_tip = tip
+    if not stands_on(run, tip):
+        await give_back(context.engine, run, context.job_id, "the target moved during validation")
+        return Moved("the target moved during validation")
+    return Passed()

@@ -1,0 +1,103 @@
+"""The folders that jobs work in: taken from a warm pool, given back when nobody needs them any more.
+
+A folder is given back only with proof that everything in it is saved. Where saving fails, the
+folder stays where it is and a person is told: deleting is the last thing we do.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from orchard.core.events import WorkSaved, WorktreeGone, WorktreeTaken
+from orchard.core.plan import VALIDATION, JobId
+from orchard.core.run import Run
+from orchard.core.states import JobState
+from orchard.engine.context import Context
+from orchard.engine.engine import Engine
+from orchard.errors import OrchardError
+from orchard.git.refs import wip_ref
+from orchard.git.repository import Worktree
+from orchard.git.wip import Saved, ensure_saved
+from orchard.process.failpoint import failpoint
+
+
+async def take_worktree(context: Context, commit: str) -> None:
+    """Give the attempt a folder at `commit`: the one it had, if it may go on there, else a clean one."""
+    record, pool = context.state, context.engine.pool(context.run)
+    had = record.worktree
+    if had is not None:
+        worktree = Worktree(had.worktree, Path(had.path))
+        usable = had.base == commit and not context.fresh
+        if usable and await context.world.in_thread(pool.worktrees.exists, worktree):
+            context.worktree, context.base = worktree, commit
+            return
+        await give_back(context.engine, context.run, context.job_id, "before a new start")
+        if record.worktree is not None:
+            context.engine.record(context.run.id, WorktreeGone(context.job_id, had.worktree))
+    failpoint("worktree.before-take")
+    context.worktree = await pool.take(commit, f"{context.run.id} {context.job_id}")
+    failpoint("worktree.after-take")
+    context.base, context.new_worktree = commit, True
+    taken = WorktreeTaken(context.job_id, context.number, context.worktree.name, str(context.worktree.path), commit)
+    context.engine.record(context.run.id, taken)
+
+
+async def save_work(engine: Engine, run: Run, job_id: JobId, why: str) -> Saved | None:
+    """Save what lies in a job's folder under a ref; CannotSave leaves everything as it is."""
+    record = run.records[job_id]
+    if record.worktree is None:
+        return None
+    worktree = Worktree(record.worktree.worktree, Path(record.worktree.path))
+    base = record.worktree.base
+    if record.work_commit is not None and record.work_commit.base == base:
+        base = record.work_commit.commit
+    ref = wip_ref(run.id, job_id, len(record.saved) + 1)
+    failpoint("wip.before-save")
+    saved = await engine.world.in_thread(ensure_saved, engine.world.repo, worktree, ref, f"orchard: {why}", base)
+    failpoint("wip.after-save")
+    if saved.commit is not None and saved.ref is not None:
+        engine.record(run.id, WorkSaved(job_id, saved.ref, saved.commit, why))
+    return saved
+
+
+async def give_back(engine: Engine, run: Run, job_id: JobId, why: str) -> None:
+    """Return a job's folder to the pool after saving what is in it; kept, with a warning, if that fails."""
+    record = run.records[job_id]
+    had = record.worktree
+    if had is None:
+        return
+    try:
+        saved = await save_work(engine, run, job_id, why)
+    except OrchardError as error:
+        engine.warn(run.id, error.message, job_id)
+        return
+    if saved is None or record.worktree is not had:
+        return
+    engine.record(run.id, WorktreeGone(job_id, had.worktree))
+    if saved.commit is not None:
+        await engine.durable()
+    failpoint("worktree.before-release")
+    try:
+        await engine.pool(run).give(saved)
+    except OrchardError as error:
+        engine.warn(run.id, error.message, job_id)
+
+
+async def release_unneeded(engine: Engine, run: Run, jobs: Iterable[JobId]) -> None:
+    """Give back the folders of these jobs, as far as nobody needs them any more."""
+    if not run.plan.cleanup:
+        return
+    for job_id in jobs:
+        if run.records[job_id].worktree is not None and not is_needed(run, job_id):
+            await give_back(engine, run, job_id, "left over after success")
+
+
+def is_needed(run: Run, job_id: JobId) -> bool:
+    """Whether somebody may still want to look into a job's folder."""
+    if run.records[job_id].state is not JobState.SUCCEEDED:
+        return True
+    if job_id == VALIDATION or run.records[VALIDATION].state is JobState.SUCCEEDED:
+        return False
+    if job_id in run.plan.leaf_set:
+        return run.snapshot is None or job_id not in run.snapshot.merged
+    dependents = run.plan.needed_by[job_id]
+    return any(job_id not in run.records[dependent].consumed for dependent in dependents)

@@ -1,0 +1,79 @@
+"""What an engine works with: the repository, the settings, and the seams for what comes from outside."""
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import ParamSpec, Protocol, TypeVar
+
+from orchard.core.config import Config
+from orchard.core.plan import Job, PlanId, Work
+from orchard.engine.outcome import Failed
+from orchard.git.conflicts import Merge
+from orchard.git.integration import Integration
+from orchard.git.repository import Repository
+from orchard.store.logs import LogFiles
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+GIT_THREADS = 8
+
+
+class Healer(Protocol):
+    """Whoever can mend a failed check or settle a conflict: an agent. There is none yet."""
+
+    async def heal(self, plan: PlanId, job: Job, failed: Failed) -> bool:
+        """Try to mend what failed; whether anything was changed."""
+        ...
+
+    async def resolve(self, plan: PlanId, job: Job, merge: Merge) -> str | None:
+        """The tree in which the conflicts of a merge are settled, or None."""
+        ...
+
+
+@dataclass(frozen=True)
+class World:
+    """Everything an attempt needs and does not own."""
+
+    repo: Repository
+    config: Config
+    logs: LogFiles
+    integration: Integration
+    environment: Mapping[str, str]
+    """The host's variables, from which those of the programs are made."""
+    setup: tuple[Work, ...] = ()
+    """What the configuration says is run in each new worktree."""
+    healer: Healer | None = None
+    clock: Callable[[], float] = time.time
+    checkouts: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(os.cpu_count() or 1))
+    """Writing whole trees is bound by the disk and the cores: more at once are slower, not faster."""
+    threads: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(max_workers=GIT_THREADS, thread_name_prefix="orchard-git")
+    )
+
+    async def in_thread(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a step of git work to its end in a thread.
+
+        A cancellation is not let through until the step is over: half of a commit or of a merge
+        is worse than a moment of waiting, and nobody else may touch the worktree meanwhile.
+        """
+        loop = asyncio.get_running_loop()
+        future = loop.run_in_executor(self.threads, lambda: function(*args, **kwargs))
+        canceled: asyncio.CancelledError | None = None
+        while not future.done():
+            try:
+                await asyncio.wait([future])
+            except asyncio.CancelledError as error:
+                canceled = error
+        if canceled is not None:
+            future.exception()
+            raise canceled
+        return future.result()
+
+    def close(self) -> None:
+        """Let go of threads and helper processes."""
+        self.threads.shutdown(wait=True, cancel_futures=True)
+        self.integration.close()

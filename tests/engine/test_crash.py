@@ -1,0 +1,183 @@
+"""kill -9 at any moment: nothing is lost, nothing lands twice, and the plan can be brought to its end."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from orchard.core.events import JobFailed, Landed
+from orchard.process.failpoint import known
+from tests.engine.conftest import Orchard, statuses, until
+
+pytestmark = pytest.mark.anyio
+
+PLAN = """
+name: Crash
+verify: cat a.txt b.txt c.txt
+jobs:
+  - {id: a, work: "echo a > a.txt; sed -i s/5/five/ shared.txt"}
+  - {id: b, needs: [a], work: "echo b > b.txt; sed -i s/1/one/ shared.txt"}
+  - {id: c, needs: [a], work: "echo c > c.txt; sed -i s/9/nine/ shared.txt", postchecks: "true"}
+"""
+
+IN_RUN = [name for name in known() if name.partition(".")[0] not in ("undo", "recovery")]
+
+
+def run_cli(orchard: Orchard, *args: str, failpoint: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "orchard", *args],
+        cwd=orchard.repo.path,
+        env={**os.environ, "ORCHARD_FAILPOINT": failpoint},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+async def kill_when(orchard: Orchard, plan: Path, condition: Callable[[], bool]) -> None:
+    """Run a plan in another process and kill it as soon as something is true."""
+    engine = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "orchard", "run", str(plan),
+        cwd=orchard.repo.path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    await until(condition)
+    engine.kill()
+    await engine.wait()
+
+
+async def finish(orchard: Orchard) -> None:
+    """Do what the hints say until the plan is over."""
+    app = orchard.app
+    if not app.plans():
+        return
+    await orchard.ask("resume")
+    for _ in range(4):
+        if orchard.status()["plan"]["status"] != "failed":
+            break
+        await orchard.ask("retry")
+
+
+def check_promises(orchard: Orchard, before: str) -> None:
+    status = orchard.status()
+    landings = orchard.events(Landed)
+    marked = orchard.repo("log", "--format=%H", "--grep=^Orchard-Landing", f"{before}..work").split()
+    assert status["plan"]["status"] == "succeeded", status["plan"]["error"]
+    assert len(landings) == 1
+    assert len(marked) == len(set(marked)) == 2
+    assert orchard.repo.files("work")["shared.txt"] == "one\n2\n3\n4\nfive\n6\n7\n8\nnine\n"
+    assert orchard.repo("fsck", "--no-dangling", "--no-progress") == ""
+    assert orchard.repo("status", "--porcelain") == ""
+    assert orchard.repo("worktree", "list", "--porcelain").count("worktree ") == 1
+    for one in status["jobs"]:
+        if not one["validation"]:
+            assert orchard.repo.exists(one["commit"])
+    assert [p for p in psutil.process_iter() if _carries_token(p, status["plan"]["id"])] == []
+
+
+def _carries_token(process: psutil.Process, plan: str) -> bool:
+    try:
+        return process.environ().get("ORCHARD_TOKEN", "").startswith(plan)
+    except psutil.Error:
+        return False
+
+
+@pytest.mark.parametrize("name", IN_RUN)
+async def test_a_run_killed_at_a_failpoint_is_brought_to_its_end(orchard: Orchard, tmp_path: Path, name: str) -> None:
+    (tmp_path / "plan.yaml").write_text(PLAN)
+    before = orchard.repo.head("work")
+
+    killed = run_cli(orchard, "run", str(tmp_path / "plan.yaml"), failpoint=f"{name}:2:kill")
+
+    if killed.returncode != 0:
+        assert killed.returncode == -9, killed.stderr
+    shown = run_cli(orchard, "status")
+    assert shown.returncode in (0, 3), shown.stderr
+    if not orchard.app.plans():
+        run_cli(orchard, "run", str(tmp_path / "plan.yaml"))
+    await finish(orchard)
+    check_promises(orchard, before)
+
+
+async def test_work_interrupted_by_a_crash_is_reported_and_not_run_again(orchard: Orchard, tmp_path: Path) -> None:
+    (tmp_path / "plan.yaml").write_text(f"""
+name: Interrupted
+jobs: [{{id: a, work: "echo run >> {tmp_path}/runs; echo half > half.txt; sleep 300"}}]
+""")
+    await kill_when(orchard, tmp_path / "plan.yaml", (tmp_path / "runs").exists)
+
+    looked = orchard.status()
+    resumed = await orchard.ask("resume")
+
+    assert looked["plan"]["status"] == "paused"
+    assert "resume" in looked["plan"]["hint"]
+    assert statuses(looked) == {"a": "failed"}
+    assert resumed["plan"]["status"] == "failed"
+    assert orchard.events(JobFailed)[0].reason == "interrupted"
+    assert (tmp_path / "runs").read_text() == "run\n"
+    assert (Path(resumed["jobs"][0]["worktree"]) / "half.txt").read_text() == "half\n"
+    assert [p for p in psutil.process_iter() if _carries_token(p, resumed["plan"]["id"])] == []
+
+
+async def test_retry_on_interrupt_runs_the_work_again_by_itself(orchard: Orchard, tmp_path: Path) -> None:
+    (tmp_path / "plan.yaml").write_text(f"""
+name: Interrupted
+jobs:
+  - id: a
+    retry_on_interrupt: true
+    work: "echo run >> {tmp_path}/runs; test -f {tmp_path}/go || sleep 300; echo a > a.txt"
+""")
+    await kill_when(orchard, tmp_path / "plan.yaml", (tmp_path / "runs").exists)
+    (tmp_path / "go").touch()
+
+    done = await orchard.ask("resume")
+
+    assert done["plan"]["status"] == "succeeded"
+    assert (tmp_path / "runs").read_text() == "run\nrun\n"
+
+
+async def test_recovery_that_is_killed_itself_can_be_repeated(orchard: Orchard, tmp_path: Path) -> None:
+    (tmp_path / "plan.yaml").write_text(PLAN)
+    before = orchard.repo.head("work")
+    run_cli(orchard, "run", str(tmp_path / "plan.yaml"), failpoint="program.after-end:2:kill")
+
+    for name in ("recovery.before-job", "recovery.after-job", "recovery.before-stray", "journal.before-commit"):
+        run_cli(orchard, "resume", failpoint=f"{name}:1:kill")
+    await finish(orchard)
+
+    check_promises(orchard, before)
+
+
+@pytest.mark.parametrize("name", ["undo.before-move", "undo.after-move"])
+async def test_an_undo_that_is_killed_happens_once_or_not_at_all(orchard: Orchard, tmp_path: Path, name: str) -> None:
+    (tmp_path / "plan.yaml").write_text(PLAN)
+    before = orchard.repo.head("work")
+    run_cli(orchard, "run", str(tmp_path / "plan.yaml"))
+    landed = orchard.repo.head("work")
+
+    run_cli(orchard, "undo", "--yes", failpoint=f"{name}:1:kill")
+    there = orchard.repo.head("work")
+    again = run_cli(orchard, "undo", "--yes")
+
+    assert there == (landed if name == "undo.before-move" else before)
+    assert again.returncode == 0, again.stderr
+    assert orchard.repo.head("work") == before
+    assert orchard.status()["plan"]["undone"] is True
+
+
+async def test_a_target_deleted_after_a_crash_is_not_made_again(orchard: Orchard, tmp_path: Path) -> None:
+    orchard.repo("branch", "goal")
+    (tmp_path / "plan.yaml").write_text(f"{PLAN}target: goal\n")
+    run_cli(orchard, "run", str(tmp_path / "plan.yaml"), failpoint="landing.before-move:1:kill")
+    orchard.repo("branch", "-D", "goal")
+
+    done = await orchard.ask("resume")
+
+    assert done["plan"]["status"] == "failed"
+    assert "does not exist any more" in done["plan"]["error"]
+    assert not orchard.repo.exists("refs/heads/goal")

@@ -1,0 +1,231 @@
+"""The doctor finds what is wrong, and changes nothing while looking."""
+
+import os
+import time
+from pathlib import Path
+
+import filelock
+import pytest
+
+from orchard.core.config import Config
+from orchard.core.events import PlanSubmitted
+from orchard.core.plan import PlanId
+from orchard.engine import doctor, opening
+from orchard.engine.address import Address, write_address
+from orchard.engine.doctor import Finding, examine, healthy
+from orchard.git.repository import find_repository
+from orchard.git.worktrees import TRASH
+from orchard.process.identity import identify
+from orchard.store.dirs import UserDirs
+from orchard.store.journal import Journal
+from orchard.store.reader import PlanRow
+from orchard.store.settings import Settings
+from orchard.store.slots import Slots
+from orchard.testing import Repo
+
+
+@pytest.fixture(autouse=True)
+def nobodys_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
+    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Repo:
+    return Repo.make(tmp_path / "repo")
+
+
+def findings(repo: Repo, settings: Settings | None = None, *, engine_alive: bool = False) -> list[Finding]:
+    home = repo.path.parent / "home"
+    dirs = UserDirs(home / "state", home / "config", home / "run")
+    return examine(find_repository(repo.path), settings or Settings(Config()), dirs, engine_alive=engine_alive)
+
+
+def about(topic: str, found: list[Finding]) -> list[Finding]:
+    return [finding for finding in found if finding.topic == topic]
+
+
+def listing(folder: Path) -> dict[str, tuple[int, int, int]]:
+    """Every file below a folder, with what changes when it is written."""
+    found = {}
+    for place, folders, names in os.walk(folder):
+        for name in [*folders, *names]:
+            status = (Path(place) / name).lstat()
+            found[str(Path(place, name).relative_to(folder))] = (status.st_size, status.st_mtime_ns, status.st_mode)
+    return found
+
+
+def write_journal(repo: Repo, status: str) -> Path:
+    path = repo.path / ".git" / "orchard" / "journal.db"
+    plan = PlanId("01TEST")
+    journal = Journal.open(path)
+    row = PlanRow(plan, "Half done", 1.0, 0, status, False, {"hint": f"orchard land {plan}"})
+    journal.append(plan, PlanSubmitted({"name": "Half done", "jobs": []}), 1.0, row)
+    journal.flush()
+    journal.close()
+    return path
+
+
+def test_a_fresh_repository_is_healthy(repo: Repo) -> None:
+    found = findings(repo)
+
+    assert healthy(found)
+    assert {"python", "git", "sqlite", "disk", "state", "engine"} <= {finding.topic for finding in found}
+    assert not [finding for finding in found if finding.level == "warning"]
+
+
+def test_looking_changes_nothing(repo: Repo) -> None:
+    write_journal(repo, "running")
+    (repo.path / ".worktrees" / TRASH).mkdir(parents=True)
+    findings(repo)  # git makes its own empty folder the first time anything is asked
+    before = listing(repo.path)
+
+    findings(repo)
+
+    after = listing(repo.path)
+    # SQLite makes its shared memory for a reader, and takes it away again.
+    ignored = {".git/orchard", ".git/orchard/journal.db-shm", ".git/orchard/journal.db-wal"}
+    assert {name: facts for name, facts in after.items() if name not in ignored} == {
+        name: facts for name, facts in before.items() if name not in ignored
+    }
+    assert repo("status", "--porcelain") == ""
+
+
+def test_an_interrupted_plan_is_a_warning_that_names_resume(repo: Repo) -> None:
+    write_journal(repo, "running")
+
+    plans = about("plans", findings(repo))
+
+    assert [finding.level for finding in plans] == ["warning"]
+    assert plans[0].hint == "Run 'orchard resume 01TEST'."
+
+
+def test_a_running_plan_is_no_finding_while_an_engine_works_on_it(repo: Repo) -> None:
+    write_journal(repo, "running")
+
+    found = findings(repo, engine_alive=True)
+
+    assert about("plans", found) == []
+    assert about("engine", found)[0].message.startswith("an engine is running")
+
+
+def test_a_lock_that_is_held_without_an_address_is_a_warning(repo: Repo) -> None:
+    state = repo.path / ".git" / "orchard"
+    state.mkdir()
+
+    with filelock.FileLock(state / opening.LOCK_FILE):
+        held = about("engine", findings(repo))
+    free = about("engine", findings(repo))
+
+    assert ([one.level for one in held], [one.level for one in free]) == (["warning"], ["ok"])
+    assert doctor.LOCK_FILE == opening.LOCK_FILE
+
+
+def test_an_engine_without_its_socket_is_a_warning(repo: Repo) -> None:
+    state = repo.path / ".git" / "orchard"
+    state.mkdir()
+    me = identify(os.getpid())
+    assert me is not None
+    write_address(state, Address(me.pid, me.started, me.boot, str(state / "gone.sock"), "nonce"))
+
+    (engine,) = about("engine", findings(repo, engine_alive=True))
+
+    assert engine.level == "warning" and "gone.sock" in engine.message
+
+
+def test_a_plan_that_waits_names_its_command(repo: Repo) -> None:
+    write_journal(repo, "waiting")
+
+    assert about("plans", findings(repo))[0].hint == "Run 'orchard land 01TEST'."
+
+
+def test_a_damaged_journal_is_a_problem_and_is_left_alone(repo: Repo) -> None:
+    path = write_journal(repo, "succeeded")
+    data = bytearray(path.read_bytes())
+    data[4096 + 8 : 2 * 4096] = b"\xff" * (4096 - 8)
+    path.write_bytes(bytes(data))
+
+    found = findings(repo)
+
+    assert not healthy(found)
+    assert "journal" in {finding.topic for finding in found if finding.level == "problem"}
+    assert path.read_bytes() == bytes(data)
+
+
+def test_a_file_that_is_no_journal_is_a_problem(repo: Repo) -> None:
+    path = repo.path / ".git" / "orchard" / "journal.db"
+    path.parent.mkdir()
+    path.write_text("this is not a database" * 100)
+
+    assert "problem" in {finding.level for finding in about("journal", findings(repo))}
+
+
+def test_a_state_folder_that_others_can_write_is_a_warning(repo: Repo) -> None:
+    write_journal(repo, "succeeded")
+    (repo.path / ".git" / "orchard").chmod(0o777)
+
+    (state,) = about("state", findings(repo))
+
+    assert state.level == "warning" and "chmod 700" in (state.hint or "")
+
+
+def test_strays_and_trash_are_reported(repo: Repo) -> None:
+    root = repo.path / ".worktrees"
+    (root / "left-behind").mkdir(parents=True)
+    (root / TRASH / "w1").mkdir(parents=True)
+    (root / TRASH / "w1" / "file").write_bytes(b"x" * 3000)
+
+    told = " ".join(finding.message for finding in about("leftovers", findings(repo)))
+
+    assert "left-behind" in told and "1 files (3 KiB)" in told
+
+
+def test_saved_work_is_counted(repo: Repo) -> None:
+    repo("update-ref", "refs/orchard/wip/p/build/1", "HEAD")
+
+    assert about("saved work", findings(repo))[0].message == "One piece of saved work is kept."
+
+
+def test_a_stale_lock_of_git_is_a_problem(repo: Repo) -> None:
+    lock = repo.path / ".git" / "index.lock"
+    lock.touch()
+    old = time.time() - 600
+    os.utime(lock, (old, old))
+
+    found = findings(repo)
+
+    assert not healthy(found) and "index.lock" in about("git/lock", found)[0].message
+    assert lock.exists()
+
+
+def test_settings_that_wait_for_trust_are_named(repo: Repo) -> None:
+    settings = Settings(Config(), warnings=("ORCHARD_FOO means nothing",), untrusted={"setup": ["make"]})
+
+    found = findings(repo, settings)
+
+    assert "setup" in about("trust", found)[0].message
+    assert about("settings", found)[0].level == "warning"
+
+
+def test_a_part_that_cannot_look_does_not_stop_the_others(repo: Repo) -> None:
+    settings = Settings(Config(worktree_root="."))
+
+    found = findings(repo, settings)
+
+    assert about("leftovers", found)[0].level == "problem"
+    assert about("disk", found) != []
+
+
+def test_the_capacity_file_is_read_and_a_broken_one_is_a_warning(repo: Repo) -> None:
+    home = repo.path.parent / "home"
+    (home / "state").mkdir(parents=True)
+    slots = Slots.open(home / "state" / "slots.db", 16)
+    assert slots.acquire()
+
+    (capacity,) = about("capacity", findings(repo))
+    assert (capacity.level, capacity.message) == ("ok", "1 of 16 slots of this user are taken")
+
+    slots.close()
+    (home / "state" / "slots.db").write_text("broken" * 1000)
+    (capacity,) = about("capacity", findings(repo))
+    assert capacity.level == "warning" and "rm" in (capacity.hint or "")

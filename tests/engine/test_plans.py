@@ -1,0 +1,293 @@
+"""From a plan to a landed branch: what jobs leave, and what of it arrives."""
+
+import pytest
+
+from orchard.core.events import LeafMerged, PhaseEnded
+from tests.engine.conftest import Orchard, job, statuses
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_chain_lands_one_commit_that_holds_everything(orchard: Orchard) -> None:
+    before = orchard.repo.head("work")
+
+    done = await orchard.run("""
+        name: A chain
+        jobs:
+          - {id: a, work: echo a > a.txt}
+          - {id: b, needs: [a], work: cat a.txt > b.txt}
+          - {id: c, needs: [b], work: cat b.txt > c.txt}
+    """)
+
+    assert done["plan"]["status"] == "succeeded"
+    assert done["plan"]["landed"] is True
+    assert (orchard.repo.path / "c.txt").read_text() == "a\n"
+    assert orchard.repo("rev-list", "--count", f"{before}..work").strip() == "1"
+    assert orchard.repo("status", "--porcelain") == ""
+
+
+async def test_leaves_that_edit_the_file_of_a_shared_ancestor_do_not_conflict(orchard: Orchard) -> None:
+    done = await orchard.run("""
+        name: Diamond
+        jobs:
+          - {id: top, work: sed -i s/5/five/ shared.txt}
+          - {id: left, needs: [top], work: sed -i s/1/one/ shared.txt}
+          - {id: right, needs: [top], work: sed -i s/9/nine/ shared.txt}
+    """)
+
+    assert done["plan"]["status"] == "succeeded"
+    assert orchard.repo.files("work")["shared.txt"] == "one\n2\n3\n4\nfive\n6\n7\n8\nnine\n"
+
+
+async def test_a_fan_in_of_many_holds_all_of_them(orchard: Orchard) -> None:
+    jobs = "\n".join(f"          - {{id: j{number}, work: echo {number} > f{number}.txt}}" for number in range(12))
+    needs = ", ".join(f"j{number}" for number in range(12))
+
+    done = await orchard.run(f"""
+        name: Fan-in
+        jobs:
+{jobs}
+          - {{id: all, needs: [{needs}], work: ls f*.txt | wc -l > count.txt}}
+    """)
+
+    assert done["plan"]["status"] == "succeeded"
+    assert orchard.repo.files("work")["count.txt"].strip() == "12"
+
+
+async def test_a_job_that_only_gathers_hands_on_the_merge_of_its_needs(orchard: Orchard) -> None:
+    done = await orchard.run("""
+        name: Gather
+        jobs:
+          - {id: a, work: echo a > a.txt}
+          - {id: b, work: echo b > b.txt}
+          - {id: both, needs: [a, b]}
+          - {id: c, needs: [both], work: cat a.txt b.txt > c.txt}
+    """)
+
+    assert done["plan"]["status"] == "succeeded"
+    assert orchard.repo.files("work")["c.txt"] == "a\nb\n"
+    assert job(done, "both")["worktree"] is None
+
+
+async def test_conflicting_leaves_fail_with_the_paths_and_land_nothing(orchard: Orchard) -> None:
+    before = orchard.repo.head("work")
+
+    done = await orchard.run("""
+        name: Conflict
+        resolver: fail
+        max_parallel: 1
+        jobs:
+          - {id: a, work: echo from a > shared.txt}
+          - {id: b, work: echo from b > shared.txt}
+    """)
+
+    assert done["plan"]["status"] == "failed"
+    failed = job(done, "b")
+    assert (failed["status"], failed["failed_phase"], failed["reason"]) == ("failed", "merge-ri", "conflict")
+    assert "shared.txt" in failed["error"]
+    assert orchard.repo.head("work") == before
+
+
+@pytest.mark.parametrize(("resolver", "winner"), [("ours", "from a\n"), ("theirs", "from b\n")])
+async def test_a_preferred_side_resolves_a_conflict_and_is_recorded(
+    orchard: Orchard, resolver: str, winner: str
+) -> None:
+    done = await orchard.run(f"""
+        name: Conflict
+        resolver: {resolver}
+        max_parallel: 1
+        jobs:
+          - {{id: a, work: echo from a > shared.txt}}
+          - {{id: b, work: echo from b > shared.txt}}
+    """)
+
+    assert done["plan"]["status"] == "succeeded"
+    assert orchard.repo.files("work")["shared.txt"] == winner
+    merged = orchard.events(LeafMerged)[-1]
+    assert (merged.resolved, merged.resolver) == (("shared.txt",), resolver)
+
+
+async def test_work_that_changes_nothing_fails_and_says_what_to_do(orchard: Orchard) -> None:
+    done = await orchard.run("""
+        name: Nothing
+        jobs: [{id: a, work: "true"}]
+    """)
+    failed = job(done, "a")
+    assert (failed["status"], failed["reason"], failed["failed_phase"]) == ("failed", "no-changes", "commit")
+    assert "expects_no_changes" in failed["hint"]
+
+
+async def test_a_check_job_passes_without_changes_and_fails_with_them(orchard: Orchard) -> None:
+    done = await orchard.run("""
+        name: Checks
+        jobs:
+          - {id: good, work: "true", expects_no_changes: true}
+          - {id: bad, work: echo x > x.txt, expects_no_changes: true}
+    """)
+    assert statuses(done) == {"good": "succeeded", "bad": "failed"}
+    assert "x.txt" in job(done, "bad")["error"]
+    assert job(done, "good")["commit"] == done["plan"]["base"]["commit"]
+
+
+async def test_evidence_stands_for_work_that_changed_no_file(orchard: Orchard) -> None:
+    done = await orchard.run("""
+        name: Evidence
+        jobs:
+          - id: told
+            env: {TOLD: '{"summary": "called it", "type": "external_effect", "outcome": {"id": 7}}'}
+            work: echo "$TOLD" > "$ORCHARD_EVIDENCE"
+          - id: mumbled
+            env: {TOLD: '{"summary": ""}'}
+            work: echo "$TOLD" > "$ORCHARD_EVIDENCE"
+    """)
+    assert job(done, "told")["status"] == "succeeded"
+    assert job(done, "told")["evidence"]["outcome"] == {"id": 7}
+    assert job(done, "mumbled")["status"] == "failed"
+    assert "summary" in job(done, "mumbled")["error"]
+
+
+async def test_a_plan_whose_jobs_change_nothing_succeeds_with_nothing_to_land(orchard: Orchard) -> None:
+    before = orchard.repo.head("work")
+    done = await orchard.run("""
+        name: Lint only
+        jobs: [{id: lint, work: "true", expects_no_changes: true}]
+    """)
+    assert (done["plan"]["status"], done["plan"]["landed"]) == ("succeeded", False)
+    assert orchard.repo.head("work") == before
+
+
+async def test_commits_that_a_job_makes_itself_are_its_result_with_what_it_left_over(orchard: Orchard) -> None:
+    done = await orchard.run("""
+        name: Own commits
+        merge: merge
+        jobs:
+          - id: a
+            work: |
+              echo 1 > one.txt && git add one.txt && git -c user.name=J -c user.email=j@x commit -qm "by the job"
+              echo 2 > two.txt
+    """)
+    assert done["plan"]["status"] == "succeeded"
+    assert {"one.txt", "two.txt"} <= set(orchard.repo.files("work"))
+    assert "by the job" in orchard.repo("log", "--format=%s", "work")
+    assert job(done, "a")["summary"]["commits"] == 2
+
+
+async def test_merge_mode_lands_the_whole_history(orchard: Orchard) -> None:
+    done = await orchard.run("""
+        name: History
+        merge: merge
+        jobs:
+          - {id: a, work: echo a > a.txt}
+          - {id: b, work: echo b > b.txt}
+    """)
+    assert done["plan"]["status"] == "succeeded"
+    assert orchard.repo("rev-list", "--merges", "--count", "work").strip() == "2"
+
+
+async def test_a_failed_check_names_phase_code_and_output_and_blocks_what_follows(orchard: Orchard) -> None:
+    done = await orchard.run("""
+        name: Checks
+        jobs:
+          - {id: pre, prechecks: "echo not ready; exit 3", work: echo x > x.txt}
+          - {id: post, work: echo y > y.txt, postchecks: ["true", "echo wrong >&2; exit 4"]}
+          - {id: after, needs: [pre], work: echo z > z.txt}
+          - {id: free, work: echo f > f.txt}
+    """)
+    assert statuses(done) == {"pre": "failed", "post": "failed", "after": "blocked", "free": "succeeded"}
+    assert (job(done, "pre")["failed_phase"], job(done, "pre")["exit_code"]) == ("prechecks", 3)
+    assert (job(done, "post")["failed_phase"], job(done, "post")["exit_code"]) == ("postchecks", 4)
+    assert orchard.app.attempts("post", None)[0]["failure"]["tail"].strip() == "wrong"
+    assert done["plan"]["landed"] is False
+
+
+async def test_what_postchecks_change_is_reported_and_not_kept(orchard: Orchard) -> None:
+    done = await orchard.run("""
+        name: Litter
+        jobs: [{id: a, work: echo a > a.txt, postchecks: echo b > litter.txt}]
+    """)
+    assert done["plan"]["status"] == "succeeded"
+    assert "litter.txt" not in orchard.repo.files("work")
+    notes = [event.note for event in orchard.events(PhaseEnded) if event.phase == "postchecks" and event.job == "a"]
+    assert "litter.txt" in notes[0]
+
+
+async def test_a_failing_verify_lands_nothing(orchard: Orchard) -> None:
+    before = orchard.repo.head("work")
+    done = await orchard.run("""
+        name: Verified
+        verify: test -f missing.txt
+        jobs: [{id: a, work: echo a > a.txt}]
+    """)
+    assert done["plan"]["status"] == "failed"
+    assert orchard.repo.head("work") == before
+    assert "a.txt" not in orchard.repo.files("work")
+
+
+async def test_verify_sees_the_merged_result_of_all_leaves(orchard: Orchard) -> None:
+    done = await orchard.run("""
+        name: Verified
+        verify: cat a.txt b.txt
+        jobs: [{id: a, work: echo a > a.txt}, {id: b, work: echo b > b.txt}]
+    """)
+    assert done["plan"]["status"] == "succeeded"
+
+
+async def test_without_a_target_the_default_branch_is_left_alone(orchard: Orchard) -> None:
+    orchard.repo("checkout", "-q", "main")
+    before = orchard.repo.head("main")
+
+    done = await orchard.run("""
+        name: Add login!
+        jobs: [{id: a, work: echo a > a.txt}]
+    """)
+
+    assert done["plan"]["target"]["branch"] == "orchard/add-login"
+    assert orchard.repo.head("main") == before
+    assert "a.txt" in orchard.repo.files("orchard/add-login")
+    assert not (orchard.repo.path / "a.txt").exists()
+
+
+async def test_no_worktree_and_no_process_is_left_after_success(orchard: Orchard) -> None:
+    await orchard.run("""
+        name: Clean
+        verify: "true"
+        jobs: [{id: a, work: echo a > a.txt}, {id: b, needs: [a], work: echo b > b.txt}]
+    """)
+    assert orchard.repo("worktree", "list", "--porcelain").count("worktree ") == 1
+    assert not (orchard.repo.path / ".worktrees").exists()
+    assert orchard.repo("status", "--porcelain", "--ignored") == ""
+
+
+async def test_cleanup_false_keeps_the_folders_of_successful_jobs(orchard: Orchard) -> None:
+    done = await orchard.run("""
+        name: Keep
+        cleanup: false
+        jobs: [{id: a, work: echo a > a.txt}]
+    """)
+    assert done["plan"]["status"] == "succeeded"
+    assert job(done, "a")["worktree"] is not None
+
+
+async def test_results_survive_gc_with_everything_unreachable_pruned(orchard: Orchard) -> None:
+    done = await orchard.run("""
+        name: Kept
+        land: never
+        jobs: [{id: a, work: echo a > a.txt}, {id: b, needs: [a], work: exit 1}]
+    """)
+    commit = job(done, "a")["commit"]
+
+    orchard.repo("reflog", "expire", "--expire=now", "--all")
+    orchard.repo("gc", "-q", "--prune=now")
+
+    assert orchard.repo("cat-file", "-t", commit).strip() == "commit"
+    assert orchard.repo.files(commit)["a.txt"] == "a\n"
+
+
+async def test_a_job_result_that_reaches_outside_is_refused(orchard: Orchard) -> None:
+    done = await orchard.run("""
+        name: Escape
+        jobs:
+          - {id: link, work: ln -s /etc/passwd out}
+          - {id: nested, work: git init -q sub && touch sub/x}
+    """)
+    assert {job(done, name)["reason"] for name in ("link", "nested")} == {"refused"}
