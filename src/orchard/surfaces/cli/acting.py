@@ -1,0 +1,211 @@
+"""Verbs that ask something of a plan: one request each."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import click
+
+from orchard.app import App
+from orchard.core.events import Json
+from orchard.core.plan import JobId, PlanId
+from orchard.engine.session import Session
+from orchard.errors import UsageError
+from orchard.surfaces.cli import text
+from orchard.surfaces.cli.follow import act_and_follow
+from orchard.surfaces.cli.group import verb
+from orchard.surfaces.cli.lines import Line, Piece, safe, safe_lines, table
+from orchard.surfaces.cli.opening import (
+    app_for_work,
+    app_of,
+    confirm,
+    detach_option,
+    job_argument,
+    plan_argument,
+    plan_document,
+    plan_option,
+    purge_consent,
+    yes_option,
+)
+from orchard.surfaces.cli.terminal import Terminal
+
+
+def ask_engine(app: App, request: str, **values: Any) -> Json:
+    """One request that starts no work: to the engine that runs, or done without one."""
+
+    async def ask() -> Json:
+        async with app.session(work=False) as session:
+            answer: Json = await session.request(request, **values)
+            return answer
+
+    return asyncio.run(ask())
+
+
+def go_on(terminal: Terminal, app: App, plan: PlanId, request: str, *, detach: bool, **values: Any) -> int:
+    """One request that makes a plan's work go on, and that work."""
+
+    async def act(session: Session) -> PlanId:
+        await session.request(request, plan=plan, **values)
+        return plan
+
+    return act_and_follow(terminal, app, act, plan, detach=detach)
+
+
+@verb("pause")
+@plan_argument
+def pause(terminal: Terminal, plan: str | None) -> None:
+    """Let running jobs finish and start nothing new."""
+    app = app_of(terminal)
+    found = app.find_plan(plan)
+    answer = ask_engine(app, "pause", plan=found)
+    terminal.answer({"plan": found, **answer}, text.done(f"Plan {found} is paused."), text.next_resume(found))
+
+
+@verb("resume")
+@plan_argument
+@detach_option
+def resume(terminal: Terminal, plan: str | None, detach: bool) -> int:
+    """Let a paused or interrupted plan go on."""
+    app = app_for_work(terminal)
+    return go_on(terminal, app, app.find_plan(plan), "resume", detach=detach)
+
+
+@verb("cancel")
+@plan_argument
+def cancel(terminal: Terminal, plan: str | None) -> None:
+    """Stop everything of a plan; what its jobs wrote is kept."""
+    app = app_of(terminal)
+    found = app.find_plan(plan)
+    answer = ask_engine(app, "cancel", plan=found)
+    terminal.answer({"plan": found, **answer}, text.done(f"Plan {found} is canceled."), text.next_retry(found))
+
+
+@verb("force-fail", examples="orchard force-fail backend/api --reason 'it loops'")
+@job_argument
+@plan_option
+@click.option("--reason", default="", metavar="TEXT", help="Why, for those who read the plan later.")
+def force_fail(terminal: Terminal, job: str, plan: str | None, reason: str) -> None:
+    """Stop a job and count it as failed."""
+    app = app_of(terminal)
+    found, job_id = app.find_job(job, plan)
+    answer = ask_engine(app, "force_fail", plan=found, job=job_id, reason=reason)
+    document = {"plan": found, "job": job_id, **answer}
+    terminal.answer(document, text.done(f"Job '{job_id}' is failed."), text.next_retry(found, job_id))
+
+
+@verb("approve")
+@job_argument
+@plan_option
+@yes_option
+@detach_option
+def approve(terminal: Terminal, job: str, plan: str | None, yes: bool, detach: bool) -> int:
+    """Approve the changes of a job that waits for a person.
+
+    Shows what the job changed first; on a terminal it asks.
+    """
+    app = app_for_work(terminal)
+    found, job_id = app.find_job(job, plan)
+    show_stat(terminal, app, found, job_id)
+    if not confirm(terminal, text.ask_approve(job_id), yes=yes):
+        return 4
+    return go_on(terminal, app, found, "approve", detach=detach, job=job_id)
+
+
+def show_stat(terminal: Terminal, app: App, plan: PlanId, job: JobId) -> None:
+    """What a job changed, file by file."""
+    stat = app.diff(job, plan, stat=True).decode(errors="replace")
+    terminal.note(*[text.raw(row) for row in safe_lines(stat) if row])
+
+
+@verb("land")
+@plan_argument
+@detach_option
+def land(terminal: Terminal, plan: str | None, detach: bool) -> int:
+    """Land a plan that waits before landing.
+
+    It waits because the plan says 'land: ask', or because the checkout of the target had edits in the way.
+    """
+    app = app_for_work(terminal)
+    return go_on(terminal, app, app.find_plan(plan), "land", detach=detach)
+
+
+@verb("undo")
+@plan_argument
+@yes_option
+def undo(terminal: Terminal, plan: str | None, yes: bool) -> int:
+    """Take a landing back: move the target branch to where it was.
+
+    Refused when the branch has moved since. The plan's commits are kept under refs/orchard.
+    """
+    app = app_of(terminal)
+    found = app.find_plan(plan)
+    branch = plan_document(app, found)["target"]["branch"]
+    if not confirm(terminal, text.ask_undo(branch, found), yes=yes):
+        return 4
+    answer = ask_engine(app, "undo", plan=found)
+    terminal.answer({"plan": found, **answer}, text.undone(answer.get("branch"), answer.get("commit")))
+    return 0
+
+
+@verb("delete")
+@plan_argument
+@yes_option
+def delete(terminal: Terminal, plan: str | None, yes: bool) -> int:
+    """Take a plan out of the way; its commits are kept until purged.
+
+    Stops what it runs, saves what its worktrees hold, and removes them.
+    """
+    app = app_of(terminal)
+    found = app.find_plan(plan)
+    if not confirm(terminal, text.ask_delete(plan_document(app, found)["name"], found), yes=yes):
+        return 4
+    answer = ask_engine(app, "delete", plan=found)
+    terminal.answer({"plan": found, **answer}, text.done(f"Plan {found} is deleted; its commits are kept."))
+    return 0
+
+
+@verb("purge", examples="orchard purge login-3f2a --yes")
+@plan_argument
+@yes_option
+def purge(terminal: Terminal, plan: str | None, yes: bool) -> int:
+    """Remove a plan for good: its refs, saved work and logs.
+
+    What has landed stays. Where nobody can be asked, --yes is needed.
+    """
+    app = app_of(terminal)
+    found = app.find_plan(plan)
+    if not purge_consent(terminal, app, found, yes=yes):
+        return 4
+    answer = ask_engine(app, "purge", plan=found)
+    terminal.answer({"plan": found, **answer}, text.done(f"Plan {found} is gone."))
+    return 0
+
+
+@verb("recover", examples="orchard recover\norchard recover refs/orchard/wip/login-3f2a/api/1 ../rescued")
+@click.argument("ref", required=False)
+@click.argument("folder", required=False, type=click.Path(path_type=Path))
+@click.option("--list", "listing", is_flag=True, help="List what was saved (as without arguments).")
+@plan_option
+def recover(terminal: Terminal, ref: str | None, folder: Path | None, listing: bool, plan: str | None) -> None:
+    """List saved work, or restore it into a folder.
+
+    Everything that lay in a worktree before it was removed or reset is saved; REF is one line of the list.
+    """
+    app = app_of(terminal)
+    if ref is None or listing:
+        rows = app.saved_work(plan)
+        terminal.answer(rows, *(saved_lines(rows) or [text.done(text.NOTHING_SAVED)]))
+    elif folder is None:
+        raise UsageError("A folder is needed to restore into.", f"orchard recover {safe(ref)} FOLDER")
+    else:
+        done = app.restore(ref, folder)
+        terminal.answer(done, text.done(f"Restored {safe(ref)} into {safe(folder)}"))
+
+
+def saved_lines(rows: list[Json]) -> list[Line]:
+    """Saved work, a line each."""
+    return table([_saved_row(row) for row in rows], 90)
+
+
+def _saved_row(row: Json) -> list[Piece]:
+    return [(safe(row["ref"]), "strong"), (text.moment_text(row["at"]), "dim"), (safe(row["subject"]), "")]

@@ -1,0 +1,177 @@
+"""Verbs around the work: start files, checks, settings, the demo. Most are a call to a module of their own."""
+
+from pathlib import Path
+
+import click
+
+from orchard.core import limits
+from orchard.core.config import flatten
+from orchard.core.events import Json
+from orchard.core.plan import Plan
+from orchard.core.states import JobStatus
+from orchard.errors import UsageError
+from orchard.surfaces.cli import text
+from orchard.surfaces.cli.group import cli, verb
+from orchard.surfaces.cli.lines import Line, safe, table
+from orchard.surfaces.cli.opening import agree, app_of, find_file
+from orchard.surfaces.cli.terminal import Terminal, json_text, read_input
+
+
+@verb("demo", examples="orchard demo\norchard demo --folder ~/orchard-demo")
+@click.option("--folder", type=click.Path(path_type=Path), help="Make the repository here (and keep it).")
+@click.option("--keep", is_flag=True, help="Keep the repository.")
+def demo(terminal: Terminal, folder: Path | None, keep: bool) -> int:
+    """Run a real plan in a scratch repository and show it.
+
+    Needs git and python3 only: no key, no network, no change to anything of yours.
+    """
+    from orchard.surfaces.cli.demo import run_demo
+
+    return run_demo(terminal, folder, keep=keep)
+
+
+@verb("init", examples="orchard init\norchard init --config")
+@click.option("--config", is_flag=True, help="Write an orchard.toml with every setting instead.")
+@click.argument("name", metavar="[FILE]", required=False)
+def init(terminal: Terminal, config: bool, name: str | None) -> int:
+    """Write a commented plan file to start from.
+
+    Nothing that exists is overwritten.
+    """
+    from orchard.surfaces.cli.init import run_init
+
+    return run_init(terminal, terminal.repo, config=config, name=name)
+
+
+@verb("validate", examples="orchard validate plan.yaml")
+@click.argument("file", metavar="PLAN", type=click.Path(allow_dash=True))
+def validate(terminal: Terminal, file: str) -> None:
+    """Check a plan file and say everything that is wrong with it."""
+    plan = plan_in(terminal, file)
+    jobs = len(plan.jobs) - 1
+    groups = len({job.group for job in plan.jobs.values() if job.group})
+    document = {"valid": True, "name": plan.name, "jobs": jobs, "groups": groups, "leaves": list(plan.leaves)}
+    terminal.answer(document, text.valid(plan.name, jobs, groups))
+
+
+def plan_in(terminal: Terminal, file: str) -> Plan:
+    """The plan in a file, wherever the file is: unlike running it, looking at it needs no repository."""
+    from orchard.core.planfile import parse  # brings pydantic
+
+    path = "-" if file == "-" else str(find_file(terminal, file))
+    return parse(read_input(path, limits.PLAN_BYTES), "<stdin>" if file == "-" else file)
+
+
+@verb(
+    "graph",
+    examples="orchard graph plan.yaml\norchard graph plan.yaml --format svg -o plan.svg\norchard graph login-3f2a",
+)
+@click.argument("plan", metavar="[PLAN]", required=False)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["mermaid", "dot", "svg"]),
+    default="mermaid",
+    show_default=True,
+    help="How to draw it.",
+)
+@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write to this file.")
+def graph(terminal: Terminal, plan: str | None, form: str, output: Path | None) -> int:
+    """Draw a plan file, or a plan under way, as a graph.
+
+    PLAN is a file if there is such a file, else the id or name of a plan; without it the newest plan is drawn.
+    """
+    from orchard.surfaces.cli.graph_view import show_graph
+
+    if plan is not None and (plan == "-" or find_file(terminal, plan).is_file()):
+        return show_graph(terminal, plan_in(terminal, plan), None, form, output)
+    app = app_of(terminal)
+    run = app.run_of(app.find_plan(plan))
+    statuses = {job: JobStatus(record.status) for job, record in run.records.items()}
+    return show_graph(terminal, run.plan, statuses, form, output)
+
+
+@verb("trust")
+@click.option("--show", is_flag=True, help="Only show what would be agreed to.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+def trust(terminal: Terminal, show: bool, yes: bool) -> int:
+    """Agree to what this repository's orchard.toml would run.
+
+    Settings in a repository that run programs or loosen safety count only after this. A change of them needs a
+    new agreement.
+    """
+    app = app_of(terminal)
+    keys = app.settings.untrusted
+    if not keys:
+        terminal.answer({"untrusted": {}, "trusted": True}, text.done(text.NOTHING_TO_TRUST))
+        return 0
+    terminal.show(*text.untrusted_lines(keys, {key: json_text(value) for key, value in keys.items()}))
+    agreed = not show and (yes or not terminal.can_ask or terminal.agreed(text.ASK_TRUST))
+    if agreed:
+        agree(app)
+        terminal.show(text.done(text.TRUSTED))
+    if terminal.json:
+        terminal.data({"untrusted": dict(keys), "trusted": agreed})
+    return 0 if agreed or show else 4
+
+
+@verb("config", examples="orchard config show\norchard config show --origin")
+@click.argument("what", type=click.Choice(["show"]), default="show")
+@click.option("--origin", is_flag=True, help="Say where each value comes from.")
+def config(terminal: Terminal, what: str, origin: bool) -> None:
+    """Show the settings and where they come from."""
+    settings = app_of(terminal).settings
+    values = {name: _plain(value) for name, value in flatten(settings.config).items()}
+    document: Json = {name: {"value": value, "origin": settings.origins.get(name)} for name, value in values.items()}
+    rows: list[Line] = table(
+        [
+            [
+                (f"{name} = {safe(json_text(value), 200)}", ""),
+                (f"# {settings.origins.get(name)}" if origin else "", "dim"),
+            ]
+            for name, value in values.items()
+        ],
+        60,
+    )
+    terminal.answer(document, *rows)
+    if settings.untrusted:
+        terminal.note(text.warning(text.UNTRUSTED.format(keys=", ".join(settings.untrusted))))
+
+
+def _plain(value: object) -> object:
+    return list(value) if isinstance(value, tuple) else value
+
+
+@verb("schema", examples="orchard schema > plan.schema.json")
+def schema(terminal: Terminal) -> None:
+    """Print the JSON Schema of plan files, for editors."""
+    from orchard.core.planfile import schema as plan_schema  # brings pydantic
+
+    terminal.data(plan_schema())
+
+
+@verb("doctor")
+def doctor(terminal: Terminal) -> int:
+    """Look for what could go wrong here; changes nothing."""
+    from orchard.surfaces.cli.doctor_view import run_doctor
+
+    return run_doctor(terminal, app_of(terminal))
+
+
+@verb(
+    "completion",
+    examples="""
+orchard completion bash > ~/.local/share/bash-completion/completions/orchard
+orchard completion zsh > ~/.zfunc/_orchard
+orchard completion fish > ~/.config/fish/completions/orchard.fish
+""",
+)
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(terminal: Terminal, shell: str) -> None:
+    """Print a script that completes commands in your shell."""
+    from click.shell_completion import get_completion_class
+
+    found = get_completion_class(shell)
+    if found is None:
+        raise UsageError(f"There is no completion for '{shell}'.", text.see_help("orchard completion"))
+    click.echo(found(cli, {}, "orchard", "_ORCHARD_COMPLETE").source())

@@ -1,0 +1,37 @@
+"""The engine as a background process: `python -m orchard.surfaces.cli.background FOLDER`.
+
+It says "ready" by closing the descriptor it was given, and ends when nobody has asked for anything
+for a while.
+"""
+
+import asyncio
+import json
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+from orchard.app import open_app
+from orchard.errors import EXIT_FAILED, OrchardError
+
+
+def main(argv: list[str]) -> int:
+    """Serve the repository that the folder is in."""
+    ready = int(os.environ.pop("ORCHARD_READY", "-1"))
+
+    def say_ready() -> None:
+        with suppress(OSError):
+            os.close(ready)
+
+    try:
+        app = open_app(Path(argv[0]))
+        asyncio.run(app.serve_until_idle(say_ready))
+    except OrchardError as error:
+        with suppress(OSError):
+            os.write(ready, json.dumps({"message": error.message, "hint": error.hint}).encode())
+        return EXIT_FAILED
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

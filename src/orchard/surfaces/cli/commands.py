@@ -1,0 +1,59 @@
+"""Every verb of the command line: where it is, what it is about, and its one sentence.
+
+This table is all that `orchard --help` and shell completion need, so listing imports no command. A
+test holds each sentence equal to the first line of the command's own help.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+
+class Verb(NamedTuple):
+    """A command that is imported when it is used."""
+
+    topic: str
+    place: str
+    """`module:name` below `orchard.surfaces.cli`."""
+    help: str
+
+
+TOPICS: Mapping[str, str] = {
+    "start": "Start work",
+    "look": "Look",
+    "act": "Act",
+    "clean": "Clean up",
+    "set up": "Set up",
+}
+
+VERBS: Mapping[str, Verb] = {
+    "run": Verb("start", "running:run", "Run the plan in the file PLAN and land its result."),
+    "demo": Verb("start", "around:demo", "Run a real plan in a scratch repository and show it."),
+    "init": Verb("start", "around:init", "Write a commented plan file to start from."),
+    "validate": Verb("start", "around:validate", "Check a plan file and say everything that is wrong with it."),
+    "graph": Verb("start", "around:graph", "Draw a plan file, or a plan under way, as a graph."),
+    "list": Verb("look", "looking:list_plans", "List the plans of this repository, newest last."),
+    "status": Verb("look", "looking:status", "Show a plan and all its jobs."),
+    "job": Verb("look", "looking:job", "Show everything about one job."),
+    "logs": Verb("look", "logs:logs", "Print what a job's programs printed."),
+    "diff": Verb("look", "looking:diff", "Show what a job, or a whole plan, changed."),
+    "attempts": Verb("look", "looking:attempts", "Show every try at a job, phase by phase."),
+    "watch": Verb("look", "watching:watch", "Watch a plan on the whole screen until you press q."),
+    "wait": Verb("look", "watching:wait", "Wait until a plan ends or needs a person."),
+    "pause": Verb("act", "acting:pause", "Let running jobs finish and start nothing new."),
+    "resume": Verb("act", "acting:resume", "Let a paused or interrupted plan go on."),
+    "cancel": Verb("act", "acting:cancel", "Stop everything of a plan; what its jobs wrote is kept."),
+    "retry": Verb("act", "retrying:retry", "Try failed or canceled jobs again."),
+    "force-fail": Verb("act", "acting:force_fail", "Stop a job and count it as failed."),
+    "approve": Verb("act", "acting:approve", "Approve the changes of a job that waits for a person."),
+    "land": Verb("act", "acting:land", "Land a plan that waits before landing."),
+    "undo": Verb("act", "acting:undo", "Take a landing back: move the target branch to where it was."),
+    "reshape": Verb("act", "retrying:reshape", "Change the graph of a plan: jobs that have not started."),
+    "delete": Verb("clean", "acting:delete", "Take a plan out of the way; its commits are kept until purged."),
+    "purge": Verb("clean", "acting:purge", "Remove a plan for good: its refs, saved work and logs."),
+    "recover": Verb("clean", "acting:recover", "List saved work, or restore it into a folder."),
+    "trust": Verb("set up", "around:trust", "Agree to what this repository's orchard.toml would run."),
+    "config": Verb("set up", "around:config", "Show the settings and where they come from."),
+    "schema": Verb("set up", "around:schema", "Print the JSON Schema of plan files, for editors."),
+    "doctor": Verb("set up", "around:doctor", "Look for what could go wrong here; changes nothing."),
+    "completion": Verb("set up", "around:completion", "Print a script that completes commands in your shell."),
+}

@@ -1,0 +1,195 @@
+"""What happened, a line an event: the progress of a plan where no picture can be drawn.
+
+`LINES` is the choice of what is worth a line. An event that is not in it is for machines, which find
+it in `--json`.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from orchard.core.events import (
+    BudgetWarned,
+    Event,
+    HoldReleased,
+    JobCanceled,
+    JobContinued,
+    JobFailed,
+    JobHeld,
+    JobRetried,
+    JobStarted,
+    JobSucceeded,
+    Landed,
+    LandingUndone,
+    LeafMerged,
+    NothingToLand,
+    PhaseStarted,
+    PlanCanceled,
+    PlanPaused,
+    PlanReshaped,
+    PlanResumed,
+    PlanStarted,
+    Pushed,
+    Recorded,
+    Warned,
+)
+from orchard.core.phases import Phase
+from orchard.core.plan import VALIDATION, JobId
+from orchard.core.run import Run
+from orchard.surfaces.cli import text
+from orchard.surfaces.cli.lines import Line, Meaning, safe, safe_lines
+
+TAIL_LINES = 12
+
+
+def event_lines(run: Run, recorded: Recorded) -> list[Line]:
+    """What to print of an event that the run has taken in already; mostly one line, often none."""
+    describe = LINES.get(type(recorded.event))
+    if describe is None:
+        return []
+    lines: list[Line] = describe(run, recorded.event)
+    if lines:
+        lines[0] = [(f"{text.clock(recorded.at)} ", "dim"), *lines[0]]
+    return lines
+
+
+def _line(subject: str, what: str, meaning: Meaning = "", more: str = "") -> Line:
+    line: Line = [(subject, "name"), ("  ", ""), (what, meaning)]
+    return [*line, (f"  {more}", "")] if more else line
+
+
+def _job(job: JobId) -> str:
+    return "validation" if job == VALIDATION else safe(job)
+
+
+def _took(run: Run, job: JobId) -> str:
+    attempt = run.records[job].last
+    return "" if attempt is None or attempt.ended is None else text.duration(attempt.ended - attempt.started)
+
+
+def _plan_started(run: Run, event: PlanStarted) -> list[Line]:
+    where = f"from {safe(event.base_branch or '')} {text.short(event.base_commit)} for {safe(event.target_branch)}"
+    return [_line("plan", "started", "busy", " ".join(where.split()))]
+
+
+def _paused(run: Run, event: PlanPaused) -> list[Line]:
+    return [_line("plan", "waiting" if event.waiting else "paused", "wait", safe(event.reason))]
+
+
+def _landed(run: Run, event: Landed) -> list[Line]:
+    checkout = f", and the checkout {safe(event.checkout)}" if event.checkout else ""
+    move = f"{text.short(event.old)}..{text.short(event.new)}" if event.old else text.short(event.new)
+    return [_line("plan", "landed", "good", f"{safe(event.branch)} {move}{checkout}")]
+
+
+def _nothing_to_land(run: Run, event: NothingToLand) -> list[Line]:
+    if event.branch is None or event.commit is None:
+        return [_line("plan", "nothing to land", "dim")]
+    return [_line("plan", "not landed", "wait", f"the result is on {safe(event.branch)}")]
+
+
+def _undone(run: Run, event: LandingUndone) -> list[Line]:
+    back = f"is back at {text.short(event.commit)}" if event.commit else "was removed: the landing had made it"
+    return [_line("plan", "undone", "wait", f"{safe(event.branch)} {back}")]
+
+
+def _pushed(run: Run, event: Pushed) -> list[Line]:
+    word, meaning = ("pushed", "good") if event.ok else ("push failed", "bad")
+    return [_line("plan", word, meaning, f"{safe(event.branch)} {safe(event.message)}".strip())]  # type: ignore[arg-type]
+
+
+def _warned(run: Run, event: Warned) -> list[Line]:
+    return [_line(_job(event.job) if event.job else "plan", "warning", "wait", safe(event.message, 2000))]
+
+
+def _budget(run: Run, event: BudgetWarned) -> list[Line]:
+    return [_line("plan", "budget", "wait", f"{event.used:g} of {event.limit:g} {safe(event.kind)} are used")]
+
+
+def _job_started(run: Run, event: JobStarted) -> list[Line]:
+    if event.attempt == 1 and run.takes_slot(event.job):  # its first phase says so in a moment
+        return []
+    again = f"attempt {event.attempt}, from {event.first_phase}" if event.attempt > 1 else ""
+    return [_line(_job(event.job), "started", "busy", again)]
+
+
+def _phase_started(run: Run, event: PhaseStarted) -> list[Line]:
+    if event.job == VALIDATION and event.phase is Phase.MERGE_RI:
+        return [_line(_job(event.job), "landing", "busy", "started")]
+    return [_line(_job(event.job), str(event.phase), "busy", "started")] if _runs_program(run, event) else []
+
+
+def _runs_program(run: Run, event: PhaseStarted) -> bool:
+    """Whether the phase has something to run; one that has not is over at once."""
+    job = run.job(event.job)
+    works = {
+        Phase.SETUP: bool(run.plan.setup if job.setup is None else job.setup),
+        Phase.PRECHECKS: bool(job.prechecks),
+        Phase.WORK: job.work is not None,
+        Phase.POSTCHECKS: bool(job.postchecks),
+    }
+    return works.get(event.phase, False)
+
+
+def _succeeded(run: Run, event: JobSucceeded) -> list[Line]:
+    committed = run.records[event.job].work_commit
+    changed = text.changes(committed.summary) if committed is not None else ""
+    return [_line(_job(event.job), "succeeded", "good", "  ".join(filter(None, (_took(run, event.job), changed))))]
+
+
+def _failed(run: Run, event: JobFailed) -> list[Line]:
+    where = f"failed in {event.phase}" if event.phase else "failed"
+    message = f"{_took(run, event.job)}  {safe(event.message, 2000)}".strip()
+    lines = [_line(_job(event.job), where, "bad", message)]
+    tail = safe_lines(event.tail, 500)[-TAIL_LINES:] if event.tail.strip() else []
+    lines += [[("         | ", "dim"), (row, "")] for row in tail]
+    if event.hint:
+        lines.append([("         hint: ", "wait"), (safe(event.hint, 2000), "")])
+    return lines
+
+
+def _canceled(run: Run, event: JobCanceled) -> list[Line]:
+    if not run.records[event.job].attempts:  # of what never ran, the plan's own line says enough
+        return []
+    return [_line(_job(event.job), "canceled", "dim", safe(event.reason))]
+
+
+def _held(run: Run, event: JobHeld) -> list[Line]:
+    return [_line(_job(event.job), f"waiting: {safe(event.kind)}", "wait", safe(event.reason, 2000))]
+
+
+def _retried(run: Run, event: JobRetried) -> list[Line]:
+    start = f"from {event.first_phase}" if event.first_phase else ""
+    return [_line(_job(event.job), "retried", "busy", " ".join(filter(None, (start, safe(event.why)))))]
+
+
+def _leaf_merged(run: Run, event: LeafMerged) -> list[Line]:
+    if not event.resolved:
+        return []
+    how = f"by {safe(event.resolver)}" if event.resolver else ""
+    files = text.many(len(event.resolved), "file")
+    return [_line(_job(event.job), "conflict resolved", "wait", f"{files} {how}".strip())]
+
+
+LINES: Mapping[type[Event], Callable[[Run, Any], list[Line]]] = {
+    PlanStarted: _plan_started,
+    PlanPaused: _paused,
+    PlanResumed: lambda run, event: [_line("plan", "resumed", "busy")],
+    PlanCanceled: lambda run, event: [_line("plan", "canceled", "dim", safe(event.reason))],
+    PlanReshaped: lambda run, event: [_line("plan", "reshaped", "busy", text.many(len(event.changes), "change"))],
+    BudgetWarned: _budget,
+    Landed: _landed,
+    NothingToLand: _nothing_to_land,
+    LandingUndone: _undone,
+    Pushed: _pushed,
+    Warned: _warned,
+    JobStarted: _job_started,
+    JobSucceeded: _succeeded,
+    JobFailed: _failed,
+    JobCanceled: _canceled,
+    JobHeld: _held,
+    JobContinued: lambda run, event: [_line(_job(event.job), "continues", "busy", f"from {event.resume_from}")],
+    JobRetried: _retried,
+    HoldReleased: lambda run, event: [_line(_job(event.job), "approved", "good")],
+    PhaseStarted: _phase_started,
+    LeafMerged: _leaf_merged,
+}

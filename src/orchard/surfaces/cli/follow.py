@@ -1,0 +1,137 @@
+"""Making work go on, and staying with it: what `run`, `resume`, `retry`, `approve` and `land` share.
+
+Whoever owns the engine stays until its plans are settled, and ctrl-c cancels them; whoever only
+follows may leave at any time, and ctrl-c does just that.
+"""
+
+import asyncio
+import signal
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from itertools import chain, repeat
+
+from orchard.app import App
+from orchard.core.plan import PlanId
+from orchard.core.run import Run
+from orchard.core.view import plan_view
+from orchard.engine.session import Session
+from orchard.errors import EXIT_CANCELED, EXIT_WAITING, OrchardError
+from orchard.surfaces.cli import text
+from orchard.surfaces.cli.progress import Progress, open_progress
+from orchard.surfaces.cli.summary import summary_lines
+from orchard.surfaces.cli.terminal import Terminal
+
+Act = Callable[[Session], Awaitable[PlanId]]
+"""What is asked of the engine; the answer is the plan to follow."""
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+PATIENCE = 1.0
+"""Seconds after which a person is told why the program does not end."""
+
+
+@dataclass(slots=True)
+class Followed:
+    """A run as far as it was followed."""
+
+    run: Run
+    detached: bool = False
+
+
+def act_and_follow(terminal: Terminal, app: App, act: Act, plan: PlanId | None = None, *, detach: bool = False) -> int:
+    """Ask for something that makes work go on, then show that work until it ends or is in the background."""
+    if detach:
+        app.detach()
+    return asyncio.run(_act_and_follow(terminal, app, act, plan, detach))
+
+
+async def _act_and_follow(terminal: Terminal, app: App, act: Act, plan: PlanId | None, detach: bool) -> int:
+    # What happened before is not news: the events of a plan that exists are taken in silently.
+    before = app.run_of(plan) if plan is not None and not detach else None
+    async with app.session() as session:
+        asked = await act(session)
+        if detach:
+            terminal.answer({"plan": asked, "detached": True}, text.started_in_background(asked))
+            return 0
+        followed = Followed(before or Run(asked))
+        await stay(terminal, session, followed)
+    return finish(terminal, app, followed)
+
+
+async def stay(terminal: Terminal, session: Session, followed: Followed) -> None:
+    """Show a plan until it is settled, waits for a person, or the user leaves."""
+    with open_progress(terminal, followed.run) as progress, _signals() as pressed:
+        async with asyncio.TaskGroup() as tasks:
+            drawing = tasks.create_task(progress.keep_drawing())
+            staying = tasks.create_task(_take_all(session, followed.run, progress))
+            listening = tasks.create_task(_listen(session, progress, pressed, tasks))
+            await asyncio.wait({staying, listening}, return_when=asyncio.FIRST_COMPLETED)
+            followed.detached = not staying.done()
+            for task in (staying, listening, drawing):
+                task.cancel()
+
+
+async def _take_all(session: Session, run: Run, progress: Progress) -> None:
+    async for batch in session.follow(run.id, run.seq):
+        progress.take(batch)
+    if session.owns_engine:
+        await _wait_for_others(session, progress)
+
+
+async def _wait_for_others(session: Session, progress: Progress) -> None:
+    """Plans that other people gave to our engine are finished before it ends."""
+    try:
+        async with asyncio.timeout(PATIENCE):
+            await session.wait_idle()
+            return
+    except TimeoutError:
+        progress.say(text.done(text.OTHER_PLANS))
+    await session.wait_idle()
+
+
+async def _listen(
+    session: Session, progress: Progress, pressed: "asyncio.Queue[int]", tasks: asyncio.TaskGroup
+) -> None:
+    """Obey ctrl-c: an owner cancels, and the second time at once; a follower leaves, which ends this."""
+    for answer in chain((text.CANCELING,), repeat(text.HURRYING)):
+        await pressed.get()
+        if not session.owns_engine:
+            progress.say(text.done(text.DETACHED))
+            return
+        progress.say(text.done(answer))
+        # Not awaited: stopping takes a while, and the second ctrl-c must be heard in the meantime.
+        tasks.create_task(_interrupt(session))
+
+
+async def _interrupt(session: Session) -> None:
+    with suppress(OrchardError):  # the plan may have ended in the same moment
+        await session.interrupt()
+
+
+@contextmanager
+def _signals() -> Iterator["asyncio.Queue[int]"]:
+    """Signals as items of a queue, for as long as somebody listens."""
+    loop = asyncio.get_running_loop()
+    pressed: asyncio.Queue[int] = asyncio.Queue()
+    for number in SIGNALS:
+        loop.add_signal_handler(number, pressed.put_nowait, number)
+    try:
+        yield pressed
+    finally:
+        for number in SIGNALS:
+            loop.remove_signal_handler(number)
+
+
+def finish(terminal: Terminal, app: App, followed: Followed) -> int:
+    """Say how it ended and return the exit code that says the same."""
+    document = plan_view(followed.run)
+    if terminal.json:
+        terminal.row({"type": "result", **document})
+    elif not followed.detached:
+        terminal.say(*summary_lines(app, followed.run, document))
+    return EXIT_CANCELED if followed.detached else exit_code(document["plan"]["status"])
+
+
+def exit_code(status: str) -> int:
+    """What a plan's status means to a script."""
+    return text.EXIT_CODES.get(status, EXIT_WAITING)

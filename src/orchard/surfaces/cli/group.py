@@ -1,0 +1,168 @@
+"""The command group: verbs are imported when they are used, and options that every verb has.
+
+`-C`, `--json`, `--quiet` and `--no-color` may stand before or after the verb. They are not
+parameters of the commands: a callback writes them into the `Terminal` that all commands share.
+"""
+
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import click
+
+from orchard.surfaces.cli import commands
+from orchard.surfaces.cli.terminal import Terminal
+
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
+
+EVERYWHERE = "Everywhere"
+
+
+def _remember(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
+    """Write a shared option into the terminal; an option that was not given changes nothing."""
+    terminal = context.ensure_object(Terminal)
+    if value and parameter.name == "repo":
+        terminal.repo = terminal.repo / value
+    elif value and parameter.name is not None:
+        setattr(terminal, parameter.name, True)
+    return value
+
+
+def shared_options() -> list[click.Parameter]:
+    """The options that stand before or after every verb."""
+    folder = click.Path(exists=True, file_okay=False, path_type=Path)
+
+    def flag(*names: str, help: str) -> click.Option:
+        return click.Option(names, is_flag=True, expose_value=False, is_eager=True, callback=_remember, help=help)
+
+    return [
+        click.Option(
+            ("-C", "--repo"),
+            type=folder,
+            metavar="DIR",
+            expose_value=False,
+            is_eager=True,
+            callback=_remember,
+            help="Work in the repository of this folder, not in the current one.",
+        ),
+        flag("--json", help="Print data for programs: one JSON document, or JSON lines."),
+        flag("-q", "--quiet", help="Print the answer only, no progress and no talk."),
+        flag("--no-color", help="Print no colours (NO_COLOR does the same)."),
+    ]
+
+
+class VerbCommand(click.Command):
+    """A command whose help shows its own options first and the shared ones after them."""
+
+    def __init__(self, *args: Any, examples: str = "", **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.params += shared_options()
+        self.examples = examples.strip("\n")
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        own: list[tuple[str, str]] = []
+        shared: list[tuple[str, str]] = []
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx) if isinstance(parameter, click.Option) else None
+            if record is not None:
+                (own if parameter.expose_value else shared).append(record)
+        for title, rows in (("Options", own), (EVERYWHERE, shared)):
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
+        if self.examples:
+            with formatter.section("Examples"):
+                formatter.write("".join(f"  {row}\n" for row in self.examples.splitlines()))
+
+
+class VerbGroup(click.Group):
+    """The verbs by topic; looking at the list imports none of them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(commands.VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        verb = commands.VERBS.get(cmd_name)
+        if verb is None:
+            return None
+        module, _, name = verb.place.partition(":")
+        found = getattr(import_module(f"orchard.surfaces.cli.{module}"), name)
+        assert isinstance(found, click.Command), verb.place
+        return found
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in commands.VERBS and not args[0].startswith("-"):
+            from difflib import get_close_matches
+
+            near = get_close_matches(args[0], commands.VERBS, n=1)
+            guess = f" Did you mean '{near[0]}'?" if near else ""
+            ctx.fail(f"There is no command '{args[0]}'.{guess}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        width = max(len(name) for name in commands.VERBS)
+        for topic, title in commands.TOPICS.items():
+            rows = [(name.ljust(width), verb.help) for name, verb in commands.VERBS.items() if verb.topic == topic]
+            with formatter.section(title):
+                formatter.write_dl(rows)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
+        from click.shell_completion import CompletionItem
+
+        return [
+            CompletionItem(name, help=verb.help) for name, verb in commands.VERBS.items() if name.startswith(incomplete)
+        ] or click.Command.shell_complete(self, ctx, incomplete)
+
+
+def _print_version(context: click.Context, parameter: click.Parameter, value: bool) -> None:
+    if value and not context.resilient_parsing:
+        from orchard import __version__
+
+        click.echo(f"orchard {__version__}")
+        context.exit()
+
+
+def _print_help(context: click.Context) -> None:
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+cli = VerbGroup(
+    "orchard",
+    params=[
+        *shared_options(),
+        click.Option(
+            ("--version",),
+            is_flag=True,
+            expose_value=False,
+            is_eager=True,
+            callback=_print_version,
+            help="Show the version and exit.",
+        ),
+    ],
+    callback=click.pass_context(_print_help),
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    help="""Run a plan of jobs in parallel, each in its own git worktree, and land the merged result.
+
+    A plan and a job are named by id, by the beginning of an id, or by name; without a plan the newest is meant.
+    """,
+    epilog="Start with 'orchard demo', or with 'orchard init' and 'orchard run plan.yaml'.",
+)
+
+
+def verb(
+    name: str, *, examples: str = ""
+) -> Callable[[Callable[Concatenate[Terminal, Given], int | None]], VerbCommand]:
+    """A command of its own: the function gets the terminal first, and returns its exit code (None: 0)."""
+
+    def wrap(function: Callable[Concatenate[Terminal, Given], int | None]) -> VerbCommand:
+        made = click.command(name, cls=VerbCommand, examples=examples)(click.make_pass_decorator(Terminal)(function))
+        assert isinstance(made, VerbCommand)
+        return made
+
+    return wrap

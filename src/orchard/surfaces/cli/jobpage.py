@@ -1,0 +1,129 @@
+"""One job on one page: what it is, what it did, why it failed, and where its things are."""
+
+from collections.abc import Iterator, Mapping
+
+from orchard.core.events import Json
+from orchard.surfaces.cli import text
+from orchard.surfaces.cli.lines import Line, Meaning, padded, safe, safe_lines
+from orchard.surfaces.cli.tree import Look
+
+LABEL_COLUMNS = 12
+SHOWN_ABOVE = ("id", "name", "group", "needs", "task")
+
+
+def job_lines(job: Json, look: Look) -> list[Line]:
+    """Everything about a job."""
+    mark = look.marks.get(job["status"], " ")
+    first: Line = [
+        (f"{mark} ", text.MEANING.get(job["status"], "")),
+        (safe(job["id"]), "name"),
+        (f"  {safe(job['name'])}" if job["name"] != job["id"].rpartition("/")[2] else "", ""),
+        ("  ", ""),
+        text.status_piece(job["status"]),
+        (f" {job['phase']}" if job["phase"] else "", "busy"),
+    ]
+    attempts = job.get("attempts_detail") or []
+    lines = [first, *_facts(job)]
+    if attempts:
+        lines += attempt_lines(attempts[-1], look)
+    if len(attempts) > 1:
+        lines.append([(f"{text.many(len(attempts) - 1, 'earlier attempt')}: orchard attempts {job['id']}", "dim")])
+    return lines + list(_process_lines(job)) + list(_log_lines(job))
+
+
+def _fact(label: str, value: object, meaning: Meaning = "") -> Line:
+    return [(f"  {padded(label, LABEL_COLUMNS)}", "dim"), (safe(value, 2000), meaning)]
+
+
+def _facts(job: Json) -> Iterator[Line]:
+    if job["task"]:
+        yield _fact("task", job["task"])
+    if job["needs"]:
+        yield _fact("needs", ", ".join(job["needs"]))
+    if job["waiting"]:
+        yield _fact("waits for", f"{job['waiting']['kind']}: {job['waiting']['reason']}", "wait")
+    if job["base_commit"]:
+        yield _fact("base", job["base_commit"])
+    if job["commit"]:
+        yield _fact("commit", job["commit"], "good")
+    if text.changes(job["summary"]):
+        commits = text.many(job["summary"].get("commits", 0), "commit")
+        yield _fact("changes", f"{text.changes(job['summary'])} files, {commits}")
+    if job["worktree"]:
+        yield _fact("worktree", job["worktree"])
+    if job["evidence"]:
+        yield _fact("evidence", f"{job['evidence'].get('type', '')}: {job['evidence'].get('summary', '')}")
+    if job["error"]:
+        yield from _several("error", job["error"], "bad")
+    if job["hint"]:
+        yield _fact("hint", job["hint"], "wait")
+    for name, value in (job.get("configuration") or {}).items():
+        if name == "env":  # the values may be secrets
+            yield _fact("env", ", ".join(value), "dim")
+        elif name not in SHOWN_ABOVE:
+            yield from _several(name, _compact(value), "dim")
+
+
+def _several(label: str, value: object, meaning: Meaning) -> Iterator[Line]:
+    for number, row in enumerate(safe_lines(value)[:20]):
+        yield [(f"  {padded(label if number == 0 else '', LABEL_COLUMNS)}", "dim"), (row, meaning)]
+
+
+def _compact(value: object) -> str:
+    if isinstance(value, Mapping):
+        return str(value.get("command") or ", ".join(f"{name}: {inner}" for name, inner in value.items()))
+    if isinstance(value, list | tuple):
+        return "\n".join(_compact(inner) for inner in value)
+    return str(value)
+
+
+def attempt_lines(attempt: Json, look: Look) -> list[Line]:
+    """One try at a job: its phases, and how it failed."""
+    took = text.elapsed(attempt["started_at"], attempt["ended_at"], look.now)
+    lines: list[Line] = [
+        [
+            (f"  attempt {attempt['number']} ", "name"),
+            text.status_piece(attempt["outcome"]),
+            (f"  {took}  {text.day(attempt['started_at'])}", "dim"),
+        ]
+    ]
+    for phase in attempt["phases"]:
+        spent = text.elapsed(phase["started_at"], phase["ended_at"], look.now)
+        outcome = phase["outcome"] or "running"
+        note = f"  {safe(phase['note'])}" if phase["note"] else ""
+        shown = text.status_piece(outcome, padded(outcome, 11))
+        lines.append([(f"    {padded(phase['phase'], 12)}", ""), shown, (f"{spent:>7}{note}", "dim")])
+    return lines + _failure_lines(attempt["failure"])
+
+
+def _failure_lines(failure: Json | None) -> list[Line]:
+    if failure is None:
+        return []
+    how = f" ({failure['reason']}{_ended(failure)})"
+    lines: list[Line] = [[("    ", ""), (safe(failure["message"], 2000), "bad"), (how, "dim")]]
+    if failure["tail"]:
+        lines += [[("    | ", "dim"), (row, "")] for row in safe_lines(failure["tail"], 500)[-40:]]
+    if failure["hint"]:
+        lines.append([("    hint: ", "wait"), (safe(failure["hint"], 2000), "")])
+    return lines
+
+
+def _ended(failure: Json) -> str:
+    if failure["exit_code"] is not None:
+        return f", exit code {failure['exit_code']}"
+    return f", signal {failure['signal']}" if failure["signal"] is not None else ""
+
+
+def _process_lines(job: Json) -> Iterator[Line]:
+    for process in job.get("processes") or []:
+        facts = "  ".join(f"{name} {safe(value, 200)}" for name, value in process.items() if value is not None)
+        yield [("  process     ", "dim"), (facts, "")]
+
+
+def _log_lines(job: Json) -> Iterator[Line]:
+    for log in job.get("logs") or []:
+        if log["attempt"] == job["attempts"]:
+            where = f"{safe(log['path'])}  {text.bytes_text(log['size'])}"
+            yield [(f"  log {padded(log['phase'], 12)}", "dim"), (where, "dim")]
+    for saved in job.get("saved") or []:
+        yield _fact("saved work", f"{saved['ref']}  {saved['why']}")

@@ -1,0 +1,276 @@
+"""`orchard logs`: what programs printed, read in blocks, so that the size of a log does not matter.
+
+Everything that leaves a log is redacted. Unless `--raw` is given it is also made fit for a screen:
+colours stay where colours are wanted, every other control sequence is dropped.
+"""
+
+import asyncio
+import codecs
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+
+from orchard.app import App
+from orchard.core.phases import PHASES, Phase
+from orchard.core.plan import JobId
+from orchard.core.replay import apply
+from orchard.core.run import Run
+from orchard.core.states import ACTIVE
+from orchard.engine.session import Session
+from orchard.errors import NotFound
+from orchard.store.redact import KEY_LENGTH, Redactor, for_screen
+from orchard.surfaces.cli import text
+from orchard.surfaces.cli.group import verb
+from orchard.surfaces.cli.lines import colored, plain
+from orchard.surfaces.cli.opening import app_of, job_argument, plan_option
+from orchard.surfaces.cli.terminal import Terminal, is_terminal, json_text
+
+BLOCK = 1 << 18
+LONGEST_LINE = 1 << 16
+"""A line is held back until it ends, but never more of it than this."""
+GROWTH_SECONDS = 0.2
+"""How often a log that is followed is looked at; programs write to the file without telling us."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The log of one phase of one attempt."""
+
+    attempt: int
+    phase: Phase
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which part of a job's output is meant."""
+
+    attempt: int | None = None
+    phase: Phase | None = None
+    every: bool = False
+
+    def parts(self, app: App, run: Run, job: JobId) -> list[Part]:
+        """The logs that exist so far, in the order they were written."""
+        numbers = [attempt.number for attempt in run.records[job].attempts]
+        chosen = numbers if self.every else numbers[-1:] if self.attempt is None else [self.attempt]
+        phases = PHASES if self.phase is None else (self.phase,)
+        made = [Part(n, phase, app.logs.path(run.id, job, n, phase)) for n in chosen for phase in phases]
+        return [part for part in made if part.path.exists()]
+
+
+@verb(
+    "logs",
+    examples="""
+orchard logs api
+orchard logs api -f                    # until the job ends
+orchard logs api --phase postchecks --tail 50
+orchard logs api --attempt 1
+""",
+)
+@job_argument
+@plan_option
+@click.option("-f", "--follow", is_flag=True, help="Go on as long as the job runs.")
+@click.option("--phase", type=click.Choice([str(phase) for phase in PHASES]), help="Only this phase.")
+@click.option("--attempt", type=click.IntRange(1), metavar="N", help="This attempt, not the last one.")
+@click.option("--all", "every", is_flag=True, help="All attempts.")
+@click.option("-n", "--tail", type=click.IntRange(0), metavar="N", help="Only the last N lines.")
+@click.option("--raw", is_flag=True, help="Print bytes as they are (secrets are redacted all the same).")
+def logs(terminal: Terminal, job: str, plan: str | None, follow: bool, **options: Any) -> None:
+    """Print what a job's programs printed."""
+    app = app_of(terminal)
+    found, job_id = app.find_job(job, plan)
+    run = app.run_of(found)
+    phase = options["phase"]
+    wanted = Wanted(options["attempt"], Phase(phase) if phase else None, options["every"])
+    printer = Printer(terminal, lambda: app.redactor(run.plan), raw=options["raw"])
+    show_logs(app, run, job_id, wanted, Reading(printer, options["tail"]), follow=follow)
+
+
+def show_logs(app: App, run: Run, job: JobId, wanted: Wanted, reading: "Reading", *, follow: bool) -> None:
+    """Print what there is, and what comes as long as the job runs."""
+    known = {attempt.number for attempt in run.records[job].attempts}
+    if wanted.attempt is not None and wanted.attempt not in known:
+        raise NotFound(f"Job '{job}' has no attempt {wanted.attempt}.", f"orchard attempts {job} --plan {run.id}")
+    reading.take(wanted.parts(app, run, job))
+    if follow and app.engine_alive() and not run.settled:
+        asyncio.run(_follow(app, run, job, wanted, reading))
+    reading.end()
+    if not reading.parts:
+        reading.printer.terminal.note(text.done(text.NO_OUTPUT))
+
+
+async def _follow(app: App, run: Run, job: JobId, wanted: Wanted, reading: "Reading") -> None:
+    async with app.session(work=False) as session:
+        ended = asyncio.Event()
+        async with asyncio.TaskGroup() as tasks:
+            watching = tasks.create_task(_until_it_ends(session, run, job, ended))
+            while not ended.is_set():
+                reading.take(wanted.parts(app, run, job))
+                try:
+                    async with asyncio.timeout(GROWTH_SECONDS):
+                        await ended.wait()
+                except TimeoutError:
+                    continue
+            watching.cancel()
+    reading.take(wanted.parts(app, run, job))
+
+
+async def _until_it_ends(session: Session, run: Run, job: JobId, ended: asyncio.Event) -> None:
+    """Take in what happens, so that new phases are known, until the job can print no more."""
+    record = run.records[job]
+    if record.state in ACTIVE or not record.attempts:
+        async for batch in session.follow(run.id, run.seq):
+            for recorded in batch:
+                apply(run, recorded)
+            if run.records[job].attempts and run.records[job].state not in ACTIVE:
+                break
+    ended.set()
+
+
+# ---------------------------------------------------------------------------------------- reading
+
+
+class Reading:
+    """How far each log has been printed; the one that is printed last may still grow."""
+
+    def __init__(self, printer: "Printer", tail: int | None) -> None:
+        self.printer = printer
+        self.tail = tail
+        self.parts: dict[Path, int] = {}
+        self.last: Part | None = None
+
+    def take(self, parts: list[Part]) -> None:
+        """Print what is new in these logs, in their order."""
+        if not self.parts and self.tail is not None:
+            self.parts = dict(starts(parts, self.tail))
+        for part in parts:
+            at = self.parts.get(part.path, 0)
+            for block, after in blocks(part.path, at):
+                if self.last != part:
+                    self.end()
+                    self.printer.begin(part, before(part.path, at))
+                    self.last = part
+                self.printer.feed(block)
+                at = after
+            self.parts[part.path] = at
+
+    def end(self) -> None:
+        if self.last is not None:
+            self.printer.close()
+
+
+def blocks(path: Path, at: int) -> Iterator[tuple[bytes, int]]:
+    """What a file holds from an offset on, with the offset after each block."""
+    with path.open("rb") as file:
+        file.seek(at)
+        while block := file.read(BLOCK):
+            at += len(block)
+            yield block, at
+
+
+def starts(parts: list[Part], lines: int) -> Iterator[tuple[Path, int]]:
+    """Where to begin each log so that the last `lines` lines of all of them are printed."""
+    for part in reversed(parts):
+        at, lines = last_lines(part.path, lines)
+        yield part.path, at
+
+
+def last_lines(path: Path, lines: int) -> tuple[int, int]:
+    """The offset at which the last lines of a file begin, and how many of those it does not have.
+
+    Read backwards in blocks: the end of a large file is found at once.
+    """
+    with path.open("rb") as file:
+        at = size = file.seek(0, 2)
+        if lines == 0 or size == 0:
+            return size, lines
+        while at > 0:
+            length = min(BLOCK, at)
+            at -= length
+            file.seek(at)
+            block = file.read(length)
+            end = min(length, size - 1 - at)  # a newline at the very end begins no line
+            while (newline := block.rfind(b"\n", 0, end)) >= 0:
+                lines -= 1
+                if lines == 0:
+                    return at + newline + 1, 0
+                end = newline
+    return 0, lines - 1
+
+
+def before(path: Path, at: int) -> bytes:
+    """What stands before an offset, as far as a secret that began there can reach."""
+    with path.open("rb") as file:
+        start = max(0, at - KEY_LENGTH)
+        file.seek(start)
+        return file.read(at - start)
+
+
+# --------------------------------------------------------------------------------------- printing
+
+
+def on_screen(shown: str, *, colors: bool) -> str:
+    """A piece of a log as the screen gets it; most logs hold nothing to take out, and looking is faster than taking."""
+    if shown.replace("\n", "").replace("\t", "").isprintable():
+        return shown
+    return for_screen(shown, keep_colors=colors)
+
+
+@dataclass(slots=True)
+class Printer:
+    """Blocks of a log on their way to stdout: redacted, decoded, made safe, line by line."""
+
+    terminal: Terminal
+    redactor: Callable[[], Redactor]
+    raw: bool = False
+    _redact: Redactor | None = None
+    _decode: codecs.IncrementalDecoder = field(default_factory=lambda: codecs.getincrementaldecoder("utf-8")("replace"))
+    _held: str = ""
+    _part: Part | None = None
+
+    def begin(self, part: Part, unseen: bytes) -> None:
+        """Start a new log; on a terminal its phase is named.
+
+        What stands before the first line that is shown is not printed, but a key that begins there is known by it.
+        """
+        self._part, self._redact = part, self.redactor()
+        self._redact.feed(unseen)
+        if is_terminal(sys.stdout) and not self.raw:
+            draw = colored if self.terminal.colors(sys.stdout) else plain
+            sys.stdout.write(draw([(f"--- {part.phase}, attempt {part.attempt} ---", "dim")]) + "\n")
+
+    def feed(self, data: bytes) -> None:
+        assert self._redact is not None
+        self._write(self._redact.feed(data))
+
+    def close(self) -> None:
+        """Print what was held back."""
+        if self._redact is None:
+            return
+        self._write(self._redact.close(), last=True)
+        self._redact = None
+
+    def _write(self, data: bytes, *, last: bool = False) -> None:
+        if self.raw and not self.terminal.json:
+            sys.stdout.buffer.write(data)
+            sys.stdout.buffer.flush()
+            return
+        pending = self._held + self._decode.decode(data, final=last)
+        end = len(pending) if last or len(pending) > LONGEST_LINE else pending.rfind("\n") + 1
+        self._held = pending[end:]
+        if last:
+            self._decode.reset()
+        if end:
+            self._print(pending[:end])
+
+    def _print(self, shown: str) -> None:
+        if self.terminal.json and self._part is not None:
+            row = {"type": "log", "attempt": self._part.attempt, "phase": self._part.phase, "text": shown}
+            sys.stdout.write(json_text(row) + "\n")
+        else:
+            sys.stdout.write(on_screen(shown, colors=self.terminal.colors(sys.stdout)))
+        sys.stdout.flush()

@@ -1,0 +1,113 @@
+"""Verbs that only look: they change nothing, and work with and without an engine."""
+
+import sys
+import time
+
+import click
+
+from orchard.app import App
+from orchard.core.events import Json
+from orchard.surfaces.cli import text
+from orchard.surfaces.cli.group import verb
+from orchard.surfaces.cli.jobpage import attempt_lines, job_lines
+from orchard.surfaces.cli.lines import Line, Piece, safe, safe_lines, table
+from orchard.surfaces.cli.opening import app_of, job_argument, plan_argument, plan_option
+from orchard.surfaces.cli.terminal import Terminal, is_terminal, speaks_utf8
+from orchard.surfaces.cli.tree import Look, counts_line, end_lines, header, result_line, tree
+
+
+@verb("list")
+@click.option("--deleted", is_flag=True, help="Show deleted plans as well.")
+def list_plans(terminal: Terminal, deleted: bool) -> None:
+    """List the plans of this repository, newest last."""
+    plans = app_of(terminal).plans(deleted=deleted)
+    if not plans:
+        terminal.note(text.done(text.NO_PLANS))
+    terminal.answer(plans, *table([_plan_row(plan) for plan in plans]))
+
+
+def _plan_row(plan: Json) -> list[Piece]:
+    status = "deleted" if plan["deleted"] else plan["status"]
+    return [
+        (safe(plan["id"]), "strong"),
+        text.status_piece(status),
+        (text.day(plan["created_at"]), "dim"),
+        (safe(plan["name"], 60), ""),
+        (safe(plan["target"]["branch"] or ""), "dim"),
+        (text.counts(plan["counts"]), "dim"),
+    ]
+
+
+@verb("status", examples="orchard status\norchard status login-3f2a --json")
+@plan_argument
+def status(terminal: Terminal, plan: str | None) -> None:
+    """Show a plan and all its jobs."""
+    document = app_of(terminal).status(plan)
+    terminal.answer(document, *(() if terminal.json else status_lines(document)))
+
+
+def status_lines(document: Json) -> list[Line]:
+    """A plan with everything that a person asks next."""
+    plan, look = document["plan"], look_now(details=True)
+    lines = [header(plan, look), *tree(plan, document["jobs"], look), counts_line(plan)]
+    result = result_line(plan)
+    return [*lines, *([result] if result else []), *end_lines(plan)]
+
+
+def look_now(*, details: bool = False) -> Look:
+    return Look(time.time(), text.MARKS if speaks_utf8(sys.stdout) else text.ASCII_MARKS, details)
+
+
+@verb("job", examples="orchard job api\norchard job backend/api --plan login-3f2a")
+@job_argument
+@plan_option
+def job(terminal: Terminal, job: str, plan: str | None) -> None:
+    """Show everything about one job."""
+    document = app_of(terminal).job(job, plan)
+    terminal.answer(document, *(() if terminal.json else job_lines(document, look_now())))
+
+
+@verb("attempts")
+@job_argument
+@plan_option
+def attempts(terminal: Terminal, job: str, plan: str | None) -> None:
+    """Show every try at a job, phase by phase."""
+    found = app_of(terminal).attempts(job, plan)
+    lines = [line for attempt in found for line in attempt_lines(attempt, look_now())]
+    terminal.answer(found, *(lines or [text.done("The job was not tried yet.")]))
+
+
+@verb(
+    "diff",
+    examples="orchard diff api\norchard diff --stat            # the whole plan's result\norchard diff | git apply",
+)
+@click.argument("job", metavar="[JOB]", required=False)
+@plan_option
+@click.option("--stat", is_flag=True, help="Show only how much changed in which file.")
+def diff(terminal: Terminal, job: str | None, plan: str | None, stat: bool) -> None:
+    """Show what a job, or a whole plan, changed."""
+    app = app_of(terminal)
+    data = app.diff(job, plan, stat=stat)
+    if terminal.json:
+        terminal.data(_diff_document(app, job, plan, data))
+    elif is_terminal(sys.stdout):
+        terminal.show(*[diff_line(row) for row in safe_lines(data.decode(errors="replace"), 10_000)])
+    else:
+        sys.stdout.buffer.write(data)  # exactly what git printed: it can be applied
+        sys.stdout.flush()
+
+
+def _diff_document(app: App, job: str | None, plan: str | None, data: bytes) -> Json:
+    found, job_id = app.find_job(job, plan) if job is not None else (app.find_plan(plan), None)
+    return {"plan": found, "job": job_id, "diff": data.decode(errors="replace")}
+
+
+def diff_line(row: str) -> Line:
+    """A line of a diff in the colours people know."""
+    if row.startswith(("+++", "---", "diff ", "index ")):
+        return [(row, "strong")]
+    if row.startswith("@@"):
+        return [(row, "busy")]
+    if row[:1] in "+-" and row:
+        return [(row, "good" if row[0] == "+" else "bad")]
+    return [(row, "")]

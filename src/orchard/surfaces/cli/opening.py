@@ -1,0 +1,142 @@
+"""From the options to an `App`, and from names to plans and jobs; completion asks here as well."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from orchard.app import App, open_app
+from orchard.core.events import Json
+from orchard.core.plan import PlanId
+from orchard.errors import NeedsPerson, OrchardError, UsageError
+from orchard.store.trust import trust
+from orchard.surfaces.cli import text
+from orchard.surfaces.cli.lines import safe
+from orchard.surfaces.cli.terminal import Terminal, json_text
+
+
+def app_of(terminal: Terminal) -> App:
+    """The repository that is meant, opened; nothing is changed by it."""
+    app = open_app(terminal.repo)
+    terminal.note(*[text.warning(warning) for warning in app.settings.warnings])
+    return app
+
+
+def app_for_work(terminal: Terminal) -> App:
+    """The same for verbs that start programs: what the repository's settings would run needs consent first."""
+    app = app_of(terminal)
+    if not app.settings.untrusted:
+        return app
+    keys = app.settings.untrusted
+    if not terminal.can_ask:
+        raise NeedsPerson(text.UNTRUSTED.format(keys=", ".join(keys)), text.UNTRUSTED_HINT)
+    terminal.note(*text.untrusted_lines(keys, {key: json_text(value) for key, value in keys.items()}))
+    if not terminal.agreed(text.ASK_TRUST):
+        raise NeedsPerson(text.UNTRUSTED.format(keys=", ".join(keys)), text.UNTRUSTED_HINT)
+    agree(app)
+    return open_app(terminal.repo)
+
+
+def agree(app: App) -> None:
+    """Remember that the user agrees to exactly what was shown."""
+    top = app.repo.main_top or app.repo.top
+    if top is not None and app.settings.untrusted_digest is not None:
+        trust(top, app.settings.untrusted_digest)
+
+
+def plan_document(app: App, plan: PlanId) -> Json:
+    """The summary of a plan whose exact id is known."""
+    document: Json = app.status(plan)["plan"]
+    return document
+
+
+def confirm(terminal: Terminal, question: str, *, yes: bool) -> bool:
+    """Whether to go on with something that is not easily taken back; only a person who is there is asked."""
+    if yes or not terminal.can_ask or terminal.agreed(question):
+        return True
+    terminal.note(text.done(text.NOTHING_CHANGED))
+    return False
+
+
+def find_file(terminal: Terminal, name: str) -> Path:
+    """A file named on the command line: seen from here, or else from the folder given with -C."""
+    here, there = Path(name), terminal.repo / name
+    return there if not here.exists() and there.exists() else here
+
+
+def branch_text(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """A name that git can be given: git itself says the rest about it."""
+    if value is not None and (not value.strip() or value.startswith("-") or not value.isprintable()):
+        raise click.BadParameter(f"'{safe(value)}' is not a branch or commit.", context, parameter)
+    return value
+
+
+# -------------------------------------------------------------------------------------- completion
+
+
+def _completing_app(context: click.Context) -> App:
+    terminal = context.find_object(Terminal) or Terminal()
+    return open_app(terminal.repo)
+
+
+def _plans(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
+    from click.shell_completion import CompletionItem
+
+    try:
+        plans = _completing_app(context).plans()
+    except OrchardError:
+        return []
+    return [
+        CompletionItem(plan["id"], help=safe(plan["name"], 60))
+        for plan in reversed(plans)
+        if plan["id"].startswith(incomplete)
+    ]
+
+
+def _jobs(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
+    from click.shell_completion import CompletionItem
+
+    try:
+        jobs = _completing_app(context).status(context.params.get("plan"))["jobs"]
+    except OrchardError:
+        return []
+    found = [(job["id"], job["name"], job["status"]) for job in jobs if job["id"].startswith(incomplete)]
+    return [CompletionItem(job, help=f"{status}  {safe(name, 60)}") for job, name, status in found]
+
+
+def plan_argument(function: Any) -> Any:
+    """`[PLAN]`: id, beginning of an id, or name; without it the newest."""
+    return click.argument("plan", metavar="[PLAN]", required=False, shell_complete=_plans)(function)
+
+
+def job_argument(function: Any) -> Any:
+    """`JOB`: id, beginning of an id, name, or `PLAN:JOB`."""
+    return click.argument("job", metavar="JOB", shell_complete=_jobs)(function)
+
+
+def jobs_argument(function: Any) -> Any:
+    return click.argument("jobs", metavar="[JOB]...", nargs=-1, shell_complete=_jobs)(function)
+
+
+def plan_option(function: Any) -> Any:
+    return click.option("--plan", metavar="PLAN", shell_complete=_plans, help="The job's plan; else the newest.")(
+        function
+    )
+
+
+def yes_option(function: Any) -> Any:
+    return click.option("-y", "--yes", is_flag=True, help="Do not ask.")(function)
+
+
+def detach_option(function: Any) -> Any:
+    return click.option("--detach", "-d", is_flag=True, help="Let it run in the background and return at once.")(
+        function
+    )
+
+
+def purge_consent(terminal: Terminal, app: App, plan: PlanId, *, yes: bool) -> bool:
+    """Purging cannot be taken back, so somebody must have said yes."""
+    name = plan_document(app, plan)["name"]
+    if not yes and not terminal.can_ask:
+        raise UsageError(text.purge_needs_yes(name), f"orchard purge {plan} --yes")
+    return confirm(terminal, text.ask_purge(name, plan), yes=yes)

@@ -1,0 +1,169 @@
+"""`orchard retry` and `orchard reshape`: requests that carry works or changes of the graph."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from orchard.app import App
+from orchard.core import limits
+from orchard.core.events import Json
+from orchard.core.phases import PHASES
+from orchard.core.plan import JobId, PlanId
+from orchard.errors import NotFound, UsageError
+from orchard.surfaces.cli import text
+from orchard.surfaces.cli.acting import ask_engine, go_on
+from orchard.surfaces.cli.group import verb
+from orchard.surfaces.cli.lines import safe
+from orchard.surfaces.cli.opening import app_for_work, app_of, detach_option, find_file, jobs_argument, plan_option
+from orchard.surfaces.cli.terminal import Terminal, read_input
+
+WORK_OPTIONS = {"work": "--work", "prechecks": "--precheck", "postchecks": "--postcheck"}
+WORK_HELP = "as in a plan file, or @FILE"
+
+
+@verb(
+    "retry",
+    examples="""
+orchard retry                          # all failed jobs of the newest plan
+orchard retry login-3f2a               # all failed jobs of that plan
+orchard retry backend/api --from work
+orchard retry api --work 'make fix'    # with another command
+orchard retry api --work @fix.yaml     # with the work in a file
+orchard retry api --fresh              # in a new worktree; what lies in the old one is saved
+""",
+)
+@jobs_argument
+@plan_option
+@click.option("--from", "phase", type=click.Choice([str(phase) for phase in PHASES]), help="Begin at this phase.")
+@click.option("--fresh", is_flag=True, help="Use a new worktree.")
+@click.option("--work", metavar="WORK", help=f"Do this instead: {WORK_HELP}.")
+@click.option("--precheck", "prechecks", metavar="WORK", multiple=True, help=f"Check this before: {WORK_HELP}.")
+@click.option("--postcheck", "postchecks", metavar="WORK", multiple=True, help=f"Check this after: {WORK_HELP}.")
+@detach_option
+def retry(terminal: Terminal, jobs: tuple[str, ...], plan: str | None, detach: bool, **options: Any) -> int:
+    """Try failed or canceled jobs again.
+
+    A new attempt begins where the last one failed. Jobs that were blocked by it go on by themselves.
+    """
+    app = app_for_work(terminal)
+    found, wanted = meant(app, jobs, plan)
+    options |= {name: read_works(terminal, name, options[name]) for name in WORK_OPTIONS}
+    return go_on(terminal, app, found, "retry", detach=detach, jobs=wanted, **options)
+
+
+def meant(app: App, names: Sequence[str], plan: str | None) -> tuple[PlanId, list[JobId] | None]:
+    """The plan and the jobs that the words mean; no jobs: all that failed.
+
+    One word may name a job of the newest plan or a whole plan; a job is looked for first, except that
+    nothing but a plan can have a plan's exact id.
+    """
+    if not names:
+        return app.find_plan(plan), None
+    if len(names) == 1 and plan is None:
+        whole = _whole_plan(app, names[0])
+        if whole is not None:
+            return whole, None
+    found = [app.find_job(name, plan) for name in names]
+    plans = {one for one, _ in found}
+    if len(plans) > 1:
+        raise UsageError("These jobs are of different plans.", "Retry the jobs of one plan at a time.")
+    return found[0][0], list(dict.fromkeys(job for _, job in found))
+
+
+def _whole_plan(app: App, name: str) -> PlanId | None:
+    try:
+        plan = app.find_plan(name)
+    except NotFound:
+        return None
+    if plan == name:
+        return plan
+    try:
+        app.find_job(name, None)
+    except NotFound:
+        return plan
+    return None
+
+
+def read_works(terminal: Terminal, name: str, value: str | Sequence[str] | None) -> Json | list[Json] | None:
+    """The works that options give, checked like those of a plan file; None: keep what the job has."""
+    if not value:
+        return None
+    from orchard.core.plancodec import work_json
+    from orchard.core.planfile import parse_work  # brings pydantic
+
+    option = WORK_OPTIONS[name]
+    if isinstance(value, str):
+        return work_json(parse_work(_work_value(terminal, value), option))
+    return [work_json(parse_work(_work_value(terminal, one), option)) for one in value]
+
+
+def _work_value(terminal: Terminal, value: str) -> object:
+    """A work as it was given; `@FILE` has no blank in it, `@agent do this` has."""
+    if not value.startswith("@") or len(value.split()) != 1:
+        return value
+    path = find_file(terminal, value[1:])
+    data = read_input(str(path), limits.STRING_BYTES)
+    if path.suffix in (".yaml", ".yml", ".json", ".toml"):
+        return _document(data, str(path))
+    return data.decode(errors="replace")
+
+
+def _document(data: bytes, name: str) -> object:
+    from orchard.core.document import read_document  # brings the YAML parser
+
+    return read_document(data, name, None).value
+
+
+@verb(
+    "reshape",
+    examples="""
+orchard reshape login-3f2a changes.yaml
+orchard reshape login-3f2a --remove docs --set-needs api=models,schema
+echo '[{"op": "add", "job": {"id": "extra", "work": "make extra"}}]' | orchard reshape login-3f2a -
+""",
+)
+@click.argument("plan", metavar="PLAN")
+@click.argument("file", metavar="[FILE]", required=False)
+@click.option("--remove", metavar="JOB", multiple=True, help="Remove a job; what needed it then needs what it needed.")
+@click.option("--set-needs", metavar="JOB=A,B", multiple=True, help="Make a job need exactly these others.")
+def reshape(
+    terminal: Terminal, plan: str, file: str | None, remove: tuple[str, ...], set_needs: tuple[str, ...]
+) -> None:
+    """Change the graph of a plan: jobs that have not started.
+
+    FILE holds a list of changes as YAML or JSON: 'add', 'remove', 'set_needs', 'add_before', 'add_after'. All of
+    them are made, or none.
+    """
+    app = app_of(terminal)
+    found = app.find_plan(plan)
+    changes = [*_changes_in(terminal, file), *simple_changes(remove, set_needs)]
+    if not changes:
+        raise UsageError("No change is given.", "orchard reshape --help")
+    answer = ask_engine(app, "reshape", plan=found, changes=changes)
+    made = text.many(len(changes), "change")
+    terminal.answer({"plan": found, **answer}, text.done(f"Plan {found} is reshaped: {made}."))
+
+
+def _changes_in(terminal: Terminal, file: str | None) -> list[Any]:
+    if file is None:
+        return []
+    path = "-" if file == "-" else str(find_file(terminal, file))
+    value = _document(read_input(path, limits.PLAN_BYTES), "changes" if file == "-" else Path(file).name)
+    if isinstance(value, dict) and set(value) == {"changes"}:
+        value = value["changes"]
+    if not isinstance(value, list):
+        raise UsageError(f"'{safe(file)}' holds no list of changes.", "orchard reshape --help")
+    return value
+
+
+def simple_changes(remove: Sequence[str], set_needs: Sequence[str]) -> list[Json]:
+    """The changes that options can say."""
+    changes: list[Json] = [{"op": "remove", "id": job} for job in remove]
+    for given in set_needs:
+        job, equals, needs = given.partition("=")
+        if not equals or not job:
+            raise UsageError(f"'{safe(given)}' is not of the form JOB=A,B", "For no needs at all: --set-needs JOB=")
+        changes.append({"op": "set_needs", "id": job, "needs": [need for need in needs.split(",") if need]})
+    return changes

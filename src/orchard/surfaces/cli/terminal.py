@@ -1,0 +1,155 @@
+"""What the user sees and how: the options that every command has, and everything that is printed.
+
+stdout is the answer, stderr is talk: notes, warnings, questions. With `--json` the answer is JSON
+and nothing else. Colours appear only where a person looks, one decision for each stream.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from orchard.core.events import Json
+from orchard.errors import OrchardError, UsageError
+from orchard.surfaces.cli.lines import Line, colored, plain, safe
+
+
+@dataclass(slots=True)
+class Terminal:
+    """The options given before or after the verb, and the streams they rule."""
+
+    repo: Path = field(default_factory=Path)
+    json: bool = False
+    quiet: bool = False
+    no_color: bool = False
+
+    # ----------------------------------------------------------------------------------- printing
+
+    def show(self, *lines: Line) -> None:
+        """Print lines of the answer; with `--json` they are left out, because stdout is data then."""
+        if not self.json:
+            self._write(sys.stdout, lines)
+
+    def say(self, *lines: Line) -> None:
+        """Print talk: what a person likes to know and a script does not."""
+        if not self.quiet:
+            self._write(sys.stderr if self.json else sys.stdout, lines)
+
+    def note(self, *lines: Line) -> None:
+        """Print talk beside the answer, on stderr."""
+        if not self.quiet:
+            self._write(sys.stderr, lines)
+
+    def data(self, document: object) -> None:
+        """Print a JSON document: indented for a person, one line for a program."""
+        indent = 2 if is_terminal(sys.stdout) else None
+        sys.stdout.write(json_text(document, indent) + "\n")
+        sys.stdout.flush()
+
+    def row(self, document: object) -> None:
+        """Print one JSON line of a stream, wherever it goes."""
+        sys.stdout.write(json_text(document) + "\n")
+        sys.stdout.flush()
+
+    def answer(self, document: object, *lines: Line) -> None:
+        """Print one answer in the form that was asked for."""
+        if self.json:
+            self.data(document)
+        else:
+            self.show(*lines)
+
+    def colors(self, stream: IO[str]) -> bool:
+        """Whether colours mean anything there."""
+        unwanted = self.no_color or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+        return not unwanted and is_terminal(stream)
+
+    @property
+    def live(self) -> bool:
+        """Whether a picture that moves can be drawn on stdout."""
+        fit = is_terminal(sys.stdout) and os.environ.get("TERM", "dumb") != "dumb"
+        return fit and not self.json and not self.quiet
+
+    def _write(self, stream: IO[str], lines: Iterable[Line]) -> None:
+        draw = colored if self.colors(stream) else plain
+        for line in lines:
+            stream.write(draw(line) + "\n")
+        stream.flush()
+
+    # ------------------------------------------------------------------------------------- asking
+
+    @property
+    def can_ask(self) -> bool:
+        """Whether a person sits there who can be asked."""
+        return is_terminal(sys.stdin) and is_terminal(sys.stderr) and not self.json
+
+    def agreed(self, question: str) -> bool:
+        """Ask a person; everything but a yes is a no."""
+        sys.stderr.write(f"{safe(question)} [y/N] ")
+        sys.stderr.flush()
+        return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+    # ----------------------------------------------------------------------------------- failures
+
+    def fail(self, error: OrchardError) -> None:
+        """Print what went wrong and what to do; in JSON as well where JSON was asked for."""
+        problems = [str(problem) for problem in getattr(error, "problems", ())]
+        self._write(sys.stderr, error_lines(error, problems))
+        if self.json:
+            self.data({"error": error_view(error, problems)})
+
+
+def error_lines(error: OrchardError, problems: list[str]) -> list[Line]:
+    """An error as people read it: one line a problem, and the hint last."""
+    messages = problems or error.message.split("\n")
+    lines: list[Line] = [[("error: ", "bad"), (safe(message, 2000), "")] for message in messages]
+    if error.hint:
+        lines.append([("hint: ", "wait"), (safe(error.hint, 2000), "")])
+    return lines
+
+
+def error_view(error: OrchardError, problems: list[str]) -> Json:
+    """An error as programs read it."""
+    return {"message": error.message, "hint": error.hint, "exit_code": error.exit_code, "problems": problems}
+
+
+def is_terminal(stream: IO[str]) -> bool:
+    try:
+        return stream.isatty()
+    except ValueError:  # it was closed
+        return False
+
+
+def speaks_utf8(stream: IO[str]) -> bool:
+    """Whether the stream can carry more than ASCII."""
+    return (getattr(stream, "encoding", None) or "").lower().replace("-", "") == "utf8"
+
+
+def json_text(document: object, indent: int | None = None) -> str:
+    """JSON that every reader takes: what the stream cannot carry, or came from odd bytes, is escaped."""
+    text = json.dumps(document, indent=indent, ensure_ascii=not speaks_utf8(sys.stdout), default=str)
+    return text.encode(errors="backslashreplace").decode()
+
+
+def drop_stdout() -> None:
+    """Nobody reads any more: let what is still buffered go nowhere, so that exiting does not fail on it."""
+    hole = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(hole, sys.stdout.fileno())
+    os.close(hole)
+
+
+def read_input(name: str, most: int) -> bytes:
+    """The bytes of a file, or of stdin for `-`; never more than a bound."""
+    try:
+        if name == "-":
+            data = sys.stdin.buffer.read(most + 1)
+        else:
+            with Path(name).open("rb") as file:
+                data = file.read(most + 1)
+    except OSError as error:
+        raise UsageError(f"Cannot read '{safe(name)}': {error.strerror}.") from error
+    if len(data) > most:
+        raise UsageError(f"'{safe(name)}' is longer than {most} bytes.")
+    return data

@@ -1,0 +1,189 @@
+"""A plan as a picture of lines: its jobs below their groups, and what each is doing.
+
+The same lines serve `status`, the live tree and `watch`. They are made from the documents of
+`core.view`, and from nothing else.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from orchard.core.events import Json
+from orchard.surfaces.cli import text
+from orchard.surfaces.cli.lines import Line, Piece, cells, padded, safe, safe_lines
+
+NAME_COLUMNS = 44
+VALIDATION_LABEL = "(validation)"
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How a picture is drawn."""
+
+    now: float
+    marks: Mapping[str, str] = field(default_factory=lambda: text.MARKS)
+    details: bool = False
+    """Whether errors are shown with their hints, below the job."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A job, or a group of them, at its place in the tree."""
+
+    depth: int
+    label: str
+    status: str
+    job: Json | None = None
+
+
+def header(plan: Json, look: Look) -> Line:
+    """A plan in one line."""
+    base, target = plan["base"]["branch"], plan["target"]["branch"]
+    line: Line = [(safe(plan["name"], 80), "name"), ("  ", ""), (safe(plan["id"]), "dim"), ("  ", "")]
+    if base or target:
+        line += [(f"{safe(base or short_base(plan), 60)} -> {safe(target or '?', 80)}", "dim"), ("  ", "")]
+    line.append(text.status_piece(plan["status"]))
+    took = text.elapsed(plan["started_at"], plan["ended_at"], look.now)
+    return [*line, (f"  {took}", "dim")] if took else line
+
+
+def short_base(plan: Json) -> str:
+    return text.short(plan["base"]["commit"])
+
+
+def tree(plan: Json, jobs: Sequence[Json], look: Look) -> list[Line]:
+    """Jobs below their groups, in the order of the plan."""
+    rows = list(_rows(_nested(jobs), plan["groups"], 0))
+    return _draw(rows, look)
+
+
+def flat(jobs: Sequence[Json], look: Look) -> list[Line]:
+    """Jobs by their full ids: what is shown of a plan that is longer than the screen."""
+    return _draw([Row(0, _full_label(job), _shown_status(job), job) for job in jobs], look)
+
+
+def _full_label(job: Json) -> str:
+    return VALIDATION_LABEL if job["validation"] else safe(job["id"])
+
+
+def _nested(jobs: Sequence[Json]) -> dict[str, object]:
+    """Groups as dictionaries, jobs as values; a group stands where its first job stands."""
+    top: dict[str, object] = {}
+    for job in jobs:
+        level = top
+        for part in (job["group"] or "").split("/") if job["group"] else ():
+            below = level.setdefault(f"{part}/", {})
+            assert isinstance(below, dict)
+            level = below
+        level[job["id"]] = _Leaf(job)
+    return top
+
+
+@dataclass(frozen=True, slots=True)
+class _Leaf:
+    job: Json
+
+
+def _rows(level: Mapping[str, object], groups: Mapping[str, str], depth: int, path: str = "") -> Iterator[Row]:
+    for name, inside in level.items():
+        if isinstance(inside, _Leaf):
+            own = inside.job["id"].rpartition("/")[2]
+            label = VALIDATION_LABEL if inside.job["validation"] else safe(own)
+            yield Row(depth, label, _shown_status(inside.job), inside.job)
+        elif isinstance(inside, dict):
+            full = f"{path}{name}"
+            yield Row(depth, safe(name), groups.get(full.rstrip("/"), "pending"))
+            yield from _rows(inside, groups, depth + 1, full)
+
+
+def _shown_status(job: Json) -> str:
+    return "waiting" if job["waiting"] else str(job["status"])
+
+
+def _draw(rows: Sequence[Row], look: Look) -> list[Line]:
+    width = min(NAME_COLUMNS, max((2 * row.depth + cells(row.label) for row in rows), default=0))
+    lines: list[Line] = []
+    for row in rows:
+        lines.append(_row_line(row, width, look))
+        if row.job is not None and look.details:
+            lines += _detail_lines(row.job, "  " * row.depth + "    ")
+    return lines
+
+
+def _row_line(row: Row, width: int, look: Look) -> Line:
+    mark, meaning = look.marks.get(row.status, " "), text.MEANING.get(row.status, "")
+    name: Piece = (padded("  " * row.depth + row.label, width), "" if row.job else "name")
+    line: Line = [(f"{mark} ", meaning), name, ("  ", "")]
+    if row.job is None:
+        return [*line, (row.status, meaning)]
+    took = text.elapsed(row.job["started_at"], row.job["ended_at"], look.now) if _has_run(row.job) else ""
+    line += [(padded(_word(row), 20), meaning), (" ", ""), (f"{took:>7}", "dim")]
+    return [*line, (_extras(row.job), "dim")]
+
+
+def _has_run(job: Json) -> bool:
+    return bool(job["attempts"]) and job["status"] not in ("pending", "ready", "blocked", "scheduled")
+
+
+def _word(row: Row) -> str:
+    """What a job is doing, in a word or three."""
+    job = row.job or {}
+    if row.status == "running" and job["phase"]:
+        return f"running {job['phase']}"
+    if row.status == "waiting":
+        return f"waiting: {safe(job['waiting']['kind'], 20)}"
+    if row.status == "failed" and job["failed_phase"]:
+        return f"failed: {job['failed_phase']}"
+    return row.status
+
+
+def _extras(job: Json) -> str:
+    found = [f"attempt {job['attempts']}"] if job["attempts"] > 1 else []
+    found += [text.changes(job["summary"])] if text.changes(job["summary"]) else []
+    own = job["id"].rpartition("/")[2]
+    found += [safe(job["name"], 60)] if job["name"] != own and not job["validation"] else []
+    return f"  {'  '.join(found)}" if found else ""
+
+
+def _detail_lines(job: Json, indent: str) -> list[Line]:
+    """Why a job failed or waits, and what helps."""
+    lines: list[Line] = []
+    reason = job["error"] or (job["waiting"] or {}).get("reason")
+    for row in safe_lines(reason)[:20] if reason else []:
+        lines.append([(indent, ""), (row, "bad" if job["error"] else "wait")])
+    if job["hint"]:
+        lines.append([(indent, ""), ("hint: ", "wait"), (safe(job["hint"], 2000), "")])
+    return lines
+
+
+def counts_line(plan: Json, capacity: int | None = None) -> Line:
+    """How many jobs are where, and how many may run at once."""
+    line: Line = [(text.counts(plan["counts"]), "strong")]
+    return [*line, (f"  (at most {capacity} at once)", "dim")] if capacity else line
+
+
+def end_lines(plan: Json) -> list[Line]:
+    """What is wrong with the plan as a whole, what to know of it, and what to do next."""
+    lines: list[Line] = []
+    if plan["error"]:
+        lines += [[(row, "bad" if plan["status"] == "failed" else "wait")] for row in safe_lines(plan["error"])[:10]]
+    lines += [text.warning(warning) for warning in plan["warnings"][-10:]]
+    if plan["pushed"] is not None and not plan["pushed"]["ok"]:
+        lines.append(text.warning(f"the push failed: {plan['pushed']['message']}"))
+    if plan["hint"]:
+        lines.append(text.next_command(plan["hint"]))
+    return lines
+
+
+def result_line(plan: Json) -> Line | None:
+    """Where the merged result is."""
+    result = plan["result"]
+    if result is None:
+        return None
+    where = f"{safe(result['branch'] or '')} at {text.short(result['commit'])}"
+    if plan["undone"]:
+        return [("undone: ", "wait"), (f"the landing on {where} was taken back", "")]
+    if plan["landed"]:
+        return [("landed: ", "good"), (where, "")]
+    if result["commit"] is None:
+        return [("nothing to land: ", "dim"), ("the jobs changed nothing", "")]
+    return [("not landed: ", "wait"), (f"the result is {where}", "")]

@@ -1,0 +1,61 @@
+"""Write the table of settings into docs/configuration.md, from the table that checks them.
+
+python tools/config_reference.py            write it
+python tools/config_reference.py --check    exit 1 if the page shows another one
+"""
+
+import sys
+from pathlib import Path
+
+from orchard.core.config import Config, flatten
+from orchard.core.configkeys import KEYS, LATER
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "configuration.md"
+BEGIN = "<!-- written by tools/config_reference.py: begin -->"
+END = "<!-- written by tools/config_reference.py: end -->"
+
+
+def table() -> str:
+    """Every key with its default, its variable and what it means."""
+    defaults = flatten(Config())
+    rows = ["| key | default | variable | meaning |", "| --- | --- | --- | --- |"]
+    for key in KEYS.values():
+        variable = f"`{key.variables[-1]}`"
+        trust = " (in a repository's file: after `orchard trust`)" if key.needs_trust else ""
+        rows.append(f"| `{key.name}` | {shown(defaults[key.name])} | {variable} | {key.meaning}{trust} |")
+    later = ", ".join(f"`{name}`" for name in LATER)
+    return "\n".join([*rows, "", f"Not in this version, and refused: {later}."])
+
+
+def shown(value: object) -> str:
+    """A default as one would write it in TOML."""
+    if value is None:
+        return "no limit"
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    if isinstance(value, tuple):
+        return "`[]`" if not value else f"`{list(value)}`"
+    return f'`"{value}"`' if isinstance(value, str) else f"`{value:g}`" if isinstance(value, float) else f"`{value}`"
+
+
+def written(page: str) -> str:
+    """The page with today's table between its two marks."""
+    before, _, rest = page.partition(BEGIN)
+    after = rest.partition(END)[2]
+    return f"{before}{BEGIN}\n{table()}\n{END}{after}"
+
+
+def main(arguments: list[str]) -> int:
+    """Write the page, or only say whether it is up to date."""
+    page = PAGE.read_text()
+    if "--check" not in arguments:
+        PAGE.write_text(written(page))
+        return 0
+    if page == written(page):
+        return 0
+    sys.stderr.write("docs/configuration.md is out of date: run 'python tools/config_reference.py'.\n")
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
