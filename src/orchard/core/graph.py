@@ -211,7 +211,7 @@ class _Layout:
         used = [0] * (last - first + 1)
         for block in blocks:
             span = slice(block.first - first, block.last - first + 1)
-            block.y = used[block.first - first]
+            block.y = max(used[span])
             used[span] = [block.y + block.height + GAP] * (block.last - block.first + 1)
         height = max(used) - GAP
         _centre(blocks, used, first, height)

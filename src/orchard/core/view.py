@@ -33,9 +33,10 @@ def plan_view(run: Run, *, interrupted: bool = False) -> Json:
 def plan_summary(run: Run, *, interrupted: bool = False) -> Json:
     """A plan in a few fields: what `list` shows of it."""
     started, status = run.started, run.status
-    gone = interrupted and (
-        status is PlanStatus.RUNNING or (status is PlanStatus.PENDING and run.plan.after is None)
-    )
+    if interrupted and run.canceled is not None:
+        status = PlanStatus.CANCELED  # the engine died while it stopped the last jobs
+    waits = status is PlanStatus.PENDING and run.plan.after is not None
+    gone = interrupted and status in (PlanStatus.RUNNING, PlanStatus.PENDING) and not waits
     return {
         "id": run.id,
         "name": run.plan.name,

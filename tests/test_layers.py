@@ -1,0 +1,288 @@
+"""The shape of the house, held by reading the source: who may import whom, and who may act.
+
+Each rule is a function from a module to what is wrong with it. It is applied to every module of the
+package, and to a small bad module of its own, so that a rule which no longer sees anything fails too.
+"""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "src" / "orchard"
+
+LAYERS = ("errors", "core", "process", "git", "store", "agents", "engine", "app", "surfaces")
+
+# What decisions may be made with: nothing here reads a clock, a disk, a process or a dice.
+CORE_MAY_IMPORT = frozenset({
+    "abc", "bisect", "collections", "dataclasses", "datetime", "difflib", "enum", "functools", "hashlib", "heapq",
+    "html", "importlib.util", "itertools", "json", "math", "operator", "posixpath", "re", "string", "textwrap",
+    "tomllib", "types", "typing", "unicodedata", "urllib.parse", "pydantic", "pydantic_core", "ruamel",
+})  # fmt: skip
+CORE_MAY_NOT_CALL = frozenset({"open", "print", "input", "exec", "eval", "breakpoint", "__import__"})
+# Pure modules with impure functions: the time of day is an event's, never core's to ask for.
+CORE_MAY_NOT_ASK = frozenset({"now", "utcnow", "today"})
+
+TASKS = frozenset({"create_task", "ensure_future", "TaskGroup", "create_task_group"})
+# Work is started in one place; a surface may look and draw at the same time, and a follower wait for two things.
+MAY_START_TASKS = ("engine/engine.py", "process/", "store/follow.py", "surfaces/cli/")
+
+STARTERS = {
+    "subprocess": {"Popen", "run", "call", "check_call", "check_output", "getoutput", "getstatusoutput"},
+    "asyncio": {"create_subprocess_exec", "create_subprocess_shell"},
+    "anyio": {"run_process", "open_process"},
+    "os": {"system", "popen", "fork", "forkpty", "posix_spawn", "posix_spawnp"},
+    "pty": {"spawn", "fork"},
+}
+STARTING_PREFIXES = ("exec", "spawn")  # os.execve, os.spawnl, ...
+STARTING_MODULES = frozenset({"multiprocessing", "concurrent.futures.process", "pty"})
+MAY_START_PROGRAMS = ("process/", "git/command.py", "surfaces/cli/detach.py")
+
+MAY_CATCH_EVERYTHING = ("engine/attempt.py", "surfaces/cli/start.py", "surfaces/http/", "surfaces/mcp/")
+
+MAY_IMPORT_TESTING = ("testing.py", "surfaces/cli/demo.py")
+
+SLOW_TO_IMPORT = ("pydantic", "ruamel", "rich", "psutil", "asyncio", "click", "mcp", "anthropic", "acp")
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """One source file: its path below the package, and its syntax tree."""
+
+    path: str
+    tree: ast.Module
+
+    @property
+    def layer(self) -> str:
+        return self.path.split("/")[0].removesuffix(".py")
+
+    def is_one_of(self, places: tuple[str, ...]) -> bool:
+        return any(self.path == place or (place.endswith("/") and self.path.startswith(place)) for place in places)
+
+
+Rule = Callable[[Module], Iterator[tuple[int, str]]]
+
+
+def modules() -> list[Module]:
+    paths = sorted(PACKAGE.rglob("*.py"))
+    return [Module(path.relative_to(PACKAGE).as_posix(), ast.parse(path.read_text("utf-8"))) for path in paths]
+
+
+def imports(module: Module) -> Iterator[tuple[int, str]]:
+    """Every module that is imported anywhere, inside functions as well; `from a import b` gives `a.b`."""
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, name.name) for name in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            yield from ((node.lineno, f"{node.module}.{name.name}") for name in node.names)
+
+
+def is_within(name: str, allowed: frozenset[str]) -> bool:
+    parts = name.split(".")
+    return any(".".join(parts[:length]) in allowed for length in range(1, len(parts) + 1))
+
+
+def imports_only_to_the_left(module: Module) -> Iterator[tuple[int, str]]:
+    if module.layer not in LAYERS:
+        return
+    allowed = LAYERS[: LAYERS.index(module.layer) + 1]
+    for line, name in imports(module):
+        target = name.split(".")[1:2]
+        if name.split(".")[0] == "orchard" and target and target[0] in LAYERS and target[0] not in allowed:
+            yield line, f"imports {name}, which lies to its right"
+
+
+def leaves_testing_alone(module: Module) -> Iterator[tuple[int, str]]:
+    for line, name in imports(module):
+        if name.startswith("orchard.testing") and not module.is_one_of(MAY_IMPORT_TESTING):
+            yield line, "imports orchard.testing, which is for tests"
+
+
+def is_in_a_layer(module: Module) -> Iterator[tuple[int, str]]:
+    if module.layer not in (*LAYERS, "__init__", "__main__", "testing"):
+        yield 1, "is in no layer"
+
+
+def imports_plainly(module: Module) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            yield node.lineno, "imports relatively"
+        if isinstance(node, ast.ImportFrom) and any(name.name == "*" for name in node.names):
+            yield node.lineno, "imports everything"
+        if (isinstance(node, ast.Name) and node.id == "TYPE_CHECKING") or (
+            isinstance(node, ast.Attribute) and node.attr == "TYPE_CHECKING"
+        ):
+            yield node.lineno, "asks for TYPE_CHECKING"
+
+
+def decides_without_acting(module: Module) -> Iterator[tuple[int, str]]:
+    if module.layer != "core":
+        return
+    for line, name in imports(module):
+        if not name.startswith("orchard.") and not is_within(name, CORE_MAY_IMPORT):
+            yield line, f"imports {name}"
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.AsyncFunctionDef | ast.Await | ast.AsyncWith | ast.AsyncFor):
+            yield node.lineno, "waits"
+        if isinstance(node, ast.Call):
+            if isinstance(node.func, ast.Name) and node.func.id in CORE_MAY_NOT_CALL:
+                yield node.lineno, f"calls {node.func.id}"
+            if isinstance(node.func, ast.Attribute) and node.func.attr in CORE_MAY_NOT_ASK:
+                yield node.lineno, f"asks what time it is by {node.func.attr}"
+
+
+def starts_tasks_in_one_place(module: Module) -> Iterator[tuple[int, str]]:
+    if module.is_one_of(MAY_START_TASKS):
+        return
+    for node in ast.walk(module.tree):
+        called = node.func if isinstance(node, ast.Call) else None
+        name = called.attr if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else ""
+        if name in TASKS:
+            yield called.lineno if called is not None else 0, f"starts tasks by {name}"
+
+
+def starts_programs_in_one_place(module: Module) -> Iterator[tuple[int, str]]:
+    if module.is_one_of(MAY_START_PROGRAMS):
+        return
+    for line, name in imports(module):
+        owner, _, rest = name.rpartition(".")
+        if is_within(name, STARTING_MODULES) or _starts(owner, rest):
+            yield line, f"imports {name}"
+    for node in ast.walk(module.tree):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and isinstance(node.func.value, ast.Name)
+        ):
+            owner, rest = node.func.value.id, node.func.attr
+            if _starts(owner, rest):
+                yield node.lineno, f"calls {owner}.{rest}"
+
+
+def _starts(owner: str, name: str) -> bool:
+    return name in STARTERS.get(owner, ()) or (owner == "os" and name.startswith(STARTING_PREFIXES))
+
+
+def names_git_in_one_place(module: Module) -> Iterator[tuple[int, str]]:
+    if module.path == "git/command.py":
+        return
+    for node in ast.walk(module.tree):
+        # Only a list is a command line; in a tuple, such as one of hosts or folders, the word is a name.
+        if isinstance(node, ast.List) and node.elts and ast.unparse(node.elts[0]) == "'git'":
+            yield node.lineno, "writes a git command line"
+
+
+def catches_what_it_expects(module: Module) -> Iterator[tuple[int, str]]:
+    """Whoever catches everything raises it again, except where a bug must become a report."""
+    if module.is_one_of(MAY_CATCH_EVERYTHING):
+        return
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.ExceptHandler) and _is_everything(node.type):
+            if not any(isinstance(inner, ast.Raise) for inner in ast.walk(node)):
+                yield node.lineno, "catches everything and does not raise it again"
+        elif isinstance(node, ast.Call) and any(_is_everything(argument) for argument in node.args):
+            called = ast.unparse(node.func)
+            if called.split(".")[-1] == "suppress":
+                yield node.lineno, "suppresses everything"
+
+
+def _is_everything(caught: ast.expr | None) -> bool:
+    if caught is None:
+        return True
+    names = caught.elts if isinstance(caught, ast.Tuple) else [caught]
+    return any(isinstance(name, ast.Name) and name.id in ("Exception", "BaseException") for name in names)
+
+
+RULES: dict[Rule, list[tuple[str, str]]] = {
+    imports_only_to_the_left: [
+        ("core/x.py", "from orchard.store import journal"),
+        ("git/x.py", "def f():\n    import orchard.engine.engine"),
+        ("errors.py", "from orchard.core.plan import Plan"),
+        ("app.py", "from orchard.surfaces.cli import start"),
+    ],
+    leaves_testing_alone: [("engine/x.py", "from orchard.testing import Repo")],
+    is_in_a_layer: [("helpers/x.py", ""), ("util.py", "")],
+    imports_plainly: [
+        ("core/x.py", "from . import y"),
+        ("core/x.py", "from orchard.core.plan import *"),
+        ("git/x.py", "import typing\nif typing.TYPE_CHECKING:\n    pass"),
+        ("git/x.py", "if TYPE_CHECKING:\n    pass"),
+    ],
+    decides_without_acting: [
+        ("core/x.py", "import os"),
+        ("core/x.py", "from pathlib import Path"),
+        ("core/x.py", "def f():\n    from time import time"),
+        ("core/x.py", "import random"),
+        ("core/x.py", "import importlib"),
+        ("core/x.py", "async def f():\n    pass"),
+        ("core/x.py", "open('x')"),
+        ("core/x.py", "datetime.now()"),
+    ],
+    starts_tasks_in_one_place: [
+        ("surfaces/x.py", "asyncio.create_task(f())"),
+        ("engine/x.py", "async def f():\n    async with TaskGroup() as group:\n        pass"),
+        ("store/x.py", "loop.create_task(f())"),
+    ],
+    starts_programs_in_one_place: [
+        ("engine/x.py", "import subprocess\nsubprocess.run(['x'])"),
+        ("git/merge.py", "from subprocess import Popen"),
+        ("store/x.py", "import os\nos.execvp('x', [])"),
+        ("store/x.py", "from os import posix_spawn"),
+        ("agents/x.py", "import asyncio\nasync def f():\n    await asyncio.create_subprocess_exec('x')"),
+        ("store/x.py", "import multiprocessing"),
+    ],
+    names_git_in_one_place: [("engine/x.py", "run(['git', 'status'])")],
+    catches_what_it_expects: [
+        ("store/x.py", "try:\n    f()\nexcept Exception:\n    pass"),
+        ("store/x.py", "try:\n    f()\nexcept:\n    pass"),
+        ("store/x.py", "try:\n    f()\nexcept (OSError, BaseException) as e:\n    log(e)"),
+        ("store/x.py", "with contextlib.suppress(Exception):\n    f()"),
+    ],
+}
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_every_module_keeps_the_rule(rule: Rule) -> None:
+    broken = [f"{module.path}:{line} {what}" for module in modules() for line, what in rule(module)]
+
+    assert not broken, "\n".join(broken)
+
+
+@pytest.mark.parametrize(
+    ("rule", "path", "source"), [(rule, path, source) for rule, bad in RULES.items() for path, source in bad]
+)
+def test_the_rule_sees_what_breaks_it(rule: Rule, path: str, source: str) -> None:
+    assert list(rule(Module(path, ast.parse(source))))
+
+
+def test_init_files_are_empty_but_for_the_top_one() -> None:
+    filled = [path for path in PACKAGE.rglob("__init__.py") if path.parent != PACKAGE and path.read_text().strip()]
+
+    assert not filled
+
+
+def imported_by(*command: str) -> set[str]:
+    """The modules that a fresh Python imports on its way through `command`."""
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", *command], capture_output=True, text=True, timeout=60, check=True
+    )
+    rows = [line.rsplit("|", 1)[-1].strip() for line in done.stderr.splitlines() if line.startswith("import time:")]
+    assert len(rows) > 10, done.stderr
+    return {row.split(".")[0] for row in rows}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("-c", "import orchard.__main__"), ("-m", "orchard", "--version")],
+    ids=["import", "version"],
+)
+def test_asking_for_the_version_imports_nothing_slow(command: tuple[str, ...]) -> None:
+    assert not imported_by(*command) & set(SLOW_TO_IMPORT)
+
+
+def test_commands_that_read_settings_import_nothing_slow_for_it() -> None:
+    assert not imported_by("-c", "import orchard.store.settings, orchard.store.dirs") & set(SLOW_TO_IMPORT)
