@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from orchard.core.events import (
     BudgetWarned,
     Event,
+    JobCanceled,
+    JobFailed,
     JobPicked,
     JobStarted,
     JobSucceeded,
@@ -31,7 +33,7 @@ from orchard.core.plan import VALIDATION, JobId, PlanId
 from orchard.core.replay import apply
 from orchard.core.run import Run
 from orchard.core.scheduler import StartJob, free_slots, pick
-from orchard.core.states import JobStatus, PlanStatus
+from orchard.core.states import ACTIVE, JobStatus, PlanStatus
 from orchard.core.view import plan_summary
 from orchard.engine.pool import Pool
 from orchard.engine.world import World
@@ -40,6 +42,9 @@ from orchard.process.awake import keep_awake
 from orchard.process.family import become_subreaper
 from orchard.store.journal import Journal, PlanRow
 from orchard.store.slots import Slots
+
+LEASE_LINGER = 0.5
+"""Seconds that an unused lease is kept for this engine's next job."""
 
 AWAKE_AFTER = 30.0
 """Seconds after which it is worth keeping the machine awake; no machine falls asleep sooner."""
@@ -97,6 +102,9 @@ class Engine:
         self._budgets: dict[PlanId, asyncio.TimerHandle] = {}
         self._pools: dict[str, Pool] = {}
         self._waits_for_slot = False
+        self._draining: asyncio.TimerHandle | None = None
+        self.giving_back: set[tuple[PlanId, JobId]] = set()
+        """Folders that are being saved and returned right now."""
         self._beside: set[asyncio.Task[None]] = set()
 
     # --------------------------------------------------------------------------------- recording
@@ -204,7 +212,7 @@ class Engine:
         """What starts now, within the plans' limits and the leases this user's engines share."""
         runs = [run for plan in self._turns if (run := self.runs[plan]).may_start and run.has_ready()]
         if not runs:
-            self.slots.drain()
+            self._drain_soon()
             return []
         limit = self.world.config.max_parallel
         wanted = sum(min(free_slots(run, limit), run.counts[JobStatus.READY]) for run in runs)
@@ -219,6 +227,16 @@ class Engine:
             self._wait_for_slot()
         self._turns.append(self._turns.pop(0))
         return starts
+
+    def _drain_soon(self) -> None:
+        """Give leases back that no job has wanted for a moment; the next job of a chain wants them at once."""
+        if self._draining is None:
+            self._draining = asyncio.get_running_loop().call_later(LEASE_LINGER, self._drain)
+
+    def _drain(self) -> None:
+        self._draining = None
+        if not any(run.may_start and run.has_ready() for run in self.runs.values()):
+            self.slots.drain()
 
     def _wait_for_slot(self) -> None:
         """Look again when another process gives a lease back."""
@@ -242,8 +260,11 @@ class Engine:
             self._pass_on(run, start.job, number)
             return
         hurry = asyncio.Event()
-        task = self._group.create_task(self._attempt(run, start, number, hurry), name=f"{run.id}:{start.job}")
+        work = _finish(self._attempting(self, run, start.job, number, hurry))
+        task = self._group.create_task(work, name=f"{run.id}:{start.job}")
         self.live[run.id, start.job] = Live(task, hurry=hurry)
+        # A task that is canceled before its first step runs none of its own code, so this is not left to it.
+        task.add_done_callback(lambda _: self._attempt_is_over(start))
         self._busy.set()
 
     def _is_trivial(self, run: Run, job_id: JobId) -> bool:
@@ -261,14 +282,11 @@ class Engine:
         self.record(run.id, JobStarted(job_id, number))
         self.record(run.id, JobSucceeded(job_id, number, commit))
 
-    async def _attempt(self, run: Run, start: StartJob, number: int, hurry: asyncio.Event) -> None:
-        try:
-            await self._attempting(self, run, start.job, number, hurry)
-        finally:
-            self.live.pop((run.id, start.job), None)
-            if start.takes_slot:
-                self.slots.release()
-            self.wake()
+    def _attempt_is_over(self, start: StartJob) -> None:
+        self.live.pop((start.plan, start.job), None)
+        if start.takes_slot:
+            self.slots.release()
+        self.wake()
 
     # ---------------------------------------------------------------------------------- stopping
 
@@ -286,6 +304,17 @@ class Engine:
             tasks.append(live.task)
         if tasks:
             await asyncio.wait(tasks)
+        for job in jobs:
+            if run.records[job].state in ACTIVE:
+                self._record_stop(run, job, why)
+
+    def _record_stop(self, run: Run, job: JobId, why: Stop) -> None:
+        """The end of an attempt that was stopped before it had begun."""
+        last = run.records[job].last
+        if why.kind == "cancel":
+            self.record(run.id, JobCanceled(job, why.reason))
+        else:
+            self.record(run.id, JobFailed(job, last.number if last else 1, None, "forced", why.reason))
 
     def hurry(self) -> None:
         """Skip the grace of everything that is being stopped."""
@@ -360,7 +389,7 @@ class Engine:
     async def close(self) -> None:
         """Stop everything that still runs, without recording an end: the next engine finds it interrupted."""
         self._closing = True
-        for timer in self._budgets.values():
+        for timer in (*self._budgets.values(), *([self._draining] if self._draining else [])):
             timer.cancel()
         tasks = {live.task for live in self.live.values()} | self._beside
         for task in tasks:

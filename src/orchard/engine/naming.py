@@ -71,7 +71,10 @@ def target_of(repo: Repository, plan: Plan, others: list[str]) -> PlanStarted:
 
 def _base_of(repo: Repository, plan: Plan) -> tuple[str | None, str]:
     if plan.base is not None:
-        return repo.resolve(plan.base)
+        try:
+            return repo.resolve(plan.base)
+        except NotFound as error:
+            raise UsageError(f"base: {error.message}", hint=error.hint) from error
     current = repo.current_branch()
     if current is None:
         operation = operation_in(repo.git_dir)

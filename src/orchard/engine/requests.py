@@ -148,7 +148,7 @@ class Requests:
                 hint=f"Look into {answer['kept_folders'][0]}",
             )
         repo, part = self.engine.world.repo, job_ref_part(run.id)
-        places = ("keep", "wip", "base", "integration", "snapshot")
+        places = ("keep", "wip", "base", "integration", "snapshot", "resolutions")
         refs = await self.engine.world.in_thread(
             list_refs, repo.git, *(f"refs/orchard/{place}/{part}" for place in places)
         )

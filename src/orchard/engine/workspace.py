@@ -61,16 +61,24 @@ async def save_work(engine: Engine, run: Run, job_id: JobId, why: str) -> Saved 
 
 async def give_back(engine: Engine, run: Run, job_id: JobId, why: str) -> None:
     """Return a job's folder to the pool after saving what is in it; kept, with a warning, if that fails."""
-    record = run.records[job_id]
-    had = record.worktree
-    if had is None:
+    key = (run.id, job_id)
+    if run.records[job_id].worktree is None or key in engine.giving_back:
         return
+    engine.giving_back.add(key)
+    try:
+        await _give_back(engine, run, job_id, why)
+    finally:
+        engine.giving_back.discard(key)
+
+
+async def _give_back(engine: Engine, run: Run, job_id: JobId, why: str) -> None:
+    had = run.records[job_id].worktree
     try:
         saved = await save_work(engine, run, job_id, why)
     except OrchardError as error:
         engine.warn(run.id, error.message, job_id)
         return
-    if saved is None or record.worktree is not had:
+    if saved is None or had is None:
         return
     engine.record(run.id, WorktreeGone(job_id, had.worktree))
     if saved.commit is not None:
