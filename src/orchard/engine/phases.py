@@ -22,8 +22,8 @@ from orchard.engine.programs import (
 )
 from orchard.engine.snapshot import merge_leaf
 from orchard.engine.workspace import release_unneeded, take_worktree
-from orchard.git.commit import CommitInfo, Refused, commit_work, worktree_changes
-from orchard.git.history import files, summary
+from orchard.git.commit import CommitInfo, Committed, Refused, commit_work, worktree_changes
+from orchard.git.history import count_commits, files
 from orchard.git.refs import Update, keep_ref, update_refs
 from orchard.git.setup import copy_included, link_folders
 from orchard.process.failpoint import failpoint
@@ -123,7 +123,7 @@ async def commit(context: Context) -> Outcome:
     info = CommitInfo(
         name=job.name,
         ref=keep_ref(context.run.id, context.job_id, number),
-        author=world.repo.identity(),
+        author=world.identity,
         body=job.task,
         trailers=(
             ("Orchard-Plan", context.run.id),
@@ -142,7 +142,7 @@ async def commit(context: Context) -> Outcome:
         failed = await _unexpected(context, result.commit)
     if failed is not None:
         return failed
-    counts = await _counts(context, result.commit) if result.changed else {}
+    counts = await _counts(context, result) if result.changed else {}
     context.commit = result.commit
     context.engine.record(
         context.run.id,
@@ -175,15 +175,18 @@ async def _unexpected(context: Context, commit_: str) -> Failed:
     )
 
 
-async def _counts(context: Context, commit_: str) -> dict[str, int]:
-    found = await context.world.in_thread(summary, context.world.repo, context.base, commit_)
+async def _counts(context: Context, result: Committed) -> dict[str, int]:
+    """How much the work changed, as people are told it."""
+    commits = 1
+    if result.own_commits:
+        commits = await context.world.in_thread(count_commits, context.world.repo, context.base, result.commit)
     return {
-        "commits": found.commits,
-        "added": found.added,
-        "modified": found.modified,
-        "deleted": found.deleted,
-        "lines_added": found.lines_added,
-        "lines_deleted": found.lines_deleted,
+        "commits": commits,
+        "added": result.added,
+        "modified": result.modified,
+        "deleted": result.deleted,
+        "lines_added": result.lines_added,
+        "lines_deleted": result.lines_deleted,
     }
 
 

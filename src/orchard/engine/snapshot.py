@@ -123,7 +123,7 @@ def _leaf(engine: Engine, run: Run, job_id: JobId, commit: str) -> LeafMerge:
             "Orchard-Landing": landing_id(run),
         },
         resolver=resolver,
-        sign=world.repo.wants_signing(),
+        sign=world.signs,
     )
 
 

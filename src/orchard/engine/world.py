@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import ParamSpec, Protocol, TypeVar
 
 from orchard.core.config import Config
@@ -53,6 +54,16 @@ class World:
     threads: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(max_workers=GIT_THREADS, thread_name_prefix="orchard-git")
     )
+
+    @cached_property
+    def identity(self) -> tuple[str, str]:
+        """Whose name the jobs' commits carry: asked once, so that no job can change it for the next."""
+        return self.repo.identity()
+
+    @cached_property
+    def signs(self) -> bool:
+        """Whether what lands has to be signed."""
+        return self.repo.wants_signing()
 
     async def in_thread(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a step of git work to its end in a thread.

@@ -52,6 +52,10 @@ class Committed:
     added: int = 0
     modified: int = 0
     deleted: int = 0
+    lines_added: int = 0
+    lines_deleted: int = 0
+    own_commits: bool = False
+    """The job committed by itself, so that there may be more commits than the one made here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +156,9 @@ def _commit(
         commit = moved.actual
     # Not earlier: HEAD's log would name a commit that a gc might have deleted meanwhile.
     update_refs(git, [Update("HEAD", commit, ANY)], "orchard: work committed", deref=False)
-    return Committed(commit, True, reviewed.added, reviewed.modified, reviewed.deleted)
+    files = (reviewed.added, reviewed.modified, reviewed.deleted)
+    lines = (reviewed.lines_added, reviewed.lines_deleted)
+    return Committed(commit, True, *files, *lines, own_commits=head != base)
 
 
 def make_commit(git: Git, tree: str, parents: tuple[str, ...], info: CommitInfo) -> str:

@@ -53,9 +53,14 @@ def merge_bases(repo: Repository, one: str, other: str) -> tuple[str, ...]:
     return tuple(repo.git("merge-base", "--all", one, other, ok=(0, 1)).text.split())
 
 
+def count_commits(repo: Repository, base: str, commit: str) -> int:
+    """How many commits `commit` has and `base` has not."""
+    return int(repo.git("rev-list", "--count", f"{base}..{commit}", "--").text)
+
+
 def summary(repo: Repository, base: str, commit: str) -> Summary:
     """Count the commits and the changed files and lines from `base` to `commit`."""
-    commits = int(repo.git("rev-list", "--count", f"{base}..{commit}", "--").text)
+    commits = count_commits(repo, base, commit)
     rows = repo.git("diff-tree", "-r", "-z", "--raw", "--numstat", *_PLAIN, base, commit, "--", timeout=300).fields
     kinds = {"A": 0, "M": 0, "D": 0}
     lines = [0, 0]

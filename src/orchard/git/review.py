@@ -57,6 +57,8 @@ class Reviewed:
     added: int
     modified: int
     deleted: int
+    lines_added: int = 0
+    lines_deleted: int = 0
 
     @property
     def total(self) -> int:
@@ -66,7 +68,7 @@ class Reviewed:
 
 def review(repo: Repository, base: str, tree: str, *, allow_submodule_updates: bool = False) -> Reviewed | Finding:
     """Look at everything in `tree` that is not as in `base`."""
-    differences = _differences(repo, base, tree)
+    differences, lines = _differences(repo, base, tree)
     present = [one for one in differences if one.present]
     for rule in _RULES:
         found = sorted(set(rule.find(repo, tree, present)))
@@ -74,16 +76,25 @@ def review(repo: Repository, base: str, tree: str, *, allow_submodule_updates: b
             names = tuple(display(path) for path in found)
             return Finding(f"{rule.message}: {', '.join(names[:5])}", rule.hint, names[:LISTED])
     counts = [one.status for one in differences]
-    return Reviewed(counts.count("A"), len(counts) - counts.count("A") - counts.count("D"), counts.count("D"))
+    modified = len(counts) - counts.count("A") - counts.count("D")
+    return Reviewed(counts.count("A"), modified, counts.count("D"), *lines)
 
 
-def _differences(repo: Repository, base: str, tree: str) -> list[Difference]:
-    fields = repo.git("diff-tree", "-r", "-z", "--raw", "--no-renames", f"{base}^{{tree}}", tree).fields
-    found = []
-    for facts, path in zip(fields[::2], fields[1::2], strict=True):
-        old_mode, new_mode, _, oid, status = facts.decode()[1:].split(" ")
-        found.append(Difference(path, old_mode, new_mode, oid, status[0]))
-    return found
+def _differences(repo: Repository, base: str, tree: str) -> tuple[list[Difference], tuple[int, int]]:
+    """Every path that differs, and how many lines came and went; a binary file has none."""
+    flags = ("-r", "-z", "--raw", "--numstat", "--no-renames", "--no-ext-diff", "--no-textconv")
+    fields = iter(repo.git("diff-tree", *flags, f"{base}^{{tree}}", tree, timeout=300).fields)
+    found: list[Difference] = []
+    came = went = 0
+    for field in fields:
+        if field.startswith(b":"):
+            old_mode, new_mode, _, oid, status = field.decode()[1:].split(" ")
+            found.append(Difference(next(fields), old_mode, new_mode, oid, status[0]))
+        else:
+            plus, minus = field.split(b"\t", 2)[:2]
+            came += int(plus) if plus != b"-" else 0
+            went += int(minus) if minus != b"-" else 0
+    return found, (came, went)
 
 
 def _new_gitlinks(_: Repository, __: str, present: list[Difference]) -> list[bytes]:
