@@ -196,7 +196,7 @@ def test_whoever_ends_a_family_with_its_own_token_outlives_that_with_its_ancesto
         "import subprocess\n"
         "from orchard.process.family import end_family_now\n"
         f'child = subprocess.Popen(["sleep", "{nap()}"], start_new_session=True)\n'
-        'print(end_family_now("inherited", None, None, grace=0.2), child.wait())\n'
+        'print(end_family_now("inherited", None, None, grace=10.0), child.wait())\n'
     )
 
     assert answer_of(script, ORCHARD_TOKEN="inherited") == "1 -15"

@@ -11,7 +11,7 @@ from orchard.process.identity import Identity
 from orchard.process.program import run_program
 from orchard.process.text import plain
 from orchard.process.usage import family_usage
-from tests.process.zoo import nap, shell, until_ready
+from tests.process.zoo import nap, shell, until, until_ready
 
 pytestmark = pytest.mark.anyio
 
@@ -25,6 +25,7 @@ async def test_rows_show_the_tree_and_shares_follow_from_two_samples(tmp_path: P
     launch = shell(tmp_path, "setsid sleep $NAP & echo READY; while :; do :; done", NAP=nap())
     running = asyncio.ensure_future(run_program(launch, on_start=note))
     await until_ready(launch)
+    await until(lambda: "sleep" in {row.name for row in family_usage(launch.token, leaders[0], launch.log)})
 
     first = family_usage(launch.token, leaders[0], launch.log)
     earlier = [replace(row, sampled=row.sampled - 1, cpu_seconds=row.cpu_seconds - 0.5) for row in first]

@@ -82,6 +82,9 @@ class SigningFailed(OrchardError):
 
 def commit_work(repo: Repository, worktree: Worktree, base: str, info: CommitInfo) -> Committed | Refused:
     """Turn what a job left in its worktree, and what it committed itself, into one result."""
+    if worktree.path.is_symlink() or not worktree.path.is_dir():
+        # Behind a link lies what is not the job's to commit.
+        return Refused(f"The job's folder {worktree.path} is gone.", "Retry the job with '--fresh'.")
     git = repo.worktree_git(worktree.name, worktree.path)
     (git.git_dir / "index.lock").unlink(missing_ok=True)  # of a git that the job's end has killed
     try:

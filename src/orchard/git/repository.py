@@ -140,9 +140,7 @@ class Repository:
 
     def current_branch(self) -> str | None:
         """The branch of the checkout that the user stands in; None if its HEAD is detached."""
-        git = Git(self.common_dir, self.git_dir, cwd=self.common_dir)
-        name = git("symbolic-ref", "-q", "HEAD", ok=(0, 1)).text
-        return name.removeprefix("refs/heads/") if name.startswith("refs/heads/") else None
+        return self._branch_in(self.git_dir)
 
     def default_branch(self) -> str | None:
         """The branch that others start from: what the remote says, else the usual names."""
@@ -245,6 +243,11 @@ class Repository:
                 raise UsageError(f"The worktree root {root} holds files that git tracks", hint=hint)
         return root
 
+    def _branch_in(self, git_dir: Path) -> str | None:
+        git = Git(self.common_dir, git_dir, cwd=self.common_dir)
+        name = git("symbolic-ref", "-q", "HEAD", ok=(0, 1)).text
+        return name.removeprefix("refs/heads/") if name.startswith("refs/heads/") else None
+
     def _checkout(self, record: bytes, git_dirs: dict[bytes, Path], *, main: bool) -> Checkout:
         rows = {key: value for key, _, value in (row.partition(b" ") for row in record.strip(b"\0").split(b"\0"))}
         listed = rows[b"worktree"]
@@ -253,6 +256,10 @@ class Repository:
         branch = os.fsdecode(rows[b"branch"]).removeprefix("refs/heads/") if b"branch" in rows else None
         head = rows.get(b"HEAD", b"").decode()
         bare = b"bare" in rows
+        if bare and main and self.main_top is not None:
+            # Something has set `core.bare` since we began (a job may): the user's files and branch are there all the same.
+            branch, bare = self._branch_in(self.common_dir), False
+            head = self.git("rev-parse", "-q", "--verify", "HEAD^{commit}", ok=(0, 1)).text
         return Checkout(
             path=path,
             git_dir=git_dir,

@@ -22,6 +22,7 @@ from orchard.core.run import Run
 from orchard.core.states import ACTIVE
 from orchard.engine.session import Session
 from orchard.errors import NotFound
+from orchard.store.follow import Changes
 from orchard.store.redact import KEY_LENGTH, Redactor, for_screen
 from orchard.surfaces.cli import text
 from orchard.surfaces.cli.group import verb
@@ -32,8 +33,6 @@ from orchard.surfaces.cli.terminal import Terminal, is_terminal, json_text
 BLOCK = 1 << 18
 LONGEST_LINE = 1 << 16
 """A line is held back until it ends, but never more of it than this."""
-GROWTH_SECONDS = 0.2
-"""How often a log that is followed is looked at; programs write to the file without telling us."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,22 +103,46 @@ def show_logs(app: App, run: Run, job: JobId, wanted: Wanted, reading: "Reading"
 
 
 async def _follow(app: App, run: Run, job: JobId, wanted: Wanted, reading: "Reading") -> None:
-    async with app.session(work=False) as session:
-        ended = asyncio.Event()
-        async with asyncio.TaskGroup() as tasks:
-            watching = tasks.create_task(_until_it_ends(session, run, job, ended))
-            while not ended.is_set():
-                reading.take(wanted.parts(app, run, job))
-                try:
-                    async with asyncio.timeout(GROWTH_SECONDS):
-                        await ended.wait()
-                except TimeoutError:
-                    continue
+    async with app.session(work=False) as session, asyncio.TaskGroup() as tasks:
+        news = News()
+        watching = tasks.create_task(_until_it_ends(session, run, job, news))
+        try:
+            while not news.ended:
+                parts = wanted.parts(app, run, job)
+                reading.take(parts)
+                await news.of(parts[-1].path if parts else app.logs.path(run.id, job, 1, PHASES[0]))
+        finally:
+            news.close()
             watching.cancel()
     reading.take(wanted.parts(app, run, job))
 
 
-async def _until_it_ends(session: Session, run: Run, job: JobId, ended: asyncio.Event) -> None:
+class News:
+    """Wakes us when the log that is being printed grows, or something happens to its job."""
+
+    def __init__(self) -> None:
+        self.ended = False
+        self._changes: Changes | None = None
+
+    async def of(self, path: Path) -> None:
+        """Wait for news; a file that is watched for the first time may have grown already."""
+        if self._changes is None or self._changes.path != path:
+            self.close()
+            self._changes = Changes(path)
+        else:
+            await self._changes.wait()
+
+    def wake(self) -> None:
+        if self._changes is not None:
+            self._changes.wake()
+
+    def close(self) -> None:
+        if self._changes is not None:
+            self._changes.close()
+            self._changes = None
+
+
+async def _until_it_ends(session: Session, run: Run, job: JobId, news: News) -> None:
     """Take in what happens, so that new phases are known, until the job can print no more."""
     record = run.records[job]
     if record.state in ACTIVE or not record.attempts:
@@ -128,7 +151,9 @@ async def _until_it_ends(session: Session, run: Run, job: JobId, ended: asyncio.
                 apply(run, recorded)
             if run.records[job].attempts and run.records[job].state not in ACTIVE:
                 break
-    ended.set()
+            news.wake()
+    news.ended = True
+    news.wake()
 
 
 # ---------------------------------------------------------------------------------------- reading
