@@ -452,3 +452,20 @@ async def test_no_more_jobs_run_at_once_than_the_plan_allows(orchard: Orchard, t
         running += 1 if line == "+" else -1
         most = max(most, running)
     assert most == 2
+
+
+async def test_a_process_that_hides_every_trace_of_its_origin_does_not_outlive_the_engine(
+    orchard: Orchard, tmp_path: Path
+) -> None:
+    hidden = tmp_path / "hidden"
+    script = f"echo $$ > {hidden}; exec sleep 300"
+    await orchard.run(f"""
+        name: Hide
+        jobs:
+          - id: a
+            work: |
+              (env -i setsid sh -c 'cd /; {script}' > /dev/null 2>&1 < /dev/null &)
+              while ! test -s {hidden}; do sleep 0.05; done
+              echo a > a.txt
+    """)
+    assert not psutil.pid_exists(int(hidden.read_text()))

@@ -14,7 +14,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from orchard.core.events import (
-    BudgetWarned,
     Event,
     JobCanceled,
     JobFailed,
@@ -24,7 +23,6 @@ from orchard.core.events import (
     Landed,
     LandingUndone,
     PlanDeleted,
-    PlanPaused,
     PlanReshaped,
     Recorded,
     Warned,
@@ -35,16 +33,18 @@ from orchard.core.run import Run
 from orchard.core.scheduler import StartJob, free_slots, pick
 from orchard.core.states import ACTIVE, JobStatus, PlanStatus
 from orchard.core.view import plan_summary
+from orchard.engine.budget import Budgets
+from orchard.engine.leases import Leases
 from orchard.engine.pool import Pool
 from orchard.engine.world import World
 from orchard.git.worktrees import Worktrees
 from orchard.process.awake import keep_awake
-from orchard.process.family import become_subreaper
+from orchard.process.family import become_subreaper, children, end_adopted
 from orchard.store.journal import Journal, PlanRow
 from orchard.store.slots import Slots
 
-LEASE_LINGER = 0.5
-"""Seconds that an unused lease is kept for this engine's next job."""
+SWEEP_AFTER = 2.0
+"""Seconds of rest after which orphans without an origin are ended."""
 
 AWAKE_AFTER = 30.0
 """Seconds after which it is worth keeping the machine awake; no machine falls asleep sooner."""
@@ -83,7 +83,7 @@ class Engine:
     ) -> None:
         self.world = world
         self.journal = journal
-        self.slots = slots
+        self._leases = Leases(slots)
         self.runs: dict[PlanId, Run] = {}
         self.live: dict[tuple[PlanId, JobId], Live] = {}
         self.starts_work = True
@@ -99,10 +99,11 @@ class Engine:
         self._turns: list[PlanId] = []
         self._statuses: dict[PlanId, PlanStatus] = {}
         self._merging: dict[PlanId, asyncio.Lock] = {}
-        self._budgets: dict[PlanId, asyncio.TimerHandle] = {}
+        self._budgets = Budgets(self.record, world.clock)
         self._pools: dict[str, Pool] = {}
-        self._waits_for_slot = False
-        self._draining: asyncio.TimerHandle | None = None
+        self._waits_for_lease = False
+        self._sweeping: asyncio.TimerHandle | None = None
+        self._known_children = children()
         self.giving_back: set[tuple[PlanId, JobId]] = set()
         """Folders that are being saved and returned right now."""
         self._beside: set[asyncio.Task[None]] = set()
@@ -174,7 +175,7 @@ class Engine:
                     for start in starts:
                         self._start(start)
                     await asyncio.sleep(0)
-                self._watch_budgets()
+                self._budgets.watch(self.runs.values())
             self._note_idle()
             await self._wake.wait()
 
@@ -212,41 +213,28 @@ class Engine:
         """What starts now, within the plans' limits and the leases this user's engines share."""
         runs = [run for plan in self._turns if (run := self.runs[plan]).may_start and run.has_ready()]
         if not runs:
-            self._drain_soon()
+            self._leases.unwanted()
             return []
         limit = self.world.config.max_parallel
         wanted = sum(min(free_slots(run, limit), run.counts[JobStatus.READY]) for run in runs)
-        leased = 0
-        while leased < wanted and self.slots.acquire():
-            leased += 1
+        leased = self._leases.take(wanted)
         starts = pick(runs, leased, limit)
         used = sum(start.takes_slot for start in starts)
-        for _ in range(leased - used):
-            self.slots.release()
+        self._leases.give_back(leased - used)
         if leased < wanted and not used:
-            self._wait_for_slot()
+            self._wait_for_lease()
         self._turns.append(self._turns.pop(0))
         return starts
 
-    def _drain_soon(self) -> None:
-        """Give leases back that no job has wanted for a moment; the next job of a chain wants them at once."""
-        if self._draining is None:
-            self._draining = asyncio.get_running_loop().call_later(LEASE_LINGER, self._drain)
-
-    def _drain(self) -> None:
-        self._draining = None
-        if not any(run.may_start and run.has_ready() for run in self.runs.values()):
-            self.slots.drain()
-
-    def _wait_for_slot(self) -> None:
+    def _wait_for_lease(self) -> None:
         """Look again when another process gives a lease back."""
-        if not self._waits_for_slot:
-            self._waits_for_slot = True
-            self.spawn(self._slot_freed())
+        if not self._waits_for_lease:
+            self._waits_for_lease = True
+            self.spawn(self._lease_freed())
 
-    async def _slot_freed(self) -> None:
-        await self.slots.wait_free()
-        self._waits_for_slot = False
+    async def _lease_freed(self) -> None:
+        await self._leases.wait_free()
+        self._waits_for_lease = False
         self.wake()
 
     def _start(self, start: StartJob) -> None:
@@ -285,8 +273,16 @@ class Engine:
     def _attempt_is_over(self, start: StartJob) -> None:
         self.live.pop((start.plan, start.job), None)
         if start.takes_slot:
-            self.slots.release()
+            self._leases.give_back(1)
+        if not self.live and self._sweeping is None and not self._closing:
+            self._sweeping = asyncio.get_running_loop().call_later(SWEEP_AFTER, self._sweep)
         self.wake()
+
+    def _sweep(self) -> None:
+        """With no attempt under way, an orphan that came to us belongs to one that is over."""
+        self._sweeping = None
+        if not self.live:
+            end_adopted(self._known_children)
 
     # ---------------------------------------------------------------------------------- stopping
 
@@ -356,49 +352,23 @@ class Engine:
             if not self.live and not self._preparing:
                 return
 
-    # ------------------------------------------------------------------------------------ budgets
-
-    def _watch_budgets(self) -> None:
-        """Have a timer for each plan that has a budget of time left."""
-        for run in self.runs.values():
-            minutes = run.plan.budget.minutes
-            if minutes is None or run.id in self._budgets or not run.is_active or run.paused is not None:
-                continue
-            left = 60 * minutes * (1.0 if run.budget_warned else 0.8) - self._budget_used(run)
-            loop = asyncio.get_running_loop()
-            self._budgets[run.id] = loop.call_later(max(0.0, left), self._budget_reached, run)
-
-    def _budget_used(self, run: Run) -> float:
-        return run.active_seconds(self.world.clock()) - run.budget_from
-
-    def _budget_reached(self, run: Run) -> None:
-        del self._budgets[run.id]
-        minutes = run.plan.budget.minutes
-        if minutes is None or not run.is_active or run.paused is not None or self._closing:
-            return
-        used = self._budget_used(run) / 60
-        if used >= minutes:
-            reason = f"The budget of {minutes:g} minutes is used up."
-            self.record(run.id, PlanPaused(reason, waiting=True))
-        elif used >= 0.8 * minutes and not run.budget_warned:
-            self.record(run.id, BudgetWarned("minutes", round(used, 3), minutes))
-        self.wake()
-
     # -------------------------------------------------------------------------------- life and end
 
     async def close(self) -> None:
         """Stop everything that still runs, without recording an end: the next engine finds it interrupted."""
         self._closing = True
-        for timer in (*self._budgets.values(), *([self._draining] if self._draining else [])):
-            timer.cancel()
+        self._budgets.close()
+        self._leases.close()
+        if self._sweeping is not None:
+            self._sweeping.cancel()
         tasks = {live.task for live in self.live.values()} | self._beside
         for task in tasks:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+        end_adopted(self._known_children)
         for pool in self._pools.values():
             await pool.close()
-        self.slots.drain()
         self.wake()
 
     def bind(self, group: asyncio.TaskGroup) -> None:

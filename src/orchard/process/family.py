@@ -343,6 +343,23 @@ def become_subreaper() -> bool:
     return bool(ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
 
 
+def children() -> frozenset[int]:
+    """The pids of our children as they are now."""
+    me = os.getpid()
+    return frozenset(stat.pid for stat in all_processes() if stat.parent == me)
+
+
+def end_adopted(known: Iterable[int]) -> int:
+    """End the orphans that came to us and that no family claims: they hid from every sweep."""
+    ended = 0
+    for _ in range(QUIET_LOOKS):
+        for identity in adopted(known):
+            ended += send(identity, signal.SIGKILL)
+            wait_exit(identity, _KILL_WAIT)
+    adopted(known)  # buries the last of them
+    return ended
+
+
 def adopted(known: Iterable[int]) -> list[Identity]:
     """Children of ours that nobody started on purpose; those that have ended already are buried.
 

@@ -1,0 +1,51 @@
+"""Budgets of time: a warning when most of one is used, a pause when all of it is."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+from orchard.core.events import BudgetWarned, Event, PlanPaused
+from orchard.core.plan import PlanId
+from orchard.core.run import Run
+
+WARN_AT = 0.8
+"""The part of a budget after which a person is warned."""
+
+
+class Budgets:
+    """A timer for each plan that has minutes left; what it finds is recorded like any other fact."""
+
+    def __init__(self, record: Callable[[PlanId, Event], int], clock: Callable[[], float]) -> None:
+        self._record, self._clock = record, clock
+        self._timers: dict[PlanId, asyncio.TimerHandle] = {}
+
+    def watch(self, runs: Iterable[Run]) -> None:
+        """See that every plan under way with a budget has its timer."""
+        loop = asyncio.get_running_loop()
+        for run in runs:
+            minutes = run.plan.budget.minutes
+            if minutes is None or run.id in self._timers or not run.is_active or run.paused is not None:
+                continue
+            left = 60 * minutes * (1.0 if run.budget_warned else WARN_AT) - self._used(run)
+            self._timers[run.id] = loop.call_later(max(0.0, left), self._reached, run)
+
+    def close(self) -> None:
+        """Forget all timers."""
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+
+    def _used(self, run: Run) -> float:
+        return run.active_seconds(self._clock()) - run.budget_from
+
+    def _reached(self, run: Run) -> None:
+        del self._timers[run.id]
+        minutes = run.plan.budget.minutes
+        if minutes is None or not run.is_active or run.paused is not None:
+            return
+        used = self._used(run) / 60
+        if used >= minutes:
+            self._record(run.id, PlanPaused(f"The budget of {minutes:g} minutes is used up.", waiting=True))
+        elif used >= WARN_AT * minutes and not run.budget_warned:
+            self._record(run.id, BudgetWarned("minutes", round(used, 3), minutes))
+        # Recording wakes the engine, which sets the next timer.
+        self.watch([run])

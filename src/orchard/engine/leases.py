@@ -1,0 +1,51 @@
+"""The engine's share of the slots that all engines of a user have together."""
+
+import asyncio
+
+from orchard.store.slots import Slots
+
+LINGER = 0.5
+"""Seconds that an unused lease is kept: the next job of a chain wants it at once."""
+
+
+class Leases:
+    """Slots as the scheduler wants them: some now, and back when nobody has wanted them for a moment."""
+
+    def __init__(self, slots: Slots) -> None:
+        self._slots = slots
+        self._timer: asyncio.TimerHandle | None = None
+
+    def take(self, wanted: int) -> int:
+        """As many leases as can be had, at most `wanted`."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        taken = 0
+        while taken < wanted and self._slots.acquire():
+            taken += 1
+        return taken
+
+    def give_back(self, count: int) -> None:
+        """These are not used by a job any more."""
+        for _ in range(count):
+            self._slots.release()
+
+    def unwanted(self) -> None:
+        """No job waits: let other engines have what is unused, if that is still so in a moment."""
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(LINGER, self._drain)
+
+    async def wait_free(self) -> None:
+        """Wait until another engine gives one back."""
+        await self._slots.wait_free()
+
+    def close(self) -> None:
+        """Give everything back that no job holds."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._slots.drain()
+
+    def _drain(self) -> None:
+        self._timer = None
+        self._slots.drain()
