@@ -327,7 +327,7 @@ class PlanFields(Fields):
     setup: Setup = _optional("Prepares each new worktree: installs what jobs need.", "from the configuration")
     env: Environment = _optional("Environment variables for every job.", "{}")
     start_paused: bool = _optional("Whether it waits to be resumed before its first job starts.", "false")
-    after: Word = _optional("The id of another plan: this one starts when that one has succeeded.")
+    after: Word = _optional("Another plan, by its id or its unique name: this one starts when that one has succeeded.")
     cleanup: bool = _optional("Whether worktrees of successful jobs are removed as soon as nothing needs them.", "true")
     worktree_root: Annotated[Text, AfterValidator(checked_line)] = _optional(
         "The folder for worktrees.", "`.worktrees`"
