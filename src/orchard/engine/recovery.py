@@ -24,6 +24,7 @@ from orchard.core.replay import replay
 from orchard.core.run import Run
 from orchard.core.states import JobState
 from orchard.engine.engine import Engine
+from orchard.engine.naming import slug
 from orchard.engine.workspace import give_back, release_unneeded, save_work
 from orchard.errors import OrchardError
 from orchard.git.refs import wip_ref
@@ -158,7 +159,7 @@ async def _save_strays(engine: Engine, reader: JournalReader) -> None:
             except OrchardError as error:
                 engine.notes.append(f"No plan knows the folder {worktree.path}, and it stays: {error.message}")
         for path in unknown:
-            engine.notes.append(f"Neither git nor a plan knows the folder {path}; it was left alone.")
+            engine.notes.append(await world.in_thread(_take_away_unknown, trees, path))
         await world.in_thread(trees.empty_trash)
 
 
@@ -188,3 +189,21 @@ def _take_away(trees: Worktrees, worktree: Worktree) -> None:
     base = trees.head(worktree) if trees.exists(worktree) else ""
     saved = ensure_saved(trees.repo, worktree, ref, "orchard: found without a plan", base)
     trees.remove(worktree, saved)
+
+
+def _take_away_unknown(trees: Worktrees, path: Path) -> str:
+    """Save and remove a folder that neither git nor a plan knows; returns what a person is told about it."""
+    known = f"Neither git nor a plan knows {path}"
+    if path.is_symlink() or not path.is_dir():
+        return f"{known}; it is not a folder and was left alone."
+    folder = Worktree(path.name, path)
+    ref = wip_ref(STRAYS, slug(path.name), 1)
+    try:
+        _, base = trees.repo.resolve("HEAD")
+        saved = ensure_saved(trees.repo, folder, ref, f"orchard: found in {path.name}", base)
+        if saved.ignored or saved.special:
+            return f"{known}; it holds files that git ignores, which cannot be saved, and was left alone."
+        trees.remove_unknown(folder, saved)
+    except OrchardError as error:
+        return f"{known}; it was left alone: {error.message}"
+    return f"{known}; its content was saved as {saved.ref or 'nothing new'}, and it was removed."

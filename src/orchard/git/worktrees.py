@@ -104,6 +104,13 @@ class Worktrees:
         self._use(worktree, saved)
         self._discard(worktree)
 
+    def remove_unknown(self, folder: Worktree, saved: Saved) -> None:
+        """Take away a folder below the root that git does not know; like `remove`, only with proof."""
+        self._use(folder, saved)
+        trash = self.root / TRASH
+        trash.mkdir(mode=0o700, exist_ok=True)
+        folder.path.rename(trash / f"unknown-{secrets.token_hex(8)}")
+
     def empty_trash(self) -> list[str]:
         """Delete what was removed; returns what could not be deleted."""
         return delete_children(self.root / TRASH)
