@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from orchard.errors import OrchardError
 from orchard.git.accounting import Ancestry, LostInMerge
 from orchard.git.conflicts import Merge, Resolution, resolve_by_side
 from orchard.git.history import merge_bases
 from orchard.git.integration import Conflicted, Integration, LeafMerge, Mode, Prepared, compose_message
+from orchard.git.objects import ObjectMissing
 from orchard.git.refs import RefMoved, integration_ref, snapshot_ref
 from orchard.git.repository import Repository
 from orchard.testing import Content, Repo
@@ -189,7 +189,7 @@ def test_commits_that_gc_took_are_noticed_before_a_ref_moves(repo: Repo, line: I
     repo("gc", "-q", "--prune=now")
 
     assert isinstance(prepared, Prepared)
-    with pytest.raises(OrchardError, match="is gone"):
+    with pytest.raises(ObjectMissing):
         line.publish("p1", prepared)
 
 

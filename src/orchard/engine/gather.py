@@ -6,35 +6,54 @@ from orchard.core.plan import Resolver
 from orchard.engine.outcome import Failed
 from orchard.engine.world import World
 from orchard.git.accounting import Trees, check
+from orchard.git.command import GitError
 from orchard.git.conflicts import Merge, Resolution, resolve_by_side
 from orchard.git.history import is_ancestor, merge_bases, show_path
 from orchard.git.integration import compose_message
-from orchard.git.refs import ANY, PREFIX, Update, job_ref_part, update_refs
+from orchard.git.objects import ObjectMissing
+from orchard.git.refs import PREFIX, RefMoved, Update, hold, job_ref_part, update_refs
 
 LISTED_PATHS = 10
 
 
-def gather(world: World, hold: str, commits: Sequence[str], resolver: Resolver) -> str | Failed:
-    """The first commit with every other merged into it; a new commit is held by the ref `hold` at once.
+def gather(world: World, ref: str, commits: Sequence[str], resolver: Resolver) -> str | Failed:
+    """The first commit with every other merged into it; a new commit is held by `ref` and read back.
 
-    The same commits give the same result: dates come from the commits themselves.
+    The same commits give the same result: dates come from the commits themselves. What has no ref
+    yet can be taken by somebody's `git gc --prune=now`; then it is made again.
     """
-    base = commits[0]
-    made = False
+    for last in (False, False, True):
+        try:
+            return _gather(world, ref, commits, resolver)
+        except (GitError, ObjectMissing):
+            if last:
+                raise
+    raise AssertionError("the last try returns or raises")
+
+
+def _gather(world: World, ref: str, commits: Sequence[str], resolver: Resolver) -> str | Failed:
+    base, made = commits[0], False
     for other in dict.fromkeys(commits[1:]):
-        if other == base or is_ancestor(world.repo, other, base):
+        if is_ancestor(world.repo, other, base):
             continue
         if is_ancestor(world.repo, base, other):
-            base, made = other, False
+            base = other
             continue
         merged = _merge(world, base, other, resolver)
         if isinstance(merged, Failed):
             return merged
         base, made = merged, True
-        update_refs(world.repo.git, [Update(hold, base, ANY)], "orchard: gathered")
-    if made and not world.integration.objects.exists(base):
-        return Failed("error", f"The gathered commit {base} vanished.", hint="Retry the job.")
+    if made:
+        _hold(world, ref, base, commits[0])
     return base
+
+
+def _hold(world: World, ref: str, commit: str, known: str) -> None:
+    try:
+        hold(world.repo.git, ref, commit, known)
+    except RefMoved as moved:
+        if moved.actual != commit:
+            update_refs(world.repo.git, [Update(ref, commit, moved.actual)], "orchard: gathered again")
 
 
 def _merge(world: World, ours: str, theirs: str, resolver: Resolver) -> str | Failed:

@@ -12,8 +12,10 @@ from orchard.engine.gather import commit_time, conflict, resolve
 from orchard.engine.naming import target_of
 from orchard.engine.outcome import Failed, Outcome, Passed
 from orchard.errors import OrchardError
+from orchard.git.command import GitError
 from orchard.git.conflicts import Merge, Resolution
 from orchard.git.integration import Conflicted, LeafMerge, Prepared
+from orchard.git.objects import ObjectMissing
 from orchard.git.refs import ANY, RefMoved, Update, keep_ref, update_refs
 from orchard.process.failpoint import failpoint
 
@@ -57,7 +59,8 @@ async def merge_leaf(engine: Engine, run: Run, job_id: JobId, commit: str) -> Ou
     async with engine.merging(run.id):
         try:
             return await _merge(engine, run, job_id, commit)
-        except RefMoved:
+        except (RefMoved, GitError, ObjectMissing):
+            # The refs are not where the journal says, or somebody's gc took what had no ref yet.
             assert run.snapshot is not None
             failed = await _rebuild(engine, run, run.snapshot.start)
         return failed or await _merge(engine, run, job_id, commit)

@@ -26,8 +26,8 @@ from orchard.git.accounting import Ancestry, Trees, check
 from orchard.git.conflicts import Conflict, Merge, Resolution
 from orchard.git.history import is_ancestor
 from orchard.git.merge import Merger
-from orchard.git.objects import GitGone, LiveGit, Objects
-from orchard.git.refs import RefMoved, Update, integration_ref, list_refs, snapshot_ref, update_refs
+from orchard.git.objects import GitGone, LiveGit, ObjectMissing, Objects
+from orchard.git.refs import RefMoved, Update, confirm, integration_ref, list_refs, snapshot_ref, update_refs
 from orchard.git.repository import Repository
 
 MOVE_TIMEOUT = 30.0
@@ -180,10 +180,10 @@ class Integration:
 
     def publish(self, plan: str, prepared: Prepared) -> None:
         """Move both lines at once; RefMoved if someone else moved one. Doing it twice is the same as once."""
-        for commit in {prepared.integration, prepared.snapshot}:
+        for oid in (prepared.integration, prepared.snapshot, prepared.tree):
             # A `git gc --prune=now` since `prepare` may have taken what no ref held.
-            if not (self.objects.exists(commit) and self.objects.exists(prepared.tree)):
-                raise OrchardError(f"Commit {commit} of plan '{plan}' is gone.", hint=f"Run 'orchard retry {plan}'.")
+            if not self.objects.exists(oid):
+                raise ObjectMissing(oid)
         updates = [
             Update(integration_ref(plan), prepared.integration, prepared.old_integration),
             Update(snapshot_ref(plan), prepared.snapshot, prepared.old_snapshot),
@@ -193,6 +193,10 @@ class Integration:
         except RefMoved:
             if self.tips(plan) != (prepared.integration, prepared.snapshot):
                 raise
+        if (self.repo.common_dir / "gc.pid").exists():
+            # One that began before the refs moved goes on deleting what it saw no ref for.
+            for update in updates:
+                confirm(self.repo.git, update.ref, str(update.new), str(update.old))
 
     def _account(self, merge: Merge) -> None:
         bases = self._ancestry.bases(merge.ours, merge.theirs)

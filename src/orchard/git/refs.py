@@ -147,7 +147,7 @@ def hold(git: Git, ref: str, commit: str, base: str) -> None:
             raise
         created = False
     try:
-        _confirm(git, ref, commit, base)
+        confirm(git, ref, commit, base)
     except GitError:
         if created:
             update_refs(git, [Update(ref, None, commit)], "orchard: not readable")
@@ -159,7 +159,7 @@ def delete_refs(git: Git, refs: Mapping[str, str], message: str) -> None:
     update_refs(git, [Update(ref, None, old) for ref, old in refs.items()], message)
 
 
-def _confirm(git: Git, ref: str, commit: str, base: str) -> None:
+def confirm(git: Git, ref: str, commit: str, base: str) -> None:
     """Read every object between `base` and the ref, by a new process; a missing one is an error of git's.
 
     A `git gc --prune=now` that began before the ref was made deletes what it saw no ref for, even
