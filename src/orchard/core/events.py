@@ -9,12 +9,13 @@ default, none may change its meaning.
     JobFact     is remembered about a job and changes no state
 """
 
+import inspect
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass
 from functools import cache
 from types import UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Union, dataclass_transform, get_args, get_origin, get_type_hints
 
 from orchard.core.phases import Phase
 from orchard.core.plan import JobId, PlanId
@@ -22,20 +23,52 @@ from orchard.core.plan import JobId, PlanId
 Json = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass_transform(frozen_default=True)
 class Event:
-    """Something that happened."""
+    """Something that happened.
+
+    A kind of event is written like a frozen dataclass, but no code is generated for it: there are
+    forty kinds, and every command that shows a plan would pay for all of them when it starts.
+    """
+
+    _fields: ClassVar[tuple[str, ...]] = ()
+    _defaults: ClassVar[Mapping[str, Any]] = {}
+
+    def __init_subclass__(cls) -> None:
+        own = inspect.get_annotations(cls)
+        cls._fields = (*cls._fields, *own)
+        cls._defaults = {**cls._defaults, **{name: cls.__dict__[name] for name in own if name in cls.__dict__}}
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        given = dict(zip(self._fields, args, strict=False)) | kwargs
+        values = {**self._defaults, **given}
+        if len(given) != len(args) + len(kwargs) or values.keys() != set(self._fields):
+            missing = [name for name in self._fields if name not in values]
+            raise TypeError(
+                f"{type(self).__name__} takes {', '.join(self._fields)}; missing: {missing}, given: {given}"
+            )
+        self.__dict__.update(values)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"an event cannot be changed: {name}")
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and other.__dict__ == self.__dict__
+
+    def __hash__(self) -> int:
+        return hash((type(self), *(str(value) for value in self.__dict__.values())))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in self._fields)})"
 
 
 # ---------------------------------------------------------------------------------------- plans
 
 
-@dataclass(frozen=True, slots=True)
 class PlanEvent(Event):
     """Something that happened to a plan as a whole."""
 
 
-@dataclass(frozen=True, slots=True)
 class PlanSubmitted(PlanEvent):
     """A plan was accepted, with everything the configuration decides filled in."""
 
@@ -44,12 +77,10 @@ class PlanSubmitted(PlanEvent):
     file: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class PlanFinalized(PlanEvent):
     """A scaffolding plan was declared complete."""
 
 
-@dataclass(frozen=True, slots=True)
 class PlanStarted(PlanEvent):
     """Base and target were pinned to commits; from here on jobs may run."""
 
@@ -60,7 +91,6 @@ class PlanStarted(PlanEvent):
     """None: the branch does not exist yet and is made by landing."""
 
 
-@dataclass(frozen=True, slots=True)
 class PlanPaused(PlanEvent):
     """Running jobs finish, nothing new starts. `waiting` says that a person is needed, and why."""
 
@@ -68,19 +98,16 @@ class PlanPaused(PlanEvent):
     waiting: bool = False
 
 
-@dataclass(frozen=True, slots=True)
 class PlanResumed(PlanEvent):
     """A paused plan goes on."""
 
 
-@dataclass(frozen=True, slots=True)
 class PlanCanceled(PlanEvent):
     """Everything of the plan stops; what it holds is kept."""
 
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
 class PlanReshaped(PlanEvent):
     """The graph was changed; `plan` is the whole of it afterwards."""
 
@@ -88,7 +115,6 @@ class PlanReshaped(PlanEvent):
     plan: Json
 
 
-@dataclass(frozen=True, slots=True)
 class BudgetWarned(PlanEvent):
     """Most of a budget is used."""
 
@@ -97,7 +123,6 @@ class BudgetWarned(PlanEvent):
     limit: float
 
 
-@dataclass(frozen=True, slots=True)
 class SnapshotStarted(PlanEvent):
     """The snapshot begins (again) at this commit of the target."""
 
@@ -105,7 +130,6 @@ class SnapshotStarted(PlanEvent):
     commit: str
 
 
-@dataclass(frozen=True, slots=True)
 class LandingIntended(PlanEvent):
     """The target is about to be moved; recovery asks git whether it was."""
 
@@ -115,7 +139,6 @@ class LandingIntended(PlanEvent):
     new: str
 
 
-@dataclass(frozen=True, slots=True)
 class LandingVoided(PlanEvent):
     """The intended landing did not happen and will not."""
 
@@ -123,7 +146,6 @@ class LandingVoided(PlanEvent):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
 class Landed(PlanEvent):
     """The target is at the validated commit, read back from git."""
 
@@ -137,7 +159,6 @@ class Landed(PlanEvent):
     """It was found landed after a crash, or landed by the user."""
 
 
-@dataclass(frozen=True, slots=True)
 class NothingToLand(PlanEvent):
     """The jobs changed nothing, or `land: never` left the result on a branch."""
 
@@ -145,7 +166,6 @@ class NothingToLand(PlanEvent):
     commit: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class UndoIntended(PlanEvent):
     """A landing is about to be taken back."""
 
@@ -155,7 +175,6 @@ class UndoIntended(PlanEvent):
     new: str
 
 
-@dataclass(frozen=True, slots=True)
 class LandingUndone(PlanEvent):
     """The target is back where it was before the landing."""
 
@@ -165,7 +184,6 @@ class LandingUndone(PlanEvent):
     """None: the landing had made the branch, so the undo removed it."""
 
 
-@dataclass(frozen=True, slots=True)
 class Pushed(PlanEvent):
     """The target was pushed, or could not be; the landing stands either way."""
 
@@ -174,7 +192,6 @@ class Pushed(PlanEvent):
     message: str = ""
 
 
-@dataclass(frozen=True, slots=True)
 class Warned(PlanEvent):
     """Something a person should know that stops nothing."""
 
@@ -182,12 +199,10 @@ class Warned(PlanEvent):
     job: JobId | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class PlanDeleted(PlanEvent):
     """The plan is out of the way; its commits are kept under refs until it is purged."""
 
 
-@dataclass(frozen=True, slots=True)
 class PlanPurged(PlanEvent):
     """The plan's refs and logs were removed, because the user said so."""
 
@@ -195,21 +210,18 @@ class PlanPurged(PlanEvent):
 # ----------------------------------------------------------------------------------------- jobs
 
 
-@dataclass(frozen=True, slots=True)
 class JobEvent(Event):
     """Something that moves a job from one state to the next."""
 
     job: JobId
 
 
-@dataclass(frozen=True, slots=True)
 class JobPicked(JobEvent):
     """The scheduler gave the job a slot."""
 
     attempt: int
 
 
-@dataclass(frozen=True, slots=True)
 class JobStarted(JobEvent):
     """An attempt began, or goes on after it was held or continued."""
 
@@ -217,7 +229,6 @@ class JobStarted(JobEvent):
     first_phase: Phase = Phase.MERGE_FI
 
 
-@dataclass(frozen=True, slots=True)
 class JobSucceeded(JobEvent):
     """The job's result is this commit; a ref of ours has held it since before this event."""
 
@@ -225,7 +236,6 @@ class JobSucceeded(JobEvent):
     commit: str
 
 
-@dataclass(frozen=True, slots=True)
 class JobFailed(JobEvent):
     """An attempt failed: where, why, and the last it said."""
 
@@ -243,7 +253,6 @@ class JobFailed(JobEvent):
     """Where a retry begins, when the work's `on_failure` says so."""
 
 
-@dataclass(frozen=True, slots=True)
 class JobCanceled(JobEvent):
     """The job was stopped, or will not start."""
 
@@ -251,7 +260,6 @@ class JobCanceled(JobEvent):
     phase: Phase | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class JobHeld(JobEvent):
     """The attempt needs a person and gives its slot back; it goes on at `resume_from`."""
 
@@ -262,7 +270,6 @@ class JobHeld(JobEvent):
     resume_from: Phase
 
 
-@dataclass(frozen=True, slots=True)
 class JobContinued(JobEvent):
     """The engine died in a phase that is safe to repeat: the same attempt goes on there."""
 
@@ -270,7 +277,6 @@ class JobContinued(JobEvent):
     resume_from: Phase
 
 
-@dataclass(frozen=True, slots=True)
 class JobRetried(JobEvent):
     """The job is to be tried again, from this phase, with these works instead of its own."""
 
@@ -283,19 +289,16 @@ class JobRetried(JobEvent):
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True)
 class JobFact(Event):
     """Something remembered about a job that changes no state."""
 
     job: JobId
 
 
-@dataclass(frozen=True, slots=True)
 class HoldReleased(JobFact):
     """A person decided: the held attempt goes on."""
 
 
-@dataclass(frozen=True, slots=True)
 class PhaseStarted(JobFact):
     """A phase of the attempt began."""
 
@@ -303,7 +306,6 @@ class PhaseStarted(JobFact):
     phase: Phase
 
 
-@dataclass(frozen=True, slots=True)
 class PhaseEnded(JobFact):
     """A phase of the attempt ended: `passed`, `failed` or `skipped`."""
 
@@ -313,7 +315,6 @@ class PhaseEnded(JobFact):
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
 class WorktreeTaken(JobFact):
     """The attempt works in this folder, which stands at `base`."""
 
@@ -323,21 +324,18 @@ class WorktreeTaken(JobFact):
     base: str
 
 
-@dataclass(frozen=True, slots=True)
 class WorktreeGone(JobFact):
     """The job's folder was given back or removed; what it held was saved before."""
 
     worktree: str
 
 
-@dataclass(frozen=True, slots=True)
 class NeedsConsumed(JobFact):
     """The job has taken what it needs from these jobs; their folders are no longer wanted by it."""
 
     needs: tuple[JobId, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class ProgramStarted(JobFact):
     """A program of the attempt was started; these three numbers are its identity."""
 
@@ -348,18 +346,16 @@ class ProgramStarted(JobFact):
     boot: str
 
 
-@dataclass(frozen=True, slots=True)
 class WorkCommitted(JobFact):
     """The attempt's work is this commit, held by a ref of ours."""
 
     attempt: int
     base: str
     commit: str
-    summary: Mapping[str, int] = field(default_factory=dict)
+    summary: Mapping[str, int] = {}
     evidence: Json | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class WorkSaved(JobFact):
     """What lay in the job's folder was saved under this ref and read back."""
 
@@ -368,7 +364,6 @@ class WorkSaved(JobFact):
     why: str
 
 
-@dataclass(frozen=True, slots=True)
 class LeafMerged(JobFact):
     """The leaf is in the snapshot."""
 
@@ -401,14 +396,13 @@ _KINDS: tuple[type[Event], ...] = (Event, PlanEvent, JobEvent, JobFact)
 @cache
 def event_types() -> Mapping[str, type[Event]]:
     """Every event by the name it has in the journal."""
-    # Not by __subclasses__: a dataclass with slots is a second class, and the first is still listed there.
     found = {name: cls for name, cls in globals().items() if isinstance(cls, type) and issubclass(cls, Event)}
     return {name: cls for name, cls in found.items() if cls not in _KINDS}
 
 
 def encode(event: Event) -> tuple[str, str]:
     """An event as the journal keeps it: its name and a JSON object."""
-    body = {spec.name: getattr(event, spec.name) for spec in fields(event)}
+    body = {name: getattr(event, name) for name in event._fields}
     return type(event).__name__, json.dumps(body, ensure_ascii=False, separators=(",", ":"))
 
 
