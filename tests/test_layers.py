@@ -20,7 +20,7 @@ LAYERS = ("errors", "core", "process", "git", "store", "agents", "engine", "app"
 # What decisions may be made with: nothing here reads a clock, a disk, a process or a dice.
 CORE_MAY_IMPORT = frozenset({
     "abc", "bisect", "collections", "dataclasses", "datetime", "difflib", "enum", "functools", "hashlib", "heapq",
-    "html", "importlib.util", "itertools", "json", "math", "operator", "posixpath", "re", "string", "textwrap",
+    "html", "importlib.util", "inspect", "itertools", "json", "math", "operator", "posixpath", "re", "string", "textwrap",
     "tomllib", "types", "typing", "unicodedata", "urllib.parse", "pydantic", "pydantic_core", "ruamel",
 })  # fmt: skip
 CORE_MAY_NOT_CALL = frozenset({"open", "print", "input", "exec", "eval", "breakpoint", "__import__"})

@@ -40,7 +40,11 @@ class Event:
         cls._defaults = {**cls._defaults, **{name: cls.__dict__[name] for name in own if name in cls.__dict__}}
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        given = dict(zip(self._fields, args, strict=False)) | kwargs
+        given = dict(zip(self._fields, args, strict=False))
+        if not kwargs and len(args) == len(self._fields):
+            self.__dict__.update(given)  # nearly always; twice as fast
+            return
+        given |= kwargs
         values = {**self._defaults, **given}
         if len(given) != len(args) + len(kwargs) or values.keys() != set(self._fields):
             missing = [name for name in self._fields if name not in values]
