@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from orchard.core import limits
@@ -27,7 +27,7 @@ from orchard.engine.address import read_address
 from orchard.engine.naming import find_plan
 from orchard.engine.session import Place, Session
 from orchard.errors import NotFound, OrchardError, UsageError
-from orchard.git.history import diff
+from orchard.git.history import diff, summary
 from orchard.git.repository import Repository, find_repository
 from orchard.git.wip import restore, saved_work
 from orchard.store.dirs import UserDirs, user_dirs
@@ -121,7 +121,12 @@ class App:
 
     def status(self, plan: str | None) -> Json:
         """The whole of a plan: what `status --json` prints."""
-        return plan_view(self.run_of(self.find_plan(plan)), interrupted=not self.engine_alive())
+        run = self.run_of(self.find_plan(plan))
+        document = plan_view(run, interrupted=not self.engine_alive())
+        snapshot = run.snapshot
+        changed = snapshot is not None and snapshot.tip != snapshot.start
+        document["plan"]["summary"] = self._summary(snapshot.start, snapshot.tip) if snapshot and changed else None
+        return document
 
     def job(self, job: str, plan: str | None) -> Json:
         """Everything about one job."""
@@ -131,6 +136,7 @@ class App:
         return {
             "plan": plan_id,
             **job_view(run, job_id, interrupted=not alive),
+            "aggregated": self._aggregated(run, job_id),
             "attempts_detail": attempt_view(run, job_id),
             "processes": self._processes(run, job_id) if alive else [],
             "logs": [
@@ -214,6 +220,20 @@ class App:
         """What takes known secrets out of what is shown."""
         environments = [os.environ, *([plan.env, *(job.env for job in plan.jobs.values())] if plan else [])]
         return Redactor(secret for env in environments for secret in secrets_of(env))
+
+    def _aggregated(self, run: Run, job_id: JobId) -> Json | None:
+        """All that a leaf brings with it: its own work, and that of everything it needs."""
+        commit = run.records[job_id].commit
+        if job_id not in run.plan.leaf_set or commit is None or run.started is None:
+            return None
+        return self._summary(run.started.base_commit, commit)
+
+    def _summary(self, base: str, commit: str) -> Json | None:
+        """How much lies between two commits; None where one of them is gone."""
+        try:
+            return asdict(summary(self.repo, base, commit))
+        except OrchardError:
+            return None
 
     def _parts(self, run: Run, job_id: JobId) -> list[LogPart]:
         numbers = [attempt.number for attempt in run.records[job_id].attempts]

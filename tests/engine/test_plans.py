@@ -291,3 +291,37 @@ async def test_a_job_result_that_reaches_outside_is_refused(orchard: Orchard) ->
           - {id: nested, work: git init -q sub && touch sub/x}
     """)
     assert {job(done, name)["reason"] for name in ("link", "nested")} == {"refused"}
+
+
+async def test_a_commit_is_named_after_who_did_the_work_and_names_all_who_took_part(orchard: Orchard) -> None:
+    await orchard.run("""
+        name: Names
+        jobs:
+          - {id: base, name: Lay the ground, task: "Dig first.", work: echo a > a.txt}
+          - {id: top, name: Build on it, needs: [base], work: echo b > b.txt}
+          - {id: lint, name: Lint, needs: [base], work: "sleep 1", expects_no_changes: true}
+    """)
+    log = orchard.repo("log", "--format=%s%n%b", "main..work")
+    assert log.startswith("Build on it\n- Lay the ground\n- Build on it\n")
+    assert "Lint" not in log
+
+
+async def test_a_check_that_is_merged_first_lands_the_work_it_checked_under_its_own_name(orchard: Orchard) -> None:
+    await orchard.run("""
+        name: Names
+        jobs:
+          - {id: base, name: Lay the ground, task: "Dig first.", work: echo a > a.txt}
+          - {id: top, name: Build on it, needs: [base], work: "sleep 1; echo b > b.txt"}
+          - {id: lint, name: Lint, needs: [base], work: "true", expects_no_changes: true}
+    """)
+    assert orchard.repo("log", "--format=%s", "main..work").split("\n")[:2] == ["Build on it", "Lay the ground"]
+
+
+async def test_a_leaf_tells_its_own_work_apart_from_all_it_brings_with_it(orchard: Orchard) -> None:
+    done = await orchard.run("""
+        name: Counts
+        jobs: [{id: a, work: echo a > a.txt}, {id: b, needs: [a], work: echo b > b.txt}]
+    """)
+    leaf = orchard.app.job("b", None)
+    assert (leaf["summary"]["added"], leaf["aggregated"]["added"]) == (1, 2)
+    assert done["plan"]["summary"]["added"] == 2

@@ -5,7 +5,7 @@ when its refs are not where the journal says (a crash between the two): it is bu
 """
 
 from orchard.core.events import LeafMerged, PlanPaused, PlanStarted, SnapshotStarted
-from orchard.core.plan import JobId
+from orchard.core.plan import Job, JobId
 from orchard.core.run import Run
 from orchard.engine.engine import Engine
 from orchard.engine.gather import commit_time, conflict, resolve
@@ -108,16 +108,17 @@ def _leaf(engine: Engine, run: Run, job_id: JobId, commit: str) -> LeafMerge:
         return resolve(world, merge, choice)
 
     inside = _jobs_inside(run, job_id)
+    title, body = _words(run, job, [run.job(name) for name, _ in inside])
     return LeafMerge(
         plan=run.id,
         job=job_id,
         commit=commit,
         integration=snapshot.integration,
         snapshot=snapshot.tip,
-        title=job.name,
+        title=title,
         when=commit_time(world, commit),
         mode=run.plan.merge,
-        body=job.task,
+        body=body,
         trailers={
             "Orchard-Plan": run.id,
             "Orchard-Job": job_id,
@@ -153,6 +154,18 @@ def _jobs_inside(run: Run, leaf: JobId) -> list[tuple[JobId, str]]:
             found.append((job_id, record.work_commit.commit))
         waiting += run.job(job_id).needs
     return sorted(found)
+
+
+def _words(run: Run, leaf: Job, inside: list[Job]) -> tuple[str, str]:
+    """Title and text of the commit a leaf lands as: named after who did the work, with everybody who took part.
+
+    A leaf that only checks made nothing; what comes in with it is the work of others.
+    """
+    others = [job for job in inside if job.id != leaf.id]
+    makers = [leaf] if len(others) < len(inside) or not others else others
+    title = makers[0].name if len(makers) == 1 else f"{makers[0].name} and {len(makers) - 1} more"
+    listed = [f"- {job.name}" for job in inside] if len(inside) > 1 else []
+    return title, "\n\n".join(part for part in (makers[0].task, "\n".join(listed)) if part)
 
 
 def _merged(engine: Engine, run: Run, job_id: JobId, commit: str, prepared: Prepared) -> LeafMerged:
