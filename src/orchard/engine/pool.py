@@ -16,6 +16,7 @@ class Pool:
     def __init__(self, world: World, worktrees: Worktrees) -> None:
         self.world, self.worktrees = world, worktrees
         self._free: deque[Saved] = deque()
+        self._adding = 0
 
     async def take(self, commit: str, reason: str) -> Worktree:
         """A folder that holds exactly this commit."""
@@ -30,7 +31,13 @@ class Pool:
                 continue
             return saved.worktree
         async with self.world.checkouts:
-            return await self.world.in_thread(self.worktrees.add, commit, reason, parallel=True)
+            # Git's own workers help a checkout that is alone; beside another one they only get in its way.
+            self._adding += 1
+            try:
+                alone = self._adding == 1
+                return await self.world.in_thread(self.worktrees.add, commit, reason, parallel=alone)
+            finally:
+                self._adding -= 1
 
     async def give(self, saved: Saved) -> None:
         """Take back a folder whose content is saved."""

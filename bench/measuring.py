@@ -1,0 +1,122 @@
+"""Rounds of measuring: floor and ours by turns, so that a busy moment of the machine hits both.
+
+A measure has *sides*: each does its work once and returns figures by name. A round runs every side once, each
+round beginning with another one. A bar compares figures: one of ours with a floor of the same round, or with a
+fixed number. A ratio is taken within a round, and the median of these is what counts: two figures that were taken
+minutes apart, on a machine that does other things as well, say nothing about each other.
+"""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+
+Figures = Mapping[str, float]
+Samples = dict[str, list[float]]
+"""One value per round for each figure."""
+
+Side = Callable[[], Figures]
+Take = Callable[[Sequence[float]], float]
+"""How the values of all rounds become one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """What a figure must reach. With a floor, `most` and `least` are for the ratio of the two."""
+
+    what: str
+    ours: str
+    floor: str | None = None
+    most: float | None = None
+    least: float | None = None
+    unit: str = "s"
+    take: Take = median
+    beside: str | None = None
+    """A figure to print as floor where the bar is a fixed number all the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One place on a scaling line: a size, and the figure that was measured there."""
+
+    size: str
+    figure: str
+
+
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """How a cost changes with size."""
+
+    what: str
+    points: tuple[Point, ...]
+    unit: str = "ms"
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """What is run in each round, and what is asked of the result."""
+
+    sides: tuple[Side, ...]
+    bars: tuple[Bar, ...]
+    scaling: tuple[Scaling, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the table."""
+
+    measure: str
+    what: str
+    floor: float | None
+    ours: float
+    unit: str
+    ratio: float | None
+    bar: str
+    ok: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All that one measure found."""
+
+    rows: tuple[Row, ...]
+    scaling: tuple[str, ...] = ()
+    samples: Mapping[str, Sequence[float]] = field(default_factory=dict)
+
+
+def run_rounds(name: str, measure: Measure, rounds: int, settle: Callable[[], None] = os.sync) -> Report:
+    """Run every side once per round and judge the figures; what one side left to write is written before the next."""
+    samples: Samples = {}
+    for number in range(rounds):
+        turn = number % len(measure.sides)
+        for side in (*measure.sides[turn:], *measure.sides[:turn]):
+            settle()
+            for figure, value in side().items():
+                samples.setdefault(figure, []).append(value)
+    rows = tuple(judge(name, bar, samples) for bar in measure.bars)
+    return Report(rows, tuple(_line(scaling, samples) for scaling in measure.scaling), samples)
+
+
+def judge(measure: str, bar: Bar, samples: Samples) -> Row:
+    """Compare what was measured with what is asked for."""
+    ours = bar.take(samples[bar.ours])
+    beside = bar.floor or bar.beside
+    floor = median(samples[beside]) if beside is not None else None
+    ratio = _ratio(samples[bar.ours], samples[bar.floor]) if bar.floor is not None else None
+    value = ours if ratio is None else ratio
+    ok = (bar.most is None or value <= bar.most) and (bar.least is None or value >= bar.least)
+    return Row(measure, bar.what, floor, ours, bar.unit, ratio, _asked(bar), ok)
+
+
+def _ratio(ours: Sequence[float], floor: Sequence[float]) -> float:
+    return median(mine / bare for mine, bare in zip(ours, floor, strict=True))
+
+
+def _asked(bar: Bar) -> str:
+    sign, number = ("≤", bar.most) if bar.most is not None else ("≥", bar.least)
+    return f"{sign} {number:g}×" if bar.floor is not None else f"{sign} {number:,g} {bar.unit}".rstrip()
+
+
+def _line(scaling: Scaling, samples: Samples) -> str:
+    points = [f"{point.size} {median(samples[point.figure]):.3g} {scaling.unit}" for point in scaling.points]
+    return f"{scaling.what}: {', '.join(points)}"

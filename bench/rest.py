@@ -1,0 +1,207 @@
+"""The journal, the parser, the start of the program, and an engine that only waits."""
+
+import asyncio
+import os
+import sqlite3
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+
+from bench import floors, plans
+from bench.jobs import MILLISECONDS, ONE_FILE, run_plan
+from bench.measuring import Bar, Figures, Measure, Point, Scaling
+from bench.place import Bench, Broken, orchard, started, timed
+from bench.repositories import QUICK, SMALL, copy_repository, make_repository
+from orchard.core.events import (
+    Event,
+    JobPicked,
+    JobStarted,
+    JobSucceeded,
+    PlanStarted,
+    PlanSubmitted,
+    Recorded,
+    SnapshotStarted,
+)
+from orchard.core.plan import JobId, PlanId
+from orchard.core.plancodec import plan_json
+from orchard.core.planfile import parse
+from orchard.core.replay import apply
+from orchard.core.run import Run
+from orchard.store.journal import Journal
+
+WAITING = 8
+STARTS = 5
+
+
+def journal(bench: Bench) -> Measure:
+    """Events with eight jobs waiting for the disk, beside a bare SQLite that commits each on its own."""
+    fewer, more = (50, 100) if bench.quick else (1000, 5000)
+    runs = {size: plans.write_plan(bench.fresh("plan"), plans.independent(size), parallel=4) for size in (fewer, more)}
+
+    def bare() -> Figures:
+        return {"bare": bench.size(500, 50) / bare_transitions(bench.fresh("bare.db"), bench.size(500, 50))}
+
+    def ours() -> Figures:
+        done = {size: asyncio.run(_transitions(bench.fresh("journal.db"), file)) for size, file in runs.items()}
+        costs = {f"cost-{size}": MILLISECONDS * taken / count for size, (count, taken) in done.items()}
+        return {**costs, "rate": done[fewer][0] / done[fewer][1]}
+
+    points = tuple(Point(f"{size:,} jobs", f"cost-{size}") for size in runs)
+    return Measure(
+        (bare, ours),
+        (
+            Bar(f"durable transitions, {WAITING} waiting", "rate", least=1000, unit="/s", beside="bare"),
+            Bar(
+                f"per transition: {more:,} jobs against {fewer:,}", f"cost-{more}", f"cost-{fewer}", most=1.3, unit="ms"
+            ),
+        ),
+        (Scaling("durable transition", points),),
+    )
+
+
+def bare_transitions(path: Path, count: int) -> float:
+    """Seconds of as many transactions that reach the disk one by one."""
+    database = sqlite3.connect(path, isolation_level=None)
+    try:
+        for pragma in ("journal_mode = WAL", "synchronous = FULL"):
+            database.execute(f"PRAGMA {pragma}").fetchall()
+        database.execute("CREATE TABLE events (seq INTEGER PRIMARY KEY, at REAL, name TEXT, body TEXT)")
+        begin = time.perf_counter()
+        for number in range(count):
+            database.execute("INSERT INTO events VALUES (?, ?, ?, ?)", (number, 0.0, "JobStarted", '{"job":"j00001"}'))
+        return time.perf_counter() - begin
+    finally:
+        database.close()
+
+
+async def _transitions(path: Path, file: Path) -> tuple[int, float]:
+    """Walk every job of a plan through its states, each step safe on disk before the next; steps and seconds."""
+    plan = PlanId("bench")
+    run = Run(plan)
+    with Journal.open(path) as log:
+
+        def record(event: Event) -> None:
+            apply(run, Recorded(log.last_seq + 1, 0.0, plan, event))
+            log.append(plan, event, 0.0)
+
+        async def walk(jobs: Iterator[JobId]) -> None:
+            for job in jobs:
+                for event in (JobPicked(job, 1), JobStarted(job, 1), JobSucceeded(job, 1, "0" * 40)):
+                    record(event)
+                    await log.durable()
+
+        for event in (PlanSubmitted(plan_json(parse(file.read_bytes()))), PlanStarted("main", "b", "landed", "b")):
+            record(event)
+        record(SnapshotStarted(1, "b"))
+        await log.durable()
+        before = log.last_seq
+        # All take from the same list, so each job is walked once.
+        jobs = iter([job.id for job in run.plan.jobs.values() if not job.id.startswith("__")])
+        begin = time.perf_counter()
+        async with asyncio.TaskGroup() as group:
+            for _ in range(WAITING):
+                group.create_task(walk(jobs))
+        return log.last_seq - before, time.perf_counter() - begin
+
+
+def parsing(bench: Bench) -> Measure:
+    """A plan as large as plans may be, from text to a checked graph."""
+    jobs = bench.size(10_000, 100)
+    file = plans.write_plan(bench.fresh("plan"), plans.layered(jobs), parallel=4, work="true")
+    text = file.read_bytes()
+
+    def bare() -> Figures:
+        from ruamel.yaml import YAML
+
+        begin = time.perf_counter()
+        YAML(typ="safe", pure=False).load(text)
+        return {"bare": time.perf_counter() - begin}
+
+    def ours() -> Figures:
+        begin = time.perf_counter()
+        found = parse(text).jobs
+        taken = time.perf_counter() - begin
+        if len(found) < jobs:
+            raise Broken(f"the plan has {len(found)} jobs")
+        return {"ours": taken}
+
+    return Measure((bare, ours), (Bar(f"parse and check {jobs:,} jobs", "ours", most=2, beside="bare"),))
+
+
+def start(bench: Bench) -> Measure:
+    """How long a person waits for the shortest answers."""
+    template = make_repository(bench, QUICK if bench.quick else SMALL)
+    plan = plans.write_plan(bench.fresh("plan"), plans.independent(2), parallel=2, work=ONE_FILE)
+    repo = run_plan(bench, template, plan)[1]
+    programs: dict[str, list[str | Path]] = {
+        "python": [sys.executable, "-c", "pass"],
+        "version": orchard("--version"),
+        "list": orchard("list"),
+    }
+
+    def all_by_turns() -> Figures:
+        times: dict[str, list[float]] = {name: [] for name in programs}
+        for _ in range(bench.size(STARTS, 1)):
+            for name, words in programs.items():
+                times[name].append(MILLISECONDS * timed(words, repo).wall)
+        return {name: median(one) for name, one in times.items()}
+
+    return Measure(
+        (all_by_turns,),
+        (
+            Bar("orchard --version: python -c pass", "version", "python", most=5, unit="ms"),
+            Bar("orchard list: python -c pass", "list", "python", most=12, unit="ms"),
+        ),
+    )
+
+
+# ---------------------------------------------------------------------------------------- waiting
+
+
+def idle(bench: Bench) -> Measure:
+    """The processor that an engine uses while its only job sleeps, beside a bare program that waits."""
+    template = make_repository(bench, QUICK if bench.quick else SMALL)
+    settle, watch = (0.3, 0.1) if bench.quick else (3.0, 10.0)
+    seconds = settle + watch + bench.size(1, 0) + 0.3
+    plan = plans.write_plan(
+        bench.fresh("plan"),
+        plans.independent(1),
+        parallel=1,
+        work=f"touch running; sleep {seconds}; echo > made-{{job}}",
+    )
+    waiter = bench.fresh("waiter.py")
+    waiter.write_text(floors.WAITER.format(seconds=seconds), "utf-8")
+
+    def bare() -> Figures:
+        return {"bare": _share([sys.executable, waiter], bench.folder, settle, watch)}
+
+    def ours() -> Figures:
+        return {"ours": _share(orchard("run", plan, "--quiet"), copy_repository(bench, template), settle, watch)}
+
+    return Measure((bare, ours), (Bar("processor of a waiting engine", "ours", most=0.3, unit="%", beside="bare"),))
+
+
+def _share(words: list[str | Path], cwd: Path, settle: float, watch: float) -> float:
+    """Per cent of one core that a program uses, after it has had time to come to rest."""
+    with started(words, cwd) as process:
+        time.sleep(settle)
+        before, begin = _processor_seconds(process.pid), time.perf_counter()
+        time.sleep(watch)
+        used, passed = _processor_seconds(process.pid) - before, time.perf_counter() - begin
+        if process.poll() is not None:
+            raise Broken(f"'{words[-1]}' ended before it was watched")
+        process.wait(60)
+    return 100 * used / passed
+
+
+def _processor_seconds(pid: int) -> float:
+    """What all threads of a process have used, in nanoseconds where the kernel tells (the usual count is in 10 ms)."""
+    tasks = Path(f"/proc/{pid}/task")
+    if os.access(tasks, os.X_OK):
+        return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks.iterdir()) / 1e9
+    import psutil
+
+    used = psutil.Process(pid).cpu_times()
+    return float(used.user + used.system)
