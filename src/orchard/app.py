@@ -3,6 +3,8 @@
 Reading works with and without an engine and changes nothing. Acting goes through a session, which
 is either an engine of this process (it recovers first, and its jobs end with it) or a connection to
 the engine that already works on this repository.
+
+Every command imports this module, so what only some of them need is imported where it is used.
 """
 
 import json
@@ -20,20 +22,17 @@ from orchard.core.plan import VALIDATION, JobId, Plan, PlanId
 from orchard.core.plancodec import plan_json, work_json
 from orchard.core.replay import replay
 from orchard.core.run import Run
-from orchard.core.secrets import looks_secret
+from orchard.core.secrets import looks_secret, secrets_in
 from orchard.core.suggest import did_you_mean
 from orchard.core.view import attempt_view, job_view, plan_summary, plan_view
 from orchard.engine.address import read_address
 from orchard.engine.naming import find_plan
 from orchard.engine.session import Place, Session
 from orchard.errors import NotFound, OrchardError, UsageError
-from orchard.git.history import diff, summary
 from orchard.git.repository import Repository, find_repository
-from orchard.git.wip import restore, saved_work
 from orchard.store.dirs import UserDirs, user_dirs
 from orchard.store.logs import LogFiles
 from orchard.store.reader import JOURNAL_FILE, JournalReader, read
-from orchard.store.redact import Redactor, secrets_of
 from orchard.store.settings import Settings, load_settings
 
 
@@ -172,6 +171,8 @@ class App:
 
     def diff(self, job: str | None, plan: str | None, *, stat: bool = False) -> bytes:
         """What a job changed, or what the whole plan changes of its target."""
+        from orchard.git.history import diff
+
         if job is not None:
             plan_id, job_id = self.find_job(job, plan)
             run = self.run_of(plan_id)
@@ -189,6 +190,8 @@ class App:
 
     def saved_work(self, plan: str | None = None) -> list[Json]:
         """What was saved from folders before they were reset or removed."""
+        from orchard.git.wip import saved_work
+
         found = saved_work(self.repo, self.find_plan(plan) if plan is not None else None)
         return [
             {"ref": one.ref, "commit": one.commit, "plan": one.plan, "job": one.job, "at": one.at,
@@ -198,6 +201,8 @@ class App:
 
     def restore(self, ref: str, folder: Path) -> Json:
         """Write saved work into a new folder."""
+        from orchard.git.wip import restore
+
         return {"folder": str(folder), "commit": restore(self.repo, ref, folder)}
 
     def parse_plan(self, path: Path | None, data: bytes | None = None) -> Plan:
@@ -216,10 +221,9 @@ class App:
             raise UsageError(f"{path} cannot be read: {error.strerror}") from error
         return parse(found, str(path))
 
-    def redactor(self, plan: Plan | None = None) -> Redactor:
-        """What takes known secrets out of what is shown."""
-        environments = [os.environ, *([plan.env, *(job.env for job in plan.jobs.values())] if plan else [])]
-        return Redactor(secret for env in environments for secret in secrets_of(env))
+    def secrets(self, plan: Plan | None = None) -> list[str]:
+        """The values that must not be shown: what of a log leaves this program goes through a redactor first."""
+        return secrets_in(os.environ, plan)
 
     def _aggregated(self, run: Run, job_id: JobId) -> Json | None:
         """All that a leaf brings with it: its own work, and that of everything it needs."""
@@ -230,6 +234,8 @@ class App:
 
     def _summary(self, base: str, commit: str) -> Json | None:
         """How much lies between two commits; None where one of them is gone."""
+        from orchard.git.history import summary
+
         try:
             return asdict(summary(self.repo, base, commit))
         except OrchardError:

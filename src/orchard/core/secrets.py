@@ -7,6 +7,8 @@ costs little (a job names it in `pass_env`, a log shows `[redacted]`), a missed 
 import re
 from collections.abc import Mapping
 
+from orchard.core.plan import Plan
+
 SECRET_LENGTH = 6
 """Shorter values are not looked for in logs: they would be found everywhere."""
 
@@ -34,3 +36,9 @@ def secrets_of(environment: Mapping[str, str]) -> list[str]:
             found[value] = None
         found.update((password, None) for password in _PASSWORD_IN_URL.findall(value))
     return [value for value in found if len(value.strip()) >= SECRET_LENGTH]
+
+
+def secrets_in(host: Mapping[str, str], plan: Plan | None) -> list[str]:
+    """The values to be kept out of sight of whoever looks at a plan: the host's, and those it sets itself."""
+    environments = [host, *([plan.env, *(job.env for job in plan.jobs.values())] if plan is not None else [])]
+    return [secret for env in environments for secret in secrets_of(env)]

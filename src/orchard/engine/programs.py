@@ -1,16 +1,15 @@
 """From a work of the plan to a program that runs in the job's folder, and back to an outcome."""
 
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from orchard.core.plan import AgentWork, Job, Plan, ProcessWork, ShellWork, Work
-from orchard.core.secrets import looks_secret
+from orchard.core.secrets import looks_secret, secrets_in
 from orchard.engine.outcome import Failed
 from orchard.process.program import Ended, Limits
-from orchard.store.redact import Redactor, for_screen, secrets_of
+from orchard.store.redact import for_screen, redact_text
 
 SHELLS: Mapping[str, tuple[str, ...]] = {
     "sh": ("sh", "-c"),
@@ -135,14 +134,6 @@ def failure(ended: Ended, work: Work, phase: str, tail: str) -> Failed:
     )
 
 
-def redactor(host: Mapping[str, str], plan: Plan | None = None) -> Redactor:
-    """What takes the known secrets out of a text before it is shown or stored."""
-    environments = [host, *([plan.env, *(job.env for job in plan.jobs.values())] if plan else [])]
-    return Redactor(secret for env in environments for secret in secrets_of(env))
-
-
 def redacted(text: str, host: Mapping[str, str], plan: Plan) -> str:
     """A short text without the known secrets."""
-    cleaner = redactor(host, plan)
-    data = cleaner.feed(os.fsencode(text)) + cleaner.close()
-    return data.decode(errors="replace")
+    return redact_text(text, secrets_in(host, plan))
