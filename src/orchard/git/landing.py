@@ -24,9 +24,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from orchard.git.command import Git, GitError
+from orchard.git.command import Git, GitError, lock_in_the_way
 from orchard.git.history import is_ancestor, show_path
-from orchard.git.objects import TREE, Entry, Objects
+from orchard.git.objects import GITLINK, TREE, Change, Entry, Objects
 from orchard.git.refs import RefMoved, Update, update_refs
 from orchard.git.repository import Checkout, Repository
 
@@ -147,6 +147,12 @@ def _not_at(branch: str, tip: str | None, expected: str | None) -> LandingRefuse
 
 def _only_checkout(repo: Repository, branch: str) -> Checkout | LandingRefused | None:
     """The one checkout that has the branch; a refusal if it is busy, out of reach, or not the only one."""
+    if repo.main_top is None and _hides_checkout(repo, branch):
+        reason = (
+            f"Branch '{branch}' seems to be checked out beside {repo.common_dir}, but the setting core.bare is true."
+        )
+        hint = f"Run: git --git-dir='{repo.common_dir}' config core.bare false"
+        return LandingRefused("checkout", reason, hint)
     # Git forgets a checkout that is prunable: its folder is gone, and nobody holds it with a lock.
     places = [one for one in repo.checkouts() if one.branch == branch and not one.bare and not one.prunable]
     for one in places:
@@ -168,6 +174,14 @@ def _only_checkout(repo: Repository, branch: str) -> Checkout | LandingRefused |
     return places[0] if places else None
 
 
+def _hides_checkout(repo: Repository, branch: str) -> bool:
+    """Whether a repository that calls itself bare has an index: then something has set `core.bare` by mistake."""
+    if repo.common_dir.name != ".git" or not (repo.common_dir / "index").exists():
+        return False
+    git = Git(repo.common_dir, repo.common_dir, cwd=repo.common_dir)
+    return git("symbolic-ref", "-q", "HEAD", ok=(0, 1)).text == f"refs/heads/{branch}"
+
+
 def _unexpected_head(branch: str, place: Checkout) -> LandingRefused:
     reason = f"The checkout {place.path} of branch '{branch}' is at another commit than the branch."
     return LandingRefused("checkout", reason, "Run 'git status' there.")
@@ -179,6 +193,12 @@ def _swap(repo: Repository, branch: str, old: str | None, new: str | None, messa
     except RefMoved as error:
         if error.actual != new:
             return _not_at(branch, error.actual, old)
+    except GitError as error:
+        lock = lock_in_the_way(error.stderr)
+        if lock is None:
+            raise
+        reason = f"Another git command is at work on branch '{branch}', or one died: {lock} exists."
+        return LandingRefused("locked", reason, error.hint or "")
     return None
 
 
@@ -186,26 +206,29 @@ def _fast_forward(repo: Repository, place: Checkout, branch: str, old: str, new:
     git = _git_in(repo, place)
     if isinstance(git, LandingRefused):
         return git
-    refusal = _index_lock(place, LOCK_WAIT) or _closed_folders(repo, place, old, new)
+    refusal = _locks(repo, place, branch, LOCK_WAIT) or _obstacles(repo, place, old, new)
     if refusal is not None:
         return refusal
     if git("symbolic-ref", "-q", "HEAD", ok=(0, 1)).text != f"refs/heads/{branch}":
         return LandingRefused("moved", f"{place.path} has just been switched to another branch.", "Land again.")
     flags = ("--ff-only", "--no-overwrite-ignore", "--no-autostash", "--no-squash", "--no-stat", "-q")
+    staged = _staged(git)
     done = git("merge", *flags, new, ok=range(256), timeout=CHECKOUT_TIMEOUT)
     tip = repo.branch_tip(branch)
     if tip == new:
         return LandedRef(place.path)
     if done.status == 0 or tip != old:
         return LandingRefused("moved", f"Branch '{branch}' moved while it was landing.", "Run 'git log' and look.")
-    return _index_lock(place, 0.0) or _in_the_way(place, done.stderr, "orchard land")
+    if _staged(git) != staged:
+        _take_files_back(git, new, old)
+    return _locks(repo, place, branch, 0.0) or _in_the_way(place, done.stderr, "orchard land")
 
 
 def _step_back(repo: Repository, place: Checkout, branch: str, old: str, new: str) -> Undone | LandingRefused:
     git = _git_in(repo, place)
     if isinstance(git, LandingRefused):
         return git
-    refusal = _index_lock(place, LOCK_WAIT) or _closed_folders(repo, place, old, new)
+    refusal = _locks(repo, place, branch, LOCK_WAIT) or _obstacles(repo, place, new, old)
     if refusal is not None:
         return refusal
     if git("diff-index", "--cached", "--quiet", new, "--", ok=(0, 1)).status == 1:
@@ -218,13 +241,16 @@ def _step_back(repo: Repository, place: Checkout, branch: str, old: str, new: st
         return LandingRefused("checkout", reason, "Move them away, then undo again.")
     if git("symbolic-ref", "-q", "HEAD", ok=(0, 1)).text != f"refs/heads/{branch}":
         return LandingRefused("moved", f"{place.path} has just been switched to another branch.", "Undo again.")
+    staged = _staged(git)
     done = git("reset", "--keep", "-q", old, "--", ok=range(256), timeout=CHECKOUT_TIMEOUT)
     tip = repo.branch_tip(branch)
     if tip == old:
         return Undone(place.path)
     if tip != new:
         return LandingRefused("moved", f"Branch '{branch}' moved during the undo.", "Run 'git log' and look.")
-    return _index_lock(place, 0.0) or _in_the_way(place, done.stderr, "orchard undo")
+    if _staged(git) != staged:
+        _take_files_back(git, old, new)
+    return _locks(repo, place, branch, 0.0) or _in_the_way(place, done.stderr, "orchard undo")
 
 
 def _git_in(repo: Repository, place: Checkout) -> Git | LandingRefused:
@@ -243,23 +269,45 @@ def _git_in(repo: Repository, place: Checkout) -> Git | LandingRefused:
     return replace(git, config={**git.config, **dict(repo.filters), "core.untrackedCache": "keep"})
 
 
-def _index_lock(place: Checkout, patience: float) -> LandingRefused | None:
-    """Wait for another git in that checkout to finish; its lock is never removed."""
-    lock = place.git_dir / "index.lock"
+def _locks(repo: Repository, place: Checkout, branch: str, patience: float) -> LandingRefused | None:
+    """Wait for another git that is at work on this checkout or branch to finish; its lock is never removed.
+
+    The locks of refs count as well: git writes all the files before it finds that it cannot move the branch.
+    """
+    ref = repo.common_dir / "refs" / "heads" / branch
+    locks = (place.git_dir / "index.lock", place.git_dir / "HEAD.lock", ref.with_name(f"{ref.name}.lock"))
     deadline = time.monotonic() + patience
-    while os.path.lexists(lock):
+    while found := [lock for lock in locks if os.path.lexists(lock)]:
         if time.monotonic() >= deadline:
-            reason = f"Another git command is at work in {place.path}, or one died there: {lock} exists."
-            return LandingRefused("locked", reason, f"If no git command is running, remove it: rm '{lock}'")
+            reason = f"Another git command is at work in {place.path}, or one died there: {found[0]} exists."
+            return LandingRefused("locked", reason, f"If no git command is running, remove it: rm '{found[0]}'")
         time.sleep(0.05)
     return None
 
 
-def _closed_folders(repo: Repository, place: Checkout, old: str, new: str) -> LandingRefused | None:
-    """Git notices a folder that it may not write to only half-way, so we look first."""
+def _staged(git: Git) -> bytes:
+    """The whole index, to see whether a command that failed has changed it."""
+    return git("ls-files", "-s", "-z", timeout=CHECKOUT_TIMEOUT).stdout
+
+
+def _take_files_back(git: Git, there: str, back: str) -> None:
+    """Undo what a command wrote before it failed to move the branch.
+
+    Only files that are still exactly as it wrote them are touched: `read-tree -m` refuses all others.
+    """
+    git("read-tree", "-m", "-u", there, back, ok=range(256), timeout=CHECKOUT_TIMEOUT)
+
+
+def _obstacles(repo: Repository, place: Checkout, before: str, after: str) -> LandingRefused | None:
+    """What git finds out only half-way, or not at all: closed folders, and submodules that have to make way."""
     with Objects(repo.git) as objects:
-        changes = objects.diff_trees(objects.tree_of(old), objects.tree_of(new))
-        folders = {os.path.dirname(change.path) for change in changes}  # noqa: PTH120 (bytes)
+        changes = list(objects.diff_trees(objects.tree_of(before), objects.tree_of(after)))
+    return _closed_folders(place, changes) or _filled_submodules(place, changes)
+
+
+def _closed_folders(place: Checkout, changes: Sequence[Change]) -> LandingRefused | None:
+    """Git notices a folder that it may not write to only half-way, so we look first."""
+    folders = {os.path.dirname(change.path) for change in changes}  # noqa: PTH120 (bytes)
     top = os.fsencode(place.path)
     for folder in sorted(folders):
         while folder and not os.path.lexists(os.path.join(top, folder)):  # noqa: PTH118
@@ -268,6 +316,19 @@ def _closed_folders(repo: Repository, place: Checkout, old: str, new: str) -> La
         if os.path.isdir(where) and not os.access(where, os.W_OK | os.X_OK):  # noqa: PTH112
             reason = f"The folder {show_path(where)} may not be written to."
             return LandingRefused("checkout", reason, "Make it writable, then try again.")
+    return None
+
+
+def _filled_submodules(place: Checkout, changes: Sequence[Change]) -> LandingRefused | None:
+    """Git deletes the folder of a submodule that becomes a file, with all that the user has in it."""
+    for change in changes:
+        if change.old is None or change.old.mode != GITLINK or change.new is None or change.new.mode == GITLINK:
+            continue
+        where = place.path / os.fsdecode(change.path)
+        if where.is_dir() and any(where.iterdir()):
+            shown = show_path(os.fsencode(where))
+            reason = f"The submodule {shown} would be replaced by a file, with all that you have in it."
+            return LandingRefused("checkout", reason, f"Empty it with: git submodule deinit '{shown}'")
     return None
 
 
@@ -323,8 +384,8 @@ def _in_the_way(place: Checkout, stderr: bytes, command: str) -> LandingRefused:
     if names:
         reason = f"Your files in {place.path} are in the way: {_some(names)}"
         return LandingRefused("checkout", reason, f"Commit or move them, then run '{command}'.")
-    said = stderr.decode(errors="replace").strip().splitlines()
-    reason = f"Git refused to update {place.path}: {said[-1] if said else 'it gave no reason'}"
+    said = [line for line in stderr.decode(errors="replace").splitlines() if re.match("(fatal|error): ", line)]
+    reason = f"Git refused to update {place.path}: {said[0] if said else 'it gave no reason'}"
     return LandingRefused("checkout", reason, f"Run 'git status' there, then '{command}'.")
 
 

@@ -74,6 +74,9 @@ class ObjectMissing(OrchardError):
 class GitGone(OrchardError):
     """A git process that was kept open ended, or gave no answer in time."""
 
+    def __init__(self, message: str) -> None:
+        super().__init__(message, hint="Try again; if it happens again, run 'orchard doctor'.")
+
 
 class LiveGit:
     """A git command that stays open; not thread-safe, one question at a time."""

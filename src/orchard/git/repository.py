@@ -231,7 +231,9 @@ class Repository:
         if home is None and not chosen.is_absolute():
             return self.state / "worktrees"
         root = ((home or self.state) / chosen).resolve()
-        hint = "Set 'worktree_root' to a folder of its own, such as '.worktrees'."
+        if root.exists() and not root.is_dir():
+            raise UsageError(f"The worktree root {root} is not a folder", hint="Move it away, or set 'worktree_root'.")
+        hint = "Set 'worktree_root' to a folder of its own, such as '.orchard-worktrees'."
         for taken in (home, self.common_dir):
             if taken is not None and taken.is_relative_to(root):
                 raise UsageError(f"The worktree root {root} holds the repository itself", hint=hint)
@@ -257,7 +259,7 @@ class Repository:
         head = rows.get(b"HEAD", b"").decode()
         bare = b"bare" in rows
         if bare and main and self.main_top is not None:
-            # Something has set `core.bare` since we began (a job may): the user's files and branch are there all the same.
+            # Set since we began, by a job or a test in it: the user's files and branch are there all the same.
             branch, bare = self._branch_in(self.common_dir), False
             head = self.git("rev-parse", "-q", "--verify", "HEAD^{commit}", ok=(0, 1)).text
         return Checkout(

@@ -34,8 +34,6 @@ LOCK_TIMEOUT = 60.0
 ADD_TRIES = 4
 TRASH = ".trash"
 
-# What other worktree commands, run beside ours by somebody else, make `worktree add` say.
-_RACES = re.compile(r"commondir|could not create directory|could not open|Invalid path|No such file or directory")
 _NAME = re.compile(r"w[a-z2-7]{8}")
 # What git keeps for a linked worktree at rest; all else there was left by something a job began.
 _AT_REST = frozenset({"HEAD", "commondir", "gitdir", "index", "locked", "logs", "modules", "reftable"})
@@ -189,9 +187,10 @@ class Worktrees:
                 with self.lock():
                     self._prepare_root()
                     git(*words, "--", str(worktree.path), commit)
-            except GitError as error:
+            except GitError:
+                # Somebody's `worktree prune` or `add` beside us makes git fail in many words; the next try is alone.
                 self._discard(worktree)
-                if last or not _RACES.search(error.stderr):
+                if last:
                     raise
                 time.sleep(0.02)
             else:
@@ -201,7 +200,13 @@ class Worktrees:
     def _prepare_root(self) -> None:
         if self._prepared:
             return
-        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise OrchardError(
+                f"The worktree root {self.root} cannot be made: {error.strerror}.",
+                hint="Set 'worktree_root' to a folder that you may write to.",
+            ) from error
         top = self.repo.main_top
         if top is not None and self.root.is_relative_to(top) and not self.root.is_relative_to(self.repo.common_dir):
             exclude(self.repo, f"/{self.root.relative_to(top)}/")
@@ -280,9 +285,15 @@ def exclude(repo: Repository, pattern: str) -> None:
         before, mode = place.read_bytes(), place.stat().st_mode & 0o777
     if escaped in before.splitlines():
         return
-    place.parent.mkdir(parents=True, exist_ok=True)
     joint = b"" if not before or before.endswith(b"\n") else b"\n"
-    write_atomically(place, before + joint + escaped + b"\n", mode)
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(place, before + joint + escaped + b"\n", mode)
+    except OSError as error:
+        raise OrchardError(
+            f"Git cannot be told to overlook the worktrees: {place} cannot be written ({error.strerror}).",
+            hint="Make it writable, or set 'worktree_root' to a folder outside of the repository.",
+        ) from error
 
 
 def _pointer(admin: Path) -> Path | None:
