@@ -189,7 +189,7 @@ class Journal:
     def on_commit(
         self, callback: Callable[[int], None], loop: asyncio.AbstractEventLoop | None = None
     ) -> Callable[[], None]:
-        """Call back with the newest durable number after each commit; the answer unsubscribes.
+        """Call back with the newest durable number after each commit, and once at failure; the answer unsubscribes.
 
         With a loop the call is made there. Without, it is made in the writing thread: it must be short
         and must not raise.
@@ -320,11 +320,14 @@ class Journal:
             self._failure = failure
             waiters, self._waiters = self._waiters, []
             queue, self._queue = self._queue, _Batch()
+            listeners = tuple(self._listeners)
             self._changed.notify_all()
         for waiter in waiters:
             waiter.tell(failure)
         for order in (*batch.forgets, *queue.forgets):
             order.done.set()
+        for listener in listeners:  # who waits for the next commit would wait for ever: there is none
+            listener(self._durable)
 
 
 def _insert(number: int) -> str:

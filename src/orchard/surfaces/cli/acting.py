@@ -1,6 +1,7 @@
 """Verbs that ask something of a plan: one request each."""
 
 import asyncio
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from orchard.core.plan import JobId, PlanId
 from orchard.engine.session import Session
 from orchard.errors import UsageError
 from orchard.surfaces.cli import text
-from orchard.surfaces.cli.follow import act_and_follow
+from orchard.surfaces.cli.follow import act_and_follow, open_session
 from orchard.surfaces.cli.group import verb
 from orchard.surfaces.cli.lines import Line, Piece, safe, safe_lines, table
 from orchard.surfaces.cli.opening import (
@@ -34,7 +35,8 @@ def ask_engine(app: App, request: str, **values: Any) -> Json:
     """One request that starts no work: to the engine that runs, or done without one."""
 
     async def ask() -> Json:
-        async with app.session(work=False) as session:
+        async with AsyncExitStack() as stack:
+            session = await open_session(app, stack, work=False)
             answer: Json = await session.request(request, **values)
             return answer
 

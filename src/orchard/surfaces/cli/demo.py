@@ -93,9 +93,9 @@ async def _play(terminal: Terminal, app: App, project: Project) -> Followed:
     async with app.session() as session:
         answer = await session.request("submit", plan=plan, file=str(project.plan))
         followed = Followed(Run(PlanId(answer["plan"])))
-        await stay(terminal, session, followed)
+        await stay(terminal, app, session, followed)
         if not followed.detached and _failed_as_planned(followed.run):
-            await _mend(terminal, session, project, followed)
+            await _mend(terminal, app, session, project, followed)
     return followed
 
 
@@ -104,7 +104,7 @@ def _failed_as_planned(run: Run) -> bool:
     return failed == [NEEDY_JOB]
 
 
-async def _mend(terminal: Terminal, session: Session, project: Project, followed: Followed) -> None:
+async def _mend(terminal: Terminal, app: App, session: Session, project: Project, followed: Followed) -> None:
     failure = followed.run.records[NEEDY_JOB].failure
     rows = safe_lines(failure.tail) if failure is not None else []
     said: list[Line] = [[("  | ", "dim"), (row, "")] for row in rows]
@@ -118,7 +118,7 @@ async def _mend(terminal: Terminal, session: Session, project: Project, followed
     )
     project.rare_words.write_text(demo_project.RARE_WORDS)
     await session.request("retry", plan=followed.run.id, jobs=[NEEDY_JOB])
-    await stay(terminal, session, followed)
+    await stay(terminal, app, session, followed)
 
 
 # ------------------------------------------------------------------------------------- the scene

@@ -6,8 +6,9 @@ follows may leave at any time, and ctrl-c does just that.
 
 import asyncio
 import signal
+import sys
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain, repeat
 
@@ -15,17 +16,20 @@ from orchard.app import App
 from orchard.core.plan import PlanId
 from orchard.core.run import Run
 from orchard.core.view import plan_view
+from orchard.engine.control import EngineGone
 from orchard.engine.session import Session
 from orchard.errors import EXIT_CANCELED, EXIT_WAITING, OrchardError
 from orchard.surfaces.cli import text
 from orchard.surfaces.cli.progress import Progress, open_progress
 from orchard.surfaces.cli.summary import summary_lines
-from orchard.surfaces.cli.terminal import Terminal
+from orchard.surfaces.cli.terminal import Terminal, Unwritable, drop
 
 Act = Callable[[Session], Awaitable[PlanId]]
 """What is asked of the engine; the answer is the plan to follow."""
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+TRIES = 3
+
 PATIENCE = 1.0
 """Seconds after which a person is told why the program does not end."""
 
@@ -48,22 +52,31 @@ def act_and_follow(terminal: Terminal, app: App, act: Act, plan: PlanId | None =
 async def _act_and_follow(terminal: Terminal, app: App, act: Act, plan: PlanId | None, detach: bool) -> int:
     # What happened before is not news: the events of a plan that exists are taken in silently.
     before = app.run_of(plan) if plan is not None and not detach else None
-    async with app.session() as session:
+    async with AsyncExitStack() as stack:
+        session = await open_session(app, stack)
         asked = await act(session)
         if detach:
             terminal.answer({"plan": asked, "detached": True}, text.started_in_background(asked))
             return 0
         followed = Followed(before or Run(asked))
-        await stay(terminal, session, followed)
+        await stay(terminal, app, session, followed)
     return finish(terminal, app, followed)
 
 
-async def stay(terminal: Terminal, session: Session, followed: Followed) -> None:
+async def open_session(app: App, stack: AsyncExitStack, *, work: bool = True) -> Session:
+    """A session with the engine; one that ends in the very moment we come is asked nothing, so we come again."""
+    for _ in range(TRIES):
+        with suppress(EngineGone):
+            return await stack.enter_async_context(app.session(work=work))
+    return await stack.enter_async_context(app.session(work=work))
+
+
+async def stay(terminal: Terminal, app: App, session: Session, followed: Followed) -> None:
     """Show a plan until it is settled, waits for a person, or the user leaves."""
     with open_progress(terminal, followed.run) as progress, _signals() as pressed:
         async with asyncio.TaskGroup() as tasks:
             drawing = tasks.create_task(progress.keep_drawing())
-            staying = tasks.create_task(_take_all(session, followed.run, progress))
+            staying = tasks.create_task(_take_all(app, session, followed.run, progress))
             listening = tasks.create_task(_listen(session, progress, pressed, tasks))
             await asyncio.wait({staying, listening}, return_when=asyncio.FIRST_COMPLETED)
             followed.detached = not staying.done()
@@ -71,9 +84,15 @@ async def stay(terminal: Terminal, session: Session, followed: Followed) -> None
                 task.cancel()
 
 
-async def _take_all(session: Session, run: Run, progress: Progress) -> None:
-    async for batch in session.follow(run.id, run.seq):
-        progress.take(batch)
+async def _take_all(app: App, session: Session, run: Run, progress: Progress) -> None:
+    try:
+        async for batch in session.follow(run.id, run.seq):
+            progress.take(batch)
+    except EngineGone:
+        # An engine that is done may end before its last number has reached us; the journal has it all.
+        progress.take(list(app.reader.events(run.id, run.seq)))
+        if not run.settled:
+            raise
     if session.owns_engine:
         await _wait_for_others(session, progress)
 
@@ -126,7 +145,10 @@ def finish(terminal: Terminal, app: App, followed: Followed) -> int:
     """Say how it ended and return the exit code that says the same."""
     document = plan_view(followed.run)
     if terminal.json:
-        terminal.row({"type": "result", **document})
+        try:
+            terminal.row({"type": "result", **document})
+        except (BrokenPipeError, Unwritable):
+            drop(sys.stdout)  # nobody reads any more, but the exit code is still heard
     elif not followed.detached:
         terminal.say(*summary_lines(app, followed.run, document))
     return EXIT_CANCELED if followed.detached else exit_code(document["plan"]["status"])

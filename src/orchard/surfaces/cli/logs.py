@@ -28,7 +28,7 @@ from orchard.surfaces.cli import text
 from orchard.surfaces.cli.group import verb
 from orchard.surfaces.cli.lines import colored, plain
 from orchard.surfaces.cli.opening import app_of, job_argument, plan_option
-from orchard.surfaces.cli.terminal import Terminal, is_terminal, json_text
+from orchard.surfaces.cli.terminal import Terminal, is_terminal, put
 
 BLOCK = 1 << 18
 LONGEST_LINE = 1 << 16
@@ -85,7 +85,7 @@ def logs(terminal: Terminal, job: str, plan: str | None, follow: bool, **options
     run = app.run_of(found)
     phase = options["phase"]
     wanted = Wanted(options["attempt"], Phase(phase) if phase else None, options["every"])
-    printer = Printer(terminal, lambda: app.redactor(run.plan), raw=options["raw"])
+    printer = Printer(terminal, lambda: Redactor(app.secrets(run.plan)), raw=options["raw"])
     show_logs(app, run, job_id, wanted, Reading(printer, options["tail"]), follow=follow)
 
 
@@ -266,7 +266,7 @@ class Printer:
         self._redact.feed(unseen)
         if is_terminal(sys.stdout) and not self.raw:
             draw = colored if self.terminal.colors(sys.stdout) else plain
-            sys.stdout.write(draw([(f"--- {part.phase}, attempt {part.attempt} ---", "dim")]) + "\n")
+            put(sys.stdout, draw([(f"--- {part.phase}, attempt {part.attempt} ---", "dim")]) + "\n")
 
     def feed(self, data: bytes) -> None:
         assert self._redact is not None
@@ -281,8 +281,7 @@ class Printer:
 
     def _write(self, data: bytes, *, last: bool = False) -> None:
         if self.raw and not self.terminal.json:
-            sys.stdout.buffer.write(data)
-            sys.stdout.buffer.flush()
+            put(sys.stdout, data)
             return
         pending = self._held + self._decode.decode(data, final=last)
         end = len(pending) if last or len(pending) > LONGEST_LINE else pending.rfind("\n") + 1
@@ -295,7 +294,6 @@ class Printer:
     def _print(self, shown: str) -> None:
         if self.terminal.json and self._part is not None:
             row = {"type": "log", "attempt": self._part.attempt, "phase": self._part.phase, "text": shown}
-            sys.stdout.write(json_text(row) + "\n")
+            self.terminal.row(row)
         else:
-            sys.stdout.write(on_screen(shown, colors=self.terminal.colors(sys.stdout)))
-        sys.stdout.flush()
+            put(sys.stdout, on_screen(shown, colors=self.terminal.colors(sys.stdout)))

@@ -12,7 +12,7 @@ from orchard.surfaces.cli.group import verb
 from orchard.surfaces.cli.jobpage import attempt_lines, job_lines
 from orchard.surfaces.cli.lines import Line, Piece, safe, safe_lines, table
 from orchard.surfaces.cli.opening import app_of, job_argument, plan_argument, plan_option
-from orchard.surfaces.cli.terminal import Terminal, is_terminal, speaks_utf8
+from orchard.surfaces.cli.terminal import Terminal, is_terminal, put, speaks_utf8
 from orchard.surfaces.cli.tree import Look, counts_line, end_lines, header, result_line, tree
 
 
@@ -93,8 +93,7 @@ def diff(terminal: Terminal, job: str | None, plan: str | None, stat: bool) -> N
     elif is_terminal(sys.stdout):
         terminal.show(*[diff_line(row) for row in safe_lines(data.decode(errors="replace"), 10_000)])
     else:
-        sys.stdout.buffer.write(data)  # exactly what git printed: it can be applied
-        sys.stdout.flush()
+        put(sys.stdout, data)  # exactly what git printed: it can be applied
 
 
 def _diff_document(app: App, job: str | None, plan: str | None, data: bytes) -> Json:

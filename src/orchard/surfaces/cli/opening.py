@@ -71,6 +71,14 @@ def branch_text(context: click.Context, parameter: click.Parameter, value: str |
     return value
 
 
+def not_empty(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
+    """Refuse a name without letters: it would be the beginning of every name, and comes from an unset variable."""
+    for name in (value,) if isinstance(value, str) else value or ():
+        if "" in name.split(":", 1):
+            raise click.BadParameter("a name must not be empty.", context, parameter)
+    return value
+
+
 # -------------------------------------------------------------------------------------- completion
 
 
@@ -106,22 +114,22 @@ def _jobs(context: click.Context, parameter: click.Parameter, incomplete: str) -
 
 def plan_argument(function: Any) -> Any:
     """`[PLAN]`: id, beginning of an id, or name; without it the newest."""
-    return click.argument("plan", metavar="[PLAN]", required=False, shell_complete=_plans)(function)
+    return click.argument("plan", metavar="[PLAN]", required=False, shell_complete=_plans, callback=not_empty)(function)
 
 
 def job_argument(function: Any) -> Any:
     """`JOB`: id, beginning of an id, name, or `PLAN:JOB`."""
-    return click.argument("job", metavar="JOB", shell_complete=_jobs)(function)
+    return click.argument("job", metavar="JOB", shell_complete=_jobs, callback=not_empty)(function)
 
 
 def jobs_argument(function: Any) -> Any:
-    return click.argument("jobs", metavar="[JOB]...", nargs=-1, shell_complete=_jobs)(function)
+    return click.argument("jobs", metavar="[JOB]...", nargs=-1, shell_complete=_jobs, callback=not_empty)(function)
 
 
 def plan_option(function: Any) -> Any:
-    return click.option("--plan", metavar="PLAN", shell_complete=_plans, help="The job's plan; else the newest.")(
-        function
-    )
+    return click.option(
+        "--plan", metavar="PLAN", shell_complete=_plans, callback=not_empty, help="The job's plan; else the newest."
+    )(function)
 
 
 def yes_option(function: Any) -> Any:

@@ -23,7 +23,7 @@ from orchard.core.view import job_view, plan_summary, time_text
 from orchard.surfaces.cli import text
 from orchard.surfaces.cli.eventlines import event_lines
 from orchard.surfaces.cli.lines import RICH, Line, colored, plain
-from orchard.surfaces.cli.terminal import Terminal, drop_stdout, json_text, speaks_utf8
+from orchard.surfaces.cli.terminal import Terminal, drop, json_text, speaks_utf8
 from orchard.surfaces.cli.tree import Look, counts_line, end_lines, flat, header, tree
 
 FRAME_SECONDS = 1 / 8
@@ -74,9 +74,9 @@ class Printed:
         try:
             sys.stdout.write("".join(rows))
             sys.stdout.flush()
-        except BrokenPipeError:
+        except OSError:
             # `orchard run plan.yaml | head` must not stop the work: nobody reads, the plan goes on.
-            drop_stdout()
+            drop(sys.stdout)
 
     def say(self, line: Line) -> None:
         self.terminal.note(line)
@@ -143,13 +143,15 @@ class LiveTree:
         self._changed = asyncio.Event()
 
     def __enter__(self) -> "LiveTree":
-        self.live.__enter__()
+        with _unseen():
+            self.live.__enter__()
         self._changed.set()
         return self
 
     def __exit__(self, *error: Any) -> None:
         self.draw()
-        self.live.__exit__(*error)
+        with _unseen():
+            self.live.__exit__(*error)
 
     def take(self, batch: Sequence[Recorded]) -> None:
         for recorded in batch:
@@ -157,7 +159,8 @@ class LiveTree:
         self._changed.set()
 
     def say(self, line: Line) -> None:
-        self.console.print(self._text(line))
+        with _unseen():
+            self.console.print(self._text(line))
 
     async def keep_drawing(self) -> None:
         """Draw after every change, at most eight times a second, and each second while jobs run."""
@@ -182,7 +185,8 @@ class LiveTree:
         lines = picture(self.run, Look(time.time(), self.marks, self.details), height, interrupted=self.interrupted)
         if self.footer:
             lines.append(self.footer)
-        self.live.update(Group(*[self._text(line) for line in lines]), refresh=True)
+        with _unseen():
+            self.live.update(Group(*[self._text(line) for line in lines]), refresh=True)
 
     def _text(self, line: Line) -> Any:
         from rich.text import Text
@@ -192,3 +196,12 @@ class LiveTree:
         for piece, meaning in line:
             drawn.append(piece, RICH[meaning] or None)
         return drawn
+
+
+@contextmanager
+def _unseen() -> Iterator[None]:
+    """Draw, or go on without: a terminal that was closed must not keep its plan from being canceled and saved."""
+    try:
+        yield
+    except OSError:
+        drop(sys.stdout)

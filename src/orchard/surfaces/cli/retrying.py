@@ -16,7 +16,15 @@ from orchard.surfaces.cli import text
 from orchard.surfaces.cli.acting import ask_engine, go_on
 from orchard.surfaces.cli.group import verb
 from orchard.surfaces.cli.lines import safe
-from orchard.surfaces.cli.opening import app_for_work, app_of, detach_option, find_file, jobs_argument, plan_option
+from orchard.surfaces.cli.opening import (
+    app_for_work,
+    app_of,
+    detach_option,
+    find_file,
+    jobs_argument,
+    not_empty,
+    plan_option,
+)
 from orchard.surfaces.cli.terminal import Terminal, read_input
 
 WORK_OPTIONS = {"work": "--work", "prechecks": "--precheck", "postchecks": "--postcheck"}
@@ -88,7 +96,7 @@ def _whole_plan(app: App, name: str) -> PlanId | None:
 
 def read_works(terminal: Terminal, name: str, value: str | Sequence[str] | None) -> Json | list[Json] | None:
     """The works that options give, checked like those of a plan file; None: keep what the job has."""
-    if not value:
+    if value is None or value == ():
         return None
     from orchard.core.plancodec import work_json
     from orchard.core.planfile import parse_work  # brings pydantic
@@ -124,7 +132,7 @@ orchard reshape login-3f2a --remove docs --set-needs api=models,schema
 echo '[{"op": "add", "job": {"id": "extra", "work": "make extra"}}]' | orchard reshape login-3f2a -
 """,
 )
-@click.argument("plan", metavar="PLAN")
+@click.argument("plan", metavar="PLAN", callback=not_empty)
 @click.argument("file", metavar="[FILE]", required=False)
 @click.option("--remove", metavar="JOB", multiple=True, help="Remove a job; what needed it then needs what it needed.")
 @click.option("--set-needs", metavar="JOB=A,B", multiple=True, help="Make a job need exactly these others.")

@@ -5,6 +5,7 @@ Everything else is a bug of ours: its traceback goes into a report that only the
 the exit code is 70.
 """
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -15,10 +16,16 @@ from pathlib import Path
 import click
 
 from orchard import __version__
-from orchard.errors import EXIT_CANCELED, EXIT_INTERNAL, OrchardError, UsageError
+from orchard.errors import EXIT_CANCELED, EXIT_FAILED, EXIT_INTERNAL, OrchardError, UsageError
+from orchard.process import failpoint
 from orchard.surfaces.cli import text
 from orchard.surfaces.cli.group import cli
-from orchard.surfaces.cli.terminal import Terminal, drop_stdout
+from orchard.surfaces.cli.terminal import Terminal, drop
+
+OF_THE_MACHINE = frozenset(
+    {errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EIO, errno.EMFILE, errno.ENFILE}
+)
+"""What a disk or a system can do to any program; it is the user who can mend it."""
 
 
 def run_command_line(words: Sequence[str]) -> int:
@@ -31,13 +38,14 @@ def run_command_line(words: Sequence[str]) -> int:
         code = _run(words, terminal)
         sys.stdout.flush()
     except BrokenPipeError:
-        drop_stdout()
+        drop(sys.stdout)
         code = 0
     return code
 
 
 def _run(words: Sequence[str], terminal: Terminal) -> int:
     try:
+        _check_failpoints()
         done = cli.main(list(words), prog_name="orchard", standalone_mode=False, obj=terminal)
         return done if isinstance(done, int) else 0
     except click.exceptions.Abort:
@@ -47,6 +55,15 @@ def _run(words: Sequence[str], terminal: Terminal) -> int:
         return _usage(error).exit_code
     except (Exception, KeyboardInterrupt, BaseExceptionGroup) as error:
         return _failed(error, words, terminal)
+
+
+def _check_failpoints() -> None:
+    """Refuse a bad variable of those who test us before anything has begun, not in the middle of it."""
+    if failpoint.VARIABLE in os.environ:
+        try:
+            failpoint.parse(os.environ[failpoint.VARIABLE])
+        except failpoint.BadFailpoint as error:
+            raise UsageError(str(error)) from error
 
 
 def _failed(error: BaseException, words: Sequence[str], terminal: Terminal) -> int:
@@ -59,6 +76,9 @@ def _failed(error: BaseException, words: Sequence[str], terminal: Terminal) -> i
         raise cause
     if isinstance(cause, KeyboardInterrupt):
         return EXIT_CANCELED
+    if isinstance(cause, OSError) and cause.errno in OF_THE_MACHINE:
+        terminal.fail(OrchardError(text.machine_trouble(cause.filename, cause.strerror), text.MACHINE_HINT))
+        return EXIT_FAILED
     terminal.fail(_bug(error, words))
     return EXIT_INTERNAL
 

@@ -36,23 +36,21 @@ class Terminal:
     def say(self, *lines: Line) -> None:
         """Print talk: what a person likes to know and a script does not."""
         if not self.quiet:
-            self._write(sys.stderr if self.json else sys.stdout, lines)
+            self._talk(sys.stderr if self.json else sys.stdout, lines)
 
     def note(self, *lines: Line) -> None:
         """Print talk beside the answer, on stderr."""
         if not self.quiet:
-            self._write(sys.stderr, lines)
+            self._talk(sys.stderr, lines)
 
     def data(self, document: object) -> None:
         """Print a JSON document: indented for a person, one line for a program."""
         indent = 2 if is_terminal(sys.stdout) else None
-        sys.stdout.write(json_text(document, indent) + "\n")
-        sys.stdout.flush()
+        put(sys.stdout, json_text(document, indent) + "\n")
 
     def row(self, document: object) -> None:
         """Print one JSON line of a stream, wherever it goes."""
-        sys.stdout.write(json_text(document) + "\n")
-        sys.stdout.flush()
+        put(sys.stdout, json_text(document) + "\n")
 
     def answer(self, document: object, *lines: Line) -> None:
         """Print one answer in the form that was asked for."""
@@ -74,9 +72,14 @@ class Terminal:
 
     def _write(self, stream: IO[str], lines: Iterable[Line]) -> None:
         draw = colored if self.colors(stream) else plain
-        for line in lines:
-            stream.write(draw(line) + "\n")
-        stream.flush()
+        put(stream, "".join(draw(line) + "\n" for line in lines))
+
+    def _talk(self, stream: IO[str], lines: Iterable[Line]) -> None:
+        """Talk that nobody can hear any more stops nothing."""
+        try:
+            self._write(stream, lines)
+        except (BrokenPipeError, Unwritable):
+            drop(stream)
 
     # ------------------------------------------------------------------------------------- asking
 
@@ -96,7 +99,7 @@ class Terminal:
     def fail(self, error: OrchardError) -> None:
         """Print what went wrong and what to do; in JSON as well where JSON was asked for."""
         problems = [str(problem) for problem in getattr(error, "problems", ())]
-        self._write(sys.stderr, error_lines(error, problems))
+        self._talk(sys.stderr, error_lines(error, problems))
         if self.json:
             self.data({"error": error_view(error, problems)})
 
@@ -133,10 +136,29 @@ def json_text(document: object, indent: int | None = None) -> str:
     return text.encode(errors="backslashreplace").decode()
 
 
-def drop_stdout() -> None:
+class Unwritable(OrchardError):
+    """What was asked for cannot be printed: the disk is full, the terminal was closed."""
+
+
+def put(stream: IO[str], shown: str | bytes) -> None:
+    """Print at once; bytes go out as they are."""
+    try:
+        if isinstance(shown, bytes):
+            stream.buffer.write(shown)  # type: ignore[attr-defined]
+        else:
+            stream.write(shown)
+        stream.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        drop(stream)
+        raise Unwritable(f"The output cannot be written: {error.strerror}.") from error
+
+
+def drop(stream: IO[str]) -> None:
     """Nobody reads any more: let what is still buffered go nowhere, so that exiting does not fail on it."""
     hole = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(hole, sys.stdout.fileno())
+    os.dup2(hole, stream.fileno())
     os.close(hole)
 
 

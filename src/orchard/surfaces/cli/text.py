@@ -166,6 +166,14 @@ def bug(summary: str) -> str:
     return f"This is a bug in orchard: {summary}"
 
 
+MACHINE_HINT = "Mend that, then see 'orchard status'; 'orchard doctor' looks for what else could go wrong."
+
+
+def machine_trouble(file: object, reason: str | None) -> str:
+    place = f" with '{safe(file)}'" if isinstance(file, str | Path) else ""
+    return f"The system refused something{place}: {reason}."
+
+
 def bug_report(path: Path | None) -> str:
     if path is None:
         return "No report could be saved; what happened is printed above. Please send it with what you did."
