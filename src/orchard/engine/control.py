@@ -29,6 +29,7 @@ from orchard.store.journal import Journal
 
 LINE_BYTES = 32 * 1024 * 1024
 HANDSHAKE_SECONDS = 5.0
+GOODBYE_SECONDS = 5.0
 
 Handle = Callable[[str, Mapping[str, Any]], Awaitable[Json]]
 
@@ -55,7 +56,7 @@ async def listening(state: Path, path: Path, handle: Handle, journal: Journal) -
     finally:
         (state / ADDRESS_FILE).unlink(missing_ok=True)
         server.close()
-        door.close()
+        await door.close()
         path.unlink(missing_ok=True)
 
 
@@ -64,14 +65,29 @@ class _Door:
 
     def __init__(self, handle: Handle, journal: Journal, nonce: str) -> None:
         self._handle, self._journal, self._nonce = handle, journal, nonce
-        self._open: set[asyncio.StreamWriter] = set()
+        self._open: dict[asyncio.StreamWriter, asyncio.Task[Any] | None] = {}
+        self._asked: set[asyncio.StreamWriter] = set()
+        """Those whose request is being carried out."""
+        self._grown: set[asyncio.Event] = set()
+        self._closing = False
 
-    def close(self) -> None:
-        for writer in list(self._open):
-            writer.close()
+    async def close(self) -> None:
+        """Answer what was asked, and let everybody go.
+
+        They are waited for: a task that the loop has to end says so on the screen.
+        """
+        self._closing = True
+        tasks = {task for task in self._open.values() if task is not None}
+        for writer in self._open:
+            if writer not in self._asked:
+                writer.close()
+        for grown in self._grown:
+            grown.set()
+        if tasks:
+            await asyncio.wait(tasks, timeout=GOODBYE_SECONDS)
 
     async def welcome(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._open.add(writer)
+        self._open[writer] = asyncio.current_task()
         try:
             if not _same_user(writer.get_extra_info("socket")):
                 return
@@ -80,12 +96,12 @@ class _Door:
             given = said.get("nonce") if said else None
             if not isinstance(given, str) or not hmac.compare_digest(given.encode(), self._nonce.encode()):
                 return
-            while (request := await _line(reader)) is not None:
+            while not self._closing and (request := await _line(reader)) is not None:
                 await self._answer(request, writer)
         except (OSError, ValueError, TimeoutError, EngineGone):
             return  # a peer that went away, or that does not speak our language
         finally:
-            self._open.discard(writer)
+            self._open.pop(writer, None)
             writer.close()
 
     async def _answer(self, request: Json, writer: asyncio.StreamWriter) -> None:
@@ -93,6 +109,7 @@ class _Door:
         if verb == "follow":
             await self._tell_numbers(writer)
             return
+        self._asked.add(writer)
         try:
             if not isinstance(verb, str) or not isinstance(args, dict):
                 raise UsageError("A request is an object with 'verb' and 'args'.")
@@ -101,18 +118,22 @@ class _Door:
             answer = {"error": encode_error(error)}
         except TypeError as error:
             answer = {"error": encode_error(UsageError(f"The request '{verb}' cannot be read: {error}"))}
+        finally:
+            self._asked.discard(writer)
         await _say(writer, answer)
 
     async def _tell_numbers(self, writer: asyncio.StreamWriter) -> None:
         """Every growth of the journal, the last one winning: a slow listener gets fewer numbers, not a queue."""
         grown = asyncio.Event()
+        self._grown.add(grown)
         unsubscribe = self._journal.on_commit(lambda _: grown.set(), asyncio.get_running_loop())
         try:
-            while not writer.is_closing():
+            while not writer.is_closing() and not self._closing:
                 grown.clear()
                 await _say(writer, {"seq": self._journal.durable_seq})
                 await grown.wait()
         finally:
+            self._grown.discard(grown)
             unsubscribe()
 
 

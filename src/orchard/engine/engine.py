@@ -87,6 +87,8 @@ class Engine:
         self.runs: dict[PlanId, Run] = {}
         self.live: dict[tuple[PlanId, JobId], Live] = {}
         self.starts_work = True
+        self.asked = 0
+        """Requests that are being carried out; while there are any, the engine is not idle."""
         self.notes: list[str] = []
         """What a person should know that belongs to no plan."""
         self._attempting, self._starting = attempting, starting
@@ -336,20 +338,27 @@ class Engine:
                     await self._idle.wait()
             self._busy.clear()
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is nothing that this engine is doing or could do."""
+        if self.live or self._preparing or self.asked:
+            return False
+        return not self.starts_work or not any(run.may_start and run.has_ready() for run in self.runs.values())
+
     def _note_idle(self) -> None:
-        busy = self.live or self._preparing or any(run.may_start and run.has_ready() for run in self.runs.values())
-        if busy and self.starts_work:
-            self._idle.clear()
-        else:
+        if self.is_idle:
             self._idle.set()
+        else:
+            self._idle.clear()
 
     async def wait_idle(self) -> None:
-        """Wait until there is nothing that this engine could do."""
+        """Wait until there is nothing that this engine could do, and what it did can be read by all."""
         while True:
             self._idle.clear()
             self.wake()
             await self._idle.wait()
-            if not self.live and not self._preparing:
+            await self.durable()
+            if self.is_idle:
                 return
 
     # -------------------------------------------------------------------------------- life and end
@@ -392,12 +401,13 @@ async def running(engine: Engine) -> AsyncIterator[Engine]:
         async with asyncio.TaskGroup() as group:
             engine.bind(group)
             drive = group.create_task(engine.drive())
-            engine.spawn(engine.stay_awake())
+            awake = group.create_task(engine.stay_awake())
             try:
                 yield engine
             finally:
+                awake.cancel()
                 await engine.close()
-                await asyncio.wait([drive])
+                await asyncio.wait([drive, awake])
     except BaseExceptionGroup as several:
         # Whoever holds the block knows the error by its own name, not as one of a group.
         if len(several.exceptions) == 1:

@@ -64,7 +64,7 @@ def _merge(world: World, ours: str, theirs: str, resolver: Resolver) -> str | Fa
     check(objects, Trees(bases, tree(ours), tree(theirs), merge.tree, merge.conflicts))
     resolution = resolve(world, merge, resolver)
     if resolution is None:
-        return conflict(merge, resolver)
+        return conflict(merge, resolver, f"Two of the job's needs ({ours:.12} and {theirs:.12})")
     when = max(commit_time(world, ours), commit_time(world, theirs))
     return merger.commit(resolution.tree, (ours, theirs), compose_message("Gather what a job needs"), when=when)
 
@@ -79,15 +79,15 @@ def resolve(world: World, merge: Merge, resolver: Resolver) -> Resolution | None
     return resolve_by_side(world.repo, world.integration.objects, merge, resolver)
 
 
-def conflict(merge: Merge, resolver: Resolver) -> Failed:
-    """A merge that nobody settled, told with its paths."""
+def conflict(merge: Merge, resolver: Resolver, who: str) -> Failed:
+    """A merge that nobody settled, told with its paths; `who` says what met whom."""
     shown = [f"{show_path(one.path)} ({one.kind})" for one in merge.conflicts[:LISTED_PATHS]]
     more = len(merge.conflicts) - len(shown)
     listed = ", ".join(shown) + (f" and {more} more" if more > 0 else "")
     skipped = " No agent is usable to resolve it." if resolver == "agent" else ""
     return Failed(
         "conflict",
-        f"{merge.ours:.12} and {merge.theirs:.12} conflict in {listed}.{skipped}",
+        f"{who} conflict in {listed}.{skipped}",
         hint="Let one job need the other, or set 'resolver: ours' or 'resolver: theirs' in the plan.",
         may_heal=True,
     )

@@ -113,6 +113,10 @@ async def _own_engine(place: Place, work: bool) -> AsyncIterator["OwnEngine"]:
                     engine.starts_work = work
                     engine.wake()
                     yield OwnEngine(engine, requests)
+                while not engine.is_idle:
+                    # Somebody handed in a plan while the door was closing: it is ours to run.
+                    async with listening(repo.state, door, requests.handle, journal):
+                        await engine.wait_idle()
     finally:
         slots.close()
         world.close()
@@ -145,12 +149,13 @@ class OwnEngine:
         return await self._requests.handle(verb, args)
 
     async def grown(self, seen: int) -> None:
-        while self.engine.journal.durable_seq <= seen:
+        journal = self.engine.journal
+        while journal.durable_seq <= seen:
             self._news.clear()
-            if self.engine.journal.durable_seq <= seen:
+            if journal.failure is not None:
+                raise journal.failure
+            if journal.durable_seq <= seen:
                 await self._news.wait()
-            if self.engine.journal.failure is not None:
-                raise self.engine.journal.failure
 
     async def interrupt(self) -> str:
         if self._interrupted:

@@ -149,7 +149,7 @@ async def _save_strays(engine: Engine, reader: JournalReader) -> None:
     """Folders below the worktree root that no plan knows: their content is saved, then they go."""
     world = engine.world
     settings = {world.config.worktree_root, *(run.plan.worktree_root for run in engine.runs.values())}
-    for root in {world.repo.worktree_root(setting) for setting in settings if setting}:
+    for root in await world.in_thread(_roots, engine, settings):
         trees = Worktrees(world.repo, root)
         found, unknown = await world.in_thread(_unheld, engine, reader, trees)
         for worktree in found:
@@ -161,6 +161,17 @@ async def _save_strays(engine: Engine, reader: JournalReader) -> None:
         for path in unknown:
             engine.notes.append(await world.in_thread(_take_away_unknown, trees, path))
         await world.in_thread(trees.empty_trash)
+
+
+def _roots(engine: Engine, settings: set[str | None]) -> set[Path]:
+    """Where folders of ours may be; a root that cannot be used now holds none, and `submit` says why."""
+    found = set()
+    for setting in settings:
+        try:
+            found |= {engine.world.repo.worktree_root(setting)} if setting else set()
+        except OrchardError as error:
+            engine.notes.append(error.message)
+    return found
 
 
 def _unheld(engine: Engine, reader: JournalReader, trees: Worktrees) -> tuple[list[Worktree], list[Path]]:

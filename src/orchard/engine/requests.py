@@ -26,7 +26,7 @@ from orchard.core.events import (
 )
 from orchard.core.phases import Phase
 from orchard.core.plan import VALIDATION, AgentWork, Job, JobId, Plan, PlanId, Work
-from orchard.core.plancodec import plan_from_json, plan_json
+from orchard.core.plancodec import plan_from_json, plan_json, work_from_json
 from orchard.core.reshape import reshape
 from orchard.core.run import Run
 from orchard.core.states import ACTIVE, JobState, PlanStatus
@@ -50,13 +50,18 @@ class Requests:
     async def handle(self, verb: str, args: Mapping[str, Any]) -> Json:
         """Carry out one request; what a person did wrong is an OrchardError."""
         self.came.set()
+        self.engine.asked += 1
+        try:
+            return await self._carry_out(verb, args)
+        finally:
+            self.engine.asked -= 1
+            self.engine.wake()
+
+    async def _carry_out(self, verb: str, args: Mapping[str, Any]) -> Json:
         method: Callable[..., Awaitable[Json]] | None = VERBS.get(verb)
         if method is None:
             raise UsageError(f"There is no request '{verb}'.")
-        try:
-            answer = await method(self, **args)
-        finally:
-            self.engine.wake()
+        answer = await method(self, **args)
         await self.engine.durable()
         return answer
 
@@ -107,6 +112,8 @@ class Requests:
         run = await self._run(plan)
         if run.scaffolding:
             raise UsageError(f"Plan '{plan}' is still being scaffolded.", hint="Finalize it first.")
+        if run.deleted:
+            raise UsageError(f"Plan '{plan}' was deleted.", hint=f"orchard recover --plan {plan}")
         if run.paused is not None:
             await self._fetch(run)
             self.engine.record(run.id, PlanResumed())
@@ -197,6 +204,9 @@ class Requests:
                 )
         if not chosen:
             raise UsageError(f"Plan '{plan}' has no failed or canceled job.", hint=f"orchard status {plan}")
+        for one in [work, *(prechecks or ()), *(postchecks or ())]:
+            if one is not None and isinstance(work_from_json(one), AgentWork):
+                raise _no_agent("The new work")
         first = Phase(phase) if phase is not None else None
         if fresh:
             await self._fetch(run)
@@ -323,10 +333,14 @@ def _refuse_agents(plan: Plan) -> None:
     """No agent can be run yet: such a plan is refused whole rather than failed half-way."""
     for job in plan.jobs.values():
         if any(isinstance(work, AgentWork) for work in _works(plan, job)):
-            raise UsageError(
-                f"Job '{job.id}' is work for an agent, and this version can run shell and process work only.",
-                hint="Use a shell command, or wait for the version with agents.",
-            )
+            raise _no_agent(f"Job '{job.id}'")
+
+
+def _no_agent(what: str) -> UsageError:
+    return UsageError(
+        f"{what} is work for an agent, and this version can run shell and process work only.",
+        hint="Use a shell command, or wait for the version with agents.",
+    )
 
 
 def _works(plan: Plan, job: Job) -> list[Work]:

@@ -90,8 +90,10 @@ async def _merge(engine: Engine, run: Run, job_id: JobId, commit: str) -> Outcom
     integration = engine.world.integration
     prepared = await engine.world.in_thread(integration.prepare, leaf)
     if isinstance(prepared, Conflicted):
-        # `conflict` names the two commits; people know the job and the snapshot.
-        return conflict(prepared.merge, run.plan.resolver or engine.world.config.resolver)
+        merged = [job for job in snapshot.merged if job != job_id]
+        others = f"what is merged already ({', '.join(merged[:3]) or 'the target'}{', ...' if len(merged) > 3 else ''})"
+        who = f"Job '{job_id}' and {others}"
+        return conflict(prepared.merge, run.plan.resolver or engine.world.config.resolver, who)
     failpoint("snapshot.before-publish")
     await engine.world.in_thread(integration.publish, run.id, prepared)
     failpoint("snapshot.after-publish")
