@@ -20,8 +20,8 @@ LAYERS = ("errors", "core", "process", "git", "store", "agents", "engine", "app"
 # What decisions may be made with: nothing here reads a clock, a disk, a process or a dice.
 CORE_MAY_IMPORT = frozenset({
     "abc", "bisect", "collections", "dataclasses", "datetime", "difflib", "enum", "functools", "hashlib", "heapq",
-    "html", "importlib.util", "inspect", "itertools", "json", "math", "operator", "posixpath", "re", "string", "textwrap",
-    "tomllib", "types", "typing", "unicodedata", "urllib.parse", "pydantic", "pydantic_core", "ruamel",
+    "html", "importlib.util", "inspect", "itertools", "json", "math", "operator", "posixpath", "re", "string",
+    "textwrap", "tomllib", "types", "typing", "unicodedata", "urllib.parse", "pydantic", "pydantic_core", "ruamel",
 })  # fmt: skip
 CORE_MAY_NOT_CALL = frozenset({"open", "print", "input", "exec", "eval", "breakpoint", "__import__"})
 # Pure modules with impure functions: the time of day is an event's, never core's to ask for.
