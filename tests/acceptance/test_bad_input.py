@@ -1,7 +1,6 @@
 """Everything a user can get wrong: each row is refused with its exit code and its words, and changes nothing."""
 
 import os
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -124,7 +123,6 @@ USAGE = [
     said("a file that is not there", "run nofile.yaml", 2, "no file nofile.yaml", "orchard init"),
     said("a folder as plan", "run .", 2, "Is a directory"),
     said("a folder to validate", "validate .", 2, "Is a directory"),
-    said("a program to validate", f"validate {sys.executable}", 2, "not UTF-8"),
     said("nothing on stdin", "run -", 2, "<stdin>", "the file is empty"),
     said("half a plan on stdin", "run -", 2, "<stdin>:1:1", "at least one job", stdin=b"name: x"),
     said("a repository that is not there", "-C /nonexist status", 2, "does not exist"),

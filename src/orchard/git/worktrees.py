@@ -253,7 +253,8 @@ class Worktrees:
             if entry.is_dir(follow_symlinks=False):
                 shutil.rmtree(entry.path)
             else:
-                Path(entry.path).unlink()
+                # Somebody's `reflog expire --all` takes a lock here, too, and lets it go by itself.
+                Path(entry.path).unlink(missing_ok=True)
         notes = self._sparse_notes(worktree)
         if notes.is_dir():
             shutil.copytree(notes, admin, dirs_exist_ok=True)
