@@ -249,7 +249,7 @@ def test_paths_that_differ_only_in_case_are_refused_where_that_matters(
     git = repository.worktree_git(worktree.name, worktree.path)
     git("-c", "core.ignorecase=false", "add", "-A")
 
-    assert set(refuse(repository, worktree, repo.head()).paths) >= {"A", "a"}
+    assert set(refuse(find_repository(repo.path), worktree, repo.head()).paths) >= {"A", "a"}
 
 
 def test_the_same_paths_are_fine_elsewhere(repo: Repo, repository: Repository, worktree: Worktree, job: Repo) -> None:

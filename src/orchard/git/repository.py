@@ -81,6 +81,8 @@ class Repository:
     filters: tuple[tuple[str, str], ...] = ()
     """Every `filter.*` setting at the time of opening, see `worktree_git`."""
     config_stamp: tuple[int, ...] = ()
+    ignores_case: bool = False
+    """Whether the file system takes `A` and `a` for one name, as git found when the repository was made."""
 
     @property
     def bare(self) -> bool:
@@ -307,8 +309,15 @@ def find_repository(start: Path) -> Repository:
     git_dir = _path(run_git(("rev-parse", "--absolute-git-dir"), cwd=start, env=env)) or common_dir
     top = _path(run_git(("rev-parse", "--show-toplevel"), cwd=start, env=env))
     repo = Repository(common_dir, git_dir, top, None, object_format, version)
-    filters = tuple(repo.config(r"^filter\.").items())
-    return replace(repo, main_top=_main_top(repo), filters=filters, config_stamp=_stamp(common_dir / "config"))
+    said = repo.config(r"^(filter\.|core\.ignorecase$)")
+    ignores_case = said.pop("core.ignorecase", "false").lower() in ("true", "yes", "on", "1")
+    return replace(
+        repo,
+        main_top=_main_top(repo),
+        filters=tuple(said.items()),
+        config_stamp=_stamp(common_dir / "config"),
+        ignores_case=ignores_case,
+    )
 
 
 def git_version(cwd: Path) -> tuple[int, ...]:

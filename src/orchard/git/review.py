@@ -155,7 +155,7 @@ def _planted(repo: Repository, tree: str, present: list[Difference]) -> list[byt
 
 def _case_collisions(repo: Repository, tree: str, present: list[Difference]) -> list[bytes]:
     """Paths that are new here and would overwrite another one."""
-    if repo.config(r"^core\.ignorecase$").get("core.ignorecase", "false").lower() not in ("true", "yes", "on", "1"):
+    if not repo.ignores_case:
         return []
     added = {one.path for one in present if one.status == "A"}
     if not added:
