@@ -16,6 +16,7 @@ import signal
 import subprocess
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 
 from orchard.errors import OrchardError
@@ -176,13 +177,25 @@ def clean_environment(overrides: Mapping[str, str] = OVERRIDES) -> dict[str, str
     return env
 
 
+@cache
+def git_program(path: str) -> str:
+    """Where git is on a PATH: looked up once, not by failing to start it in every folder before the right one."""
+    for folder in path.split(os.pathsep):
+        if not folder.startswith("/"):
+            break  # it means something else in every folder: leave it to the system
+        place = f"{folder}/git"
+        if os.access(place, os.X_OK) and not os.path.isdir(place):  # noqa: PTH112 (hot, and a str)
+            return place
+    return "git"
+
+
 def run_git(
     args: tuple[str | bytes, ...], *, cwd: Path, env: Mapping[str, str], stdin: bytes = b"", timeout: float = 60.0
 ) -> Output:
     """Run git to its end in a process group of its own, and stop that group if it takes too long."""
     try:
         process = subprocess.Popen(
-            ["git", *args],
+            [git_program(env.get("PATH", os.defpath)), *args],
             cwd=cwd,
             env=dict(env),
             stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
@@ -214,7 +227,8 @@ def start_git(
 
     `unbuffered` puts `stdbuf` in front, for commands of older gits that keep their answers to themselves.
     """
-    words = ["stdbuf", "-o0", "git", *args] if unbuffered else ["git", *args]
+    git = git_program(env.get("PATH", os.defpath))
+    words = ["stdbuf", "-o0", git, *args] if unbuffered else [git, *args]
     return subprocess.Popen(
         words,
         cwd=cwd,

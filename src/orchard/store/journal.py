@@ -2,7 +2,8 @@
 
 One connection in one thread writes. `append` gives an event its number at once and hands it over;
 the thread commits all it finds as one transaction, and while the disk is busy with that the next
-batch gathers. So a lone event waits for one fsync, and a thousand at a time wait for a few.
+batch gathers. So a lone event waits for one fsync, and a thousand at a time wait for a few. What
+nobody waits for is written within a hundredth of a second, together with what comes after it.
 
     append    the event's number; the event is not yet safe
     durable   returns when it is
@@ -37,6 +38,9 @@ __all__ = ["JOURNAL", "Journal", "JournalFailed", "JournalReader", "PlanRow", "r
 QUEUED_EVENTS = 100_000
 QUEUED_BYTES = 256 * 1024 * 1024
 CLOSE_BUSY_MILLISECONDS = 250
+GATHER_SECONDS = 0.01
+"""How long events that nobody waits for may wait for others: an fsync for each would cost more than it gives."""
+GATHERED = 256
 
 # Created and first_seq are those of the first time a plan was seen.
 _UPSERT = """
@@ -105,6 +109,7 @@ class Journal:
         self._listeners: list[Callable[[int], None]] = []
         self._failure: JournalFailed | None = None
         self._closing = False
+        self._flushing = 0
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._write, name="orchard-journal", daemon=True)
         self._thread.start()
@@ -176,13 +181,17 @@ class Journal:
                 self._refuse()
             waiter = _Waiter(wanted, loop, loop.create_future())
             self._waiters.append(waiter)
+            self._changed.notify_all()
         await waiter.future
 
     def flush(self) -> None:
         """Wait, without a loop, until everything appended so far has reached the disk."""
         with self._changed:
             wanted = self._last
+            self._flushing += 1
+            self._changed.notify_all()
             self._changed.wait_for(lambda: self._durable >= wanted or self._failure is not None)
+            self._flushing -= 1
             if self._durable < wanted:
                 self._refuse()
 
@@ -274,8 +283,14 @@ class Journal:
         """All that is queued; empty only when the journal is to be closed."""
         with self._changed:
             self._changed.wait_for(lambda: self._queue or self._closing)
+            self._changed.wait_for(self._is_urgent, timeout=GATHER_SECONDS)
             batch, self._queue = self._queue, _Batch(last=self._last)
             return batch
+
+    def _is_urgent(self) -> bool:
+        """Whether somebody waits for what is queued, or there is enough of it; else the next events may join."""
+        queue = self._queue
+        return bool(self._closing or self._waiters or self._flushing or queue.forgets) or len(queue.events) >= GATHERED
 
     def _commit(self, batch: _Batch) -> None:
         write = self._connection.execute
