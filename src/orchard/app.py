@@ -274,6 +274,12 @@ class App:
 
         return open_session(self._place(), work=work)
 
+    def listen(self) -> AbstractAsyncContextManager[Session]:
+        """Follow the engine of this repository without ever becoming it; EngineGone where there is none."""
+        from orchard.engine.opening import join_session
+
+        return join_session(self._place())
+
     async def serve_until_idle(self, ready: Callable[[], None]) -> None:
         """Be the engine for others, until nobody has asked for anything for a while."""
         from orchard.engine.opening import serve_until_idle

@@ -15,7 +15,7 @@ from orchard.core.events import Json
 from orchard.core.plan import Work
 from orchard.engine.address import Address, read_address
 from orchard.engine.attempt import run_attempt
-from orchard.engine.control import Connection, connect, listening
+from orchard.engine.control import Connection, EngineGone, connect, listening
 from orchard.engine.engine import Engine, running
 from orchard.engine.recovery import recover
 from orchard.engine.requests import Requests
@@ -51,6 +51,16 @@ async def open_session(place: Place, *, work: bool) -> AsyncIterator[Session]:
             await link.wait_idle()
     finally:
         lock.release()
+
+
+@asynccontextmanager
+async def join_session(place: Place) -> AsyncIterator[Session]:
+    """Listen to the engine that works on this repository; never become it, whoever only looks changes nothing."""
+    address = read_address(place.repo.state)
+    if address is None:
+        raise EngineGone()
+    async with _joined(place, address) as session:
+        yield session
 
 
 async def serve_until_idle(place: Place, ready: Callable[[], None]) -> None:

@@ -103,7 +103,7 @@ def show_logs(app: App, run: Run, job: JobId, wanted: Wanted, reading: "Reading"
 
 
 async def _follow(app: App, run: Run, job: JobId, wanted: Wanted, reading: "Reading") -> None:
-    async with app.session(work=False) as session, asyncio.TaskGroup() as tasks:
+    async with app.listen() as session, asyncio.TaskGroup() as tasks:
         news = News()
         watching = tasks.create_task(_until_it_ends(session, run, job, news))
         try:

@@ -57,7 +57,7 @@ async def _wait(terminal: Terminal, app: App, run: Run, seconds: float | None) -
 
 async def follow_events(app: App, run: Run, progress: Progress) -> None:
     """Hand on what happens to a plan until it is settled or waits for a person."""
-    async with app.session(work=False) as session:
+    async with app.listen() as session:
         async for batch in session.follow(run.id, run.seq):
             progress.take(batch)
 
