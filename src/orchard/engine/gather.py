@@ -1,5 +1,6 @@
 """What a job needs, brought together in memory: the commit its work starts from."""
 
+import time
 from collections.abc import Sequence
 
 from orchard.core.plan import Resolver
@@ -14,6 +15,7 @@ from orchard.git.objects import ObjectMissing
 from orchard.git.refs import PREFIX, RefMoved, Update, hold, job_ref_part, update_refs
 
 LISTED_PATHS = 10
+VANISHED_TRIES = 5
 
 
 def gather(world: World, ref: str, commits: Sequence[str], resolver: Resolver) -> str | Failed:
@@ -22,13 +24,14 @@ def gather(world: World, ref: str, commits: Sequence[str], resolver: Resolver) -
     The same commits give the same result: dates come from the commits themselves. What has no ref
     yet can be taken by somebody's `git gc --prune=now`; then it is made again.
     """
-    for last in (False, False, True):
+    for number in range(VANISHED_TRIES):
         try:
             return _gather(world, ref, commits, resolver)
         except (GitError, ObjectMissing):
-            if last:
-                raise
-    raise AssertionError("the last try returns or raises")
+            # Processes that stay open remember packs that are gone, and would not write their objects again.
+            world.integration.close()
+            time.sleep(0.05 * 2**number)
+    return _gather(world, ref, commits, resolver)
 
 
 def _gather(world: World, ref: str, commits: Sequence[str], resolver: Resolver) -> str | Failed:

@@ -4,6 +4,8 @@ The snapshot is derived: leaves and the commit it starts from make it what it is
 when its refs are not where the journal says (a crash between the two): it is built again.
 """
 
+import asyncio
+
 from orchard.core.events import LeafMerged, PlanPaused, PlanStarted, SnapshotStarted
 from orchard.core.plan import Job, JobId
 from orchard.core.run import Run
@@ -18,6 +20,8 @@ from orchard.git.integration import Conflicted, LeafMerge, Prepared
 from orchard.git.objects import ObjectMissing
 from orchard.git.refs import ANY, RefMoved, Update, keep_ref, update_refs
 from orchard.process.failpoint import failpoint
+
+VANISHED_TRIES = 5
 
 BASE = "__base__"
 """In place of a job's name, for the ref that holds the commit a plan starts from."""
@@ -58,12 +62,27 @@ async def merge_leaf(engine: Engine, run: Run, job_id: JobId, commit: str) -> Ou
     """Bring one leaf into the snapshot."""
     async with engine.merging(run.id):
         try:
-            return await _merge(engine, run, job_id, commit)
-        except (RefMoved, GitError, ObjectMissing):
-            # The refs are not where the journal says, or somebody's gc took what had no ref yet.
+            return await _merge_surely(engine, run, job_id, commit)
+        except RefMoved:
+            # The refs are not where the journal says: an engine died between the two.
             assert run.snapshot is not None
             failed = await _rebuild(engine, run, run.snapshot.start)
-        return failed or await _merge(engine, run, job_id, commit)
+        return failed or await _merge_surely(engine, run, job_id, commit)
+
+
+async def _merge_surely(engine: Engine, run: Run, job_id: JobId, commit: str) -> Outcome:
+    """Merge, and merge again while somebody's `git gc --prune=now` takes what has no ref yet.
+
+    The same inputs make the same commits, so refs that have moved already are where they should be.
+    """
+    for number in range(VANISHED_TRIES):
+        try:
+            return await _merge(engine, run, job_id, commit)
+        except (GitError, ObjectMissing):
+            # Processes that stay open remember packs that are gone, and would not write their objects again.
+            await engine.world.in_thread(engine.world.integration.close)
+            await asyncio.sleep(0.05 * 2**number)
+    return await _merge(engine, run, job_id, commit)
 
 
 async def rebuild(engine: Engine, run: Run, start: str) -> Failed | None:
@@ -77,7 +96,7 @@ async def _rebuild(engine: Engine, run: Run, start: str) -> Failed | None:
     leaves = [(job, leaf.commit) for job, leaf in run.snapshot.merged.items()]
     await _begin(engine, run, start)
     for job_id, commit in leaves:
-        outcome = await _merge(engine, run, job_id, commit)
+        outcome = await _merge_surely(engine, run, job_id, commit)
         if isinstance(outcome, Failed):
             return outcome
     return None
