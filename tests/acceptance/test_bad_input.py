@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -366,6 +367,10 @@ WRONG_WHILE_RUNNING = {
 }
 
 
+def _knows_its_program(desk: Desk) -> bool:
+    return bool(desk.events("ProgramStarted"))
+
+
 def test_a_running_plan_refuses_what_it_cannot_do_and_runs_on(tmp_path: Path) -> None:
     for desk in desks(tmp_path):
         go = tmp_path / "go"
@@ -373,6 +378,7 @@ def test_a_running_plan_refuses_what_it_cannot_do_and_runs_on(tmp_path: Path) ->
         jobs = f'jobs:\n  - {{id: slow, work: "{work}"}}\n  - {{id: next, needs: [slow], work: "echo b > b.txt"}}\n'
         owner = desk.start("run", desk.plan(f"name: Busy\ntarget: goal\n{jobs}"))
         until((tmp_path / "on").exists)
+        until(partial(_knows_its_program, desk), "the journal to know of the program")
         before = desk.fingerprint()
 
         refused = {words: desk(*words.split()) for words in WRONG_WHILE_RUNNING}
