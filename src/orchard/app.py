@@ -19,14 +19,9 @@ from orchard.core import limits
 from orchard.core.events import Json
 from orchard.core.phases import PHASES, Phase
 from orchard.core.plan import VALIDATION, JobId, Plan, PlanId
-from orchard.core.plancodec import plan_json, work_json
-from orchard.core.replay import replay
 from orchard.core.run import Run
-from orchard.core.secrets import looks_secret, secrets_in
-from orchard.core.suggest import did_you_mean
-from orchard.core.view import attempt_view, job_view, plan_summary, plan_view
 from orchard.engine.address import read_address
-from orchard.engine.naming import find_plan
+from orchard.engine.listing import listed
 from orchard.engine.session import Place, Session
 from orchard.errors import NotFound, OrchardError, UsageError
 from orchard.git.repository import Repository, find_repository
@@ -69,18 +64,18 @@ class App:
 
     def plans(self, *, deleted: bool = False) -> list[Json]:
         """Every plan in a few fields, the newest last."""
-        alive = self.engine_alive()
-        found = []
-        for row in self.reader.plans():
-            summary = row.summary
-            if not row.settled:
-                summary = plan_summary(self.run_of(row.id), interrupted=not alive)
-            if deleted or not summary.get("deleted"):
-                found.append(summary)
-        return found
+        return listed(self.reader.plans(), self.summary, deleted=deleted)
+
+    def summary(self, plan: PlanId) -> Json:
+        """One plan in a few fields, as it is now."""
+        from orchard.core.view import plan_summary
+
+        return plan_summary(self.run_of(plan), interrupted=not self.engine_alive())
 
     def find_plan(self, name: str | None) -> PlanId:
         """The plan that is meant: by id, unique prefix or unique name; the newest where none is named."""
+        from orchard.engine.naming import find_plan
+
         rows = [row for row in self.reader.plans() if name is not None or not row.summary.get("deleted")]
         if name is None:
             if not rows:
@@ -107,11 +102,15 @@ class App:
                 raise NotFound(
                     f"'{name}' could be any of these jobs: {', '.join(matches[:8])}", hint="Give the full id."
                 )
+        from orchard.core.suggest import did_you_mean
+
         guess = did_you_mean(name, [*jobs, *(job.name for job in jobs.values())])
         raise NotFound(f"Plan '{plan_id}' has no job '{name}'{guess}", hint=f"orchard status {plan_id}")
 
     def run_of(self, plan: PlanId) -> Run:
         """A run as the journal tells it."""
+        from orchard.core.replay import replay
+
         events = self.reader.events(plan)
         try:
             return replay(events)
@@ -120,6 +119,8 @@ class App:
 
     def status(self, plan: str | None) -> Json:
         """The whole of a plan: what `status --json` prints."""
+        from orchard.core.view import plan_view
+
         run = self.run_of(self.find_plan(plan))
         document = plan_view(run, interrupted=not self.engine_alive())
         snapshot = run.snapshot
@@ -129,6 +130,8 @@ class App:
 
     def job(self, job: str, plan: str | None) -> Json:
         """Everything about one job."""
+        from orchard.core.view import attempt_view, job_view
+
         plan_id, job_id = self.find_job(job, plan)
         run = self.run_of(plan_id)
         alive = self.engine_alive()
@@ -151,6 +154,8 @@ class App:
 
     def attempts(self, job: str, plan: str | None) -> list[Json]:
         """Every attempt at a job."""
+        from orchard.core.view import attempt_view
+
         plan_id, job_id = self.find_job(job, plan)
         return attempt_view(self.run_of(plan_id), job_id)
 
@@ -223,6 +228,8 @@ class App:
 
     def secrets(self, plan: Plan | None = None) -> list[str]:
         """The values that must not be shown: what of a log leaves this program goes through a redactor first."""
+        from orchard.core.secrets import secrets_in
+
         return secrets_in(os.environ, plan)
 
     def _aggregated(self, run: Run, job_id: JobId) -> Json | None:
@@ -312,6 +319,8 @@ def _size(path: Path) -> int | None:
 
 def _configuration(run: Run, job_id: JobId) -> Json:
     """The job as it was asked for, with values that look like secrets left out."""
+    from orchard.core.plancodec import plan_json, work_json
+
     job = run.job(job_id)
     if job_id == VALIDATION:
         return {"work": _masked(work_json(job.work))} if job.work is not None else {}
@@ -321,6 +330,8 @@ def _configuration(run: Run, job_id: JobId) -> Json:
 
 def _masked(body: Json) -> Json:
     """The same with every secret-looking variable's value hidden, however deep it lies."""
+    from orchard.core.secrets import looks_secret
+
     shown: Json = {}
     for name, value in body.items():
         if name == "env" and isinstance(value, dict):

@@ -6,6 +6,7 @@ conflict, a failed check) is a value, not an error. Anything else is a bug: it k
 and ends in exit code 70.
 """
 
+import os
 from dataclasses import dataclass
 
 EXIT_DONE = 0
@@ -45,6 +46,17 @@ class NeedsPerson(OrchardError):
     """Nothing goes on before a person decides."""
 
     exit_code = EXIT_WAITING
+
+
+class SystemRefused(OrchardError):
+    """A disk or the system did not do what every program may ask of it; the user can mend that, we cannot."""
+
+    def __init__(self, error: OSError) -> None:
+        place = f" with '{os.fsdecode(error.filename)}'" if isinstance(error.filename, str | bytes) else ""
+        super().__init__(
+            f"The system refused something{place}: {error.strerror or error}.",
+            hint="Mend that, then go on where it stopped; 'orchard doctor' looks for what else could go wrong.",
+        )
 
 
 class TimedOut(OrchardError):

@@ -10,8 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from orchard.core.events import JobFailed, Landed
-from orchard.process.failpoint import known
+from orchard.core.events import JobFailed, Landed, WorkSaved
 from tests.engine.conftest import Orchard, statuses, until
 
 pytestmark = pytest.mark.anyio
@@ -25,7 +24,11 @@ jobs:
   - {id: c, needs: [a], work: "echo c > c.txt; sed -i s/9/nine/ shared.txt", postchecks: "true"}
 """
 
-IN_RUN = [name for name in known() if name.partition(".")[0] not in ("undo", "recovery")]
+# One of each kind; `tests/proof` kills at every place, in every kind of plan.
+IN_RUN = (
+    "journal.before-commit", "process.after-spawn", "worktree.before-release", "commit.after",
+    "snapshot.after-publish", "landing.before-move", "landing.after-move",
+)  # fmt: skip
 
 
 def run_cli(orchard: Orchard, *args: str, failpoint: str = "") -> subprocess.CompletedProcess[str]:
@@ -122,6 +125,59 @@ jobs: [{{id: a, work: "echo run >> {tmp_path}/runs; echo half > half.txt; sleep 
     assert (tmp_path / "runs").read_text() == "run\n"
     assert (Path(resumed["jobs"][0]["worktree"]) / "half.txt").read_text() == "half\n"
     assert [p for p in psutil.process_iter() if _carries_token(p, resumed["plan"]["id"])] == []
+
+
+async def test_work_interrupted_by_a_crash_is_saved_at_once(orchard: Orchard, tmp_path: Path) -> None:
+    (tmp_path / "plan.yaml").write_text(f"""
+name: Interrupted
+jobs: [{{id: a, work: "echo half > half.txt; touch {tmp_path}/started; sleep 300"}}]
+""")
+    await kill_when(orchard, tmp_path / "plan.yaml", (tmp_path / "started").exists)
+
+    await orchard.ask("resume")
+
+    (saved,) = orchard.events(WorkSaved)
+    assert orchard.repo.refs("refs/orchard/wip") == {saved.ref: saved.commit}
+    assert orchard.repo.files(saved.commit)["half.txt"] == "half\n"
+
+
+async def test_a_setup_that_was_interrupted_is_run_again(orchard: Orchard, tmp_path: Path) -> None:
+    (tmp_path / "plan.yaml").write_text("""
+name: Interrupted
+setup: ["touch ready"]
+jobs: [{id: a, work: "test -e ready; echo a > a.txt"}]
+""")
+    run_cli(orchard, "run", str(tmp_path / "plan.yaml"), failpoint="program.before-start:1:kill")
+
+    await finish(orchard)
+
+    assert orchard.status()["plan"]["status"] == "succeeded"
+    assert "ready" in orchard.repo.files("work")
+
+
+async def test_scratch_files_of_a_killed_engine_go_after_a_while(orchard: Orchard, tmp_path: Path) -> None:
+    (tmp_path / "plan.yaml").write_text(PLAN)
+    run_cli(orchard, "run", str(tmp_path / "plan.yaml"), failpoint="program.after-end:1:kill")
+    run_cli(orchard, "resume", failpoint="wip.before-hold:1:kill")
+    scratch = orchard.repo.path / ".git" / "orchard" / "tmp"
+    (left,) = scratch.iterdir()
+    os.utime(left, (0, 0))
+
+    await finish(orchard)
+
+    assert not left.exists()
+
+
+async def test_a_landing_again_that_is_killed_is_found_landed(orchard: Orchard, tmp_path: Path) -> None:
+    (tmp_path / "plan.yaml").write_text(PLAN)
+    run_cli(orchard, "run", str(tmp_path / "plan.yaml"))
+    run_cli(orchard, "undo", "--yes")
+    run_cli(orchard, "land", failpoint="checkout.after-forward:1:kill")
+
+    again = run_cli(orchard, "land")
+
+    assert again.returncode == 0, again.stderr
+    assert orchard.status()["plan"]["landed"] is True
 
 
 async def test_retry_on_interrupt_runs_the_work_again_by_itself(orchard: Orchard, tmp_path: Path) -> None:

@@ -1,12 +1,13 @@
 """A job's work becomes one commit under its ref, or is refused with a reason."""
 
 import os
+import sys
 import threading
 from pathlib import Path
 
 import pytest
 
-from orchard.git.commit import Changes, CommitInfo, Committed, Refused, SigningFailed, commit_work, worktree_changes
+from orchard.git.commit import Changes, CommitInfo, Committed, Refused, commit_work, worktree_changes
 from orchard.git.contents import display
 from orchard.git.refs import RefMoved
 from orchard.git.repository import Repository, Worktree, find_repository
@@ -24,6 +25,20 @@ def worktree(repo: Repo, trees: Worktrees) -> Worktree:
     return trees.add(repo.head(), "job")
 
 
+@pytest.fixture(params=["by git", "by ourselves"], autouse=True)
+def way(request: pytest.FixtureRequest, trees: Worktrees, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything holds in both ways; the second is taken where nobody else wrote to the index."""
+
+    def ours(repo: Repository, worktree: Worktree, base: str, info: CommitInfo) -> Committed | Refused:
+        return commit_work(repo, worktree, base, info, made_from=trees.made_from(worktree))
+
+    if request.param == "by ourselves":
+        monkeypatch.setattr(sys.modules[__name__], "commit_work_of", ours)
+
+
+commit_work_of = commit_work
+
+
 @pytest.fixture
 def job(worktree: Worktree) -> Repo:
     """The worktree, as the job sees it."""
@@ -31,13 +46,13 @@ def job(worktree: Worktree) -> Repo:
 
 
 def commit(repository: Repository, worktree: Worktree, base: str, info: CommitInfo = INFO) -> Committed:
-    done = commit_work(repository, worktree, base, info)
+    done = commit_work_of(repository, worktree, base, info)
     assert isinstance(done, Committed), done
     return done
 
 
 def refuse(repository: Repository, worktree: Worktree, base: str, info: CommitInfo = INFO) -> Refused:
-    done = commit_work(repository, worktree, base, info)
+    done = commit_work_of(repository, worktree, base, info)
     assert isinstance(done, Refused), done
     assert info.ref not in Repo(worktree.path).refs()
     return done
@@ -138,7 +153,7 @@ def test_a_ref_that_holds_something_else_is_not_overwritten(
     job.write({"new": "x"})
 
     with pytest.raises(RefMoved):
-        commit_work(repository, worktree, repo.head(), INFO)
+        commit_work_of(repository, worktree, repo.head(), INFO)
 
     assert repo.refs() == {REF: repo.head()}
 
@@ -297,21 +312,6 @@ def test_a_filter_of_the_users_is_honoured(repo: Repo, tmp_path: Path) -> None:
     done = commit(found, worktree, base)
 
     assert repo.files(done.commit)["y.up"] == "MORE\n"
-
-
-def test_signing_that_fails_leaves_no_unsigned_commit(
-    repo: Repo, repository: Repository, worktree: Worktree, job: Repo
-) -> None:
-    repo("config", "gpg.program", "false")
-    repo("config", "commit.gpgSign", "true")
-    job.write({"new": "x"})
-    signed = CommitInfo("Build it", REF, INFO.author, sign=True)
-
-    with pytest.raises(SigningFailed):
-        commit_work(repository, worktree, repo.head(), signed)
-    assert repo.refs() == {}
-
-    assert commit(repository, worktree, repo.head()).changed
 
 
 def test_a_stale_index_lock_in_our_worktree_does_not_stop_us(

@@ -2,8 +2,12 @@
 
 import os
 import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from orchard.process import table
 from orchard.process.identity import boot_id, identify, is_alive
@@ -53,10 +57,22 @@ def test_a_name_with_spaces_parentheses_and_newlines_is_read_over() -> None:
         child.communicate(b"\n")
 
 
+@contextmanager
+def running(words: list[str], **options: Any) -> Iterator["subprocess.Popen[bytes]"]:
+    """A program that is ended in any case."""
+    with subprocess.Popen(words, **options) as child:
+        try:
+            yield child
+        finally:
+            child.kill()
+
+
 def test_psutil_gives_the_same_answers_as_our_own_reading_of_proc(tmp_path: Path) -> None:
     log = os.open(tmp_path / "log", os.O_WRONLY | os.O_CREAT)
     environment = {**os.environ, table.TOKEN_VARIABLE: "tok"}
-    with subprocess.Popen(["sleep", "60"], env=environment, stdout=log, start_new_session=True) as child:
+    with running(["sleep", "60"], env=environment, stdout=log, start_new_session=True) as child:
+        while table.read_token(child.pid) == table.UNKNOWN:
+            time.sleep(0.001)  # it is not `sleep` yet
         own, portable = table.read_stat(child.pid), table.portable_stat(child.pid)
         key = (os.fstat(log).st_dev, os.fstat(log).st_ino)
 
@@ -66,5 +82,4 @@ def test_psutil_gives_the_same_answers_as_our_own_reading_of_proc(tmp_path: Path
         assert table.read_token(child.pid) == table.portable_token(child.pid) == b"tok"
         assert table.writes_to(child.pid, key)
         assert table.portable_writes_to(child.pid, key)
-        child.kill()
     os.close(log)

@@ -6,6 +6,7 @@ the tests can look for survivors without asking the code under test.
 
 import itertools
 import os
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,17 +28,44 @@ class Animal:
 
     name: str
     script: str
+    code: str = ""
+    """Python for `$CODE`, which `$SNAKE` runs."""
     log: bytes = b"READY\n"
-    """What the log holds when the program has ended by itself."""
+    """What the log ends with when the program has ended by itself."""
+    size: int | None = None
+    """How long the log is then; None if it is no longer than that."""
     stays: bool = False
     """The leader never ends by itself."""
+    ends: tuple[str, int | None] = ("exit", 0)
+    """The reason of its end, and its exit code; one that does not `exit` ends at once, whatever one does."""
     scrubbed: bool = False
     """Once the leader is gone nothing proves whose child it was: for `adopted` to find."""
+
+    @property
+    def env(self) -> dict[str, str]:
+        return {"CODE": self.code, "SNAKE": sys.executable}
+
+    def wrote(self, log: Path) -> bool:
+        """Whether the log is what this program writes."""
+        size = len(self.log) if self.size is None else self.size
+        with log.open("rb") as file:
+            file.seek(max(0, size - len(self.log)))
+            return file.read(len(self.log) + 1) == self.log and log.stat().st_size == size
 
 
 # The parent goes on only when the child is what it wants to be: before that it is still a copy of the parent.
 UP = "sh -c ': > up; exec sleep '$NAP"
 WAIT = "until [ -e up ]; do sleep 0.01; done;"
+
+SNAKE = f'"$SNAKE" -I -S -c "$CODE" $NAP & {WAIT} echo READY; $HOLD'
+NAPS = "open('up', 'w')\ntime.sleep(600)"
+AWAY = "os.chdir('/')\nfor one in range(256):\n  try: os.close(one)\n  except OSError: pass\ntime.sleep(600)"
+MOVES_ON = "while True:\n  if os.fork(): os._exit(0)\n  os.setsid()\n  time.sleep(0.05)"
+WIPES = (
+    "libc = ctypes.CDLL(None)\nlibc.getenv.restype = ctypes.c_void_p\n"
+    "name = b'ORCHARD_TOKEN'\nctypes.memset(libc.getenv(name) - len(name) - 1, 0, len(name) + 1)\n"
+)
+TRACED = "if not os.fork():\n  ctypes.CDLL(None).ptrace(0, 0, 0, 0)\n  os.kill(os.getpid(), signal.SIGSTOP)\n"
 
 ZOO = (
     Animal("plain", "echo READY; $HOLD"),
@@ -69,12 +97,67 @@ ZOO = (
     Animal("reads its input", "cat; read answer; echo READY; $HOLD"),
     Animal("NUL and broken UTF-8", "printf 'a\\000b\\377\\376\\n'; echo READY; $HOLD", log=b"a\0b\xff\xfe\nREADY\n"),
     Animal(
-        "one line of 20 MB",
-        "head -c 20000000 /dev/zero | tr '\\0' a; echo; echo READY; $HOLD",
-        log=b"a" * 20_000_000 + b"\nREADY\n",
+        "one line of 100 MB",
+        "head -c 100000000 /dev/zero | tr '\\0' a; echo; echo READY; $HOLD",
+        log=b"aaa\nREADY\n",
+        size=100_000_000 + len(b"\nREADY\n"),
     ),
     Animal("both streams", "echo out; echo err >&2; echo READY; $HOLD", log=b"out\nerr\nREADY\n"),
     Animal("pipeline", "sleep $NAP | cat & echo READY; $HOLD"),
+    Animal("background and wait", "sleep 0 & wait; echo READY; $HOLD & wait"),
+    Animal(
+        "thousands of files", "i=0; while [ $i -lt 3000 ]; do : > $i; i=$((i+1)); done; sleep $NAP & echo READY; $HOLD"
+    ),
+    Animal("folder that is gone", "mkdir gone; cd gone; rmdir ../gone; sleep $NAP & echo READY; $HOLD"),
+    Animal("huge environment", "BIG=$(head -c 100000 /dev/zero | tr '\\0' x) sleep $NAP & echo READY; $HOLD"),
+    Animal("holds the log open", "exec 7>&1; sleep $NAP >/dev/null 2>&1 & echo READY; $HOLD"),
+    Animal("spawns whenever told to end", "trap 'setsid sleep $NAP &' TERM; echo READY; $HOLD & wait; $HOLD"),
+    Animal("stopped, and ignores SIGTERM", "trap '' TERM; echo READY; kill -STOP $$; sleep $NAP", stays=True),
+    Animal(
+        "kills its own shell",
+        f"sh -c ': > up; kill -9 $PPID; exec sleep '$NAP & {WAIT} sleep $NAP",
+        ends=("signal", None),
+        log=b"",
+    ),
+    Animal(
+        "daemon",
+        SNAKE,
+        "import os, sys, time\nif os.fork(): os._exit(0)\nos.setsid()\nif os.fork(): os._exit(0)\nopen('up', 'w')\n"
+        + AWAY,
+    ),
+    Animal("daemon that moves on", SNAKE, "import os, sys, time\nopen('up', 'w')\n" + MOVES_ON),
+    Animal(
+        "another title", SNAKE, "import os, sys\nopen('up', 'w')\nos.execvp('sleep', ['[kworker/0:1]', sys.argv[1]])"
+    ),
+    Animal("token wiped from memory", SNAKE, "import ctypes, os, sys, time\nos.setsid()\n" + WIPES + NAPS),
+    Animal(
+        "parent that buries nobody",
+        SNAKE,
+        "import os, sys, time\nfor _ in range(20):\n  if not os.fork(): os._exit(0)\n" + NAPS,
+    ),
+    Animal("traced child", SNAKE, "import ctypes, os, signal, sys, time\n" + TRACED + NAPS),
+    Animal(
+        "started without fork",
+        SNAKE,
+        "import os, sys, time\nos.posix_spawnp('sleep', ['sleep', sys.argv[1]], os.environ)\n" + NAPS,
+    ),
+    Animal(
+        "terminal of its own",
+        SNAKE,
+        "import os, pty, sys, time\npid, _ = pty.fork()\nif not pid: time.sleep(600)\n" + NAPS,
+    ),
+    Animal("group of its own", SNAKE, "import os, sys, time\nos.setpgid(0, 0)\n" + NAPS),
+    Animal(
+        "every signal blocked",
+        SNAKE,
+        "import signal, sys, time\nsignal.pthread_sigmask(0, signal.valid_signals())\n" + NAPS,
+    ),
+    Animal(
+        "fifty threads",
+        SNAKE,
+        "import sys, threading, time\nfor _ in range(50): threading.Thread(target=time.sleep, args=(600,)).start()\n"
+        + NAPS,
+    ),
 )
 
 

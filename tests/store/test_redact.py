@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchard.core.secrets import looks_secret, secrets_of
-from orchard.store.redact import CARRY, Redactor, for_screen, redact_text
+from orchard.store.redact import CARRY, Redactor, redact_text
+from orchard.store.screen import for_screen
 
 SECRET = "hunter2/pä+ss=w?rd&more"
 KEY = "-----BEGIN RSA PRIVATE KEY-----\nMIIEowIBAAKCAQEA7\nabc+/=\n-----END RSA PRIVATE KEY-----"

@@ -21,7 +21,7 @@ from orchard.core.configkeys import (
     found_instead,
     stays_inside,
 )
-from orchard.core.plan import Resolver
+from orchard.core.names import Resolver
 from orchard.core.suggest import did_you_mean, nearest, quoted
 from orchard.errors import InvalidInput, Problem
 

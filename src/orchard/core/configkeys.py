@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from orchard.core import limits
-from orchard.core.plan import Resolver
+from orchard.core.names import Resolver
 from orchard.core.suggest import did_you_mean, quoted
 
 RawWork = str | Mapping[str, Any]

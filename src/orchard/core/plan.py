@@ -12,20 +12,17 @@ in `Plan.build`, in three passes: ids and groups, dependencies, reverse edges.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal, NewType
+from typing import Literal
 
+from orchard.core.names import JobId as JobId
+from orchard.core.names import PlanId as PlanId
+from orchard.core.names import Resolver as Resolver
 from orchard.core.phases import Phase
 from orchard.errors import Problem
-
-JobId = NewType("JobId", str)
-"""The full id of a job, `group/id`; unique in its plan."""
-
-PlanId = NewType("PlanId", str)
 
 VALIDATION = JobId("__snapshot-validation__")
 
 Shell = Literal["sh", "bash", "zsh", "pwsh"]
-Resolver = Literal["agent", "ours", "theirs", "fail"]
 Tier = Literal["fast", "standard", "premium"]
 Effort = Literal["low", "medium", "high", "xhigh"]
 

@@ -11,7 +11,7 @@ from orchard.core.events import (
     WorkSaved,
     WorktreeTaken,
 )
-from orchard.core.phases import Phase
+from orchard.core.phases import PHASES, Phase
 from orchard.core.plan import Job, JobId
 from orchard.core.states import JobState, JobStatus
 
@@ -42,12 +42,31 @@ class Attempt:
     failure: JobFailed | None = None
     program: ProgramStarted | None = None
     """The program that was started last; it may be gone."""
+    resumed: Phase | None = None
+    """Where it was to begin when it was started again, and how many phases it had been through by then."""
+    resumed_after: int = 0
 
     @property
     def phase(self) -> Phase | None:
         """The phase the attempt is in."""
         last = self.phases[-1] if self.phases else None
         return last.phase if last is not None and last.outcome is None else None
+
+    @property
+    def where(self) -> Phase:
+        """Where it goes on if the engine dies now; gathering comes before that in any case."""
+        phases = self.phases[self.resumed_after :]
+        if not phases or phases[-1].phase is Phase.MERGE_FI:
+            return self.resumed or self.first_phase
+        last = phases[-1]
+        if last.outcome not in ("passed", "skipped"):
+            return last.phase
+        return PHASES[min(PHASES.index(last.phase) + 1, len(PHASES) - 1)]
+
+    @property
+    def entered(self) -> bool:
+        """Whether it has been in the phase where it goes on, so that a program may have run there."""
+        return len(self.phases) > self.resumed_after and self.phases[-1].phase is self.where
 
 
 @dataclass(slots=True)
@@ -80,6 +99,13 @@ class JobRecord:
     @property
     def last(self) -> Attempt | None:
         return self.attempts[-1] if self.attempts else None
+
+    @property
+    def number(self) -> int:
+        """The number of the attempt that is under way, goes on, or comes next."""
+        if self.last is None:
+            return 1
+        return self.last.number if self.continues or self.last.ended is None else self.last.number + 1
 
     @property
     def failure(self) -> JobFailed | None:

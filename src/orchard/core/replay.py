@@ -47,7 +47,7 @@ from orchard.core.events import (
     WorktreeTaken,
 )
 from orchard.core.phases import Phase
-from orchard.core.plan import JobId
+from orchard.core.plan import VALIDATION, JobId
 from orchard.core.plancodec import plan_from_json, work_from_json
 from orchard.core.records import Attempt, PhaseRecord, Snapshot
 from orchard.core.run import Run
@@ -65,13 +65,13 @@ def replay(events: Iterable[Recorded]) -> Run:
 
 
 def apply(run: Run, recorded: Recorded) -> None:
-    """Take in what happened."""
-    run.seq, run.changed_at = recorded.seq, recorded.at
+    """Take in what happened; what cannot happen raises, and changes nothing."""
     event = recorded.event
     if isinstance(event, JobEvent):
         was_active = run.is_active
         run.move(event)
         run.clock_active(was_active, recorded.at)
+    run.seq, run.changed_at = recorded.seq, recorded.at
     APPLY[type(event)](run, event, recorded.at)
 
 
@@ -83,11 +83,21 @@ def _submitted(run: Run, event: PlanSubmitted, at: float) -> None:
 
 
 def _reshaped(run: Run, event: PlanReshaped, at: float) -> None:
+    for change in event.changes:
+        if change["op"] == "remove":  # if the id is there again, it is another job's
+            run.records.pop(JobId(change["id"]), None)
     run.set_plan(plan_from_json(event.plan))
+    # What was verified or approved is no longer what would land, so the validation begins anew.
+    validation = run.records[VALIDATION]
+    validation.continues, validation.resume_from, validation.released = False, None, None
+    run.set_hold(VALIDATION, None)
 
 
 def _plan_started(run: Run, event: PlanStarted, at: float) -> None:
     run.started, run.started_at = event, at
+    # The next event says the same; a crash may have come between the two.
+    start = event.target_commit or event.base_commit
+    run.snapshot = run.snapshot or Snapshot(1, start, start, start)
 
 
 def _resumed(run: Run, event: PlanResumed, at: float) -> None:
@@ -120,6 +130,7 @@ def _job_started(run: Run, event: JobStarted, at: float) -> None:
     last = record.last
     if record.continues and last is not None and last.number == event.attempt:
         last.ended, last.outcome = None, "running"
+        last.resumed, last.resumed_after = event.first_phase, len(last.phases)
     else:
         record.attempts.append(Attempt(event.attempt, at, event.first_phase))
     record.continues, record.fresh, record.resume_from = False, False, None
@@ -176,8 +187,9 @@ def _released(run: Run, event: HoldReleased, at: float) -> None:
 
 def _continued(run: Run, event: JobContinued, at: float) -> None:
     record = run.records[event.job]
+    if record.last is not None and record.last.ended is None:  # else it had a slot, and its attempt had not begun
+        record.continues = True
     _end(run, event.job, at, "interrupted")
-    record.continues = record.last is not None and record.last.number == event.attempt
     record.resume_from = event.resume_from
 
 

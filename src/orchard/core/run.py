@@ -11,6 +11,7 @@ something it needs can no longer succeed: it failed, was canceled, or is itself 
 import heapq
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from orchard.core.events import (
     JobEvent,
@@ -76,11 +77,11 @@ class Run:
 
     @property
     def status(self) -> PlanStatus:
+        active = self.is_active
+        if self.canceled is not None and self.landed is None:
+            return PlanStatus.RUNNING if active else PlanStatus.CANCELED
         if self.scaffolding:
             return PlanStatus.SCAFFOLDING
-        active = self.is_active
-        if self.canceled is not None:
-            return PlanStatus.RUNNING if active else PlanStatus.CANCELED
         if self.records[VALIDATION].state is JobState.SUCCEEDED:
             return PlanStatus.SUCCEEDED
         if self.paused is not None and (active or self._goes_on):
@@ -233,8 +234,8 @@ class Run:
 
     def set_plan(self, plan: Plan) -> None:
         """Take a new graph, keeping what is known of the jobs in it."""
+        self.records = {job.id: self._kept(job) for job in plan.jobs.values()}
         self.plan = plan
-        self.records = {job: self.records.get(job) or JobRecord() for job in plan.jobs}
         for job_id in plan.in_order:
             needs = [self.records[need] for need in plan.jobs[job_id].needs]
             record = self.records[job_id]
@@ -246,6 +247,13 @@ class Run:
         for job, record in self.records.items():
             if record.status is JobStatus.READY:
                 self.push(job)
+
+    def _kept(self, job: Job) -> JobRecord:
+        """What is known of a job that the new graph holds too, perhaps with other needs."""
+        record = self.records.get(job.id) or JobRecord()
+        if record.job is not None:
+            record.job = replace(record.job, needs=job.needs)
+        return record
 
     def set_hold(self, job_id: JobId, hold: JobHeld | None) -> None:
         record = self.records[job_id]

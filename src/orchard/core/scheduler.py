@@ -33,7 +33,7 @@ def free_slots(run: Run, default_limit: int) -> int:
 def pick(runs: Sequence[Run], free: int, default_limit: int) -> list[StartJob]:
     """The jobs to start now, when `free` slots are left for all plans together.
 
-    `runs` is the order in which the plans have their turn; the caller rotates it. What is picked
+    `runs` is the order in which the plans have their turn; `next_turns` says who is next. What is picked
     leaves its plan's queue: it must be started, or given back by `Run.push`.
     """
     ready = [run for run in runs if run.may_start and run.has_ready()]
@@ -63,6 +63,12 @@ def _one_each(ready: Sequence[Run], room: dict[PlanId, int], free: int) -> list[
             room[run.id] -= 1
             found.append(StartJob(run.id, job, takes_slot=True))
     return found
+
+
+def next_turns(turns: Sequence[PlanId], starts: Sequence[StartJob]) -> list[PlanId]:
+    """The order of the plans from now on: who was given a slot goes to the end, so who waited longest is first."""
+    served = dict.fromkeys(start.plan for start in reversed(starts) if start.takes_slot)
+    return [plan for plan in turns if plan not in served] + list(reversed(served))
 
 
 GROUP_ORDER = (JobStatus.RUNNING, JobStatus.FAILED, JobStatus.BLOCKED)

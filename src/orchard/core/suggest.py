@@ -1,6 +1,5 @@
 """Words for messages: what was written, safe to print, and what was probably meant."""
 
-import difflib
 from collections.abc import Iterable
 
 _SHOWN = 60
@@ -25,7 +24,9 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     if len(word) > _COMPARED:
         return None
     by_fold = {other.casefold(): other for other in known}
-    found = difflib.get_close_matches(word.casefold(), by_fold, n=1, cutoff=0.6)
+    from difflib import get_close_matches  # only a mistake pays for it
+
+    found = get_close_matches(word.casefold(), by_fold, n=1, cutoff=0.6)
     return by_fold[found[0]] if found else None
 
 

@@ -33,7 +33,7 @@ def plan_view(run: Run, *, interrupted: bool = False) -> Json:
 def plan_summary(run: Run, *, interrupted: bool = False) -> Json:
     """A plan in a few fields: what `list` shows of it."""
     started, status = run.started, run.status
-    if interrupted and run.canceled is not None:
+    if interrupted and run.canceled is not None and run.is_active:
         status = PlanStatus.CANCELED  # the engine died while it stopped the last jobs
     waits = status is PlanStatus.PENDING and run.plan.after is not None
     gone = interrupted and status in (PlanStatus.RUNNING, PlanStatus.PENDING) and not waits
@@ -51,6 +51,7 @@ def plan_summary(run: Run, *, interrupted: bool = False) -> Json:
         },
         "landed": run.landed is not None and run.undone is None,
         "undone": run.undone is not None,
+        "undoing": run.undo is not None,
         "result": _result(run),
         "counts": counts(run, interrupted=interrupted),
         "usage": usage(run),

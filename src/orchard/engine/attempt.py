@@ -36,7 +36,9 @@ async def run_attempt(engine: Engine, run: Run, job_id: JobId, number: int, hurr
     except asyncio.CancelledError:
         await _stopped(context)
         raise
+    failpoint("attempt.before-end")
     _end(context, outcome)
+    failpoint("attempt.after-end")
     if not isinstance(outcome, Held):
         await _tidy(context)
 

@@ -23,24 +23,27 @@ from orchard.core.events import (
     Landed,
     LandingUndone,
     PlanDeleted,
+    PlanPaused,
     PlanReshaped,
     Recorded,
+    UndoIntended,
     Warned,
 )
 from orchard.core.plan import VALIDATION, JobId, PlanId
 from orchard.core.replay import apply
 from orchard.core.run import Run
-from orchard.core.scheduler import StartJob, free_slots, pick
+from orchard.core.scheduler import StartJob, free_slots, next_turns, pick
 from orchard.core.states import ACTIVE, JobStatus, PlanStatus
 from orchard.core.view import plan_summary
 from orchard.engine.budget import Budgets
 from orchard.engine.leases import Leases
 from orchard.engine.pool import Pool
 from orchard.engine.world import World
+from orchard.errors import OrchardError, SystemRefused
 from orchard.git.worktrees import Worktrees
 from orchard.process.awake import keep_awake
 from orchard.process.family import become_subreaper, children, end_adopted
-from orchard.store.journal import Journal, PlanRow
+from orchard.store.journal import Journal, JournalFailed, PlanRow
 from orchard.store.slots import Slots
 
 SWEEP_AFTER = 2.0
@@ -112,13 +115,16 @@ class Engine:
 
     # --------------------------------------------------------------------------------- recording
 
-    def record(self, plan: PlanId, event: Event) -> int:
-        """Take in what happened and queue it for the journal; returns its number."""
+    def record(self, plan: PlanId, event: Event, *, listed: bool = False) -> int:
+        """Take in what happened and queue it for the journal; returns its number.
+
+        `listed`: what lists show of the plan changes although its status does not.
+        """
         run, at = self.runs[plan], self.world.clock()
         apply(run, Recorded(self.journal.last_seq + 1, at, plan, event))
         status = run.status
         row = None
-        if self._statuses.get(plan) is not status or isinstance(event, ALWAYS_LISTED):
+        if self._statuses.get(plan) is not status or listed or isinstance(event, ALWAYS_LISTED):
             self._statuses[plan] = status
             row = PlanRow(plan, run.plan.name, run.created, 0, str(status), run.settled, plan_summary(run))
         seq = self.journal.append(plan, event, at, row)
@@ -207,6 +213,11 @@ class Engine:
     async def _begin(self, run: Run) -> None:
         try:
             await self._starting(self, run)
+        except JournalFailed:
+            raise
+        except (OrchardError, OSError) as error:
+            why = error if isinstance(error, OrchardError) else SystemRefused(error)
+            self.record(run.id, PlanPaused(f"The plan cannot start: {why.message}", waiting=True))
         finally:
             self._preparing.discard(run.id)
             self.wake()
@@ -225,7 +236,7 @@ class Engine:
         self._leases.give_back(leased - used)
         if leased < wanted and not used:
             self._wait_for_lease()
-        self._turns.append(self._turns.pop(0))
+        self._turns = next_turns(self._turns, starts)
         return starts
 
     def _wait_for_lease(self) -> None:
@@ -242,9 +253,7 @@ class Engine:
     def _start(self, start: StartJob) -> None:
         assert self._group is not None
         run = self.runs[start.plan]
-        record = run.records[start.job]
-        last = record.last
-        number = 1 if last is None else last.number if record.continues else last.number + 1
+        number = run.records[start.job].number
         self.record(run.id, JobPicked(start.job, number))
         if self._is_trivial(run, start.job):
             self._pass_on(run, start.job, number)
@@ -308,11 +317,10 @@ class Engine:
 
     def _record_stop(self, run: Run, job: JobId, why: Stop) -> None:
         """The end of an attempt that was stopped before it had begun."""
-        last = run.records[job].last
         if why.kind == "cancel":
             self.record(run.id, JobCanceled(job, why.reason))
         else:
-            self.record(run.id, JobFailed(job, last.number if last else 1, None, "forced", why.reason))
+            self.record(run.id, JobFailed(job, run.records[job].number, None, "forced", why.reason))
 
     def hurry(self) -> None:
         """Skip the grace of everything that is being stopped."""
@@ -386,7 +394,7 @@ class Engine:
 
 
 # These change what a list shows of a plan although its status stays the same.
-ALWAYS_LISTED: tuple[type[Event], ...] = (Landed, LandingUndone, PlanDeleted, PlanReshaped)
+ALWAYS_LISTED: tuple[type[Event], ...] = (Landed, LandingUndone, PlanDeleted, PlanReshaped, UndoIntended)
 
 
 async def _finish(work: Awaitable[None]) -> None:

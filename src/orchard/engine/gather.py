@@ -13,6 +13,7 @@ from orchard.git.history import is_ancestor, merge_bases, show_path
 from orchard.git.integration import compose_message
 from orchard.git.objects import ObjectMissing
 from orchard.git.refs import PREFIX, RefMoved, Update, hold, job_ref_part, update_refs
+from orchard.process.failpoint import failpoint
 
 LISTED_PATHS = 10
 VANISHED_TRIES = 5
@@ -47,7 +48,9 @@ def _gather(world: World, ref: str, commits: Sequence[str], resolver: Resolver) 
             return merged
         base, made = merged, True
     if made:
+        failpoint("gather.before-hold")
         _hold(world, ref, base, commits[0])
+        failpoint("gather.after-hold")
     return base
 
 

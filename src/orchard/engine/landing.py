@@ -6,6 +6,7 @@ After a crash the intent is compared with git, not with memory: the branch holds
 does not. The commit was made before the intent, so doing it again is the same landing.
 """
 
+import asyncio
 from dataclasses import dataclass
 
 from orchard.core.events import (
@@ -26,8 +27,9 @@ from orchard.engine.outcome import Held, Outcome, Passed
 from orchard.engine.snapshot import landing_id
 from orchard.errors import NeedsPerson, UsageError
 from orchard.git import landing as git_landing
-from orchard.git.landing import LandingRefused
-from orchard.git.refs import Update, update_refs
+from orchard.git.history import is_ancestor
+from orchard.git.landing import LandedRef, LandingRefused
+from orchard.git.refs import Update, list_refs, update_refs
 from orchard.process.failpoint import failpoint
 
 
@@ -42,7 +44,7 @@ async def land(context: Context) -> Outcome:
     assert run.snapshot is not None
     assert run.started is not None
     tip = context.commit = run.snapshot.tip
-    if run.landed is not None and run.undone is None:
+    if run.landed is not None:
         return await _after_landing(context)
     if tip == run.snapshot.start:
         context.engine.record(run.id, NothingToLand())
@@ -60,14 +62,17 @@ async def _land(context: Context, new: str) -> Outcome:
     assert run.started is not None
     branch, old = run.started.target_branch, context.target_tip
     intent = LandingIntended(landing_id(run), branch, old, new)
+    failpoint("landing.before-intent")
     engine.record(run.id, intent)
     await engine.durable()
     failpoint("landing.before-move")
     message = f"orchard: land {run.id}"
-    result = await engine.world.in_thread(git_landing.land, engine.world.repo, branch, old, new, message)
+    result, canceled = await _to_its_end(engine, branch, old, new, message)
     failpoint("landing.after-move")
     if isinstance(result, LandingRefused):
         engine.record(run.id, LandingVoided(intent.landing, result.reason))
+        if canceled is not None:
+            raise canceled
         if result.kind == "moved":
             return Moved(result.reason)
         return Held("landing", f"{result.reason} {result.hint}", Phase.MERGE_RI)
@@ -78,9 +83,31 @@ async def _land(context: Context, new: str) -> Outcome:
     return await _after_landing(context)
 
 
+async def _to_its_end(
+    engine: Engine, branch: str, old: str | None, new: str, message: str
+) -> tuple[LandedRef | LandingRefused, asyncio.CancelledError | None]:
+    """Move the branch, and say how that ended also to whoever is canceled meanwhile: a landing that happened counts."""
+    done: list[LandedRef | LandingRefused] = []
+
+    def move() -> None:
+        done.append(git_landing.land(engine.world.repo, branch, old, new, message))
+
+    try:
+        await engine.world.in_thread(move)
+    except asyncio.CancelledError as canceled:
+        task = asyncio.current_task()
+        if not done or task is None:
+            raise
+        task.uncancel()
+        return done[0], canceled
+    return done[0], None
+
+
 async def _after_landing(context: Context) -> Outcome:
     run = context.run
     assert run.landed is not None
+    if run.undone is not None:
+        return Passed("it had landed, and was taken back")
     if context.plan.push and run.pushed is None:
         repo = context.world.repo
         ok, message = await context.world.in_thread(git_landing.push, repo, run.landed.branch)
@@ -109,13 +136,19 @@ async def settle(engine: Engine, run: Run) -> None:
 async def _leave_on_branch(context: Context, tip: str) -> Outcome:
     """`land: never`: a new branch holds the result."""
     branch = await context.world.in_thread(_new_branch, context, tip)
+    failpoint("landing.after-branch")
     context.engine.record(context.run.id, NothingToLand(branch, tip))
     return Passed(f"the result is on branch {branch}")
 
 
 def _new_branch(context: Context, tip: str) -> str:
     repo = context.world.repo
-    branch = repo.free_branch_name(f"orchard/{slug(context.plan.name)}")
+    wanted = f"orchard/{slug(context.plan.name)}"
+    for ref, commit in list_refs(repo.git, "refs/heads").items():
+        # No other plan has this very commit: we made the branch before we were killed.
+        if commit == tip and ref.startswith(f"refs/heads/{wanted}"):
+            return ref.removeprefix("refs/heads/")
+    branch = repo.free_branch_name(wanted)
     update_refs(repo.git, [Update(f"refs/heads/{branch}", tip, None)], f"orchard: result of {context.run.id}")
     return branch
 
@@ -126,14 +159,14 @@ def _new_branch(context: Context, tip: str) -> str:
 async def undo(engine: Engine, run: Run) -> LandingUndone:
     """Take a landing back by compare-and-swap."""
     landed = run.landed
-    if run.undo is not None and landed is not None:
-        found = await _settle_undo(engine, run)
-        if found is not None:
-            return found
+    found = await settle_undo(engine, run)
+    if found is not None:
+        return found
     if landed is None:
         raise UsageError(f"Plan '{run.id}' has not landed, so there is nothing to undo.")
     if run.undone is not None:
         return run.undone  # asked for twice, or found done after a crash: either way it is as it should be
+    failpoint("undo.before-intent")
     engine.record(run.id, UndoIntended(landed.landing, landed.branch, landed.old, landed.new))
     await engine.durable()
     failpoint("undo.before-move")
@@ -145,15 +178,18 @@ async def undo(engine: Engine, run: Run) -> LandingUndone:
     undone = LandingUndone(landed.landing, landed.branch, landed.old)
     engine.record(run.id, undone)
     await engine.durable()
+    failpoint("undo.after-done")
     return undone
 
 
-async def _settle_undo(engine: Engine, run: Run) -> LandingUndone | None:
-    """An undo that was interrupted: git says whether it happened."""
+async def settle_undo(engine: Engine, run: Run) -> LandingUndone | None:
+    """An undo that was interrupted: git says whether it happened, also where the branch has moved on since."""
     intent = run.undo
-    assert intent is not None
-    tip = await engine.world.in_thread(engine.world.repo.branch_tip, intent.branch)
-    if tip != intent.old or run.undone is not None:
+    if intent is None or run.undone is not None:
+        return None
+    repo = engine.world.repo
+    tip = await engine.world.in_thread(repo.branch_tip, intent.branch)
+    if tip is not None and await engine.world.in_thread(is_ancestor, repo, intent.new, tip):
         return None
     undone = LandingUndone(intent.landing, intent.branch, intent.old)
     engine.record(run.id, undone)
@@ -164,6 +200,8 @@ async def _settle_undo(engine: Engine, run: Run) -> LandingUndone | None:
 async def land_again(engine: Engine, run: Run) -> Landed:
     """Land a result whose landing was undone; only where the target is still where the undo left it."""
     before = run.landed
+    if before is not None and before.found and run.undone is None:
+        return before  # we were killed while it landed, and have just found out that it did
     if before is None or run.undone is None:
         raise UsageError(f"Plan '{run.id}' has nothing to land.", hint=f"orchard status {run.id}")
     intent = LandingIntended(before.landing, before.branch, before.old, before.new)

@@ -1,7 +1,6 @@
 """Which commits and branches a plan means, asked of git at the moment it matters."""
 
 import re
-import secrets
 from collections.abc import Sequence
 
 from orchard.core.events import PlanStarted
@@ -22,8 +21,10 @@ def slug(name: str, length: int = 40) -> str:
 
 def new_plan_id(name: str, taken: set[str]) -> PlanId:
     """A short id that people can type: the name, and enough chance to be unique."""
+    from secrets import choice  # brings hashing, which naming needs only here
+
     while True:
-        plan_id = f"{slug(name, 24)}-{''.join(secrets.choice(_ALPHABET) for _ in range(5))}"
+        plan_id = f"{slug(name, 24)}-{''.join(choice(_ALPHABET) for _ in range(5))}"
         if plan_id not in taken:
             return PlanId(plan_id)
 

@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import os
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from orchard.engine.requests import Requests
 from orchard.engine.session import Place, Session
 from orchard.engine.snapshot import start_plan
 from orchard.engine.world import World
-from orchard.errors import OrchardError
+from orchard.errors import OrchardError, UsageError
 from orchard.git.integration import Integration
 from orchard.git.repository import Repository
 from orchard.store.dirs import make_runtime_dir, make_state_dir, socket_path
@@ -174,7 +174,8 @@ class OwnEngine:
         self._interrupted = True
         for run in list(self.engine.runs.values()):
             if not run.settled and (run.is_active or run.may_start):
-                await self.request("cancel", {"plan": run.id, "reason": "interrupted by the user"})
+                with suppress(UsageError):  # it landed, or ended, in the same moment
+                    await self.request("cancel", {"plan": run.id, "reason": "interrupted by the user"})
         return "canceled"
 
     async def wait_idle(self) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from orchard.core.events import NeedsConsumed, ProgramStarted, WorkCommitted
-from orchard.core.phases import Phase
+from orchard.core.phases import Phase, at_or_after
 from orchard.core.plan import AgentWork, Job, Plan, Work
 from orchard.engine.context import Context
 from orchard.engine.evidence import read_evidence
@@ -25,7 +25,7 @@ from orchard.engine.workspace import release_unneeded, take_worktree
 from orchard.git.commit import CommitInfo, Committed, Refused, commit_work, worktree_changes
 from orchard.git.history import count_commits, files
 from orchard.git.refs import Update, keep_ref, update_refs
-from orchard.git.setup import copy_included, link_folders
+from orchard.git.setup import Linked, copy_included, link_folders
 from orchard.process.failpoint import failpoint
 from orchard.process.identity import Identity
 from orchard.process.program import Launch, Limits, run_program
@@ -72,6 +72,10 @@ async def _take_folder(context: Context, base: str) -> Outcome:
             return Passed()
     await take_worktree(context, base)
     if context.new_worktree and context.first_phase not in (Phase.MERGE_FI, Phase.SETUP):
+        attempt = context.state.last
+        if attempt is not None and attempt.number == context.number and attempt.program is not None:
+            message = "interrupted: the folder of this attempt is gone, and what its work left there with it."
+            return Failed("interrupted", message, hint=f"orchard retry {context.job_id} --plan {context.run.id}")
         context.notes.append("the folder of the last attempt is gone: the job starts over")
         context.first_phase, context.commit = Phase.SETUP, None
     return Passed()
@@ -79,12 +83,18 @@ async def _take_folder(context: Context, base: str) -> Outcome:
 
 async def setup(context: Context) -> Outcome:
     """Make a new folder ready to work in."""
-    if context.worktree is None or not context.new_worktree:
+    was_set_up = at_or_after(context.first_phase, Phase.PRECHECKS) and not context.new_worktree
+    if context.worktree is None or was_set_up:
         return Skipped()
     world, config = context.world, context.world.config.worktree
     top, trees = world.repo.main_top, context.engine.pool(context.run).worktrees
-    copied = await world.in_thread(copy_included, world.repo, top, context.worktree, config.include, (trees.root,))
-    linked = await world.in_thread(link_folders, trees, top, context.worktree, config.link)
+    worktree = context.worktree
+
+    def fill() -> tuple[list[str], Linked]:
+        copied = copy_included(world.repo, top, worktree, config.include, (trees.root,))
+        return copied, link_folders(trees, top, worktree, config.link)
+
+    copied, linked = await world.in_thread(fill)
     failed = await run_works(context, setup_works(context.plan, context.job, world.setup))
     if failed is not None:
         return failed
@@ -132,11 +142,11 @@ async def commit(context: Context) -> Outcome:
         ),
     )
     failpoint("commit.before")
-    result = await world.in_thread(commit_work, world.repo, context.worktree, context.base, info)
+    result = await world.in_thread(_commit_work, context, info)
     failpoint("commit.after")
     if isinstance(result, Refused):
         return Failed("refused", result.message, hint=result.hint)
-    evidence, wrong = await world.in_thread(read_evidence, context.place.evidence)
+    evidence, wrong = read_evidence(context.place.evidence)
     failed = _proof_is_missing(job, result.changed, evidence is not None, wrong)
     if failed is None and job.expects_no_changes and result.changed:
         failed = await _unexpected(context, result.commit)
@@ -149,6 +159,20 @@ async def commit(context: Context) -> Outcome:
         WorkCommitted(context.job_id, number, context.base, result.commit, counts, evidence),
     )
     return Passed(evidence["summary"] if evidence and not result.changed else "")
+
+
+def _commit_work(context: Context, info: CommitInfo) -> Committed | Refused:
+    world, worktree, job = context.world, context.worktree, context.job
+    assert worktree is not None
+    trees = context.engine.pool(context.run).worktrees
+    made_from = trees.made_from(worktree)
+    leaf = context.job_id in context.plan.leaf_set
+    stays = bool(job.postchecks) or job.approve or not leaf or not context.plan.cleanup
+    live = world.integration.live
+    result = commit_work(world.repo, worktree, context.base, info, live, made_from=made_from, stays=stays)
+    if made_from is not None:
+        trees.note_index(worktree, made_from)
+    return result
 
 
 def _proof_is_missing(job: Job, changed: bool, has_evidence: bool, wrong: str | None) -> Failed | None:
@@ -263,7 +287,7 @@ async def _run_work(context: Context, one: Work) -> Failed | None:
     folder = folder_of(one, place)
     if isinstance(folder, Failed):
         return folder
-    await world.in_thread(context.engine.pool(context.run).worktrees.repair, context.worktree)
+    context.engine.pool(context.run).worktrees.repair(context.worktree)
     host = host_environment(world.environment, world.config.pass_env)
     limits = world.config.limits
     configured = Limits(wall=limits.wall, idle=limits.idle, log_bytes=limits.log_bytes, grace=limits.grace)

@@ -6,6 +6,9 @@ from orchard.core.events import PhaseEnded, PhaseStarted
 from orchard.core.phases import PHASES, Phase, at_or_after
 from orchard.engine.context import Context
 from orchard.engine.outcome import Failed, Held, Outcome, Passed, Skipped
+from orchard.errors import SystemRefused
+
+WORDS: Mapping[type[Outcome], str] = {Failed: "failed", Skipped: "skipped", Held: "held"}
 
 PhaseFunction = Callable[[Context], Awaitable[Outcome]]
 
@@ -27,13 +30,22 @@ async def run_phase(context: Context, phase: Phase, function: PhaseFunction) -> 
     context.phase = phase
     context.notes = []
     context.engine.record(context.run.id, PhaseStarted(context.job_id, context.number, phase))
-    outcome = await function(context)
+    outcome = await _tried(context, function)
     if isinstance(outcome, Failed):
         outcome = await _healed(context, outcome, function)
     notes = [*context.notes, *([outcome.note] if isinstance(outcome, Passed | Skipped) and outcome.note else [])]
-    word = "failed" if isinstance(outcome, Failed) else "skipped" if isinstance(outcome, Skipped) else "passed"
+    word = WORDS.get(type(outcome), "passed")
     context.engine.record(context.run.id, PhaseEnded(context.job_id, context.number, phase, word, "; ".join(notes)))
     return outcome
+
+
+async def _tried(context: Context, function: PhaseFunction) -> Outcome:
+    """Run a phase; what a disk or the system refuses has failed, and is told without a traceback."""
+    try:
+        return await function(context)
+    except OSError as error:
+        refused = SystemRefused(error)
+        return Failed("error", refused.message, hint=refused.hint)
 
 
 async def _healed(context: Context, failed: Failed, function: PhaseFunction) -> Outcome:
@@ -49,7 +61,7 @@ async def _healed(context: Context, failed: Failed, function: PhaseFunction) -> 
     for _ in range(tries):
         if not isinstance(outcome, Failed) or not await healer.heal(context.run.id, context.job, outcome):
             break
-        outcome = await function(context)
+        outcome = await _tried(context, function)
     return outcome
 
 

@@ -1,13 +1,13 @@
 """Warm worktrees: a folder that is no longer needed is reset to the next job's commit, not made anew."""
 
 from collections import deque
-from contextlib import suppress
 
 from orchard.engine.world import World
 from orchard.errors import OrchardError
 from orchard.git.repository import Worktree
 from orchard.git.wip import Saved
-from orchard.git.worktrees import TRASH, Worktrees
+from orchard.git.worktrees import Worktrees
+from orchard.process.failpoint import failpoint
 
 
 class Pool:
@@ -48,6 +48,7 @@ class Pool:
 
     async def close(self) -> list[str]:
         """Remove every free folder; returns what could not be deleted."""
+        failpoint("pool.before-close")
         while self._free:
             saved = self._free.pop()
             try:
@@ -55,7 +56,5 @@ class Pool:
             except OrchardError:
                 continue
         problems = await self.world.in_thread(self.worktrees.empty_trash)
-        for folder in (self.worktrees.root / TRASH, self.worktrees.root):
-            with suppress(OSError):  # it holds something: then it stays
-                folder.rmdir()
+        await self.world.in_thread(self.worktrees.drop_empty_root)
         return problems

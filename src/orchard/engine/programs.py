@@ -9,7 +9,8 @@ from orchard.core.plan import AgentWork, Job, Plan, ProcessWork, ShellWork, Work
 from orchard.core.secrets import looks_secret, secrets_in
 from orchard.engine.outcome import Failed
 from orchard.process.program import Ended, Limits
-from orchard.store.redact import for_screen, redact_text
+from orchard.store.redact import redact_text
+from orchard.store.screen import for_screen
 
 SHELLS: Mapping[str, tuple[str, ...]] = {
     "sh": ("sh", "-c"),

@@ -7,23 +7,27 @@ to repeat, so the attempt goes on there. A program of the plan's is not: it is r
 interrupted, and what it left is kept, unless the job says `retry_on_interrupt`.
 """
 
+import shutil
+import time
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from orchard.core.events import (
     JobCanceled,
     JobContinued,
     JobFailed,
+    JobHeld,
     JobRetried,
-    LandingUndone,
 )
-from orchard.core.phases import PHASES, RUNS_PROGRAMS, Phase
+from orchard.core.phases import RUNS_PROGRAMS, Phase
 from orchard.core.plan import VALIDATION, JobId, PlanId
-from orchard.core.records import Attempt
+from orchard.core.records import Attempt, JobRecord
 from orchard.core.replay import replay
 from orchard.core.run import Run
 from orchard.core.states import JobState
 from orchard.engine.engine import Engine
+from orchard.engine.landing import settle, settle_undo
 from orchard.engine.naming import slug
 from orchard.engine.workspace import give_back, release_unneeded, save_work
 from orchard.errors import OrchardError
@@ -36,6 +40,8 @@ from orchard.process.family import end_family_now
 from orchard.process.identity import Identity
 from orchard.store.journal import JournalReader
 
+SCRATCH_SECONDS = 3600.0
+
 STRAYS = PlanId("strays")
 """In place of a plan, for work found in folders that no plan knows."""
 
@@ -47,6 +53,7 @@ async def recover(engine: Engine, reader: JournalReader) -> None:
             await recover_plan(engine, reader, row.id)
     await _save_strays(engine, reader)
     await engine.durable()
+    failpoint("recovery.done")
 
 
 async def recover_plan(engine: Engine, reader: JournalReader, plan: PlanId) -> Run:
@@ -55,13 +62,17 @@ async def recover_plan(engine: Engine, reader: JournalReader, plan: PlanId) -> R
         return engine.runs[plan]
     run = replay(reader.events(plan))
     engine.add_run(run)
+    await settle(engine, run)
     for job_id in run.active:
         failpoint("recovery.before-job")
         await _end_survivors(engine, run, job_id)
+        failpoint("recovery.after-survivors")
         await _settle_job(engine, run, job_id)
         failpoint("recovery.after-job")
-    if run.undo is not None and run.undone is None:
-        await _settle_undo(engine, run)
+    if run.canceled is not None:
+        for job_id in [job for job, record in run.records.items() if record.state is JobState.PENDING]:
+            engine.record(run.id, JobCanceled(job_id, run.canceled.reason))
+    await settle_undo(engine, run)
     if run.deleted:
         await remove_folders(engine, run)
     await release_unneeded(engine, run, list(run.records))
@@ -90,37 +101,36 @@ async def _settle_job(engine: Engine, run: Run, job_id: JobId) -> None:
         engine.record(run.id, JobCanceled(job_id, run.canceled.reason, attempt.phase if attempt else None))
         return
     if record.state is JobState.SCHEDULED or attempt is None:
-        number = attempt.number if attempt else 1
-        engine.record(run.id, JobContinued(job_id, number, record.resume_from or Phase.MERGE_FI))
+        engine.record(run.id, JobContinued(job_id, record.number, record.resume_from or Phase.MERGE_FI))
         return
-    phase = _where(attempt)
-    if not _may_have_run(job_id, attempt, phase):
+    phase = attempt.where
+    if phase is Phase.POSTCHECKS and attempt.phases[-1].outcome == "held":
+        reason = f"Job '{job_id}' waits for its diff to be approved."
+        engine.record(run.id, JobHeld(job_id, attempt.number, "approval", reason, Phase.MERGE_RI))
+        return
+    if not _may_have_run(job_id, attempt) and not _would_run_again(job_id, record, attempt):
         engine.record(run.id, JobContinued(job_id, attempt.number, phase))
         return
     await _try_to_save(engine, run, job_id)
     message = f"{phase}: interrupted, because the engine was stopped while it ran."
-    hint = f"Its folder is kept. Run it again: orchard retry {job_id} --plan {run.id}"
+    kept = record.worktree is not None and Path(record.worktree.path).is_dir()
+    hint = f"Its folder is {'kept' if kept else 'gone'}. Run it again: orchard retry {job_id} --plan {run.id}"
     engine.record(run.id, JobFailed(job_id, attempt.number, phase, "interrupted", message, hint))
     if run.job(job_id).retry_on_interrupt:
         engine.record(run.id, JobRetried(job_id, why="interrupted, and the plan says to run it again"))
 
 
-def _where(attempt: Attempt) -> Phase:
-    """The phase an attempt was in, or the one it was about to enter."""
-    if attempt.phase is not None:
-        return attempt.phase
-    if not attempt.phases:
-        return attempt.first_phase
-    following = PHASES.index(attempt.phases[-1].phase) + 1
-    return PHASES[min(following, len(PHASES) - 1)]
-
-
-def _may_have_run(job_id: JobId, attempt: Attempt, phase: Phase) -> bool:
-    """Whether a program of the plan's may have been at work in this phase."""
-    if attempt.phase is None:
-        return False
+def _may_have_run(job_id: JobId, attempt: Attempt) -> bool:
+    """Whether a program of the plan's may have been at work where the attempt goes on."""
     programs = {Phase.SETUP, Phase.WORK} if job_id == VALIDATION else RUNS_PROGRAMS
-    return phase in programs
+    return attempt.entered and attempt.where in programs
+
+
+def _would_run_again(job_id: JobId, record: JobRecord, attempt: Attempt) -> bool:
+    """Whether the attempt could go on only by running its programs once more: the folder they worked in is gone."""
+    if job_id == VALIDATION or attempt.program is None or attempt.where is Phase.MERGE_RI:
+        return False
+    return record.worktree is not None and not Path(record.worktree.path).is_dir()
 
 
 async def _try_to_save(engine: Engine, run: Run, job_id: JobId) -> None:
@@ -128,14 +138,6 @@ async def _try_to_save(engine: Engine, run: Run, job_id: JobId) -> None:
         await save_work(engine, run, job_id, "interrupted")
     except OrchardError as error:
         engine.warn(run.id, error.message, job_id)
-
-
-async def _settle_undo(engine: Engine, run: Run) -> None:
-    intent = run.undo
-    assert intent is not None
-    tip = await engine.world.in_thread(engine.world.repo.branch_tip, intent.branch)
-    if tip == intent.old:
-        engine.record(run.id, LandingUndone(intent.landing, intent.branch, intent.old))
 
 
 async def remove_folders(engine: Engine, run: Run) -> None:
@@ -161,6 +163,21 @@ async def _save_strays(engine: Engine, reader: JournalReader) -> None:
         for path in unknown:
             engine.notes.append(await world.in_thread(_take_away_unknown, trees, path))
         await world.in_thread(trees.empty_trash)
+        await world.in_thread(trees.drop_empty_root)
+    await world.in_thread(_remove_old_scratch, world.repo.state / "tmp")
+
+
+def _remove_old_scratch(folder: Path) -> None:
+    """Private indexes and the like, left by a process that was killed; who is still at work is younger."""
+    oldest = time.time() - SCRATCH_SECONDS
+    for place in folder.iterdir() if folder.is_dir() else ():
+        with suppress(OSError):
+            if place.lstat().st_mtime >= oldest:
+                continue
+            if place.is_dir() and not place.is_symlink():
+                shutil.rmtree(place)
+            else:
+                place.unlink()
 
 
 def _roots(engine: Engine, settings: set[str | None]) -> set[Path]:

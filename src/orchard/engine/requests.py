@@ -36,6 +36,7 @@ from orchard.engine.naming import check_start, find_plan, new_plan_id
 from orchard.engine.recovery import recover_plan, remove_folders
 from orchard.errors import NotFound, UsageError
 from orchard.git.refs import delete_refs, job_ref_part, list_refs
+from orchard.process.failpoint import failpoint
 from orchard.store.journal import JournalReader
 
 
@@ -61,8 +62,10 @@ class Requests:
         method: Callable[..., Awaitable[Json]] | None = VERBS.get(verb)
         if method is None:
             raise UsageError(f"There is no request '{verb}'.")
+        failpoint("request.before")
         answer = await method(self, **args)
         await self.engine.durable()
+        failpoint("request.after-durable")
         return answer
 
     async def _run(self, plan: str) -> Run:
@@ -89,6 +92,7 @@ class Requests:
         run = Run(new_plan_id(asked.name, taken))
         self.engine.add_new(run)
         self.engine.record(run.id, PlanSubmitted(plan_json(asked), scaffolding, file))
+        failpoint("plan.submitted")
         return {"plan": run.id, "notes": list(self.engine.notes)}
 
     async def finalize(self, plan: str) -> Json:
@@ -124,24 +128,32 @@ class Requests:
         run = await self._run(plan)
         if run.status in (PlanStatus.SUCCEEDED, PlanStatus.CANCELED):
             raise UsageError(f"Plan '{plan}' is {run.status} already; there is nothing to cancel.")
-        why = reason or "canceled by the user"
+        self._refuse_if_landed(run)
+        await self._stop_all(run, reason or "canceled by the user")
+        self._refuse_if_landed(run)
+        return {}
+
+    async def _stop_all(self, run: Run, why: str) -> None:
         if run.canceled is None:
             self.engine.record(run.id, PlanCanceled(why))
-            for job_id, record in run.records.items():
-                if record.state is JobState.PENDING:
-                    self.engine.record(run.id, JobCanceled(job_id, why))
+            pending = [job_id for job_id, record in run.records.items() if record.state is JobState.PENDING]
+            for job_id in pending:
+                self.engine.record(run.id, JobCanceled(job_id, why), listed=job_id == pending[-1])
+        failpoint("cancel.before-stop")
         await self.engine.stop(run, run.active, Stop("cancel", why))
-        return {}
+        failpoint("cancel.after-stop")
 
     async def delete(self, plan: str) -> Json:
         """Cancel a plan and take its folders away after saving them; its commits stay until it is purged."""
         run = await self._run(plan)
         if run.status not in (PlanStatus.SUCCEEDED, PlanStatus.CANCELED) and not run.deleted:
-            await self.cancel(plan, "the plan was deleted")
+            await self._stop_all(run, "the plan was deleted")
         if not run.deleted:
             self.engine.record(run.id, PlanDeleted())
         await self.engine.durable()
+        failpoint("delete.recorded")
         await remove_folders(self.engine, run)
+        failpoint("delete.after-folders")
         kept = [record.worktree.path for record in run.records.values() if record.worktree is not None]
         return {"kept_folders": kept}
 
@@ -159,10 +171,14 @@ class Requests:
         refs = await self.engine.world.in_thread(
             list_refs, repo.git, *(f"refs/orchard/{place}/{part}" for place in places)
         )
+        failpoint("purge.before-refs")
         await self.engine.world.in_thread(delete_refs, repo.git, refs, f"orchard: purge {run.id}")
+        failpoint("purge.after-refs")
         await self.engine.world.in_thread(self.engine.world.logs.remove, run.id)
         await self.engine.durable()
+        failpoint("purge.before-forget")
         await self.engine.world.in_thread(self.engine.journal.forget, run.id)
+        failpoint("purge.after-forget")
         self.engine.drop_run(run.id)
         return {"refs": len(refs)}
 
@@ -170,12 +186,13 @@ class Requests:
         """Change the graph: all of the changes or none."""
         run = await self._run(plan)
         validation = run.records[VALIDATION].state
-        if validation in ACTIVE or validation is JobState.SUCCEEDED or run.deleted:
+        if validation in ACTIVE or validation is JobState.SUCCEEDED or run.deleted or run.landed is not None:
             raise UsageError(f"Plan '{plan}' is being landed or over; its graph can no longer be changed.")
         started = {job_id for job_id, record in run.records.items() if record.started and job_id != VALIDATION}
         shaped = reshape(run.plan, started, changes)
         _refuse_agents(shaped)
         self.engine.record(run.id, PlanReshaped(tuple(changes), plan_json(shaped)))
+        failpoint("reshape.recorded")
         return {"jobs": [job for job in shaped.jobs if job != VALIDATION]}
 
     # -------------------------------------------------------------------------------------- jobs
@@ -230,9 +247,10 @@ class Requests:
         record, why = run.records[job_id], reason or "failed by the user"
         if record.state in ACTIVE:
             await self.engine.stop(run, [job_id], Stop("force-fail", why))
+            if run.records[job_id].state is JobState.SUCCEEDED:
+                self._refuse_if_landed(run)
         elif record.state is JobState.PENDING:
-            number = record.last.number if record.last else 1
-            self.engine.record(run.id, JobFailed(job_id, number, None, "forced", why))
+            self.engine.record(run.id, JobFailed(job_id, record.number, None, "forced", why), listed=True)
         else:
             raise UsageError(f"Job '{job}' is {record.status} already.")
         return {}
@@ -277,6 +295,13 @@ class Requests:
     def _refuse_if_over(self, run: Run, what: str) -> None:
         if run.settled:
             raise UsageError(f"Plan '{run.id}' is {run.status} and cannot be {what}.")
+
+    def _refuse_if_landed(self, run: Run) -> None:
+        """Stopping what has landed would be half an undo."""
+        if run.landed is not None and run.undone is None:
+            raise UsageError(
+                f"Plan '{run.id}' has landed on '{run.landed.branch}' already.", hint=f"orchard undo {run.id}"
+            )
 
     async def _fetch(self, run: Run) -> None:
         """Bring remotes up to date before a fresh start; a failed fetch is only a warning."""

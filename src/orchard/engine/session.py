@@ -4,6 +4,7 @@ Either way requests go to the engine and what happens is read from the journal; 
 has to be told when there is something new to read.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -15,11 +16,14 @@ from orchard.core.plancodec import plan_json, work_json
 from orchard.core.replay import apply
 from orchard.core.run import Run
 from orchard.core.states import PlanStatus
+from orchard.engine.control import EngineGone
 from orchard.git.repository import Repository
 from orchard.store.dirs import UserDirs
 from orchard.store.reader import JournalReader
 
 BLOCK = 1000
+GATHER = 0.02
+"""Seconds that news may wait for more of them."""
 OVER = ("succeeded", "failed", "canceled", "paused", "waiting")
 
 
@@ -63,24 +67,36 @@ class Session:
         """Ask the engine for something; plans and works may be given as they are."""
         return await self.link.request(verb, {name: _plain(value) for name, value in args.items()})
 
-    async def follow(self, plan: PlanId, since: int = 0) -> AsyncIterator[list[Recorded]]:
-        """What happens to a plan, in batches, until it is over or waits for a person."""
-        run = Run(plan)
-        at = 0
+    async def follow(self, plan: PlanId, run: Run | None = None) -> AsyncIterator[list[Recorded]]:
+        """What happens to a plan, in batches, until it is over or waits for a person.
+
+        Whoever gives a run that is known so far keeps it up to date with what comes.
+        """
+        own = run is None
+        run = run or Run(plan)
+        at = run.seq
+        gone: EngineGone | None = None
         while True:
             newest = self._reader.last_seq()
             batch = list(self._reader.events(plan, at, BLOCK))
             if batch:
                 at = batch[-1].seq
-                for recorded in batch:
-                    apply(run, recorded)
-                fresh = [recorded for recorded in batch if recorded.seq > since]
-                if fresh:
-                    yield fresh
+                if own:
+                    for recorded in batch:
+                        apply(run, recorded)
+                yield batch
+            if len(batch) == BLOCK:
                 continue
             if at == 0 or self._is_over(run):
                 return
-            await self.link.grown(newest)
+            if gone is not None:
+                raise gone
+            try:
+                await self.link.grown(newest)
+                # What comes in quick succession is read at once.
+                await asyncio.sleep(GATHER)
+            except EngineGone as error:
+                gone = error  # once it has ended, the journal holds all there will be: it is read once more
 
     def _is_over(self, run: Run) -> bool:
         """Whether nothing more will happen by itself."""

@@ -14,7 +14,7 @@ from orchard.engine.gather import commit_time, conflict, resolve
 from orchard.engine.naming import target_of
 from orchard.engine.outcome import Failed, Outcome, Passed
 from orchard.errors import OrchardError
-from orchard.git.command import GitError
+from orchard.git.command import GitError, lock_in_the_way
 from orchard.git.conflicts import Merge, Resolution
 from orchard.git.integration import Conflicted, LeafMerge, Prepared
 from orchard.git.objects import ObjectMissing
@@ -38,6 +38,7 @@ async def start_plan(engine: Engine, run: Run) -> None:
     if run.paused is not None or run.canceled is not None or run.deleted:
         return
     engine.record(run.id, started)
+    failpoint("plan.started")
     start = started.target_commit or started.base_commit
     await _begin(engine, run, start)
 
@@ -46,6 +47,7 @@ def _pin(engine: Engine, run: Run, others: list[str]) -> PlanStarted:
     repo = engine.world.repo
     started = target_of(repo, run.plan, others)
     hold = keep_ref(run.id, BASE, 0)
+    failpoint("plan.before-pin")
     update_refs(repo.git, [Update(hold, started.base_commit, ANY)], f"orchard: base of {run.id}")
     return started
 
@@ -78,7 +80,9 @@ async def _merge_surely(engine: Engine, run: Run, job_id: JobId, commit: str) ->
     for number in range(VANISHED_TRIES):
         try:
             return await _merge(engine, run, job_id, commit)
-        except (GitError, ObjectMissing):
+        except (GitError, ObjectMissing) as error:
+            if isinstance(error, GitError) and lock_in_the_way(error.stderr):
+                raise  # it was waited for already, and the lock of a dead git stays
             # Processes that stay open remember packs that are gone, and would not write their objects again.
             await engine.world.in_thread(engine.world.integration.close)
             await asyncio.sleep(0.05 * 2**number)

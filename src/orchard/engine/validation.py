@@ -18,8 +18,9 @@ from orchard.engine.landing import Moved, land, settle
 from orchard.engine.outcome import Failed, Held, Outcome, Passed, Skipped
 from orchard.engine.phases import note_changes, run_works, setup
 from orchard.engine.phasing import run_phase
-from orchard.engine.snapshot import rebuild
+from orchard.engine.snapshot import merge_leaf, rebuild
 from orchard.engine.workspace import give_back, take_worktree
+from orchard.process.failpoint import failpoint
 
 
 async def run_validation(context: Context) -> Outcome:
@@ -44,7 +45,7 @@ async def run_validation(context: Context) -> Outcome:
 
 async def _once(context: Context, first: Phase) -> Outcome:
     """One way through; Moved if the target is no longer where the snapshot began."""
-    if not at_or_after(first, Phase.MERGE_RI):
+    if not at_or_after(first, Phase.POSTCHECKS):
         for phase, function in ((Phase.PRECHECKS, _prechecks), (Phase.SETUP, _setup), (Phase.WORK, _work)):
             outcome = await run_phase(context, phase, function)
             if isinstance(outcome, Failed | Held):
@@ -80,8 +81,26 @@ async def _prechecks(context: Context) -> Outcome:
         if failed is not None:
             return failed
         note = f"the target moved to {tip:.12}: everything was merged onto it again"
+    missing = await _bring_in_missing(context)
+    if missing is not None:
+        return missing
     context.base = context.commit = run.snapshot.tip
     return Passed(note)
+
+
+async def _bring_in_missing(context: Context) -> Failed | None:
+    """Merge leaves that the snapshot does not have: an engine was killed while it began the snapshot again."""
+    run = context.run
+    for job_id in run.plan.leaves:
+        assert run.snapshot is not None
+        if job_id in run.snapshot.merged:
+            continue
+        commit = run.records[job_id].commit
+        assert commit is not None, f"'{job_id}' has no result to validate"
+        outcome = await merge_leaf(context.engine, run, job_id, commit)
+        if isinstance(outcome, Failed):
+            return outcome
+    return None
 
 
 def stands_on(run: Run, tip: str | None) -> bool:
@@ -103,7 +122,9 @@ async def _setup(context: Context) -> Outcome:
 async def _work(context: Context) -> Outcome:
     if context.job.work is None:
         return Skipped()
+    failpoint("validation.before-verify")
     failed = await run_works(context, [context.job.work])
+    failpoint("validation.after-verify")
     if failed is not None:
         return failed
     await note_changes(context)
@@ -114,8 +135,9 @@ async def _postchecks(context: Context) -> Outcome:
     """See that nothing has happened to the target meanwhile, but a landing of ours that was interrupted."""
     run = context.run
     assert run.started is not None
+    failpoint("validation.before-settle")
     await settle(context.engine, run)
-    if run.landed is not None and run.undone is None:
+    if run.landed is not None:
         return Passed("it had landed before the interruption")
     tip = await context.world.in_thread(context.world.repo.branch_tip, run.started.target_branch)
     context.target_tip = tip

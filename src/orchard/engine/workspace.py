@@ -14,7 +14,7 @@ from orchard.core.states import JobState
 from orchard.engine.context import Context
 from orchard.engine.engine import Engine
 from orchard.errors import OrchardError
-from orchard.git.refs import wip_ref
+from orchard.git.refs import keep_ref, wip_ref
 from orchard.git.repository import Worktree
 from orchard.git.wip import Saved, ensure_saved
 from orchard.process.failpoint import failpoint
@@ -47,12 +47,24 @@ async def save_work(engine: Engine, run: Run, job_id: JobId, why: str) -> Saved 
     if record.worktree is None:
         return None
     worktree = Worktree(record.worktree.worktree, Path(record.worktree.path))
-    base = record.worktree.base
+    base, held_by = record.worktree.base, None
     if record.work_commit is not None and record.work_commit.base == base:
         base = record.work_commit.commit
+        held_by = keep_ref(run.id, job_id, record.work_commit.attempt)
     ref = wip_ref(run.id, job_id, len(record.saved) + 1)
     failpoint("wip.before-save")
-    saved = await engine.world.in_thread(ensure_saved, engine.world.repo, worktree, ref, f"orchard: {why}", base)
+    trees, world = engine.pool(run).worktrees, engine.world
+    saved = await world.in_thread(
+        ensure_saved,
+        world.repo,
+        worktree,
+        ref,
+        f"orchard: {why}",
+        base,
+        world.integration.live,
+        made_from=trees.made_from(worktree),
+        held_by=held_by,
+    )
     failpoint("wip.after-save")
     if saved.commit is not None and saved.ref is not None:
         engine.record(run.id, WorkSaved(job_id, saved.ref, saved.commit, why))
@@ -86,6 +98,7 @@ async def _give_back(engine: Engine, run: Run, job_id: JobId, why: str) -> None:
     failpoint("worktree.before-release")
     try:
         await engine.pool(run).give(saved)
+        failpoint("worktree.after-release")
     except OrchardError as error:
         engine.warn(run.id, error.message, job_id)
 

@@ -12,6 +12,7 @@ from typing import ParamSpec, Protocol, TypeVar
 from orchard.core.config import Config
 from orchard.core.plan import Job, PlanId, Work
 from orchard.engine.outcome import Failed
+from orchard.errors import SystemRefused
 from orchard.git.conflicts import Merge
 from orchard.git.integration import Integration
 from orchard.git.repository import Repository
@@ -69,7 +70,8 @@ class World:
         """Run a step of git work to its end in a thread.
 
         A cancellation is not let through until the step is over: half of a commit or of a merge
-        is worse than a moment of waiting, and nobody else may touch the worktree meanwhile.
+        is worse than a moment of waiting, and nobody else may touch the worktree meanwhile. What a
+        disk or the system refuses is an error for the user, like what git refuses.
         """
         loop = asyncio.get_running_loop()
         future = loop.run_in_executor(self.threads, lambda: function(*args, **kwargs))
@@ -82,7 +84,10 @@ class World:
         if canceled is not None:
             future.exception()
             raise canceled
-        return future.result()
+        try:
+            return future.result()
+        except OSError as error:
+            raise SystemRefused(error) from error
 
     def close(self) -> None:
         """Let go of threads and helper processes."""

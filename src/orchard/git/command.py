@@ -221,11 +221,12 @@ def run_git(
 
 
 def start_git(
-    args: tuple[str | bytes, ...], *, cwd: Path, env: Mapping[str, str], unbuffered: bool = False
+    args: tuple[str | bytes, ...], *, cwd: Path, env: Mapping[str, str], errors: int, unbuffered: bool = False
 ) -> subprocess.Popen[bytes]:
     """Start a git that answers questions on its standard input until that is closed.
 
-    `unbuffered` puts `stdbuf` in front, for commands of older gits that keep their answers to themselves.
+    `errors` is the descriptor its complaints go to. `unbuffered` puts `stdbuf` in front, for commands of
+    older gits that keep their answers to themselves.
     """
     git = git_program(env.get("PATH", os.defpath))
     words = ["stdbuf", "-o0", git, *args] if unbuffered else [git, *args]
@@ -235,7 +236,7 @@ def start_git(
         env=dict(env),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
+        stderr=errors,
         bufsize=0,
         process_group=0,
     )

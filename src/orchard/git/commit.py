@@ -6,16 +6,19 @@ a result that would make a later git run something, or write outside of its fold
 """
 
 import itertools
-from dataclasses import dataclass, field
+import time
+from dataclasses import dataclass, field, replace
 
-from orchard.errors import OrchardError
-from orchard.git.command import Git, GitError
+from orchard.git.command import Git, GitError, lock_in_the_way
 from orchard.git.contents import Contents, display, look, stage, submodule_problems, try_again
-from orchard.git.refs import ANY, RefMoved, Update, hold, update_refs
+from orchard.git.live import Live
+from orchard.git.objects import ObjectMissing
+from orchard.git.plain import Files, changes_of, read_files, write_tree
+from orchard.git.refs import RefMoved
 from orchard.git.repository import Repository, Worktree
-from orchard.git.review import Finding, review
+from orchard.git.review import Difference, Finding, Reviewed, count_lines, judge, review
+from orchard.process.failpoint import failpoint
 
-SIGN_TIMEOUT = 30.0
 LISTED_PATHS = 1000
 
 
@@ -29,17 +32,15 @@ class CommitInfo:
     """Name and email, see `Repository.identity`."""
     body: str = ""
     trailers: tuple[tuple[str, str], ...] = ()
-    sign: bool = False
     allow_submodule_updates: bool = False
 
     @property
-    def message(self) -> bytes:
+    def message(self) -> str:
         """Title, body and trailers, each only as far as there is one."""
         trailers = "\n".join(f"{key}: {' '.join(value.split())}" for key, value in self.trailers)
         title = " ".join(self.name.split()) or "work"
         parts = (title, self.body.strip(), trailers)
-        text = "\n\n".join(part for part in parts if part) + "\n"
-        return text.replace("\0", " ").encode(errors="replace")
+        return "\n\n".join(part for part in parts if part) + "\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,19 +77,33 @@ class Changes:
     """At most LISTED_PATHS of them, escaped for people."""
 
 
-class SigningFailed(OrchardError):
-    """The user wants signed commits, and signing did not work."""
+def commit_work(
+    repo: Repository,
+    worktree: Worktree,
+    base: str,
+    info: CommitInfo,
+    live: Live | None = None,
+    *,
+    made_from: str | None = None,
+    stays: bool = True,
+) -> Committed | Refused:
+    """Turn what a job left in its worktree, and what it committed itself, into one result.
 
-
-def commit_work(repo: Repository, worktree: Worktree, base: str, info: CommitInfo) -> Committed | Refused:
-    """Turn what a job left in its worktree, and what it committed itself, into one result."""
+    `made_from`: the commit we made the worktree's index from, if nobody else wrote to it since. `stays`:
+    somebody goes on in this folder, so its HEAD and index have to follow; otherwise they may stay behind.
+    """
+    if live is None:
+        with Live(repo) as own:
+            return commit_work(repo, worktree, base, info, own, made_from=made_from, stays=stays)
     if worktree.path.is_symlink() or not worktree.path.is_dir():
         # Behind a link lies what is not the job's to commit.
         return Refused(f"The job's folder {worktree.path} is gone.", "Retry the job with '--fresh'.")
     git = repo.worktree_git(worktree.name, worktree.path)
-    (git.git_dir / "index.lock").unlink(missing_ok=True)  # of a git that the job's end has killed
+    for name in ("index.lock", "HEAD.lock"):  # of a git that the job's end has killed
+        (git.git_dir / name).unlink(missing_ok=True)
+    plain = made_from == base and live.is_plain(base)
     try:
-        contents = look(git, worktree.path)
+        contents = look(git, worktree.path, untouched=plain)
     except (GitError, OSError) as error:
         return Refused(f"The worktree cannot be read: {error}", "Retry the job with '--fresh'.")
     head = contents.head or base
@@ -106,7 +121,8 @@ def commit_work(repo: Repository, worktree: Worktree, base: str, info: CommitInf
         )
     if contents.clean and head == base:
         return Committed(base, changed=False)
-    return _commit_once_more_if_objects_vanished(repo, worktree, contents, (base, head, info))
+    work = _Work(repo, live, worktree, base, head, info, plain=plain and head == base, stays=stays)
+    return _commit_once_more_if_objects_vanished(work, contents)
 
 
 def worktree_changes(repo: Repository, worktree: Worktree) -> Changes:
@@ -116,70 +132,101 @@ def worktree_changes(repo: Repository, worktree: Worktree) -> Changes:
     return Changes(len(names), tuple(display(name) for name in names[:LISTED_PATHS]))
 
 
-def _commit_once_more_if_objects_vanished(
-    repo: Repository, worktree: Worktree, contents: Contents, plan: tuple[str, str, CommitInfo]
-) -> Committed | Refused:
+@dataclass(frozen=True, slots=True)
+class _Work:
+    repo: Repository
+    live: Live
+    worktree: Worktree
+    base: str
+    head: str
+    info: CommitInfo
+    plain: bool
+    stays: bool
+
+    @property
+    def git(self) -> Git:
+        return self.repo.worktree_git(self.worktree.name, self.worktree.path)
+
+
+def _commit_once_more_if_objects_vanished(work: _Work, contents: Contents) -> Committed | Refused:
     """A `gc --prune=now` beside us can delete objects before they have a name: hash everything again then."""
-    git = repo.worktree_git(worktree.name, worktree.path)
     for number in itertools.count():
         try:
             if number:
-                git("read-tree", "--reset", plan[1])
-                contents = look(git, worktree.path)
-            return _commit(repo, worktree, contents, plan)
-        except GitError as error:
+                # The open processes may remember packs that are gone.
+                work.live.close()
+                work.git("read-tree", "--reset", work.head)
+                contents = look(work.git, work.worktree.path)
+                work = replace(work, plain=False)
+            return _commit(work, contents)
+        except (GitError, ObjectMissing) as error:
             if not try_again(error, number):
-                said = error.stderr.strip().splitlines() or [str(error)]
-                return Refused(f"Git cannot commit the work: {said[-1]}", "Look at the worktree, then retry the job.")
+                said = f"Git cannot commit the work: {_last_words(error)}"
+                return Refused(said, "Look at the worktree, then retry the job.")
     raise AssertionError("the last try returns")
 
 
-def _commit(
-    repo: Repository, worktree: Worktree, contents: Contents, plan: tuple[str, str, CommitInfo]
-) -> Committed | Refused:
-    base, head, info = plan
-    git = repo.worktree_git(worktree.name, worktree.path)
-    if contents.clean:
-        tree = f"{head}^{{tree}}"
+def _last_words(error: GitError | ObjectMissing) -> str:
+    if isinstance(error, ObjectMissing):
+        return error.message
+    lock = lock_in_the_way(error.stderr)
+    return f"{lock} exists." if lock else (error.stderr.strip().splitlines() or [str(error)])[-1]
+
+
+def _commit(work: _Work, contents: Contents) -> Committed | Refused:
+    repo, base, head, info = work.repo, work.base, work.head, work.info
+    files = read_files(work.worktree.path, contents) if work.plain else None
+    if files is not None:
+        tree, reviewed = _written(work, files)
     else:
-        stage(git, worktree.path, contents)
-        tree = git("write-tree").text
-    reviewed = review(repo, base, tree, allow_submodule_updates=info.allow_submodule_updates)
+        tree, reviewed = _staged(work, contents)
     if isinstance(reviewed, Finding):
         return Refused(reviewed.message, reviewed.hint, reviewed.paths)
     if reviewed.total == 0 and head == base:
         return Committed(base, changed=False)
-    commit = head if contents.clean else make_commit(repo.git, tree, (head,), info)
+    commit = head
+    if not contents.clean:
+        commit = work.live.merger.commit(tree, (head,), info.message, when=int(time.time()), author=info.author)
+    failpoint("keep.before-hold")
     try:
-        hold(repo.git, info.ref, commit, base)
+        work.live.hold(info.ref, commit, base)
     except RefMoved as moved:
         # We may have been here before, and been killed before HEAD moved: the same work with an older date.
         if moved.actual is None or not _is_same_work(repo.git, moved.actual, (tree, head)):
             raise
         commit = moved.actual
+    failpoint("keep.after-hold")
     # Not earlier: HEAD's log would name a commit that a gc might have deleted meanwhile.
-    update_refs(git, [Update("HEAD", commit, ANY)], "orchard: work committed", deref=False)
-    files = (reviewed.added, reviewed.modified, reviewed.deleted)
+    if files is not None and work.stays:
+        stage(work.git, work.worktree.path, contents)
+    if files is None or work.stays:
+        work.live.set_head(work.worktree.name, commit)
+    counts = (reviewed.added, reviewed.modified, reviewed.deleted)
     lines = (reviewed.lines_added, reviewed.lines_deleted)
-    return Committed(commit, True, *files, *lines, own_commits=head != base)
+    return Committed(commit, True, *counts, *lines, own_commits=head != base)
 
 
-def make_commit(git: Git, tree: str, parents: tuple[str, ...], info: CommitInfo) -> str:
-    """Write a commit object; unsigned only where no signature was asked for."""
-    name, email = info.author
-    named = git.with_environment(
-        GIT_AUTHOR_NAME=name, GIT_AUTHOR_EMAIL=email, GIT_COMMITTER_NAME=name, GIT_COMMITTER_EMAIL=email
-    )
-    words = [word for parent in parents for word in ("-p", parent)]
-    if not info.sign:
-        return named("commit-tree", tree, *words, "-F", "-", stdin=info.message).text
-    try:
-        return named("commit-tree", "-S", tree, *words, "-F", "-", stdin=info.message, timeout=SIGN_TIMEOUT).text
-    except GitError as error:
-        raise SigningFailed(
-            f"The commit could not be signed: {error.stderr.strip()}",
-            hint="Unlock your signing key, or run: git config commit.gpgSign false",
-        ) from error
+def _staged(work: _Work, contents: Contents) -> tuple[str, Reviewed | Finding]:
+    """The tree by way of the worktree's index."""
+    if contents.clean:
+        tree = work.live.objects.tree_of(work.head)
+    else:
+        stage(work.git, work.worktree.path, contents)
+        tree = work.git("write-tree").text
+    return tree, review(work.repo, work.base, tree, allow_submodule_updates=work.info.allow_submodule_updates)
+
+
+def _written(work: _Work, files: Files) -> tuple[str, Reviewed | Finding]:
+    """The tree by writing what is new in it."""
+    objects = work.live.objects
+    before = objects.tree_of(work.base)
+    tree = write_tree(objects, work.live.loose, before, files)
+    changes = changes_of(objects, (before, tree))
+    if any(change.old is not None for change in changes):
+        return tree, review(work.repo, work.base, tree)
+    new = [Difference(one.path, "000000", f"{one.new.mode:06o}", one.new.oid, "A") for one in changes if one.new]
+    lines = sum(count_lines(file[1]) for file in files.values() if file is not None)
+    return tree, judge(work.repo, tree, new, (lines, 0))
 
 
 def _is_same_work(git: Git, commit: str, expected: tuple[str, str]) -> bool:

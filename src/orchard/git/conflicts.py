@@ -122,7 +122,9 @@ def parse_merge(field: Callable[[], bytes], ours: str, theirs: str, *, clean: bo
     while (count := field()).isdigit():
         paths = tuple(field() for _ in range(int(count)))
         messages.append(Message(paths, field().decode(errors="replace"), field().decode(errors="replace").strip()))
-    conflicts = () if clean else _conflicts(stages, messages)
+    # Git 2.39 calls some merges clean although it tells of a conflict and leaves markers in a file.
+    told = any(message.kind.startswith("CONFLICT") for message in messages)
+    conflicts = () if clean and not told else _conflicts(stages, messages)
     return Merge(ours, theirs, tree, conflicts, tuple(messages))
 
 

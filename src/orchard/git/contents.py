@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchard.git.command import Git, GitError
+from orchard.git.objects import ObjectMissing
 from orchard.git.repository import Repository, Worktree, block_filters
 
 PACKED_FROM = 100
@@ -66,13 +67,17 @@ class Contents:
         return bool(self.untracked or self.ignored or self.special or self.nested or self.empty_folders)
 
 
-def look(git: Git, path: Path) -> Contents:
+def look(git: Git, path: Path, *, untouched: bool = False) -> Contents:
     """Everything that differs; flags that hide edits are taken off the index that `git` names.
 
+    `untouched`: the index is as we made it, from a tree without submodules, so that no flag can be on it.
     OSError if a folder cannot be read: what is not seen cannot be called saved.
     """
-    submodules, flagged = _index_entries(git)
-    hidden = _unhide(git, path, flagged)
+    submodules: list[bytes] = []
+    hidden = False
+    if not untouched:
+        submodules, flagged = _index_entries(git)
+        hidden = _unhide(git, path, flagged)
     found: dict[str, list[bytes]] = {"changed": [], "staged": [], "untracked": [], "ignored": [], "unmerged": []}
     head = _read_status(git, found)
     # What a submodule's folder holds is for `submodule_problems` to say; that it is gone means nothing.
@@ -117,7 +122,7 @@ def submodule_problems(
             yield display(name), problem
 
 
-def try_again(error: GitError | OSError, number: int) -> bool:
+def try_again(error: GitError | ObjectMissing | OSError, number: int) -> bool:
     """Whether to hash everything once more, after a short wait, because objects vanished under us.
 
     `git gc --prune=now`, run by somebody else, deletes what has no name yet. One more try is always
@@ -125,7 +130,8 @@ def try_again(error: GitError | OSError, number: int) -> bool:
     """
     if number == 0:
         return True
-    again = number < VANISHED_TRIES and isinstance(error, GitError) and bool(_VANISHED.search(error.stderr))
+    vanished = isinstance(error, ObjectMissing) or (isinstance(error, GitError) and _VANISHED.search(error.stderr))
+    again = number < VANISHED_TRIES and bool(vanished)
     if again:
         time.sleep(0.02 * 2**number)
     return again

@@ -4,6 +4,7 @@ Links are removed, never followed; nothing on the other side of a mount point is
 is deeper than the stack is taken apart in pieces.
 """
 
+import errno
 import os
 import re
 import secrets
@@ -49,6 +50,25 @@ def delete_children(folder: Path) -> list[str]:
     finally:
         os.close(top)
     return errors
+
+
+def remove_file(top: Path, name: bytes) -> None:
+    """Remove a file below `top`, and the folders that hold nothing without it; a link on the way is not followed."""
+    *folders, last = name.split(b"/")
+    opened = [os.open(top, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)]
+    try:
+        for folder in folders:
+            opened.append(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=opened[-1]))
+        with suppress(FileNotFoundError):
+            os.unlink(last, dir_fd=opened[-1])
+        for parent, folder in zip(reversed(opened[:-1]), reversed(folders), strict=True):
+            os.rmdir(folder, dir_fd=parent)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT):
+            raise
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
 
 
 def remove_special(top: Path, name: bytes) -> None:

@@ -15,8 +15,7 @@ by doing both again.
 """
 
 import re
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Literal
@@ -25,12 +24,10 @@ from orchard.errors import OrchardError
 from orchard.git.accounting import Ancestry, Trees, check
 from orchard.git.conflicts import Conflict, Merge, Resolution
 from orchard.git.history import is_ancestor
-from orchard.git.merge import Merger
-from orchard.git.objects import GitGone, LiveGit, ObjectMissing, Objects
+from orchard.git.live import Live
+from orchard.git.objects import ObjectMissing
 from orchard.git.refs import RefMoved, Update, confirm, integration_ref, list_refs, snapshot_ref, update_refs
 from orchard.git.repository import Repository
-
-MOVE_TIMEOUT = 30.0
 
 Mode = Literal["squash", "merge"]
 
@@ -81,57 +78,14 @@ class Conflicted:
         return self.merge.conflicts
 
 
-class _Mover:
-    """Moves refs through one open `git update-ref`, which holds locks only while a transaction runs.
-
-    It knows success only. Where it fails, for whatever reason, the usual way is taken, which finds out why.
-    """
-
-    def __init__(self, repo: Repository) -> None:
-        self._repo = repo
-        self._lock = threading.Lock()
-        self._process: LiveGit | None = None
-
-    def move(self, updates: Sequence[Update], message: str) -> None:
-        """Compare and swap all of these refs, each of which exists, or none."""
-        rows = "".join(f"update {one.ref}\0{one.new}\0{one.old}\0" for one in updates)
-        with self._lock:
-            try:
-                if self._process is None:
-                    words = ("update-ref", "--create-reflog", "-m", "orchard: merge", "--stdin", "-z")
-                    self._process = LiveGit(self._repo.git, *words)
-                self._process.say(f"start\0{rows}prepare\0commit\0".encode())
-                for step in (b"start", b"prepare", b"commit"):
-                    if self._process.read_until(b"\n", MOVE_TIMEOUT) != step + b": ok":
-                        raise GitGone("'git update-ref' gave an answer that was not expected.")
-                return
-            except GitGone:
-                self._drop()
-            except BaseException:
-                self._drop()
-                raise
-        update_refs(self._repo.git, updates, message)
-
-    def close(self) -> None:
-        """End the process."""
-        with self._lock:
-            self._drop()
-
-    def _drop(self) -> None:
-        if self._process is not None:
-            self._process.close()
-            self._process = None
-
-
 class Integration:
     """Brings leaves together in one repository; holds git processes open, so `close` it."""
 
     def __init__(self, repo: Repository) -> None:
         self.repo = repo
-        self.objects = Objects(repo.git)
-        self.merger = Merger(repo, self.objects)
+        self.live = Live(repo)
+        self.objects, self.merger = self.live.objects, self.live.merger
         self._ancestry = Ancestry(repo, self.objects)
-        self._mover = _Mover(repo)
 
     def __enter__(self) -> "Integration":
         return self
@@ -141,9 +95,7 @@ class Integration:
 
     def close(self) -> None:
         """End the processes; the next call starts them anew."""
-        self._mover.close()
-        self.merger.close()
-        self.objects.close()
+        self.live.close()
 
     def start(self, plan: str, commit: str) -> None:
         """Put both lines at a commit, usually the target's tip, wherever they are now."""
@@ -180,16 +132,15 @@ class Integration:
 
     def publish(self, plan: str, prepared: Prepared) -> None:
         """Move both lines at once; RefMoved if someone else moved one. Doing it twice is the same as once."""
-        for oid in (prepared.integration, prepared.snapshot, prepared.tree):
-            # A `git gc --prune=now` since `prepare` may have taken what no ref held.
-            if not self.objects.exists(oid):
-                raise ObjectMissing(oid)
+        # A `git gc --prune=now` since `prepare` may have taken what no ref held.
+        if gone := self.objects.missing((prepared.integration, prepared.snapshot, prepared.tree)):
+            raise ObjectMissing(gone)
         updates = [
             Update(integration_ref(plan), prepared.integration, prepared.old_integration),
             Update(snapshot_ref(plan), prepared.snapshot, prepared.old_snapshot),
         ]
         try:
-            self._mover.move(updates, f"orchard: merge into {plan}")
+            self.live.lines.move(updates, f"orchard: merge into {plan}")
         except RefMoved:
             if self.tips(plan) != (prepared.integration, prepared.snapshot):
                 raise

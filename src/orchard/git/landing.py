@@ -26,9 +26,11 @@ from typing import Literal
 
 from orchard.git.command import Git, GitError, lock_in_the_way
 from orchard.git.history import is_ancestor, show_path
-from orchard.git.objects import GITLINK, TREE, Change, Entry, Objects
+from orchard.git.objects import TREE, Change, Entry, Objects
+from orchard.git.obstacles import find_obstacle, look, put_back
 from orchard.git.refs import RefMoved, Update, update_refs
 from orchard.git.repository import Checkout, Repository
+from orchard.process.failpoint import failpoint
 
 LOCK_WAIT = 2.0
 PUSH_TIMEOUT = 120.0
@@ -188,8 +190,10 @@ def _unexpected_head(branch: str, place: Checkout) -> LandingRefused:
 
 
 def _swap(repo: Repository, branch: str, old: str | None, new: str | None, message: str) -> LandingRefused | None:
+    failpoint("branch.before-swap")
     try:
         update_refs(repo.git, [Update(f"refs/heads/{branch}", new, old)], message)
+        failpoint("branch.after-swap")
     except RefMoved as error:
         if error.actual != new:
             return _not_at(branch, error.actual, old)
@@ -206,14 +210,21 @@ def _fast_forward(repo: Repository, place: Checkout, branch: str, old: str, new:
     git = _git_in(repo, place)
     if isinstance(git, LandingRefused):
         return git
-    refusal = _locks(repo, place, branch, LOCK_WAIT) or _obstacles(repo, place, old, new)
+    changes = _changes(repo, old, new)
+    refusal = _locks(repo, place, branch, LOCK_WAIT) or _obstacle(repo, git, place, changes, new)
     if refusal is not None:
         return refusal
     if git("symbolic-ref", "-q", "HEAD", ok=(0, 1)).text != f"refs/heads/{branch}":
         return LandingRefused("moved", f"{place.path} has just been switched to another branch.", "Land again.")
     flags = ("--ff-only", "--no-overwrite-ignore", "--no-autostash", "--no-squash", "--no-stat", "-q")
-    staged = _staged(git)
+    try:
+        staged, original = _staged(git), _original(git)
+    except GitError as error:
+        return _in_the_way(place, error.stderr.encode(), "orchard land")
+    files = look(place.path, changes)
+    failpoint("checkout.before-forward")
     done = git("merge", *flags, new, ok=range(256), timeout=CHECKOUT_TIMEOUT)
+    failpoint("checkout.after-forward")
     tip = repo.branch_tip(branch)
     if tip == new:
         return LandedRef(place.path)
@@ -221,6 +232,9 @@ def _fast_forward(repo: Repository, place: Checkout, branch: str, old: str, new:
         return LandingRefused("moved", f"Branch '{branch}' moved while it was landing.", "Run 'git log' and look.")
     if _staged(git) != staged:
         _take_files_back(git, new, old)
+    else:
+        put_back(repo, git, place.path, changes, files)
+    _put_back_original(git, original)
     return _locks(repo, place, branch, 0.0) or _in_the_way(place, done.stderr, "orchard land")
 
 
@@ -228,7 +242,8 @@ def _step_back(repo: Repository, place: Checkout, branch: str, old: str, new: st
     git = _git_in(repo, place)
     if isinstance(git, LandingRefused):
         return git
-    refusal = _locks(repo, place, branch, LOCK_WAIT) or _obstacles(repo, place, new, old)
+    changes = _changes(repo, new, old)
+    refusal = _locks(repo, place, branch, LOCK_WAIT) or _obstacle(repo, git, place, changes, old)
     if refusal is not None:
         return refusal
     if git("diff-index", "--cached", "--quiet", new, "--", ok=(0, 1)).status == 1:
@@ -241,8 +256,10 @@ def _step_back(repo: Repository, place: Checkout, branch: str, old: str, new: st
         return LandingRefused("checkout", reason, "Move them away, then undo again.")
     if git("symbolic-ref", "-q", "HEAD", ok=(0, 1)).text != f"refs/heads/{branch}":
         return LandingRefused("moved", f"{place.path} has just been switched to another branch.", "Undo again.")
-    staged = _staged(git)
+    staged, files = _staged(git), look(place.path, changes)
+    failpoint("checkout.before-back")
     done = git("reset", "--keep", "-q", old, "--", ok=range(256), timeout=CHECKOUT_TIMEOUT)
+    failpoint("checkout.after-back")
     tip = repo.branch_tip(branch)
     if tip == old:
         return Undone(place.path)
@@ -250,6 +267,8 @@ def _step_back(repo: Repository, place: Checkout, branch: str, old: str, new: st
         return LandingRefused("moved", f"Branch '{branch}' moved during the undo.", "Run 'git log' and look.")
     if _staged(git) != staged:
         _take_files_back(git, old, new)
+    else:
+        put_back(repo, git, place.path, changes, files)
     return _locks(repo, place, branch, 0.0) or _in_the_way(place, done.stderr, "orchard undo")
 
 
@@ -290,6 +309,19 @@ def _staged(git: Git) -> bytes:
     return git("ls-files", "-s", "-z", timeout=CHECKOUT_TIMEOUT).stdout
 
 
+def _original(git: Git) -> str:
+    """Where the user's last reset, rebase or merge began; they may still want to go back there."""
+    return git("rev-parse", "-q", "--verify", "ORIG_HEAD", ok=(0, 1)).text
+
+
+def _put_back_original(git: Git, before: str) -> None:
+    """A merge writes ORIG_HEAD before it finds out that it has to refuse."""
+    now = _original(git)
+    if now != before:
+        words = ("ORIG_HEAD", before, now) if before else ("-d", "ORIG_HEAD", now)
+        git("update-ref", *words, ok=range(256))
+
+
 def _take_files_back(git: Git, there: str, back: str) -> None:
     """Undo what a command wrote before it failed to move the branch.
 
@@ -298,38 +330,14 @@ def _take_files_back(git: Git, there: str, back: str) -> None:
     git("read-tree", "-m", "-u", there, back, ok=range(256), timeout=CHECKOUT_TIMEOUT)
 
 
-def _obstacles(repo: Repository, place: Checkout, before: str, after: str) -> LandingRefused | None:
-    """What git finds out only half-way, or not at all: closed folders, and submodules that have to make way."""
+def _obstacle(repo: Repository, git: Git, place: Checkout, changes: Sequence[Change], to: str) -> LandingRefused | None:
+    found = find_obstacle(repo, git, place.path, changes, to)
+    return None if found is None else LandingRefused("checkout", found.reason, found.hint)
+
+
+def _changes(repo: Repository, before: str, after: str) -> list[Change]:
     with Objects(repo.git) as objects:
-        changes = list(objects.diff_trees(objects.tree_of(before), objects.tree_of(after)))
-    return _closed_folders(place, changes) or _filled_submodules(place, changes)
-
-
-def _closed_folders(place: Checkout, changes: Sequence[Change]) -> LandingRefused | None:
-    """Git notices a folder that it may not write to only half-way, so we look first."""
-    folders = {os.path.dirname(change.path) for change in changes}  # noqa: PTH120 (bytes)
-    top = os.fsencode(place.path)
-    for folder in sorted(folders):
-        while folder and not os.path.lexists(os.path.join(top, folder)):  # noqa: PTH118
-            folder = os.path.dirname(folder)  # noqa: PTH120
-        where = os.path.join(top, folder)  # noqa: PTH118
-        if os.path.isdir(where) and not os.access(where, os.W_OK | os.X_OK):  # noqa: PTH112
-            reason = f"The folder {show_path(where)} may not be written to."
-            return LandingRefused("checkout", reason, "Make it writable, then try again.")
-    return None
-
-
-def _filled_submodules(place: Checkout, changes: Sequence[Change]) -> LandingRefused | None:
-    """Git deletes the folder of a submodule that becomes a file, with all that the user has in it."""
-    for change in changes:
-        if change.old is None or change.old.mode != GITLINK or change.new is None or change.new.mode == GITLINK:
-            continue
-        where = place.path / os.fsdecode(change.path)
-        if where.is_dir() and any(where.iterdir()):
-            shown = show_path(os.fsencode(where))
-            reason = f"The submodule {shown} would be replaced by a file, with all that you have in it."
-            return LandingRefused("checkout", reason, f"Empty it with: git submodule deinit '{shown}'")
-    return None
+        return list(objects.diff_trees(objects.tree_of(before), objects.tree_of(after)))
 
 
 def _would_be_overwritten(repo: Repository, top: Path, old: str, new: str) -> list[bytes]:

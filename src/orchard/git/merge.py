@@ -17,6 +17,7 @@ A conflict is a result, not an error: the tree exists either way, and holds the 
 import errno
 import hashlib
 import os
+import re
 import shutil
 import tempfile
 import threading
@@ -25,9 +26,11 @@ from pathlib import Path
 from types import TracebackType
 
 from orchard.errors import NeedsPerson, OrchardError
+from orchard.git.census import Census
 from orchard.git.command import Git, GitError
 from orchard.git.conflicts import Merge, parse_merge
-from orchard.git.objects import TREE, GitGone, LiveGit, Objects
+from orchard.git.loose import LooseObjects
+from orchard.git.objects import GitGone, LiveGit, Objects, checked
 from orchard.git.repository import Repository
 
 MERGE_TIMEOUT = 600.0
@@ -36,7 +39,6 @@ MERGES_PER_PROCESS = 500
 """A merge-tree that stays open remembers every object it parsed, so it is replaced now and then."""
 
 ATTRIBUTES_LIMIT = 10 * 1024 * 1024
-REMEMBERED_TREES = 500_000
 
 # Settings that decide how git merges but run nothing.
 _HARMLESS = (
@@ -72,8 +74,7 @@ class Merger:
         self._live: LiveGit | None = None
         self._live_folder: Path | None = None
         self._answered = 0
-        self._writer: LiveGit | None = None
-        self._attributes: dict[str, tuple[tuple[bytes, str], ...]] = {}
+        self.census, self.loose = Census(objects), LooseObjects(repo)
         self._gits: dict[str, Git] = {}
         self._identity: tuple[str, str] | None = None
 
@@ -87,7 +88,6 @@ class Merger:
         """End the processes and remove the private folder; the next merge makes them anew."""
         with self._lock:
             self._drop_live()
-            self._drop_writer()
             if self._folder is not None:
                 shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
@@ -112,36 +112,30 @@ class Merger:
                     raise
             return self._run(git, ours, theirs)
 
-    def commit(self, tree: str, parents: Sequence[str], message: str, *, when: int, sign: bool = False) -> str:
+    def commit(
+        self,
+        tree: str,
+        parents: Sequence[str],
+        message: str,
+        *,
+        when: int,
+        sign: bool = False,
+        author: tuple[str, str] | None = None,
+    ) -> str:
         """Make a commit whose oid depends on these arguments and the user's identity only (unless it is signed)."""
+        who = author or self._user()
+        if sign:
+            return _signed(self.repo, self.objects, who, (tree, tuple(parents), message, when))
+        lines = [f"tree {checked(tree)}", *(f"parent {checked(parent)}" for parent in parents)]
+        person = f"{_bare(who[0])} <{_bare(who[1])}> {when} +0000"
+        lines += [f"author {person}", f"committer {person}", "", clean_message(message)]
+        return self.loose.write("commit", "\n".join(lines).encode(errors="replace"))
+
+    def _user(self) -> tuple[str, str]:
         with self._lock:
             if self._identity is None:
                 self._identity = self.repo.identity()
-            if sign:
-                return _signed(self.repo, self.objects, self._identity, (tree, tuple(parents), message, when))
-            person = f"{self._identity[0]} <{self._identity[1]}> {when} +0000"
-            lines = [f"tree {tree}", *(f"parent {parent}" for parent in parents)]
-            lines += [f"author {person}", f"committer {person}", "", clean_message(message)]
-            content = "\n".join(lines).encode(errors="replace")
-            try:
-                return self._write_commit(content)
-            except GitGone:
-                # Killed since the last commit, perhaps; what git does not accept fails again.
-                self._drop_writer()
-                return self._write_commit(content)
-            except BaseException:
-                self._drop_writer()
-                raise
-
-    def _write_commit(self, content: bytes) -> str:
-        folder = self._private_folder()
-        file = folder / "commit" / "object"
-        file.write_bytes(content)
-        if self._writer is None:
-            git = self._git_in(folder / "commit", {})
-            self._writer = LiveGit(git, "hash-object", "-t", "commit", "-w", "--no-filters", "--stdin-paths")
-        self._writer.say(b"object\n")
-        return self._writer.read_until(b"\n").decode()
+            return self._identity
 
     def _ask(self, git: Git, ours: str, theirs: str) -> Merge:
         if self._live_folder != git.cwd or self._answered >= MERGES_PER_PROCESS:
@@ -168,7 +162,7 @@ class Merger:
 
     def _git_for(self, tree: str) -> Git:
         """Git in the private folder, with the attributes of this tree in force."""
-        found = self._attributes_of(tree)
+        found = self.census.below(tree).attributes
         digest = hashlib.sha256(b"".join(path + b"\0" + oid.encode() for path, oid in found)).hexdigest()
         if digest not in self._gits:
             folder = self._private_folder() / "attributes" / digest
@@ -180,25 +174,6 @@ class Merger:
                 config |= dict.fromkeys(self.repo.config(_DRIVERS), "false")
             self._gits[digest] = self._git_in(folder, config)
         return self._gits[digest]
-
-    def _attributes_of(self, tree: str) -> tuple[tuple[bytes, str], ...]:
-        """Every attribute file below a tree; a tree that was seen before is not walked again."""
-        if len(self._attributes) > REMEMBERED_TREES:
-            self._attributes.clear()
-        order, waiting = [], [tree]
-        while waiting:
-            if (one := waiting.pop()) not in self._attributes:
-                order.append(one)
-                waiting += [entry.oid for entry in self.objects.tree_entries(one).values() if entry.mode == TREE]
-        for one in reversed(order):
-            found: list[tuple[bytes, str]] = []
-            for name, entry in self.objects.tree_entries(one).items():
-                if entry.mode == TREE:
-                    found += [(name + b"/" + path, oid) for path, oid in self._attributes[entry.oid]]
-                elif name == b".gitattributes" and entry.is_regular:
-                    found.append((name, entry.oid))
-            self._attributes[one] = tuple(found)
-        return self._attributes[tree]
 
     def _git_in(self, folder: Path, config: dict[str, str]) -> Git:
         private = self._private_folder() / "git"
@@ -219,7 +194,7 @@ class Merger:
             place.mkdir(mode=0o700, parents=True, exist_ok=True)
             _sweep(place)
             self._folder = Path(tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=place))
-            for name in ("git/refs", "git/objects", "commit", "attributes"):
+            for name in ("git/refs", "git/objects", "attributes"):
                 (self._folder / name).mkdir(parents=True)
             (self._folder / "git/HEAD").write_text("ref: refs/heads/none\n")
             version = "[core]\n\trepositoryformatversion = 1\n\tbare = false\n"
@@ -232,11 +207,6 @@ class Merger:
         if self._live is not None:
             self._live.close()
         self._live, self._live_folder = None, None
-
-    def _drop_writer(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
 
 
 FLUSHES = (2, 49)
@@ -265,6 +235,11 @@ def commit_tree(
 def clean_message(message: str) -> str:
     """A commit message as git stores it: no NUL, one newline at the end."""
     return message.replace("\0", "").rstrip("\n") + "\n"
+
+
+def _bare(text: str) -> str:
+    """A name or an address without what would end it; git leaves the same characters out."""
+    return re.sub(r"[\0\n<>]", "", text).strip(" .,:;\"\\'")
 
 
 def _write_attributes(folder: Path, path: bytes, content: bytes) -> None:

@@ -12,10 +12,11 @@ import contextlib
 import os
 import select
 import subprocess
+import tempfile
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import NamedTuple
 
@@ -31,6 +32,9 @@ GITLINK = 0o160000
 ANSWER_TIMEOUT = 60.0
 REMEMBERED_ENTRIES = 200_000
 REMEMBERED_COMMITS = 20_000
+
+ASKED_AT_ONCE = 200
+"""Few enough that neither the questions nor the answers fill a pipe while the other side waits."""
 
 
 class Entry(NamedTuple):
@@ -83,7 +87,12 @@ class LiveGit:
 
     def __init__(self, git: Git, *args: str, unbuffered: bool = False) -> None:
         self._name = args[0]
-        self._process = start_git(args, cwd=git.cwd, env=git.env, unbuffered=unbuffered)
+        self._errors = _unnamed_file()
+        try:
+            self._process = start_git(args, cwd=git.cwd, env=git.env, errors=self._errors, unbuffered=unbuffered)
+        except BaseException:
+            os.close(self._errors)
+            raise
         self._received = bytearray()
 
     def say(self, question: bytes) -> None:
@@ -92,7 +101,7 @@ class LiveGit:
         try:
             self._process.stdin.write(question)
         except (BrokenPipeError, ValueError) as error:
-            raise GitGone(f"'git {self._name}' ended unexpectedly.") from error
+            raise self._gone() from error
 
     def read_until(self, end: bytes, timeout: float = ANSWER_TIMEOUT) -> bytes:
         """The answer up to the first `end`, without it."""
@@ -123,8 +132,14 @@ class LiveGit:
             raise GitGone(f"'git {self._name}' gave no answer in time.")
         data = os.read(descriptor, 1 << 20)
         if not data:
-            raise GitGone(f"'git {self._name}' ended unexpectedly.")
+            raise self._gone()
         self._received += data
+
+    def _gone(self) -> GitGone:
+        """Why it ended, in its own last words."""
+        said = os.pread(self._errors, 4096, max(0, os.fstat(self._errors).st_size - 4096))
+        last = said.decode(errors="replace").strip().rpartition("\n")[2]
+        return GitGone(f"'git {self._name}' ended unexpectedly{f': {last}' if last else '.'}")
 
     def close(self) -> None:
         """End the process: it leaves when its input is closed, and is stopped if it does not."""
@@ -133,6 +148,7 @@ class LiveGit:
         with contextlib.suppress(BrokenPipeError):
             process.stdin.close()
         process.stdout.close()
+        os.close(self._errors)
         for stop in (None, process.terminate, process.kill):
             if stop is not None:
                 stop()
@@ -177,6 +193,41 @@ class Objects:
     def exists(self, name: str) -> bool:
         """Whether the object can be read, without reading its content."""
         return self._ask("info", name) is not None
+
+    def resolve(self, ref: str) -> str | None:
+        """What a ref holds now, by its full name; None if there is no such ref."""
+        if not ref.startswith("refs/") or any(character <= " " for character in ref):
+            raise ValueError(f"{ref!r} is not the full name of a ref")
+        found = self._asked("info", [ref])[0]
+        return found.name if found is not None else None
+
+    def missing(self, names: Sequence[str]) -> str | None:
+        """The first of these objects that cannot be read now, whatever was remembered of it."""
+        for start in range(0, len(names), ASKED_AT_ONCE):
+            some = names[start : start + ASKED_AT_ONCE]
+            for name, found in zip(some, self._asked("info", [checked(name) for name in some]), strict=True):
+                if found is None:
+                    return name
+        return None
+
+    def new_objects(self, old: str, new: str) -> list[str]:
+        """The trees and blobs of one tree that another does not hold at the same place, submodules left out."""
+        found, waiting = [], [(old, new)]
+        while waiting:
+            before_tree, after_tree = waiting.pop()
+            if before_tree == after_tree:
+                continue
+            found.append(after_tree)
+            before = self.tree_entries(before_tree) if before_tree else {}
+            for name, entry in self.tree_entries(after_tree).items():
+                left = before.get(name)
+                if entry == left or entry.mode == GITLINK:
+                    continue
+                if entry.mode == TREE:
+                    waiting.append((left.oid if left is not None and left.mode == TREE else "", entry.oid))
+                else:
+                    found.append(entry.oid)
+        return found
 
     def commit(self, name: str) -> Commit:
         """The tree and the parents of a commit."""
@@ -256,13 +307,15 @@ class Objects:
         return dict(zip(rows[2::3], rows[1::3], strict=True))
 
     def _ask(self, command: str, name: str) -> tuple[str, bytes] | None:
-        if not name or not all(character in "0123456789abcdef" for character in name):
-            raise ValueError(f"{name!r} is not an object name")
+        found = self._asked(command, [checked(name)])[0]
+        return (found.kind, found.content) if found is not None else None
+
+    def _asked(self, command: str, names: Sequence[str]) -> "list[_Found | None]":
         with self._lock:
             # The first try may meet a reader that died since the last question.
             for last in (False, True):
                 try:
-                    return self._answer(command, name)
+                    return self._answers(command, names)
                 except GitGone:
                     self._drop()
                     if last:
@@ -272,23 +325,46 @@ class Objects:
                     raise
         raise AssertionError("unreachable")
 
-    def _answer(self, command: str, name: str) -> tuple[str, bytes] | None:
+    def _answers(self, command: str, names: Sequence[str]) -> "list[_Found | None]":
         if self._reader is None:
             self._reader = LiveGit(self._git, "cat-file", "--batch-command")
         reader = self._reader
-        reader.say(f"{command} {name}\n".encode())
-        words = reader.read_until(b"\n").split(b" ")
-        if len(words) != 3:
-            return None  # "<name> missing"
-        if command == "info":
-            return words[1].decode(), b""
-        data = reader.read_exactly(int(words[2]) + 1)
-        return words[1].decode(), data[:-1]
+        reader.say("".join(f"{command} {name}\n" for name in names).encode())
+        found: list[_Found | None] = []
+        for _ in names:
+            words = reader.read_until(b"\n").split(b" ")
+            if len(words) != 3:
+                found.append(None)  # "<name> missing"
+                continue
+            data = b"" if command == "info" else reader.read_exactly(int(words[2]) + 1)[:-1]
+            found.append(_Found(words[0].decode(), words[1].decode(), data))
+        return found
 
     def _drop(self) -> None:
         if self._reader is not None:
             self._reader.close()
             self._reader = None
+
+
+def _unnamed_file() -> int:
+    """A file that goes away with its last user."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("git-errors", os.MFD_CLOEXEC)
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
+
+
+class _Found(NamedTuple):
+    name: str
+    kind: str
+    content: bytes
+
+
+def checked(name: str) -> str:
+    """The same name, which must be an oid."""
+    if not name or not all(character in "0123456789abcdef" for character in name):
+        raise ValueError(f"{name!r} is not an object name")
+    return name
 
 
 def _parse_commit(data: bytes) -> Commit:

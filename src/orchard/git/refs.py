@@ -8,6 +8,8 @@ update says what it expects to find, and either all of them happen or none.
     refs/orchard/wip/<plan>/<job>/<n>          work saved before a worktree was reset or removed
     refs/orchard/integration/<plan>            leaves merged with true ancestry
     refs/orchard/snapshot/<plan>               the line that lands
+    refs/orchard/base/<plan>/<job>/<attempt>   what a job with several needs starts from
+    refs/orchard/resolutions/...               conflicts that were settled before
 
 Refs are read by asking git, never from files: they may be loose, packed or in a reftable.
 """
@@ -19,6 +21,7 @@ from dataclasses import dataclass
 
 from orchard.errors import OrchardError, UsageError
 from orchard.git.command import Git, GitError
+from orchard.process.failpoint import failpoint
 
 PREFIX = "refs/orchard"
 LOCK_TIMEOUT = 5.0
@@ -117,9 +120,8 @@ def update_refs(git: Git, updates: Sequence[Update], message: str, *, deref: boo
     """
     if not updates:
         return
-    option = b"" if deref else b"option no-deref\0"
-    lines = [option + _line(update) for update in updates]
-    script = b"".join([b"start\0", *lines, b"prepare\0commit\0"])
+    script = b"".join([b"start\0", *(ref_line(one, deref=deref) for one in updates), b"prepare\0commit\0"])
+    failpoint("ref.before-update")
     deadline = time.monotonic() + LOCK_TIMEOUT
     while True:
         try:
@@ -130,6 +132,7 @@ def update_refs(git: Git, updates: Sequence[Update], message: str, *, deref: boo
                 raise
             time.sleep(0.05)
         else:
+            failpoint("ref.after-update")
             return
 
 
@@ -146,6 +149,7 @@ def hold(git: Git, ref: str, commit: str, base: str) -> None:
         if moved.actual != commit:
             raise
         created = False
+    failpoint("hold.before-read-back")
     try:
         confirm(git, ref, commit, base)
     except GitError:
@@ -185,8 +189,12 @@ def _raise_if_moved(git: Git, updates: Iterable[Update]) -> None:
             raise RefMoved(ref, old, actual.get(ref))
 
 
+def ref_line(update: Update, *, deref: bool = True) -> bytes:
+    """One command of a transaction; with `-z` an empty old value would mean "do not check"."""
+    return _line(update) if deref else b"option no-deref\0" + _line(update)
+
+
 def _line(update: Update) -> bytes:
-    """One command of the transaction; with `-z` an empty old value would mean "do not check"."""
     old = "" if update.old == ANY else update.old or ""
     if update.new is None and not update.old:
         words = f"verify {update.ref}", ""

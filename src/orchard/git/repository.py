@@ -11,10 +11,10 @@ Our own state lies in the `orchard` folder of the repository's common folder, wh
 to ignore and nothing to commit by accident.
 """
 
-import difflib
 import os
 import re
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -170,7 +170,9 @@ class Repository:
         if done.status == 0 and done.text:
             return None, done.text
         known = [ref.removeprefix("refs/heads/") for ref in list_refs(self.git, "refs/heads")]
-        near = difflib.get_close_matches(name, known, n=3)
+        from difflib import get_close_matches  # only a mistake pays for it
+
+        near = get_close_matches(name, known, n=3)
         hint = (
             f"Did you mean {' or '.join(repr(one) for one in near)}?"
             if near
@@ -300,14 +302,7 @@ def find_repository(start: Path) -> Repository:
         raise UsageError(f"There is no folder {start}")
     version = git_version(start)
     env = clean_environment()
-    words = ("rev-parse", "--show-object-format", "--path-format=absolute", "--git-common-dir")
-    done = run_git(words, cwd=start, env=env)
-    if done.status != 0:
-        raise _not_found(start, done)
-    object_format, common = os.fsdecode(done.stdout.removesuffix(b"\n")).split("\n", 1)
-    common_dir = Path(common).resolve()
-    git_dir = _path(run_git(("rev-parse", "--absolute-git-dir"), cwd=start, env=env)) or common_dir
-    top = _path(run_git(("rev-parse", "--show-toplevel"), cwd=start, env=env))
+    object_format, common_dir, git_dir, top = _places(start, env)
     repo = Repository(common_dir, git_dir, top, None, object_format, version)
     said = repo.config(r"^(filter\.|core\.ignorecase$)")
     ignores_case = said.pop("core.ignorecase", "false").lower() in ("true", "yes", "on", "1")
@@ -318,6 +313,24 @@ def find_repository(start: Path) -> Repository:
         config_stamp=_stamp(common_dir / "config"),
         ignores_case=ignores_case,
     )
+
+
+def _places(start: Path, env: Mapping[str, str]) -> tuple[str, Path, Path, Path | None]:
+    """The object format, the common folder, the git folder and the top, by one git where one can tell."""
+    common = ("--show-object-format", "--path-format=absolute", "--git-common-dir")
+    done = run_git(("rev-parse", *common, "--absolute-git-dir", "--show-toplevel"), cwd=start, env=env)
+    # A repository without a checkout, and a folder inside of `.git`, have no top: the rest was told before that.
+    rows = os.fsdecode(done.stdout).removesuffix("\n").split("\n")
+    if len(rows) == (4 if done.status == 0 else 3):
+        paths = [Path(row).resolve() for row in rows[1:]]
+        return rows[0], paths[0], paths[1], paths[2] if done.status == 0 else None
+    done = run_git(("rev-parse", *common), cwd=start, env=env)
+    if done.status != 0:
+        raise _not_found(start, done)
+    object_format, place = os.fsdecode(done.stdout.removesuffix(b"\n")).split("\n", 1)
+    common_dir = Path(place).resolve()
+    git_dir = _path(run_git(("rev-parse", "--absolute-git-dir"), cwd=start, env=env)) or common_dir
+    return object_format, common_dir, git_dir, _path(run_git(("rev-parse", "--show-toplevel"), cwd=start, env=env))
 
 
 def git_version(cwd: Path) -> tuple[int, ...]:

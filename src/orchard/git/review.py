@@ -18,6 +18,8 @@ from orchard.git.repository import Repository
 GITLINK = "160000"
 LINK = "120000"
 LISTED = 20
+BINARY_LOOK = 8000
+"""A file with a NUL in this many bytes is binary to git."""
 
 _BARE = frozenset({b"head", b"objects", b"refs", b"config"})
 
@@ -69,6 +71,18 @@ class Reviewed:
 def review(repo: Repository, base: str, tree: str, *, allow_submodule_updates: bool = False) -> Reviewed | Finding:
     """Look at everything in `tree` that is not as in `base`."""
     differences, lines = _differences(repo, base, tree)
+    return judge(repo, tree, differences, lines, allow_submodule_updates=allow_submodule_updates)
+
+
+def judge(
+    repo: Repository,
+    tree: str,
+    differences: list[Difference],
+    lines: tuple[int, int],
+    *,
+    allow_submodule_updates: bool = False,
+) -> Reviewed | Finding:
+    """Hold the differences that led to `tree` against the rules; `lines` came and went."""
     present = [one for one in differences if one.present]
     for rule in _RULES:
         found = sorted(set(rule.find(repo, tree, present)))
@@ -78,6 +92,13 @@ def review(repo: Repository, base: str, tree: str, *, allow_submodule_updates: b
     counts = [one.status for one in differences]
     modified = len(counts) - counts.count("A") - counts.count("D")
     return Reviewed(counts.count("A"), modified, counts.count("D"), *lines)
+
+
+def count_lines(content: bytes) -> int:
+    """How many lines git says a new file has; a binary file has none."""
+    if b"\0" in content[:BINARY_LOOK]:
+        return 0
+    return content.count(b"\n") + (not content.endswith(b"\n") and bool(content))
 
 
 def _differences(repo: Repository, base: str, tree: str) -> tuple[list[Difference], tuple[int, int]]:

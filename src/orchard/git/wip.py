@@ -20,8 +20,12 @@ from pathlib import Path
 from orchard.errors import OrchardError, UsageError
 from orchard.git.command import Git, GitError
 from orchard.git.contents import ADD_TIMEOUT, Contents, display, look, stage, submodule_problems, try_again
+from orchard.git.live import Live
+from orchard.git.objects import ObjectMissing
+from orchard.git.plain import holds, read_files
 from orchard.git.refs import PREFIX, RefMoved, hold, job_of_ref_part, job_ref_part, next_number
 from orchard.git.repository import FALLBACK_IDENTITY, Repository, Worktree, block_filters
+from orchard.process.failpoint import failpoint
 
 REF_TRIES = 5
 
@@ -55,6 +59,8 @@ class Saved:
     """Whether something lies there that a checkout would not remove."""
     index_usable: bool
     token: str
+    new_files: tuple[bytes, ...] | None = None
+    """The folder stands at `head` but for these files; None where more than that, or something else, differs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +78,21 @@ class SavedWork:
     files: int
 
 
-def ensure_saved(repo: Repository, worktree: Worktree, ref: str, message: str, base: str) -> Saved:
+def ensure_saved(
+    repo: Repository,
+    worktree: Worktree,
+    ref: str,
+    message: str,
+    base: str,
+    live: Live | None = None,
+    *,
+    made_from: str | None = None,
+    held_by: str | None = None,
+) -> Saved:
     """Save what the worktree holds beyond `base`; if `ref` is taken, the next number is used.
+
+    `made_from`: the commit we made the worktree's index from, if nobody else wrote to it since.
+    `held_by`: the ref that holds `base`.
 
     Objects can vanish under us if someone runs `git gc --prune=now` in the moment between writing
     and naming them. Reading back notices, and the files are hashed once more.
@@ -82,6 +101,8 @@ def ensure_saved(repo: Repository, worktree: Worktree, ref: str, message: str, b
         return _save_head_only(repo, worktree, _Request(ref, message, base, fresh=True))
     if worktree.path.is_symlink() or not worktree.path.is_dir():
         raise CannotSave(worktree, "it is not a folder any more.")
+    if made_from and live is not None and (saved := _in_result(live, worktree, base, (made_from, held_by))) is not None:
+        return saved
     for number in itertools.count():
         with _private_index(repo) as index:
             try:
@@ -142,6 +163,7 @@ def _save(repo: Repository, worktree: Worktree, index: Path, request: _Request) 
     commit = None
     if not contents.clean:
         commit = _commit(git, worktree, contents, (head, request.message))
+        failpoint("wip.before-hold")
         ref = _hold(repo.git, request, commit)
     elif head != request.base and not _is_held(repo.git, head):
         commit = head
@@ -157,6 +179,39 @@ def _save(repo: Repository, worktree: Worktree, index: Path, request: _Request) 
         clutter=contents.clutter,
         index_usable=index_usable and not contents.hidden,
         token=secrets.token_hex(8),
+    )
+
+
+def _in_result(live: Live, worktree: Worktree, result: str, known: tuple[str, str | None]) -> Saved | None:
+    """The proof for a folder that holds a result which a ref holds already, and nothing more; None: look closer."""
+    made_from, held_by = known
+    try:
+        if not live.is_plain(made_from) or not live.is_plain(result):
+            return None
+        contents = look(live.repo.worktree_git(worktree.name, worktree.path), worktree.path, untouched=True)
+        files = read_files(worktree.path, contents)
+        if files is None or contents.head is None:
+            return None
+        trees = live.objects.tree_of(contents.head), live.objects.tree_of(result)
+        if not holds(live.objects, live.loose, files, trees):
+            return None
+        if files and (held_by is None or live.objects.resolve(held_by) != result):
+            return None
+    except (GitError, ObjectMissing, OSError):
+        return None
+    only_new = not (contents.changed or contents.ignored or contents.special or contents.empty_folders)
+    return Saved(
+        worktree=worktree,
+        commit=None,
+        ref=None,
+        head=contents.head,
+        dirty=not contents.clean,
+        ignored=len(contents.ignored),
+        special=contents.special,
+        clutter=contents.clutter,
+        index_usable=True,
+        token=secrets.token_hex(8),
+        new_files=contents.untracked if only_new else None,
     )
 
 

@@ -26,9 +26,10 @@ import filelock
 from orchard.errors import OrchardError
 from orchard.git.command import GitError
 from orchard.git.contents import ADD_TIMEOUT
-from orchard.git.folders import delete_children, mounts_below, remove_special, write_atomically
+from orchard.git.folders import delete_children, mounts_below, remove_file, remove_special, write_atomically
 from orchard.git.repository import LOCK_REASON, Repository, Worktree
 from orchard.git.wip import Saved
+from orchard.process.failpoint import failpoint
 
 LOCK_TIMEOUT = 60.0
 ADD_TRIES = 4
@@ -62,25 +63,53 @@ class Worktrees:
     root: Path
     _turn: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _used: set[str] = field(default_factory=set, repr=False)
+    _made: dict[str, tuple[str, tuple[int, ...]]] = field(default_factory=dict, repr=False)
     _prepared: bool = field(default=False, repr=False)
 
     def add(self, commit: str, reason: str, *, parallel: bool = False) -> Worktree:
         """Make a worktree at this commit; `parallel` lets git write its files with one worker per core."""
         worktree = self._register(commit, _one_line(f"{LOCK_REASON}: {reason}"))
+        failpoint("worktree.after-register")
         git = self.repo.worktree_git(worktree.name, worktree.path)
         try:
             self._note_sparse(worktree)
             workers = "0" if parallel else "1"
             git.with_config(checkout__workers=workers)("read-tree", "-u", "--reset", commit, timeout=ADD_TIMEOUT)
+            self.note_index(worktree, commit)
         except BaseException:
             # Nothing but our own checkout has been here: there is nothing to save.
             self._discard(worktree)
             raise
         return worktree
 
+    def made_from(self, worktree: Worktree) -> str | None:
+        """The commit we made a worktree's index from; None if somebody else may have written to it since."""
+        commit, stamp = self._made.get(worktree.name, ("", ()))
+        return commit if commit and _index_stamp(self._admin(worktree)) == stamp else None
+
+    def note_index(self, worktree: Worktree, commit: str) -> None:
+        """Remember that the worktree's index is as we made it, from this commit."""
+        self._made[worktree.name] = (commit, _index_stamp(self._admin(worktree)))
+
     def reset(self, worktree: Worktree, commit: str, saved: Saved, keep: tuple[str, ...] = ()) -> None:
         """Make the folder hold exactly `commit`, and of what is ignored only what matches `keep`."""
         self._use(worktree, saved)
+        failpoint("worktree.before-reset")
+        if saved.new_files is not None and saved.head == commit and self.made_from(worktree) == commit:
+            self._take_out(worktree, saved.new_files)
+        else:
+            self._check_out(worktree, commit, saved, keep)
+            self.note_index(worktree, commit)
+        failpoint("worktree.after-reset")
+
+    def _take_out(self, worktree: Worktree, names: tuple[bytes, ...]) -> None:
+        """Remove files from a folder that is as it should be without them."""
+        self._forget_operations(self._admin(worktree), worktree, keep_index=True)
+        for name in names:
+            remove_file(worktree.path, name)
+        self.repair(worktree)
+
+    def _check_out(self, worktree: Worktree, commit: str, saved: Saved, keep: tuple[str, ...]) -> None:
         admin = self._admin(worktree)
         self._forget_operations(admin, worktree, keep_index=saved.index_usable)
         for name in saved.special:
@@ -100,7 +129,9 @@ class Worktrees:
     def remove(self, worktree: Worktree, saved: Saved) -> None:
         """Take a worktree away; its files wait in the trash for `empty_trash`."""
         self._use(worktree, saved)
+        failpoint("worktree.before-remove")
         self._discard(worktree)
+        failpoint("worktree.after-remove")
 
     def remove_unknown(self, folder: Worktree, saved: Saved) -> None:
         """Take away a folder below the root that git does not know; like `remove`, only with proof."""
@@ -111,7 +142,14 @@ class Worktrees:
 
     def empty_trash(self) -> list[str]:
         """Delete what was removed; returns what could not be deleted."""
+        failpoint("trash.before-empty")
         return delete_children(self.root / TRASH)
+
+    def drop_empty_root(self) -> None:
+        """Take the root away if nothing is in it; what holds something stays."""
+        for folder in (self.root / TRASH, self.root):
+            with suppress(OSError):
+                folder.rmdir()
 
     def exists(self, worktree: Worktree) -> bool:
         """Whether both the folder and git's notes on it are there."""
@@ -225,6 +263,7 @@ class Worktrees:
         if os.path.lexists(worktree.path):
             trash.mkdir(mode=0o700, exist_ok=True)
             worktree.path.rename(trash / f"{worktree.name}-{secrets.token_hex(4)}")
+        failpoint("worktree.after-rename")
         admin = self._admin(worktree)
         aside = self.repo.state / "tmp" / f"{worktree.name}-{secrets.token_hex(4)}"
         aside.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -295,6 +334,15 @@ def exclude(repo: Repository, pattern: str) -> None:
             f"Git cannot be told to overlook the worktrees: {place} cannot be written ({error.strerror}).",
             hint="Make it writable, or set 'worktree_root' to a folder outside of the repository.",
         ) from error
+
+
+def _index_stamp(admin: Path) -> tuple[int, ...]:
+    """What differs as soon as anybody writes to an index: the kernel sets the time of a change, nobody else can."""
+    try:
+        found = (admin / "index").lstat()
+    except OSError:
+        return ()
+    return (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
 def _pointer(admin: Path) -> Path | None:

@@ -7,7 +7,9 @@ happens there unless the environment arms it:
 
 reads "at the first time through the one, SIGKILL; at the second time through the other, half a
 second of sleep". The actions are `kill` (SIGKILL to ourselves, as a crash), `exit` (leave at once
-with status 70, nothing flushed), `error` (an OSError with EIO) and `sleep=SECONDS`.
+with status 70, nothing flushed), `error` (an OSError with EIO), `sleep=SECONDS`, `note=FILE` (one
+line with the place and the number is added to the file) and `wait=FILE` (until the file exists, a
+minute at most). Several actions at one place are done in the order in which they are written.
 
 Names must stand in `FAILPOINTS`: a crash test walks through that list, so a place that is not in it
 would never be tried.
@@ -18,9 +20,12 @@ import os
 import signal
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 VARIABLE = "ORCHARD_FAILPOINT"
+LONGEST_WAIT = 60.0
 
 FAILPOINTS: frozenset[str] = frozenset(
     {
@@ -28,36 +33,89 @@ FAILPOINTS: frozenset[str] = frozenset(
         "process.after-spawn",
         # the program has ended, but its family may still hold processes
         "process.before-sweep",
-        # around the one place where events become durable
+        # around the one place where events become durable, and around the making of its file
+        "journal.half-written",
         "journal.before-commit",
         "journal.after-commit",
-        # an attempt, from its start to the end of a program
+        "store.before-name",
+        "store.after-name",
+        # what a person asks for
+        "request.before",
+        "request.after-durable",
+        "plan.submitted",
+        "plan.before-pin",
+        "plan.started",
+        "reshape.recorded",
+        "cancel.before-stop",
+        "cancel.after-stop",
+        "delete.recorded",
+        "delete.after-folders",
+        "purge.before-refs",
+        "purge.after-refs",
+        "purge.before-forget",
+        "purge.after-forget",
+        # an attempt, from its start to its end
         "attempt.started",
+        "attempt.before-end",
+        "attempt.after-end",
         "program.before-start",
         "program.after-end",
-        # folders: taken, saved, given back
+        # refs: every transaction of ours, and the proof that what a new ref holds can be read
+        "ref.before-update",
+        "ref.after-update",
+        "hold.before-read-back",
+        # folders: made, taken, saved, given back, reset, removed
+        "worktree.after-register",
         "worktree.before-take",
         "worktree.after-take",
         "worktree.before-release",
+        "worktree.after-release",
+        "worktree.before-reset",
+        "worktree.after-reset",
+        "worktree.before-remove",
+        "worktree.after-rename",
+        "worktree.after-remove",
+        "trash.before-empty",
+        "pool.before-close",
         "wip.before-save",
+        "wip.before-hold",
         "wip.after-save",
-        # results and the snapshot
+        # results, what they are gathered into, and the snapshot
         "commit.before",
+        "keep.before-hold",
+        "keep.after-hold",
         "commit.after",
+        "gather.before-hold",
+        "gather.after-hold",
         "snapshot.before-start",
         "snapshot.after-start",
         "snapshot.before-publish",
         "snapshot.after-publish",
-        # the user's branch
+        # the check of the whole, and the user's branch
+        "validation.before-verify",
+        "validation.after-verify",
+        "validation.before-settle",
+        "landing.before-intent",
         "landing.before-move",
+        "branch.before-swap",
+        "branch.after-swap",
+        "checkout.before-forward",
+        "checkout.after-forward",
         "landing.after-move",
         "landing.after-done",
+        "landing.after-branch",
+        "undo.before-intent",
         "undo.before-move",
+        "checkout.before-back",
+        "checkout.after-back",
         "undo.after-move",
+        "undo.after-done",
         # recovery from all of the above
         "recovery.before-job",
+        "recovery.after-survivors",
         "recovery.after-job",
         "recovery.before-stray",
+        "recovery.done",
     }
 )
 """Every place that can be armed. A new call site adds its name here."""
@@ -72,7 +130,7 @@ class _Armed:
     name: str
     nth: int
     action: str
-    seconds: float = 0.0
+    value: str = ""
     passed: int = 0
 
 
@@ -113,13 +171,14 @@ def _parse_one(part: str) -> _Armed:
         raise BadFailpoint(f"{VARIABLE}: '{part}' is not NAME:NTH:ACTION with NTH of 1 or more")
     if action in ("kill", "exit", "error"):
         return _Armed(name, int(nth), action)
-    verb, _, seconds = action.partition("=")
-    try:
+    verb, _, value = action.partition("=")
+    with suppress(ValueError):
         if verb == "sleep":
-            return _Armed(name, int(nth), verb, float(seconds))
-    except ValueError:
-        pass
-    raise BadFailpoint(f"{VARIABLE}: the action '{action}' is none of kill, exit, error, sleep=SECONDS")
+            float(value)
+        if verb in ("sleep", "note", "wait") and value:
+            return _Armed(name, int(nth), verb, value)
+    known_actions = "kill, exit, error, sleep=SECONDS, note=FILE, wait=FILE"
+    raise BadFailpoint(f"{VARIABLE}: the action '{action}' is none of {known_actions}")
 
 
 def _pass(name: str) -> None:
@@ -145,5 +204,16 @@ def _act(armed: _Armed) -> None:
         os._exit(70)
     elif armed.action == "error":
         raise OSError(errno.EIO, os.strerror(errno.EIO), f"failpoint {armed.name}")
+    elif armed.action == "note":
+        with Path(armed.value).open("a") as file:
+            file.write(f"{armed.name}:{armed.nth}\n")
+    elif armed.action == "wait":
+        _wait(Path(armed.value))
     else:
-        time.sleep(armed.seconds)
+        time.sleep(float(armed.value))
+
+
+def _wait(file: Path) -> None:
+    deadline = time.monotonic() + LONGEST_WAIT
+    while not file.exists() and time.monotonic() < deadline:
+        time.sleep(0.005)

@@ -22,7 +22,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Collection, Generator, Iterable
+from collections.abc import Collection, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,7 @@ from orchard.process.table import (
     Stat,
     all_processes,
     file_key,
+    own_children,
     read_stat,
     read_token,
     writes_to,
@@ -48,6 +49,21 @@ QUIET_LOOKS = 2
 _KILL_WAIT = 0.25
 _DOUBT_WAIT, _LONGEST_DOUBT = 0.005, 0.5
 _PR_SET_CHILD_SUBREAPER = 36
+
+
+_leaders: set[int] = set()
+"""The children of ours that lead a family now."""
+_subreaper = False
+
+
+@contextlib.contextmanager
+def leading(pid: int) -> Iterator[None]:
+    """Inside the `with` this child of ours leads a family, and is not waited for."""
+    _leaders.add(pid)
+    try:
+        yield
+    finally:
+        _leaders.discard(pid)
 
 
 def members(token: str, leader: Identity | None = None, log: Path | None = None) -> list[Identity]:
@@ -86,7 +102,9 @@ def look(token: str, leader: Identity | None, log: Path | None, also: Collection
     family = {stat.pid: stat for stat in living if _belongs(stat, tokens[stat.pid], sessions, proof)}
     orphans = (stat for stat in young.values() if stat.dead and _is_orphan(stat, sessions, proof))
     found = _with_descendants(family, living)
-    unsure = not found and UNKNOWN in tokens.values()
+    # Who went away before its token was read may have left somebody behind.
+    gone = any(token is None and read_stat(pid) is None for pid, token in tokens.items())
+    unsure = not found and (gone or UNKNOWN in tokens.values())
     return Look(found, tuple(orphans), unsure)
 
 
@@ -183,6 +201,27 @@ class Wait:
     """In the grace: a request to hurry ends the wait."""
 
 
+def _left_alone(leader: Identity | None) -> bool:
+    """Whether an ended leader certainly leaves nobody, told by our own children instead of every process.
+
+    Orphans among our descendants come to us. So whoever is left is our child now, or hangs below one: and
+    our children are the leaders of families, or helpers in our own session, which no program can enter.
+    """
+    if not _subreaper or leader is None or leader.pid not in _leaders:
+        return False
+    pids, ours = own_children(), os.getsid(0)
+    if pids is None or leader.pid not in pids:
+        return False
+    for pid in pids:
+        stat = read_stat(pid) if pid == leader.pid or pid not in _leaders else None
+        if pid == leader.pid:
+            if stat is None or not stat.dead:
+                return False
+        elif stat is not None and stat.session != ours:
+            return False
+    return True
+
+
 def ladder(
     token: str, leader: Identity | None, log: Path | None, grace: float, settle: float
 ) -> Generator[Wait, bool, int]:
@@ -194,6 +233,9 @@ def ladder(
     immune: set[Identity] = set()
     quiet, hurried = 0, False
     while quiet < QUIET_LOOKS:
+        if not seen and _left_alone(leader):
+            quiet += 1
+            continue
         looked = look(token, leader, log, tuple(seen.values()))
         for orphan in looked.orphans:
             _bury(orphan)
@@ -336,11 +378,12 @@ def _bury(stat: Stat) -> None:
 
 def become_subreaper() -> bool:
     """Make orphans among our descendants our children, so that none of them can get out of sight (Linux)."""
-    if not LINUX:
-        return False
-    import ctypes  # only the engine needs it, once
+    global _subreaper  # noqa: PLW0603 (it is the process that becomes one)
+    if LINUX:
+        import ctypes  # only the engine needs it, once
 
-    return bool(ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
+        _subreaper = bool(ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
+    return _subreaper
 
 
 def children() -> frozenset[int]:

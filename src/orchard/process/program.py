@@ -24,7 +24,7 @@ from typing import Literal
 
 from orchard.process.exits import child_exit_notice
 from orchard.process.failpoint import failpoint
-from orchard.process.family import end_family, look
+from orchard.process.family import end_family, leading, look
 from orchard.process.identity import Identity, boot_id, identify
 from orchard.process.table import TOKEN_VARIABLE
 from orchard.process.text import plain
@@ -119,6 +119,13 @@ async def run_program(
     child = _spawn(launch)
     if isinstance(child, Ended):
         return child
+    with leading(child.identity.pid):
+        return await _run(child, on_start, hurry)
+
+
+async def _run(
+    child: _Child, on_start: Callable[[Identity], Awaitable[None]] | None, hurry: asyncio.Event | None
+) -> Ended:
     broken: Broken | None = None
     settle = 0.0
     ended_at: float | None = None
@@ -130,7 +137,7 @@ async def run_program(
             broken = await _watch(child, gone)
         if broken is None:
             ended_at = time.monotonic()
-            settle = min(SETTLE, launch.limits.grace / 2)
+            settle = min(SETTLE, child.launch.limits.grace / 2)
             failpoint("process.before-sweep")
     finally:
         try:

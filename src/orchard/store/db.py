@@ -10,7 +10,6 @@ at the file's bytes; SQLite's own answers are what is asked.
 """
 
 import os
-import secrets
 import sqlite3
 import sys
 import time
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Literal
 
 from orchard.errors import OrchardError
+from orchard.process.failpoint import failpoint
 
 BUSY_SECONDS = 5.0
 STALE_SECONDS = 3600.0
@@ -31,6 +31,9 @@ NETWORK_FILE_SYSTEMS = frozenset({
     "nfs", "nfs4", "cifs", "smb2", "smb3", "smbfs", "afs", "afpfs", "coda", "ncpfs", "ceph", "lustre", "gfs2", "ocfs2",
     "gpfs", "beegfs", "glusterfs", "webdav", "davfs", "sshfs", "s3fs", "gcsfuse", "rclone", "goofys",
 })  # fmt: skip
+
+
+CHECK_DISK = "See that the disk has room and may be written, then do the same again."
 
 
 class StoreError(OrchardError):
@@ -65,7 +68,7 @@ def open_database(path: Path, schema: Schema, *, shared: bool = False) -> sqlite
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise StoreError(f"The folder {path.parent} cannot be made: {error.strerror}.") from error
+        raise StoreError(f"The folder {path.parent} cannot be made: {error.strerror}.", CHECK_DISK) from error
     refuse_network(path, schema)
     if not os.path.lexists(path):
         _create(path, schema, wal=not shared)
@@ -160,7 +163,7 @@ def _check(connection: sqlite3.Connection, path: Path, schema: Schema) -> int:
 def _create(path: Path, schema: Schema, *, wal: bool) -> None:
     """Make the whole file aside, then give it its name, unless another process was first."""
     _remove_stale(path)
-    draft = path.with_name(f"{path.name}.{secrets.token_hex(6)}.new")
+    draft = path.with_name(f"{path.name}.{os.urandom(6).hex()}.new")
     with explained(path, schema.what):
         try:
             os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
@@ -175,13 +178,14 @@ def _create(path: Path, schema: Schema, *, wal: bool) -> None:
                 connection.close()
             _give_name(draft, path)
         except OSError as error:
-            raise StoreError(f"The {schema.what} {path} cannot be made: {error.strerror}.") from error
+            raise StoreError(f"The {schema.what} {path} cannot be made: {error.strerror}.", CHECK_DISK) from error
         finally:
             _remove_draft(draft)
 
 
 def _give_name(draft: Path, path: Path) -> None:
     """Never over a file that exists: it may be another process's, in use by now."""
+    failpoint("store.before-name")
     try:
         path.hardlink_to(draft)
     except FileExistsError:
@@ -194,6 +198,7 @@ def _give_name(draft: Path, path: Path) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+    failpoint("store.after-name")
 
 
 def _remove_draft(draft: Path) -> None:
@@ -216,7 +221,7 @@ def _migrate(connection: sqlite3.Connection, path: Path, schema: Schema) -> None
     if found == schema.version:
         return
     copy = path.with_name(f"{path.name}.v{found}")
-    draft = path.with_name(f"{copy.name}.{secrets.token_hex(6)}.new")
+    draft = path.with_name(f"{copy.name}.{os.urandom(6).hex()}.new")
     try:
         os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
         connection.execute("VACUUM INTO ?", (os.fspath(draft),))

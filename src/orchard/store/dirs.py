@@ -43,7 +43,8 @@ def make_state_dir(path: Path) -> Path:
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise OrchardError(f"Cannot make the folder {path}: {error.strerror}.") from error
+        hint = "Set XDG_STATE_HOME to a folder that can be written."
+        raise OrchardError(f"Cannot make the folder {path}: {error.strerror}.", hint) from error
     return path
 
 
@@ -54,7 +55,8 @@ def make_runtime_dir(path: Path) -> Path:
         path.mkdir(mode=0o700, exist_ok=True)
         found = path.lstat()
     except OSError as error:
-        raise OrchardError(f"Cannot make the folder {path}: {error.strerror}.") from error
+        hint = "Set XDG_RUNTIME_DIR to a folder that only you can enter."
+        raise OrchardError(f"Cannot make the folder {path}: {error.strerror}.", hint) from error
     wrong = _not_ours_alone(found)
     if wrong is not None:
         hint = "Remove it, or set XDG_RUNTIME_DIR to a folder that only you can enter."

@@ -299,6 +299,7 @@ class Journal:
         for number in _chunks(len(batch.events)):
             values = [value for row in islice(rest, number) for value in row]
             write(_insert(number), values)
+        failpoint("journal.half-written")
         if batch.rows:
             self._connection.executemany(_UPSERT, batch.rows)
         for order in batch.forgets:

@@ -6,7 +6,6 @@ to any place it could reach, so links are never followed and only regular files 
 
 import os
 import re
-import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -65,12 +64,14 @@ class LogFiles:
 
     def remove(self, plan: PlanId) -> None:
         """Delete the logs of a plan; a link among them is removed, what it points to stays."""
+        from shutil import rmtree  # whoever only looks at logs does not pay for it
+
         folder = self._plan_folder(plan)
         if folder.is_symlink():
             folder.unlink()
             return
         with suppress(FileNotFoundError):
-            shutil.rmtree(folder)
+            rmtree(folder)
 
     def _plan_folder(self, plan: PlanId) -> Path:
         assert _PLAN_ID.fullmatch(plan), f"{plan!r} is no id of a plan"

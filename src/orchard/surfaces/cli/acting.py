@@ -193,6 +193,8 @@ def recover(terminal: Terminal, ref: str | None, folder: Path | None, listing: b
 
     Everything that lay in a worktree before it was removed or reset is saved; REF is one line of the list.
     """
+    if listing and ref is not None:
+        raise UsageError("'--list' takes no REF.", f"orchard recover {safe(ref)} FOLDER")
     app = app_of(terminal)
     if ref is None or listing:
         rows = app.saved_work(plan)

@@ -1,5 +1,6 @@
 """Verbs around the work: start files, checks, settings, the demo. Most are a call to a module of their own."""
 
+import os
 from pathlib import Path
 
 import click
@@ -83,7 +84,7 @@ def graph(terminal: Terminal, plan: str | None, form: str, output: Path | None) 
     """
     from orchard.surfaces.cli.graph_view import show_graph
 
-    if plan is not None and (plan == "-" or find_file(terminal, plan).is_file()):
+    if plan is not None and (plan == "-" or os.path.isfile(find_file(terminal, plan))):  # noqa: PTH113
         return show_graph(terminal, plan_in(terminal, plan), None, form, output)
     app = app_of(terminal)
     run = app.run_of(app.find_plan(plan))

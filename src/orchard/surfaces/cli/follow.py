@@ -76,7 +76,7 @@ async def stay(terminal: Terminal, app: App, session: Session, followed: Followe
     with open_progress(terminal, followed.run) as progress, _signals() as pressed:
         async with asyncio.TaskGroup() as tasks:
             drawing = tasks.create_task(progress.keep_drawing())
-            staying = tasks.create_task(_take_all(app, session, followed.run, progress))
+            staying = tasks.create_task(_take_all(session, followed.run, progress))
             listening = tasks.create_task(_listen(session, progress, pressed, tasks))
             await asyncio.wait({staying, listening}, return_when=asyncio.FIRST_COMPLETED)
             followed.detached = not staying.done()
@@ -84,15 +84,9 @@ async def stay(terminal: Terminal, app: App, session: Session, followed: Followe
                 task.cancel()
 
 
-async def _take_all(app: App, session: Session, run: Run, progress: Progress) -> None:
-    try:
-        async for batch in session.follow(run.id, run.seq):
-            progress.take(batch)
-    except EngineGone:
-        # An engine that is done may end before its last number has reached us; the journal has it all.
-        progress.take(list(app.reader.events(run.id, run.seq)))
-        if not run.settled:
-            raise
+async def _take_all(session: Session, run: Run, progress: Progress) -> None:
+    async for batch in session.follow(run.id, run):
+        progress.take(batch)
     if session.owns_engine:
         await _wait_for_others(session, progress)
 

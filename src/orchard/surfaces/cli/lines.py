@@ -10,7 +10,7 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
-from orchard.store.redact import for_screen
+from orchard.store.screen import for_screen
 
 Meaning = Literal["", "good", "bad", "busy", "wait", "dim", "strong", "name"]
 Piece = tuple[str, Meaning]

@@ -21,9 +21,10 @@ from orchard.core.replay import apply
 from orchard.core.run import Run
 from orchard.core.states import ACTIVE
 from orchard.engine.session import Session
-from orchard.errors import NotFound
+from orchard.errors import NotFound, UsageError
 from orchard.store.follow import Changes
-from orchard.store.redact import KEY_LENGTH, Redactor, for_screen
+from orchard.store.redact import KEY_LENGTH, Redactor
+from orchard.store.screen import for_screen
 from orchard.surfaces.cli import text
 from orchard.surfaces.cli.group import verb
 from orchard.surfaces.cli.lines import colored, plain
@@ -80,6 +81,8 @@ orchard logs api --attempt 1
 @click.option("--raw", is_flag=True, help="Print bytes as they are (secrets are redacted all the same).")
 def logs(terminal: Terminal, job: str, plan: str | None, follow: bool, **options: Any) -> None:
     """Print what a job's programs printed."""
+    if options["every"] and options["attempt"] is not None:
+        raise UsageError("'--all' and '--attempt' exclude each other.", "Give one of them.")
     app = app_of(terminal)
     found, job_id = app.find_job(job, plan)
     run = app.run_of(found)
@@ -146,7 +149,7 @@ async def _until_it_ends(session: Session, run: Run, job: JobId, news: News) -> 
     """Take in what happens, so that new phases are known, until the job can print no more."""
     record = run.records[job]
     if record.state in ACTIVE or not record.attempts:
-        async for batch in session.follow(run.id, run.seq):
+        async for batch in session.follow(run.id, run):
             for recorded in batch:
                 apply(run, recorded)
             if run.records[job].attempts and run.records[job].state not in ACTIVE:

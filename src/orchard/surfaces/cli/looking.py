@@ -1,7 +1,6 @@
 """Verbs that only look: they change nothing, and work with and without an engine."""
 
 import sys
-import time
 
 import click
 
@@ -9,53 +8,19 @@ from orchard.app import App
 from orchard.core.events import Json
 from orchard.surfaces.cli import text
 from orchard.surfaces.cli.group import verb
-from orchard.surfaces.cli.jobpage import attempt_lines, job_lines
-from orchard.surfaces.cli.lines import Line, Piece, safe, safe_lines, table
+from orchard.surfaces.cli.lines import Line, safe_lines
 from orchard.surfaces.cli.opening import app_of, job_argument, plan_argument, plan_option
-from orchard.surfaces.cli.terminal import Terminal, is_terminal, put, speaks_utf8
-from orchard.surfaces.cli.tree import Look, counts_line, end_lines, header, result_line, tree
-
-
-@verb("list")
-@click.option("--deleted", is_flag=True, help="Show deleted plans as well.")
-def list_plans(terminal: Terminal, deleted: bool) -> None:
-    """List the plans of this repository, newest last."""
-    plans = app_of(terminal).plans(deleted=deleted)
-    if not plans:
-        terminal.note(text.done(text.NO_PLANS))
-    terminal.answer(plans, *table([_plan_row(plan) for plan in plans]))
-
-
-def _plan_row(plan: Json) -> list[Piece]:
-    status = "deleted" if plan["deleted"] else plan["status"]
-    return [
-        (safe(plan["id"]), "strong"),
-        text.status_piece(status),
-        (text.day(plan["created_at"]), "dim"),
-        (safe(plan["name"], 60), ""),
-        (safe(plan["target"]["branch"] or ""), "dim"),
-        (text.counts(plan["counts"]), "dim"),
-    ]
+from orchard.surfaces.cli.terminal import Terminal, is_terminal, put
 
 
 @verb("status", examples="orchard status\norchard status login-3f2a --json")
 @plan_argument
 def status(terminal: Terminal, plan: str | None) -> None:
     """Show a plan and all its jobs."""
+    from orchard.surfaces.cli.planpage import status_lines  # 'list' does without it
+
     document = app_of(terminal).status(plan)
     terminal.answer(document, *(() if terminal.json else status_lines(document)))
-
-
-def status_lines(document: Json) -> list[Line]:
-    """A plan with everything that a person asks next."""
-    plan, look = document["plan"], look_now(details=True)
-    lines = [header(plan, look), *tree(plan, document["jobs"], look), counts_line(plan)]
-    result = result_line(plan)
-    return [*lines, *([result] if result else []), *end_lines(plan)]
-
-
-def look_now(*, details: bool = False) -> Look:
-    return Look(time.time(), text.MARKS if speaks_utf8(sys.stdout) else text.ASCII_MARKS, details)
 
 
 @verb("job", examples="orchard job api\norchard job backend/api --plan login-3f2a")
@@ -63,6 +28,9 @@ def look_now(*, details: bool = False) -> Look:
 @plan_option
 def job(terminal: Terminal, job: str, plan: str | None) -> None:
     """Show everything about one job."""
+    from orchard.surfaces.cli.jobpage import job_lines
+    from orchard.surfaces.cli.planpage import look_now
+
     document = app_of(terminal).job(job, plan)
     terminal.answer(document, *(() if terminal.json else job_lines(document, look_now())))
 
@@ -72,6 +40,9 @@ def job(terminal: Terminal, job: str, plan: str | None) -> None:
 @plan_option
 def attempts(terminal: Terminal, job: str, plan: str | None) -> None:
     """Show every try at a job, phase by phase."""
+    from orchard.surfaces.cli.jobpage import attempt_lines
+    from orchard.surfaces.cli.planpage import look_now
+
     found = app_of(terminal).attempts(job, plan)
     lines = [line for attempt in found for line in attempt_lines(attempt, look_now())]
     terminal.answer(found, *(lines or [text.done("The job was not tried yet.")]))

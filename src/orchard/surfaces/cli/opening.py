@@ -1,5 +1,6 @@
 """From the options to an `App`, and from names to plans and jobs; completion asks here as well."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,8 @@ def confirm(terminal: Terminal, question: str, *, yes: bool) -> bool:
 def find_file(terminal: Terminal, name: str) -> Path:
     """A file named on the command line: seen from here, or else from the folder given with -C."""
     here, there = Path(name), terminal.repo / name
-    return there if not here.exists() and there.exists() else here
+    # Unlike Path.exists, this takes a name that is too long for one that is not there.
+    return there if not os.path.exists(here) and os.path.exists(there) else here  # noqa: PTH110
 
 
 def branch_text(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:

@@ -16,7 +16,7 @@ from pathlib import Path
 import click
 
 from orchard import __version__
-from orchard.errors import EXIT_CANCELED, EXIT_FAILED, EXIT_INTERNAL, OrchardError, UsageError
+from orchard.errors import EXIT_CANCELED, EXIT_FAILED, EXIT_INTERNAL, OrchardError, SystemRefused, UsageError
 from orchard.process import failpoint
 from orchard.surfaces.cli import text
 from orchard.surfaces.cli.group import cli
@@ -24,6 +24,7 @@ from orchard.surfaces.cli.terminal import Terminal, drop
 
 OF_THE_MACHINE = frozenset(
     {errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EIO, errno.EMFILE, errno.ENFILE}
+    | {errno.EAGAIN, errno.ENOMEM, errno.EFBIG, errno.ENOTDIR}
 )
 """What a disk or a system can do to any program; it is the user who can mend it."""
 
@@ -77,7 +78,7 @@ def _failed(error: BaseException, words: Sequence[str], terminal: Terminal) -> i
     if isinstance(cause, KeyboardInterrupt):
         return EXIT_CANCELED
     if isinstance(cause, OSError) and cause.errno in OF_THE_MACHINE:
-        terminal.fail(OrchardError(text.machine_trouble(cause.filename, cause.strerror), text.MACHINE_HINT))
+        terminal.fail(SystemRefused(cause))
         return EXIT_FAILED
     terminal.fail(_bug(error, words))
     return EXIT_INTERNAL

@@ -10,9 +10,8 @@ import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
-from orchard.core.events import Json
 from orchard.errors import OrchardError, UsageError
 from orchard.surfaces.cli.lines import Line, colored, plain, safe
 
@@ -113,7 +112,7 @@ def error_lines(error: OrchardError, problems: list[str]) -> list[Line]:
     return lines
 
 
-def error_view(error: OrchardError, problems: list[str]) -> Json:
+def error_view(error: OrchardError, problems: list[str]) -> dict[str, Any]:
     """An error as programs read it."""
     return {"message": error.message, "hint": error.hint, "exit_code": error.exit_code, "problems": problems}
 

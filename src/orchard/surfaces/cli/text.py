@@ -7,8 +7,8 @@ a plan or a job goes through `safe` before it is put into a sentence.
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
-from orchard.core.events import Json
 from orchard.surfaces.cli.lines import Line, Meaning, Piece, safe
 
 MEANING: Mapping[str, Meaning] = {
@@ -166,14 +166,6 @@ def bug(summary: str) -> str:
     return f"This is a bug in orchard: {summary}"
 
 
-MACHINE_HINT = "Mend that, then see 'orchard status'; 'orchard doctor' looks for what else could go wrong."
-
-
-def machine_trouble(file: object, reason: str | None) -> str:
-    place = f" with '{safe(file)}'" if isinstance(file, str | Path) else ""
-    return f"The system refused something{place}: {reason}."
-
-
 def bug_report(path: Path | None) -> str:
     if path is None:
         return "No report could be saved; what happened is printed above. Please send it with what you did."
@@ -182,7 +174,7 @@ def bug_report(path: Path | None) -> str:
     )
 
 
-def submitted(plan: Json) -> Line:
+def submitted(plan: Mapping[str, Any]) -> Line:
     """The first thing said about a new plan: what later commands need."""
     return [("Plan ", ""), (safe(plan["name"]), "name"), (" is ", ""), (safe(plan["id"]), "strong")]
 
@@ -250,7 +242,7 @@ def undone(branch: str | None, commit: str | None) -> Line:
     return [(f"Branch {safe(branch)} is back at {commit}", "")]
 
 
-def still(plan: Json) -> str:
+def still(plan: Mapping[str, Any]) -> str:
     return f"Plan {plan['id']} is still {plan['status']}: {counts(plan['counts'])}."
 
 

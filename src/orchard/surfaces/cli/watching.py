@@ -1,6 +1,7 @@
 """`orchard watch` and `orchard wait`: staying with a plan that somebody else's engine runs."""
 
 import asyncio
+import math
 import os
 import sys
 import termios
@@ -18,8 +19,8 @@ from orchard.errors import TimedOut, UsageError
 from orchard.surfaces.cli import text
 from orchard.surfaces.cli.follow import exit_code
 from orchard.surfaces.cli.group import verb
-from orchard.surfaces.cli.looking import status_lines
 from orchard.surfaces.cli.opening import app_of, plan_argument
+from orchard.surfaces.cli.planpage import status_lines
 from orchard.surfaces.cli.progress import LiveTree, Printed, Progress
 from orchard.surfaces.cli.terminal import Terminal, is_terminal
 
@@ -35,6 +36,8 @@ def wait(terminal: Terminal, plan: str | None, timeout: float | None) -> int:
 
     The exit code is that of 'orchard run': 0 succeeded, 1 failed, 4 waiting, 130 canceled; 124 when time is up.
     """
+    if timeout is not None and not math.isfinite(timeout):
+        raise UsageError("'--timeout' must be a finite number of seconds.", "Leave it out to wait for ever.")
     app = app_of(terminal)
     run = app.run_of(app.find_plan(plan))
     asyncio.run(_wait(terminal, app, run, timeout))
@@ -58,7 +61,7 @@ async def _wait(terminal: Terminal, app: App, run: Run, seconds: float | None) -
 async def follow_events(app: App, run: Run, progress: Progress) -> None:
     """Hand on what happens to a plan until it is settled or waits for a person."""
     async with app.listen() as session:
-        async for batch in session.follow(run.id, run.seq):
+        async for batch in session.follow(run.id, run):
             progress.take(batch)
 
 

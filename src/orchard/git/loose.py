@@ -1,0 +1,76 @@
+"""Objects written by ourselves, as git writes them: one compressed file each, in place in one step and durable.
+
+Starting a process for each would cost more than all else that happens to a small commit. Where files
+must belong to a group (`core.sharedRepository`), git is asked to write them: it knows the rights.
+"""
+
+import hashlib
+import os
+import secrets
+import zlib
+from pathlib import Path
+from typing import Literal
+
+from orchard.git.repository import Repository
+
+PUT_TRIES = 10
+
+Kind = Literal["blob", "tree", "commit"]
+
+
+class LooseObjects:
+    """Writes objects into a repository."""
+
+    def __init__(self, repo: Repository) -> None:
+        self._repo = repo
+        self._folder = os.fspath(repo.common_dir / "objects")
+        self._digest = hashlib.sha256 if repo.object_format == "sha256" else hashlib.sha1
+        self._shared: bool | None = None
+
+    def name(self, kind: Kind, content: bytes) -> str:
+        """The name an object has, whether or not it exists."""
+        return self._digest(_header(kind, content) + content).hexdigest()
+
+    def write(self, kind: Kind, content: bytes) -> str:
+        """Write an object and return its name; one that exists is written again, which no reader notices."""
+        if self._shared is None:
+            said = self._repo.config(r"^core\.sharedrepository$").get("core.sharedrepository", "umask")
+            self._shared = said.lower() not in ("umask", "false", "0", "no", "off")
+        if self._shared:
+            return self._repo.git("hash-object", "-t", kind, "-w", "--stdin", stdin=content).text
+        whole = _header(kind, content) + content
+        name = self._digest(whole).hexdigest()
+        self._put(name, zlib.compress(whole, 1))
+        return name
+
+    def _put(self, name: str, data: bytes) -> None:
+        folder = f"{self._folder}/{name[:2]}"
+        for last in (*[False] * (PUT_TRIES - 1), True):
+            try:
+                return _write(folder, name[2:], data)
+            except FileNotFoundError:
+                # There is no such folder yet, or somebody's `git gc --prune=now` took it, or the file, away.
+                if last:
+                    raise
+                Path(folder).mkdir(exist_ok=True)
+        return None
+
+
+def _write(folder: str, name: str, data: bytes) -> None:
+    # Whoever dies before the last step leaves a name that `git gc` knows to remove.
+    beside = f"{folder}/tmp_obj_{secrets.token_hex(6)}"
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o444)
+    try:
+        with os.fdopen(descriptor, "wb", buffering=0) as file:
+            view = memoryview(data)
+            while view:
+                view = view[file.write(view) :]
+            os.fsync(descriptor)
+        os.rename(beside, f"{folder}/{name}")  # noqa: PTH104 (hot, and a str)
+    except BaseException:
+        Path(beside).unlink(missing_ok=True)
+        raise
+
+
+def _header(kind: Kind, content: bytes) -> bytes:
+    return f"{kind} {len(content)}".encode() + b"\0"

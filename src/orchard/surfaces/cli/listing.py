@@ -1,0 +1,48 @@
+"""`orchard list`, which scripts and prompts ask often: it opens all of `App` only for a plan that must be replayed."""
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from orchard.core.names import PlanId
+from orchard.engine.listing import listed
+from orchard.git.repository import find_repository
+from orchard.store.planlist import JOURNAL_FILE, PlanList
+from orchard.store.settings import load_settings
+from orchard.surfaces.cli import text
+from orchard.surfaces.cli.group import verb
+from orchard.surfaces.cli.lines import Piece, safe, table
+from orchard.surfaces.cli.terminal import Terminal
+
+
+@verb("list")
+@click.option("--deleted", is_flag=True, help="Show deleted plans as well.")
+def list_plans(terminal: Terminal, deleted: bool) -> None:
+    """List the plans of this repository, newest last."""
+    repo = find_repository(terminal.repo)
+    settings = load_settings(repo.main_top or repo.top, {}, os.environ)
+    terminal.note(*[text.warning(warning) for warning in settings.warnings])
+
+    def replayed(plan: PlanId) -> dict[str, Any]:
+        from orchard.app import open_app
+
+        return open_app(terminal.repo).summary(plan)
+
+    plans = listed(PlanList(repo.state / JOURNAL_FILE).plans(), replayed, deleted=deleted)
+    if not plans:
+        terminal.note(text.done(text.NO_PLANS))
+    terminal.answer(plans, *table([_plan_row(plan) for plan in plans]))
+
+
+def _plan_row(plan: Mapping[str, Any]) -> list[Piece]:
+    status = "deleted" if plan["deleted"] else plan["status"]
+    return [
+        (safe(plan["id"]), "strong"),
+        text.status_piece(status),
+        (text.day(plan["created_at"]), "dim"),
+        (safe(plan["name"], 60), ""),
+        (safe(plan["target"]["branch"] or ""), "dim"),
+        (text.counts(plan["counts"]), "dim"),
+    ]

@@ -1,0 +1,248 @@
+"""Work committed without git gives the same trees as with it, and only where nothing stands between."""
+
+import os
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from orchard.errors import OrchardError
+from orchard.git.commit import CommitInfo, Committed, commit_work
+from orchard.git.contents import look
+from orchard.git.folders import remove_file
+from orchard.git.live import Live
+from orchard.git.plain import holds, read_files, stores_bytes, write_tree
+from orchard.git.repository import Repository, Worktree, find_repository
+from orchard.git.wip import Saved, ensure_saved
+from orchard.git.worktrees import Worktrees
+from orchard.testing import Repo
+
+REF = "refs/orchard/keep/p/j/1"
+WIP = "refs/orchard/wip/p/j/1"
+INFO = CommitInfo("Work", REF, ("Ada", "ada@example.com"))
+NAMES = ["a", "b.txt", "deep/er/c", "deep/d", "sp ace", "new\nline", 'quo"te', "-dash", "caf\u00e9", "deep.x", "deep-y"]
+
+
+@pytest.fixture
+def live(repository: Repository) -> Iterator[Live]:
+    with Live(repository) as live:
+        yield live
+
+
+@pytest.fixture
+def worktree(repo: Repo, trees: Worktrees) -> Worktree:
+    repo.commit({"a": "a\n", "dir/b": "b\n", "dir/c": "c\n", ".gitignore": "*.o\n"})
+    return trees.add(repo.head(), "job")
+
+
+def save(trees: Worktrees, live: Live, worktree: Worktree, base: str) -> Saved:
+    made_from = trees.made_from(worktree)
+    return ensure_saved(trees.repo, worktree, WIP, "saved", base, live, made_from=made_from, held_by=REF)
+
+
+def commit(trees: Worktrees, live: Live, worktree: Worktree, base: str, *, stays: bool = False) -> Committed:
+    made_from = trees.made_from(worktree)
+    done = commit_work(trees.repo, worktree, base, INFO, live, made_from=made_from, stays=stays)
+    assert isinstance(done, Committed), done
+    return done
+
+
+def test_random_changes_give_the_tree_that_git_makes_of_them(repo: Repo, trees: Worktrees, live: Live) -> None:
+    seed = int(os.environ.get("ORCHARD_SEED", random.randrange(10**9)))
+    for number in range(seed, seed + 40):
+        luck = random.Random(number)
+        repo.write({name: str(luck.random()) * luck.randrange(9) for name in luck.sample(NAMES, 6)})
+        base = repo.commit()
+        worktree = trees.add(base, "job")
+        _change(luck, worktree.path)
+
+        contents = look(trees.repo.worktree_git(worktree.name, worktree.path), worktree.path)
+        files = read_files(worktree.path, contents)
+        assert files is not None
+        made = write_tree(live.objects, live.loose, live.objects.tree_of(base), files)
+
+        job = Repo(worktree.path)
+        job("add", "-A")
+        assert made == job("write-tree").strip(), f"ORCHARD_SEED={number}"
+        assert holds(live.objects, live.loose, files, (live.objects.tree_of(base), made))
+    assert repo.run("fsck", "--strict").status == 0
+
+
+def _change(luck: random.Random, top: Path) -> None:
+    for name in luck.sample(NAMES, 5):
+        place = top / name
+        kind = luck.choice(["write", "delete", "mode", "folder", "file"])
+        if kind == "delete" and place.is_file():
+            place.unlink()
+        elif kind == "folder" and place.is_file():
+            place.unlink()
+            place.mkdir()
+            (place / "inside").write_text("inside")
+        elif kind == "mode" and place.is_file():
+            place.chmod(0o755)
+        elif not place.is_dir() and all(not parent.is_file() for parent in place.parents):
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text(str(luck.random()))
+
+
+def test_a_folder_that_nobody_needs_is_neither_staged_nor_checked_out_again(
+    repo: Repo, trees: Worktrees, live: Live, worktree: Worktree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = repo.head()
+    (worktree.path / "new" / "er").mkdir(parents=True)
+    (worktree.path / "new" / "er" / "x.txt").write_text("x\n")
+
+    done = commit(trees, live, worktree, base)
+    saved = save(trees, live, worktree, done.commit)
+    trees.reset(worktree, base, saved)
+
+    assert (done.added, done.lines_added) == (1, 1)
+    assert repo.files(done.commit)["new/er/x.txt"] == "x\n"
+    assert (saved.commit, saved.new_files) == (None, (b"new/er/x.txt",))
+    assert not (worktree.path / "new").exists()
+    assert Repo(worktree.path)("status", "--porcelain") == ""
+    assert trees.head(worktree) == base
+
+
+def test_a_folder_that_stays_stands_at_the_result(repo: Repo, trees: Worktrees, live: Live, worktree: Worktree) -> None:
+    (worktree.path / "a").write_text("edited\n")
+    (worktree.path / "x").write_text("x")
+
+    done = commit(trees, live, worktree, repo.head(), stays=True)
+
+    job = Repo(worktree.path)
+    assert job("status", "--porcelain") == ""
+    assert job.head() == done.commit
+    assert (done.added, done.modified, done.lines_added, done.lines_deleted) == (1, 1, 2, 1)
+
+
+@pytest.mark.parametrize("late", ["another file", "an edit", "a new mode", "an ignored file"])
+def test_what_came_after_the_commit_is_seen(
+    repo: Repo, trees: Worktrees, live: Live, worktree: Worktree, late: str
+) -> None:
+    base = repo.head()
+    (worktree.path / "x").write_text("x\n")
+    done = commit(trees, live, worktree, base)
+    changed = worktree.path / {"another file": "y", "an ignored file": "y.o"}.get(late, "x")
+    if late == "a new mode":
+        changed.chmod(0o755)
+    else:
+        changed.write_text("z\n")
+
+    saved = save(trees, live, worktree, done.commit)
+    trees.reset(worktree, base, saved)
+
+    assert Repo(worktree.path)("status", "--porcelain", "--ignored") == ""
+    if late == "an ignored file":
+        assert (saved.commit, saved.ignored, saved.new_files) == (None, 1, None)
+        return
+    assert saved.commit is not None and saved.new_files is None
+    kept = repo.files(saved.commit)
+    assert kept.get(changed.name) == ("x\n" if late == "a new mode" else "z\n")
+
+
+def test_a_result_that_no_ref_holds_is_saved_once_more(
+    repo: Repo, trees: Worktrees, live: Live, worktree: Worktree
+) -> None:
+    base = repo.head()
+    (worktree.path / "x").write_text("x\n")
+    done = commit(trees, live, worktree, base)
+    repo("update-ref", "-d", REF)
+
+    saved = save(trees, live, worktree, done.commit)
+
+    assert saved.commit is not None
+    assert repo.files(saved.commit)["x"] == "x\n"
+
+
+def test_an_index_that_the_job_wrote_to_is_looked_at_by_git(
+    repo: Repo, trees: Worktrees, live: Live, worktree: Worktree
+) -> None:
+    assert trees.made_from(worktree) == repo.head()
+    (worktree.path / "y.o").write_text("added by force")
+    Repo(worktree.path)("add", "-f", "y.o")
+
+    assert trees.made_from(worktree) is None
+    assert repo.files(commit(trees, live, worktree, repo.head()).commit)["y.o"] == "added by force"
+
+
+@pytest.mark.parametrize("kind", ["link", "linked folder", "pipe", "attributes", "large", "many"])
+def test_what_is_not_plain_is_left_to_git(trees: Worktrees, worktree: Worktree, kind: str) -> None:
+    top = worktree.path
+    if kind == "link":
+        (top / "x").symlink_to("a")
+    elif kind == "linked folder":
+        (top / "dir").rename(top / "other")
+        (top / "dir").symlink_to("other")
+    elif kind == "pipe":
+        (top / "a").unlink()
+        os.mkfifo(top / "a")
+    elif kind == "attributes":
+        (top / "dir" / ".gitattributes").write_text("* text\n")
+    elif kind == "large":
+        (top / "x").write_bytes(bytes(5_000_000))
+    else:
+        for number in range(101):
+            (top / f"x{number}").touch()
+
+    contents = look(trees.repo.worktree_git(worktree.name, top), top)
+
+    assert read_files(top, contents) is None
+
+
+@pytest.mark.parametrize("setting", ["core.autocrlf=input", "core.fileMode=false", "core.attributesFile=/nowhere"])
+def test_settings_that_change_what_is_stored_are_respected(repo: Repo, repository: Repository, setting: str) -> None:
+    assert stores_bytes(repository)
+
+    repo("config", *setting.split("="))
+
+    assert not stores_bytes(find_repository(repo.path))
+
+
+def test_attributes_of_the_repository_are_respected(repo: Repo, repository: Repository, live: Live) -> None:
+    plain = repo.commit({"a": "a"})
+    with_attributes = repo.commit({"deep/.gitattributes": "* text"})
+
+    assert live.is_plain(plain)
+    assert not live.is_plain(with_attributes)
+    (repository.common_dir / "info" / "attributes").write_text("* text\n")
+    assert not stores_bytes(repository)
+
+
+def test_a_shared_repository_keeps_its_rights(repo: Repo) -> None:
+    repo("config", "core.sharedRepository", "group")
+    before = os.umask(0o077)
+    try:
+        with Live(find_repository(repo.path)) as live:
+            name = live.loose.write("blob", b"for the group")
+    finally:
+        os.umask(before)
+
+    assert repo("cat-file", "-p", name) == "for the group"
+    assert (repo.path / ".git" / "objects" / name[:2] / name[2:]).stat().st_mode & 0o040
+
+
+def test_removing_a_file_follows_no_link(tmp_path: Path) -> None:
+    (tmp_path / "top").mkdir()
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "x").write_text("kept")
+    (tmp_path / "top" / "dir").symlink_to(tmp_path / "outside")
+
+    with pytest.raises(OSError):
+        remove_file(tmp_path / "top", b"dir/x")
+
+    assert (tmp_path / "outside" / "x").read_text() == "kept"
+
+
+def test_the_same_proof_is_not_taken_twice(repo: Repo, trees: Worktrees, live: Live, worktree: Worktree) -> None:
+    base = repo.head()
+    (worktree.path / "x").write_text("x\n")
+    saved = save(trees, live, worktree, commit(trees, live, worktree, base).commit)
+    trees.reset(worktree, base, saved)
+    (worktree.path / "x").write_text("precious\n")
+
+    with pytest.raises(OrchardError, match="was not saved"):
+        trees.reset(worktree, base, saved)
+
+    assert (worktree.path / "x").read_text() == "precious\n"
