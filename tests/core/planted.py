@@ -1,0 +1,222 @@
+"""Bugs planted into copies of the core, to see whether the model of the scheduler finds them.
+
+A bug is one text of a module's source replaced by another. The modules that decide are then executed
+anew, as copies that import each other, so that the real ones stay as they are.
+"""
+
+import importlib
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+MODULES = ("states", "records", "run", "replay", "reshape", "scheduler")
+"""In the order in which they import each other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Core:
+    """The modules that decide."""
+
+    states: Any
+    records: Any
+    run: Any
+    replay: Any
+    reshape: Any
+    scheduler: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Bug:
+    """A mistake somebody could make."""
+
+    module: str
+    right: str
+    wrong: str
+
+
+REAL = Core(*(importlib.import_module(f"orchard.core.{name}") for name in MODULES))
+
+
+def core_with(bug: Bug) -> Core:
+    """A copy of the core that has this bug."""
+    names = [f"orchard.core.{name}" for name in MODULES]
+    before: Mapping[str, ModuleType] = {name: sys.modules[name] for name in names}
+    try:
+        return Core(*(_copy(before[name], bug) for name in names))
+    finally:
+        sys.modules.update(before)
+
+
+def _copy(module: ModuleType, bug: Bug) -> ModuleType:
+    path = str(module.__file__)
+    source = Path(path).read_text("utf-8")
+    if module.__name__ == f"orchard.core.{bug.module}":
+        count = source.count(bug.right)
+        assert count == 1, f"{bug.right!r} stands {count} times in {path}: plant the bug anew"
+        source = source.replace(bug.right, bug.wrong)
+    copied = ModuleType(module.__name__)
+    copied.__file__ = path
+    sys.modules[module.__name__] = copied
+    exec(compile(source, path, "exec"), copied.__dict__)  # our own source, with one text replaced
+    return copied
+
+
+BUGS: Mapping[str, Bug] = {
+    # -------------------------------------------------------------------------------- capacity
+    "a plan runs one job more than it may": Bug(
+        "scheduler", "max(0, limit - run.slots_used)", "max(0, limit + 1 - run.slots_used)"
+    ),
+    "one round passes the user's capacity": Bug("scheduler", "if len(found) == free:", "if len(found) == free + 1:"),
+    "a plan's room does not shrink within a round": Bug("scheduler", "room[run.id] -= 1", "room[run.id] -= 0"),
+    "a held job keeps its slot": Bug("run", "if with_slot:", "if with_slot and not isinstance(event, JobHeld):"),
+    "jobs that run nothing wait for a slot": Bug(
+        "scheduler", "for job in run.ready_jobs(0)]", "for job in (run.ready_jobs(0) if free else ())]"
+    ),
+    "a job that was given work by a retry takes no slot": Bug(
+        "run", "if (heap is self._ready) != self.takes_slot(job):", "if False:"
+    ),
+    # ----------------------------------------------------------------------------------- order
+    "priority is reversed": Bug("run", "-job.priority,", "job.priority,"),
+    "the shortest path goes first": Bug("run", "-plan.remaining_path[job_id],", "plan.remaining_path[job_id],"),
+    "the number of dependents is ignored": Bug("run", "-len(plan.needed_by[job_id]),", "0,"),
+    "plans do not take turns": Bug(
+        "scheduler",
+        "return [plan for plan in turns if plan not in served] + list(reversed(served))",
+        "return list(turns)",
+    ),
+    "turns go on although nothing was started": Bug(
+        "scheduler",
+        "return [plan for plan in turns if plan not in served] + list(reversed(served))",
+        "return [*turns[1:], *turns[:1]]",
+    ),
+    "the first plan takes every slot": Bug("scheduler", "if room[run.id] == 0:", "if room[run.id] == 0 or found:"),
+    # ------------------------------------------------------------------------------- readiness
+    "one need is ignored": Bug("records", "self.unmet == 0 and", "self.unmet <= 1 and"),
+    "a blocked need counts as succeeded in a new graph": Bug(
+        "run",
+        "sum(need.state is not JobState.SUCCEEDED for",
+        "sum(need.state is not JobState.SUCCEEDED and not need.is_dead for",
+    ),
+    "a failure blocks only what needs it directly": Bug(
+        "records", "or (self.state is JobState.PENDING and self.dead > 0)", "or False"
+    ),
+    "a retry does not unblock grandchildren": Bug(
+        "run",
+        "if record.is_dead != was_dead:",
+        "if record.is_dead != was_dead and (record.is_dead or job == job_id):",
+    ),
+    "a canceled job is still started from the queue": Bug(
+        "run", "or self.records[job].status is not JobStatus.READY:", "or False:"
+    ),
+    "a job that became ready twice is started twice": Bug(
+        "run", "        if job_id in self._queued:\n            return\n", ""
+    ),
+    "a job that became ready by a reshape is not queued": Bug(
+        "run",
+        "        for job, record in self.records.items():\n            if record.status is JobStatus.READY:",
+        "        for job, record in self.records.items():\n            if record.status is JobStatus.SCHEDULED:",
+    ),
+    # ---------------------------------------------------------------------------------- states
+    "success is not final": Bug(
+        "states",
+        "    (_S.FAILED, JobRetried): _S.PENDING,",
+        "    (_S.FAILED, JobRetried): _S.PENDING,\n    (_S.SUCCEEDED, JobRetried): _S.PENDING,",
+    ),
+    "a canceled job cannot be retried": Bug("states", "    (_S.CANCELED, JobRetried): _S.PENDING,\n", ""),
+    "a job starts without having been picked": Bug(
+        "states",
+        "    (_S.PENDING, JobPicked): _S.SCHEDULED,",
+        "    (_S.PENDING, JobPicked): _S.SCHEDULED,\n    (_S.PENDING, JobStarted): _S.RUNNING,",
+    ),
+    # ------------------------------------------------------------------------------ the plan
+    "a plan with canceled jobs has succeeded": Bug(
+        "run",
+        "return PlanStatus.FAILED if self.counts[JobStatus.FAILED] else PlanStatus.CANCELED",
+        "return PlanStatus.FAILED if self.counts[JobStatus.FAILED] else PlanStatus.SUCCEEDED",
+    ),
+    "a canceled plan goes on": Bug("run", "or self.canceled is not None or self.deleted", "or self.deleted"),
+    "a paused plan goes on": Bug("run", "self.scaffolding or self.paused is not None or", "self.scaffolding or"),
+    "a plan is canceled while jobs still run": Bug(
+        "run", "return PlanStatus.RUNNING if active else PlanStatus.CANCELED", "return PlanStatus.CANCELED"
+    ),
+    "a canceled plan is still shown as scaffolding": Bug(
+        "run",
+        "        active = self.is_active\n        if self.canceled",
+        "        active = self.is_active\n        if self.scaffolding:\n            return PlanStatus.SCAFFOLDING\n"
+        "        if self.canceled",
+    ),
+    "a group shows a failure before what runs": Bug(
+        "scheduler", "(JobStatus.RUNNING, JobStatus.FAILED,", "(JobStatus.FAILED, JobStatus.RUNNING,"
+    ),
+    "a group does not see the groups inside": Bug("scheduler", "if parent is not None:", "if parent is None:"),
+    # ------------------------------------------------------------------------------- attempts
+    "an attempt that had failed is run again under its number": Bug(
+        "replay",
+        "    if record.last is not None and record.last.ended is None:",
+        "    if record.last is not None:",
+    ),
+    "a crash while gathering runs the work again": Bug(
+        "records", "return self.resumed or self.first_phase", "return Phase.MERGE_FI"
+    ),
+    "an attempt that goes on is taken for where it was before": Bug(
+        "replay", "event.first_phase, len(last.phases)", "event.first_phase, 0"
+    ),
+    "after a crash a failed phase counts as passed": Bug(
+        "records", 'if last.outcome not in ("passed", "skipped"):', "if last.outcome is None:"
+    ),
+    "a new attempt takes the number of the last one": Bug(
+        "records", "else self.last.number + 1", "else self.last.number"
+    ),
+    "a released job makes a new attempt": Bug(
+        "replay", "record.continues, record.resume_from = True,", "record.continues, record.resume_from = False,"
+    ),
+    "a canceled job keeps waiting for a person": Bug(
+        "replay",
+        '    _end(run, event.job, at, "canceled")\n    run.set_hold(event.job, None)\n',
+        '    _end(run, event.job, at, "canceled")\n',
+    ),
+    "a retry forgets where the job had failed": Bug(
+        "replay", "event.first_phase or record.resume_from", "event.first_phase"
+    ),
+    "a retry keeps the plan canceled": Bug("replay", "    run.canceled = None\n", ""),
+    "a retry forgets the new work": Bug("replay", "    record.job = job\n", ""),
+    "a retry keeps what a person had granted": Bug(
+        "replay", "record.commit, record.released = None, None", "record.commit = None"
+    ),
+    # --------------------------------------------------------------------- reshape and replay
+    "a reshape loses attempts": Bug("run", "self.records.get(job.id) or JobRecord()", "JobRecord()"),
+    "a reshape leaves a retried job its old needs": Bug(
+        "run", "record.job = replace(record.job, needs=job.needs)", "pass"
+    ),
+    "a job with the id of a removed one inherits its past": Bug(
+        "replay", 'run.records.pop(JobId(change["id"]), None)', "pass"
+    ),
+    "what was verified before a reshape is landed after it": Bug(
+        "replay",
+        "validation.continues, validation.resume_from, validation.released = False, None, None",
+        "validation.continues = False",
+    ),
+    "a reshape changes jobs that have started": Bug("reshape", "if known in self.started:", "if False:"),
+    "removing a job drops the needs behind it": Bug(
+        "reshape", "_bridged(other.needs, job.id, job.needs)", "_bridged(other.needs, job.id, ())"
+    ),
+    "a replay drops the last event": Bug(
+        "replay",
+        "    for recorded in events:\n",
+        "    for recorded in (kept := list(events))[: max(1, len(kept) - 1)]:\n",
+    ),
+    "a plan that has started has no snapshot": Bug(
+        "replay", "run.snapshot = run.snapshot or Snapshot(1, start, start, start)", "pass"
+    ),
+    "an illegal event leaves a trace": Bug(
+        "replay",
+        "    event = recorded.event\n    if isinstance",
+        "    event, run.changed_at = recorded.event, recorded.at\n    if isinstance",
+    ),
+    "a replay forgets an intended landing": Bug(
+        "replay", '    LandingIntended: _set("landing"),', '    LandingIntended: _set("landing", lambda event: None),'
+    ),
+}
