@@ -1,225 +1,26 @@
 """Everything a user can get wrong: each row is refused with its exit code and its words, and changes nothing."""
 
+import io
 import os
+import re
+import subprocess
+import sys
+import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import chdir, redirect_stderr, redirect_stdout
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
 
 import pytest
 
-from tests.acceptance.program import Desk, desks, until
+from orchard.surfaces.cli.start import run_command_line
+from tests.acceptance.bad_rows import GOOD, LIMITS, MEANING, PLANS, SETTINGS, STATES, SYNTAX, USAGE, Row, said
+from tests.acceptance.hostile_rows import HOSTILE, MISNAMED
+from tests.acceptance.program import Desk, Done, desks, until
 
-
-@dataclass(frozen=True)
-class Row:
-    """One mistake: the words (FILE stands for the file with `text`), and what the user is told."""
-
-    name: str
-    code: int
-    says: tuple[str, ...]
-    words: tuple[str, ...] = ("run", "FILE")
-    text: str | bytes = ""
-    file: str = "plan.yaml"
-    stdin: bytes = b""
-    env: tuple[tuple[str, str], ...] = ()
-
-
-def plan(name: str, text: str | bytes, *says: str, code: int = 2, file: str = "plan.yaml") -> Row:
-    return Row(name, code, says, text=text, file=file)
-
-
-def said(name: str, line: str, code: int, *says: str, stdin: bytes = b"", **env: str) -> Row:
-    return Row(name, code, says, tuple(line.split()), GOOD, stdin=stdin, env=tuple(env.items()))
-
-
-GOOD = 'name: Good\ntarget: goal\njobs:\n  - {id: alpha, work: "echo a > a.txt"}\n'
-ONE = '  - {id: a, work: "true"}\n'
-TOP = f"name: P\njobs:\n{ONE}"
-JOBS = "name: P\njobs:\n"
-MANY = "".join(f"  - {{id: j{n}}}\n" for n in range(201))
-
-SYNTAX = [
-    plan("an empty file", "", "the file is empty"),
-    plan("nothing but null", "null", "the file is empty"),
-    plan("nothing but a comment", "# soon\n", "the file is empty"),
-    plan("a list", "[]", "must be an object", "not a list"),
-    plan("a number", "42", "not a whole number"),
-    plan("an open bracket", "name: [x", ":2:1", "not valid YAML"),
-    plan("a tab", "name: x\n\tjobs: []", ":2:1", "a tab"),
-    plan("a tag", "name: !!python/object x\njobs: []", "tags", "remove it"),
-    plan("an anchor and an alias", f"name: &a x\ntarget: *a\njobs:\n{ONE}", "anchors", "aliases"),
-    plan("a merge key", f"name: x\n<<: {{a: 1}}\njobs:\n{ONE}", "merge keys"),
-    plan("a key twice", f"name: x\nname: y\njobs:\n{ONE}", ":2:1", "given twice"),
-    plan("two documents", "name: x\n---\nname: y\n", "one document"),
-    plan("a null byte", b"name: \x00x\n", ":1:7", "not allowed"),
-    plan("Latin-1", b"name: \xe9t\xe9\njobs: []", "not UTF-8", "0xe9"),
-    plan("a binary", bytes(range(256)) * 8, "not UTF-8"),
-    plan("a UTF-16 file", "name: x".encode("utf-16"), "not UTF-8"),
-    plan("open JSON", '{"name": "x",', "not valid JSON", file="plan.json"),
-    plan("a JSON key twice", '{"name": "x", "name": "y", "jobs": []}', "given twice", file="plan.json"),
-    plan("a JSON NaN", '{"name": "x", "max_parallel": NaN, "jobs": [{"id": "a"}]}', "finite", file="plan.json"),
-    plan("a TOML key without value", "name = \n", "not valid TOML", ":1:8", file="plan.toml"),
-    plan("a TOML key twice", 'name = "x"\nname = "y"\n', "not valid TOML", file="plan.toml"),
-    plan("a TOML need of nobody", 'name = "x"\n[[jobs]]\nid = "a"\nneeds = ["b"]\n', "no job 'b'", file="plan.toml"),
-]
-MEANING = [
-    plan("no name", f"jobs:\n{ONE}", "name: is required"),
-    plan("an empty name", f"name: ''\njobs:\n{ONE}", "name: must not be empty"),
-    plan("a name of two lines", f'name: "a\\nb"\njobs:\n{ONE}', "one line"),
-    plan("no jobs", "name: x", "at least one job"),
-    plan("a list without jobs", "name: x\njobs: []", "at least one job"),
-    plan("jobs as an object", "name: x\njobs: {a: 1}", "must be a list"),
-    plan("an unknown field", f"max_paralel: 3\n{TOP}", "max_paralel", "did you mean 'max_parallel'?"),
-    plan("an unknown field of a job", f"{JOBS}  - {{id: a, wrok: x}}\n", "did you mean 'work'?"),
-    plan("an id twice", f"{JOBS}{ONE}{ONE}", "jobs[1].id", "given twice"),
-    plan("a need of itself", f"{JOBS}  - {{id: a, needs: [a]}}\n", "needs itself"),
-    plan("an unknown need", f"{JOBS}  - {{id: alpha}}\n  - {{id: b, needs: [alpa]}}\n", "did you mean 'alpha'?"),
-    plan("a circle", f"{JOBS}  - {{id: a, needs: [b]}}\n  - {{id: b, needs: [a]}}\n", "a -> b -> a"),
-    plan("an id with a blank", f"{JOBS}  - {{id: A B}}\n", "not a valid id"),
-    plan("an id like an option", f"{JOBS}  - {{id: '-x'}}\n", "not a valid id"),
-    plan("an id with an escape", f'{JOBS}  - {{id: "a\\e[2J"}}\n', "not a valid id"),
-    plan("an id of ours", f"{JOBS}  - {{id: __snapshot-validation__}}\n", "not a valid id"),
-    plan("a group with a blank", "name: x\ngroups: [{name: a b, jobs: [{id: c}]}]", "not a valid group"),
-    plan("a timeout in words", f"{JOBS}  - {{id: a, work: x, timeout: soon}}\n", "not a duration"),
-    plan("a negative timeout", f"{JOBS}  - {{id: a, work: x, timeout: -1}}\n", "more than 0"),
-    plan("a folder outside", f"{JOBS}  - {{id: a, work: {{command: x, cwd: ../..}}}}\n", "inside the worktree"),
-    plan("another repository", f"{JOBS}  - {{id: a, work: x, env: {{GIT_DIR: /x}}}}\n", "another repository"),
-    plan("a variable of ours", f"{JOBS}  - {{id: a, work: x, env: {{ORCHARD_JOB: b}}}}\n", "set by Orchard"),
-    plan("an unknown type", f"{JOBS}  - {{id: a, work: {{type: shel, command: x}}}}\n", "did you mean 'shell'?"),
-    plan("empty work", f"{JOBS}  - {{id: a, work: ''}}\n", "must not be empty"),
-    plan("an unknown shell", f"{JOBS}  - {{id: a, work: {{command: x, shell: fish}}}}\n", "not 'fish'"),
-    plan("an agent", f"{JOBS}  - {{id: a, work: '@agent do it'}}\n", "work for an agent"),
-    plan("an unknown way to land", f"land: maybe\n{TOP}", "'auto', 'ask' or 'never'"),
-    plan("an unknown way to merge", f"merge: rebase\n{TOP}", "'squash' or 'merge'"),
-    plan("jobs deployed by hand", f"deploy: manual\n{TOP}", "not available"),
-    plan("fewer jobs than none", f"max_parallel: -1\n{TOP}", "at least 0"),
-    plan("a number in words", f"max_parallel: many\n{TOP}", "must be a whole number"),
-    plan("no budget at all", f"budget: {{minutes: 0}}\n{TOP}", "more than 0"),
-    plan("a setup of 3", f"setup: 3\n{TOP}", "setup"),
-    plan("a base that is not there", f"base: nowhere\n{TOP}", "no branch or commit 'nowhere'"),
-    plan("a target with dots", f"target: a..b\n{TOP}", "not a name that git allows"),
-    plan("a target like an option", f"target: '-D'\n{TOP}", "must not begin with '-'"),
-    plan("a target below a branch", f"target: main/sub\n{TOP}", "clashes"),
-    plan("after a plan of nobody", f"after: nothing\n{TOP}", "no plan 'nothing'", code=3),
-    plan("the root as worktree root", f"worktree_root: /\n{TOP}", "holds the repository"),
-    plan("the .git as worktree root", f"worktree_root: .git\n{TOP}", "worktree_root"),
-    plan("the top as worktree root", f"worktree_root: .\n{TOP}", "worktree_root"),
-]
-LIMITS = [
-    plan("a name of 201 characters", f"name: {'x' * 201}\njobs:\n{ONE}", "longer than 200"),
-    plan("more than 2 MiB", f"{TOP}#{'x' * (2 << 20)}", "2097152"),
-    plan("a command of 257 KiB", f"{JOBS}  - {{id: a, work: '{'x' * 257 * 1024}'}}\n", "262144"),
-    plan("100 levels", f"name: {'[' * 100}{']' * 100}", "deeper than 64"),
-    plan("201 needs", f"{JOBS}  - {{id: z, needs: [{','.join(f'j{n}' for n in range(201))}]}}\n{MANY}", "200 others"),
-    plan("10,001 jobs", JOBS + "".join(f"  - {{id: j{n}}}\n" for n in range(10_001)), "at most 10000"),
-]
-USAGE = [
-    said("an unknown verb", "runn FILE", 2, "no command 'runn'", "'run'"),
-    said("a verb that comes later", "serve", 2, "no command 'serve'"),
-    said("an unknown option", "run FILE --fast", 2, "--fast", "orchard run --help"),
-    said("no plan", "run", 2, "Missing argument 'PLAN'"),
-    said("two plans", "run FILE FILE", 2, "unexpected extra argument"),
-    said("a file that is not there", "run nofile.yaml", 2, "no file nofile.yaml", "orchard init"),
-    said("a folder as plan", "run .", 2, "Is a directory"),
-    said("a folder to validate", "validate .", 2, "Is a directory"),
-    said("nothing on stdin", "run -", 2, "<stdin>", "the file is empty"),
-    said("half a plan on stdin", "run -", 2, "<stdin>:1:1", "at least one job", stdin=b"name: x"),
-    said("a repository that is not there", "-C /nonexist status", 2, "does not exist"),
-    said("a file as repository", "-C FILE status", 2, "is a file"),
-    said("an unknown --land", "run FILE --land no", 2, "--land", "'never'"),
-    said("a negative limit", "run FILE --max-parallel -1", 2, "0<=x<=1024"),
-    said("a limit in words", "run FILE --max-parallel few", 2, "--max-parallel"),
-    said("an unknown --base", "run FILE --base nowhere", 2, "no branch or commit 'nowhere'"),
-    said("a --base like an option", "run FILE --base=-x", 2, "not a branch or commit"),
-    said("a bad --target", "run FILE --target a..b", 2, "not a name that git allows"),
-    said("an unknown format", "graph FILE --format png", 2, "'svg'"),
-    said("a folder to draw into", "graph FILE -o .", 2, "is a directory"),
-    said("a negative timeout to wait", "wait --timeout -1", 2, "--timeout"),
-    said("a negative tail", "logs alpha -n -1", 2, "--tail"),
-    said("an unknown shell to complete", "completion tcsh", 2, "'bash', 'zsh', 'fish'"),
-    said("a file that is there", "init FILE", 2, "exists already", "left as it is"),
-    said("settings to write", "config set", 2, "'show'"),
-    said("JSON asked for", "run --json --nope", 2, '"exit_code": 2', "--nope"),
-    said("no plan yet to look at", "status", 3, "no plan in this repository yet", "orchard run plan.yaml"),
-    said("no plan yet to retry", "retry", 3, "no plan in this repository yet"),
-    said("no plan yet to cancel", "cancel", 3, "no plan in this repository yet"),
-    said("nothing saved under that name", "recover refs/orchard/wip/a/b/1 /tmp/nowhere", 3, "refs/orchard/wip/a/b/1"),
-    said("saved work without a folder", "recover refs/x", 2, "folder is needed"),
-    said("max_parallel in words", "run FILE", 2, "ORCHARD_MAX_PARALLEL", ORCHARD_MAX_PARALLEL="many"),
-    said("a negative capacity", "run FILE", 2, "ORCHARD_CAPACITY: must be from 0", ORCHARD_CAPACITY="-3"),
-    said("an unknown resolver", "status", 2, "ORCHARD_RESOLVER", "theirs", ORCHARD_RESOLVER="me"),
-    said("the root for worktrees", "run FILE", 2, "ORCHARD_WORKTREE_ROOT", ORCHARD_WORKTREE_ROOT="/"),
-    said("a grace in words", "run FILE", 2, "number of seconds", ORCHARD_GRACE="soon"),
-    said("a flag that is neither", "list", 2, "true or false", ORCHARD_HEAL_ENABLED="perhaps"),
-    said("a log of one byte", "list", 2, "must be from 1024", ORCHARD_LIMITS_LOG_BYTES="1"),
-    said("an unknown failpoint", "run FILE", 2, "'nowhere' is not a failpoint", ORCHARD_FAILPOINT="nowhere:1:kill"),
-    said("no git", "run FILE", 1, "no 'git' on the PATH", "Install git", PATH="/nonexist"),
-]  # fmt: skip
-SETTINGS: list[tuple[str, bytes, int, str]] = [
-    ("no TOML", b"x = \n", 2, "orchard.toml:1: is not valid TOML"),
-    ("an unknown key", b"max_paralel = 3\n", 2, "did you mean 'max_parallel'?"),
-    ("a wrong kind", b'max_parallel = "x"\n', 2, "must be a whole number"),
-    ("a value out of range", b"max_parallel = -1\n", 2, "from 0 to 1024"),
-    ("a key of a later version", b'agent = "claude"\n', 2, "not available in this version"),
-    ("an unknown key of a section", b"[limits]\ngrce = 1\n", 2, "orchard.toml:2 limits.grce"),
-    ("a section that is none", b"heal = true\n", 2, "[heal]"),
-    ("a worktree root outside", b'worktree_root = "../elsewhere"\n', 2, "worktree_root"),
-    ("no text", b"\xff\xfe", 2, "not UTF-8"),
-    ("too much text", b"#" + b"x" * 70_000, 2, "64 KiB"),
-    ("too many levels", b"x=" + b"[" * 2000 + b"]" * 2000, 2, "nested too deep"),
-    ("programs that nobody agreed to", b'setup = ["true"]\n', 4, "orchard trust"),
-]
-
-PLANS = {
-    "landed": '  - {id: alpha, work: "echo a > a.txt"}\n  - {id: alpine, work: "echo b > b.txt"}\n',
-    "landlord": '  - {id: alpha, work: "echo a > a.txt"}\n',
-    "failed": '  - {id: bad, work: "exit 3"}\n  - {id: after, needs: [bad], work: "true"}\n',
-    "held": 'start_paused: true\njobs:\n  - {id: z, work: "echo a > a.txt"}\n',
-}
-STATES = [
-    said("retry of a landed plan", "retry landed", 2, "no failed or canceled job"),
-    said("retry of a job that succeeded", "retry alpha --plan landed", 2, "'alpha' is succeeded"),
-    said("retry of a blocked job", "retry after --plan failed", 2, "'after' is blocked"),
-    said("retry of the validation job", "retry __snapshot-validation__ --plan landed", 2, "is succeeded"),
-    said("retry of jobs of two plans", "retry failed:bad landed:alpha", 2, "different plans"),
-    said("retry from an unknown phase", "retry bad --plan failed --from lunch", 2, "--from", "'merge-ri'"),
-    said("retry with work of no file", "retry bad --plan failed --work @nofile.yaml", 2, "nofile.yaml"),
-    said("an unknown job", "job nope --plan landed", 3, "no job 'nope'", "orchard status"),
-    said("a job with a slip", "logs bda --plan failed", 3, "did you mean 'bad'?"),
-    said("an unknown plan", "logs bad --plan nope", 3, "no plan 'nope'", "orchard list"),
-    said("an unknown plan before a job", "job nope:bad", 3, "no plan 'nope'"),
-    said("a job that could be two", "job al --plan landed", 3, "alpha, alpine", "full id"),
-    said("a plan that could be two", "status land", 3, "could be any of 2 plans", "whole id"),
-    said("an attempt that was not made", "logs alpha --plan landed --attempt 9", 3, "no attempt 9"),
-    said("an unknown phase", "logs alpha --plan landed --phase lunch", 2, "--phase"),
-    said("approval that nobody waits for", "approve alpha --plan landed --yes", 2, "does not wait"),
-    said("a landing of what has landed", "land landed", 2, "nothing to land"),
-    said("a landing of what failed", "land failed", 2, "nothing to land"),
-    said("a landing before the start", "land held", 2, "nothing to land"),
-    said("a pause of what is over", "pause landed", 2, "cannot be paused"),
-    said("a cancel of what is over", "cancel landed", 2, "nothing to cancel"),
-    said("a failure after success", "force-fail alpha --plan landed", 2, "is succeeded already"),
-    said("a failure after failure", "force-fail bad --plan failed", 2, "is failed already"),
-    said("an undo of nothing", "undo failed --yes", 2, "has not landed"),
-    said("a purge without a yes", "purge landed", 2, "nobody can be asked", "--yes"),
-    said("a diff before the start", "diff z --plan held", 3, "no result yet"),
-    said("a diff of a failed job", "diff bad --plan failed", 3, "no result yet"),
-    said("a screen in a pipe", "watch", 2, "on a terminal only"),
-    said("a reshape of what is over", "reshape landed --remove alpha", 2, "can no longer be changed"),
-    said("a reshape without a change", "reshape held", 2, "No change"),
-    said("a reshape of an unknown job", "reshape held --remove nope", 2, "no job 'nope'"),
-    said("a reshape that leaves nothing", "reshape held --remove z", 2, "nothing would be left"),
-    said("a reshape of our job", "reshape held --remove __snapshot-validation__", 2, "follows the others"),
-    said("a reshape into a circle", "reshape held --set-needs z=z", 2, "circle"),
-    said("a reshape without '='", "reshape held --set-needs z", 2, "JOB=A,B"),
-    said("a reshape of a job that ran", "reshape failed --set-needs bad=after", 2, "has started"),
-    said("a reshape by text", "reshape held -", 2, "no list of changes", stdin=b'"x"'),
-    said("an unknown change", "reshape held -", 2, "did you mean 'add'?", stdin=b'[{"op": "ad"}]'),
-    said("1,001 changes", "reshape held -", 2, "at most 1000", stdin=b"[1%s]" % (b", 1" * 1000)),
-    said("the saved work of nobody", "recover --plan nope", 3, "no plan 'nope'"),
-]  # fmt: skip
+ROWS = [*SYNTAX, *MEANING, *LIMITS, *USAGE, *HOSTILE]
+LATER = [*STATES, *MISNAMED]
+UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 @pytest.fixture(scope="module")
@@ -242,30 +43,50 @@ def refuse(desk: Desk, row: Row) -> None:
     """Make the mistake; see that it is told, and that nothing came of it."""
     path = desk.folder / row.file
     path.write_bytes(row.text if isinstance(row.text, bytes) else row.text.encode())
-    before, env = desk.fingerprint(), cast(dict[str, Any], dict(row.env))
+    before = desk.fingerprint()
 
-    done = desk(*[str(path) if word == "FILE" else word for word in row.words], stdin=row.stdin, **env)
+    done = here(desk, [str(path) if word == "FILE" else word for word in row.words], row.stdin, dict(row.env))
 
     assert done.code == row.code, done.talk
     assert "error: " in done.err
+    assert "Traceback" not in done.talk
     assert [words for words in row.says if words not in done.talk] == [], done.talk
-    assert "\x1b" not in done.talk
+    assert UNPRINTABLE.search(done.talk) is None, done.talk
     assert desk.fingerprint() == before
 
 
-@pytest.mark.parametrize("row", [*SYNTAX, *MEANING, *LIMITS], ids=lambda row: row.name)
-def test_a_plan_that_cannot_be_is_refused(desk: Desk, row: Row) -> None:
+def here(desk: Desk, words: list[str], stdin: bytes, env: dict[str, str]) -> Done:
+    """The program in this process: its command line, its code and its streams, in a twentieth of the time."""
+    streams = [io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2)]
+    with pytest.MonkeyPatch.context() as patch, chdir(desk.repo.path):
+        for name in os.environ:
+            patch.delenv(name)
+        for name, value in {**desk.env, **env}.items():
+            patch.setenv(name, value)
+        patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8"))
+        with redirect_stdout(streams[0]), redirect_stderr(streams[1]):
+            code = run_command_line(words)
+    for stream in streams:
+        stream.seek(0)
+    out, err = (stream.read() for stream in streams)
+    return Done(code, out, err)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[row.name for row in ROWS])
+def test_what_cannot_be_is_refused_and_changes_nothing(desk: Desk, row: Row) -> None:
     refuse(desk, row)
 
 
-@pytest.mark.parametrize("row", USAGE, ids=lambda row: row.name)
-def test_a_command_that_cannot_be_is_refused(desk: Desk, row: Row) -> None:
-    refuse(desk, row)
-
-
-@pytest.mark.parametrize("row", STATES, ids=lambda row: row.name)
+@pytest.mark.parametrize("row", LATER, ids=[row.name for row in LATER])
 def test_what_a_plan_cannot_do_now_is_refused(used: Desk, row: Row) -> None:
     refuse(used, row)
+
+
+def test_the_table_is_long_and_names_each_mistake_once() -> None:
+    names = [row.name for row in (*ROWS, *LATER)] + [name for name, *_ in SETTINGS]
+
+    assert len(names) >= 240
+    assert len(set(names)) == len(names)
 
 
 @pytest.mark.parametrize(("name", "text", "code", "words"), SETTINGS, ids=[row[0] for row in SETTINGS])
@@ -273,6 +94,59 @@ def test_settings_that_cannot_be_are_refused(tmp_path: Path, name: str, text: by
     for desk in desks(tmp_path):
         (desk.repo.path / "orchard.toml").write_bytes(text)
         refuse(desk, said(name, "run FILE", code, words))
+
+
+@pytest.mark.parametrize("kind", ["loop", "below a file", "long", "closed"])
+def test_a_plan_that_cannot_be_read_is_refused(desk: Desk, kind: str) -> None:
+    loop = desk.folder / "loop.yaml"
+    loop.unlink(missing_ok=True)
+    loop.symlink_to("loop.yaml")
+    closed = desk.plan(GOOD, "closed.yaml")
+    closed.chmod(0)
+    place = {"loop": loop, "below a file": desk.plan(GOOD) / "x", "long": desk.folder / ("x" * 300), "closed": closed}[
+        kind
+    ]
+    if os.access(place, os.R_OK):
+        pytest.skip("nothing is closed to this user")
+
+    for verb in ("run", "validate", "graph"):
+        refuse(desk, Row(kind, 2 if verb != "graph" else 3, (), (verb, str(place))))
+
+
+def test_a_plan_may_come_through_a_pipe_and_is_judged_like_any_other(desk: Desk) -> None:
+    pipe = desk.folder / "pipe.yaml"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_text, args=("name: x",))
+    writer.start()
+    before = desk.fingerprint()
+
+    done = here(desk, ["run", str(pipe)], b"", {})
+
+    writer.join(10)
+    assert done.code == 2 and "at least one job" in done.err
+    assert desk.fingerprint() == before
+
+
+@pytest.mark.parametrize("words", ["list", "status", "run nofile.yaml", "--help", "schema"])
+@pytest.mark.parametrize("streams", ["1", "2", "12", "012"])
+def test_closed_streams_are_no_reason_to_fall_over(desk: Desk, words: str, streams: str) -> None:
+    closing = " ".join(f"{one}>&-" for one in streams)
+    shell = f'exec "$0" -m orchard {words} {closing}'
+    expected = {"list": 0, "status": 3, "run nofile.yaml": 2, "--help": 0, "schema": 0}[words]
+    before = desk.fingerprint()
+
+    done = subprocess.run(
+        ["sh", "-c", shell, sys.executable],
+        cwd=desk.repo.path,
+        env=desk.env,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert b"Traceback" not in done.stdout + done.stderr
+    assert done.returncode == expected, done
+    assert desk.fingerprint() == before
 
 
 @pytest.mark.parametrize("kind", ["folder", "pipe"])

@@ -1,4 +1,4 @@
-"""The user's side: odd repositories, odd moments, odd surroundings, and every state a checkout can be in."""
+"""The user's side: odd repositories, odd moments, odd surroundings."""
 
 import os
 import shutil
@@ -8,14 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from orchard.core.events import Landed
 from orchard.git import command, landing, merge, refs
 from orchard.git.command import run_git
 from orchard.git.repository import find_repository
 from orchard.testing import Repo
-from tests.acceptance.conftest import FILE, LINES, LINK, PROGRAM, Desk, is_clear, make_desk, picture
-from tests.git.test_landing import LINES as MANY
-from tests.git.test_landing import MATRIX, Scene
+from tests.acceptance.conftest import FILE, Desk, is_clear, make_desk, picture
 from tests.git.test_landing import picture as files_of
 
 A = {b"a.txt": (FILE, b"a\n")}
@@ -519,63 +516,3 @@ def test_a_target_that_exists_is_never_reset(desk: Desk, place: str) -> None:
     assert desk.tree("goal") == expected
     assert repo.run("merge-base", "--is-ancestor", tip, "goal").status == 0
     assert desk.picture().without_branch("goal") == before.without_branch("goal")
-
-
-# ------------------------------------------------------------------- every state of the checkout, at landing
-
-JOB = (
-    "echo landed >> a.txt; rm gone.txt; echo new > new.txt; mkdir new; echo deep > new/deep.txt; chmod +x run.sh; "
-    "ln -sfn a.txt link"
-)
-CHANGED = ("a.txt", "gone.txt", "new.txt", "new/deep.txt", "run.sh", "link")
-BEFORE = {
-    b"README.md": (FILE, b"# small\n"), b"shared.txt": (FILE, LINES.encode()), b"dir/in.txt": (FILE, b"in\n"),
-    b"other.sh": (FILE, b"#!/bin/sh\n"), b"d/b.txt": (FILE, MANY.encode()),
-}  # fmt: skip
-AFTER = {
-    **BEFORE,
-    b"a.txt": (FILE, MANY.encode() + b"landed\n"), b"new.txt": (FILE, b"new\n"), b"new/deep.txt": (FILE, b"deep\n"),
-    b"run.sh": (PROGRAM, b"#!/bin/sh\n"), b"link": (LINK, b"a.txt"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", MATRIX)
-def test_a_landing_fast_forwards_the_checkout_or_leaves_every_file_as_it_is(
-    desk: Desk, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(landing, "LOCK_WAIT", 0.1)
-    prepare, expected = MATRIX[name]
-    scene = ready_to_land(desk)
-    prepare(scene)
-    files, before = files_of(desk.folder), desk.picture()
-
-    ran = desk("land")
-
-    after = files_of(desk.folder)
-    changed = {one for one in files.keys() | after.keys() if files.get(one) != after.get(one)}
-    if expected == "lands":
-        assert ran.code == 0, ran.said
-        assert desk.tree("main") == AFTER
-        checkout = desk.events(Landed)[-1].checkout
-        place = Path(checkout).relative_to(desk.folder) if checkout else None
-        assert changed <= ({str(place / one) for one in CHANGED} if place is not None else set())
-        assert desk.picture().without_branch("main").refs == before.without_branch("main").refs
-    else:
-        is_clear(ran, 4)
-        assert changed == set()
-        assert desk.picture() == before
-    assert "hook-ran" not in " ".join(after)
-
-
-def ready_to_land(desk: Desk) -> Scene:
-    """A validated plan that waits for its landing on `main`, which the user has checked out."""
-    repo = desk.repo
-    repo("checkout", "-q", "main")
-    repo.write(
-        {"run.sh": "#!/bin/sh\n", "other.sh": "#!/bin/sh\n", "a.txt": MANY, "gone.txt": "gone\n", "d/b.txt": MANY}
-    )
-    (repo.path / "link").symlink_to("README.md")
-    old = repo.commit()
-    ran = desk.run(JOB, base="main", target="main", land="ask")
-    assert ran.code == 4, ran.said
-    return Scene(repo, find_repository(repo.path), old, old)
