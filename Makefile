@@ -3,7 +3,8 @@
 #   make demo       install, then run a real plan in a scratch repository
 #   make test       install, check and test: what CI runs
 #   make check      formatting, lint and types only
-#   make test-all   the slow tests as well
+#   make test-all   the slow tests and the mutants as well
+#   make mutants    take each protection out and see its tests fail
 #   make bench      figures beside their floors
 #   make lock       resolve the dependencies anew, with hashes
 #   make clean      remove what the other targets made
@@ -17,7 +18,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 SOURCES := src tests bench tools
 
 .DEFAULT_GOAL := help
-.PHONY: help install dev demo check test test-all bench lock clean
+.PHONY: help install dev demo check test test-all mutants bench lock clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -55,6 +56,10 @@ test: check
 
 test-all: check
 	$(BIN)/pytest -n $(WORKERS)
+	$(MAKE) mutants
+
+mutants: dev
+	$(BIN)/python tools/mutants.py --jobs $(WORKERS)
 
 bench: dev
 	$(BIN)/python -m bench

@@ -1,0 +1,270 @@
+"""The plans that are killed in the crash matrix, and what has to be there when each is over."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+Goal = Literal["landed", "branched", "undone", "canceled", "deleted", "purged"]
+
+LINES = "".join(f"{number}\n" for number in range(1, 21))
+BEFORE = {"README.md": "# small\n", "shared.txt": LINES, ".gitignore": "*.log\n"}
+ATTEMPT = "(any attempt)"
+"""In place of a content: the number of the attempt that wrote it."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A plan, what the user does with it, and what it brings."""
+
+    name: str
+    fields: Mapping[str, Any]
+    files: Mapping[str, str]
+    """What the landing adds or changes."""
+    leaves: int
+    """How many commits land: one for each leaf that brings something."""
+    goals: tuple[Goal, ...] = ("landed",)
+    checkout: str = "work"
+    target: str = "work"
+    changes: tuple[Mapping[str, Any], ...] = ()
+    """What `orchard reshape` is given before the plan may go on."""
+    fresh: bool = False
+    """The user tries again in a new worktree."""
+    tags: frozenset[str] = field(default_factory=frozenset)
+
+    def plan(self, marks: Path, repo: Path) -> str:
+        """The plan file; jobs note outside of the repository that they ran."""
+        text = json.dumps({"name": f"Crash {self.name}", **self.fields})
+        return text.replace("MARKS", str(marks)).replace("REPOSITORY", str(repo))
+
+
+def ran(phase: str) -> str:
+    """The shell words that note which program ran, for whom, in which attempt."""
+    return f"set -e; echo {phase} $ORCHARD_JOB $ORCHARD_ATTEMPT >> MARKS/ran"
+
+
+def job(name: str, *commands: str, needs: tuple[str, ...] = (), **more: Any) -> dict[str, Any]:
+    work = {"work": "; ".join((ran("work"), *commands))} if commands else {}
+    return {"id": name, "needs": list(needs), **work, **more}
+
+
+def writes(name: str) -> str:
+    return f"echo {name} > {name}.txt"
+
+
+def line(number: int, text: str) -> str:
+    return f"sed -i 's/^{number}$/{text}/' shared.txt"
+
+
+def made(*names: str) -> dict[str, str]:
+    return {f"{name}.txt": f"{name}\n" for name in names}
+
+
+def shared(**texts: str) -> dict[str, str]:
+    """The shared file with these lines (`l5="five"`) in place of theirs."""
+    return {"shared.txt": "".join(texts.get(f"l{row}", row) + "\n" for row in LINES.split())}
+
+
+SINGLE = Shape("single", {"jobs": [job("a", writes("a"))]}, made("a"), 1)
+
+CHAIN = Shape(
+    "chain",
+    {
+        "target": "goal",
+        "merge": "merge",
+        "jobs": [
+            job("a", writes("a"), line(1, "one")),
+            job("b", writes("b"), line(7, "seven"), needs=("a",)),
+            job("c", writes("c"), line(14, "fourteen"), needs=("b",)),
+        ],
+    },
+    {**made("a", "b", "c"), **shared(l1="one", l7="seven", l14="fourteen")},
+    1,
+    target="goal",
+)
+
+DIAMOND = Shape(
+    "diamond",
+    {
+        "jobs": [
+            job("a", writes("a"), line(10, "ten")),
+            job("b", writes("b"), line(1, "one"), needs=("a",)),
+            job("c", writes("c"), line(20, "twenty"), needs=("a",)),
+            job("d", "cat a.txt b.txt c.txt > d.txt", needs=("b", "c")),
+        ],
+    },
+    {**made("a", "b", "c"), "d.txt": "a\nb\nc\n", **shared(l1="one", l10="ten", l20="twenty")},
+    1,
+    checkout="main",
+    target="orchard/crash-diamond",
+)
+
+WIDE = Shape(
+    "wide",
+    {
+        "max_parallel": 3,
+        "verify": f"{ran('verify')}; cat w1.txt w2.txt w3.txt w4.txt w5.txt w6.txt",
+        "jobs": [job(f"w{n}", writes(f"w{n}"), line(3 * n, f"w{n}")) for n in range(1, 7)],
+    },
+    {**made(*(f"w{n}" for n in range(1, 7))), **shared(**{f"l{3 * n}": f"w{n}" for n in range(1, 7)})},
+    6,
+)
+
+JOINS = Shape(
+    "joins",
+    {
+        "resolver": "theirs",
+        "jobs": [
+            job("x", writes("x"), line(10, "x")),
+            job("y", writes("y"), line(10, "y"), line(4, "four")),
+            job("z", writes("z"), line(17, "z")),
+            job("j", writes("j"), needs=("x", "y")),
+            job("k", writes("k"), needs=("x", "y", "z")),
+        ],
+    },
+    {**made("x", "y", "z", "j", "k"), **shared(l4="four", l10="y", l17="z")},
+    2,
+)
+
+CHECKS = Shape(
+    "checks",
+    {
+        "setup": [f"{ran('setup')}; echo ready > ready.log"],
+        "verify": f"{ran('verify')}; test -f ready.log; grep -q b b.txt",
+        "jobs": [
+            job(
+                "a",
+                writes("a"),
+                prechecks=[f"{ran('pre')}; test ! -e a.txt"],
+                postchecks=[f"{ran('post')}; cat a.txt"],
+            ),
+            job("lint", "cat a.txt", needs=("a",), expects_no_changes=True),
+            job(
+                "b",
+                writes("b"),
+                needs=("lint",),
+                postchecks=[f"{ran('post1')}; cat b.txt", f"{ran('post2')}; echo stray > made-by-check.txt"],
+            ),
+            job(
+                "told",
+                'echo \'{"summary": "looked", "type": "analysis"}\' > "$ORCHARD_EVIDENCE"',
+                needs=("a",),
+            ),
+        ],
+    },
+    made("a", "b"),
+    2,
+)  # fmt: skip
+
+FLAKY = Shape(
+    "flaky",
+    {
+        "jobs": [
+            job("a", writes("a"), "echo $ORCHARD_ATTEMPT > attempt-a.txt"),
+            job(
+                "b",
+                "echo $ORCHARD_ATTEMPT > attempt-b.txt",
+                "echo draft > draft-$ORCHARD_ATTEMPT.log",
+                "test -e MARKS/failed || { touch MARKS/failed; exit 3; }",
+                writes("b"),
+                needs=("a",),
+            ),
+        ],
+    },
+    {**made("a", "b"), "attempt-a.txt": ATTEMPT, "attempt-b.txt": ATTEMPT},
+    1,
+    fresh=True,
+)
+
+GROUPS = Shape(
+    "groups",
+    {
+        "land": "ask",
+        "groups": [
+            {"name": "front", "jobs": [job("ui", writes("ui")), job("all", needs=("ui", "back/api/all"))]},
+            {
+                "name": "back",
+                "groups": [
+                    {
+                        "name": "api",
+                        "jobs": [
+                            job("one", writes("one")),
+                            {
+                                "id": "two",
+                                "work": {"type": "process", "executable": "touch", "args": ["two.txt"]},
+                            },
+                            job("all", needs=("one", "two")),
+                        ],
+                    }
+                ],
+            },
+        ],
+    },
+    {**made("ui", "one"), "two.txt": ""},
+    1,
+)
+
+MOVED = Shape(
+    "moved",
+    {
+        "target": "goal",
+        "verify": "; ".join((
+            ran("verify"),
+            "test -s MARKS/moved || { cd REPOSITORY;"
+            " new=$(git commit-tree -p goal -m theirs $(git rev-parse goal^{tree}));"
+            " git update-ref refs/heads/goal $new; echo $new > MARKS/moved; }",
+        )),
+        "jobs": [job("a", writes("a")), job("b", writes("b"))],
+    },
+    made("a", "b"),
+    2,
+    target="goal",
+)  # fmt: skip
+
+UNDO = Shape(
+    "undo", {"jobs": [job("a", writes("a"), line(2, "two"))]}, {**made("a"), **shared(l2="two")}, 1,
+    goals=("landed", "undone", "landed"),
+)  # fmt: skip
+
+APART = Shape(
+    "apart", {"target": "goal", "jobs": [job("a", writes("a"))]}, made("a"), 1,
+    goals=("landed", "undone", "deleted", "purged"), target="goal",
+)  # fmt: skip
+
+NEVER = Shape(
+    "never", {"land": "never", "jobs": [job("a", writes("a"))]}, made("a"), 1,
+    goals=("branched",), target="orchard/crash-never",
+)  # fmt: skip
+
+_SLEEPER = job(
+    "b", "echo $ORCHARD_ATTEMPT > attempt-b.txt", "touch MARKS/started",
+    "test -e MARKS/go || { sleep 300; }", writes("b"), needs=("a",),
+)  # fmt: skip
+
+CANCEL = Shape(
+    "cancel", {"jobs": [job("a", writes("a")), _SLEEPER]}, {**made("a", "b"), "attempt-b.txt": ATTEMPT}, 1,
+    goals=("canceled", "landed"), fresh=True,
+)  # fmt: skip
+
+DELETE = Shape(
+    "delete", {"jobs": [job("a", writes("a")), _SLEEPER]}, {}, 0, goals=("canceled", "deleted", "purged"),
+)  # fmt: skip
+
+RESHAPE = Shape(
+    "reshape",
+    {"start_paused": True, "jobs": [job("a", writes("a")), job("gone", writes("gone"))]},
+    made("a", "new"),
+    1,
+    changes=(
+        {"op": "add", "job": job("new", writes("new"), needs=("a",))},
+        {"op": "remove", "id": "gone"},
+    ),
+)
+
+SHAPES: Mapping[str, Shape] = {
+    shape.name: shape
+    for shape in (
+        SINGLE, CHAIN, DIAMOND, WIDE, JOINS, CHECKS, FLAKY, GROUPS, MOVED, UNDO, APART, NEVER, CANCEL, DELETE, RESHAPE,
+    )
+}  # fmt: skip
