@@ -5,14 +5,18 @@ import sqlite3
 from pathlib import Path
 from statistics import median
 
-from bench import floors, plans
-from bench.measuring import Bar, Figures, Measure, Point, Scaling
-from bench.place import Bench, Timed, orchard, timed
+from bench import plans
+from bench.floors import ninja as run_ninja
+from bench.floors import seeds as run_seeds
 from bench.repositories import MEDIUM, QUICK, SMALL, copy_repository, make_repository
+from orchard.bench import floors
+from orchard.bench.measuring import Bar, Figures, Measure, Point, Scaling
+from orchard.bench.parts import MILLISECONDS
+from orchard.bench.place import Bench, orchard
+from orchard.bench.plans import ONE_FILE, independent, write_plan
+from orchard.process.timing import Timed, timed
 
-MILLISECONDS = 1000.0
 MEGABYTE = 1_000_000
-ONE_FILE = "echo {job} > made-{job}.txt"
 
 
 def run_plan(bench: Bench, template: Path, plan: Path) -> tuple[Timed, Path]:
@@ -26,7 +30,7 @@ def medium(bench: Bench) -> Measure:
     jobs, parallel = bench.size(60, 2), 4
     shape = QUICK if bench.quick else MEDIUM
     template = make_repository(bench, shape)
-    plan = plans.write_plan(bench.fresh("plan"), plans.independent(jobs), parallel=parallel, work=ONE_FILE)
+    plan = write_plan(bench.fresh("plan"), independent(jobs), parallel=parallel, work=ONE_FILE)
 
     def plain() -> Figures:
         return {"plain": floors.plain(copy_repository(bench, template), jobs, parallel)}
@@ -52,13 +56,13 @@ def small(bench: Bench) -> Measure:
     jobs, parallel = bench.size(100, 2), 2
     shape = QUICK if bench.quick else SMALL
     template = make_repository(bench, shape)
-    plan = plans.write_plan(bench.fresh("plan"), plans.independent(jobs), parallel=parallel, work=ONE_FILE)
+    plan = write_plan(bench.fresh("plan"), independent(jobs), parallel=parallel, work=ONE_FILE)
 
     def pool() -> Figures:
         return {"pool": floors.pool(copy_repository(bench, template), jobs, parallel)}
 
     def seeds() -> Figures:
-        return {"seeds": floors.seeds(copy_repository(bench, template), jobs, parallel)}
+        return {"seeds": run_seeds(copy_repository(bench, template), jobs, parallel)}
 
     def ours() -> Figures:
         return {"ours": run_plan(bench, template, plan)[0].wall}
@@ -78,11 +82,11 @@ def layered(bench: Bench) -> Measure:
     jobs, parallel = bench.size(2000, 60), 4
     graph = plans.layered(jobs, width=bench.size(plans.WIDTH, 20))
     template = make_repository(bench, QUICK if bench.quick else SMALL)
-    plan = plans.write_plan(bench.fresh("plan"), graph, parallel=parallel)
+    plan = write_plan(bench.fresh("plan"), graph, parallel=parallel)
     build = plans.write_ninja(bench.fresh("build"), graph)
 
     def ninja() -> Figures:
-        return {"ninja": MILLISECONDS * floors.ninja(build, parallel) / jobs}
+        return {"ninja": MILLISECONDS * run_ninja(build, parallel) / jobs}
 
     def ours() -> Figures:
         return {"ours": MILLISECONDS * run_plan(bench, template, plan)[0].wall / jobs}
@@ -96,13 +100,13 @@ def chain(bench: Bench) -> Measure:
     jobs = bench.size(200, 10)
     working = bench.size(50, 3)
     template = make_repository(bench, QUICK if bench.quick else SMALL)
-    nothing = plans.write_plan(bench.fresh("plan"), plans.chain(jobs), parallel=4)
+    nothing = write_plan(bench.fresh("plan"), plans.chain(jobs), parallel=4)
     programs = plans.chain(working)
-    running = plans.write_plan(bench.fresh("plan"), programs, parallel=4, work="true", changes=False)
+    running = write_plan(bench.fresh("plan"), programs, parallel=4, work="true", changes=False)
     build = plans.write_ninja(bench.fresh("build"), plans.chain(jobs))
 
     def ninja() -> Figures:
-        return {"ninja": MILLISECONDS * floors.ninja(build, 4) / jobs}
+        return {"ninja": MILLISECONDS * run_ninja(build, 4) / jobs}
 
     def no_op() -> Figures:
         repo = run_plan(bench, template, nothing)[1]
@@ -144,7 +148,7 @@ def scaling(bench: Bench) -> Measure:
     width = bench.size(plans.WIDTH, 10)
     files = {size: bench.fresh(f"plan-{size}") for size in sizes}
     for size, file in files.items():
-        plans.write_plan(file, plans.layered(size, width), parallel=4)
+        write_plan(file, plans.layered(size, width), parallel=4)
 
     def ours() -> Figures:
         done = {size: run_plan(bench, template, file)[0] for size, file in files.items()}
@@ -166,6 +170,12 @@ def scaling(bench: Bench) -> Measure:
         (ours,),
         (
             Bar(f"no-op jobs, per job: {high:,} against {low:,}", f"wall-{high}", f"wall-{low}", most=1.3, unit="ms"),
+            Bar(
+                f"no-op jobs, each further one: {ends[1].size} against {ends[0].size}",
+                "marginal-high",
+                "marginal-low",
+                unit="ms",
+            ),
             Bar(f"memory, {high:,} jobs", f"memory-{high}", most=200, unit="MB", take=max),
         ),
         (

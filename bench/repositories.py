@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.place import Bench, git
+from orchard.bench.place import Bench, git
 
 FILES_PER_FOLDER = 50
 WHEN = "Bench <bench@example.com> 1767225600 +0000"

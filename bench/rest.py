@@ -2,49 +2,33 @@
 
 import asyncio
 import os
-import sqlite3
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from statistics import median
 
 from bench import floors, plans
-from bench.jobs import MILLISECONDS, ONE_FILE, run_plan
-from bench.measuring import Bar, Figures, Measure, Point, Scaling
-from bench.place import Bench, Broken, orchard, started, timed
+from bench.jobs import run_plan
 from bench.repositories import QUICK, SMALL, copy_repository, make_repository
-from orchard.core.events import (
-    Event,
-    JobPicked,
-    JobStarted,
-    JobSucceeded,
-    PlanStarted,
-    PlanSubmitted,
-    Recorded,
-    SnapshotStarted,
-)
-from orchard.core.plan import JobId, PlanId
-from orchard.core.plancodec import plan_json
+from orchard.bench.measuring import Bar, Figures, Measure, Point, Scaling
+from orchard.bench.parts import MILLISECONDS, WAITING, bare_transitions, starts, transitions
+from orchard.bench.place import Bench, orchard
+from orchard.bench.plans import ONE_FILE, independent, write_plan
 from orchard.core.planfile import parse
-from orchard.core.replay import apply
-from orchard.core.run import Run
-from orchard.store.journal import Journal
+from orchard.process.timing import Broken, started
 
-WAITING = 8
 STARTS = 5
 
 
 def journal(bench: Bench) -> Measure:
     """Events with eight jobs waiting for the disk, beside a bare SQLite that commits each on its own."""
     fewer, more = (50, 100) if bench.quick else (1000, 5000)
-    runs = {size: plans.write_plan(bench.fresh("plan"), plans.independent(size), parallel=4) for size in (fewer, more)}
+    runs = {size: write_plan(bench.fresh("plan"), independent(size), parallel=4) for size in (fewer, more)}
 
     def bare() -> Figures:
         return {"bare": bench.size(500, 50) / bare_transitions(bench.fresh("bare.db"), bench.size(500, 50))}
 
     def ours() -> Figures:
-        done = {size: asyncio.run(_transitions(bench.fresh("journal.db"), file)) for size, file in runs.items()}
+        done = {size: asyncio.run(transitions(bench.fresh("journal.db"), file)) for size, file in runs.items()}
         costs = {f"cost-{size}": MILLISECONDS * taken / count for size, (count, taken) in done.items()}
         return {**costs, "rate": done[fewer][0] / done[fewer][1]}
 
@@ -61,55 +45,10 @@ def journal(bench: Bench) -> Measure:
     )
 
 
-def bare_transitions(path: Path, count: int) -> float:
-    """Seconds of as many transactions that reach the disk one by one."""
-    database = sqlite3.connect(path, isolation_level=None)
-    try:
-        for pragma in ("journal_mode = WAL", "synchronous = FULL"):
-            database.execute(f"PRAGMA {pragma}").fetchall()
-        database.execute("CREATE TABLE events (seq INTEGER PRIMARY KEY, at REAL, name TEXT, body TEXT)")
-        begin = time.perf_counter()
-        for number in range(count):
-            database.execute("INSERT INTO events VALUES (?, ?, ?, ?)", (number, 0.0, "JobStarted", '{"job":"j00001"}'))
-        return time.perf_counter() - begin
-    finally:
-        database.close()
-
-
-async def _transitions(path: Path, file: Path) -> tuple[int, float]:
-    """Walk every job of a plan through its states, each step safe on disk before the next; steps and seconds."""
-    plan = PlanId("bench")
-    run = Run(plan)
-    with Journal.open(path) as log:
-
-        def record(event: Event) -> None:
-            apply(run, Recorded(log.last_seq + 1, 0.0, plan, event))
-            log.append(plan, event, 0.0)
-
-        async def walk(jobs: Iterator[JobId]) -> None:
-            for job in jobs:
-                for event in (JobPicked(job, 1), JobStarted(job, 1), JobSucceeded(job, 1, "0" * 40)):
-                    record(event)
-                    await log.durable()
-
-        for event in (PlanSubmitted(plan_json(parse(file.read_bytes()))), PlanStarted("main", "b", "landed", "b")):
-            record(event)
-        record(SnapshotStarted(1, "b"))
-        await log.durable()
-        before = log.last_seq
-        # All take from the same list, so each job is walked once.
-        jobs = iter([job.id for job in run.plan.jobs.values() if not job.id.startswith("__")])
-        begin = time.perf_counter()
-        async with asyncio.TaskGroup() as group:
-            for _ in range(WAITING):
-                group.create_task(walk(jobs))
-        return log.last_seq - before, time.perf_counter() - begin
-
-
 def parsing(bench: Bench) -> Measure:
     """A plan as large as plans may be, from text to a checked graph."""
     jobs = bench.size(10_000, 100)
-    file = plans.write_plan(bench.fresh("plan"), plans.layered(jobs), parallel=4, work="true")
+    file = write_plan(bench.fresh("plan"), plans.layered(jobs), parallel=4, work="true")
     text = file.read_bytes()
 
     def bare() -> Figures:
@@ -133,20 +72,11 @@ def parsing(bench: Bench) -> Measure:
 def start(bench: Bench) -> Measure:
     """How long a person waits for the shortest answers."""
     template = make_repository(bench, QUICK if bench.quick else SMALL)
-    plan = plans.write_plan(bench.fresh("plan"), plans.independent(2), parallel=2, work=ONE_FILE)
+    plan = write_plan(bench.fresh("plan"), independent(2), parallel=2, work=ONE_FILE)
     repo = run_plan(bench, template, plan)[1]
-    programs: dict[str, list[str | Path]] = {
-        "python": [sys.executable, "-c", "pass"],
-        "version": orchard("--version"),
-        "list": orchard("list"),
-    }
 
     def all_by_turns() -> Figures:
-        times: dict[str, list[float]] = {name: [] for name in programs}
-        for _ in range(bench.size(STARTS, 1)):
-            for name, words in programs.items():
-                times[name].append(MILLISECONDS * timed(words, repo).wall)
-        return {name: median(one) for name, one in times.items()}
+        return starts(repo, bench.size(STARTS, 1))
 
     return Measure(
         (all_by_turns,),
@@ -165,11 +95,11 @@ def idle(bench: Bench) -> Measure:
     template = make_repository(bench, QUICK if bench.quick else SMALL)
     settle, watch = (0.3, 0.1) if bench.quick else (3.0, 10.0)
     seconds = settle + watch + bench.size(1, 0) + 0.3
-    plan = plans.write_plan(
+    plan = write_plan(
         bench.fresh("plan"),
-        plans.independent(1),
+        independent(1),
         parallel=1,
-        work=f"touch running; sleep {seconds}; echo > made-{{job}}",
+        work=f"touch running; sleep {seconds}; echo > orchard-bench-{{job}}",
     )
     waiter = bench.fresh("waiter.py")
     waiter.write_text(floors.WAITER.format(seconds=seconds), "utf-8")

@@ -2,27 +2,37 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from bench import plans
-from bench.__main__ import MEASURES, main
-from bench.measuring import Bar, Figures, Measure, Point, Samples, Scaling, judge, run_rounds
-from bench.place import Broken, git, open_bench, timed
+from bench.__main__ import MEASURES, _missing, main
 from bench.repositories import QUICK, Shape, copy_repository, make_repository
+
+from orchard.bench.machine import Watch, caution, described, file_system
+from orchard.bench.measuring import Bar, Figures, Measure, Point, Row, Samples, Scaling, judge, run_rounds
+from orchard.bench.place import git, open_bench
+from orchard.bench.table import table
+from orchard.process.table import all_processes
+from orchard.process.timing import Broken, held_signals, started, timed
+from tests.test_docs import tool
 
 ROOT = Path(__file__).parent.parent
 LONGEST = 120.0
+HERE = [name for name in MEASURES if not _missing([name])]
+"""The measures whose floors can be run on this machine."""
 
 
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path]:
     """One quick run of everything, and the folder that was its temporary one."""
     folder = tmp_path_factory.mktemp("bench")
-    words = [sys.executable, "-m", "bench", "--quick", "--json"]
+    words = [sys.executable, "-m", "bench", "--quick", "--json", "--save", str(folder.parent / "saved.json"), *HERE]
     env = {**os.environ, "TMPDIR": str(folder)}
     done = subprocess.run(words, cwd=ROOT, env=env, capture_output=True, text=True, timeout=LONGEST, check=False)
     assert done.returncode == 0, done.stderr
@@ -32,17 +42,27 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Pat
 def test_every_measure_works(quick: tuple[dict[str, Any], Path]) -> None:
     report, _ = quick
 
-    assert {row["measure"] for row in report["rows"]} == set(MEASURES)
+    assert {row["measure"] for row in report["rows"]} == set(HERE)
+    assert {"scaling", "lock", "journal", "parse", "start"} <= set(HERE)
     assert report["scaling"]
     failures = [row["ours"] for row in report["rows"] if row["what"].endswith("failures")]
     assert failures == [0]
 
 
-def test_every_row_has_a_bar_and_every_ratio_a_floor(quick: tuple[dict[str, Any], Path]) -> None:
+def test_all_but_one_row_have_a_bar_and_every_ratio_has_a_floor(quick: tuple[dict[str, Any], Path]) -> None:
     report, _ = quick
 
-    assert all(row["bar"] for row in report["rows"])
+    assert [row["measure"] for row in report["rows"] if not row["bar"]] == ["scaling"]
     assert all(row["floor"] is not None for row in report["rows"] if row["ratio"] is not None)
+
+
+def test_the_report_says_on_what_machine_it_was_made(quick: tuple[dict[str, Any], Path]) -> None:
+    report, folder = quick
+
+    assert report["cores"] == os.cpu_count()
+    assert report["file_system"] and report["git"][0].isdigit() and report["date"].startswith("20")
+    assert {"load_before", "load_after", "busy_percent", "quiet", "seconds", "rounds"} <= set(report)
+    assert json.loads((folder.parent / "saved.json").read_text()) == report
 
 
 def test_measuring_leaves_nothing_behind(quick: tuple[dict[str, Any], Path]) -> None:
@@ -111,6 +131,84 @@ def test_every_side_runs_once_a_round_and_another_one_begins_each_time() -> None
     assert report.samples == {"a": [1.0, 1.0], "b": [4.0, 4.0]}
 
 
+def test_a_figure_without_a_bar_is_shown_and_not_judged() -> None:
+    row = judge("m", Bar("what", "ours", "floor"), {"ours": [3.0], "floor": [1.0]})
+
+    assert (row.ratio, row.bar, row.ok) == (3.0, "", True)
+
+
+# ----------------------------------------------------------------------------------------- machine
+
+
+def test_a_busy_machine_is_told_and_a_quiet_one_is_not(tmp_path: Path) -> None:
+    watch = Watch(tmp_path, look=0.0)
+    quiet = watch.facts()
+    watch.busiest = 60.0
+    busy = watch.facts()
+
+    assert caution(quiet) is None
+    assert "60 %" in (caution(busy) or "")
+    assert f"{os.cpu_count()} cores" in described(busy)
+
+
+def test_the_file_system_is_that_of_the_nearest_mount() -> None:
+    assert file_system(Path("/proc")) == "proc"
+
+
+# ------------------------------------------------------------------------------------------- pages
+
+
+def result(**facts: object) -> dict[str, object]:
+    row = {"measure": "m", "what": "some jobs: a script", "floor": 1.0, "ours": 1.5, "unit": "s", "ratio": 1.5,
+           "bar": "≤ 1.8×", "ok": True}  # fmt: skip
+    machine = {"date": "2026-01-01", "system": "Linux", "cores": 2, "file_system": "ext4", "git": "2.39.5",
+               "python": "3.11.7", "load_before": 0.1, "load_after": 0.2, "busy_percent": 1, "quiet": True}  # fmt: skip
+    return {**machine, "rounds": 3, "rows": [row], "scaling": ["jobs: 100 jobs 1 ms"], **facts}
+
+
+def test_the_published_tables_are_those_of_the_saved_figures(capsys: pytest.CaptureFixture[str]) -> None:
+    assert tool("bench_table").main(["--check"]) == 0, capsys.readouterr().err
+
+
+def test_stale_tables_are_noticed_and_mended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = tool("bench_table")
+    page = tmp_path / "page.md"
+    page.write_text("before\n<!-- bench -->\nold\n<!-- /bench -->\nafter\n")
+    figures = tmp_path / "figures.json"
+    figures.write_text(json.dumps(result()))
+    monkeypatch.setattr(made, "FIGURES", figures)
+    monkeypatch.setattr(made, "PAGES", {page: made.PAGES[made.README]})
+
+    assert made.main(["--check"]) == 1
+    assert "out of date" in capsys.readouterr().err
+    made.main([])
+    assert made.main(["--check"]) == 0
+    assert page.read_text().startswith("before\n") and page.read_text().endswith("after\n")
+    assert "| some jobs: a script | 1 s | 1.5 s | 1.50× | ≤ 1.8× | ok |" in page.read_text()
+
+
+def test_the_published_tables_say_what_was_missed_and_that_others_were_at_work() -> None:
+    made = tool("bench_table")
+    row = {**result()["rows"][0], "ok": False}  # type: ignore[index]
+    text = made.in_full(result(rows=[row], quiet=False, busy_percent=70))
+
+    assert "MISS" in text and "70 %" in text and "100 jobs 1 ms" in text
+
+
+def test_a_page_without_its_markers_is_refused() -> None:
+    with pytest.raises(SystemExit, match="bench"):
+        tool("bench_table").between_markers("nothing here", "table")
+
+
+def test_a_table_has_a_verdict_only_where_it_is_judged() -> None:
+    row = Row("m", "what", None, 3.0, "s", None, "≤ 2 s", ok=False)
+
+    assert "MISS" in table([row], judged=True)
+    assert "MISS" not in table([row], judged=False)
+
+
 # ------------------------------------------------------------------------------------------- place
 
 
@@ -130,6 +228,30 @@ def test_the_users_home_and_settings_are_out_of_sight(private_home: Path) -> Non
 def test_a_program_that_fails_is_not_measured(tmp_path: Path) -> None:
     with pytest.raises(Broken, match="status 3"):
         timed(["sh", "-c", "echo oh; exit 3"], tmp_path)
+
+
+def test_a_signal_waits_until_somebody_can_clean_up() -> None:
+    steps: list[str] = []
+
+    with pytest.raises(KeyboardInterrupt), held_signals() as deliver:
+        signal.raise_signal(signal.SIGINT)
+        steps.append("made")
+        deliver()
+        steps.append("never")
+
+    assert steps == ["made"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_whoever_leaves_early_ends_the_program_and_its_children(tmp_path: Path) -> None:
+    words = ["sh", "-c", "sh -c 'trap \"\" TERM; touch ready; while :; do sleep 0.1; done' & wait"]
+    with pytest.raises(KeyError), started(words, tmp_path) as process:
+        while not (tmp_path / "ready").exists():
+            assert process.poll() is None
+            time.sleep(0.01)
+        raise KeyError
+
+    assert [stat.pid for stat in all_processes() if stat.group == process.pid and not stat.dead] == []
 
 
 def test_a_repository_has_the_files_it_should_and_leaves_beside_them() -> None:

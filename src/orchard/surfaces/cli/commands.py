@@ -31,7 +31,7 @@ VERBS: Mapping[str, Verb] = {
     "init": Verb("start", "around:init", "Write a commented plan file to start from."),
     "validate": Verb("start", "around:validate", "Check a plan file and say everything that is wrong with it."),
     "graph": Verb("start", "around:graph", "Draw a plan file, or a plan under way, as a graph."),
-    "list": Verb("look", "looking:list_plans", "List the plans of this repository, newest last."),
+    "list": Verb("look", "listing:list_plans", "List the plans of this repository, newest last."),
     "status": Verb("look", "looking:status", "Show a plan and all its jobs."),
     "job": Verb("look", "looking:job", "Show everything about one job."),
     "logs": Verb("look", "logs:logs", "Print what a job's programs printed."),
@@ -55,5 +55,6 @@ VERBS: Mapping[str, Verb] = {
     "config": Verb("set up", "around:config", "Show the settings and where they come from."),
     "schema": Verb("set up", "around:schema", "Print the JSON Schema of plan files, for editors."),
     "doctor": Verb("set up", "around:doctor", "Look for what could go wrong here; changes nothing."),
+    "bench": Verb("set up", "benching:bench", "Measure how fast Orchard is on this repository and this machine."),
     "completion": Verb("set up", "around:completion", "Print a script that completes commands in your shell."),
 }

@@ -22,7 +22,10 @@ Take = Callable[[Sequence[float]], float]
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """What a figure must reach. With a floor, `most` and `least` are for the ratio of the two."""
+    """What a figure must reach. With a floor, `most` and `least` are for the ratio of the two.
+
+    With neither, the figure is only shown.
+    """
 
     what: str
     ours: str
@@ -84,10 +87,24 @@ class Report:
     samples: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
 
-def run_rounds(name: str, measure: Measure, rounds: int, settle: Callable[[], None] = os.sync) -> Report:
-    """Run every side once per round and judge the figures; what one side left to write is written before the next."""
+def _silent(_: int) -> None:
+    """Say nothing about progress."""
+
+
+def run_rounds(
+    name: str,
+    measure: Measure,
+    rounds: int,
+    settle: Callable[[], None] = os.sync,
+    begin: Callable[[int], None] = _silent,
+) -> Report:
+    """Run every side once per round and judge the figures; what one side left to write is written before the next.
+
+    `begin` is told the number of each round, counted from 1.
+    """
     samples: Samples = {}
     for number in range(rounds):
+        begin(number + 1)
         turn = number % len(measure.sides)
         for side in (*measure.sides[turn:], *measure.sides[:turn]):
             settle()
@@ -114,6 +131,8 @@ def _ratio(ours: Sequence[float], floor: Sequence[float]) -> float:
 
 def _asked(bar: Bar) -> str:
     sign, number = ("≤", bar.most) if bar.most is not None else ("≥", bar.least)
+    if number is None:
+        return ""
     return f"{sign} {number:g}×" if bar.floor is not None else f"{sign} {number:,g} {bar.unit}".rstrip()
 
 
