@@ -2,14 +2,16 @@
 
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from orchard.errors import OrchardError
+from orchard.git import contents as contents_module
+from orchard.git import wip
 from orchard.git.commit import CommitInfo, Committed, commit_work
-from orchard.git.contents import look
+from orchard.git.contents import look, picture
 from orchard.git.folders import remove_file
 from orchard.git.live import Live
 from orchard.git.plain import holds, read_files, stores_bytes, write_tree
@@ -37,14 +39,16 @@ def worktree(repo: Repo, trees: Worktrees) -> Worktree:
 
 
 def save(trees: Worktrees, live: Live, worktree: Worktree, base: str) -> Saved:
-    made_from = trees.made_from(worktree)
-    return ensure_saved(trees.repo, worktree, WIP, "saved", base, live, made_from=made_from, held_by=REF)
+    made_from, left = trees.made_from(worktree), trees.left_by(worktree)
+    return ensure_saved(trees.repo, worktree, WIP, "saved", base, live, made_from=made_from, held_by=REF, left=left)
 
 
 def commit(trees: Worktrees, live: Live, worktree: Worktree, base: str, *, stays: bool = False) -> Committed:
     made_from = trees.made_from(worktree)
     done = commit_work(trees.repo, worktree, base, INFO, live, made_from=made_from, stays=stays)
     assert isinstance(done, Committed), done
+    if made_from is not None:
+        trees.note_index(worktree, made_from, done.left)
     return done
 
 
@@ -103,6 +107,53 @@ def test_a_folder_that_nobody_needs_is_neither_staged_nor_checked_out_again(
     assert not (worktree.path / "new").exists()
     assert Repo(worktree.path)("status", "--porcelain") == ""
     assert trees.head(worktree) == base
+
+
+def test_a_folder_that_did_not_change_is_not_looked_at_by_git_again(
+    repo: Repo, trees: Worktrees, live: Live, worktree: Worktree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (worktree.path / "x").write_text("x\n")
+    done = commit(trees, live, worktree, repo.head())
+
+    def never(*_: object, **__: object) -> None:
+        raise AssertionError("git was asked")
+
+    monkeypatch.setattr(wip, "look", never)
+
+    assert save(trees, live, worktree, done.commit).new_files == (b"x",)
+
+
+def test_any_change_below_a_folder_changes_its_picture(tmp_path: Path) -> None:
+    (tmp_path / "deep" / "er").mkdir(parents=True)
+    file = tmp_path / "deep" / "er" / "x"
+    file.write_text("x")
+    taken = [picture(tmp_path)]
+    changes: list[Callable[[], object]] = [
+        lambda: file.write_text("y"),
+        lambda: file.chmod(0o755),
+        (tmp_path / "deep" / "new").touch,
+        lambda: (tmp_path / "deep" / "new").rename(tmp_path / "new"),
+        (tmp_path / "empty").mkdir,
+        lambda: (tmp_path / "link").symlink_to("x"),
+        lambda: os.utime(file, ns=(1, 1)),
+    ]
+
+    for change in changes:
+        change()
+        taken.append(picture(tmp_path))
+
+    assert len(set(taken)) == len(taken)
+
+
+def test_a_folder_with_too_much_in_it_has_no_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contents_module, "PICTURED", 3)
+    for name in "abc":
+        (tmp_path / name).touch()
+    assert picture(tmp_path) is not None
+
+    (tmp_path / "d").touch()
+
+    assert picture(tmp_path) is None
 
 
 def test_a_folder_that_stays_stands_at_the_result(repo: Repo, trees: Worktrees, live: Live, worktree: Worktree) -> None:

@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from orchard.process.family import LAST_RESORT, end_family, end_family_now, ladder, look, members, send
+from orchard.process.exits import send
+from orchard.process.family import end_family, end_family_now, ladder, look, members
 from orchard.process.identity import Identity, identify, is_alive
+from orchard.process.orphans import LAST_RESORT
 from orchard.process.table import TOKEN_VARIABLE
 from tests.process.zoo import nap, survivors
 

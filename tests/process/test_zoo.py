@@ -8,8 +8,9 @@ from pathlib import Path
 import anyio
 import pytest
 
-from orchard.process.family import LAST_RESORT, adopted, become_subreaper, end_family, members
+from orchard.process.family import end_family, members
 from orchard.process.identity import Identity
+from orchard.process.orphans import LAST_RESORT, adopted, become_subreaper
 from orchard.process.program import Ended, Limits, run_program
 from tests.process.zoo import GRACE, ZOO, Animal, nap, shell, survivors, until, until_ready, zombies
 

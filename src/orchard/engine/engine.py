@@ -42,7 +42,7 @@ from orchard.engine.world import World
 from orchard.errors import OrchardError, SystemRefused
 from orchard.git.worktrees import Worktrees
 from orchard.process.awake import keep_awake
-from orchard.process.family import become_subreaper, children, end_adopted
+from orchard.process.orphans import become_subreaper, children, end_adopted
 from orchard.store.journal import Journal, JournalFailed, PlanRow
 from orchard.store.slots import Slots
 

@@ -61,6 +61,7 @@ async def _land(context: Context, new: str) -> Outcome:
     engine, run = context.engine, context.run
     assert run.started is not None
     branch, old = run.started.target_branch, context.target_tip
+    await _harden(context, new)
     intent = LandingIntended(landing_id(run), branch, old, new)
     failpoint("landing.before-intent")
     engine.record(run.id, intent)
@@ -81,6 +82,13 @@ async def _land(context: Context, new: str) -> Outcome:
     await engine.durable()
     failpoint("landing.after-done")
     return await _after_landing(context)
+
+
+async def _harden(context: Context, tip: str) -> None:
+    """What was merged could have been merged again; what a branch holds has to be on disk."""
+    snapshot, world = context.run.snapshot, context.world
+    assert snapshot is not None
+    await world.in_thread(world.integration.harden, snapshot.start, tip)
 
 
 async def _to_its_end(
@@ -135,6 +143,7 @@ async def settle(engine: Engine, run: Run) -> None:
 
 async def _leave_on_branch(context: Context, tip: str) -> Outcome:
     """`land: never`: a new branch holds the result."""
+    await _harden(context, tip)
     branch = await context.world.in_thread(_new_branch, context, tip)
     failpoint("landing.after-branch")
     context.engine.record(context.run.id, NothingToLand(branch, tip))

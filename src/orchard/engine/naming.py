@@ -63,7 +63,7 @@ def target_of(repo: Repository, plan: Plan, others: list[str]) -> PlanStarted:
     elif branch is not None and branch != repo.default_branch():
         target = branch
     else:
-        target = _unused(repo, f"orchard/{slug(plan.name)}", others)
+        return PlanStarted(branch, commit, _unused(repo, f"orchard/{slug(plan.name)}", others), None)
     tip = repo.branch_tip(target)
     if tip is None:
         _check_clash(repo, target)
@@ -85,7 +85,8 @@ def _base_of(repo: Repository, plan: Plan) -> tuple[str | None, str]:
                 hint=f"Finish the {operation}, or name the branch to start from: 'base: BRANCH'.",
             )
         return repo.resolve("HEAD") if repo.has_commits() else _unborn()
-    return repo.resolve(current) if repo.branch_tip(current) is not None else _unborn()
+    tip = repo.branch_tip(current)
+    return (current, tip) if tip is not None else _unborn()
 
 
 def _unborn() -> tuple[str | None, str]:

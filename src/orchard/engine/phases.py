@@ -171,7 +171,7 @@ def _commit_work(context: Context, info: CommitInfo) -> Committed | Refused:
     live = world.integration.live
     result = commit_work(world.repo, worktree, context.base, info, live, made_from=made_from, stays=stays)
     if made_from is not None:
-        trees.note_index(worktree, made_from)
+        trees.note_index(worktree, made_from, result.left if isinstance(result, Committed) else None)
     return result
 
 

@@ -16,7 +16,7 @@ from orchard.engine.outcome import Failed, Outcome, Passed
 from orchard.errors import OrchardError
 from orchard.git.command import GitError, lock_in_the_way
 from orchard.git.conflicts import Merge, Resolution
-from orchard.git.integration import Conflicted, LeafMerge, Prepared
+from orchard.git.integration import Conflicted, Integration, LeafMerge, Prepared
 from orchard.git.objects import ObjectMissing
 from orchard.git.refs import ANY, RefMoved, Update, keep_ref, update_refs
 from orchard.process.failpoint import failpoint
@@ -110,18 +110,23 @@ async def _merge(engine: Engine, run: Run, job_id: JobId, commit: str) -> Outcom
     snapshot = run.snapshot
     assert snapshot is not None
     leaf = _leaf(engine, run, job_id, commit)
-    integration = engine.world.integration
-    prepared = await engine.world.in_thread(integration.prepare, leaf)
+    prepared = await engine.world.in_thread(_bring_in, engine.world.integration, leaf)
     if isinstance(prepared, Conflicted):
         merged = [job for job in snapshot.merged if job != job_id]
         others = f"what is merged already ({', '.join(merged[:3]) or 'the target'}{', ...' if len(merged) > 3 else ''})"
         who = f"Job '{job_id}' and {others}"
         return conflict(prepared.merge, run.plan.resolver or engine.world.config.resolver, who)
-    failpoint("snapshot.before-publish")
-    await engine.world.in_thread(integration.publish, run.id, prepared)
     failpoint("snapshot.after-publish")
     engine.record(run.id, _merged(engine, run, job_id, commit, prepared))
     return Passed(_resolved_note(prepared))
+
+
+def _bring_in(integration: Integration, leaf: LeafMerge) -> Prepared | Conflicted:
+    prepared = integration.prepare(leaf)
+    if isinstance(prepared, Prepared):
+        failpoint("snapshot.before-publish")
+        integration.publish(leaf.plan, prepared)
+    return prepared
 
 
 def _leaf(engine: Engine, run: Run, job_id: JobId, commit: str) -> LeafMerge:

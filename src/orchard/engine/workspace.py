@@ -64,6 +64,7 @@ async def save_work(engine: Engine, run: Run, job_id: JobId, why: str) -> Saved 
         world.integration.live,
         made_from=trees.made_from(worktree),
         held_by=held_by,
+        left=trees.left_by(worktree),
     )
     failpoint("wip.after-save")
     if saved.commit is not None and saved.ref is not None:

@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass, field, replace
 
 from orchard.git.command import Git, GitError, lock_in_the_way
-from orchard.git.contents import Contents, display, look, stage, submodule_problems, try_again
+from orchard.git.contents import Contents, Left, display, look, picture, stage, submodule_problems, try_again
 from orchard.git.live import Live
 from orchard.git.objects import ObjectMissing
 from orchard.git.plain import Files, changes_of, read_files, write_tree
@@ -57,6 +57,8 @@ class Committed:
     lines_deleted: int = 0
     own_commits: bool = False
     """The job committed by itself, so that there may be more commits than the one made here."""
+    left: Left | None = None
+    """What the folder holds beside what it was made from, where that is known for certain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,7 @@ def commit_work(
         (git.git_dir / name).unlink(missing_ok=True)
     plain = made_from == base and live.is_plain(base)
     try:
+        before = picture(worktree.path) if plain and not stays else None
         contents = look(git, worktree.path, untouched=plain)
     except (GitError, OSError) as error:
         return Refused(f"The worktree cannot be read: {error}", "Retry the job with '--fresh'.")
@@ -121,7 +124,7 @@ def commit_work(
         )
     if contents.clean and head == base:
         return Committed(base, changed=False)
-    work = _Work(repo, live, worktree, base, head, info, plain=plain and head == base, stays=stays)
+    work = _Work(repo, live, worktree, base, head, info, plain=plain and head == base, stays=stays, before=before)
     return _commit_once_more_if_objects_vanished(work, contents)
 
 
@@ -142,6 +145,7 @@ class _Work:
     info: CommitInfo
     plain: bool
     stays: bool
+    before: bytes | None
 
     @property
     def git(self) -> Git:
@@ -186,7 +190,7 @@ def _commit(work: _Work, contents: Contents) -> Committed | Refused:
         return Committed(base, changed=False)
     commit = head
     if not contents.clean:
-        commit = work.live.merger.commit(tree, (head,), info.message, when=int(time.time()), author=info.author)
+        commit = _make(work, tree, durable=files is None)
     failpoint("keep.before-hold")
     try:
         work.live.hold(info.ref, commit, base)
@@ -203,7 +207,18 @@ def _commit(work: _Work, contents: Contents) -> Committed | Refused:
         work.live.set_head(work.worktree.name, commit)
     counts = (reviewed.added, reviewed.modified, reviewed.deleted)
     lines = (reviewed.lines_added, reviewed.lines_deleted)
-    return Committed(commit, True, *counts, *lines, own_commits=head != base)
+    left = Left(work.before, contents) if files is not None and work.before is not None else None
+    return Committed(commit, True, *counts, *lines, own_commits=head != base, left=left)
+
+
+def _make(work: _Work, tree: str, *, durable: bool) -> str:
+    """The commit, on disk with everything in it: what was written by ourselves is synced here, all at once."""
+    merger, info, objects = work.live.merger, work.info, work.live.objects
+    when = int(time.time())
+    commit = merger.commit(tree, (work.head,), info.message, when=when, author=info.author, durable=durable)
+    if not durable:
+        work.live.loose.harden([commit, *objects.new_objects(objects.tree_of(work.head), tree)])
+    return commit
 
 
 def _staged(work: _Work, contents: Contents) -> tuple[str, Reviewed | Finding]:

@@ -157,16 +157,31 @@ class Integration:
 
     def _commit(self, leaf: LeafMerge, tree: str, resolution: Resolution | None) -> Prepared:
         message = compose_message(leaf.title, leaf.body, leaf.trailers)
-        squash, when = leaf.mode == "squash", leaf.when
+        squash = leaf.mode == "squash"
         parents = (leaf.integration, leaf.commit)
-        integration = self.merger.commit(tree, parents, message, when=when, sign=leaf.sign and not squash)
+        integration = self._make(tree, parents, message, leaf, sign=leaf.sign and not squash)
         snapshot = integration
         if squash and tree == self.objects.tree_of(leaf.snapshot):
             snapshot = leaf.snapshot
         elif squash:
-            snapshot = self.merger.commit(tree, (leaf.snapshot,), message, when=when, sign=leaf.sign)
+            snapshot = self._make(tree, (leaf.snapshot,), message, leaf, sign=leaf.sign)
         self._ancestry.advance(leaf.integration, leaf.commit, integration)
         return Prepared(leaf.integration, leaf.snapshot, integration, snapshot, tree, resolution)
+
+    def _make(self, tree: str, parents: tuple[str, ...], message: str, leaf: LeafMerge, *, sign: bool) -> str:
+        # Both lines can be made again; what lands is hardened before.
+        return self.merger.commit(tree, parents, message, when=leaf.when, sign=sign, durable=False)
+
+    def harden(self, start: str, tip: str) -> None:
+        """Make a line outlive a power cut, from the commit it began at to its tip."""
+        names, waiting = set[str](), [tip]
+        while waiting:
+            name = waiting.pop()
+            if name not in names and name != start:
+                names.add(name)
+                # A second parent is a job's result, which was made durable before it was a result.
+                waiting += self.objects.parents(name)[:1]
+        self.live.loose.harden(names)
 
 
 def compose_message(title: str, body: str = "", trailers: Mapping[str, str] | None = None) -> str:

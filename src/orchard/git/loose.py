@@ -8,12 +8,15 @@ import hashlib
 import os
 import secrets
 import zlib
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Literal
 
 from orchard.git.repository import Repository
 
 PUT_TRIES = 10
+SYNCED_AT_ONCE = 8
 
 Kind = Literal["blob", "tree", "commit"]
 
@@ -26,13 +29,17 @@ class LooseObjects:
         self._folder = os.fspath(repo.common_dir / "objects")
         self._digest = hashlib.sha256 if repo.object_format == "sha256" else hashlib.sha1
         self._shared: bool | None = None
+        self._syncing = ThreadPoolExecutor(SYNCED_AT_ONCE, thread_name_prefix="orchard-sync")
 
     def name(self, kind: Kind, content: bytes) -> str:
         """The name an object has, whether or not it exists."""
         return self._digest(_header(kind, content) + content).hexdigest()
 
-    def write(self, kind: Kind, content: bytes) -> str:
-        """Write an object and return its name; one that exists is written again, which no reader notices."""
+    def write(self, kind: Kind, content: bytes, *, durable: bool = True) -> str:
+        """Write an object and return its name; one that exists is written again, which no reader notices.
+
+        One that is not `durable` may be lost or empty after a power cut, until `harden`.
+        """
         if self._shared is None:
             said = self._repo.config(r"^core\.sharedrepository$").get("core.sharedrepository", "umask")
             self._shared = said.lower() not in ("umask", "false", "0", "no", "off")
@@ -40,14 +47,19 @@ class LooseObjects:
             return self._repo.git("hash-object", "-t", kind, "-w", "--stdin", stdin=content).text
         whole = _header(kind, content) + content
         name = self._digest(whole).hexdigest()
-        self._put(name, zlib.compress(whole, 1))
+        self._put(name, zlib.compress(whole, 1), durable)
         return name
 
-    def _put(self, name: str, data: bytes) -> None:
+    def harden(self, names: Iterable[str]) -> None:
+        """Make objects outlive a power cut. Those that are in a pack by now do: git syncs packs."""
+        # Several at once share what the disk has to do.
+        list(self._syncing.map(_sync, [f"{self._folder}/{name[:2]}/{name[2:]}" for name in names]))
+
+    def _put(self, name: str, data: bytes, durable: bool) -> None:
         folder = f"{self._folder}/{name[:2]}"
         for last in (*[False] * (PUT_TRIES - 1), True):
             try:
-                return _write(folder, name[2:], data)
+                return _write(folder, name[2:], data, durable)
             except FileNotFoundError:
                 # There is no such folder yet, or somebody's `git gc --prune=now` took it, or the file, away.
                 if last:
@@ -56,7 +68,18 @@ class LooseObjects:
         return None
 
 
-def _write(folder: str, name: str, data: bytes) -> None:
+def _sync(path: str) -> None:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _write(folder: str, name: str, data: bytes, durable: bool) -> None:
     # Whoever dies before the last step leaves a name that `git gc` knows to remove.
     beside = f"{folder}/tmp_obj_{secrets.token_hex(6)}"
     descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o444)
@@ -65,7 +88,8 @@ def _write(folder: str, name: str, data: bytes) -> None:
             view = memoryview(data)
             while view:
                 view = view[file.write(view) :]
-            os.fsync(descriptor)
+            if durable:
+                os.fsync(descriptor)
         os.rename(beside, f"{folder}/{name}")  # noqa: PTH104 (hot, and a str)
     except BaseException:
         Path(beside).unlink(missing_ok=True)

@@ -121,6 +121,7 @@ class Merger:
         when: int,
         sign: bool = False,
         author: tuple[str, str] | None = None,
+        durable: bool = True,
     ) -> str:
         """Make a commit whose oid depends on these arguments and the user's identity only (unless it is signed)."""
         who = author or self._user()
@@ -129,7 +130,7 @@ class Merger:
         lines = [f"tree {checked(tree)}", *(f"parent {checked(parent)}" for parent in parents)]
         person = f"{_bare(who[0])} <{_bare(who[1])}> {when} +0000"
         lines += [f"author {person}", f"committer {person}", "", clean_message(message)]
-        return self.loose.write("commit", "\n".join(lines).encode(errors="replace"))
+        return self.loose.write("commit", "\n".join(lines).encode(errors="replace"), durable=durable)
 
     def _user(self) -> tuple[str, str]:
         with self._lock:

@@ -62,11 +62,12 @@ def read_files(top: Path, contents: Contents) -> Files | None:
 
 
 def write_tree(objects: Objects, loose: LooseObjects, tree: str, files: Files) -> str:
-    """The tree with these files put in and taken out."""
+    """The tree with these files put in and taken out; what is written is not durable yet."""
     entries = {
-        name: Entry(file[0], loose.write("blob", file[1])) if file is not None else None for name, file in files.items()
+        name: Entry(file[0], loose.write("blob", file[1], durable=False)) if file is not None else None
+        for name, file in files.items()
     }
-    return _edit(objects, loose, tree, entries) or loose.write("tree", b"")
+    return _edit(objects, loose, tree, entries) or loose.write("tree", b"", durable=False)
 
 
 def holds(objects: Objects, loose: LooseObjects, files: Files, trees: tuple[str, str]) -> bool:
@@ -150,7 +151,7 @@ def _edit(objects: Objects, loose: LooseObjects, tree: str | None, edits: Mappin
         return None
     rows = sorted(entries.items(), key=lambda row: row[0] + b"/" if row[1].mode == TREE else row[0])
     data = b"".join(b"%o %s\0%s" % (entry.mode, name, bytes.fromhex(entry.oid)) for name, entry in rows)
-    return loose.write("tree", data)
+    return loose.write("tree", data, durable=False)
 
 
 def _is(loose: LooseObjects, change: Change, file: tuple[int, bytes] | None) -> bool:

@@ -19,7 +19,17 @@ from pathlib import Path
 
 from orchard.errors import OrchardError, UsageError
 from orchard.git.command import Git, GitError
-from orchard.git.contents import ADD_TIMEOUT, Contents, display, look, stage, submodule_problems, try_again
+from orchard.git.contents import (
+    ADD_TIMEOUT,
+    Contents,
+    Left,
+    display,
+    look,
+    picture,
+    stage,
+    submodule_problems,
+    try_again,
+)
 from orchard.git.live import Live
 from orchard.git.objects import ObjectMissing
 from orchard.git.plain import holds, read_files
@@ -88,11 +98,12 @@ def ensure_saved(
     *,
     made_from: str | None = None,
     held_by: str | None = None,
+    left: Left | None = None,
 ) -> Saved:
     """Save what the worktree holds beyond `base`; if `ref` is taken, the next number is used.
 
     `made_from`: the commit we made the worktree's index from, if nobody else wrote to it since.
-    `held_by`: the ref that holds `base`.
+    `held_by`: the ref that holds `base`. `left`: what the folder held when `base` was made of it.
 
     Objects can vanish under us if someone runs `git gc --prune=now` in the moment between writing
     and naming them. Reading back notices, and the files are hashed once more.
@@ -101,8 +112,10 @@ def ensure_saved(
         return _save_head_only(repo, worktree, _Request(ref, message, base, fresh=True))
     if worktree.path.is_symlink() or not worktree.path.is_dir():
         raise CannotSave(worktree, "it is not a folder any more.")
-    if made_from and live is not None and (saved := _in_result(live, worktree, base, (made_from, held_by))) is not None:
-        return saved
+    if made_from and live is not None:
+        saved = _in_result(live, worktree, base, _Known(made_from, held_by, left))
+        if saved is not None:
+            return saved
     for number in itertools.count():
         with _private_index(repo) as index:
             try:
@@ -182,20 +195,29 @@ def _save(repo: Repository, worktree: Worktree, index: Path, request: _Request) 
     )
 
 
-def _in_result(live: Live, worktree: Worktree, result: str, known: tuple[str, str | None]) -> Saved | None:
+@dataclass(frozen=True, slots=True)
+class _Known:
+    made_from: str
+    held_by: str | None
+    left: Left | None
+
+
+def _in_result(live: Live, worktree: Worktree, result: str, known: _Known) -> Saved | None:
     """The proof for a folder that holds a result which a ref holds already, and nothing more; None: look closer."""
-    made_from, held_by = known
     try:
-        if not live.is_plain(made_from) or not live.is_plain(result):
+        if not live.is_plain(known.made_from) or not live.is_plain(result):
             return None
-        contents = look(live.repo.worktree_git(worktree.name, worktree.path), worktree.path, untouched=True)
+        if known.left is not None and picture(worktree.path) == known.left.picture:
+            contents = known.left.contents
+        else:
+            contents = look(live.repo.worktree_git(worktree.name, worktree.path), worktree.path, untouched=True)
         files = read_files(worktree.path, contents)
         if files is None or contents.head is None:
             return None
         trees = live.objects.tree_of(contents.head), live.objects.tree_of(result)
         if not holds(live.objects, live.loose, files, trees):
             return None
-        if files and (held_by is None or live.objects.resolve(held_by) != result):
+        if files and (known.held_by is None or live.objects.resolve(known.held_by) != result):
             return None
     except (GitError, ObjectMissing, OSError):
         return None

@@ -25,7 +25,7 @@ import filelock
 
 from orchard.errors import OrchardError
 from orchard.git.command import GitError
-from orchard.git.contents import ADD_TIMEOUT
+from orchard.git.contents import ADD_TIMEOUT, Left
 from orchard.git.folders import delete_children, mounts_below, remove_file, remove_special, write_atomically
 from orchard.git.repository import LOCK_REASON, Repository, Worktree
 from orchard.git.wip import Saved
@@ -63,7 +63,7 @@ class Worktrees:
     root: Path
     _turn: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _used: set[str] = field(default_factory=set, repr=False)
-    _made: dict[str, tuple[str, tuple[int, ...]]] = field(default_factory=dict, repr=False)
+    _made: dict[str, tuple[str, tuple[int, ...], Left | None]] = field(default_factory=dict, repr=False)
     _prepared: bool = field(default=False, repr=False)
 
     def add(self, commit: str, reason: str, *, parallel: bool = False) -> Worktree:
@@ -84,12 +84,16 @@ class Worktrees:
 
     def made_from(self, worktree: Worktree) -> str | None:
         """The commit we made a worktree's index from; None if somebody else may have written to it since."""
-        commit, stamp = self._made.get(worktree.name, ("", ()))
+        commit, stamp, _ = self._made.get(worktree.name, ("", (), None))
         return commit if commit and _index_stamp(self._admin(worktree)) == stamp else None
 
-    def note_index(self, worktree: Worktree, commit: str) -> None:
+    def left_by(self, worktree: Worktree) -> Left | None:
+        """What the folder held when its work was committed, if that was noted."""
+        return self._made.get(worktree.name, ("", (), None))[2]
+
+    def note_index(self, worktree: Worktree, commit: str, left: Left | None = None) -> None:
         """Remember that the worktree's index is as we made it, from this commit."""
-        self._made[worktree.name] = (commit, _index_stamp(self._admin(worktree)))
+        self._made[worktree.name] = (commit, _index_stamp(self._admin(worktree)), left)
 
     def reset(self, worktree: Worktree, commit: str, saved: Saved, keep: tuple[str, ...] = ()) -> None:
         """Make the folder hold exactly `commit`, and of what is ignored only what matches `keep`."""
@@ -97,6 +101,7 @@ class Worktrees:
         failpoint("worktree.before-reset")
         if saved.new_files is not None and saved.head == commit and self.made_from(worktree) == commit:
             self._take_out(worktree, saved.new_files)
+            self.note_index(worktree, commit)
         else:
             self._check_out(worktree, commit, saved, keep)
             self.note_index(worktree, commit)

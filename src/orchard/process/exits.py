@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import os
 import select
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -132,3 +133,21 @@ class _SlowLook:
 
     def cancel(self) -> None:
         self._timer.cancel()
+
+
+def send(identity: Identity, number: signal.Signals) -> bool:
+    """Signal this very process, never a later one with its pid; False when that is not allowed."""
+    fd = open_pidfd(identity)
+    try:
+        if fd is not None:
+            signal.pidfd_send_signal(fd, number)
+        elif is_alive(identity):
+            os.kill(identity.pid, number)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    finally:
+        if fd is not None:
+            os.close(fd)
+    return True

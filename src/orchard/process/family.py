@@ -22,48 +22,26 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Collection, Generator, Iterable, Iterator
+from collections.abc import Collection, Generator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from orchard.process.exits import exit_notice, open_pidfd, wait_exit
-from orchard.process.identity import START_TOLERANCE, Identity, boot_id, identity_of, is_alive, is_same
+from orchard.process.exits import exit_notice, send, wait_exit
+from orchard.process.identity import START_TOLERANCE, Identity, boot_id, identity_of, is_same
+from orchard.process.orphans import KILL_WAIT, LAST_RESORT, QUIET_LOOKS, Orphans, bury, left_alone
 from orchard.process.table import (
-    LINUX,
     UNKNOWN,
     FileKey,
     Stat,
     all_processes,
     file_key,
-    own_children,
     read_stat,
     read_token,
     writes_to,
 )
 
-LAST_RESORT = 5.0
-"""How long the sweep goes on after the grace before it gives up on what even SIGKILL does not end."""
-
-QUIET_LOOKS = 2
-_KILL_WAIT = 0.25
 _DOUBT_WAIT, _LONGEST_DOUBT = 0.005, 0.5
-_PR_SET_CHILD_SUBREAPER = 36
-
-
-_leaders: set[int] = set()
-"""The children of ours that lead a family now."""
-_subreaper = False
-
-
-@contextlib.contextmanager
-def leading(pid: int) -> Iterator[None]:
-    """Inside the `with` this child of ours leads a family, and is not waited for."""
-    _leaders.add(pid)
-    try:
-        yield
-    finally:
-        _leaders.discard(pid)
 
 
 def members(token: str, leader: Identity | None = None, log: Path | None = None) -> list[Identity]:
@@ -201,27 +179,6 @@ class Wait:
     """In the grace: a request to hurry ends the wait."""
 
 
-def _left_alone(leader: Identity | None) -> bool:
-    """Whether an ended leader certainly leaves nobody, told by our own children instead of every process.
-
-    Orphans among our descendants come to us. So whoever is left is our child now, or hangs below one: and
-    our children are the leaders of families, or helpers in our own session, which no program can enter.
-    """
-    if not _subreaper or leader is None or leader.pid not in _leaders:
-        return False
-    pids, ours = own_children(), os.getsid(0)
-    if pids is None or leader.pid not in pids:
-        return False
-    for pid in pids:
-        stat = read_stat(pid) if pid == leader.pid or pid not in _leaders else None
-        if pid == leader.pid:
-            if stat is None or not stat.dead:
-                return False
-        elif stat is not None and stat.session != ours:
-            return False
-    return True
-
-
 def ladder(
     token: str, leader: Identity | None, log: Path | None, grace: float, settle: float
 ) -> Generator[Wait, bool, int]:
@@ -231,20 +188,21 @@ def ladder(
     seen: dict[int, Identity] = {}
     told: set[Identity] = set()
     immune: set[Identity] = set()
+    orphans = Orphans()
     quiet, hurried = 0, False
     while quiet < QUIET_LOOKS:
-        if not seen and _left_alone(leader):
+        if not seen and left_alone(leader):
             quiet += 1
             continue
         looked = look(token, leader, log, tuple(seen.values()))
         for orphan in looked.orphans:
-            _bury(orphan)
+            bury(orphan)
         found = [stat for stat in looked.living if identity_of(stat) not in immune]
         who = tuple(identity_of(stat) for stat in found)
         seen.update((identity.pid, identity) for identity in who)
         now = time.monotonic()
         if not found or now >= kill_at + LAST_RESORT:
-            sure = not looked.unsure or now >= began + _LONGEST_DOUBT
+            sure = not (looked.unsure or orphans.restless()) or now >= began + _LONGEST_DOUBT
             quiet = QUIET_LOOKS if found else quiet + sure
             hurried = (yield Wait((), now + (0.0 if sure else _DOUBT_WAIT), patient=False)) or hurried
             continue
@@ -252,7 +210,7 @@ def ladder(
         if hurried or now >= kill_at:
             kill_at = min(kill_at, now)
             immune |= _signal(found, signal.SIGKILL, leader)
-            until, patient = now + _KILL_WAIT, False
+            until, patient = now + KILL_WAIT, False
         elif now < began + settle:
             until, patient = began + settle, True
         else:
@@ -350,70 +308,3 @@ def _is_own_child(leader: Identity) -> bool:
     """Our child keeps its pid, and so its group's number, until we have waited for it: nobody else can have it."""
     stat = read_stat(leader.pid)
     return stat is not None and stat.parent == os.getpid() and is_same(identity_of(stat), leader)
-
-
-def send(identity: Identity, number: signal.Signals) -> bool:
-    """Signal this very process, never a later one with its pid; False when that is not allowed."""
-    fd = open_pidfd(identity)
-    try:
-        if fd is not None:
-            signal.pidfd_send_signal(fd, number)
-        elif is_alive(identity):
-            os.kill(identity.pid, number)
-    except ProcessLookupError:
-        return True
-    except PermissionError:
-        return False
-    finally:
-        if fd is not None:
-            os.close(fd)
-    return True
-
-
-def _bury(stat: Stat) -> None:
-    if stat.dead and stat.parent == os.getpid():
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(stat.pid, os.WNOHANG)
-
-
-def become_subreaper() -> bool:
-    """Make orphans among our descendants our children, so that none of them can get out of sight (Linux)."""
-    global _subreaper  # noqa: PLW0603 (it is the process that becomes one)
-    if LINUX:
-        import ctypes  # only the engine needs it, once
-
-        _subreaper = bool(ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
-    return _subreaper
-
-
-def children() -> frozenset[int]:
-    """The pids of our children as they are now."""
-    me = os.getpid()
-    return frozenset(stat.pid for stat in all_processes() if stat.parent == me)
-
-
-def end_adopted(known: Iterable[int]) -> int:
-    """End the orphans that came to us and that no family claims: they hid from every sweep."""
-    ended = 0
-    for _ in range(QUIET_LOOKS):
-        for identity in adopted(known):
-            ended += send(identity, signal.SIGKILL)
-            wait_exit(identity, _KILL_WAIT)
-    adopted(known)  # buries the last of them
-    return ended
-
-
-def adopted(known: Iterable[int]) -> list[Identity]:
-    """Children of ours that nobody started on purpose; those that have ended already are buried.
-
-    `known` must hold the pid of every child that was started on purpose in a session of its own:
-    whoever is neither known nor in our session came to us as an orphan.
-    """
-    ours, me, expected = os.getsid(0), os.getpid(), frozenset(known)
-    living = []
-    for stat in all_processes():
-        if stat.parent == me and stat.session != ours and stat.pid not in expected:
-            _bury(stat)
-            if not stat.dead:
-                living.append(identity_of(stat))
-    return living

@@ -24,8 +24,9 @@ from typing import Literal
 
 from orchard.process.exits import child_exit_notice
 from orchard.process.failpoint import failpoint
-from orchard.process.family import end_family, leading, look
+from orchard.process.family import end_family, look
 from orchard.process.identity import Identity, boot_id, identify
+from orchard.process.orphans import leading
 from orchard.process.table import TOKEN_VARIABLE
 from orchard.process.text import plain
 
