@@ -261,6 +261,27 @@ def test_attributes_of_the_repository_are_respected(repo: Repo, repository: Repo
     assert not stores_bytes(repository)
 
 
+def test_an_object_that_a_power_cut_left_empty_is_written_again(repo: Repo, live: Live) -> None:
+    name = live.loose.write("blob", b"there again", durable=False)
+    place = repo.path / ".git" / "objects" / name[:2] / name[2:]
+    place.chmod(0o644)
+    place.write_bytes(b"")
+
+    assert live.loose.write("blob", b"there again") == name
+    assert repo("cat-file", "-p", name) == "there again"
+
+
+def test_an_object_that_exists_is_young_again(repo: Repo, live: Live) -> None:
+    name = live.loose.write("blob", b"old")
+    place = repo.path / ".git" / "objects" / name[:2] / name[2:]
+    os.utime(place, (1, 1))
+
+    live.loose.write("blob", b"old")
+    repo("prune", "--expire=1.hour.ago")
+
+    assert repo("cat-file", "-p", name) == "old"
+
+
 def test_a_shared_repository_keeps_its_rights(repo: Repo) -> None:
     repo("config", "core.sharedRepository", "group")
     before = os.umask(0o077)

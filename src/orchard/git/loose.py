@@ -36,7 +36,7 @@ class LooseObjects:
         return self._digest(_header(kind, content) + content).hexdigest()
 
     def write(self, kind: Kind, content: bytes, *, durable: bool = True) -> str:
-        """Write an object and return its name; one that exists is written again, which no reader notices.
+        """Write an object and return its name; one that exists is young again, so that no gc takes it.
 
         One that is not `durable` may be lost or empty after a power cut, until `harden`.
         """
@@ -47,8 +47,23 @@ class LooseObjects:
             return self._repo.git("hash-object", "-t", kind, "-w", "--stdin", stdin=content).text
         whole = _header(kind, content) + content
         name = self._digest(whole).hexdigest()
+        if self._freshen(name, durable):
+            return name
         self._put(name, zlib.compress(whole, 1), durable)
         return name
+
+    def _freshen(self, name: str, durable: bool) -> bool:
+        """Whether the object is there; one that a power cut left empty is not."""
+        path = f"{self._folder}/{name[:2]}/{name[2:]}"
+        try:
+            if os.stat(path).st_size == 0:  # noqa: PTH116 (hot, and a str)
+                return False
+            os.utime(path)
+        except OSError:
+            return False
+        if durable:
+            _sync(path)
+        return True
 
     def harden(self, names: Iterable[str]) -> None:
         """Make objects outlive a power cut. Those that are in a pack by now do: git syncs packs."""

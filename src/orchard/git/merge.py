@@ -75,6 +75,7 @@ class Merger:
         self._live_folder: Path | None = None
         self._answered = 0
         self.census, self.loose = Census(objects), LooseObjects(repo)
+        self._stays_open = can_stay_open(repo.version)
         self._gits: dict[str, Git] = {}
         self._identity: tuple[str, str] | None = None
 
@@ -102,7 +103,7 @@ class Merger:
             return Merge(ours, theirs, self.objects.tree_of(theirs))
         with self._lock:
             git = self._git_for(tree)
-            if can_stay_open(self.repo.version):
+            if self._stays_open:
                 try:
                     return self._ask(git, ours, theirs)
                 except GitGone:

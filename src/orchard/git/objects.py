@@ -10,6 +10,7 @@ differs between them, not what they hold.
 
 import contextlib
 import os
+import re
 import select
 import subprocess
 import tempfile
@@ -35,6 +36,9 @@ REMEMBERED_COMMITS = 20_000
 
 ASKED_AT_ONCE = 200
 """Few enough that neither the questions nor the answers fill a pipe while the other side waits."""
+
+
+_OID = re.compile("[0-9a-f]+")
 
 
 class Entry(NamedTuple):
@@ -362,7 +366,7 @@ class _Found(NamedTuple):
 
 def checked(name: str) -> str:
     """The same name, which must be an oid."""
-    if not name or not all(character in "0123456789abcdef" for character in name):
+    if not _OID.fullmatch(name):
         raise ValueError(f"{name!r} is not an object name")
     return name
 
