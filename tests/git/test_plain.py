@@ -2,7 +2,7 @@
 
 import os
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,7 @@ from orchard.git.contents import look, picture
 from orchard.git.folders import remove_file
 from orchard.git.live import Live
 from orchard.git.plain import holds, read_files, stores_bytes, write_tree
+from orchard.git.refs import Update
 from orchard.git.repository import Repository, Worktree, find_repository
 from orchard.git.wip import Saved, ensure_saved
 from orchard.git.worktrees import Worktrees
@@ -205,6 +206,28 @@ def test_a_result_that_no_ref_holds_is_saved_once_more(
 
     assert saved.commit is not None
     assert repo.files(saved.commit)["x"] == "x\n"
+
+
+def test_what_a_gc_took_before_it_had_a_name_is_written_again(
+    repo: Repo, trees: Worktrees, live: Live, worktree: Worktree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (worktree.path / "x").write_text("x\n")
+    blob = live.loose.name("blob", b"x\n")
+    move = live.results.move
+    taken: list[str] = []
+
+    def late(updates: Sequence[Update], message: str) -> None:
+        if not taken:
+            (repo.path / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
+            taken.append(blob)
+        move(updates, message)
+
+    monkeypatch.setattr(live.results, "move", late)
+
+    done = commit(trees, live, worktree, repo.head())
+
+    assert taken
+    assert repo.files(done.commit)["x"] == "x\n"
 
 
 def test_an_index_that_the_job_wrote_to_is_looked_at_by_git(

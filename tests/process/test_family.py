@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from orchard.process import family
 from orchard.process.exits import send
 from orchard.process.family import end_family, end_family_now, ladder, look, members
 from orchard.process.identity import Identity, identify, is_alive
-from orchard.process.orphans import LAST_RESORT
+from orchard.process.orphans import LAST_RESORT, QUIET_LOOKS, become_subreaper
 from orchard.process.table import TOKEN_VARIABLE
 from tests.process.zoo import nap, survivors
 
@@ -161,6 +162,22 @@ def test_a_sweep_that_finds_nobody_ends() -> None:
     assert len(looks) >= 2
     assert set(looks) == {()}
     assert done.value.value == 0
+
+
+def test_a_sweep_is_not_over_while_a_strange_child_of_ours_lives(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert become_subreaper()
+    monkeypatch.setattr(family, "look", lambda *_: family.Look())  # as if it moved on before each look
+
+    def waits() -> int:
+        return sum(1 for _ in ladder("no-such-token", None, None, 0.0, 0.0))
+
+    calm = waits()
+    with sleeper():
+        monkeypatch.setattr(family, "_LONGEST_DOUBT", 0.05)
+        restless = waits()
+
+    assert calm == QUIET_LOOKS
+    assert restless > 100
 
 
 def test_what_was_once_family_stays_family_when_its_proof_is_gone(tmp_path: Path) -> None:
