@@ -79,7 +79,8 @@ async def give_back(engine: Engine, run: Run, job_id: JobId, why: str) -> None:
         return
     engine.giving_back.add(key)
     try:
-        await _give_back(engine, run, job_id, why)
+        with engine.pool(run).coming():
+            await _give_back(engine, run, job_id, why)
     finally:
         engine.giving_back.discard(key)
 
