@@ -176,8 +176,7 @@ def test_a_sweep_is_not_over_while_a_strange_child_of_ours_lives(monkeypatch: py
         monkeypatch.setattr(family, "_LONGEST_DOUBT", 0.05)
         restless = waits()
 
-    assert calm == QUIET_LOOKS
-    assert restless > 100
+    assert QUIET_LOOKS <= calm < 10 < restless
 
 
 def test_what_was_once_family_stays_family_when_its_proof_is_gone(tmp_path: Path) -> None:
