@@ -208,26 +208,30 @@ def test_a_result_that_no_ref_holds_is_saved_once_more(
     assert repo.files(saved.commit)["x"] == "x\n"
 
 
-def test_what_a_gc_took_before_it_had_a_name_is_written_again(
-    repo: Repo, trees: Worktrees, live: Live, worktree: Worktree, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("kind", ["blob", "tree", "commit"])
+def test_what_a_gc_took_before_it_had_a_ref_is_written_again(
+    repo: Repo, trees: Worktrees, live: Live, worktree: Worktree, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    (worktree.path / "x").write_text("x\n")
-    blob = live.loose.name("blob", b"x\n")
+    (worktree.path / "deep").mkdir()
+    (worktree.path / "deep" / "x").write_text("x\n")
     move = live.results.move
     taken: list[str] = []
 
     def late(updates: Sequence[Update], message: str) -> None:
-        if not taken:
-            (repo.path / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
-            taken.append(blob)
         move(updates, message)
+        name = {"blob": f"{REF}:deep/x", "tree": f"{REF}:deep", "commit": REF}[kind]
+        if not taken:
+            taken.append(repo("rev-parse", name).strip())
+            (repo.path / ".git" / "objects" / taken[0][:2] / taken[0][2:]).unlink()
 
     monkeypatch.setattr(live.results, "move", late)
 
     done = commit(trees, live, worktree, repo.head())
 
     assert taken
-    assert repo.files(done.commit)["x"] == "x\n"
+    assert repo.head(REF) == done.commit
+    assert repo.files(done.commit)["deep/x"] == "x\n"
+    assert repo.run("fsck", "--strict").status == 0
 
 
 def test_an_index_that_the_job_wrote_to_is_looked_at_by_git(

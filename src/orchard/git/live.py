@@ -17,7 +17,7 @@ from orchard.git.command import GitError
 from orchard.git.merge import Merger
 from orchard.git.objects import GitGone, LiveGit, Objects
 from orchard.git.plain import stores_bytes
-from orchard.git.refs import ANY, RefMoved, Update, confirm, ref_line, update_refs
+from orchard.git.refs import ANY, Update, confirm, hold, ref_line, update_refs
 from orchard.git.repository import Repository
 from orchard.process.failpoint import failpoint
 
@@ -108,20 +108,7 @@ class Live:
 
         As `refs.hold`, for a commit with the one parent `base`; others are proved the usual way.
         """
-        created = True
-        try:
-            self.results.move([Update(ref, commit, None)], "orchard: hold")
-        except RefMoved as moved:
-            if moved.actual != commit:
-                raise
-            created = False
-        failpoint("hold.before-read-back")
-        try:
-            self._read_back(ref, commit, base)
-        except GitError:
-            if created:
-                update_refs(self.repo.git, [Update(ref, None, commit)], "orchard: not readable")
-            raise
+        hold(self.repo.git, ref, commit, base, self.results.move, self._read_back)
 
     def set_head(self, worktree: str, commit: str) -> None:
         """Move the detached HEAD of a worktree, by its name; its files and its index stay as they are."""

@@ -16,8 +16,9 @@ Refs are read by asking git, never from files: they may be loose, packed or in a
 
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from orchard.errors import OrchardError, UsageError
 from orchard.git.command import Git, GitError
@@ -136,23 +137,28 @@ def update_refs(git: Git, updates: Sequence[Update], message: str, *, deref: boo
             return
 
 
-def hold(git: Git, ref: str, commit: str, base: str) -> None:
+Move = Callable[[Sequence[Update], str], None]
+Prove = Callable[[str, str, str], None]
+
+
+def hold(git: Git, ref: str, commit: str, base: str, move: Move | None = None, prove: Prove | None = None) -> None:
     """Make a new ref hold a commit that builds on `base`, and prove that all of it can be read from there.
 
     It is fine if the ref holds the commit already. If the proof fails, a ref that was made here goes
-    again: a ref to what is not there would break every later `git gc`.
+    again: a ref to what is not there would break every later `git gc`. `move` and `prove` are other ways
+    to do what `update_refs` and `confirm` do.
     """
     created = True
     try:
-        update_refs(git, [Update(ref, commit, None)], "orchard: hold")
+        (move or partial(update_refs, git))([Update(ref, commit, None)], "orchard: hold")
     except RefMoved as moved:
         if moved.actual != commit:
             raise
         created = False
     failpoint("hold.before-read-back")
     try:
-        confirm(git, ref, commit, base)
-    except GitError:
+        (prove or partial(confirm, git))(ref, commit, base)
+    except OrchardError:
         if created:
             update_refs(git, [Update(ref, None, commit)], "orchard: not readable")
         raise

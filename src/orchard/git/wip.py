@@ -181,16 +181,23 @@ def _save(repo: Repository, worktree: Worktree, index: Path, request: _Request) 
     elif head != request.base and not _is_held(repo.git, head):
         commit = head
         ref = _hold(repo.git, request, commit)
+    return replace(
+        _proof(worktree, contents), commit=commit, ref=ref, index_usable=index_usable and not contents.hidden
+    )
+
+
+def _proof(worktree: Worktree, contents: Contents) -> Saved:
+    """For a folder that holds this, all of it saved elsewhere."""
     return Saved(
         worktree=worktree,
-        commit=commit,
-        ref=ref,
+        commit=None,
+        ref=None,
         head=contents.head,
         dirty=not contents.clean,
         ignored=len(contents.ignored),
         special=contents.special,
         clutter=contents.clutter,
-        index_usable=index_usable and not contents.hidden,
+        index_usable=True,
         token=secrets.token_hex(8),
     )
 
@@ -222,19 +229,7 @@ def _in_result(live: Live, worktree: Worktree, result: str, known: _Known) -> Sa
     except (GitError, ObjectMissing, OSError):
         return None
     only_new = not (contents.changed or contents.ignored or contents.special or contents.empty_folders)
-    return Saved(
-        worktree=worktree,
-        commit=None,
-        ref=None,
-        head=contents.head,
-        dirty=not contents.clean,
-        ignored=len(contents.ignored),
-        special=contents.special,
-        clutter=contents.clutter,
-        index_usable=True,
-        token=secrets.token_hex(8),
-        new_files=contents.untracked if only_new else None,
-    )
+    return replace(_proof(worktree, contents), new_files=contents.untracked if only_new else None)
 
 
 def _save_head_only(repo: Repository, worktree: Worktree, request: _Request) -> Saved:
