@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from orchard.errors import UsageError
 from orchard.git.command import GitError
+from orchard.git.objects import ObjectMissing
 from orchard.git.refs import (
     ANY,
     RefMoved,
@@ -219,6 +220,19 @@ def test_a_ref_is_not_made_to_hold_what_cannot_be_read(repo: Repo, repository: R
 
     with pytest.raises(GitError):
         hold(repository.git, "refs/orchard/keep/p/j/1", commit, base)
+
+    assert repo.refs() == {}
+
+
+def test_a_ref_goes_again_in_whatever_way_its_proof_fails(repo: Repo, repository: Repository) -> None:
+    base = repo.head()
+    commit = repo.commit()
+
+    def fail(ref: str, commit: str, base: str) -> None:
+        raise ObjectMissing(commit)
+
+    with pytest.raises(ObjectMissing):
+        hold(repository.git, "refs/orchard/keep/p/j/1", commit, base, prove=fail)
 
     assert repo.refs() == {}
 
