@@ -487,3 +487,38 @@ def test_two_hundred_worktrees_by_eight_threads_and_two_processes(repo: Repo) ->
     print(f"200 worktrees in {time.monotonic() - began:.1f} s")
     assert problems == []
     assert repo.run("fsck", "--strict").status == 0
+
+
+def test_a_large_index_is_settled_so_that_unchanged_files_are_not_read_again(
+    repo: Repo, trees: Worktrees, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worktrees, "SETTLED_FROM", 0)
+    head = repo.commit({"one.txt": "one", "two.txt": "two"})
+    made = trees.add(head, "job")
+    index = trees.repo.common_dir / "worktrees" / made.name / "index"
+    before = index.stat().st_mtime_ns
+    time.sleep(1.1)
+    (made.path / "two.txt").write_text("TWO")
+
+    trees.settle_index(made)
+
+    assert index.stat().st_mtime_ns > before + 10**9 > (made.path / "one.txt").stat().st_mtime_ns
+    assert trees.made_from(made) == head
+    assert Repo(made.path)("status", "--porcelain").strip() == "M two.txt"
+    after = index.stat().st_ctime_ns
+    trees.settle_index(made)
+    assert index.stat().st_ctime_ns == after, "once is enough"
+
+
+def test_an_index_that_somebody_else_wrote_to_is_not_called_ours_by_settling_it(
+    repo: Repo, trees: Worktrees, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worktrees, "SETTLED_FROM", 0)
+    made = trees.add(repo.head(), "job")
+    time.sleep(1.1)
+    (made.path / "mine.txt").write_text("mine")
+    Repo(made.path)("add", "mine.txt")
+
+    trees.settle_index(made)
+
+    assert trees.made_from(made) is None

@@ -165,6 +165,7 @@ def _commit_work(context: Context, info: CommitInfo) -> Committed | Refused:
     world, worktree, job = context.world, context.worktree, context.job
     assert worktree is not None
     trees = context.engine.pool(context.run).worktrees
+    trees.settle_index(worktree)
     made_from = trees.made_from(worktree)
     leaf = context.job_id in context.plan.leaf_set
     stays = bool(job.postchecks) or job.approve or not leaf or not context.plan.cleanup

@@ -79,8 +79,7 @@ async def give_back(engine: Engine, run: Run, job_id: JobId, why: str) -> None:
         return
     engine.giving_back.add(key)
     try:
-        with engine.pool(run).coming():
-            await _give_back(engine, run, job_id, why)
+        await _give_back(engine, run, job_id, why)
     finally:
         engine.giving_back.discard(key)
 

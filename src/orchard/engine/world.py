@@ -1,7 +1,6 @@
 """What an engine works with: the repository, the settings, and the seams for what comes from outside."""
 
 import asyncio
-import os
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -50,8 +49,6 @@ class World:
     """What the configuration says is run in each new worktree."""
     healer: Healer | None = None
     clock: Callable[[], float] = time.time
-    checkouts: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(os.cpu_count() or 1))
-    """Writing whole trees is bound by the disk and the cores: more at once are slower, not faster."""
     threads: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(max_workers=GIT_THREADS, thread_name_prefix="orchard-git")
     )

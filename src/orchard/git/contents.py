@@ -27,7 +27,7 @@ PACKED_FROM = 100
 
 ADD_TIMEOUT = 600.0
 
-PICTURED = 10_000
+PICTURED = 1_000
 """Up to this many files and folders a second look is cheaper by ourselves than by git."""
 
 VANISHED_TRIES = 6

@@ -34,6 +34,8 @@ from orchard.process.failpoint import failpoint
 LOCK_TIMEOUT = 60.0
 ADD_TRIES = 4
 TRASH = ".trash"
+SETTLED_FROM = 64 * 1024
+"""Bytes of an index, some hundred files; with fewer, reading them again costs less than a process."""
 
 _NAME = re.compile(r"w[a-z2-7]{8}")
 # What git keeps for a linked worktree at rest; all else there was left by something a job began.
@@ -64,6 +66,7 @@ class Worktrees:
     _turn: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _used: set[str] = field(default_factory=set, repr=False)
     _made: dict[str, tuple[str, tuple[int, ...], Left | None]] = field(default_factory=dict, repr=False)
+    _unsettled: set[str] = field(default_factory=set, repr=False)
     _prepared: bool = field(default=False, repr=False)
 
     def add(self, commit: str, reason: str, *, parallel: bool = False) -> Worktree:
@@ -76,6 +79,7 @@ class Worktrees:
             workers = "0" if parallel else "1"
             git.with_config(checkout__workers=workers)("read-tree", "-u", "--reset", commit, timeout=ADD_TIMEOUT)
             self.note_index(worktree, commit)
+            self._unsettled.add(worktree.name)
         except BaseException:
             # Nothing but our own checkout has been here: there is nothing to save.
             self._discard(worktree)
@@ -91,6 +95,24 @@ class Worktrees:
         """What the folder held when its work was committed, if that was noted."""
         return self._made.get(worktree.name, ("", (), None))[2]
 
+    def settle_index(self, worktree: Worktree) -> None:
+        """Spare later looks at a large folder from reading every file again.
+
+        Git trusts its notes on a file only if they are older, in whole seconds, than the index that holds them.
+        A checkout writes both in the same second, so nothing is trusted until the index is written once more.
+        """
+        index = self._admin(worktree) / "index"
+        with suppress(OSError, GitError):
+            found = index.lstat()
+            if worktree.name not in self._unsettled or int(time.time()) <= int(found.st_mtime):
+                return
+            self._unsettled.discard(worktree.name)
+            commit = self.made_from(worktree)
+            if commit is not None and found.st_size >= SETTLED_FROM:
+                git = self.repo.worktree_git(worktree.name, worktree.path)
+                git("update-index", "-q", "--refresh", ok=(0, 1), timeout=ADD_TIMEOUT)
+                self.note_index(worktree, commit, self.left_by(worktree))
+
     def note_index(self, worktree: Worktree, commit: str, left: Left | None = None) -> None:
         """Remember that the worktree's index is as we made it, from this commit."""
         self._made[worktree.name] = (commit, _index_stamp(self._admin(worktree)), left)
@@ -105,6 +127,7 @@ class Worktrees:
         else:
             self._check_out(worktree, commit, saved, keep)
             self.note_index(worktree, commit)
+            self._unsettled.add(worktree.name)
         failpoint("worktree.after-reset")
 
     def _take_out(self, worktree: Worktree, names: tuple[bytes, ...]) -> None:
