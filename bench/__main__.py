@@ -32,11 +32,12 @@ class Entry:
 
 
 MEASURES: Mapping[str, Entry] = {
+    # First: the kernel counts our own memory as that of the programs we start, and it only grows.
+    "scaling": Entry(jobs.scaling),
     "medium": Entry(jobs.medium, SCRIPTS),
     "small": Entry(jobs.small, SCRIPTS),
     "layered": Entry(jobs.layered, ("git", "ninja")),
     "chain": Entry(jobs.chain, ("git", "ninja")),
-    "scaling": Entry(jobs.scaling),
     "merge": Entry(gitside.merge, ("git", "sh")),
     "lock": Entry(gitside.lock),
     "journal": Entry(rest.journal),
