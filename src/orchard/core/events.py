@@ -105,6 +105,9 @@ class PlanPaused(PlanEvent):
 class PlanResumed(PlanEvent):
     """A paused plan goes on."""
 
+    budget: Json | None = None
+    """What it may use from now on, where a person said so."""
+
 
 class PlanCanceled(PlanEvent):
     """Everything of the plan stops; what it holds is kept."""
@@ -247,7 +250,7 @@ class JobFailed(JobEvent):
     phase: Phase | None
     reason: str
     """`exit`, `signal`, `timeout`, `idle`, `output-limit`, `spawn-failed`, `conflict`, `interrupted`,
-    `no-changes`, `unexpected-changes`, `refused`, `forced`, `error`."""
+    `no-changes`, `unexpected-changes`, `refused`, `forced`, `error`, `agent`."""
     message: str
     hint: str | None = None
     exit_code: int | None = None
@@ -291,6 +294,8 @@ class JobRetried(JobEvent):
     prechecks: tuple[Json, ...] | None = None
     postchecks: tuple[Json, ...] | None = None
     why: str = ""
+    fresh_session: bool = False
+    """Agents do not go on in the session of the attempt before."""
 
 
 class JobFact(Event):
@@ -311,7 +316,7 @@ class PhaseStarted(JobFact):
 
 
 class PhaseEnded(JobFact):
-    """A phase of the attempt ended: `passed`, `failed` or `skipped`."""
+    """A phase of the attempt ended: `passed`, `failed`, `skipped` or `held`."""
 
     attempt: int
     phase: Phase
@@ -366,6 +371,79 @@ class WorkSaved(JobFact):
     ref: str
     commit: str
     why: str
+
+
+class AgentStarted(JobFact):
+    """An agent was given a turn: for the job's work, or to mend or settle something."""
+
+    attempt: int
+    phase: Phase
+    agent: str
+    purpose: str
+    """`work`, `check`, `heal` or `resolve`."""
+    model: str | None = None
+    session: str | None = None
+    """The session that it goes on with."""
+    number: int = 1
+    """Counts the tries: of healing, or of the same turn after an error that passes."""
+
+
+class AgentSession(JobFact):
+    """The session by which a later turn of this agent can go on."""
+
+    attempt: int
+    phase: Phase
+    agent: str
+    purpose: str
+    session: str
+
+
+class AgentUsed(JobFact):
+    """What an agent used of a model since the last one of these."""
+
+    attempt: int
+    phase: Phase
+    agent: str
+    purpose: str
+    usage: Json
+
+
+class AgentNoted(JobFact):
+    """Something about an agent's turn that a person should know: a setting without effect, a retry, a lost session."""
+
+    attempt: int
+    phase: Phase
+    agent: str
+    kind: str
+    message: str
+
+
+class AgentEnded(JobFact):
+    """A turn of an agent ended; `reason` is `done` or a word of `agents.agent.Reason`."""
+
+    attempt: int
+    phase: Phase
+    agent: str
+    purpose: str
+    reason: str
+    message: str = ""
+    text: str = ""
+    """The agent's last words."""
+    changed: bool | None = None
+    """For healing: whether it changed anything."""
+
+
+class ConflictSettled(JobFact):
+    """Conflicting paths were settled by an agent, or as they were settled before."""
+
+    attempt: int
+    phase: Phase
+    by: str
+    """The agent's name, or `remembered`."""
+    paths: tuple[str, ...]
+    ours: str
+    theirs: str
+    tree: str
 
 
 class LeafMerged(JobFact):

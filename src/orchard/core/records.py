@@ -1,5 +1,6 @@
 """What is remembered of the jobs of a run; `Run` alone writes these."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from orchard.core.events import (
@@ -14,6 +15,7 @@ from orchard.core.events import (
 from orchard.core.phases import PHASES, Phase
 from orchard.core.plan import Job, JobId
 from orchard.core.states import JobState, JobStatus
+from orchard.core.usage import Usage
 
 DEAD = frozenset({JobState.FAILED, JobState.CANCELED})
 
@@ -30,6 +32,29 @@ class PhaseRecord:
 
 
 @dataclass(slots=True)
+class Turn:
+    """What is known of one turn of an agent."""
+
+    agent: str
+    purpose: str
+    phase: Phase
+    started: float
+    number: int = 1
+    model: str | None = None
+    resumed: str | None = None
+    """The session it went on with."""
+    session: str | None = None
+    ended: float | None = None
+    reason: str | None = None
+    message: str = ""
+    text: str = ""
+    changed: bool | None = None
+    notes: list[tuple[str, str]] = field(default_factory=list)
+    used: dict[str, Usage] = field(default_factory=dict)
+    """By model."""
+
+
+@dataclass(slots=True)
 class Attempt:
     """One try at a job."""
 
@@ -42,6 +67,8 @@ class Attempt:
     failure: JobFailed | None = None
     program: ProgramStarted | None = None
     """The program that was started last; it may be gone."""
+    turns: list[Turn] = field(default_factory=list)
+    """Of agents, in the order in which they began."""
     resumed: Phase | None = None
     """Where it was to begin when it was started again, and how many phases it had been through by then."""
     resumed_after: int = 0
@@ -95,6 +122,13 @@ class JobRecord:
     job: Job | None = None
     """The job with the works a retry gave it."""
     saved: list[WorkSaved] = field(default_factory=list)
+    sessions: dict[str, str] = field(default_factory=dict)
+    """By agent and purpose: where a retry goes on."""
+
+    @property
+    def used(self) -> Iterator[Usage]:
+        """What agents used for the job."""
+        return (usage for attempt in self.attempts for turn in attempt.turns for usage in turn.used.values())
 
     @property
     def last(self) -> Attempt | None:

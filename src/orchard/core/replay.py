@@ -5,7 +5,13 @@ from dataclasses import replace
 from typing import Any
 
 from orchard.core.events import (
+    AgentEnded,
+    AgentNoted,
+    AgentSession,
+    AgentStarted,
+    AgentUsed,
     BudgetWarned,
+    ConflictSettled,
     Event,
     HoldReleased,
     JobCanceled,
@@ -47,10 +53,11 @@ from orchard.core.events import (
     WorktreeTaken,
 )
 from orchard.core.phases import Phase
-from orchard.core.plan import VALIDATION, JobId
+from orchard.core.plan import VALIDATION, Budget, JobId
 from orchard.core.plancodec import plan_from_json, work_from_json
-from orchard.core.records import Attempt, PhaseRecord, Snapshot
+from orchard.core.records import Attempt, PhaseRecord, Snapshot, Turn
 from orchard.core.run import Run
+from orchard.core.usage import add, usage_from_json
 
 
 def replay(events: Iterable[Recorded]) -> Run:
@@ -102,7 +109,10 @@ def _plan_started(run: Run, event: PlanStarted, at: float) -> None:
 
 def _resumed(run: Run, event: PlanResumed, at: float) -> None:
     run.paused = None
-    run.budget_from, run.budget_warned = run.active_seconds(at), False
+    run.budget_from, run.budget_warned = run.active_seconds(at), set()
+    run.used_before = (run.used_tokens, run.used_cost)
+    if event.budget is not None:
+        run.plan = replace(run.plan, budget=Budget(**event.budget))
 
 
 def _finalized(run: Run, event: PlanFinalized, at: float) -> None:
@@ -203,6 +213,8 @@ def _retried(run: Run, event: JobRetried, at: float) -> None:
         job = replace(job, postchecks=tuple(work_from_json(work) for work in event.postchecks))
     record.job = job
     record.continues, record.fresh = False, event.fresh
+    if event.fresh_session:
+        record.sessions.clear()
     record.resume_from = event.first_phase or record.resume_from
     record.commit, record.released = None, None
     run.canceled = None
@@ -246,6 +258,45 @@ def _committed(run: Run, event: WorkCommitted, at: float) -> None:
     record.work_commit, record.base = event, event.base
 
 
+def _agent_started(run: Run, event: AgentStarted, at: float) -> None:
+    attempt = run.records[event.job].last
+    if attempt is not None:
+        turn = Turn(event.agent, event.purpose, event.phase, at, event.number, event.model, event.session)
+        attempt.turns.append(turn)
+
+
+def _turn(run: Run, job: JobId) -> Turn | None:
+    """The turn that is under way, or was last."""
+    attempt = run.records[job].last
+    return attempt.turns[-1] if attempt is not None and attempt.turns else None
+
+
+def _agent_session(run: Run, event: AgentSession, at: float) -> None:
+    run.records[event.job].sessions[f"{event.agent} {event.purpose}"] = event.session
+    if (turn := _turn(run, event.job)) is not None:
+        turn.session = event.session
+
+
+def _agent_used(run: Run, event: AgentUsed, at: float) -> None:
+    usage = usage_from_json(event.usage)
+    run.used_tokens += usage.tokens
+    run.used_cost += usage.cost or 0.0
+    if (turn := _turn(run, event.job)) is not None:
+        known = turn.used.get(usage.model)
+        turn.used[usage.model] = usage if known is None else add(known, usage)
+
+
+def _agent_noted(run: Run, event: AgentNoted, at: float) -> None:
+    if (turn := _turn(run, event.job)) is not None:
+        turn.notes.append((event.kind, event.message))
+
+
+def _agent_ended(run: Run, event: AgentEnded, at: float) -> None:
+    if (turn := _turn(run, event.job)) is not None:
+        turn.ended, turn.reason, turn.message = at, event.reason, event.message
+        turn.text, turn.changed = event.text, event.changed
+
+
 def _leaf_merged(run: Run, event: LeafMerged, at: float) -> None:
     if run.snapshot is not None and run.snapshot.generation == event.generation:
         run.snapshot.integration, run.snapshot.tip = event.integration, event.snapshot
@@ -275,7 +326,7 @@ APPLY: Mapping[type[Event], Callable[[Run, Any, float], None]] = {
     PlanResumed: _resumed,
     PlanCanceled: _set("canceled"),
     PlanReshaped: _reshaped,
-    BudgetWarned: _set("budget_warned", lambda event: True),
+    BudgetWarned: lambda run, event, at: run.budget_warned.add(event.kind),
     SnapshotStarted: _snapshot_started,
     LandingIntended: _set("landing"),
     LandingVoided: _set("landing", lambda event: None),
@@ -305,4 +356,10 @@ APPLY: Mapping[type[Event], Callable[[Run, Any, float], None]] = {
     WorkCommitted: _committed,
     WorkSaved: lambda run, event, at: run.records[event.job].saved.append(event),
     LeafMerged: _leaf_merged,
+    AgentStarted: _agent_started,
+    AgentSession: _agent_session,
+    AgentUsed: _agent_used,
+    AgentNoted: _agent_noted,
+    AgentEnded: _agent_ended,
+    ConflictSettled: lambda run, event, at: None,
 }

@@ -64,9 +64,13 @@ class Run:
         self.undone: LandingUndone | None = None
         self.pushed: Pushed | None = None
         self.warnings: list[Warned] = []
-        self.budget_warned = False
+        self.budget_warned: set[str] = set()
         self.budget_from = 0.0
         """How many active seconds were used before a person last let the plan go on."""
+        self.used_tokens = 0
+        self.used_cost = 0.0
+        self.used_before = (0, 0.0)
+        """How many tokens and how much money were used before a person last let the plan go on."""
         self._active_seconds = 0.0
         self._active_since: float | None = None
         self._ready: list[Rank] = []

@@ -3,16 +3,17 @@
 `plan_view` is the document of `status PLAN --json`; its keys are promised to other programs.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from orchard.core.events import Json
 from orchard.core.plan import VALIDATION, JobId
-from orchard.core.records import Attempt, JobRecord
+from orchard.core.records import Attempt, JobRecord, Turn
 from orchard.core.run import Run
 from orchard.core.scheduler import group_statuses
 from orchard.core.states import JobState, JobStatus, PlanStatus
+from orchard.core.usage import Usage, by_model, total
 
 EMPTY_SUMMARY: Mapping[str, int] = {"commits": 0, "added": 0, "modified": 0, "deleted": 0}
 
@@ -89,9 +90,36 @@ def counts(run: Run, *, interrupted: bool = False) -> dict[str, int]:
 
 
 def usage(run: Run) -> Json:
-    """What the plan has used so far: minutes in which its jobs ran."""
+    """What the plan has used so far: minutes in which its jobs ran, and what their agents used."""
     seconds = sum(attempt_seconds(attempt) for record in run.records.values() for attempt in record.attempts)
-    return {"job_seconds": round(seconds, 3)} if seconds else {}
+    used = agents_usage(one for record in run.records.values() for one in record.used)
+    return {**({"job_seconds": round(seconds, 3)} if seconds else {}), **used}
+
+
+def agents_usage(usages: Iterable[Usage]) -> Json:
+    """What agents used, all together and for each model; nothing where they used nothing."""
+    models = by_model(usages)
+    if not models:
+        return {}
+    return {
+        **_figures(total(models.values())),
+        "models": {name or "unknown": _figures(one) for name, one in models.items()},
+    }
+
+
+def _figures(one: Usage) -> Json:
+    """One usage with a fixed set of keys; a cost that nobody knows is null."""
+    return {
+        "tokens": one.tokens,
+        "input": one.input,
+        "cached": one.cached,
+        "cache_writes": one.cache_writes,
+        "output": one.output,
+        "requests": one.requests,
+        "cost": None if one.cost is None else round(one.cost, 8),
+        "cost_source": one.cost_source or None,
+        "api_seconds": round(one.api_seconds, 3),
+    }
 
 
 def attempt_seconds(attempt: Attempt) -> float:
@@ -171,7 +199,7 @@ def job_view(run: Run, job_id: JobId, *, interrupted: bool = False) -> Json:
 
 def _job_usage(record: JobRecord) -> Json:
     seconds = sum(attempt_seconds(attempt) for attempt in record.attempts)
-    return {"seconds": round(seconds, 3)} if seconds else {}
+    return {**({"seconds": round(seconds, 3)} if seconds else {}), **agents_usage(record.used)}
 
 
 def attempt_view(run: Run, job_id: JobId) -> list[Json]:
@@ -197,7 +225,29 @@ def _attempt(attempt: Attempt) -> Json:
             }
             for phase in attempt.phases
         ],
+        "turns": [_turn(turn) for turn in attempt.turns],
+        "usage": agents_usage(one for turn in attempt.turns for one in turn.used.values()),
         "failure": None if failure is None else _failure(failure),
+    }
+
+
+def _turn(turn: Turn) -> Json:
+    return {
+        "agent": turn.agent,
+        "trigger": turn.purpose,
+        "phase": str(turn.phase),
+        "number": turn.number,
+        "model": turn.model,
+        "session": turn.session or turn.resumed,
+        "resumed": turn.resumed is not None,
+        "started_at": time_text(turn.started),
+        "ended_at": time_text(turn.ended),
+        "outcome": turn.reason,
+        "message": turn.message,
+        "text": turn.text,
+        "changed": turn.changed,
+        "notes": [{"kind": kind, "message": message} for kind, message in turn.notes],
+        "usage": agents_usage(turn.used.values()),
     }
 
 

@@ -25,7 +25,7 @@ class Budgets:
             minutes = run.plan.budget.minutes
             if minutes is None or run.id in self._timers or not run.is_active or run.paused is not None:
                 continue
-            left = 60 * minutes * (1.0 if run.budget_warned else WARN_AT) - self._used(run)
+            left = 60 * minutes * (1.0 if "minutes" in run.budget_warned else WARN_AT) - self._used(run)
             self._timers[run.id] = loop.call_later(max(0.0, left), self._reached, run)
 
     def close(self) -> None:
@@ -45,7 +45,7 @@ class Budgets:
         used = self._used(run) / 60
         if used >= minutes:
             self._record(run.id, PlanPaused(f"The budget of {minutes:g} minutes is used up.", waiting=True))
-        elif used >= WARN_AT * minutes and not run.budget_warned:
+        elif used >= WARN_AT * minutes and "minutes" not in run.budget_warned:
             self._record(run.id, BudgetWarned("minutes", round(used, 3), minutes))
         # Recording wakes the engine, which sets the next timer.
         self.watch([run])

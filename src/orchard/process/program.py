@@ -27,6 +27,7 @@ from orchard.process.failpoint import failpoint
 from orchard.process.family import end_family, look
 from orchard.process.identity import Identity, boot_id, identify
 from orchard.process.orphans import leading
+from orchard.process.pipes import Converse, Talk, open_pipes
 from orchard.process.table import TOKEN_VARIABLE
 from orchard.process.text import plain
 
@@ -71,6 +72,8 @@ class Launch:
     limits: Limits = field(default_factory=Limits)
     wrap: tuple[str, ...] = ()
     """Put before argv: a sandbox that starts the program in its own way."""
+    pipes: bool = False
+    """Standard input and output are pipes to us, for `converse`; only standard error goes to the log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,21 +114,32 @@ async def run_program(
     launch: Launch,
     on_start: Callable[[Identity], Awaitable[None]] | None = None,
     hurry: asyncio.Event | None = None,
+    converse: Converse | None = None,
 ) -> Ended:
     """Run the program and end its family; what went wrong is in the answer, only cancellation is raised.
 
     `on_start` hears who was started before anything else happens. Cancelling ends the family and
     takes at most the grace plus 5 s; a second cancellation, or `hurry` being set, skips the grace.
+    `converse` talks with a program that was launched with pipes, until one of the two has nothing more to say.
     """
     child = _spawn(launch)
     if isinstance(child, Ended):
         return child
     with leading(child.identity.pid):
-        return await _run(child, on_start, hurry)
+        if converse is None:
+            return await _run(child, on_start, hurry)
+        talk = Talk(await open_pipes(child.process, launch.limits.log_bytes), converse)
+        try:
+            return await _run(child, on_start, hurry, talk)
+        finally:
+            await talk.close()
 
 
 async def _run(
-    child: _Child, on_start: Callable[[Identity], Awaitable[None]] | None, hurry: asyncio.Event | None
+    child: _Child,
+    on_start: Callable[[Identity], Awaitable[None]] | None,
+    hurry: asyncio.Event | None,
+    talk: Talk | None = None,
 ) -> Ended:
     broken: Broken | None = None
     settle = 0.0
@@ -135,7 +149,7 @@ async def _run(
             failpoint("process.after-spawn")
             if on_start is not None:
                 await on_start(child.identity)
-            broken = await _watch(child, gone)
+            broken = await _watch(child, gone, talk.begin() if talk is not None else None)
         if broken is None:
             ended_at = time.monotonic()
             settle = min(SETTLE, child.launch.limits.grace / 2)
@@ -145,6 +159,8 @@ async def _run(
             others = await _end(child, hurry, settle)
         finally:
             status, cpu = _bury(child)
+    if talk is not None and await talk.heard_all() == "too-much" and broken is None:
+        broken = "output-limit"
     seconds = (ended_at or time.monotonic()) - child.started
     return _tell(child, status, broken, _Cost(seconds, cpu, others if broken is None else 0))
 
@@ -176,8 +192,8 @@ def _spawn(launch: Launch) -> _Child | Ended:
             argv,
             cwd=launch.cwd,
             env={**launch.env, TOKEN_VARIABLE: launch.token},
-            stdin=subprocess.DEVNULL,
-            stdout=log_fd,
+            stdin=subprocess.PIPE if launch.pipes else subprocess.DEVNULL,
+            stdout=subprocess.PIPE if launch.pipes else log_fd,
             stderr=log_fd,
             start_new_session=True,
         )
@@ -227,13 +243,19 @@ def _exists(launch: Launch) -> bool:
     return found is not None and (launch.cwd / found).is_file()
 
 
-async def _watch(child: _Child, gone: asyncio.Future[None]) -> Broken | None:
-    """Wait for the end of the program; the limit that it broke first, or None if it ended by itself."""
+async def _watch(child: _Child, gone: asyncio.Future[None], said: asyncio.Future[None] | None) -> Broken | None:
+    """Wait for the end of the program; the limit that it broke first, or None if it ended by itself.
+
+    `said` is done when there is nothing more to talk about: then the program has its grace to end.
+    """
     watch = _Watch(child)
+    waiting = {gone} if said is None else {gone, said}
     while True:
         now = time.monotonic()
-        done, _ = await asyncio.wait({gone}, timeout=watch.next_look(now) - now)
+        done, _ = await asyncio.wait(waiting, timeout=watch.next_look(now) - now, return_when="FIRST_COMPLETED")
         broken = watch.look(time.monotonic(), ended=bool(done))
+        if broken is None and said is not None and done == {said} and said.exception() is None:
+            await asyncio.wait({gone}, timeout=child.launch.limits.grace)
         if broken is not None or done:
             return broken
 

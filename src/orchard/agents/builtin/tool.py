@@ -1,0 +1,76 @@
+"""What a tool of the built-in agent is."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from orchard.process.identity import Identity
+
+Json = dict[str, Any]
+
+LONGEST_ANSWER = 60_000
+"""Characters of a tool's answer that reach the model; the middle of a longer one is left out."""
+
+
+class ToolError(Exception):
+    """Something that the model can read and act on: the tool's answer is this text, marked as an error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a tool answers."""
+
+    text: str
+    failed: bool = False
+
+
+async def _nobody(_: Identity) -> None:
+    return
+
+
+@dataclass(frozen=True, slots=True)
+class ToolContext:
+    """Where a tool works, and what it may use."""
+
+    folder: Path
+    """Paths of tools are relative to it, and stay in it (links followed) or in `allowed_folders`."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    """For programs that a tool starts; the model's key is not in it."""
+    allowed_folders: tuple[Path, ...] = ()
+    scratch: Path | None = None
+    token: str = ""
+    """What every process of a tool carries, so that all of them can be ended."""
+    shell_seconds: float = 60.0
+    shell_most_seconds: float = 300.0
+    on_start: Callable[[Identity], Awaitable[None]] = _nobody
+    hurry: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class Tool(Protocol):
+    """Something that the model can ask for."""
+
+    @property
+    def name(self) -> str:
+        """`^[a-zA-Z0-9_-]{1,64}$`."""
+        ...
+
+    @property
+    def description(self) -> str:
+        """For the model."""
+        ...
+
+    @property
+    def schema(self) -> Json:
+        """JSON Schema of the input; what does not fit it is answered as an error, and `execute` is not called."""
+        ...
+
+    @property
+    def parallel(self) -> bool:
+        """Whether it may run beside other tools: it changes nothing."""
+        ...
+
+    async def execute(self, context: ToolContext, arguments: Json) -> Answer:
+        """Do it; ToolError for what the model can mend. A hang is ended by cancellation."""
+        ...

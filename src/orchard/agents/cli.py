@@ -1,0 +1,183 @@
+"""Agents that are programs of others: started once a turn, told their task, and listened to line by line.
+
+A backend is a small module: it says how its program is started for a task (`prepare`), and turns what the program
+prints into our vocabulary (`Reader`). Everything else is the same for all of them, and is here: the pipes, lines
+that are no JSON, limits, the family of processes, and the judgement of an end that nobody announced.
+"""
+
+import json
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from orchard.agents.agent import Noted, Reason, Result, Said, Task, Tell, Watch
+from orchard.core.agentrows import AgentRow
+from orchard.process.pipes import Pipes
+from orchard.process.program import Ended, Launch, run_program
+
+Json = dict[str, Any]
+
+LONGEST_PROMPT_ARGUMENT = 16 * 1024
+"""Bytes of instructions that may be an argument; what is longer goes by standard input or by a file."""
+STRAY_LINES = 200
+"""Lines that are no message are shown to people, so many of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """How the program is started for one task."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str] = field(default_factory=dict)
+    """On top of the task's own."""
+    stdin: bytes = b""
+
+
+class Reader(Protocol):
+    """Hears one turn of a program."""
+
+    def feed(self, message: Json) -> None:
+        """Take in one message and tell what it means."""
+        ...
+
+    def result(self, ended: Ended, stray: str) -> Result:
+        """How the turn ended, now that the program has; `stray` is what it printed beside its messages."""
+        ...
+
+
+class Backend(Protocol):
+    """One kind of program."""
+
+    name: str
+    program: str
+    """What is looked for on the PATH."""
+    variables: tuple[str, ...]
+    """Variables of the user's that it may see: its keys, its own settings."""
+
+    def prepare(self, program: str, row: AgentRow, task: Task, tell: Tell) -> Command:
+        """Write what the program needs into the task's private folder, and say how to start it.
+
+        A setting that it cannot honour is told: `Noted("setting", ...)`.
+        """
+        ...
+
+    def reader(self, task: Task, tell: Tell) -> Reader:
+        """For one turn."""
+        ...
+
+
+class CliAgent:
+    """An agent that is a program."""
+
+    def __init__(self, backend: Backend, row: AgentRow | None = None) -> None:
+        self.backend, self.row = backend, row or AgentRow()
+
+    @property
+    def name(self) -> str:
+        """As plans name it."""
+        return self.backend.name
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Variables of the user's that it may see."""
+        return (*self.backend.variables, *self.row.pass_env)
+
+    async def run(self, task: Task, watch: Watch) -> Result:
+        """One turn."""
+        name = self.row.command or self.backend.program
+        program = shutil.which(name, path=task.env.get("PATH"))
+        if program is None:
+            return Result("spawn-failed", f"Agent '{self.name}' cannot be started: there is no program '{name}'.")
+        command = self.backend.prepare(program, self.row, task, watch.tell)
+        reader = self.backend.reader(task, watch.tell)
+        stray: list[str] = []
+
+        async def converse(pipes: Pipes) -> None:
+            await pipes.write(command.stdin)
+            pipes.close_input()
+            async for line in pipes.lines():
+                _hear(line, reader, stray, watch.tell)
+
+        launch = Launch(
+            argv=command.argv,
+            cwd=task.folder,
+            env={**task.env, "TMPDIR": str(task.scratch), **self.row.env, **command.env},
+            log=task.log,
+            token=task.token,
+            limits=task.limits,
+            pipes=True,
+        )
+        ended = await run_program(launch, watch.on_start, watch.hurry, converse)
+        return judged(reader.result(ended, "\n".join(stray)), ended)
+
+
+def _hear(line: bytes, reader: Reader, stray: list[str], tell: Tell) -> None:
+    """Hand a message to the reader; a line that is none is shown as it is."""
+    try:
+        message = json.loads(line)
+    except ValueError:
+        message = None
+    if isinstance(message, dict):
+        reader.feed(message)
+    elif line.strip() and len(stray) < STRAY_LINES:
+        text = line.decode(errors="replace")
+        stray.append(text)
+        tell(Said(text + "\n"))
+
+
+def judged(result: Result, ended: Ended) -> Result:
+    """The result with what the process itself tells: a program that was stopped is not done, whatever it said."""
+    if ended.reason in ("timeout", "idle", "output-limit", "spawn-failed"):
+        reason: Reason = ended.reason
+        return Result(reason, ended.message, result.text, result.session, ended.exit_code, leftovers=ended.leftovers)
+    if result.ok and ended.reason == "signal":
+        return Result("signal", ended.message, result.text, result.session, leftovers=ended.leftovers)
+    return Result(
+        result.reason,
+        result.message,
+        result.text,
+        result.session,
+        ended.exit_code,
+        result.retry_after,
+        ended.leftovers,
+    )
+
+
+# ----------------------------------------------------------------------------- what many of them share
+
+_STATUS: tuple[tuple[re.Pattern[str], Reason], ...] = (
+    (re.compile(r"\b429\b|rate.?limit|too many requests|quota", re.I), "rate-limit"),
+    (re.compile(r"\b(529|503)\b|overloaded|capacity|unavailable", re.I), "overloaded"),
+    (
+        re.compile(r"\b(401|403)\b|unauthori[sz]ed|authenticat|invalid.{0,20}key|not logged in|log ?in\b", re.I),
+        "not-logged-in",
+    ),
+    (re.compile(r"\b5\d\d\b|internal server error|bad gateway", re.I), "overloaded"),
+    (
+        re.compile(
+            r"ECONN|ENOTFOUND|EAI_AGAIN|ETIMEDOUT|network|connection (error|refused|reset)|socket hang up|fetch failed",
+            re.I,
+        ),
+        "network",
+    ),
+)
+
+
+def reason_of(message: str, status: int | None = None) -> Reason:
+    """What an error of the model's owner means, by its HTTP status where there is one, else by its words."""
+    if status is not None:
+        if status == 429:
+            return "rate-limit"
+        if status in (401, 403):
+            return "not-logged-in"
+        if status == 408 or status >= 500:
+            return "overloaded"
+        return "failed"
+    return next((reason for pattern, reason in _STATUS if pattern.search(message)), "failed")
+
+
+def no_effect(tell: Tell, name: str, setting: str, value: object) -> None:
+    """Say that an agent cannot honour a setting."""
+    tell(Noted("setting", f"'{setting}: {value}' has no effect: {name} has no such option."))

@@ -1,0 +1,55 @@
+"""What a configuration says about agents: the rows of `[agents.NAME]` and `[mcp_servers.NAME]`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+Home = Literal["auto", "private", "user"]
+"""Where an agent keeps its settings and sessions: a folder of the job's own, or the user's own place. `auto`: private
+where a key in the environment is all it needs, the user's where it was logged in by hand."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentRow:
+    """One agent: how it is started and what it may see. For a name that is not known, `command` makes a new agent."""
+
+    command: str | None = None
+    """The program; for an agent of the user's own a command line with `{prompt}`, `{prompt_file}`, `{model}`."""
+    args: tuple[str, ...] = ()
+    """Put before the arguments that we add."""
+    model: str | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    pass_env: tuple[str, ...] = ()
+    home: Home = "auto"
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltinRow:
+    """The agent that comes with us."""
+
+    provider: Literal["anthropic", "openai"] = "anthropic"
+    base_url: str | None = None
+    api_key_env: str | None = None
+    """The variable that holds the key; None: the provider's usual one."""
+    model: str | None = None
+    max_iterations: int = 50
+    max_tokens: int = 8192
+    max_messages: int = 40
+    compact: bool = True
+    compact_threshold: int = 30
+    compact_keep_recent: int = 10
+    deny_tools: tuple[str, ...] = ()
+    """Tools that it does not get, by name; `github_*` stands for all that begin so."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    pass_env: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ServerRow:
+    """An MCP server: a command that speaks over its standard input and output, or an address."""
+
+    command: str | None = None
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    url: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)

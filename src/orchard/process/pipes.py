@@ -1,0 +1,122 @@
+"""Talking with a program while it runs: lines in both directions, in bounded memory."""
+
+import asyncio
+import subprocess
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+
+BLOCK = 256 * 1024
+LONGEST_LINE = 32 * 1024 * 1024
+"""Of a longer line nothing is kept: it is no message of any protocol."""
+
+
+class TooMuch(Exception):
+    """The program wrote more than it may."""
+
+
+class Pipes:
+    """The two ends that we hold of a program's standard input and output."""
+
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        source: asyncio.ReadTransport,
+        most_bytes: int,
+    ) -> None:
+        self.reader, self.writer = reader, writer
+        self._source, self._left = source, most_bytes
+
+    async def lines(self) -> AsyncIterator[bytes]:
+        """Every line, without its end; one that is too long is left out. Ends with the output."""
+        kept = bytearray()
+        skipping = False
+        while block := await self.read():
+            *whole, rest = block.split(b"\n")
+            for line in whole:
+                if not skipping:
+                    yield bytes(kept) + line
+                kept.clear()
+                skipping = False
+            if not skipping:
+                kept += rest
+                if len(kept) > LONGEST_LINE:
+                    kept.clear()
+                    skipping = True
+        if kept:
+            yield bytes(kept)
+
+    async def read(self) -> bytes:
+        """The next block; empty at the end."""
+        block = await self.reader.read(BLOCK)
+        self._left -= len(block)
+        if self._left < 0:
+            raise TooMuch
+        return block
+
+    async def write(self, data: bytes) -> None:
+        """Hand something to the program; one that does not listen any more loses it."""
+        with suppress(BrokenPipeError, ConnectionResetError):
+            self.writer.write(data)
+            await self.writer.drain()
+
+    def close_input(self) -> None:
+        """Tell the program that nothing more will come."""
+        self.writer.close()
+
+    def close(self) -> None:
+        """Let go of both ends."""
+        if not self.writer.is_closing():
+            self.writer.transport.abort()
+        self._source.close()
+
+
+Converse = Callable[[Pipes], Awaitable[None]]
+"""Talks with a program; when it returns, the program is asked to end by closing its input."""
+
+
+async def open_pipes(process: subprocess.Popen[bytes], most_bytes: int) -> Pipes:
+    """Take over the ends of a program that was started with pipes."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(limit=2 * BLOCK)
+    source, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), process.stdout)
+    transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, process.stdin)
+    return Pipes(reader, asyncio.StreamWriter(transport, protocol, None, loop), source, most_bytes)
+
+
+class Talk:
+    """A conversation beside the program it is with."""
+
+    def __init__(self, pipes: Pipes, converse: Converse) -> None:
+        self._pipes, self._converse = pipes, converse
+        self._task: asyncio.Task[None] | None = None
+
+    def begin(self) -> asyncio.Future[None]:
+        """Start talking; done when all is said."""
+        self._task = asyncio.ensure_future(self._talk())
+        return self._task
+
+    async def heard_all(self) -> str:
+        """Wait until everything that the program had written is read: `all`, or `too-much`; errors are raised."""
+        if self._task is not None:
+            try:
+                await self._task
+            except TooMuch:
+                return "too-much"
+        return "all"
+
+    async def close(self) -> None:
+        """Stop talking, and let go of the pipes."""
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError, Exception):
+                await self._task
+        self._pipes.close()
+
+    async def _talk(self) -> None:
+        try:
+            await self._converse(self._pipes)
+        finally:
+            self._pipes.close_input()
