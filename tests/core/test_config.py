@@ -16,7 +16,7 @@ from orchard.core.config import (
     flatten,
     merge_layers,
 )
-from orchard.core.configkeys import KEYS, LATER, NEEDS_TRUST
+from orchard.core.configkeys import KEYS, LATER, NEEDS_TRUST, ROWS
 from orchard.errors import InvalidInput
 
 
@@ -34,6 +34,8 @@ def field_names(value: object, prefix: str = "") -> Iterator[str]:
     assert is_dataclass(value)
     for spec in fields(value):
         inner = getattr(value, spec.name)
+        if spec.name in ("agents", "builtin", "mcp_servers"):
+            continue  # rows, which the user names
         name = prefix + spec.name.rstrip("_")
         yield from field_names(inner, f"{name}.") if is_dataclass(inner) else [name]
 
@@ -44,7 +46,7 @@ def test_every_field_of_the_configuration_is_a_key_and_every_key_a_field() -> No
 
 def test_every_default_passes_its_own_check() -> None:
     for name, value in flatten(Config()).items():
-        given = 0 if value is None else value
+        given = KEYS[name].nothing if value is None else value
         assert KEYS[name].kind.check(given) == value
 
 
@@ -186,7 +188,7 @@ def test_the_user_may_put_worktrees_anywhere() -> None:
 
 
 def test_what_runs_programs_or_loosens_safety_needs_trust() -> None:
-    assert set(NEEDS_TRUST) == {"setup", "worktree.link", "pass_env"}
+    assert set(NEEDS_TRUST) == {"setup", "worktree.link", "pass_env", "agents", "mcp_servers"}
 
 
 # ------------------------------------------------------------------------------------ environment
@@ -195,12 +197,15 @@ def test_what_runs_programs_or_loosens_safety_needs_trust() -> None:
 def test_every_key_can_be_set_by_a_variable_named_after_it() -> None:
     env = {
         "ORCHARD_MAX_PARALLEL": "7",
+        "ORCHARD_AGENT": "claude",
         "ORCHARD_RESOLVER": "ours",
+        "ORCHARD_RESOLVER_AGENT": "codex",
         "ORCHARD_WORKTREE_ROOT": "trees",
         "ORCHARD_SETUP": "make deps\nmake more, please\n",
         "ORCHARD_PASS_ENV": "A, B",
         "ORCHARD_HEAL_ENABLED": "no",
         "ORCHARD_HEAL_ATTEMPTS": "2",
+        "ORCHARD_HEAL_AGENT": "builtin",
         "ORCHARD_WORKTREE_INCLUDE": ".env",
         "ORCHARD_WORKTREE_LINK": "node_modules",
         "ORCHARD_WORKTREE_KEEP": "target,dist",
@@ -221,6 +226,7 @@ def test_every_key_can_be_set_by_a_variable_named_after_it() -> None:
     assert resolved.config.worktree.keep == ("target", "dist")
     assert (resolved.config.limits.grace, resolved.config.limits.wall) == (1.5, None)
     assert resolved.config.heal.enabled is False
+    assert resolved.config.agent == "claude"
 
 
 def test_limits_and_capacity_have_short_variables_and_the_full_one_wins() -> None:
@@ -246,14 +252,14 @@ def test_an_empty_variable_counts_as_not_set() -> None:
 
 
 def test_unknown_variables_are_warned_about_and_the_engines_own_are_not() -> None:
-    env = {"ORCHARD_MAX_PARALEL": "1", "ORCHARD_AGENT": "x", "ORCHARD_JOB": "a", "ORCHARD_TOKEN": "b", "HOME": "c"}
+    env = {"ORCHARD_MAX_PARALEL": "1", "ORCHARD_SANDBOX": "x", "ORCHARD_JOB": "a", "ORCHARD_TOKEN": "b", "HOME": "c"}
 
     layers, warnings = environment_layers(env)
 
     assert not layers
     assert warnings == [
-        "ORCHARD_AGENT has no effect in this version; it comes with a later one",
         "ORCHARD_MAX_PARALEL is not a setting and is ignored; did you mean 'ORCHARD_MAX_PARALLEL'?",
+        "ORCHARD_SANDBOX has no effect in this version; it comes with a later one",
     ]
 
 
@@ -272,7 +278,7 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
     max_leaves=6,
 )
-NAMES = st.sampled_from([*KEYS, "heal", "worktree", "limits", "capacity", *LATER]) | st.text(max_size=12)
+NAMES = st.sampled_from([*KEYS, "heal", "worktree", "limits", "capacity", *ROWS, *LATER]) | st.text(max_size=12)
 
 
 @given(st.dictionaries(NAMES, VALUES, max_size=5), st.booleans())

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from orchard.agents.table import Agents
 from orchard.core.config import Config
 from orchard.engine.pool import PATIENCE, Pool
 from orchard.engine.world import World
@@ -44,7 +45,7 @@ def repo(orchard: Orchard) -> Repo:
 def pool(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pool]:
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     found = find_repository(repo.path)
-    world = World(found, Config(), LogFiles(found.state), Integration(found), dict(os.environ))
+    world = World(found, Config(), LogFiles(found.state), Integration(found), dict(os.environ), Agents(Config(), {}))
     yield Pool(world, SlowWorktrees(found, tmp_path / "trees"))
     world.close()
 

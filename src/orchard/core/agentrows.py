@@ -4,6 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+AGENTS = ("builtin", "claude", "codex", "copilot", "gemini", "qwen", "opencode")
+"""The agents that are known without a row, in the order in which one is chosen where nobody names one."""
+
+ACP = "acp:"
+"""What the name of an agent begins with that is any command which speaks the Agent Client Protocol."""
+
 Home = Literal["auto", "private", "user"]
 """Where an agent keeps its settings and sessions: a folder of the job's own, or the user's own place. `auto`: private
 where a key in the environment is all it needs, the user's where it was logged in by hand."""

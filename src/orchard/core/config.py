@@ -8,19 +8,14 @@ problems of all layers are reported at once, since a person who mends one wants 
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from orchard.core.configkeys import (
-    KEYS,
-    LATER,
-    NOT_SETTINGS,
-    RawWork,
-    checked_text,
-    found_instead,
-    stays_inside,
-)
+from orchard.core.agentrows import AgentRow, BuiltinRow, ServerRow
+from orchard.core.configkeys import KEYS, LATER, NOT_SETTINGS, ROWS
+from orchard.core.configkinds import RawWork, checked_text, found_instead, stays_inside
+from orchard.core.configrows import make_rows, row_key, row_leaves
 from orchard.core.names import Resolver
 from orchard.core.suggest import did_you_mean, nearest, quoted
 from orchard.errors import InvalidInput, Problem
@@ -40,6 +35,8 @@ class Heal:
 
     enabled: bool = True
     attempts: int = 4
+    agent: str | None = None
+    """Who does it; None: who did the work, else the default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +71,11 @@ class Config:
     """Every setting, with the value that holds where nobody says otherwise."""
 
     max_parallel: int = 4
+    agent: str | None = None
+    """Of works that name none; None: the first that is usable."""
     resolver: Resolver = "agent"
+    resolver_agent: str | None = None
+    """Who settles conflicts; None: who did the work, else the default."""
     worktree_root: str = ".worktrees"
     setup: tuple[RawWork, ...] = ()
     pass_env: tuple[str, ...] = ()
@@ -82,6 +83,10 @@ class Config:
     worktree: Worktree = Worktree()
     capacity: Capacity = Capacity()
     limits: WorkLimits = WorkLimits()
+    agents: Mapping[str, AgentRow] = field(default_factory=dict)
+    """The rows of `[agents.NAME]`, without `[agents.builtin]`."""
+    builtin: BuiltinRow = field(default_factory=BuiltinRow)
+    mcp_servers: Mapping[str, ServerRow] = field(default_factory=dict)
 
 
 SECTIONS: Mapping[str, type[Heal | Worktree | Capacity | WorkLimits]] = {
@@ -126,16 +131,19 @@ def merge_layers(layers: Sequence[Layer]) -> Resolved:
     origins = dict.fromkeys(KEYS, DEFAULT)
     for layer in layers:
         for name, value in _settings(layer, problems):
-            if name not in layer.ignored:
+            if name not in layer.ignored and name.partition(".")[0] not in layer.ignored:
                 values[name], origins[name] = value, layer.origin
+    rows, wrong = make_rows(values)
+    problems += [_problem_of_row(layers, name, message) for name, message in wrong.items()]
     if problems:
         raise InvalidInput("configuration", _bounded(problems), hint="Run 'orchard config show' to see every key.")
-    return Resolved(_config(values), origins)
+    config = _config({name: value for name, value in values.items() if name in KEYS})
+    return Resolved(replace(config, agents=rows.agents, builtin=rows.builtin, mcp_servers=rows.mcp_servers), origins)
 
 
-def flatten(config: Config) -> dict[str, object]:
-    """Every value by its dotted key."""
-    return {name: _attribute(config, name) for name in KEYS}
+def flatten(config: Config, names: Iterable[str] = KEYS) -> dict[str, object]:
+    """Every value by its dotted key; those of rows where `names` (the keys that have an origin) holds them."""
+    return {name: _attribute(config, name) for name in names}
 
 
 def environment_layers(env: Mapping[str, str]) -> tuple[list[Layer], list[str]]:
@@ -183,9 +191,9 @@ def _settings(layer: Layer, problems: list[Problem]) -> Iterator[tuple[str, obje
     for name, given in _leaves(layer, problems):
         if len(problems) > PROBLEMS_SHOWN:
             return
-        key = KEYS.get(name)
-        if key is None:
-            problems.append(_problem(layer, name, _unknown(name)))
+        key = KEYS.get(name) or row_key(name) or _unknown(name)
+        if isinstance(key, str):
+            problems.append(_problem(layer, name, key))
             continue
         try:
             value = key.kind.check(given)
@@ -199,7 +207,15 @@ def _settings(layer: Layer, problems: list[Problem]) -> Iterator[tuple[str, obje
 
 def _leaves(layer: Layer, problems: list[Problem]) -> Iterator[tuple[str, object]]:
     for name, value in layer.values.items():
-        if name not in SECTIONS:
+        if name in ROWS and isinstance(value, dict):
+            for leaf, given, wrong in row_leaves(name, value):
+                if wrong is None:
+                    yield leaf, given
+                else:
+                    problems.append(_problem(layer, leaf, wrong))
+        elif name in ROWS:
+            problems.append(_problem(layer, name, f"must be a table of rows, [{name}.NAME], {found_instead(value)}"))
+        elif name not in SECTIONS:
             # A dot inside a quoted key must not pass for a table and its key.
             yield (name if "." not in name else quoted(name)), value
         elif isinstance(value, dict):
@@ -211,7 +227,7 @@ def _leaves(layer: Layer, problems: list[Problem]) -> Iterator[tuple[str, object
 def _unknown(name: str) -> str:
     if name in LATER:
         return "is not available in this version; it comes with a later one"
-    near = did_you_mean(name, (*KEYS, *SECTIONS, *LATER))
+    near = did_you_mean(name, (*KEYS, *SECTIONS, *ROWS, *LATER))
     if not near:
         # The right key in the wrong table, or in none.
         leaves = {key.rpartition(".")[2]: key for key in KEYS}
@@ -235,6 +251,13 @@ def _problem(layer: Layer, name: str, message: str) -> Problem:
     if layer.file is None:
         return Problem(message, path=layer.origin)
     return Problem(message, path=_plain(name), file=layer.file, line=_line_of(layer.text, name))
+
+
+def _problem_of_row(layers: Sequence[Layer], name: str, message: str) -> Problem:
+    """A problem of a row as a whole, at the strongest layer that has something to say about it."""
+    table, row = name.split(".")[:2]
+    tables = [(layer, layer.values.get(table)) for layer in layers if table not in layer.ignored]
+    return _problem([layer for layer, rows in tables if isinstance(rows, dict) and row in rows][-1], name, message)
 
 
 def _line_of(text: str, name: str) -> int | None:
@@ -274,6 +297,11 @@ def _python_name(key: str) -> str:
 
 
 def _attribute(config: Config, name: str) -> object:
+    if name.startswith("agents.builtin."):
+        return getattr(config.builtin, name.rpartition(".")[2])
+    if name not in KEYS:
+        table, row, rest = name.split(".", 2)
+        return getattr(getattr(config, table)[row], rest)
     section, dot, rest = name.partition(".")
     value: object = getattr(config, section)
     return getattr(value, _python_name(rest)) if dot else value

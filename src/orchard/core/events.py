@@ -429,8 +429,17 @@ class AgentEnded(JobFact):
     message: str = ""
     text: str = ""
     """The agent's last words."""
-    changed: bool | None = None
-    """For healing: whether it changed anything."""
+
+
+class HealTried(JobFact):
+    """An agent tried to mend a failed phase, which was run again unless nothing was changed."""
+
+    attempt: int
+    phase: Phase
+    number: int
+    outcome: str
+    """`passed`, `failed`, or `unchanged`."""
+    message: str = ""
 
 
 class ConflictSettled(JobFact):

@@ -48,7 +48,8 @@ class Turn:
     reason: str | None = None
     message: str = ""
     text: str = ""
-    changed: bool | None = None
+    healed: str | None = None
+    """For healing, how the failed phase ended afterwards: `passed`, `failed`, or `unchanged`: it was not run again."""
     notes: list[tuple[str, str]] = field(default_factory=list)
     used: dict[str, Usage] = field(default_factory=dict)
     """By model."""

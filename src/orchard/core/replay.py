@@ -13,6 +13,7 @@ from orchard.core.events import (
     BudgetWarned,
     ConflictSettled,
     Event,
+    HealTried,
     HoldReleased,
     JobCanceled,
     JobContinued,
@@ -294,7 +295,14 @@ def _agent_noted(run: Run, event: AgentNoted, at: float) -> None:
 def _agent_ended(run: Run, event: AgentEnded, at: float) -> None:
     if (turn := _turn(run, event.job)) is not None:
         turn.ended, turn.reason, turn.message = at, event.reason, event.message
-        turn.text, turn.changed = event.text, event.changed
+        turn.text = event.text
+
+
+def _heal_tried(run: Run, event: HealTried, at: float) -> None:
+    attempt = run.records[event.job].last
+    tries = [turn for turn in attempt.turns if turn.purpose == "heal"] if attempt is not None else []
+    if tries:
+        tries[-1].healed = event.outcome
 
 
 def _leaf_merged(run: Run, event: LeafMerged, at: float) -> None:
@@ -361,5 +369,6 @@ APPLY: Mapping[type[Event], Callable[[Run, Any, float], None]] = {
     AgentUsed: _agent_used,
     AgentNoted: _agent_noted,
     AgentEnded: _agent_ended,
-    ConflictSettled: lambda run, event, at: None,
+    HealTried: _heal_tried,
+    ConflictSettled: lambda run, event, at: run.resolutions.append(event),
 }

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from orchard.core.events import (
+    ConflictSettled,
     JobEvent,
     JobHeld,
     Landed,
@@ -64,6 +65,7 @@ class Run:
         self.undone: LandingUndone | None = None
         self.pushed: Pushed | None = None
         self.warnings: list[Warned] = []
+        self.resolutions: list[ConflictSettled] = []
         self.budget_warned: set[str] = set()
         self.budget_from = 0.0
         """How many active seconds were used before a person last let the plan go on."""

@@ -63,6 +63,9 @@ def plan_summary(run: Run, *, interrupted: bool = False) -> Json:
         "hint": plan_hint(run, interrupted=gone),
         "waiting": [{"job": hold.job, "kind": hold.kind, "reason": hold.reason} for hold in run.waiting_for],
         "warnings": [warning.message for warning in run.warnings],
+        "resolutions": [
+            {"job": one.job, "phase": str(one.phase), "by": one.by, "paths": list(one.paths)} for one in run.resolutions
+        ],
         "pushed": None if run.pushed is None else {"ok": run.pushed.ok, "message": run.pushed.message},
         "groups": {path: str(status) for path, status in group_statuses(run).items()},
         "after": run.plan.after,
@@ -245,7 +248,7 @@ def _turn(turn: Turn) -> Json:
         "outcome": turn.reason,
         "message": turn.message,
         "text": turn.text,
-        "changed": turn.changed,
+        "healed": turn.healed,
         "notes": [{"kind": kind, "message": message} for kind, message in turn.notes],
         "usage": agents_usage(turn.used.values()),
     }

@@ -1,7 +1,7 @@
-"""Budgets of time: a warning when most of one is used, a pause when all of it is."""
+"""Budgets of time, tokens and money: a warning when most of one is used, a pause when all of it is."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from orchard.core.events import BudgetWarned, Event, PlanPaused
 from orchard.core.plan import PlanId
@@ -28,6 +28,22 @@ class Budgets:
             left = 60 * minutes * (1.0 if "minutes" in run.budget_warned else WARN_AT) - self._used(run)
             self._timers[run.id] = loop.call_later(max(0.0, left), self._reached, run)
 
+    def check(self, run: Run) -> None:
+        """Act on what agents have used: tokens and cost have no timer, they are looked at when something was used."""
+        for kind, used, limit in _spent(run):
+            if used >= limit:
+                if run.paused is None or not run.paused.waiting:
+                    self._record(run.id, PlanPaused(used_up(kind, limit), waiting=True))
+            elif used >= WARN_AT * limit and kind not in run.budget_warned:
+                self._record(run.id, BudgetWarned(kind, round(used, 6), limit))
+
+    def used_up(self, run: Run) -> str | None:
+        """Why no agent of the plan may call its model again, if that is so."""
+        minutes = run.plan.budget.minutes
+        if minutes is not None and self._used(run) / 60 >= minutes:
+            return used_up("minutes", minutes)
+        return next((used_up(kind, limit) for kind, used, limit in _spent(run) if used >= limit), None)
+
     def close(self) -> None:
         """Forget all timers."""
         for timer in self._timers.values():
@@ -44,8 +60,23 @@ class Budgets:
             return
         used = self._used(run) / 60
         if used >= minutes:
-            self._record(run.id, PlanPaused(f"The budget of {minutes:g} minutes is used up.", waiting=True))
+            self._record(run.id, PlanPaused(used_up("minutes", minutes), waiting=True))
         elif used >= WARN_AT * minutes and "minutes" not in run.budget_warned:
             self._record(run.id, BudgetWarned("minutes", round(used, 3), minutes))
         # Recording wakes the engine, which sets the next timer.
         self.watch([run])
+
+
+def used_up(kind: str, limit: float) -> str:
+    """That a budget is used up, in a sentence."""
+    amount = f"${limit:g}" if kind == "cost" else f"{limit:,.10g} {kind}"
+    return f"The budget of {amount} is used up."
+
+
+def _spent(run: Run) -> Iterator[tuple[str, float, float]]:
+    """What of each budget is used since a person last let the plan go on: kind, used, limit."""
+    budget, (tokens, cost) = run.plan.budget, run.used_before
+    if budget.tokens is not None:
+        yield "tokens", run.used_tokens - tokens, budget.tokens
+    if budget.cost is not None:
+        yield "cost", run.used_cost - cost, budget.cost

@@ -37,6 +37,8 @@ class Context:
     target_tip: str | None = None
     """Where the target was when the validation job last looked; None: the landing makes the branch."""
     phase: Phase | None = None
+    healed: bool = False
+    """Whether an agent has mended something since the last commit."""
     notes: list[str] = field(default_factory=list)
 
     @property

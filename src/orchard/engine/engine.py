@@ -141,6 +141,14 @@ class Engine:
         if warning not in self.runs[plan].warnings:
             self.record(plan, warning)
 
+    def check_budget(self, run: Run) -> None:
+        """Warn or pause where agents have used most or all of what the plan may use."""
+        self._budgets.check(run)
+
+    def budget_used_up(self, run: Run) -> str | None:
+        """Why no agent of the plan may call its model again, if that is so."""
+        return self._budgets.used_up(run)
+
     def add_run(self, run: Run) -> None:
         """Take a run that the journal holds already."""
         self.runs[run.id] = run

@@ -8,7 +8,7 @@ from orchard.engine.outcome import Failed
 from orchard.engine.world import World
 from orchard.git.accounting import Trees, check
 from orchard.git.command import GitError
-from orchard.git.conflicts import Merge, Resolution, resolve_by_side
+from orchard.git.conflicts import SHARED, Merge, Resolution, resolve_by_side, resolve_from_memory
 from orchard.git.history import is_ancestor, merge_bases, show_path
 from orchard.git.integration import compose_message
 from orchard.git.objects import ObjectMissing
@@ -19,7 +19,7 @@ LISTED_PATHS = 10
 VANISHED_TRIES = 5
 
 
-def gather(world: World, ref: str, commits: Sequence[str], resolver: Resolver) -> str | Failed:
+def gather(world: World, plan: str, ref: str, commits: Sequence[str], resolver: Resolver) -> str | Failed:
     """The first commit with every other merged into it; a new commit is held by `ref` and read back.
 
     The same commits give the same result: dates come from the commits themselves. What has no ref
@@ -27,15 +27,15 @@ def gather(world: World, ref: str, commits: Sequence[str], resolver: Resolver) -
     """
     for number in range(VANISHED_TRIES):
         try:
-            return _gather(world, ref, commits, resolver)
+            return _gather(world, plan, ref, commits, resolver)
         except (GitError, ObjectMissing):
             # Processes that stay open remember packs that are gone, and would not write their objects again.
             world.integration.close()
             time.sleep(0.05 * 2**number)
-    return _gather(world, ref, commits, resolver)
+    return _gather(world, plan, ref, commits, resolver)
 
 
-def _gather(world: World, ref: str, commits: Sequence[str], resolver: Resolver) -> str | Failed:
+def _gather(world: World, plan: str, ref: str, commits: Sequence[str], resolver: Resolver) -> str | Failed:
     base, made = commits[0], False
     for other in dict.fromkeys(commits[1:]):
         if is_ancestor(world.repo, other, base):
@@ -43,7 +43,7 @@ def _gather(world: World, ref: str, commits: Sequence[str], resolver: Resolver) 
         if is_ancestor(world.repo, base, other):
             base = other
             continue
-        merged = _merge(world, base, other, resolver)
+        merged = _merge(world, plan, (base, other), resolver)
         if isinstance(merged, Failed):
             return merged
         base, made = merged, True
@@ -62,27 +62,34 @@ def _hold(world: World, ref: str, commit: str, known: str) -> None:
             update_refs(world.repo.git, [Update(ref, commit, moved.actual)], "orchard: gathered again")
 
 
-def _merge(world: World, ours: str, theirs: str, resolver: Resolver) -> str | Failed:
+def _merge(world: World, plan: str, sides: tuple[str, str], resolver: Resolver) -> str | Failed:
+    ours, theirs = sides
     objects, merger = world.integration.objects, world.integration.merger
     merge = merger.merge(ours, theirs)
     tree = objects.tree_of
     bases = tuple(tree(base) for base in merge_bases(world.repo, ours, theirs))
     check(objects, Trees(bases, tree(ours), tree(theirs), merge.tree, merge.conflicts))
-    resolution = resolve(world, merge, resolver)
+    resolution = resolve(world, plan, merge, resolver)
     if resolution is None:
         return conflict(merge, resolver, f"Two of the job's needs ({ours:.12} and {theirs:.12})")
     when = max(commit_time(world, ours), commit_time(world, theirs))
     return merger.commit(resolution.tree, (ours, theirs), compose_message("Gather what a job needs"), when=when)
 
 
-def resolve(world: World, merge: Merge, resolver: Resolver) -> Resolution | None:
-    """The tree of a merge, settled as the plan says; None where that is not possible."""
+def resolve(world: World, plan: str, merge: Merge, resolver: Resolver) -> Resolution | None:
+    """The tree of a merge, settled as the plan says; None where that is not possible.
+
+    What an agent decides comes by way of the memory: `resolving` asks it, and then the merge is made again.
+    """
     if merge.clean:
         return Resolution(merge.tree, ())
-    # "agent" means "fail" as long as no agent is usable; the engine's healer is the seam for one.
-    if resolver == "agent" or resolver == "fail":
+    if resolver == "fail":
         return None
-    return resolve_by_side(world.repo, world.integration.objects, merge, resolver)
+    objects = world.integration.objects
+    if resolver == "agent":
+        memories = (resolve_from_memory(world.repo, objects, one, merge) for one in (plan, SHARED))
+        return next((found for found in memories if found is not None), None)
+    return resolve_by_side(world.repo, objects, merge, resolver)
 
 
 def conflict(merge: Merge, resolver: Resolver, who: str) -> Failed:
@@ -90,12 +97,11 @@ def conflict(merge: Merge, resolver: Resolver, who: str) -> Failed:
     shown = [f"{show_path(one.path)} ({one.kind})" for one in merge.conflicts[:LISTED_PATHS]]
     more = len(merge.conflicts) - len(shown)
     listed = ", ".join(shown) + (f" and {more} more" if more > 0 else "")
-    skipped = " No agent is usable to resolve it." if resolver == "agent" else ""
     return Failed(
         "conflict",
-        f"{who} conflict in {listed}.{skipped}",
+        f"{who} conflict in {listed}.",
         hint="Let one job need the other, or set 'resolver: ours' or 'resolver: theirs' in the plan.",
-        may_heal=True,
+        merge=merge if resolver == "agent" else None,
     )
 
 

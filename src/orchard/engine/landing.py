@@ -27,6 +27,7 @@ from orchard.engine.outcome import Held, Outcome, Passed
 from orchard.engine.snapshot import landing_id
 from orchard.errors import NeedsPerson, UsageError
 from orchard.git import landing as git_landing
+from orchard.git.conflicts import share_memory
 from orchard.git.history import is_ancestor
 from orchard.git.landing import LandedRef, LandingRefused
 from orchard.git.refs import Update, list_refs, update_refs
@@ -80,6 +81,8 @@ async def _land(context: Context, new: str) -> Outcome:
     checkout = str(result.checkout) if result.checkout else None
     engine.record(run.id, Landed(intent.landing, branch, old, new, checkout))
     await engine.durable()
+    if run.resolutions:
+        await engine.world.in_thread(share_memory, engine.world.repo, run.id)
     failpoint("landing.after-done")
     return await _after_landing(context)
 

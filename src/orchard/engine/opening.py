@@ -10,6 +10,7 @@ from typing import Any
 
 import filelock
 
+from orchard.agents.table import Agents
 from orchard.core.config import Config
 from orchard.core.events import Json
 from orchard.core.plan import Work
@@ -110,7 +111,9 @@ async def _own_engine(place: Place, work: bool) -> AsyncIterator["OwnEngine"]:
     repo, config = place.repo, place.config
     runtime = make_runtime_dir(place.dirs.runtime)
     door = socket_path(runtime, f"{hashlib.sha256(os.fsencode(repo.common_dir)).hexdigest()[:16]}.sock")
-    world = World(repo, config, LogFiles(repo.state), Integration(repo), dict(os.environ), _setup_works(config))
+    host = dict(os.environ)
+    agents = Agents(config, host)
+    world = World(repo, config, LogFiles(repo.state), Integration(repo), host, agents, _setup_works(config))
     slots = Slots.open(make_state_dir(place.dirs.state) / "slots.db", config.capacity.global_, runtime)
     try:
         with Journal.open(repo.state / JOURNAL_FILE) as journal:

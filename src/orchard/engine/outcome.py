@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from orchard.core.phases import Phase
+from orchard.git.conflicts import Merge
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,13 @@ class Failed:
     tail: str = ""
     resume_from: Phase | None = None
     may_heal: bool = False
-    """Whether an agent could mend it: a program of the plan's failed, or a merge met a conflict."""
+    """Whether an agent could mend it: a program of the plan's failed."""
+    command: str = ""
+    """What failed, in full."""
+    advice: str | None = None
+    """What the plan's author says about it."""
+    merge: Merge | None = None
+    """The merge whose conflicts nobody settled."""
 
 
 @dataclass(frozen=True, slots=True)

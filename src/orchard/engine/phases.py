@@ -4,7 +4,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from orchard.core.events import NeedsConsumed, ProgramStarted, WorkCommitted
 from orchard.core.phases import Phase, at_or_after
-from orchard.core.plan import AgentWork, Job, Plan, Work
+from orchard.core.plan import AgentWork, Job, Plan, Resolver, Work
+from orchard.engine.agentwork import run_agent_work
 from orchard.engine.context import Context
 from orchard.engine.evidence import read_evidence
 from orchard.engine.gather import base_ref, gather
@@ -20,6 +21,7 @@ from orchard.engine.programs import (
     limits_of,
     redacted,
 )
+from orchard.engine.resolving import settling
 from orchard.engine.snapshot import merge_leaf
 from orchard.engine.workspace import release_unneeded, take_worktree
 from orchard.git.commit import CommitInfo, Committed, Refused, commit_work, worktree_changes
@@ -46,10 +48,10 @@ async def merge_fi(context: Context) -> Outcome:
     if len(set(commits)) == 1:
         base = commits[0]
     elif commits:
-        gathered = await context.world.in_thread(gather, context.world, hold, commits, resolver)
-        if isinstance(gathered, Failed):
+        gathered = await settling(context, lambda: _gathered(context, hold, commits, resolver))
+        if not isinstance(gathered, Passed):
             return gathered
-        base = gathered
+        base = gathered.note
     if record.base is not None and record.base != base and context.first_phase is not Phase.MERGE_FI:
         context.notes.append("what the job needs has changed: it starts over")
         context.first_phase, context.fresh = Phase.MERGE_FI, True
@@ -58,6 +60,13 @@ async def merge_fi(context: Context) -> Outcome:
         context.engine.record(run.id, NeedsConsumed(context.job_id, needs))
         await release_unneeded(context.engine, run, needs)
     return await _take_folder(context, base)
+
+
+async def _gathered(context: Context, hold: str, commits: list[str], resolver: Resolver) -> Outcome:
+    """Bring together what the job needs; the commit is the note of `Passed`."""
+    world = context.world
+    found = await world.in_thread(gather, world, context.run.id, hold, commits, resolver)
+    return Passed(found) if isinstance(found, str) else found
 
 
 async def _take_folder(context: Context, base: str) -> Outcome:
@@ -130,6 +139,7 @@ async def commit(context: Context) -> Outcome:
     if context.worktree is None:
         return Skipped()
     world, job, number = context.world, context.job, context.number
+    earlier = context.state.work_commit
     info = CommitInfo(
         name=job.name,
         ref=keep_ref(context.run.id, context.job_id, number),
@@ -140,6 +150,9 @@ async def commit(context: Context) -> Outcome:
             ("Orchard-Job", context.job_id),
             ("Orchard-Attempt", str(number)),
         ),
+        replaces=earlier.commit
+        if earlier is not None and (earlier.attempt, earlier.base) == (number, context.base)
+        else None,
     )
     failpoint("commit.before")
     result = await world.in_thread(_commit_work, context, info)
@@ -153,7 +166,7 @@ async def commit(context: Context) -> Outcome:
     if failed is not None:
         return failed
     counts = await _counts(context, result) if result.changed else {}
-    context.commit = result.commit
+    context.commit, context.healed = result.commit, False
     context.engine.record(
         context.run.id,
         WorkCommitted(context.job_id, number, context.base, result.commit, counts, evidence),
@@ -218,6 +231,11 @@ async def _counts(context: Context, result: Committed) -> dict[str, int]:
 async def postchecks(context: Context) -> Outcome:
     """Run the checks on the committed tree, and let a person look if the job asks for that."""
     outcome: Outcome = Skipped()
+    if context.healed and context.worktree is not None:
+        # What an agent mended after the commit is part of the result that is checked now.
+        outcome = await commit(context)
+        if isinstance(outcome, Failed):
+            return outcome
     if context.job.postchecks:
         failed = await run_works(context, context.job.postchecks)
         if failed is not None:
@@ -247,7 +265,8 @@ async def merge_ri(context: Context) -> Outcome:
         await _hold(context, context.commit)
     if context.job_id not in context.plan.leaf_set:
         return Skipped()
-    return await merge_leaf(context.engine, context.run, context.job_id, context.commit)
+    engine, run, job_id, commit_ = context.engine, context.run, context.job_id, context.commit
+    return await settling(context, lambda: merge_leaf(engine, run, job_id, commit_))
 
 
 async def _hold(context: Context, commit_: str) -> None:
@@ -270,8 +289,8 @@ JOB_PHASES: Mapping[Phase, PhaseFunction] = {
 # ------------------------------------------------------------------------------ running programs
 
 
-async def run_works(context: Context, works: Iterable[Work]) -> Failed | None:
-    """Run works one after the other in the job's folder, until one fails."""
+async def run_works(context: Context, works: Iterable[Work]) -> Failed | Held | None:
+    """Run works one after the other in the job's folder, until one fails or a person has to decide."""
     for one in works:
         failed = await _run_work(context, one)
         if failed is not None:
@@ -279,9 +298,9 @@ async def run_works(context: Context, works: Iterable[Work]) -> Failed | None:
     return None
 
 
-async def _run_work(context: Context, one: Work) -> Failed | None:
+async def _run_work(context: Context, one: Work) -> Failed | Held | None:
     if isinstance(one, AgentWork):
-        return Failed("spawn-failed", "This is work for an agent, and no agent is usable.", hint="Use shell work.")
+        return await run_agent_work(context, one)
     assert context.worktree is not None
     assert context.phase is not None
     world, place = context.world, context.place

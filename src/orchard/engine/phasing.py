@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from orchard.core.events import PhaseEnded, PhaseStarted
 from orchard.core.phases import PHASES, Phase, at_or_after
 from orchard.engine.context import Context
+from orchard.engine.healing import healed
 from orchard.engine.outcome import Failed, Held, Outcome, Passed, Skipped
 from orchard.errors import SystemRefused
 
@@ -32,7 +33,7 @@ async def run_phase(context: Context, phase: Phase, function: PhaseFunction) -> 
     context.engine.record(context.run.id, PhaseStarted(context.job_id, context.number, phase))
     outcome = await _tried(context, function)
     if isinstance(outcome, Failed):
-        outcome = await _healed(context, outcome, function)
+        outcome = await healed(context, outcome, lambda: _tried(context, function))
     notes = [*context.notes, *([outcome.note] if isinstance(outcome, Passed | Skipped) and outcome.note else [])]
     word = WORDS.get(type(outcome), "passed")
     context.engine.record(context.run.id, PhaseEnded(context.job_id, context.number, phase, word, "; ".join(notes)))
@@ -46,29 +47,3 @@ async def _tried(context: Context, function: PhaseFunction) -> Outcome:
     except OSError as error:
         refused = SystemRefused(error)
         return Failed("error", refused.message, hint=refused.hint)
-
-
-async def _healed(context: Context, failed: Failed, function: PhaseFunction) -> Outcome:
-    """Let an agent mend what failed and run the failed phase again: it decides, not the agent."""
-    tries = _heal_tries(context)
-    healer = context.world.healer
-    if not failed.may_heal or tries == 0:
-        return failed
-    if healer is None:
-        context.notes.append("healing was skipped: no agent is usable")
-        return failed
-    outcome: Outcome = failed
-    for _ in range(tries):
-        if not isinstance(outcome, Failed) or not await healer.heal(context.run.id, context.job, outcome):
-            break
-        outcome = await _tried(context, function)
-    return outcome
-
-
-def _heal_tries(context: Context) -> int:
-    heal, config = context.job.heal, context.world.config.heal
-    if heal is None:
-        heal = config.enabled
-    if heal is True:
-        return config.attempts
-    return 0 if heal is False else heal

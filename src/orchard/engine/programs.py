@@ -132,6 +132,8 @@ def failure(ended: Ended, work: Work, phase: str, tail: str) -> Failed:
         tail=tail,
         resume_from=advice.resume_from,
         may_heal=advice.heal is not False,
+        command=" ".join(command_line(work)) if isinstance(work, ProcessWork) else getattr(work, "command", ""),
+        advice=advice.message,
     )
 
 

@@ -29,6 +29,7 @@ from orchard.core.states import JobState
 from orchard.engine.engine import Engine
 from orchard.engine.landing import settle, settle_undo
 from orchard.engine.naming import slug
+from orchard.engine.turns import remove_scratch
 from orchard.engine.workspace import give_back, release_unneeded, save_work
 from orchard.errors import OrchardError
 from orchard.git.refs import wip_ref
@@ -104,9 +105,8 @@ async def _settle_job(engine: Engine, run: Run, job_id: JobId) -> None:
         engine.record(run.id, JobContinued(job_id, record.number, record.resume_from or Phase.MERGE_FI))
         return
     phase = attempt.where
-    if phase is Phase.POSTCHECKS and attempt.phases[-1].outcome == "held":
-        reason = f"Job '{job_id}' waits for its diff to be approved."
-        engine.record(run.id, JobHeld(job_id, attempt.number, "approval", reason, Phase.MERGE_RI))
+    if phase in RUNS_PROGRAMS and attempt.entered and attempt.phases[-1].outcome == "held":
+        engine.record(run.id, _hold(run, job_id, attempt))
         return
     if not _may_have_run(job_id, attempt) and not _would_run_again(job_id, record, attempt):
         engine.record(run.id, JobContinued(job_id, attempt.number, phase))
@@ -118,6 +118,14 @@ async def _settle_job(engine: Engine, run: Run, job_id: JobId) -> None:
     engine.record(run.id, JobFailed(job_id, attempt.number, phase, "interrupted", message, hint))
     if run.job(job_id).retry_on_interrupt:
         engine.record(run.id, JobRetried(job_id, why="interrupted, and the plan says to run it again"))
+
+
+def _hold(run: Run, job_id: JobId, attempt: Attempt) -> JobHeld:
+    """What the last engine was about to record when it died."""
+    if attempt.where is Phase.POSTCHECKS and run.job(job_id).approve:
+        reason = f"Job '{job_id}' waits for its diff to be approved."
+        return JobHeld(job_id, attempt.number, "approval", reason, Phase.MERGE_RI)
+    return JobHeld(job_id, attempt.number, "budget", "A budget is used up.", attempt.where)
 
 
 def _may_have_run(job_id: JobId, attempt: Attempt) -> bool:
@@ -165,6 +173,7 @@ async def _save_strays(engine: Engine, reader: JournalReader) -> None:
         await world.in_thread(trees.empty_trash)
         await world.in_thread(trees.drop_empty_root)
     await world.in_thread(_remove_old_scratch, world.repo.state / "tmp")
+    await world.in_thread(remove_scratch, world.repo.state)
 
 
 def _remove_old_scratch(folder: Path) -> None:

@@ -5,7 +5,7 @@ named by their whole ids, and the answer is plain values.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -34,7 +34,8 @@ from orchard.engine import landing
 from orchard.engine.engine import Engine, Stop
 from orchard.engine.naming import check_start, find_plan, new_plan_id
 from orchard.engine.recovery import recover_plan, remove_folders
-from orchard.errors import NotFound, UsageError
+from orchard.engine.turns import remove_private
+from orchard.errors import NotFound, OrchardError, UsageError
 from orchard.git.refs import delete_refs, job_ref_part, list_refs
 from orchard.process.failpoint import failpoint
 from orchard.store.journal import JournalReader
@@ -82,7 +83,7 @@ class Requests:
     async def submit(self, plan: Json, file: str | None = None, scaffolding: bool = False) -> Json:
         """Accept a plan; nothing is made unless all of it can be."""
         asked = _settled_by(self.engine.world.config, plan_from_json(plan))
-        _refuse_agents(asked)
+        await self._check_agents(asked)
         await self.engine.world.in_thread(check_start, self.engine.world.repo, asked)
         self.engine.world.repo.worktree_root(asked.worktree_root or self.engine.world.config.worktree_root)
         if asked.after is not None:
@@ -111,8 +112,8 @@ class Requests:
             self.engine.record(run.id, PlanPaused("paused by the user"))
         return {}
 
-    async def resume(self, plan: str) -> Json:
-        """Let a paused or interrupted plan go on."""
+    async def resume(self, plan: str, budget: Json | None = None) -> Json:
+        """Let a paused or interrupted plan go on; `budget` is what it may use from now on."""
         run = await self._run(plan)
         if run.scaffolding:
             raise UsageError(f"Plan '{plan}' is still being scaffolded.", hint="Finalize it first.")
@@ -120,7 +121,12 @@ class Requests:
             raise UsageError(f"Plan '{plan}' was deleted.", hint=f"orchard recover --plan {plan}")
         if run.paused is not None:
             await self._fetch(run)
-            self.engine.record(run.id, PlanResumed())
+            self.engine.record(run.id, PlanResumed(budget))
+        elif budget is not None:
+            raise UsageError(f"Plan '{plan}' is {run.status}: it does not wait for a budget.")
+        for job_id, record in run.records.items():
+            if record.hold is not None and record.hold.kind == "budget":
+                self.engine.record(run.id, HoldReleased(job_id))
         return {"status": str(run.status)}
 
     async def cancel(self, plan: str, reason: str = "") -> Json:
@@ -175,6 +181,7 @@ class Requests:
         await self.engine.world.in_thread(delete_refs, repo.git, refs, f"orchard: purge {run.id}")
         failpoint("purge.after-refs")
         await self.engine.world.in_thread(self.engine.world.logs.remove, run.id)
+        await self.engine.world.in_thread(remove_private, repo.state, run.id)
         await self.engine.durable()
         failpoint("purge.before-forget")
         await self.engine.world.in_thread(self.engine.journal.forget, run.id)
@@ -190,7 +197,7 @@ class Requests:
             raise UsageError(f"Plan '{plan}' is being landed or over; its graph can no longer be changed.")
         started = {job_id for job_id, record in run.records.items() if record.started and job_id != VALIDATION}
         shaped = reshape(run.plan, started, changes)
-        _refuse_agents(shaped)
+        await self._check_agents(shaped)
         self.engine.record(run.id, PlanReshaped(tuple(changes), plan_json(shaped)))
         failpoint("reshape.recorded")
         return {"jobs": [job for job in shaped.jobs if job != VALIDATION]}
@@ -203,6 +210,7 @@ class Requests:
         jobs: list[str] | None = None,
         phase: str | None = None,
         fresh: bool = False,
+        fresh_session: bool = False,
         work: Json | None = None,
         prechecks: list[Json] | None = None,
         postchecks: list[Json] | None = None,
@@ -221,9 +229,8 @@ class Requests:
                 )
         if not chosen:
             raise UsageError(f"Plan '{plan}' has no failed or canceled job.", hint=f"orchard status {plan}")
-        for one in [work, *(prechecks or ()), *(postchecks or ())]:
-            if one is not None and isinstance(work_from_json(one), AgentWork):
-                raise _no_agent("The new work")
+        given = [work_from_json(one) for one in [work, *(prechecks or ()), *(postchecks or ())] if one is not None]
+        await self.engine.world.in_thread(self._check_works, "The new work", given)
         first = Phase(phase) if phase is not None else None
         if fresh:
             await self._fetch(run)
@@ -234,7 +241,9 @@ class Requests:
             event = JobRetried(job_id)
             if job_id in chosen:
                 checks = [tuple(checks) if checks is not None else None for checks in (prechecks, postchecks)]
-                event = JobRetried(job_id, first, fresh, work, checks[0], checks[1])
+                event = JobRetried(
+                    job_id, first, fresh, work, checks[0], checks[1], fresh_session=fresh or fresh_session
+                )
             self.engine.record(run.id, event)
         if run.paused is not None and not run.paused.waiting:
             self.engine.record(run.id, PlanResumed())
@@ -291,6 +300,32 @@ class Requests:
         if JobId(job) not in run.records:
             raise NotFound(f"Plan '{run.id}' has no job '{job}'.", hint=f"orchard status {run.id}")
         return JobId(job)
+
+    async def _check_agents(self, plan: Plan) -> None:
+        """See that every agent and model that the plan names can be had, before anything is made."""
+        works = [(f"Job '{job.id}'", _works(plan, job)) for job in plan.jobs.values()]
+        asked = [
+            (who, agents) for who, found in works if (agents := [one for one in found if isinstance(one, AgentWork)])
+        ]
+        for who, agents in asked:
+            await self.engine.world.in_thread(self._check_works, who, agents)
+
+    def _check_works(self, who: str, works: Sequence[Work]) -> None:
+        agents = self.engine.world.agents
+        for work in works:
+            if not isinstance(work, AgentWork):
+                continue
+            if work.interactive:
+                raise UsageError(
+                    f"{who} is interactive, and this version cannot talk with an agent while it works.",
+                    hint="Remove 'interactive'.",
+                )
+            try:
+                found = agents.find(work.agent)
+                agents.model_for(found.name, work.model, work.tier)
+                agents.servers(work.mcp_servers)
+            except OrchardError as error:
+                raise type(error)(f"{who} is work for an agent: {error.message}", hint=error.hint) from error
 
     def _refuse_if_over(self, run: Run, what: str) -> None:
         if run.settled:
@@ -352,20 +387,6 @@ def _canceled(run: Run, edges: Mapping[JobId, tuple[JobId, ...]], chosen: list[J
                 found[other] = None
                 waiting.append(other)
     return list(found)
-
-
-def _refuse_agents(plan: Plan) -> None:
-    """No agent can be run yet: such a plan is refused whole rather than failed half-way."""
-    for job in plan.jobs.values():
-        if any(isinstance(work, AgentWork) for work in _works(plan, job)):
-            raise _no_agent(f"Job '{job.id}'")
-
-
-def _no_agent(what: str) -> UsageError:
-    return UsageError(
-        f"{what} is work for an agent, and this version can run shell and process work only.",
-        hint="Use a shell command, or wait for the version with agents.",
-    )
 
 
 def _works(plan: Plan, job: Job) -> list[Work]:

@@ -7,7 +7,7 @@ when its refs are not where the journal says (a crash between the two): it is bu
 import asyncio
 
 from orchard.core.events import LeafMerged, PlanPaused, PlanStarted, SnapshotStarted
-from orchard.core.plan import Job, JobId
+from orchard.core.plan import VALIDATION, Job, JobId
 from orchard.core.run import Run
 from orchard.engine.engine import Engine
 from orchard.engine.gather import commit_time, conflict, resolve
@@ -22,6 +22,9 @@ from orchard.git.refs import ANY, RefMoved, Update, keep_ref, update_refs
 from orchard.process.failpoint import failpoint
 
 VANISHED_TRIES = 5
+
+MENDED = "Mend what the checks of the merged result found"
+"""What the validation job's own work is called, where an agent had to mend something."""
 
 BASE = "__base__"
 """In place of a job's name, for the ref that holds the commit a plan starts from."""
@@ -135,7 +138,7 @@ def _leaf(engine: Engine, run: Run, job_id: JobId, commit: str) -> LeafMerge:
     choice = run.plan.resolver or world.config.resolver
 
     def resolver(merge: Merge) -> Resolution | None:
-        return resolve(world, merge, choice)
+        return resolve(world, run.id, merge, choice)
 
     inside = _jobs_inside(run, job_id)
     title, body = _words(run, job, [run.job(name) for name, _ in inside])
@@ -191,6 +194,8 @@ def _words(run: Run, leaf: Job, inside: list[Job]) -> tuple[str, str]:
 
     A leaf that only checks made nothing; what comes in with it is the work of others.
     """
+    if leaf.id == VALIDATION:
+        return MENDED, ""
     others = [job for job in inside if job.id != leaf.id]
     makers = [leaf] if len(others) < len(inside) or not others else others
     title = makers[0].name if len(makers) == 1 else f"{makers[0].name} and {len(makers) - 1} more"

@@ -10,14 +10,18 @@ What lands is the very commit that `verify` passed on. If the target moves at an
 compare-and-swap, everything from the merge on is done again.
 """
 
+from functools import partial
+
 from orchard.core import limits
 from orchard.core.phases import Phase, at_or_after
 from orchard.core.run import Run
 from orchard.engine.context import Context
 from orchard.engine.landing import Moved, land, settle
+from orchard.engine.mending import take_in_mended
 from orchard.engine.outcome import Failed, Held, Outcome, Passed, Skipped
 from orchard.engine.phases import note_changes, run_works, setup
 from orchard.engine.phasing import run_phase
+from orchard.engine.resolving import settling
 from orchard.engine.snapshot import merge_leaf, rebuild
 from orchard.engine.workspace import give_back, take_worktree
 from orchard.process.failpoint import failpoint
@@ -77,9 +81,9 @@ async def _prechecks(context: Context) -> Outcome:
             hint=f"Make it again (git branch {run.started.target_branch} {run.snapshot.start:.12}), then retry.",
         )
     if tip is not None and not stands_on(run, tip):
-        failed = await rebuild(context.engine, run, tip)
-        if failed is not None:
-            return failed
+        built = await settling(context, lambda: _rebuilt(context, tip))
+        if not isinstance(built, Passed):
+            return built
         note = f"the target moved to {tip:.12}: everything was merged onto it again"
     missing = await _bring_in_missing(context)
     if missing is not None:
@@ -88,7 +92,11 @@ async def _prechecks(context: Context) -> Outcome:
     return Passed(note)
 
 
-async def _bring_in_missing(context: Context) -> Failed | None:
+async def _rebuilt(context: Context, tip: str) -> Outcome:
+    return await rebuild(context.engine, context.run, tip) or Passed()
+
+
+async def _bring_in_missing(context: Context) -> Failed | Held | None:
     """Merge leaves that the snapshot does not have: an engine was killed while it began the snapshot again."""
     run = context.run
     for job_id in run.plan.leaves:
@@ -97,8 +105,8 @@ async def _bring_in_missing(context: Context) -> Failed | None:
             continue
         commit = run.records[job_id].commit
         assert commit is not None, f"'{job_id}' has no result to validate"
-        outcome = await merge_leaf(context.engine, run, job_id, commit)
-        if isinstance(outcome, Failed):
+        outcome = await settling(context, partial(merge_leaf, context.engine, run, job_id, commit))
+        if isinstance(outcome, Failed | Held):
             return outcome
     return None
 
@@ -122,6 +130,10 @@ async def _setup(context: Context) -> Outcome:
 async def _work(context: Context) -> Outcome:
     if context.job.work is None:
         return Skipped()
+    if context.healed:
+        mended = await take_in_mended(context)
+        if not isinstance(mended, Passed):
+            return mended
     failpoint("validation.before-verify")
     failed = await run_works(context, [context.job.work])
     failpoint("validation.after-verify")

@@ -2,17 +2,16 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ParamSpec, Protocol, TypeVar
 
+from orchard.agents.agent import Agent, McpServer
 from orchard.core.config import Config
-from orchard.core.plan import Job, PlanId, Work
-from orchard.engine.outcome import Failed
+from orchard.core.plan import Tier, Work
 from orchard.errors import SystemRefused
-from orchard.git.conflicts import Merge
 from orchard.git.integration import Integration
 from orchard.git.repository import Repository
 from orchard.store.logs import LogFiles
@@ -23,15 +22,19 @@ T = TypeVar("T")
 GIT_THREADS = 8
 
 
-class Healer(Protocol):
-    """Whoever can mend a failed check or settle a conflict: an agent. There is none yet."""
+class Agents(Protocol):
+    """Whoever knows the agents that there are; `agents.table.Agents` is the one."""
 
-    async def heal(self, plan: PlanId, job: Job, failed: Failed) -> bool:
-        """Try to mend what failed; whether anything was changed."""
+    def find(self, name: str | None) -> Agent:
+        """The agent of this name, or the default one; OrchardError where it is not known or not usable."""
         ...
 
-    async def resolve(self, plan: PlanId, job: Job, merge: Merge) -> str | None:
-        """The tree in which the conflicts of a merge are settled, or None."""
+    def model_for(self, agent: str, model: str | None, tier: Tier | None) -> str | None:
+        """The model that a plan means; None: the agent's own choice. UsageError for one that nobody knows."""
+        ...
+
+    def servers(self, names: Iterable[str]) -> tuple[McpServer, ...]:
+        """The configured MCP servers of these names."""
         ...
 
 
@@ -45,9 +48,9 @@ class World:
     integration: Integration
     environment: Mapping[str, str]
     """The host's variables, from which those of the programs are made."""
+    agents: Agents
     setup: tuple[Work, ...] = ()
     """What the configuration says is run in each new worktree."""
-    healer: Healer | None = None
     clock: Callable[[], float] = time.time
     threads: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(max_workers=GIT_THREADS, thread_name_prefix="orchard-git")

@@ -33,6 +33,8 @@ class CommitInfo:
     body: str = ""
     trailers: tuple[tuple[str, str], ...] = ()
     allow_submodule_updates: bool = False
+    replaces: str | None = None
+    """What the ref holds already: an earlier result of the same attempt, which the folder stands at."""
 
     @property
     def message(self) -> str:
@@ -193,7 +195,7 @@ def _commit(work: _Work, contents: Contents) -> Committed | Refused:
         commit = _make(work, tree, durable=files is None)
     failpoint("keep.before-hold")
     try:
-        work.live.hold(info.ref, commit, base)
+        work.live.hold(info.ref, commit, base, info.replaces if info.replaces == head else None)
     except RefMoved as moved:
         # We may have been here before, and been killed before HEAD moved: the same work with an older date.
         if moved.actual is None or not _is_same_work(repo.git, moved.actual, (tree, head)):

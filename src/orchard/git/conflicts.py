@@ -27,9 +27,11 @@ from typing import Literal
 from orchard.errors import OrchardError
 from orchard.git.history import show_path
 from orchard.git.objects import GITLINK, SYMLINK, TREE, Entry, Objects
-from orchard.git.refs import ANY, PREFIX, Update, job_ref_part, read_ref, update_refs
+from orchard.git.refs import ANY, PREFIX, Update, delete_refs, job_ref_part, list_refs, read_ref, update_refs
 from orchard.git.repository import Repository
 
+SHARED = "__shared__"
+"""In place of a plan, for resolutions that have landed: every plan of the repository may use them."""
 FILE_LIMIT = 64 * 1024 * 1024
 MANIFEST = "manifest.json"
 TEXT_KINDS = frozenset({"content", "add/add", "modify/delete"})
@@ -236,9 +238,10 @@ def take_back(repo: Repository, objects: Objects, merge: Merge, folder: Path) ->
 
 
 def conflict_key(conflict: Conflict) -> str:
-    """The same three versions make the same key, whatever the path and the commits."""
+    """The same three versions make the same key, whatever the path and the commits, and whichever side came first."""
     three = (conflict.base, conflict.ours, conflict.theirs)
-    said = "|".join(f"{entry.mode:o} {entry.oid}" if entry is not None else "-" for entry in three)
+    base, *sides = (f"{entry.mode:o} {entry.oid}" if entry is not None else "-" for entry in three)
+    said = "|".join([base, *sorted(sides)])
     return hashlib.sha256(f"{conflict.kind}|{said}".encode()).hexdigest()
 
 
@@ -269,6 +272,22 @@ def resolve_from_memory(repo: Repository, objects: Objects, plan: str, merge: Me
             return None
         changes[conflict.path] = Entry(_merged_mode(conflict), oid)
     return Resolution(_rebuild(repo, objects, merge, changes), tuple(sorted(changes)), "remembered")
+
+
+def share_memory(repo: Repository, plan: str) -> None:
+    """Let other plans use what was resolved in this one: it has passed validation and landed."""
+    prefix = _memory(plan, "")
+    found = list_refs(repo.git, prefix.rstrip("/"))
+    update_refs(
+        repo.git,
+        [Update(_memory(SHARED, ref.removeprefix(prefix)), oid, ANY) for ref, oid in found.items()],
+        "orchard: resolution",
+    )
+
+
+def forget_memory(repo: Repository, plan: str) -> None:
+    """Ask again about what was resolved in this plan."""
+    delete_refs(repo.git, list_refs(repo.git, _memory(plan, "").rstrip("/")), "orchard: resolve again")
 
 
 def _memory(plan: str, key: str) -> str:

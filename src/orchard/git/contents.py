@@ -15,6 +15,7 @@ import re
 import stat
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,6 +30,10 @@ ADD_TIMEOUT = 600.0
 
 PICTURED = 1_000
 """Up to this many files and folders a second look is cheaper by ourselves than by git."""
+
+FINGERPRINTED = 20_000
+"""Ignored files and folders that a fingerprint takes in."""
+FINGERPRINTED_BYTES = 4 * 1024 * 1024
 
 VANISHED_TRIES = 6
 _VANISHED = re.compile(
@@ -134,6 +139,49 @@ def picture(path: Path) -> bytes | None:
                 if entry.is_dir(follow_symlinks=False):
                     folders.append(entry.path)
     return digest.digest()
+
+
+def fingerprint(git: Git, path: Path) -> str:
+    """What differs as soon as somebody has changed something in a folder: files, their contents, HEAD, the index.
+
+    Of large files, and of what is ignored, only sizes and times are looked at.
+    """
+    contents = look(git, path)
+    digest = hashlib.sha256(repr((contents.head, contents.staged, contents.ignored, contents.special)).encode())
+    top = os.fsencode(path) + b"/"
+    for name in sorted({*contents.changed, *contents.untracked, *contents.staged}):
+        digest.update(name + b"\0" + _content(top + name) + b"\n")
+    seen, waiting = 0, [top + name for name in contents.ignored]
+    while waiting and seen < FINGERPRINTED:
+        place = waiting.pop().rstrip(b"/")
+        seen += 1
+        digest.update(place + b"\0" + _stamp(place) + b"\n")
+        with suppress(OSError), os.scandir(place) as entries:
+            waiting += sorted(entry.path for entry in entries)
+    return digest.hexdigest()
+
+
+def _content(place: bytes) -> bytes:
+    try:
+        descriptor = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return _stamp(place)
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or found.st_size > FINGERPRINTED_BYTES:
+            return _stamp(place)
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            return b"%o " % found.st_mode + hashlib.sha256(file.read(FINGERPRINTED_BYTES)).digest()
+    finally:
+        os.close(descriptor)
+
+
+def _stamp(place: bytes) -> bytes:
+    try:
+        found = os.lstat(place)
+    except OSError:
+        return b"-"
+    return b"%d %d %d" % (found.st_mode, found.st_size, found.st_mtime_ns)
 
 
 def stage(git: Git, path: Path, contents: Contents) -> None:

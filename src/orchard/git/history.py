@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from orchard.errors import OrchardError
-from orchard.git.repository import Repository
+from orchard.git.repository import Repository, Worktree
 
 DIFF_LIMIT = 64 * 1024 * 1024
 
@@ -99,6 +99,24 @@ def diff(
             hint="Ask for some paths only, or for the table of files (--stat).",
         )
     return shown
+
+
+def worktree_diff(repo: Repository, worktree: Worktree, base: str, limit: int) -> str:
+    """How the tracked files of a worktree differ from a commit, as text for people; cut to `limit` characters."""
+    git = repo.worktree_git(worktree.name, worktree.path)
+    words = (
+        "diff",
+        "--no-ext-diff",
+        "--no-textconv",
+        "--no-color",
+        "--ignore-submodules=all",
+        "--stat",
+        "-p",
+        base,
+        "--",
+    )
+    shown = git(*words, ok=(0, 1, 128), timeout=120).stdout
+    return shown[:limit].decode(errors="replace")
 
 
 def show_path(path: bytes) -> str:

@@ -103,12 +103,12 @@ class Live:
         self.merger.close()
         self.objects.close()
 
-    def hold(self, ref: str, commit: str, base: str) -> None:
+    def hold(self, ref: str, commit: str, base: str, old: str | None = None) -> None:
         """Make a new ref hold a commit made on `base`, and prove that all of it can be read from there.
 
         As `refs.hold`, for a commit with the one parent `base`; others are proved the usual way.
         """
-        hold(self.repo.git, ref, commit, base, self.results.move, self._read_back)
+        hold(self.repo.git, ref, commit, base, self.results.move, self._read_back, old)
 
     def set_head(self, worktree: str, commit: str) -> None:
         """Move the detached HEAD of a worktree, by its name; its files and its index stay as they are."""

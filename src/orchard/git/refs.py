@@ -141,16 +141,24 @@ Move = Callable[[Sequence[Update], str], None]
 Prove = Callable[[str, str, str], None]
 
 
-def hold(git: Git, ref: str, commit: str, base: str, move: Move | None = None, prove: Prove | None = None) -> None:
+def hold(
+    git: Git,
+    ref: str,
+    commit: str,
+    base: str,
+    move: Move | None = None,
+    prove: Prove | None = None,
+    old: str | None = None,
+) -> None:
     """Make a new ref hold a commit that builds on `base`, and prove that all of it can be read from there.
 
     It is fine if the ref holds the commit already. If the proof fails, a ref that was made here goes
     again: a ref to what is not there would break every later `git gc`. `move` and `prove` are other ways
-    to do what `update_refs` and `confirm` do.
+    to do what `update_refs` and `confirm` do. `old`: the ref is there and holds this, which the commit builds on.
     """
     created = True
     try:
-        (move or partial(update_refs, git))([Update(ref, commit, None)], "orchard: hold")
+        (move or partial(update_refs, git))([Update(ref, commit, old)], "orchard: hold")
     except RefMoved as moved:
         if moved.actual != commit:
             raise
@@ -160,7 +168,7 @@ def hold(git: Git, ref: str, commit: str, base: str, move: Move | None = None, p
         (prove or partial(confirm, git))(ref, commit, base)
     except OrchardError:
         if created:
-            update_refs(git, [Update(ref, None, commit)], "orchard: not readable")
+            update_refs(git, [Update(ref, old, commit)], "orchard: not readable")
         raise
 
 

@@ -63,13 +63,42 @@ def pause(terminal: Terminal, plan: str | None) -> None:
     terminal.answer({"plan": found, **answer}, text.done(f"Plan {found} is paused."), text.next_resume(found))
 
 
-@verb("resume")
+@verb(
+    "resume",
+    examples="""
+orchard resume                                    # the newest plan
+orchard resume login-3f2a --budget tokens=500000  # with another budget; what it used so far does not count
+orchard resume login-3f2a --budget cost=5,minutes=60
+""",
+)
 @plan_argument
+@click.option("--budget", metavar="KIND=N,...", help="What it may use from now on: tokens, cost, minutes.")
 @detach_option
-def resume(terminal: Terminal, plan: str | None, detach: bool) -> int:
-    """Let a paused or interrupted plan go on."""
+def resume(terminal: Terminal, plan: str | None, budget: str | None, detach: bool) -> int:
+    """Let a paused or interrupted plan go on.
+
+    A plan that waits because its budget is used up may use as much again, or what '--budget' says.
+    """
     app = app_for_work(terminal)
-    return go_on(terminal, app, app.find_plan(plan), "resume", detach=detach)
+    asked = {"budget": read_budget(budget)} if budget is not None else {}
+    return go_on(terminal, app, app.find_plan(plan), "resume", detach=detach, **asked)
+
+
+def read_budget(text_: str) -> Json:
+    """The budget that an option says: `tokens=500000,cost=2.5`."""
+    found: Json = {}
+    for part in text_.split(","):
+        kind, _, amount = (piece.strip() for piece in part.partition("="))
+        if kind not in ("tokens", "cost", "minutes") or kind in found:
+            raise UsageError(f"'{safe(part)}' is no budget.", "For example: --budget tokens=500000,cost=5,minutes=60")
+        try:
+            value = float(amount.replace("_", ""))
+        except ValueError:
+            value = 0.0
+        if not 0 < value < 1e15 or (kind == "tokens" and value != int(value)):
+            raise UsageError(f"'{safe(amount)}' is no amount of {kind}.", "It must be a number above 0.")
+        found[kind] = int(value) if kind == "tokens" else value
+    return found
 
 
 @verb("cancel")

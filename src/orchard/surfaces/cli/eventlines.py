@@ -8,8 +8,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from orchard.core.events import (
+    AgentNoted,
+    AgentStarted,
     BudgetWarned,
+    ConflictSettled,
     Event,
+    HealTried,
     HoldReleased,
     JobCanceled,
     JobContinued,
@@ -162,6 +166,39 @@ def _retried(run: Run, event: JobRetried) -> list[Line]:
     return [_line(_job(event.job), "retried", "busy", " ".join(filter(None, (start, safe(event.why)))))]
 
 
+def _agent_started(run: Run, event: AgentStarted) -> list[Line]:
+    again = f"try {event.number}" if event.number > 1 else ""
+    session = "in its session" if event.session else ""
+    more = ", ".join(filter(None, (safe(event.model or ""), again, session)))
+    verbs = {"heal": "mends", "resolve": "settles the conflict", "check": "checks"}
+    return [_line(_job(event.job), f"{safe(event.agent)} {verbs.get(event.purpose, 'works')}", "busy", more)]
+
+
+def _agent_noted(run: Run, event: AgentNoted) -> list[Line]:
+    return [_line(_job(event.job), f"{safe(event.agent)}: {safe(event.kind)}", "wait", safe(event.message, 2000))]
+
+
+def _heal_tried(run: Run, event: HealTried) -> list[Line]:
+    words: dict[str, tuple[str, Meaning]] = {
+        "passed": ("healed", "good"),
+        "failed": ("not healed yet", "wait"),
+        "unchanged": ("not healed: nothing was changed", "bad"),
+    }
+    what, meaning = words.get(event.outcome, (safe(event.outcome), ""))
+    return [_line(_job(event.job), what, meaning, f"{event.phase}, try {event.number}")]
+
+
+def _settled(run: Run, event: ConflictSettled) -> list[Line]:
+    paths = ", ".join(safe(path) for path in event.paths[:3])
+    more = f" and {len(event.paths) - 3} more" if len(event.paths) > 3 else ""
+    return [_line(_job(event.job), "conflict settled", "wait", f"by {safe(event.by)}: {paths}{more}")]
+
+
+def _released(run: Run, event: HoldReleased) -> list[Line]:
+    word = "goes on" if run.records[event.job].released == "budget" else "approved"
+    return [_line(_job(event.job), word, "good")]
+
+
 def _leaf_merged(run: Run, event: LeafMerged) -> list[Line]:
     if not event.resolved:
         return []
@@ -189,7 +226,11 @@ LINES: Mapping[type[Event], Callable[[Run, Any], list[Line]]] = {
     JobHeld: _held,
     JobContinued: lambda run, event: [_line(_job(event.job), "continues", "busy", f"from {event.resume_from}")],
     JobRetried: _retried,
-    HoldReleased: lambda run, event: [_line(_job(event.job), "approved", "good")],
+    HoldReleased: _released,
+    AgentStarted: _agent_started,
+    AgentNoted: _agent_noted,
+    HealTried: _heal_tried,
+    ConflictSettled: _settled,
     PhaseStarted: _phase_started,
     LeafMerged: _leaf_merged,
 }

@@ -49,6 +49,10 @@ def _facts(job: Json) -> Iterator[Line]:
     if text.changes(job["summary"]):
         commits = text.many(job["summary"].get("commits", 0), "commit")
         yield _fact("changes", f"{text.changes(job['summary'])} files, {commits}")
+    if job["usage"].get("tokens"):
+        used = job["usage"]
+        cost = f", ${used['cost']:.4f} ({used['cost_source']})" if used["cost"] is not None else ""
+        yield _fact("used", f"{used['tokens']:,} tokens in {text.many(used['requests'], 'request')}{cost}")
     if job["worktree"]:
         yield _fact("worktree", job["worktree"])
     if job["evidence"]:
@@ -93,7 +97,26 @@ def attempt_lines(attempt: Json, look: Look) -> list[Line]:
         note = f"  {safe(phase['note'])}" if phase["note"] else ""
         shown = text.status_piece(outcome, padded(outcome, 11))
         lines.append([(f"    {padded(phase['phase'], 12)}", ""), shown, (f"{spent:>7}{note}", "dim")])
+    lines += [line for turn in attempt.get("turns") or [] for line in _turn_lines(turn, look)]
     return lines + _failure_lines(attempt["failure"])
+
+
+def _turn_lines(turn: Json, look: Look) -> Iterator[Line]:
+    """One turn of an agent: who, for what, how it ended and what it used."""
+    spent = text.elapsed(turn["started_at"], turn["ended_at"], look.now)
+    outcome = turn["healed"] or turn["outcome"] or "running"
+    used = turn["usage"]
+    facts = [turn["model"] or "", f"{used['tokens']:,} tokens" if used else "", turn["message"]]
+    more = "  ".join(safe(fact) for fact in facts if fact)
+    who = f"{turn['agent']} {turn['trigger']}"
+    good = outcome in ("done", "passed")
+    yield [
+        (f"    {padded(who, 20)}", "name"),
+        (padded(outcome, 11), "good" if good else "wait"),
+        (f"{spent:>7}  {more}", "dim"),
+    ]
+    for note in turn["notes"]:
+        yield [(f"      {safe(note['kind'])}: ", "wait"), (safe(note["message"], 500), "dim")]
 
 
 def _failure_lines(failure: Json | None) -> list[Line]:

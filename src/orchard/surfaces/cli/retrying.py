@@ -40,12 +40,14 @@ orchard retry backend/api --from work
 orchard retry api --work 'make fix'    # with another command
 orchard retry api --work @fix.yaml     # with the work in a file
 orchard retry api --fresh              # in a new worktree; what lies in the old one is saved
+orchard retry api --fresh-session      # its agent is told everything anew
 """,
 )
 @jobs_argument
 @plan_option
 @click.option("--from", "phase", type=click.Choice([str(phase) for phase in PHASES]), help="Begin at this phase.")
 @click.option("--fresh", is_flag=True, help="Use a new worktree.")
+@click.option("--fresh-session", is_flag=True, help="Agents begin a new session instead of going on in the last one.")
 @click.option("--work", metavar="WORK", help=f"Do this instead: {WORK_HELP}.")
 @click.option("--precheck", "prechecks", metavar="WORK", multiple=True, help=f"Check this before: {WORK_HELP}.")
 @click.option("--postcheck", "postchecks", metavar="WORK", multiple=True, help=f"Check this after: {WORK_HELP}.")

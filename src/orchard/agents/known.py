@@ -1,0 +1,230 @@
+"""What is known about each agent before it is started: who makes it, how it is installed, where its login lies.
+
+Whether somebody is logged in is judged by what can be seen without asking anybody: a key in the environment, or the
+file in which the program keeps a login. Of such a file only its existence matters; it is never opened. Settings, which
+most programs write by themselves, may hold a login only where a certain word is in them.
+"""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from orchard.core.agentrows import BuiltinRow
+
+Ability = Literal["resume", "mcp", "effort", "max_turns", "usage", "cost", "models"]
+"""What an agent can do: go on in a session, use MCP servers, honour `effort` and `max_turns`, tell tokens and cost,
+and tell which models it has."""
+ABILITIES: tuple[Ability, ...] = ("resume", "mcp", "effort", "max_turns", "usage", "cost", "models")
+
+SETTINGS_BYTES = 256 * 1024
+"""Of a file of settings no more is read."""
+
+LoggedIn = Literal["yes", "no", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """Whether an agent has credentials, and how that is known."""
+
+    state: LoggedIn
+    how: str
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """One agent that is a program of others."""
+
+    name: str
+    vendor: str
+    program: str
+    package: str
+    """On npm."""
+    login: str
+    """What to do to log in."""
+    keys: tuple[str, ...]
+    """Variables any of which is a credential."""
+    folder: tuple[str, str]
+    """The variable that names the program's own folder, and where it is below the home folder otherwise."""
+    files: tuple[str, ...]
+    """In that folder: any of them is a login."""
+    settings: tuple[tuple[str, str], ...]
+    """Files below the home folder, each with a word: where that is in it, it may hold a login."""
+    abilities: frozenset[Ability]
+    status: tuple[str, ...] = ()
+    """Arguments with which the program says whether it is logged in, by its exit status."""
+    keychain: bool = False
+    """On macOS the login is in the keychain, which is not asked."""
+    anonymous: bool = False
+    """Some of its models need no login: it can be used without one by whoever names it, but is not chosen."""
+
+    @property
+    def install(self) -> str:
+        """How to get it."""
+        return f"npm install -g {self.package}"
+
+
+def _can(*abilities: Ability) -> frozenset[Ability]:
+    return frozenset({"resume", "mcp", "usage", *abilities})
+
+
+BUILTIN_ABILITIES = _can("effort", "max_turns", "models")
+BUILTIN_LOGIN = "Set {variable} to a key of your model's provider."
+
+PROGRAMS: Mapping[str, Known] = {
+    known.name: known
+    for known in (
+        Known(
+            "claude",
+            "Anthropic",
+            "claude",
+            "@anthropic-ai/claude-code",
+            "Run 'claude' once and use /login, or set ANTHROPIC_API_KEY.",
+            ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"),
+            ("CLAUDE_CONFIG_DIR", ".claude"),
+            (".credentials.json",),
+            ((".claude/settings.json", "apiKeyHelper"), (".claude/settings.json", "ANTHROPIC_")),
+            _can("effort", "max_turns", "cost"),
+            keychain=True,
+        ),
+        Known(
+            "codex",
+            "OpenAI",
+            "codex",
+            "@openai/codex",
+            "Run 'codex login', or set OPENAI_API_KEY.",
+            ("CODEX_API_KEY", "OPENAI_API_KEY"),
+            ("CODEX_HOME", ".codex"),
+            ("auth.json",),
+            ((".codex/config.toml", "model_provider"),),
+            _can("effort", "models"),
+            status=("login", "status"),
+        ),
+        Known(
+            "copilot",
+            "GitHub",
+            "copilot",
+            "@github/copilot",
+            "Run 'copilot' once and use /login, or set COPILOT_GITHUB_TOKEN, GH_TOKEN or GITHUB_TOKEN.",
+            ("COPILOT_PROVIDER_BASE_URL", "COPILOT_GITHUB_TOKEN", "GH_TOKEN", "GITHUB_TOKEN"),
+            ("COPILOT_HOME", ".copilot"),
+            (),
+            ((".copilot/config.json", "ogged"), (".config/gh/hosts.yml", "github.com")),
+            _can("effort", "models"),
+        ),
+        Known(
+            "gemini",
+            "Google",
+            "gemini",
+            "@google/gemini-cli",
+            "Run 'gemini' once and log in, or set GEMINI_API_KEY.",
+            ("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI"),
+            ("GEMINI_CLI_HOME", ".gemini"),
+            ("oauth_creds.json",),
+            ((".gemini/settings.json", "selectedType"), (".gemini/.env", "_KEY")),
+            _can("max_turns"),
+        ),
+        Known(
+            "qwen",
+            "Alibaba",
+            "qwen",
+            "@qwen-code/qwen-code",
+            "Run 'qwen' once and log in, or set OPENAI_API_KEY (and OPENAI_BASE_URL).",
+            ("OPENAI_API_KEY",),
+            ("QWEN_HOME", ".qwen"),
+            ("oauth_creds.json",),
+            ((".qwen/settings.json", "selectedType"), (".qwen/settings.json", "_KEY"), (".qwen/.env", "_KEY")),
+            _can("max_turns"),
+        ),
+        Known(
+            "opencode",
+            "several",
+            "opencode",
+            "opencode-ai",
+            "Run 'opencode auth login', or set a key of a provider, such as ANTHROPIC_API_KEY.",
+            (
+                "ANTHROPIC_API_KEY",
+                "OPENAI_API_KEY",
+                "GEMINI_API_KEY",
+                "GOOGLE_GENERATIVE_AI_API_KEY",
+                "OPENROUTER_API_KEY",
+                "OPENCODE_API_KEY",
+                "GROQ_API_KEY",
+                "MISTRAL_API_KEY",
+                "XAI_API_KEY",
+                "DEEPSEEK_API_KEY",
+            ),
+            ("", ".local/share/opencode"),
+            ("auth.json",),
+            (
+                (".config/opencode/opencode.json", '"provider"'),
+                (".config/opencode/opencode.jsonc", '"provider"'),
+                (".config/opencode/config.json", '"provider"'),
+            ),
+            _can("effort", "cost", "models"),
+            anonymous=True,
+        ),
+    )
+}
+
+SPEAKS_FOR: Mapping[str, str] = {
+    **{known.program: known.name for known in PROGRAMS.values()},
+    "claude-agent-acp": "claude",
+    "claude-code-acp": "claude",
+    "codex-acp": "codex",
+}
+"""Programs that speak the Agent Client Protocol, and the agent whose login and variables each of them uses."""
+
+
+def program_login(known: Known, env: Mapping[str, str]) -> Login:
+    """Whether a program finds credentials with these variables."""
+    for name in known.keys:
+        if env.get(name):
+            return Login("yes", f"{name} is set")
+    home = Path(env.get("HOME") or Path.home())
+    variable, below = known.folder
+    folder = Path(env[variable]) if variable and env.get(variable) else home / below
+    for name in known.files:
+        if _is_there(folder / name):
+            return Login("yes", f"{_short(folder / name, home)} is there")
+    for name, word in known.settings:
+        if _holds(home / name, word):
+            return Login("unknown", f"{_short(home / name, home)} may hold a login")
+    if known.anonymous:
+        return Login("no", "no key is set and no login was found; some of its models need none")
+    if known.keychain and sys.platform == "darwin":
+        return Login("unknown", "a login may be in the keychain")
+    return Login("no", "no key is set and no login was found")
+
+
+def key_variable(row: BuiltinRow) -> str:
+    """The variable that holds the key of our own agent."""
+    return row.api_key_env or ("ANTHROPIC_API_KEY" if row.provider == "anthropic" else "OPENAI_API_KEY")
+
+
+def builtin_login(row: BuiltinRow, env: Mapping[str, str]) -> Login:
+    """Whether our own agent has a key."""
+    name = key_variable(row)
+    return Login("yes", f"{name} is set") if env.get(name) else Login("no", f"{name} is not set")
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:
+        return False
+
+
+def _holds(path: Path, word: str) -> bool:
+    try:
+        if not path.is_file():
+            return False
+        with path.open("rb") as file:
+            return word.encode() in file.read(SETTINGS_BYTES)
+    except OSError:
+        return False
+
+
+def _short(path: Path, home: Path) -> str:
+    return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)

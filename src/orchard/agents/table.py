@@ -1,0 +1,233 @@
+"""The table of agents: which there are, which of them can be used here, and what each is called.
+
+    Agents.find       a name -> the agent; nothing is started for it
+    Agents.servers    names of MCP servers -> the servers
+    Agents.describe   what there is to know about each; asks the programs for their versions
+
+Backends are imported when one of them is used.
+"""
+
+import os.path
+import re
+import shlex
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from importlib.util import find_spec
+
+from orchard.agents.agent import Agent, McpServer
+from orchard.agents.cli import Backend, CliAgent
+from orchard.agents.environment import agent_environment
+from orchard.agents.known import BUILTIN_LOGIN, PROGRAMS, SPEAKS_FOR, Login, builtin_login, key_variable, program_login
+from orchard.core.agentrows import ACP, AGENTS, AgentRow
+from orchard.core.config import Config
+from orchard.core.plan import Tier
+from orchard.core.suggest import did_you_mean, quoted
+from orchard.errors import OrchardError, UsageError
+
+SEE_AGENTS = "Run 'orchard agents' to see which there are."
+
+
+class NoAgent(OrchardError):
+    """No agent can be used here: none is installed, or none has credentials."""
+
+
+class Agents:
+    """The agents of one configuration, as they are found with one user's variables."""
+
+    def __init__(self, config: Config, host: Mapping[str, str]) -> None:
+        self.config, self.host = config, host
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every agent that has a name: those that are known, then the user's own."""
+        return (*AGENTS, *(name for name in self.config.agents if name not in AGENTS))
+
+    def find(self, name: str | None) -> Agent:
+        """The agent of a name, or the default one; what cannot be used is an error that says what to do.
+
+        Looks at variables and files only, so it takes no time.
+        """
+        name = name or self.config.agent or self.default()
+        if name is None:
+            raise NoAgent(
+                "No agent can be used: none is installed that also has credentials.",
+                "Run 'orchard agents' to see how to install one or log in.",
+            )
+        self._check_usable(name)
+        return self._make(name)
+
+    def default(self) -> str | None:
+        """The agent that works get which name none, where the configuration names none either."""
+        usable = [(name, self.login(name)) for name in self.names if self.missing(name) is None]
+        for wanted in ("yes", "unknown"):
+            found = next((name for name, login in usable if login.state == wanted), None)
+            if found is not None:
+                return found
+        return None
+
+    def servers(self, names: Iterable[str]) -> tuple[McpServer, ...]:
+        """The MCP servers of the configuration that are named; `${NAME}` in their values is filled in."""
+        return tuple(self._server(name) for name in names)
+
+    def model_for(self, agent: str, model: str | None, tier: Tier | None) -> str | None:
+        """The model that a plan means for an agent; None: the agent's own choice. One that is not known is an error."""
+        configured = self.config.builtin.model if agent == "builtin" else self.row(agent).model
+        return model or configured
+
+    # ------------------------------------------------------------------------------- what is usable
+
+    def row(self, name: str) -> AgentRow:
+        """What the configuration says about an agent."""
+        return self.config.agents.get(name) or AgentRow()
+
+    def missing(self, name: str) -> str | None:
+        """Why the agent is not there, as the end of a sentence; None: it is."""
+        if name == "builtin":
+            package = self.config.builtin.provider
+            return f"the Python package '{package}' is not installed" if find_spec(package) is None else None
+        program = self.program(name)
+        if not program:
+            return f"{quoted(self.row(name).command or name)} is not a command line"
+        return f"the program {quoted(program)} is not installed" if self.path_of(name) is None else None
+
+    def program(self, name: str) -> str:
+        """The program of an agent that is one; empty where its command line is none."""
+        row = self.row(name)
+        if name in PROGRAMS:
+            return row.command or PROGRAMS[name].program
+        return _first_word(row.command or name)
+
+    def path_of(self, name: str) -> str | None:
+        """Where the program of an agent is."""
+        program = self.program(name)
+        return shutil.which(program, path={**self.host, **self.row(name).env}.get("PATH")) if program else None
+
+    def login(self, name: str) -> Login:
+        """Whether an agent has credentials, as far as variables and files tell."""
+        if name == "builtin":
+            return builtin_login(self.config.builtin, {**self.host, **self.config.builtin.env})
+        if name in PROGRAMS:
+            # Not only what it gets to see: whoever has a login in an odd place names it in `env` or `pass_env`.
+            return program_login(PROGRAMS[name], {**self.host, **self.row(name).env})
+        return Login("unknown", "it looks after its login itself")
+
+    def environment(self, name: str) -> dict[str, str]:
+        """What a program of this agent sees when it is asked something about itself."""
+        row = self.row(name)
+        mine = _backend(name).variables if name in PROGRAMS else ()
+        return {**agent_environment(self.host, (*mine, *row.pass_env)), **row.env}
+
+    def install_command(self, name: str) -> str:
+        """The command that installs an agent; empty where there is no such command."""
+        if name == "builtin":
+            return f"pip install {self.config.builtin.provider}"
+        return PROGRAMS[name].install if name in PROGRAMS and self.row(name).command is None else ""
+
+    def how_to_install(self, name: str) -> str:
+        """What to do about an agent that is not there."""
+        if command := self.install_command(name):
+            return f"To install it: {command}"
+        if name.startswith(ACP):
+            return "Write 'acp:' and a command that is on your PATH, such as 'acp:copilot --acp'."
+        return f"Install its program, or mend 'command' in [agents.{name}]."
+
+    def how_to_log_in(self, name: str) -> str:
+        """What to do about an agent that has no credentials."""
+        if name == "builtin":
+            return BUILTIN_LOGIN.format(variable=key_variable(self.config.builtin))
+        return PROGRAMS[name].login if name in PROGRAMS else ""
+
+    def _check_usable(self, name: str) -> None:
+        if name not in self.names and not name.startswith(ACP):
+            raise UsageError(f"There is no agent {quoted(name)}{did_you_mean(name, self.names)}", SEE_AGENTS)
+        missing = self.missing(name)
+        if missing is not None:
+            raise NoAgent(f"Agent {quoted(name)} cannot be used: {missing}.", self.how_to_install(name))
+        login = self.login(name)
+        if login.state == "no" and not (name in PROGRAMS and PROGRAMS[name].anonymous):
+            raise NoAgent(f"Agent {quoted(name)} has no credentials: {login.how}.", self.how_to_log_in(name))
+
+    # ------------------------------------------------------------------------------------- making
+
+    def _make(self, name: str) -> Agent:
+        row = self.row(name)
+        if name == "builtin":
+            from orchard.agents.builtin.agent import BuiltinAgent
+
+            return BuiltinAgent(self.config.builtin)
+        if name in PROGRAMS:
+            return CliAgent(_backend(name), row)
+        if name.startswith(ACP) or (row.command or "").startswith(ACP):
+            from orchard.agents.acp.agent import AcpAgent
+
+            command = (row.command or name).removeprefix(ACP).strip()
+            return AcpAgent(command, replace(row, command=None, pass_env=(*_variables_of(command), *row.pass_env)))
+        from orchard.agents.backends.custom import Custom
+
+        return CliAgent(Custom(name), row)
+
+    def _server(self, name: str) -> McpServer:
+        row = self.config.mcp_servers.get(name)
+        if row is None:
+            known = self.config.mcp_servers
+            hint = f"Servers are rows of the configuration: [mcp_servers.{name}]." if not known else None
+            raise UsageError(f"There is no MCP server {quoted(name)}{did_you_mean(name, known)}", hint)
+        env, headers = self._filled(name, row.env), self._filled(name, row.headers)
+        return McpServer(name, row.command, row.args, env, row.url, headers)
+
+    def _filled(self, server: str, values: Mapping[str, str]) -> dict[str, str]:
+        """Values in which `${NAME}` stands for a variable of the user's."""
+
+        def value(found: re.Match[str]) -> str:
+            if found[1] not in self.host:
+                raise OrchardError(
+                    f"MCP server '{server}' needs the variable {found[1]}, which is not set.",
+                    f"Set it, or change [mcp_servers.{server}].",
+                )
+            return self.host[found[1]]
+
+        return {name: re.sub(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}", value, text) for name, text in values.items()}
+
+
+def _first_word(command: str) -> str:
+    """The program of a command line; empty where it is none."""
+    try:
+        return (shlex.split(command.removeprefix(ACP)) or [""])[0]
+    except ValueError:
+        return ""
+
+
+def _variables_of(command: str) -> tuple[str, ...]:
+    """The variables that a program behind the protocol may see: those of the agent that it speaks for."""
+    known = SPEAKS_FOR.get(os.path.basename(_first_word(command)))  # noqa: PTH119 - a name, not a path
+    return tuple(_backend(known).variables) if known is not None else ()
+
+
+def _backend(name: str) -> Backend:
+    """The backend of a program that is known."""
+    match name:
+        case "claude":
+            from orchard.agents.backends.claude import Claude
+
+            return Claude()
+        case "codex":
+            from orchard.agents.backends.codex import Codex
+
+            return Codex()
+        case "copilot":
+            from orchard.agents.backends.copilot import Copilot
+
+            return Copilot()
+        case "gemini":
+            from orchard.agents.backends.gemini import Gemini
+
+            return Gemini()
+        case "qwen":
+            from orchard.agents.backends.qwen import Qwen
+
+            return Qwen()
+        case _:
+            from orchard.agents.backends.opencode import Opencode
+
+            return Opencode()

@@ -1,0 +1,117 @@
+"""What the agents of a plan used, row by row and added up: by job, attempt, model, agent or phase.
+
+A turn with several models has a row for each. Its time and the turn itself are counted in the row of the model that
+took the most tokens, and the lines that a job changed in the first row of its last attempt: so every sum of rows,
+however they are grouped, is the total.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from orchard.core.events import Json
+from orchard.core.records import Attempt, JobRecord, Turn
+from orchard.core.run import Run
+from orchard.core.usage import Usage, total
+from orchard.core.view import agents_usage
+
+By = Literal["job", "attempt", "model", "agent", "phase", "trigger"]
+UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What one turn used with one model."""
+
+    job: str
+    attempt: int
+    phase: str
+    agent: str
+    trigger: str
+    model: str
+    usage: Usage = field(default_factory=Usage)
+    turns: int = 0
+    session_seconds: float = 0.0
+    lines_added: int = 0
+    lines_deleted: int = 0
+
+
+_KEYS: Mapping[By, Callable[[Row], str]] = {
+    "job": lambda row: row.job,
+    "attempt": lambda row: f"{row.job} #{row.attempt}",
+    "model": lambda row: row.model,
+    "agent": lambda row: row.agent,
+    "phase": lambda row: row.phase,
+    "trigger": lambda row: row.trigger,
+}
+
+
+def usage_report(run: Run) -> Json:
+    """The whole of it; `by` holds the same figures added up in different ways."""
+    rows = list(usage_rows(run))
+    return {
+        "plan": {"id": run.id, "name": run.plan.name, "status": str(run.status)},
+        "total": added(rows),
+        "by": {by: {key: added(group) for key, group in grouped(rows, by).items()} for by in _KEYS},
+        "rows": [
+            {
+                "job": row.job,
+                "attempt": row.attempt,
+                "phase": row.phase,
+                "agent": row.agent,
+                "trigger": row.trigger,
+                "model": row.model,
+                **added([row]),
+            }
+            for row in rows
+        ],
+    }
+
+
+def usage_rows(run: Run) -> Iterator[Row]:
+    """Every turn of every attempt, a row for each model, in the order of the plan."""
+    for job, record in run.records.items():
+        told = [attempt for attempt in record.attempts if attempt.turns]
+        for attempt in told:
+            rows = [row for turn in attempt.turns for row in _turn_rows(job, attempt, turn)]
+            yield from _with_lines(rows, record) if attempt is told[-1] else rows
+
+
+def grouped(rows: Iterable[Row], by: By) -> dict[str, list[Row]]:
+    """The rows that belong together."""
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        found.setdefault(_KEYS[by](row), []).append(row)
+    return found
+
+
+def added(rows: Iterable[Row]) -> Json:
+    """Rows as one set of figures. A cost that is not complete is at least so much: not every agent tells."""
+    found = list(rows)
+    figures = agents_usage([total(row.usage for row in found)])
+    figures.pop("models")
+    silent = any(row.usage.cost is None and (row.usage.tokens or row.usage.requests) for row in found)
+    return {
+        **figures,
+        "cost_complete": not silent,
+        "turns": sum(row.turns for row in found),
+        "session_seconds": round(sum(row.session_seconds for row in found), 3),
+        "lines_added": sum(row.lines_added for row in found),
+        "lines_deleted": sum(row.lines_deleted for row in found),
+    }
+
+
+def _turn_rows(job: str, attempt: Attempt, turn: Turn) -> Iterator[Row]:
+    used = turn.used or {turn.model or "": Usage(model=turn.model or "")}
+    main = max(used, key=lambda model: used[model].tokens)
+    seconds = max(0.0, turn.ended - turn.started) if turn.ended is not None else 0.0
+    for model, usage in used.items():
+        counts: dict[str, Any] = {"turns": 1, "session_seconds": seconds} if model == main else {}
+        yield Row(job, attempt.number, str(turn.phase), turn.agent, turn.purpose, model or UNKNOWN, usage, **counts)
+
+
+def _with_lines(rows: list[Row], record: JobRecord) -> Iterator[Row]:
+    summary = record.work_commit.summary if record.work_commit is not None else {}
+    added, deleted = summary.get("lines_added", 0), summary.get("lines_deleted", 0)
+    yield replace(rows[0], lines_added=added, lines_deleted=deleted)
+    yield from rows[1:]

@@ -1,0 +1,243 @@
+"""Work for an agent: what it is told, in which session it goes on, and what its end means for the phase."""
+
+import os
+import stat
+from pathlib import Path
+
+from orchard.agents.agent import Agent, Result, Settings
+from orchard.agents.context import (
+    Delivered,
+    Failure,
+    WorkerContext,
+    go_on_instructions,
+    retry_instructions,
+    work_instructions,
+)
+from orchard.agents.environment import agent_environment
+from orchard.core.phases import Phase
+from orchard.core.plan import VALIDATION, AgentWork, Job, JobId, Work
+from orchard.core.records import JobRecord
+from orchard.engine.context import Context
+from orchard.engine.outcome import Failed, Held
+from orchard.engine.programs import TAIL_LINES, environment, folder_of, limits_of, redacted, shown
+from orchard.engine.turns import Asked, run_turn
+from orchard.errors import OrchardError
+from orchard.git.history import files
+from orchard.process.program import Limits
+from orchard.store.logs import tail
+
+INSTRUCTION_BYTES = 256 * 1024
+STAT_FILES = 30
+
+_PROGRAMS = frozenset({"timeout", "idle", "output-limit", "spawn-failed", "signal"})
+_HINTS = {
+    "not-logged-in": "Log in to it or set its key, then retry. See: orchard agents {agent}",
+    "spawn-failed": "See what is installed and how to install it: orchard agents {agent}",
+    "rate-limit": "Retry later: orchard retry {job}",
+    "overloaded": "Retry later: orchard retry {job}",
+    "network": "Retry when the network is there: orchard retry {job}",
+    "max-turns": "Raise 'max_turns' or make the task smaller; a retry goes on in the same session.",
+    "refused": "Word the task differently, or give it to another agent or model.",
+    "denied": "Allow what it needs ('allowed_folders', 'allowed_urls'), or change the task.",
+}
+
+
+async def run_agent_work(context: Context, work: AgentWork) -> Failed | Held | None:
+    """Have an agent do a work of the plan; None: it says that it is done, which the commit has to prove."""
+    assert context.phase is not None
+    world, phase = context.world, context.phase
+    folder = folder_of(work, context.place)
+    if isinstance(folder, Failed):
+        return folder
+    try:
+        agent = world.agents.find(work.agent)
+        settings = await settings_of(context, agent, work)
+        task = _task(context, work)
+    except OrchardError as error:
+        return Failed("spawn-failed", f"{phase}: {error.message}", hint=error.hint)
+    is_work = phase is Phase.WORK
+    worker = await worker_context(context, task, work)
+    told, whole, session = _told(context, worker, agent, resumes=is_work and work.resume_session is not False)
+    asked = Asked(
+        agent=agent,
+        purpose="work" if is_work else "check",
+        instructions=told,
+        folder=folder,
+        env=environment_for(context, agent, work),
+        limits=limits_for(context, work),
+        settings=settings,
+        session=session,
+        whole=whole,
+    )
+    if context.worktree is not None:
+        context.engine.pool(context.run).worktrees.repair(context.worktree)
+    result = await run_turn(context, asked)
+    return outcome_of(context, agent, work, result)
+
+
+def outcome_of(context: Context, agent: Agent, work: Work, result: Result) -> Failed | Held | None:
+    """What the end of a turn means for its phase."""
+    assert context.phase is not None
+    if result.ok:
+        return None
+    if result.reason == "budget":
+        return Held("budget", result.message, context.phase)
+    message = f"{context.phase}: agent '{agent.name}' {_word(result)}"
+    advice = work.on_failure
+    hint = _HINTS.get(result.reason)
+    return Failed(
+        result.reason if result.reason in _PROGRAMS else "agent",
+        f"{advice.message} ({message})" if advice.message else message,
+        hint=hint.format(agent=agent.name, job=context.job_id) if hint else None,
+        exit_code=result.exit_code,
+        tail=redacted(tail(context.log, TAIL_LINES), context.world.environment, context.plan),
+        resume_from=advice.resume_from,
+    )
+
+
+def _word(result: Result) -> str:
+    said = f": {result.message}" if result.message else "."
+    words = {
+        "refused": "would not do it",
+        "denied": "was not allowed what it needs",
+        "max-turns": "has used all of its turns",
+        "not-logged-in": "is not logged in",
+        "rate-limit": "met a rate limit that did not pass",
+        "overloaded": "met an error of the model's service that did not pass",
+        "network": "could not reach the model's service",
+    }
+    return f"{words.get(result.reason, 'failed')}{said}"
+
+
+def environment_for(context: Context, agent: Agent, work: Work) -> dict[str, str]:
+    """What an agent sees: an allow-list, what its backend and the user name, and what the plan says."""
+    world = context.world
+    host = agent_environment(world.environment, (*agent.variables, *world.config.pass_env))
+    return environment(host, context.plan, context.job, work, context.place)
+
+
+def limits_for(context: Context, work: Work) -> Limits:
+    """The configured limits, with the time that the plan allows."""
+    limits = context.world.config.limits
+    configured = Limits(wall=limits.wall, idle=limits.idle, log_bytes=limits.log_bytes, grace=limits.grace)
+    return limits_of(work, context.job, configured)
+
+
+async def settings_of(context: Context, agent: Agent, work: AgentWork) -> Settings:
+    """What the plan asks of the agent, with names turned into what they stand for."""
+    world = context.world
+    model = await world.in_thread(world.agents.model_for, agent.name, work.model, work.tier)
+    top = world.repo.main_top or world.repo.common_dir
+    folders = tuple(Path(os.path.normpath(top / Path(name).expanduser())) for name in work.allowed_folders)
+    return Settings(
+        model=model,
+        tier=work.tier,
+        effort=work.effort,
+        max_turns=work.max_turns,
+        allowed_folders=folders,
+        allowed_urls=work.allowed_urls,
+        mcp_servers=world.agents.servers(work.mcp_servers),
+    )
+
+
+def _task(context: Context, work: AgentWork) -> str:
+    """The instructions as the plan gives them: in place, or in a file of the job's folder."""
+    if work.instructions is not None:
+        return work.instructions
+    assert work.instructions_file is not None
+    top = context.place.folder.resolve()
+    place = (top / work.instructions_file).resolve()
+    said = f"The instructions '{work.instructions_file}'"
+    if not place.is_relative_to(top):
+        raise OrchardError(f"{said} lie outside of the repository.", hint="Name a file of the repository.")
+    try:
+        descriptor = os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
+        with os.fdopen(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise OrchardError(f"{said} are not a file.")
+            data = file.read(INSTRUCTION_BYTES + 1)
+    except OSError as error:
+        raise OrchardError(
+            f"{said} cannot be read: {error.strerror}.",
+            hint="The file has to be committed in what the job starts from.",
+        ) from error
+    if len(data) > INSTRUCTION_BYTES:
+        raise OrchardError(f"{said} are longer than {INSTRUCTION_BYTES // 1024} KiB.", hint="Make them shorter.")
+    return data.decode(errors="replace")
+
+
+def _told(context: Context, worker: WorkerContext, agent: Agent, *, resumes: bool) -> tuple[str, str, str | None]:
+    """What the agent is told, what it is told if its session is lost, and the session it goes on with."""
+    attempts = context.state.attempts
+    session = context.state.sessions.get(f"{agent.name} work") if resumes else None
+    failure = attempts[-2].failure if len(attempts) > 1 else None
+    if failure is not None and failure.phase is not None:
+        log = context.world.logs.path(context.run.id, context.job_id, failure.attempt, failure.phase)
+        said = Failure(
+            phase=str(failure.phase),
+            message=failure.message,
+            exit_code=failure.exit_code,
+            output=failure.tail,
+            log=log if log.exists() else None,
+        )
+        kept = not context.new_worktree
+        whole = retry_instructions(worker, said, resumed=False, kept=kept)
+        told = retry_instructions(worker, said, resumed=True, kept=kept) if session else whole
+        return told, whole, session
+    whole = work_instructions(worker)
+    if session is None:
+        return whole, whole, None
+    return go_on_instructions("it was stopped"), whole, session
+
+
+async def worker_context(context: Context, task: str, work: Work | None) -> WorkerContext:
+    """All that an agent should know about the job."""
+    plan, job = context.plan, context.job
+    needs = [await _delivered(context, need) for need in job.needs] if context.job_id != VALIDATION else []
+    agent_work = work if isinstance(work, AgentWork) else None
+    checks = tuple(shown(check) for check in job.postchecks)
+    return WorkerContext(
+        task=task,
+        folder=context.place.folder,
+        plan=plan.name,
+        job=context.job_id,
+        name=job.name,
+        attempt=context.number,
+        jobs=len(plan.jobs) - 1,
+        needs=tuple(needs),
+        needed_by=tuple(one for one in plan.needed_by[context.job_id] if one != VALIDATION),
+        checks=checks,
+        verify=shown(plan.verify) if plan.verify is not None else None,
+        expects_no_changes=job.expects_no_changes,
+        context_files=agent_work.context_files if agent_work else (),
+        allowed_folders=tuple(Path(name) for name in agent_work.allowed_folders) if agent_work else (),
+        allowed_urls=agent_work.allowed_urls if agent_work else (),
+    )
+
+
+async def _delivered(context: Context, need: JobId) -> Delivered:
+    record, job = context.run.records[need], context.run.job(need)
+    committed = record.work_commit
+    stat_ = ""
+    if committed is not None and committed.commit != committed.base:
+        changed = await context.world.in_thread(files, context.world.repo, committed.base, committed.commit)
+        rows = [one.shown for one in changed[:STAT_FILES]]
+        stat_ = "\n".join([*rows, *([f"and {len(changed) - STAT_FILES} more"] if len(changed) > STAT_FILES else [])])
+    return Delivered(need, job.name, summary_of(record), record.commit, stat_)
+
+
+def summary_of(record: JobRecord) -> str:
+    """What a job says that it did: its agent's last words, or its evidence."""
+    for attempt in reversed(record.attempts):
+        for turn in reversed(attempt.turns):
+            if turn.purpose == "work" and turn.text:
+                return turn.text
+    evidence = record.work_commit.evidence if record.work_commit is not None else None
+    return str(evidence["summary"]) if evidence else ""
+
+
+def intent_of(job: Job) -> str:
+    """What a job is for, in the words of whoever planned it."""
+    asked = job.work.instructions if isinstance(job.work, AgentWork) else None
+    parts = [job.name, job.task, asked or (shown(job.work) if job.work is not None else "")]
+    return "\n\n".join(dict.fromkeys(part.strip() for part in parts if part.strip()))

@@ -1,0 +1,122 @@
+"""Healing: an agent mends what failed in the job's own folder, and the failed phase, run again, decides."""
+
+from collections.abc import Awaitable, Callable
+
+from orchard.agents.agent import Agent, Result
+from orchard.agents.context import Failure, Try, heal_instructions
+from orchard.core.events import HealTried
+from orchard.core.plan import AgentWork, ShellWork
+from orchard.engine.agentwork import environment_for, intent_of, limits_for, worker_context
+from orchard.engine.context import Context
+from orchard.engine.outcome import Failed, Held, Outcome
+from orchard.engine.turns import Asked, run_turn
+from orchard.errors import OrchardError
+from orchard.git.command import GitError
+from orchard.git.contents import fingerprint
+from orchard.git.history import worktree_diff
+
+DIFF_BYTES = 64 * 1024
+
+
+async def healed(context: Context, failed: Failed, again: Callable[[], Awaitable[Outcome]]) -> Outcome:
+    """Let an agent mend what failed, as often as the plan allows; `again` runs the failed phase."""
+    tries = _tries(context)
+    if not failed.may_heal or tries == 0 or context.worktree is None:
+        return failed
+    try:
+        agent = _agent(context)
+    except OrchardError as error:
+        context.notes.append(f"healing was skipped: no agent is usable ({error.message})")
+        return failed
+    outcome: Outcome = failed
+    earlier: list[Try] = []
+    for number in range(1, tries + 1):
+        assert isinstance(outcome, Failed)
+        before = await _state(context)
+        result = await _turn(context, agent, outcome, earlier, number)
+        if result.reason == "budget":
+            assert context.phase is not None
+            return Held("budget", result.message, context.phase)
+        if before == await _state(context):
+            _record(context, number, "unchanged", result.message)
+            context.notes.append(f"healing ended: the agent changed nothing{_said(result)}")
+            return outcome
+        context.healed = True
+        outcome = await again()
+        if not isinstance(outcome, Failed):
+            _record(context, number, "passed", "")
+            context.notes.append(f"healed by {agent.name} at try {number}")
+            return outcome
+        _record(context, number, "failed", outcome.message)
+        if not outcome.may_heal:
+            return outcome
+        earlier.append(Try(result.text, f"{outcome.message}\n{outcome.tail}"))
+    context.notes.append(f"healing ended: {tries} tries did not mend it")
+    return outcome
+
+
+async def _turn(context: Context, agent: Agent, failed: Failed, earlier: list[Try], number: int) -> Result:
+    assert context.phase is not None
+    assert context.worktree is not None
+    job = context.job
+    failure = Failure(
+        phase=str(context.phase),
+        message=failed.message,
+        command=failed.command,
+        exit_code=failed.exit_code,
+        output=failed.tail,
+        log=context.log if context.log.exists() else None,
+    )
+    worker = await worker_context(context, intent_of(job), job.work)
+    diff = await context.world.in_thread(worktree_diff, context.world.repo, context.worktree, context.base, DIFF_BYTES)
+    work = job.work or ShellWork(command="true")
+    asked = Asked(
+        agent=agent,
+        purpose="heal",
+        instructions=heal_instructions(worker, failure, diff=diff, tries=earlier, message=failed.advice),
+        folder=context.worktree.path,
+        env=environment_for(context, agent, work),
+        limits=limits_for(context, work),
+        number=number,
+    )
+    context.engine.pool(context.run).worktrees.repair(context.worktree)
+    return await run_turn(context, asked)
+
+
+def _agent(context: Context) -> Agent:
+    """Who mends: the one that the configuration names for it, else the one that did the work, else the default."""
+    agents, work = context.world.agents, context.job.work
+    named = context.world.config.heal.agent
+    if named is None and isinstance(work, AgentWork):
+        named = work.agent
+    return agents.find(named)
+
+
+def _tries(context: Context) -> int:
+    heal, config = context.job.heal, context.world.config.heal
+    if heal is None:
+        heal = config.enabled
+    if heal is True:
+        return config.attempts
+    return 0 if heal is False else heal
+
+
+async def _state(context: Context) -> str:
+    """What the folder holds, to tell whether a turn changed anything."""
+    assert context.worktree is not None
+    git = context.world.repo.worktree_git(context.worktree.name, context.worktree.path)
+    try:
+        return await context.world.in_thread(fingerprint, git, context.worktree.path)
+    except GitError as error:
+        return f"unreadable: {error}"
+
+
+def _record(context: Context, number: int, outcome: str, message: str) -> None:
+    assert context.phase is not None
+    context.engine.record(
+        context.run.id, HealTried(context.job_id, context.number, context.phase, number, outcome, message)
+    )
+
+
+def _said(result: Result) -> str:
+    return f" ({result.message})" if result.message else ""

@@ -1,0 +1,170 @@
+"""Conflicts settled by an agent: it is asked in a private folder, and its answer is remembered before it is used.
+
+A merge that meets a conflict is given up, the agent is asked while nobody holds a lock, and then the merge is made
+again. What was decided comes from the memory then, and if others were merged meanwhile the conflict may be another one.
+"""
+
+import shutil
+import tempfile
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from orchard.agents.agent import Agent
+from orchard.agents.context import ResolveContext, Side, resolve_instructions
+from orchard.agents.environment import agent_environment
+from orchard.core.events import ConflictSettled
+from orchard.core.phases import Phase
+from orchard.core.plan import VALIDATION, AgentWork, JobId
+from orchard.engine.agentwork import intent_of, summary_of
+from orchard.engine.context import Context
+from orchard.engine.outcome import Failed, Held, Outcome
+from orchard.engine.turns import Asked, run_turn, scratch_prefix
+from orchard.errors import OrchardError
+from orchard.git.conflicts import BadResolution, Merge, Resolution, extract, remember_all, take_back
+from orchard.git.history import is_ancestor, show_path
+from orchard.process.failpoint import failpoint
+from orchard.process.program import Limits
+
+ROUNDS = 20
+"""Conflicts in a row that one phase has settled; more mean that something else is wrong."""
+TRIES = 2
+"""How often an agent may answer one conflict: a second time when its first answer was not accepted."""
+NAMED_JOBS = 5
+
+
+async def settling(context: Context, merge: Callable[[], Awaitable[Outcome]]) -> Outcome:
+    """Make a merge, and have an agent settle the conflicts it meets, where the plan says so."""
+    for _ in range(ROUNDS):
+        outcome = await merge()
+        if not isinstance(outcome, Failed) or outcome.merge is None:
+            return outcome
+        problem = await _settle(context, outcome.merge)
+        if isinstance(problem, Held):
+            return problem
+        if problem is not None:
+            context.notes.append(problem)
+            return outcome
+    return await merge()
+
+
+async def _settle(context: Context, merge: Merge) -> str | Held | None:
+    """Ask an agent and remember what it decides; what stands in the way otherwise."""
+    assert context.phase is not None
+    world = context.world
+    try:
+        agent = world.agents.find(_resolver(context))
+    except OrchardError as error:
+        return f"the conflict was not given to an agent: none is usable ({error.message})"
+    folder = Path(tempfile.mkdtemp(prefix=scratch_prefix(world.repo.state)))
+    place = folder / "conflict"
+    problem = ""
+    try:
+        for number in range(1, TRIES + 1):
+            shutil.rmtree(place, ignore_errors=True)
+            await world.in_thread(extract, world.integration.objects, merge, place)
+            told = await world.in_thread(_instructions, context, merge, place, problem)
+            result = await run_turn(context, _asked(context, agent, told, place, number))
+            if result.reason == "budget":
+                return Held("budget", result.message, context.phase)
+            if not result.ok:
+                return f"agent '{agent.name}' did not settle the conflict: {result.message or result.reason}"
+            try:
+                taken = await world.in_thread(take_back, world.repo, world.integration.objects, merge, place)
+            except BadResolution as bad:
+                problem = bad.message
+                context.notes.append(f"an answer of agent '{agent.name}' was not accepted: {problem}")
+                continue
+            await world.in_thread(remember_all, world.repo, world.integration.objects, context.run.id, merge, taken)
+            failpoint("resolve.remembered")
+            _record(context, agent, merge, taken)
+            return None
+    except BadResolution as bad:
+        return bad.message
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return f"agent '{agent.name}' did not settle the conflict"
+
+
+def _resolver(context: Context) -> str | None:
+    """Who settles: the one that the configuration names for it, else the one that did the work, else the default."""
+    named, work = context.world.config.resolver_agent, context.job.work
+    if named is None and isinstance(work, AgentWork):
+        return work.agent
+    return named
+
+
+def _asked(context: Context, agent: Agent, told: str, folder: Path, number: int) -> Asked:
+    world = context.world
+    limits = world.config.limits
+    host = agent_environment(world.environment, (*agent.variables, *world.config.pass_env))
+    return Asked(
+        agent=agent,
+        purpose="resolve",
+        instructions=told,
+        folder=folder,
+        env={**host, **context.plan.env, "PWD": str(folder)},
+        limits=Limits(wall=limits.wall, idle=limits.idle, log_bytes=limits.log_bytes, grace=limits.grace),
+        number=number,
+    )
+
+
+def _instructions(context: Context, merge: Merge, folder: Path, problem: str) -> str:
+    ours, theirs = _sides(context, merge)
+    return resolve_instructions(
+        ResolveContext(
+            folder=folder,
+            plan=context.plan.name,
+            ours=ours,
+            theirs=theirs,
+            conflicts=merge.conflicts,
+            tree=context.worktree.path if context.worktree is not None else None,
+            problem=problem,
+        )
+    )
+
+
+def _sides(context: Context, merge: Merge) -> tuple[Side, Side]:
+    """The jobs behind both sides: those whose work is in one and not in the other, and touched what is in conflict."""
+    paths = {conflict.path for conflict in merge.conflicts}
+    ours, theirs = (_authors(context, mine, other, paths) for mine, other in _pairs(merge))
+    if context.phase is Phase.MERGE_RI and context.job_id != VALIDATION:
+        theirs = [context.job_id]
+    return _side(context, ours, merge.ours), _side(context, theirs, merge.theirs)
+
+
+def _pairs(merge: Merge) -> tuple[tuple[str, str], tuple[str, str]]:
+    return (merge.ours, merge.theirs), (merge.theirs, merge.ours)
+
+
+def _authors(context: Context, mine: str, other: str, paths: set[bytes]) -> list[JobId]:
+    repo, objects = context.world.repo, context.world.integration.objects
+    found: list[JobId] = []
+    for job_id, record in context.run.records.items():
+        made = record.work_commit
+        if made is None or made.commit == made.base or len(found) >= NAMED_JOBS:
+            continue
+        trees = objects.tree_of(made.base), objects.tree_of(made.commit)
+        if not paths & {change.path for change in objects.diff_trees(*trees)}:
+            continue
+        if is_ancestor(repo, made.commit, mine) and not is_ancestor(repo, made.commit, other):
+            found.append(job_id)
+    return found
+
+
+def _side(context: Context, jobs: list[JobId], commit: str) -> Side:
+    if not jobs:
+        return Side("the target branch", "What is on the branch already; keep what it does.", commit=commit)
+    intents = "\n\n".join(intent_of(context.run.job(job)) for job in jobs)
+    said = "\n\n".join(text for job in jobs if (text := summary_of(context.run.records[job])))
+    return Side(", ".join(jobs), intents, said, commit)
+
+
+def _record(context: Context, agent: Agent, merge: Merge, taken: Resolution) -> None:
+    assert context.phase is not None
+    paths = tuple(show_path(path) for path in taken.paths)
+    settled = ConflictSettled(
+        context.job_id, context.number, context.phase, agent.name, paths, merge.ours, merge.theirs, taken.tree
+    )
+    context.engine.record(context.run.id, settled)
+    listed = ", ".join(paths[:5])
+    context.notes.append(f"agent '{agent.name}' settled the conflict in {listed}")

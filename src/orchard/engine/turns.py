@@ -1,0 +1,274 @@
+"""A turn of an agent inside an attempt: everything it tells is recorded, and what passes is tried again.
+
+The journal gets what matters later (session, usage, notes, the end), the attempt's log gets what people read. Errors of
+the model's owner that pass (rate limits, overload, the network) are waited for here, a bounded number of times and
+visibly; a session that the agent lost is told, and the turn begins anew with all that there is to know.
+"""
+
+import asyncio
+import os
+import random
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from pathlib import Path
+
+from orchard.agents.agent import (
+    TRANSIENT,
+    Agent,
+    Called,
+    Noted,
+    Result,
+    Said,
+    Session,
+    Settings,
+    Task,
+    Telling,
+    Used,
+    Watch,
+)
+from orchard.agents.context import go_on_instructions
+from orchard.core.events import AgentEnded, AgentNoted, AgentSession, AgentStarted, AgentUsed, ProgramStarted
+from orchard.core.phases import Phase
+from orchard.core.plan import JobId, PlanId
+from orchard.core.usage import Usage, add
+from orchard.engine.context import Context
+from orchard.process.failpoint import failpoint
+from orchard.process.identity import Identity
+from orchard.process.program import Limits
+
+WAITS = (2.0, 5.0, 15.0, 45.0, 90.0)
+"""Seconds before each further try of a turn that met an error which passes."""
+LONGEST_WAIT = 600.0
+"""Nobody is waited for longer than this, whatever they ask for."""
+RECORDED_NOTES = 200
+RECORDED_USAGES = 500
+"""So many of a turn are recorded one by one; what comes after is added up, or left to the log."""
+LAST_WORDS = 4000
+"""Characters of an agent's summary that are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What an agent is asked to do."""
+
+    agent: Agent
+    purpose: str
+    """`work`, `check`, `heal` or `resolve`."""
+    instructions: str
+    folder: Path
+    env: Mapping[str, str]
+    limits: Limits
+    settings: Settings = field(default_factory=Settings)
+    session: str | None = None
+    whole: str = ""
+    """What it is told where `session` is lost: the same and everything that the session knew."""
+    number: int = 1
+
+
+async def run_turn(context: Context, asked: Asked) -> Result:
+    """Have the turn done, waiting for what passes; the result is how it ended in the end."""
+    waits = iter(WAITS)
+    while True:
+        why = context.engine.budget_used_up(context.run)
+        if why is not None:
+            return Result("budget", why, session=asked.session)
+        result = await _once(context, asked)
+        if result.reason == "session-lost" and asked.session is not None:
+            message = f"The session {asked.session} cannot be gone on with ({result.message}): a new one begins."
+            _note(context, asked, Noted("session", message))
+            asked = replace(asked, session=None, instructions=asked.whole or asked.instructions)
+            continue
+        wait = next(waits, None)
+        if result.reason not in TRANSIENT or wait is None:
+            return result
+        wait = min(max(wait * random.uniform(0.8, 1.2), result.retry_after or 0.0), LONGEST_WAIT)
+        _note(context, asked, Noted("retry", f"{result.message} The turn is tried again in {wait:.0f} s."))
+        await asyncio.sleep(wait)
+        asked = replace(asked, number=asked.number + 1)
+        if result.session is not None:
+            told, whole = go_on_instructions(result.reason), asked.whole or asked.instructions
+            asked = replace(asked, session=result.session, instructions=told, whole=whole)
+
+
+async def _once(context: Context, asked: Asked) -> Result:
+    assert context.phase is not None
+    world, agent, phase = context.world, asked.agent, context.phase
+    log = world.logs.create(context.run.id, context.job_id, context.number, phase)
+    started = AgentStarted(
+        context.job_id,
+        context.number,
+        phase,
+        agent.name,
+        asked.purpose,
+        asked.settings.model,
+        asked.session,
+        asked.number,
+    )
+    context.engine.record(context.run.id, started)
+    # At most once per attempt: that it began must outlive us before it begins.
+    await context.engine.durable()
+    failpoint("agent.before-turn")
+    result: Result | None = None
+    with _scratch(context) as scratch, _Hearing(context, asked, log) as hearing:
+        task = Task(
+            instructions=asked.instructions,
+            folder=asked.folder,
+            env=asked.env,
+            private=private_folder(context, agent.name),
+            scratch=scratch,
+            log=log,
+            token=context.token,
+            settings=asked.settings,
+            session=asked.session,
+            limits=asked.limits,
+        )
+        watch = Watch(hearing.tell, hearing.started, context.hurry, lambda: context.engine.budget_used_up(context.run))
+        try:
+            result = await agent.run(task, watch)
+        finally:
+            hearing.end(result)
+    failpoint("agent.after-turn")
+    if result.leftovers:
+        context.notes.append(f"{result.leftovers} background processes were still running and were ended")
+    return result
+
+
+class _Hearing:
+    """Hears one turn: writes it down for people and records what matters."""
+
+    def __init__(self, context: Context, asked: Asked, log: Path) -> None:
+        assert context.phase is not None
+        self._context, self._asked, self._log, self._phase = context, asked, log, context.phase
+        self._fd = -1
+        self._left = asked.limits.log_bytes
+        self._notes = self._usages = 0
+        self._pending: dict[str, Usage] = {}
+        self._line_is_open = False
+        self._session: str | None = None
+
+    def __enter__(self) -> "_Hearing":
+        self._fd = os.open(self._log, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._fd)
+
+    def tell(self, told: Telling) -> None:
+        """Take in what the agent tells."""
+        if isinstance(told, Said):
+            self._write(told.text)
+        elif isinstance(told, Called):
+            mark = "✗" if told.failed else "→"
+            self._write_line(f"{mark} {told.tool}{': ' if told.about else ''}{told.about}")
+        elif isinstance(told, Used):
+            self._count(told.usage)
+        elif isinstance(told, Session):
+            if told.id != self._session:
+                self._session = told.id
+                self._record(AgentSession(*self._where, self._asked.purpose, told.id))
+        else:
+            self._write_line(f"[{told.kind}] {told.message}")
+            self._notes += 1
+            if self._notes <= RECORDED_NOTES:
+                _note(self._context, self._asked, told)
+
+    async def started(self, identity: Identity) -> None:
+        """Hear of a program, so that whoever comes after us can end it."""
+        self._record(
+            ProgramStarted(
+                self._context.job_id,
+                self._context.number,
+                self._phase,
+                identity.pid,
+                identity.started,
+                identity.boot,
+            )
+        )
+
+    def end(self, result: Result | None) -> None:
+        """Record how it ended; None: it was stopped."""
+        for usage in self._pending.values():
+            self._record(AgentUsed(*self._where, self._asked.purpose, usage.as_json()))
+        self._pending.clear()
+        if result is not None and result.session is not None:
+            self.tell(Session(result.session))
+        reason, message = (result.reason, result.message) if result is not None else ("stopped", "")
+        text = result.text[-LAST_WORDS:] if result is not None else ""
+        if message:
+            self._write_line(f"[{reason}] {message}")
+        self._record(AgentEnded(*self._where, self._asked.purpose, reason, message, text))
+
+    @property
+    def _where(self) -> tuple[JobId, int, Phase, str]:
+        return self._context.job_id, self._context.number, self._phase, self._asked.agent.name
+
+    def _record(self, event: AgentSession | AgentUsed | AgentEnded | ProgramStarted) -> None:
+        self._context.engine.record(self._context.run.id, event)
+
+    def _count(self, usage: Usage) -> None:
+        self._usages += 1
+        if self._usages <= RECORDED_USAGES:
+            self._record(AgentUsed(*self._where, self._asked.purpose, usage.as_json()))
+            self._context.engine.check_budget(self._context.run)
+        else:
+            known = self._pending.get(usage.model)
+            self._pending[usage.model] = usage if known is None else add(known, usage)
+
+    def _write_line(self, text: str) -> None:
+        line = " ".join(text.split())[:1000]
+        self._write(("\n" if self._line_is_open else "") + line + "\n")
+
+    def _write(self, text: str) -> None:
+        data = text.encode(errors="replace")[: max(0, self._left)]
+        self._left -= len(data)
+        if data:
+            os.write(self._fd, data)
+            self._line_is_open = not data.endswith(b"\n")
+
+
+def _note(context: Context, asked: Asked, told: Noted) -> None:
+    assert context.phase is not None
+    context.engine.record(
+        context.run.id,
+        AgentNoted(context.job_id, context.number, context.phase, asked.agent.name, told.kind, told.message[:2000]),
+    )
+
+
+def private_folder(context: Context, agent: str) -> Path:
+    """Where an agent keeps its settings and sessions for this job, from one attempt to the next."""
+    name = sha256(f"{context.job_id} {agent}".encode()).hexdigest()[:16]
+    folder = context.world.repo.state / "agents" / context.run.id / name
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder
+
+
+def scratch_prefix(state: Path) -> str:
+    """How the temporary folders of a repository's agents begin."""
+    return f"orchard-agent-{sha256(os.fsencode(state)).hexdigest()[:12]}-"
+
+
+def remove_scratch(state: Path) -> None:
+    """Take away the temporary folders of agents whose engine is gone."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{scratch_prefix(state)}*"):
+        if folder.is_dir() and not folder.is_symlink() and folder.stat().st_uid == os.getuid():
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def remove_private(state: Path, plan: PlanId) -> None:
+    """Take away the settings and sessions that agents kept for a plan's jobs."""
+    folder = state / "agents" / plan
+    if folder.is_dir() and not folder.is_symlink():
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _scratch(context: Context) -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix=scratch_prefix(context.world.repo.state)))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,88 @@
+"""Agents whose turns are written down by a test: real tasks, real folders, no model."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+
+from orchard.agents.agent import Agent, McpServer, Result, Said, Session, Task, Used, Watch
+from orchard.core.plan import Tier
+from orchard.core.usage import Usage
+from orchard.errors import OrchardError, UsageError
+
+Turn = Callable[[Task, Watch], Awaitable[Result] | Result]
+
+
+@dataclass
+class ScriptedAgent:
+    """Does one turn of its script after the other; the last one is repeated."""
+
+    name: str
+    turns: list[Turn]
+    variables: tuple[str, ...] = ()
+    tasks: list[Task] = field(default_factory=list)
+
+    async def run(self, task: Task, watch: Watch) -> Result:
+        self.tasks.append(task)
+        turn = self.turns[min(len(self.tasks), len(self.turns)) - 1]
+        answer = turn(task, watch)
+        return answer if isinstance(answer, Result) else await answer
+
+
+@dataclass
+class ScriptedAgents:
+    """A table of them."""
+
+    agents: dict[str, ScriptedAgent] = field(default_factory=dict)
+    default: str | None = None
+
+    def find(self, name: str | None) -> Agent:
+        wanted = name or self.default
+        if wanted is None:
+            raise OrchardError("No agent can be used.")
+        if wanted not in self.agents:
+            raise UsageError(f"There is no agent '{wanted}'")
+        return self.agents[wanted]
+
+    def model_for(self, agent: str, model: str | None, tier: Tier | None) -> str | None:
+        return model or (f"{agent}-{tier}" if tier else None)
+
+    def servers(self, names: Iterable[str]) -> tuple[McpServer, ...]:
+        return tuple(McpServer(name, command="true") for name in names)
+
+    def add(self, name: str, *turns: Turn) -> ScriptedAgent:
+        self.agents[name] = ScriptedAgent(name, list(turns))
+        self.default = self.default or name
+        return self.agents[name]
+
+
+def writes(files: dict[str, str], *, session: str | None = "s1", tokens: int = 10, says: str = "Done.") -> Turn:
+    """A turn that writes files and is done."""
+
+    def turn(task: Task, watch: Watch) -> Result:
+        for name, content in files.items():
+            (task.folder / name).write_text(content)
+        if session is not None:
+            watch.tell(Session(session))
+        watch.tell(Said(says + "\n"))
+        watch.tell(
+            Used(Usage("scripted", input=tokens - 1, output=1, requests=1, cost=tokens / 1000, cost_source="agent"))
+        )
+        return Result("done", text=says, session=session)
+
+    return turn
+
+
+def ends(result: Result) -> Turn:
+    """A turn that only ends."""
+    return lambda task, watch: result
+
+
+def sleeps(seconds: float = 60.0) -> Turn:
+    """A turn that takes long."""
+
+    async def turn(task: Task, watch: Watch) -> Result:
+        (task.folder / "half.txt").write_text("half")
+        await asyncio.sleep(seconds)
+        return Result("done")
+
+    return turn
