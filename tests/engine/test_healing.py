@@ -311,3 +311,27 @@ async def test_what_did_not_pass_validation_is_asked_again(orchard: Orchard, age
 
     assert second["plan"]["status"] == "succeeded"
     assert len(agent.tasks) == 2
+
+
+# ------------------------------------------------------------------------- edited after the commit
+
+
+async def test_what_a_person_mends_after_a_failed_check_is_in_the_result_that_passes(orchard: Orchard) -> None:
+    status = await orchard.run("name: By hand\njobs: [{id: a, work: 'echo bad > a.txt', postchecks: 'grep good a.txt'}]")
+    Path(job(status, "a")["worktree"], "a.txt").write_text("good, by hand\n")
+
+    status = await orchard.ask("retry", jobs=["a"])
+
+    assert status["plan"]["status"] == "succeeded"
+    assert orchard.repo.files("work")["a.txt"] == "good, by hand\n"
+
+
+async def test_what_a_failed_check_left_is_not_in_the_result(orchard: Orchard, tmp_path: Path) -> None:
+    check = f"echo dropped > dropped.txt; test -e {tmp_path}/go"
+    await orchard.run(f"name: Droppings\njobs: [{{id: a, work: 'echo a > a.txt', postchecks: '{check}'}}]")
+    (tmp_path / "go").touch()
+
+    status = await orchard.ask("retry", jobs=["a"])
+
+    assert status["plan"]["status"] == "succeeded"
+    assert "dropped.txt" not in orchard.repo.files("work")

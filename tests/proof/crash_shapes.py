@@ -32,6 +32,8 @@ class Shape:
     fresh: bool = False
     """The user tries again in a new worktree."""
     tags: frozenset[str] = field(default_factory=frozenset)
+    config: str = ""
+    """The user's configuration."""
 
     def plan(self, marks: Path, repo: Path) -> str:
         """The plan file; jobs note outside of the repository that they ran."""
@@ -262,9 +264,47 @@ RESHAPE = Shape(
     ),
 )
 
+AGENT = """
+set -e
+if grep -q '^# Resolve a merge conflict' "$1"; then
+    awk '/^<<<<<<</ {print "both"; skip = 1} !skip {print} /^>>>>>>>/ {skip = 0}' 1.merged > ../settled
+    cat ../settled > 1.merged
+elif grep -q '^# Mend what makes' "$1"; then
+    if grep -q mended.txt "$1"; then echo mended > mended.txt; else echo good > c.txt; fi
+else
+    sed -n 's/^RUN: //p' "$1" | sh
+fi
+"""
+"""An agent: does what its instructions say, settles every conflict in one way, and mends what there is to mend."""
+
+
+def asks(name: str, *commands: str, **more: Any) -> dict[str, Any]:
+    return {
+        "id": name,
+        "work": {"type": "agent", "instructions": f"RUN: {'; '.join((ran('work'), *commands))}"},
+        **more,
+    }
+
+
+AGENTS = Shape(
+    "agents",
+    {
+        "verify": "grep -q mended mended.txt",
+        "jobs": [
+            asks("a", writes("a"), line(10, "a")),
+            asks("b", writes("b"), line(10, "b")),
+            asks("c", "echo bad > c.txt", postchecks=["grep -q good c.txt"]),
+        ],
+    },
+    {**made("a", "b"), "c.txt": "good\n", "mended.txt": "mended\n", **shared(l10="both")},
+    4,
+    config="agent = 'scribe'\n[agents.scribe]\ncommand = \"sh MARKS/agent.sh {prompt_file}\"\n",
+)
+
 SHAPES: Mapping[str, Shape] = {
     shape.name: shape
     for shape in (
         SINGLE, CHAIN, DIAMOND, WIDE, JOINS, CHECKS, FLAKY, GROUPS, MOVED, UNDO, APART, NEVER, CANCEL, DELETE, RESHAPE,
+        AGENTS,
     )
 }  # fmt: skip

@@ -232,6 +232,21 @@ REACHED: Mapping[str, str] = {
         worktree.after-reset worktree.after-take* worktree.before-release* worktree.before-remove
         worktree.before-reset worktree.before-take*
     """,
+    "agents@0": """
+        agent.after-turn* agent.before-turn* attempt.after-end* attempt.before-end* attempt.started*
+        checkout.after-forward checkout.before-forward commit.after* commit.before* hold.before-read-back*
+        journal.after-commit* journal.before-commit* journal.half-written* keep.after-hold* keep.before-hold*
+        landing.after-done landing.after-move landing.before-intent landing.before-move mending.before-merge
+        plan.before-pin plan.started plan.submitted pool.before-close process.after-spawn*
+        process.before-sweep* program.after-end* program.before-start* recovery.done ref.after-update*
+        ref.before-update* request.after-durable request.before resolve.remembered snapshot.after-publish*
+        snapshot.after-start snapshot.before-publish* snapshot.before-start store.after-name*
+        store.before-name* trash.before-empty* validation.after-verify* validation.before-settle
+        validation.before-verify* wip.after-save* wip.before-save* worktree.after-register*
+        worktree.after-release* worktree.after-remove* worktree.after-rename* worktree.after-reset*
+        worktree.after-take* worktree.before-release* worktree.before-remove* worktree.before-reset*
+        worktree.before-take*
+    """,
 }
 """By shape and stage, the number of the goal that the user is after."""
 

@@ -258,6 +258,8 @@ class JobFailed(JobEvent):
     tail: str = ""
     resume_from: Phase | None = None
     """Where a retry begins, when the work's `on_failure` says so."""
+    left: str = ""
+    """For a check of committed work: a fingerprint of the folder, to tell whether somebody edits it after this."""
 
 
 class JobCanceled(JobEvent):

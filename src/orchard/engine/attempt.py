@@ -84,6 +84,7 @@ def _record_failure(context: Context, failed: Failed) -> None:
         failed.signal,
         failed.tail,
         failed.resume_from,
+        failed.left,
     )
     context.engine.record(context.run.id, event)
 

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from orchard.agents.agent import Agent, Result
 from orchard.agents.context import Failure, Try, heal_instructions
 from orchard.core.events import HealTried
+from orchard.core.phases import Phase
 from orchard.core.plan import AgentWork, ShellWork
 from orchard.engine.agentwork import environment_for, intent_of, limits_for, worker_context
 from orchard.engine.context import Context
@@ -32,12 +33,12 @@ async def healed(context: Context, failed: Failed, again: Callable[[], Awaitable
     earlier: list[Try] = []
     for number in range(1, tries + 1):
         assert isinstance(outcome, Failed)
-        before = await _state(context)
+        before = await folder_state(context)
         result = await _turn(context, agent, outcome, earlier, number)
         if result.reason == "budget":
             assert context.phase is not None
             return Held("budget", result.message, context.phase)
-        if before == await _state(context):
+        if before == await folder_state(context):
             _record(context, number, "unchanged", result.message)
             context.notes.append(f"healing ended: the agent changed nothing{_said(result)}")
             return outcome
@@ -101,9 +102,26 @@ def _tries(context: Context) -> int:
     return 0 if heal is False else heal
 
 
-async def _state(context: Context) -> str:
+async def edited_since(context: Context) -> bool:
+    """Whether the folder of a job that goes on with its checks holds work that no commit has.
+
+    An agent was mending it when the engine died, or a person did after the check had failed. What the check itself
+    left there is none.
+    """
+    if context.worktree is None or context.new_worktree:
+        return False
+    attempts = context.state.attempts[-2:]
+    turns = [turn for attempt in attempts for turn in attempt.turns if turn.purpose == "heal"]
+    if turns and turns[-1].phase is Phase.POSTCHECKS and turns[-1].healed is None:
+        return True
+    failure = attempts[0].failure if len(attempts) > 1 else None
+    return failure is not None and bool(failure.left) and failure.left != await folder_state(context)
+
+
+async def folder_state(context: Context) -> str:
     """What the folder holds, to tell whether a turn changed anything."""
-    assert context.worktree is not None
+    if context.worktree is None:
+        return ""
     git = context.world.repo.worktree_git(context.worktree.name, context.worktree.path)
     try:
         return await context.world.in_thread(fingerprint, git, context.worktree.path)

@@ -37,6 +37,8 @@ class Failed:
     """What failed, in full."""
     advice: str | None = None
     """What the plan's author says about it."""
+    left: str = ""
+    """What the folder looked like then; see `JobFailed`."""
     merge: Merge | None = None
     """The merge whose conflicts nobody settled."""
 

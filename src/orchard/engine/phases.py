@@ -9,6 +9,7 @@ from orchard.engine.agentwork import run_agent_work
 from orchard.engine.context import Context
 from orchard.engine.evidence import read_evidence
 from orchard.engine.gather import base_ref, gather
+from orchard.engine.healing import edited_since
 from orchard.engine.outcome import Failed, Held, Outcome, Passed, Skipped
 from orchard.engine.phasing import PhaseFunction
 from orchard.engine.programs import (
@@ -231,8 +232,10 @@ async def _counts(context: Context, result: Committed) -> dict[str, int]:
 async def postchecks(context: Context) -> Outcome:
     """Run the checks on the committed tree, and let a person look if the job asks for that."""
     outcome: Outcome = Skipped()
+    if context.first_phase is Phase.POSTCHECKS and context.job.postchecks and await edited_since(context):
+        context.healed = True
     if context.healed and context.worktree is not None:
-        # What an agent mended after the commit is part of the result that is checked now.
+        # What was mended after the commit is part of the result that is checked now.
         outcome = await commit(context)
         if isinstance(outcome, Failed):
             return outcome

@@ -1,11 +1,12 @@
 """Running phases in their order, each between its two events, and healing what fails."""
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 
 from orchard.core.events import PhaseEnded, PhaseStarted
 from orchard.core.phases import PHASES, Phase, at_or_after
 from orchard.engine.context import Context
-from orchard.engine.healing import healed
+from orchard.engine.healing import folder_state, healed
 from orchard.engine.outcome import Failed, Held, Outcome, Passed, Skipped
 from orchard.errors import SystemRefused
 
@@ -34,6 +35,8 @@ async def run_phase(context: Context, phase: Phase, function: PhaseFunction) -> 
     outcome = await _tried(context, function)
     if isinstance(outcome, Failed):
         outcome = await healed(context, outcome, lambda: _tried(context, function))
+    if isinstance(outcome, Failed) and phase is Phase.POSTCHECKS:
+        outcome = replace(outcome, left=await folder_state(context))
     notes = [*context.notes, *([outcome.note] if isinstance(outcome, Passed | Skipped) and outcome.note else [])]
     word = WORDS.get(type(outcome), "passed")
     context.engine.record(context.run.id, PhaseEnded(context.job_id, context.number, phase, word, "; ".join(notes)))

@@ -123,6 +123,9 @@ def stands_on(run: Run, tip: str | None) -> bool:
 async def _setup(context: Context) -> Outcome:
     if context.job.work is None:
         return Skipped()
+    if context.state.worktree is not None:
+        # Whatever lies there is not what would land; it is saved.
+        await give_back(context.engine, context.run, context.job_id, "before the merged result is checked again")
     await take_worktree(context, context.base)
     return await setup(context)
 

@@ -60,6 +60,11 @@ FAILPOINTS: frozenset[str] = frozenset(
         "attempt.after-end",
         "program.before-start",
         "program.after-end",
+        "agent.before-turn",
+        "agent.after-turn",
+        # what agents settled and mended
+        "resolve.remembered",
+        "mending.before-merge",
         # refs: every transaction of ours, and the proof that what a new ref holds can be read
         "ref.before-update",
         "ref.after-update",

@@ -200,8 +200,8 @@ def _released(run: Run, event: HoldReleased) -> list[Line]:
 
 
 def _leaf_merged(run: Run, event: LeafMerged) -> list[Line]:
-    if not event.resolved:
-        return []
+    if not event.resolved or any(one.job == event.job for one in run.resolutions):
+        return []  # who settled it just now was told then
     how = f"by {safe(event.resolver)}" if event.resolver else ""
     files = text.many(len(event.resolved), "file")
     return [_line(_job(event.job), "conflict resolved", "wait", f"{files} {how}".strip())]
