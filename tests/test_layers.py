@@ -28,8 +28,9 @@ CORE_MAY_NOT_CALL = frozenset({"open", "print", "input", "exec", "eval", "breakp
 CORE_MAY_NOT_ASK = frozenset({"now", "utcnow", "today"})
 
 TASKS = frozenset({"create_task", "ensure_future", "TaskGroup", "create_task_group"})
-# Work is started in one place; a surface may look and draw at the same time, and a follower wait for two things.
-MAY_START_TASKS = ("engine/engine.py", "process/", "store/follow.py", "surfaces/cli/")
+# Work is started in one place; a surface may look and draw at the same time, a follower wait for two things, and an
+# agent listen and run tools beside each other: its tasks end with its turn.
+MAY_START_TASKS = ("engine/engine.py", "process/", "store/follow.py", "agents/", "surfaces/cli/")
 
 STARTERS = {
     "subprocess": {"Popen", "run", "call", "check_call", "check_output", "getoutput", "getstatusoutput"},

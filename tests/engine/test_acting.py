@@ -434,9 +434,9 @@ async def test_a_push_that_fails_is_reported_and_the_landing_stands(orchard: Orc
 
 async def test_work_for_an_agent_that_nobody_knows_is_refused_before_anything_is_made(orchard: Orchard) -> None:
     with pytest.raises(
-        UsageError, match="Job 'a' is work for an agent: There is no agent 'clod'; did you mean 'claude'"
+        UsageError, match="Job 'a' is work for an agent: There is no agent 'cluade'; did you mean 'claude'"
     ):
-        await orchard.run("name: Agent\njobs: [{id: a, work: '@clod write a poem'}]")
+        await orchard.run("name: Agent\njobs: [{id: a, work: '@cluade write a poem'}]")
     assert orchard.app.plans() == []
 
 

@@ -77,6 +77,8 @@ _TABLE = (
 )
 
 KEYS: Mapping[str, Key] = {key.name: key for key in _TABLE}
+NAMES_AGENT: tuple[str, ...] = ("agent", "resolver_agent", "heal.agent")
+"""Keys that name an agent: a repository's own file may name one, but not a command to be one."""
 ROWS = ("agents", "mcp_servers")
 """Tables of rows that the user names: `[agents.NAME]`, `[mcp_servers.NAME]`; `configrows` says what is in them."""
 NEEDS_TRUST: tuple[str, ...] = (*(key.name for key in _TABLE if key.needs_trust), *ROWS)

@@ -9,68 +9,29 @@ default, none may change its meaning.
     JobFact     is remembered about a job and changes no state
 """
 
-import inspect
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import UnionType
-from typing import Any, ClassVar, Union, dataclass_transform, get_args, get_origin, get_type_hints
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
+from orchard.core.agentevents import AgentEnded as AgentEnded
+from orchard.core.agentevents import AgentNoted as AgentNoted
+from orchard.core.agentevents import AgentSession as AgentSession
+from orchard.core.agentevents import AgentStarted as AgentStarted
+from orchard.core.agentevents import AgentUsed as AgentUsed
+from orchard.core.agentevents import ConflictSettled as ConflictSettled
+from orchard.core.agentevents import HealTried as HealTried
+from orchard.core.event import Event as Event
+from orchard.core.event import JobEvent as JobEvent
+from orchard.core.event import JobFact as JobFact
+from orchard.core.event import Json as Json
+from orchard.core.event import PlanEvent as PlanEvent
 from orchard.core.phases import Phase
 from orchard.core.plan import JobId, PlanId
 
-Json = dict[str, Any]
-
-
-@dataclass_transform(frozen_default=True)
-class Event:
-    """Something that happened.
-
-    A kind of event is written like a frozen dataclass, but no code is generated for it: there are
-    forty kinds, and every command that shows a plan would pay for all of them when it starts.
-    """
-
-    _fields: ClassVar[tuple[str, ...]] = ()
-    _defaults: ClassVar[Mapping[str, Any]] = {}
-
-    def __init_subclass__(cls) -> None:
-        own = inspect.get_annotations(cls)
-        cls._fields = (*cls._fields, *own)
-        cls._defaults = {**cls._defaults, **{name: cls.__dict__[name] for name in own if name in cls.__dict__}}
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        given = dict(zip(self._fields, args, strict=False))
-        if not kwargs and len(args) == len(self._fields):
-            self.__dict__.update(given)  # nearly always; twice as fast
-            return
-        given |= kwargs
-        values = {**self._defaults, **given}
-        if len(given) != len(args) + len(kwargs) or values.keys() != set(self._fields):
-            missing = [name for name in self._fields if name not in values]
-            raise TypeError(
-                f"{type(self).__name__} takes {', '.join(self._fields)}; missing: {missing}, given: {given}"
-            )
-        self.__dict__.update(values)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        raise AttributeError(f"an event cannot be changed: {name}")
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and other.__dict__ == self.__dict__
-
-    def __hash__(self) -> int:
-        return hash((type(self), *(str(value) for value in self.__dict__.values())))
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in self._fields)})"
-
-
 # ---------------------------------------------------------------------------------------- plans
-
-
-class PlanEvent(Event):
-    """Something that happened to a plan as a whole."""
 
 
 class PlanSubmitted(PlanEvent):
@@ -217,12 +178,6 @@ class PlanPurged(PlanEvent):
 # ----------------------------------------------------------------------------------------- jobs
 
 
-class JobEvent(Event):
-    """Something that moves a job from one state to the next."""
-
-    job: JobId
-
-
 class JobPicked(JobEvent):
     """The scheduler gave the job a slot."""
 
@@ -300,12 +255,6 @@ class JobRetried(JobEvent):
     """Agents do not go on in the session of the attempt before."""
 
 
-class JobFact(Event):
-    """Something remembered about a job that changes no state."""
-
-    job: JobId
-
-
 class HoldReleased(JobFact):
     """A person decided: the held attempt goes on."""
 
@@ -373,88 +322,6 @@ class WorkSaved(JobFact):
     ref: str
     commit: str
     why: str
-
-
-class AgentStarted(JobFact):
-    """An agent was given a turn: for the job's work, or to mend or settle something."""
-
-    attempt: int
-    phase: Phase
-    agent: str
-    purpose: str
-    """`work`, `check`, `heal` or `resolve`."""
-    model: str | None = None
-    session: str | None = None
-    """The session that it goes on with."""
-    number: int = 1
-    """Counts the tries: of healing, or of the same turn after an error that passes."""
-
-
-class AgentSession(JobFact):
-    """The session by which a later turn of this agent can go on."""
-
-    attempt: int
-    phase: Phase
-    agent: str
-    purpose: str
-    session: str
-
-
-class AgentUsed(JobFact):
-    """What an agent used of a model since the last one of these."""
-
-    attempt: int
-    phase: Phase
-    agent: str
-    purpose: str
-    usage: Json
-
-
-class AgentNoted(JobFact):
-    """Something about an agent's turn that a person should know: a setting without effect, a retry, a lost session."""
-
-    attempt: int
-    phase: Phase
-    agent: str
-    kind: str
-    message: str
-
-
-class AgentEnded(JobFact):
-    """A turn of an agent ended; `reason` is `done` or a word of `agents.agent.Reason`."""
-
-    attempt: int
-    phase: Phase
-    agent: str
-    purpose: str
-    reason: str
-    message: str = ""
-    text: str = ""
-    """The agent's last words."""
-
-
-class HealTried(JobFact):
-    """An agent tried to mend a failed phase, which was run again unless nothing was changed."""
-
-    attempt: int
-    phase: Phase
-    number: int
-    outcome: str
-    """`passed`, `failed`, or `unchanged`."""
-    message: str = ""
-
-
-class ConflictSettled(JobFact):
-    """Conflicting paths were settled by an agent, or as they were settled before."""
-
-    attempt: int
-    phase: Phase
-    by: str
-    """The agent's name, or `remembered`."""
-    paths: tuple[str, ...]
-    ours: str
-    theirs: str
-    tree: str
 
 
 class LeafMerged(JobFact):

@@ -34,8 +34,10 @@ class Usage:
         return self.input + self.cached + self.cache_writes + self.output
 
     def as_json(self) -> dict[str, Any]:
-        """The fields that say something."""
-        return {one.name: value for one in fields(self) if (value := getattr(self, one.name)) not in (0, 0.0, "", None)}
+        """The fields that say something; that something cost nothing is such a thing to say."""
+        told = {one.name: getattr(self, one.name) for one in fields(self)}
+        free = {"cost": 0.0} if self.cost == 0 else {}
+        return {**{name: value for name, value in told.items() if value not in (0, 0.0, "", None)}, **free}
 
 
 def usage_from_json(body: Mapping[str, Any]) -> Usage:

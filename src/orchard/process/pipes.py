@@ -1,11 +1,15 @@
 """Talking with a program while it runs: lines in both directions, in bounded memory."""
 
 import asyncio
+import fcntl
 import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 
 BLOCK = 256 * 1024
+ROOM = 1024 * 1024
+"""What a pipe holds where the system lets us say so. Some programs leave without waiting for a reader: what does not
+fit is lost with them, and that is their last word."""
 LONGEST_LINE = 32 * 1024 * 1024
 """Of a longer line nothing is kept: it is no message of any protocol."""
 
@@ -79,6 +83,9 @@ async def open_pipes(process: subprocess.Popen[bytes], most_bytes: int) -> Pipes
     """Take over the ends of a program that was started with pipes."""
     assert process.stdin is not None
     assert process.stdout is not None
+    if hasattr(fcntl, "F_SETPIPE_SZ"):
+        with suppress(OSError):
+            fcntl.fcntl(process.stdout, fcntl.F_SETPIPE_SZ, ROOM)
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=2 * BLOCK)
     source, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), process.stdout)
@@ -111,8 +118,9 @@ class Talk:
         """Stop talking, and let go of the pipes."""
         if self._task is not None:
             self._task.cancel()
-            with suppress(asyncio.CancelledError, Exception):
-                await self._task
+            await asyncio.wait([self._task])
+            if not self._task.cancelled():
+                self._task.exception()  # who wanted to know has heard of it
         self._pipes.close()
 
     async def _talk(self) -> None:

@@ -1,0 +1,86 @@
+"""Facts about agents: their turns, what they used, mended and settled."""
+
+from orchard.core.event import JobFact, Json
+from orchard.core.phases import Phase
+
+
+class AgentStarted(JobFact):
+    """An agent was given a turn: for the job's work, or to mend or settle something."""
+
+    attempt: int
+    phase: Phase
+    agent: str
+    purpose: str
+    """`work`, `check`, `heal` or `resolve`."""
+    model: str | None = None
+    session: str | None = None
+    """The session that it goes on with."""
+    number: int = 1
+    """Counts the tries: of healing, or of the same turn after an error that passes."""
+
+
+class AgentSession(JobFact):
+    """The session by which a later turn of this agent can go on."""
+
+    attempt: int
+    phase: Phase
+    agent: str
+    purpose: str
+    session: str
+
+
+class AgentUsed(JobFact):
+    """What an agent used of a model since the last one of these."""
+
+    attempt: int
+    phase: Phase
+    agent: str
+    purpose: str
+    usage: Json
+
+
+class AgentNoted(JobFact):
+    """Something about an agent's turn that a person should know: a setting without effect, a retry, a lost session."""
+
+    attempt: int
+    phase: Phase
+    agent: str
+    kind: str
+    message: str
+
+
+class AgentEnded(JobFact):
+    """A turn of an agent ended; `reason` is `done` or a word of `agents.agent.Reason`."""
+
+    attempt: int
+    phase: Phase
+    agent: str
+    purpose: str
+    reason: str
+    message: str = ""
+    text: str = ""
+    """The agent's last words."""
+
+
+class HealTried(JobFact):
+    """An agent tried to mend a failed phase, which was run again unless nothing was changed."""
+
+    attempt: int
+    phase: Phase
+    number: int
+    outcome: str
+    """`passed`, `failed`, or `unchanged`."""
+    message: str = ""
+
+
+class ConflictSettled(JobFact):
+    """Conflicting paths were settled by an agent, or as they were settled before."""
+
+    attempt: int
+    phase: Phase
+    by: str
+    """The agent's name, or `remembered`."""
+    paths: tuple[str, ...]
+    ours: str
+    theirs: str
+    tree: str
