@@ -1,8 +1,23 @@
 """What every test shares: a world of its own, in which nothing of the user's is seen or touched."""
 
+import os
 from pathlib import Path
 
 import pytest
+
+from orchard.core.secrets import looks_secret
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say aloud which real programs were not there to be tested with, and how to get them."""
+    reasons = (str(report.longrepr[2]) for report in terminalreporter.stats.get("skipped", []) if report.longrepr)
+    missing = sorted({reason.partition("Skipped: ")[2] for reason in reasons if "is not installed: python" in reason})
+    for reason in missing:
+        terminalreporter.write_line(f"NOT TESTED: {reason}", yellow=True)
+    if missing:
+        terminalreporter.write_line(
+            "NOT TESTED: `make test-agents` installs them all, and tests with them.", yellow=True
+        )
 
 
 @pytest.fixture
@@ -24,6 +39,8 @@ def private_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.M
         monkeypatch.setenv(name, str(place))
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
     monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+    for name in [name for name in os.environ if looks_secret(name)]:
+        monkeypatch.delenv(name)  # no test may find a key of the user's
     for name in ("ORCHARD_FAILPOINT", "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "NO_COLOR", "ORCHARD_MAX_PARALLEL"):
         monkeypatch.delenv(name, raising=False)
     return home

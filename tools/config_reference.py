@@ -7,8 +7,10 @@ python tools/config_reference.py --check    exit 1 if the page shows another one
 import sys
 from pathlib import Path
 
+from orchard.core.agentrows import AgentRow, BuiltinRow, ServerRow
 from orchard.core.config import Config, flatten
-from orchard.core.configkeys import KEYS, LATER
+from orchard.core.configkeys import KEYS, LATER, Key
+from orchard.core.configrows import AGENT_FIELDS, BUILTIN_FIELDS, SERVER_FIELDS
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "configuration.md"
 BEGIN = "<!-- written by tools/config_reference.py: begin -->"
@@ -22,9 +24,33 @@ def table() -> str:
     for key in KEYS.values():
         variable = f"`{key.variables[-1]}`"
         trust = " (in a repository's file: after `orchard trust`)" if key.needs_trust else ""
-        rows.append(f"| `{key.name}` | {shown(defaults[key.name])} | {variable} | {key.meaning}{trust} |")
+        default = defaults[key.name] if defaults[key.name] is not None or key.nothing == 0 else key.nothing
+        rows.append(f"| `{key.name}` | {shown(default)} | {variable} | {key.meaning}{trust} |")
     later = ", ".join(f"`{name}`" for name in LATER)
-    return "\n".join([*rows, "", f"Not in this version, and refused: {later}."])
+    return "\n".join([*rows, "", f"Not in this version, and refused: {later}.", "", *row_tables()])
+
+
+def row_tables() -> list[str]:
+    """What the rows that a user names may hold."""
+    return [
+        "### Rows",
+        "",
+        "A table with a name of your choice: small letters, digits, `-` and `_`, at most 32. In a repository's file",
+        "rows count after `orchard trust`.",
+        "",
+        *row_table("[agents.NAME]", AGENT_FIELDS, AgentRow()),
+        *row_table("[agents.builtin]", BUILTIN_FIELDS, BuiltinRow()),
+        *row_table("[mcp_servers.NAME]", SERVER_FIELDS, ServerRow()),
+    ][:-1]
+
+
+def row_table(title: str, keys: tuple[Key, ...], row: object) -> list[str]:
+    """The fields of one kind of row."""
+    lines = [f"| `{title}` | default | meaning |", "| --- | --- | --- |"]
+    for key in keys:
+        default = getattr(row, key.name)
+        lines.append(f"| `{key.name}` | {'' if default is None else shown(default)} | {key.meaning} |")
+    return [*lines, ""]
 
 
 def shown(value: object) -> str:
@@ -33,6 +59,8 @@ def shown(value: object) -> str:
         return "no limit"
     if isinstance(value, bool):
         return f"`{str(value).lower()}`"
+    if isinstance(value, dict):
+        return "`{}`"
     if isinstance(value, tuple):
         return "`[]`" if not value else f"`{list(value)}`"
     return f'`"{value}"`' if isinstance(value, str) else f"`{value:g}`" if isinstance(value, float) else f"`{value}`"

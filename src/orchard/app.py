@@ -159,6 +159,12 @@ class App:
         plan_id, job_id = self.find_job(job, plan)
         return attempt_view(self.run_of(plan_id), job_id)
 
+    def usage(self, plan: str | None) -> Json:
+        """What the agents of a plan used, row by row and added up."""
+        from orchard.core.usagereport import usage_report
+
+        return usage_report(self.run_of(self.find_plan(plan)))
+
     def log_parts(
         self, job: str, plan: str | None, *, attempt: int | None = None, phase: str | None = None
     ) -> list[LogPart]:
@@ -228,9 +234,10 @@ class App:
 
     def secrets(self, plan: Plan | None = None) -> list[str]:
         """The values that must not be shown: what of a log leaves this program goes through a redactor first."""
+        from orchard.core.config import variables_of
         from orchard.core.secrets import secrets_in
 
-        return secrets_in(os.environ, plan)
+        return secrets_in({**variables_of(self.settings.config), **os.environ}, plan)
 
     def _aggregated(self, run: Run, job_id: JobId) -> Json | None:
         """All that a leaf brings with it: its own work, and that of everything it needs."""

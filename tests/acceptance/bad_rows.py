@@ -153,13 +153,17 @@ SETTINGS: list[tuple[str, bytes, int, str]] = [
     ("an unknown key", b"max_paralel = 3\n", 2, "did you mean 'max_parallel'?"),
     ("a wrong kind", b'max_parallel = "x"\n', 2, "must be a whole number"),
     ("a value out of range", b"max_parallel = -1\n", 2, "from 0 to 1024"),
-    ("a key of a later version", b'agent = "claude"\n', 2, "not available in this version"),
+    ("a key of a later version", b'sandbox = "auto"\n', 2, "not available in this version"),
     ("an unknown key of a section", b"[limits]\ngrce = 1\n", 2, "orchard.toml:2 limits.grce"),
     ("a section that is none", b"heal = true\n", 2, "[heal]"),
     ("a worktree root outside", b'worktree_root = "../elsewhere"\n', 2, "worktree_root"),
     ("no text", b"\xff\xfe", 2, "not UTF-8"),
     ("too much text", b"#" + b"x" * 70_000, 2, "64 KiB"),
     ("too many levels", b"x=" + b"[" * 2000 + b"]" * 2000, 2, "nested too deep"),
+    ("an unknown key of a row", b'[agents.claude]\nmodle = "x"\n', 2, "orchard.toml:2 agents.claude.modle"),
+    ("a row for an agent that does not exist", b"[agents.cladue]\n", 2, "did you mean 'claude'?"),
+    ("an agent that nobody agreed to", b'[agents.mine]\ncommand = "true"\n', 4, "orchard trust"),
+    ("a command as the agent", b'agent = "acp:true"\n', 4, "orchard trust"),
     ("programs that nobody agreed to", b'setup = ["true"]\n', 4, "orchard trust"),
 ]
 

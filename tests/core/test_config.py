@@ -16,7 +16,7 @@ from orchard.core.config import (
     flatten,
     merge_layers,
 )
-from orchard.core.configkeys import KEYS, LATER, NEEDS_TRUST, ROWS
+from orchard.core.configkeys import KEYS, LATER, NAMES_AGENT, NEEDS_TRUST, ROWS
 from orchard.errors import InvalidInput
 
 
@@ -189,6 +189,16 @@ def test_the_user_may_put_worktrees_anywhere() -> None:
 
 def test_what_runs_programs_or_loosens_safety_needs_trust() -> None:
     assert set(NEEDS_TRUST) == {"setup", "worktree.link", "pass_env", "agents", "mcp_servers"}
+
+
+def test_every_key_that_can_name_a_command_as_an_agent_is_known() -> None:
+    def takes_a_command(name: str) -> bool:
+        try:
+            return KEYS[name].kind.check("acp:x") == "acp:x" and name != "worktree_root"
+        except ValueError:
+            return False
+
+    assert {name for name in KEYS if takes_a_command(name)} == set(NAMES_AGENT)
 
 
 # ------------------------------------------------------------------------------------ environment

@@ -242,3 +242,65 @@ def test_a_file_that_cannot_be_read_is_a_problem(place: Place) -> None:
     (place.top / "orchard.toml").chmod(0)
 
     assert place.problems() == ["orchard.toml: cannot be read: Permission denied"]
+
+
+# ------------------------------------------------------------------------------------------ agents
+
+AGENTS = """
+agent = "mine"
+[agents.mine]
+command = "evil {prompt}"
+[agents.claude]
+args = ["--evil"]
+[mcp_servers.files]
+command = "evil"
+"""
+
+
+def test_agents_and_servers_of_a_repository_count_only_after_trust(place: Place) -> None:
+    place.user('[agents.claude]\nmodel = "opus"\n')
+    place.repository(AGENTS)
+
+    before = place.load()
+    trust(place.top, str(before.untrusted_digest), place.dirs.state)
+    after = place.load()
+
+    assert set(before.untrusted) == {"agents", "mcp_servers"}
+    assert set(before.config.agents) == {"claude"} and before.config.agents["claude"].args == ()
+    assert before.config.mcp_servers == {}
+    assert before.config.agent == "mine"
+    assert after.config.agents["mine"].command == "evil {prompt}"
+    assert (after.config.agents["claude"].args, after.config.agents["claude"].model) == (("--evil",), "opus")
+    assert set(after.config.mcp_servers) == {"files"}
+
+
+@pytest.mark.parametrize(("old", "new"), [("evil {prompt}", "worse {prompt}"), ('command = "evil"', 'command = "x"')])
+def test_a_changed_row_is_asked_about_again(place: Place, old: str, new: str) -> None:
+    place.repository(AGENTS)
+    trust(place.top, str(place.load().untrusted_digest), place.dirs.state)
+    place.repository(AGENTS.replace(old, new))
+
+    settings = place.load()
+
+    assert (settings.config.agents, settings.config.mcp_servers) == ({}, {})
+    assert set(settings.untrusted) == {"agents", "mcp_servers"}
+
+
+def test_the_name_of_an_agent_needs_no_trust_but_a_command_does(place: Place) -> None:
+    place.user('agent = "claude"')
+    place.repository('agent = "codex"')
+    named = place.load()
+    evil = "acp:sh -c evil"
+    place.repository(f'agent = "{evil}"\nresolver_agent = "{evil}"\n[heal]\nagent = "{evil}"\n')
+    commanded = place.load()
+
+    assert (named.config.agent, named.untrusted) == ("codex", {})
+    assert commanded.untrusted == {"agent": evil, "resolver_agent": evil, "heal.agent": evil}
+    config = commanded.config
+    assert (config.agent, config.resolver_agent, config.heal.agent) == ("claude", None, None)
+
+
+def test_a_problem_in_a_row_that_is_not_trusted_is_told_all_the_same(place: Place) -> None:
+    place.repository("[agents.claude]\nmodle = 'x'\n")
+
+    assert place.problems() == ["orchard.toml:2 agents.claude.modle: unknown key; did you mean 'model'?"]

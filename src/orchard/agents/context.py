@@ -125,7 +125,7 @@ class ResolveContext:
     conflicts: tuple[Conflict, ...]
     """In the order of the merge: the first one is file 1."""
     tree: Path | None = None
-    """Where the rest of the project can be read."""
+    """Where the project can be read, as one of the sides has it."""
     problem: str = ""
     """Why an earlier answer was not accepted."""
 
@@ -222,8 +222,7 @@ def resolve_instructions(context: ResolveContext) -> str:
         "- `N.ours`, `N.theirs`: what each side made of it (missing: that side deleted it)\n"
         "- `N.merged`: what could be merged, with conflict markers in the rest; **this is the one to edit**",
         "\n".join(rows),
-        f"The rest of the project, with everything that merged by itself, can be read in {code(context.tree, PATH)}. "
-        "Change nothing there."
+        f"The project as one of the sides has it can be read in {code(context.tree, PATH)}. Change nothing there."
         if context.tree is not None
         else None,
         "## What counts as done",

@@ -66,10 +66,10 @@ class Known:
 
 
 def _can(*abilities: Ability) -> frozenset[Ability]:
-    return frozenset({"resume", "mcp", "usage", *abilities})
+    return frozenset({"resume", "mcp", "usage", "models", *abilities})
 
 
-BUILTIN_ABILITIES = _can("effort", "max_turns", "models")
+BUILTIN_ABILITIES = _can("effort", "max_turns")
 BUILTIN_LOGIN = "Set {variable} to a key of your model's provider."
 
 PROGRAMS: Mapping[str, Known] = {
@@ -98,7 +98,7 @@ PROGRAMS: Mapping[str, Known] = {
             ("CODEX_HOME", ".codex"),
             ("auth.json",),
             ((".codex/config.toml", "model_provider"),),
-            _can("effort", "models"),
+            _can("effort"),
             status=("login", "status"),
         ),
         Known(
@@ -106,12 +106,12 @@ PROGRAMS: Mapping[str, Known] = {
             "GitHub",
             "copilot",
             "@github/copilot",
-            "Run 'copilot' once and use /login, or set COPILOT_GITHUB_TOKEN, GH_TOKEN or GITHUB_TOKEN.",
+            "Run 'copilot login', or set COPILOT_GITHUB_TOKEN or GH_TOKEN.",
             ("COPILOT_PROVIDER_BASE_URL", "COPILOT_GITHUB_TOKEN", "GH_TOKEN", "GITHUB_TOKEN"),
             ("COPILOT_HOME", ".copilot"),
             (),
             ((".copilot/config.json", "ogged"), (".config/gh/hosts.yml", "github.com")),
-            _can("effort", "models"),
+            _can("effort"),
         ),
         Known(
             "gemini",
@@ -130,7 +130,7 @@ PROGRAMS: Mapping[str, Known] = {
             "Alibaba",
             "qwen",
             "@qwen-code/qwen-code",
-            "Run 'qwen' once and log in, or set OPENAI_API_KEY (and OPENAI_BASE_URL).",
+            "Run 'qwen' once and log in, or set OPENAI_API_KEY.",
             ("OPENAI_API_KEY",),
             ("QWEN_HOME", ".qwen"),
             ("oauth_creds.json",),
@@ -142,7 +142,7 @@ PROGRAMS: Mapping[str, Known] = {
             "several",
             "opencode",
             "opencode-ai",
-            "Run 'opencode auth login', or set a key of a provider, such as ANTHROPIC_API_KEY.",
+            "Run 'opencode auth login', or set the key of a provider.",
             (
                 "ANTHROPIC_API_KEY",
                 "OPENAI_API_KEY",
@@ -162,7 +162,7 @@ PROGRAMS: Mapping[str, Known] = {
                 (".config/opencode/opencode.jsonc", '"provider"'),
                 (".config/opencode/config.json", '"provider"'),
             ),
-            _can("effort", "cost", "models"),
+            _can("effort", "cost"),
             anonymous=True,
         ),
     )

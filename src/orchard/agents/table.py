@@ -16,9 +16,11 @@ from dataclasses import replace
 from importlib.util import find_spec
 
 from orchard.agents.agent import Agent, McpServer
+from orchard.agents.cache import user_cache
 from orchard.agents.cli import Backend, CliAgent
 from orchard.agents.environment import agent_environment
 from orchard.agents.known import BUILTIN_LOGIN, PROGRAMS, SPEAKS_FOR, Login, builtin_login, key_variable, program_login
+from orchard.agents.models import Models
 from orchard.core.agentrows import ACP, AGENTS, AgentRow
 from orchard.core.config import Config
 from orchard.core.plan import Tier
@@ -28,7 +30,7 @@ from orchard.errors import OrchardError, UsageError
 SEE_AGENTS = "Run 'orchard agents' to see which there are."
 
 
-class NoAgent(OrchardError):
+class NoAgent(UsageError):
     """No agent can be used here: none is installed, or none has credentials."""
 
 
@@ -37,6 +39,7 @@ class Agents:
 
     def __init__(self, config: Config, host: Mapping[str, str]) -> None:
         self.config, self.host = config, host
+        self._models = Models(self, user_cache())
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -71,9 +74,13 @@ class Agents:
         return tuple(self._server(name) for name in names)
 
     def model_for(self, agent: str, model: str | None, tier: Tier | None) -> str | None:
-        """The model that a plan means for an agent; None: the agent's own choice. One that is not known is an error."""
-        configured = self.config.builtin.model if agent == "builtin" else self.row(agent).model
-        return model or configured
+        """The model that a plan means for an agent; None: the agent's own choice. One that is not known is an error.
+
+        May ask the agent's program or its provider, so it belongs into a thread.
+        """
+        if model is not None:
+            self._models.check(agent, model)
+        return self._models.resolve(agent, model, tier)
 
     # ------------------------------------------------------------------------------- what is usable
 
@@ -101,7 +108,7 @@ class Agents:
     def path_of(self, name: str) -> str | None:
         """Where the program of an agent is."""
         program = self.program(name)
-        return shutil.which(program, path={**self.host, **self.row(name).env}.get("PATH")) if program else None
+        return shutil.which(program, path=self.host.get("PATH", "")) if program else None
 
     def login(self, name: str) -> Login:
         """Whether an agent has credentials, as far as variables and files tell."""

@@ -141,6 +141,16 @@ def merge_layers(layers: Sequence[Layer]) -> Resolved:
     return Resolved(replace(config, agents=rows.agents, builtin=rows.builtin, mcp_servers=rows.mcp_servers), origins)
 
 
+def variables_of(config: Config) -> dict[str, str]:
+    """Every variable and header that rows of the configuration set, by its name: some of them are secrets."""
+    found = dict(config.builtin.env)
+    for agent in config.agents.values():
+        found |= agent.env
+    for server in config.mcp_servers.values():
+        found |= {**server.env, **server.headers}
+    return found
+
+
 def flatten(config: Config, names: Iterable[str] = KEYS) -> dict[str, object]:
     """Every value by its dotted key; those of rows where `names` (the keys that have an origin) holds them."""
     return {name: _attribute(config, name) for name in names}

@@ -90,7 +90,7 @@ def outcome_of(context: Context, agent: Agent, work: Work, result: Result) -> Fa
         f"{advice.message} ({message})" if advice.message else message,
         hint=hint.format(agent=agent.name, job=context.job_id) if hint else None,
         exit_code=result.exit_code,
-        tail=redacted(tail(context.log, TAIL_LINES), context.world.environment, context.plan),
+        tail=redacted(tail(context.log, TAIL_LINES), context.world.hidden_in, context.plan),
         resume_from=advice.resume_from,
     )
 
@@ -129,6 +129,8 @@ async def settings_of(context: Context, agent: Agent, work: AgentWork) -> Settin
     model = await world.in_thread(world.agents.model_for, agent.name, work.model, work.tier)
     top = world.repo.main_top or world.repo.common_dir
     folders = tuple(Path(os.path.normpath(top / Path(name).expanduser())) for name in work.allowed_folders)
+    if work.tier is not None and work.model is None and model is None and agent.name != "builtin":
+        context.notes.append(f"'tier: {work.tier}' has no effect: no model of {agent.name} is known to be of that tier")
     return Settings(
         model=model,
         tier=work.tier,

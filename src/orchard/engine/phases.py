@@ -331,7 +331,7 @@ async def _run_work(context: Context, one: Work) -> Failed | Held | None:
         context.notes.append(f"{ended.leftovers} background processes were still running and were ended")
     if ended.ok:
         return None
-    said = redacted(tail(context.log, TAIL_LINES), world.environment, context.plan)
+    said = redacted(tail(context.log, TAIL_LINES), world.hidden_in, context.plan)
     return failure(ended, one, context.phase, said)
 
 

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import ParamSpec, Protocol, TypeVar
 
 from orchard.agents.agent import Agent, McpServer
-from orchard.core.config import Config
+from orchard.core.config import Config, variables_of
 from orchard.core.plan import Tier, Work
 from orchard.errors import SystemRefused
 from orchard.git.integration import Integration
@@ -55,6 +55,11 @@ class World:
     threads: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(max_workers=GIT_THREADS, thread_name_prefix="orchard-git")
     )
+
+    @cached_property
+    def hidden_in(self) -> Mapping[str, str]:
+        """The variables whose values, where they are secrets, must not be shown."""
+        return {**variables_of(self.config), **self.environment}
 
     @cached_property
     def identity(self) -> tuple[str, str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from orchard.core.agentrows import ACP
 from orchard.core.config import Config, Layer, environment_layers, flag_layers, lookup, merge_layers
-from orchard.core.configkeys import NEEDS_TRUST
+from orchard.core.configkeys import NAMES_AGENT, NEEDS_TRUST
 from orchard.errors import InvalidInput, Problem
 from orchard.store.dirs import UserDirs, user_dirs
 from orchard.store.trust import digest, trusted
@@ -67,9 +67,8 @@ def untrusted_keys(top: Path, values: Mapping[str, object], state: Path | None =
     """What in a repository's settings needs trust and does not have it, by dotted key."""
     # An empty list runs nothing and lets nothing through, so it needs nobody's consent.
     found = {name: value for name in NEEDS_TRUST if (value := lookup(values, name))}
-    agent = values.get("agent")
-    if isinstance(agent, str) and agent.startswith(ACP):
-        found["agent"] = agent  # a name only chooses, but this is a command
+    # The name of an agent only chooses one; behind `acp:` it is a command.
+    found |= {name: value for name in NAMES_AGENT if str(value := lookup(values, name)).startswith(ACP)}
     return {} if not found or trusted(top, digest(found), state) else found
 
 

@@ -1,6 +1,8 @@
 """Verbs around the work: start files, checks, settings, the demo. Most are a call to a module of their own."""
 
 import os
+import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
@@ -11,6 +13,7 @@ from orchard.core.events import Json
 from orchard.core.plan import Plan
 from orchard.core.states import JobStatus
 from orchard.errors import UsageError
+from orchard.store.redact import REDACTED, looks_secret, redact_text
 from orchard.surfaces.cli import text
 from orchard.surfaces.cli.group import cli, verb
 from orchard.surfaces.cli.lines import Line, safe, table
@@ -122,7 +125,7 @@ def trust(terminal: Terminal, show: bool, yes: bool) -> int:
 def config(terminal: Terminal, what: str, origin: bool) -> None:
     """Show the settings and where they come from."""
     settings = app_of(terminal).settings
-    values = {name: _plain(value) for name, value in flatten(settings.config).items()}
+    values = {name: _shown(name, value) for name, value in flatten(settings.config, settings.origins).items()}
     document: Json = {name: {"value": value, "origin": settings.origins.get(name)} for name, value in values.items()}
     rows: list[Line] = table(
         [
@@ -139,8 +142,20 @@ def config(terminal: Terminal, what: str, origin: bool) -> None:
         terminal.note(text.warning(text.UNTRUSTED.format(keys=", ".join(settings.untrusted))))
 
 
-def _plain(value: object) -> object:
-    return list(value) if isinstance(value, tuple) else value
+def _shown(name: str, value: object) -> object:
+    """A value as JSON has it; what looks like a secret is hidden, since this is what people paste into reports."""
+    if isinstance(value, Mapping):
+        return {key: _hidden(key, held) for key, held in value.items()}
+    if isinstance(value, tuple):
+        return [_shown(name, held) for held in value]
+    return redact_text(value) if isinstance(value, str) else value
+
+
+def _hidden(key: str, value: object) -> object:
+    secret = (
+        isinstance(value, str) and looks_secret(key.replace("-", "_")) and not re.fullmatch(r"(\w+ )?\$\{\w+\}", value)
+    )
+    return REDACTED.decode() if secret else _shown(key, value)
 
 
 @verb("schema", examples="orchard schema > plan.schema.json")

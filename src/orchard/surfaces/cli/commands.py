@@ -30,6 +30,8 @@ VERBS: Mapping[str, Verb] = {
     "demo": Verb("start", "around:demo", "Run a real plan in a scratch repository and show it."),
     "init": Verb("start", "around:init", "Write a commented plan file to start from."),
     "validate": Verb("start", "around:validate", "Check a plan file and say everything that is wrong with it."),
+    "plan": Verb("start", "planning:plan", "Let an agent write a plan for GOAL; show it and save it."),
+    "agent": Verb("start", "agenting:agent", "Let the built-in agent do TASK alone, in the current folder."),
     "graph": Verb("start", "around:graph", "Draw a plan file, or a plan under way, as a graph."),
     "list": Verb("look", "listing:list_plans", "List the plans of this repository, newest last."),
     "status": Verb("look", "looking:status", "Show a plan and all its jobs."),
@@ -37,6 +39,7 @@ VERBS: Mapping[str, Verb] = {
     "logs": Verb("look", "logs:logs", "Print what a job's programs printed."),
     "diff": Verb("look", "looking:diff", "Show what a job, or a whole plan, changed."),
     "attempts": Verb("look", "looking:attempts", "Show every try at a job, phase by phase."),
+    "usage": Verb("look", "usage_view:usage", "Show what the agents of a plan used: tokens, cost and time."),
     "watch": Verb("look", "watching:watch", "Watch a plan on the whole screen until you press q."),
     "wait": Verb("look", "watching:wait", "Wait until a plan ends or needs a person."),
     "pause": Verb("act", "acting:pause", "Let running jobs finish and start nothing new."),
@@ -53,8 +56,13 @@ VERBS: Mapping[str, Verb] = {
     "recover": Verb("clean", "acting:recover", "List saved work, or restore it into a folder."),
     "trust": Verb("set up", "around:trust", "Agree to what this repository's orchard.toml would run."),
     "config": Verb("set up", "around:config", "Show the settings and where they come from."),
+    "agents": Verb(
+        "set up", "agents_view:agents", "List the agents: which are installed, logged in, and what each can do."
+    ),
+    "models": Verb("set up", "agents_view:models", "List the models of the agents, with vendor and tier."),
     "schema": Verb("set up", "around:schema", "Print the JSON Schema of plan files, for editors."),
     "doctor": Verb("set up", "around:doctor", "Look for what could go wrong here; changes nothing."),
     "bench": Verb("set up", "benching:bench", "Measure how fast Orchard is on this repository and this machine."),
+    "help": Verb("set up", "helping:help_about", "Explain a command, or a topic such as 'planning'."),
     "completion": Verb("set up", "around:completion", "Print a script that completes commands in your shell."),
 }

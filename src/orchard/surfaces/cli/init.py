@@ -51,6 +51,20 @@ jobs:
     expects_no_changes: true
 """
 
+ROWS = """\
+## Agents and MCP servers are rows with a name (trust); docs/configuration.md has all that they may hold:
+##
+## [agents.claude]
+## model = "opus"
+##
+## [agents.mine]                 # an agent of your own: '@mine do this' in a plan
+## command = "mytool --model {model} --file {prompt_file}"
+##
+## [mcp_servers.docs]            # a work names it: mcp_servers: [docs]
+## url = "https://docs.example/mcp"
+## headers = { Authorization = "Bearer ${DOCS_TOKEN}" }
+"""
+
 
 def run_init(terminal: Terminal, folder: Path, *, config: bool = False, name: str | None = None) -> int:
     """Write a plan file (or settings, with `config`) into a folder, and say what to do next."""
@@ -78,14 +92,17 @@ def starter_config() -> str:
             section = table
         elif not table:
             lines.append("")
-        lines += [f"# {key.meaning}{' (trust)' if key.needs_trust else ''}", f"# {own} = {_toml(defaults[key.name])}"]
-    return "\n".join(lines) + "\n"
+        lines += [
+            f"# {key.meaning}{' (trust)' if key.needs_trust else ''}",
+            f"# {own} = {_toml(defaults[key.name], key.nothing)}",
+        ]
+    return "\n".join([*lines, "", ROWS])
 
 
-def _toml(value: object) -> str:
-    """A default as TOML writes it; "no limit" is written 0."""
+def _toml(value: object, nothing: int | str) -> str:
+    """A default as TOML writes it, which has no word for nothing."""
     if value is None:
-        return "0"
+        return _toml(nothing, 0)
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, tuple):

@@ -43,7 +43,7 @@ def run(terminal: Terminal, file: str, detach: bool, **changes: Any) -> int:
     """
     app = app_for_work(terminal)
     plan = changed(read_plan(terminal, app, file), **changes)
-    return act_and_follow(terminal, app, _submit(terminal, plan, file), detach=detach)
+    return act_and_follow(terminal, app, submit(terminal, plan, file), detach=detach)
 
 
 def read_plan(terminal: Terminal, app: App, file: str) -> Plan:
@@ -73,11 +73,13 @@ def changed(
     )
 
 
-def _submit(terminal: Terminal, plan: Plan, file: str) -> Any:
-    async def submit(session: Session) -> PlanId:
+def submit(terminal: Terminal, plan: Plan, file: str) -> Any:
+    """What asks an engine to take the plan in."""
+
+    async def ask(session: Session) -> PlanId:
         answer = await session.request("submit", plan=plan, file=None if file == "-" else file)
         terminal.say(text.submitted({"name": plan.name, "id": answer["plan"]}))
         terminal.note(*[text.warning(note) for note in answer.get("notes", [])])
         return PlanId(answer["plan"])
 
-    return submit
+    return ask

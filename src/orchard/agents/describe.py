@@ -1,0 +1,113 @@
+"""What there is to know about each agent, for `orchard agents`: programs are asked, all of them at once."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from orchard.agents.asking import Answer, Question, ask
+from orchard.agents.cache import Cache
+from orchard.agents.known import ABILITIES, BUILTIN_ABILITIES, PROGRAMS, Ability, LoggedIn, Login
+from orchard.agents.table import Agents
+
+_VERSION = re.compile(r"\d+\.\d+(?:\.\d+)?(?:[-+.][0-9A-Za-z.-]{1,40}[0-9A-Za-z])?")
+
+
+@dataclass(frozen=True, slots=True)
+class AgentInfo:
+    """One agent as it is here."""
+
+    name: str
+    vendor: str
+    installed: bool
+    version: str | None
+    program: str | None
+    """Where it is."""
+    logged_in: LoggedIn
+    how_known: str
+    abilities: tuple[Ability, ...]
+    default: bool
+    """Whether it does the work that names no agent."""
+    install: str
+    """The command that installs it, where there is one."""
+    login: str
+    """How to log in."""
+
+    def as_json(self) -> dict[str, Any]:
+        """For programs."""
+        return {**asdict(self), "abilities": {name: name in self.abilities for name in ABILITIES}}
+
+
+def describe(agents: Agents, names: Iterable[str] | None = None, cache: Cache | None = None) -> list[AgentInfo]:
+    """Everything about the agents of these names, or about all of them."""
+    wanted = list(agents.names if names is None else names)
+    paths = {name: path for name in wanted if name in PROGRAMS and (path := agents.path_of(name)) is not None}
+    versions = {name: cache.get(_version_key(agents, name, path)) for name, path in paths.items()} if cache else {}
+    asked: dict[tuple[str, str], Question] = {}
+    for name, path in paths.items():
+        start, env = (path, *agents.row(name).args), agents.environment(name)
+        if not isinstance(versions.get(name), str):
+            asked[name, "version"] = Question((*start, "--version"), env, PROGRAMS[name].folder[0])
+        if PROGRAMS[name].status and agents.login(name).state != "yes":
+            asked[name, "login"] = Question((*start, *PROGRAMS[name].status), env)
+    answers = dict(zip(asked, ask(list(asked.values())), strict=True))
+    found = {name: _version_in(answer.text) for (name, what), answer in answers.items() if what == "version"}
+    if cache is not None:
+        cache.put({_version_key(agents, name, paths[name]): told for name, told in found.items() if told is not None})
+    default = agents.config.agent or agents.default()
+    return [
+        _info(agents, name, found.get(name, versions.get(name)), answers.get((name, "login")), default == name)
+        for name in wanted
+    ]
+
+
+def _info(agents: Agents, name: str, told: str | None, status: Answer | None, default: bool) -> AgentInfo:
+    known = PROGRAMS.get(name)
+    login = _told_login(agents.login(name), status, " ".join(known.status) if known is not None else "")
+    builtin = name == "builtin"
+    abilities = BUILTIN_ABILITIES if builtin else known.abilities if known is not None else frozenset[Ability]()
+    return AgentInfo(
+        name=name,
+        vendor="Orchard" if builtin else known.vendor if known is not None else "",
+        installed=agents.missing(name) is None,
+        version=_package_version(agents.config.builtin.provider) if builtin else told,
+        program=None if builtin else agents.path_of(name),
+        logged_in=login.state,
+        how_known=login.how,
+        abilities=tuple(one for one in ABILITIES if one in abilities),
+        default=default,
+        install=agents.install_command(name),
+        login=agents.how_to_log_in(name),
+    )
+
+
+def _told_login(seen: Login, status: Answer | None, command: str) -> Login:
+    """What files told, unless the program itself knows better."""
+    if status is None or status.exit_code is None:
+        return seen
+    if status.ok:
+        return Login("yes", f"'{command}' says so")
+    return Login("no", f"'{command}' says so") if seen.state == "unknown" else seen
+
+
+def _version_in(text: str) -> str | None:
+    found = _VERSION.search(text)
+    return found[0] if found else None
+
+
+def _version_key(agents: Agents, name: str, path: str) -> str:
+    """A program that was replaced has another time, and may have another version."""
+    try:
+        changed = Path(path).stat().st_mtime_ns
+    except OSError:
+        changed = 0
+    return f"version {path} {changed} {' '.join(agents.row(name).args)}"
+
+
+def _package_version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

@@ -1,0 +1,248 @@
+"""`orchard agents`, `orchard models` and the rows in `orchard config show`, as a user meets them."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchard.testing import Repo
+
+SECONDS = 120
+
+FAKE = """#!/bin/sh
+case "$*" in
+  --version) echo "{name} 1.2.3";;
+  "debug models") echo '{{"models": [{{"slug": "gpt-6-sol"}}, {{"slug": "gpt-6-mini"}}]}}';;
+  "login status") exit 1;;
+  *) exit 9;;
+esac
+"""
+
+ROWS = """
+agent = "mine"
+[agents.mine]
+command = "mytool {prompt_file}"
+env = { MY_API_KEY = "hunter2-env", PLAIN = "shown" }
+[agents.builtin]
+provider = "openai"
+base_url = "http://me:hunter2-url@127.0.0.1:1/v1"
+[mcp_servers.docs]
+url = "https://docs.example/mcp"
+headers = { Authorization = "Bearer hunter2-header", X-Plain = "shown", X-Token = "${MY_TOKEN}" }
+"""
+
+
+@dataclass(frozen=True)
+class Done:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+class Desk:
+    """A user with folders and programs of his own, in a folder that is no repository."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.bin = folder, folder / "bin"
+        for name in ("bin", "home", "here", "config/orchard"):
+            (folder / name).mkdir(parents=True)
+        (folder / "run").mkdir(mode=0o700)
+        # Only what the programs of the test need, so that no agent of this machine is found.
+        for name in ("git", "sh", "cat", "env"):
+            (self.bin / name).symlink_to(_which(name))
+        self.env = {
+            "PATH": str(self.bin),
+            "HOME": str(folder / "home"),
+            "XDG_STATE_HOME": str(folder / "state"),
+            "XDG_CONFIG_HOME": str(folder / "config"),
+            "XDG_CACHE_HOME": str(folder / "cache"),
+            "XDG_RUNTIME_DIR": str(folder / "run"),
+        }
+
+    def install(self, *names: str) -> None:
+        for name in names:
+            (self.bin / name).write_text(FAKE.format(name=name))
+            (self.bin / name).chmod(0o755)
+
+    def configure(self, text: str) -> None:
+        (self.folder / "config" / "orchard" / "config.toml").write_text(text)
+
+    def orchard(self, *words: str, cwd: Path | None = None, **env: str) -> Done:
+        done = subprocess.run(
+            [sys.executable, "-m", "orchard", *words],
+            cwd=cwd or self.folder / "here",
+            env={**self.env, **env},
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+        return Done(done.returncode, done.stdout, done.stderr)
+
+
+def _which(name: str) -> Path:
+    folders = [Path(folder) for folder in os.environ["PATH"].split(os.pathsep)]
+    return next(folder / name for folder in folders if os.access(folder / name, os.X_OK))
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+def test_where_nothing_is_installed_it_says_what_to_do(desk: Desk) -> None:
+    done = desk.orchard("agents")
+
+    assert (done.code, done.err) == (0, "")
+    assert "No agent can be used here yet" in done.out
+    assert "npm install -g @anthropic-ai/claude-code" in done.out
+    assert "Set ANTHROPIC_API_KEY" in done.out
+    assert max(len(line) for line in done.out.splitlines()) <= 80
+    assert "\x1b" not in done.out
+
+
+def test_agents_are_listed_with_version_login_and_abilities(desk: Desk) -> None:
+    desk.install("claude", "codex")
+
+    done = desk.orchard("agents", OPENAI_API_KEY="hunter2")
+
+    rows = {row.split()[0]: row.split()[1:] for row in done.out.splitlines() if row}
+    assert rows["codex"][:3] == ["*", "1.2.3", "yes"]
+    assert rows["claude"][:2] == ["1.2.3", "no"]
+    assert rows["gemini"] == ["not", "installed"]
+    assert max(len(line) for line in done.out.splitlines()) <= 80
+    assert "hunter2" not in done.out + done.err
+
+
+def test_agents_as_json_are_a_document(desk: Desk) -> None:
+    desk.install("codex")
+
+    document = desk.orchard("agents", "--json", OPENAI_API_KEY="k").json
+
+    assert document["default"] == "codex"
+    found = {agent["name"]: agent for agent in document["agents"]}
+    assert list(found) == ["builtin", "claude", "codex", "copilot", "gemini", "qwen", "opencode"]
+    codex = found["codex"]
+    assert (codex["installed"], codex["version"], codex["logged_in"]) == (True, "1.2.3", "yes")
+    assert codex["abilities"] == {
+        "resume": True,
+        "mcp": True,
+        "effort": True,
+        "max_turns": False,
+        "usage": True,
+        "cost": False,
+        "models": True,
+    }
+
+
+def test_one_agent_is_shown_with_how_to_log_in(desk: Desk) -> None:
+    desk.install("codex")
+
+    done = desk.orchard("agents", "codex")
+
+    assert done.code == 0
+    assert "Run 'codex login'" in done.out and "no key is set" in done.out
+    assert str(desk.bin / "codex") in done.out
+
+
+def test_an_unknown_agent_is_not_found(desk: Desk) -> None:
+    for words in (["agents", "cladue"], ["models", "--agent", "cladue"]):
+        done = desk.orchard(*words)
+
+        assert (done.code, done.out) == (3, "")
+        assert "did you mean 'claude'?" in done.err
+
+
+def test_agents_of_a_repository_are_listed_only_once_they_are_trusted(desk: Desk) -> None:
+    repo = Repo.make(desk.folder / "repo")
+    (repo.path / "orchard.toml").write_text('[agents.mine]\ncommand = "sh"\n')
+
+    before = desk.orchard("agents", cwd=repo.path)
+    desk.orchard("trust", "--yes", cwd=repo.path)
+    after = desk.orchard("agents", cwd=repo.path)
+
+    assert "mine" not in before.out and "agents" in before.err
+    assert "mine" in after.out and after.err == ""
+
+
+def test_models_are_listed_with_vendor_and_tier_and_remembered(desk: Desk) -> None:
+    desk.install("codex")
+
+    first = desk.orchard("models", "--agent", "codex")
+    (desk.bin / "codex").unlink()
+    desk.install("claude")
+    document = desk.orchard("models", "--json").json
+
+    assert [row.split() for row in first.out.splitlines()] == [
+        ["agent", "tier", "vendor", "model"],
+        ["codex", "standard", "OpenAI", "gpt-6-sol"],
+        ["codex", "fast", "OpenAI", "gpt-6-mini"],
+    ]
+    assert [(row["agent"], row["model"], row["tier"]) for row in document["models"]] == [
+        ("claude", "haiku", "fast"),
+        ("claude", "sonnet", "standard"),
+        ("claude", "opus", "premium"),
+    ]
+    assert document["agents"]["builtin"]["problem"] == "ANTHROPIC_API_KEY is not set"
+    assert (desk.folder / "cache" / "orchard" / "agents.json").stat().st_mode & 0o777 == 0o600
+
+
+def test_models_that_cannot_be_known_are_said_to_be_so_beside_the_answer(desk: Desk) -> None:
+    done = desk.orchard("models")
+
+    assert (done.code, done.out) == (0, "")
+    assert "builtin: its models are not known: ANTHROPIC_API_KEY is not set" in done.err
+
+
+def test_the_default_agent_can_be_set_by_a_variable(desk: Desk) -> None:
+    desk.install("claude", "codex")
+
+    document = desk.orchard("agents", "--json", ORCHARD_AGENT="claude", OPENAI_API_KEY="k").json
+
+    assert document["default"] == "claude"
+
+
+def test_config_shows_rows_with_their_origin_and_hides_secrets(desk: Desk) -> None:
+    repo = Repo.make(desk.folder / "repo")
+    desk.configure(ROWS)
+
+    shown = desk.orchard("config", "show", "--origin", cwd=repo.path)
+    document = desk.orchard("config", "show", "--json", cwd=repo.path).json
+
+    assert 'agents.mine.command = "mytool {prompt_file}"' in shown.out
+    assert "config.toml" in next(row for row in shown.out.splitlines() if row.startswith("agents.mine.command"))
+    assert document["agents.mine.env"]["value"] == {"MY_API_KEY": "[redacted]", "PLAIN": "shown"}
+    assert document["mcp_servers.docs.headers"]["value"] == {
+        "Authorization": "[redacted]",
+        "X-Plain": "shown",
+        "X-Token": "${MY_TOKEN}",
+    }
+    assert document["agent"]["value"] == "mine"
+    assert "hunter2" not in shown.out + json.dumps(document)
+
+
+def test_asking_about_agents_imports_no_sdk(desk: Desk) -> None:
+    code = "import sys; from orchard.surfaces.cli.start import run_command_line as run; run(['agents'])"
+    heavy = (
+        "print('loaded', [name for name in ('anthropic', 'openai', 'mcp', 'acp', 'pydantic') if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}; {heavy}"],
+        cwd=desk.folder / "here",
+        env=desk.env,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+
+    assert done.stdout.splitlines()[-1] == "loaded []", done.stderr
