@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-from bench import gitside, jobs, rest
+from bench import agents, gitside, jobs, rest
 from bench.floors import ninja_program
 from orchard.bench import floors
 from orchard.bench.machine import Watch, caution, described
@@ -43,6 +43,7 @@ MEASURES: Mapping[str, Entry] = {
     "journal": Entry(rest.journal),
     "parse": Entry(rest.parsing),
     "start": Entry(rest.start),
+    "agents": Entry(agents.agents, ("git", "sh")),
     "idle": Entry(rest.idle, ("git", "sleep")),
 }
 
