@@ -1,8 +1,11 @@
 """Doubles and real things for tests: shipped, so that others can test their plans as we test ours."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from uuid import uuid4
 
+from orchard.agents.builtin.model import Hear, Json, Message, ModelError, Reply, Request, Stop, text_block
+from orchard.core.usage import Usage
 from orchard.git.command import Output, clean_environment, run_git
 
 Content = str | bytes | None
@@ -82,3 +85,48 @@ class Repo:
         """Every ref below a prefix, with its commit."""
         rows = self("for-each-ref", "--format=%(refname) %(objectname)", prefix).splitlines()
         return dict(row.split(" ", 1) for row in rows)
+
+
+Step = Reply | ModelError | Callable[[Request], Reply | ModelError]
+"""What a scripted model does when it is asked: answer, fail, or look at the question first."""
+
+
+class ScriptedModel:
+    """A model that follows a script, for the built-in agent: no key, no network, no chance.
+
+    model = ScriptedModel([calls(("read_file", {"path": "a.txt"})), says("Done.")])
+    await BuiltinAgent(model=model).run(task, watch)
+    model.requests[1].messages[-1]            # what the tool answered
+
+    The last step is repeated; every request is kept.
+    """
+
+    def __init__(self, steps: Sequence[Step]) -> None:
+        self._steps = list(steps)
+        self.requests: list[Request] = []
+
+    async def reply(self, request: Request, hear: Hear) -> Reply:
+        """The next step of the script."""
+        self.requests.append(request)
+        step = self._steps[min(len(self.requests), len(self._steps)) - 1]
+        done = step(request) if callable(step) else step
+        if isinstance(done, ModelError):
+            raise done
+        hear(done.message.text)
+        return done
+
+
+def says(text: str, stop: Stop = "end_turn", *, detail: str = "") -> Reply:
+    """The model says something, and stops."""
+    return Reply(Message("assistant", (text_block(text),) if text else ()), stop, _USED, detail=detail)
+
+
+def calls(*wanted: tuple[str, Json], text: str = "", stop: Stop = "tool_use") -> Reply:
+    """The model calls tools, each by its name and its input."""
+    blocks: list[Json] = [text_block(text)] if text else []
+    for name, given in wanted:
+        blocks.append({"type": "tool_use", "id": f"toolu_{uuid4().hex[:12]}", "name": name, "input": given})
+    return Reply(Message("assistant", tuple(blocks)), stop, _USED)
+
+
+_USED = Usage(model="scripted", input=100, output=10, requests=1)

@@ -6,14 +6,18 @@ that are no JSON, limits, the family of processes, and the judgement of an end t
 """
 
 import json
+import math
 import re
+import shlex
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, runtime_checkable
 
 from orchard.agents.agent import Noted, Reason, Result, Said, Task, Tell, Watch
 from orchard.core.agentrows import AgentRow
+from orchard.errors import OrchardError
+from orchard.process.pipes import Enough as Enough
 from orchard.process.pipes import Pipes
 from orchard.process.program import Ended, Launch, run_program
 
@@ -23,6 +27,8 @@ LONGEST_PROMPT_ARGUMENT = 16 * 1024
 """Bytes of instructions that may be an argument; what is longer goes by standard input or by a file."""
 STRAY_LINES = 200
 """Lines that are no message are shown to people, so many of them."""
+LONGEST_STRAY = 4096
+"""Characters of such a line that are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +45,7 @@ class Reader(Protocol):
     """Hears one turn of a program."""
 
     def feed(self, message: Json) -> None:
-        """Take in one message and tell what it means."""
+        """Take in one message and tell what it means; `Enough` where the end is known though the program goes on."""
         ...
 
     def result(self, ended: Ended, stray: str) -> Result:
@@ -47,23 +53,44 @@ class Reader(Protocol):
         ...
 
 
+@runtime_checkable
+class TextReader(Protocol):
+    """Hears a program that speaks to people and not in messages."""
+
+    def hear(self, line: str) -> None:
+        """Take in one line and tell what it means."""
+        ...
+
+    def result(self, ended: Ended, stray: str) -> Result:
+        """How the turn ended, now that the program has."""
+        ...
+
+
 class Backend(Protocol):
     """One kind of program."""
 
-    name: str
-    program: str
-    """What is looked for on the PATH."""
+    @property
+    def name(self) -> str:
+        """As plans name it."""
+        ...
+
+    @property
+    def program(self) -> str:
+        """What is looked for on the PATH; empty: the row's `command` is a whole command line, and begins with it."""
+        ...
+
     variables: tuple[str, ...]
     """Variables of the user's that it may see: its keys, its own settings."""
 
     def prepare(self, program: str, row: AgentRow, task: Task, tell: Tell) -> Command:
         """Write what the program needs into the task's private folder, and say how to start it.
 
-        A setting that it cannot honour is told: `Noted("setting", ...)`.
+        A setting that it cannot honour is told: `Noted("setting", ...)`. A task that cannot be given to the program
+        at all is an `OrchardError`.
         """
         ...
 
-    def reader(self, task: Task, tell: Tell) -> Reader:
+    def reader(self, task: Task, tell: Tell) -> Reader | TextReader:
         """For one turn."""
         ...
 
@@ -86,12 +113,17 @@ class CliAgent:
 
     async def run(self, task: Task, watch: Watch) -> Result:
         """One turn."""
-        name = self.row.command or self.backend.program
-        program = shutil.which(name, path=task.env.get("PATH"))
+        name = self._program()
+        program = shutil.which(name, path=task.env.get("PATH")) if name else None
         if program is None:
             return Result("spawn-failed", f"Agent '{self.name}' cannot be started: there is no program '{name}'.")
-        command = self.backend.prepare(program, self.row, task, watch.tell)
-        reader = self.backend.reader(task, watch.tell)
+        if task.settings.model is None and self.row.model is not None:
+            task = replace(task, settings=replace(task.settings, model=self.row.model))
+        try:
+            command = self.backend.prepare(program, self.row, task, watch.tell)
+            reader = self.backend.reader(task, watch.tell)
+        except (OrchardError, OSError) as error:
+            return Result("spawn-failed", f"Agent '{self.name}' cannot be started: {_why(error)}")
         stray: list[str] = []
 
         async def converse(pipes: Pipes) -> None:
@@ -108,21 +140,40 @@ class CliAgent:
             token=task.token,
             limits=task.limits,
             pipes=True,
+            farewell=math.inf,  # that it says no more does not mean that it is done
         )
         ended = await run_program(launch, watch.on_start, watch.hurry, converse)
         return judged(reader.result(ended, "\n".join(stray)), ended)
 
+    def _program(self) -> str:
+        """What is looked for on the PATH; empty where a command line is none."""
+        if self.backend.program:
+            return self.row.command or self.backend.program
+        try:
+            return (shlex.split(self.row.command or "") or [""])[0]
+        except ValueError:
+            return ""
 
-def _hear(line: bytes, reader: Reader, stray: list[str], tell: Tell) -> None:
+
+def _why(error: OrchardError | OSError) -> str:
+    if isinstance(error, OrchardError):
+        return f"{error.message} {error.hint or ''}".rstrip()
+    return f"{error.strerror or error}."
+
+
+def _hear(line: bytes, reader: Reader | TextReader, stray: list[str], tell: Tell) -> None:
     """Hand a message to the reader; a line that is none is shown as it is."""
+    if isinstance(reader, TextReader):
+        reader.hear(line.decode(errors="replace"))
+        return
     try:
         message = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         message = None
     if isinstance(message, dict):
         reader.feed(message)
     elif line.strip() and len(stray) < STRAY_LINES:
-        text = line.decode(errors="replace")
+        text = line[: 4 * LONGEST_STRAY].decode(errors="replace")[:LONGEST_STRAY]
         stray.append(text)
         tell(Said(text + "\n"))
 

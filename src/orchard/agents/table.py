@@ -169,7 +169,8 @@ class Agents:
             from orchard.agents.acp.agent import AcpAgent
 
             command = (row.command or name).removeprefix(ACP).strip()
-            return AcpAgent(command, replace(row, command=None, pass_env=(*_variables_of(command), *row.pass_env)))
+            seen = replace(row, command=None, pass_env=(*_variables_of(command), *row.pass_env))
+            return AcpAgent(command, seen, name=name)
         from orchard.agents.backends.custom import Custom
 
         return CliAgent(Custom(name), row)

@@ -1,0 +1,117 @@
+"""Any agent that speaks the Agent Client Protocol on its standard input and output, as `acp:<command>`.
+
+It is started for one turn, like every agent that is a program: the session is what goes on between turns, and the
+agent keeps it.
+"""
+
+import asyncio
+import shlex
+from dataclasses import replace
+
+from orchard.agents.acp.conversation import ANSWER_WITHIN, Conversation
+from orchard.agents.acp.known import known
+from orchard.agents.agent import Reason, Result, Task, Watch
+from orchard.core.agentrows import AgentRow
+from orchard.errors import OrchardError
+from orchard.process.program import Ended, Launch, run_program
+from orchard.process.text import plain
+
+FAREWELL = 5.0
+"""Seconds that the agent has to leave by itself when the turn is over."""
+
+
+class AcpAgent:
+    """An agent behind the protocol."""
+
+    def __init__(
+        self,
+        command: str,
+        row: AgentRow | None = None,
+        *,
+        name: str | None = None,
+        answer_within: float = ANSWER_WITHIN,
+    ) -> None:
+        self.command, self.row, self._name = command, row or AgentRow(), name
+        self._answer_within = answer_within
+        self._argv = (*_split(self.row.command or command, self.name), *self.row.args)
+        self._known = known(self._argv)
+
+    @property
+    def name(self) -> str:
+        """As plans name it."""
+        return self._name or f"acp:{self.command}"
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Variables of the user's that it may see."""
+        return (*self._known.variables, *self.row.pass_env)
+
+    async def run(self, task: Task, watch: Watch) -> Result:
+        """One turn."""
+        model = task.settings.model or self.row.model
+        arguments, servers = self._known.servers(task)
+        task = replace(task, settings=replace(task.settings, mcp_servers=servers))
+        talk = Conversation(f"Agent '{self.name}'", model, task, watch, self._answer_within)
+        launch = Launch(
+            argv=(*self._argv, *arguments),
+            cwd=task.folder,
+            env=self._known.environment(self.row, task),
+            log=task.log,
+            token=task.token,
+            limits=replace(task.limits, grace=task.limits.grace - talk.courtesy),
+            pipes=True,
+            farewell=FAREWELL,
+        )
+        program = asyncio.ensure_future(run_program(launch, watch.on_start, watch.hurry, talk.converse))
+        try:
+            ended = await asyncio.shield(program)
+        except asyncio.CancelledError:
+            await _stop(program, talk)
+            raise
+        return self._judged(talk, ended)
+
+    def _judged(self, talk: Conversation, ended: Ended) -> Result:
+        """How the turn ended, by its own last word; a program that left without one, or was stopped, is not done."""
+        result = talk.result or _left(self.name, ended)
+        if ended.reason in ("timeout", "idle", "output-limit", "spawn-failed"):
+            reason: Reason = ended.reason
+            result = Result(reason, ended.message)
+        return Result(
+            result.reason,
+            result.message,
+            talk.text,
+            talk.session,
+            ended.exit_code,
+            result.retry_after,
+            ended.leftovers,
+        )
+
+
+def _split(command: str, name: str) -> tuple[str, ...]:
+    try:
+        argv = tuple(shlex.split(command))
+    except ValueError as error:
+        raise OrchardError(
+            f"The command of agent '{plain(name)}' cannot be read: {error}.", hint="Check its quotes."
+        ) from None
+    if not argv:
+        raise OrchardError("The agent 'acp:' names no command.", hint="Write it as 'acp:program --option'.")
+    return argv
+
+
+def _left(name: str, ended: Ended) -> Result:
+    reason: Reason = "signal" if ended.reason == "signal" else "failed"
+    return Result(reason, f"Agent '{name}' left before its turn was over: {ended.message}")
+
+
+async def _stop(program: "asyncio.Future[Ended]", talk: Conversation) -> None:
+    """Call off the turn, and end the program. A second cancellation skips what is left of the waiting."""
+    try:
+        await talk.call_off()
+    finally:
+        program.cancel()
+        while not program.done():
+            try:
+                await asyncio.wait({program})
+            except asyncio.CancelledError:
+                program.cancel()

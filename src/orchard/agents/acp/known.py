@@ -1,0 +1,70 @@
+"""What is known of agents by the names of their programs: what they may see, where they live, what suits us."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePath
+
+from orchard.agents.agent import McpServer, Task
+from orchard.agents.backends import claude, codex, copilot, gemini, opencode, qwen
+from orchard.agents.backends.pieces import is_private, stdio, write_private
+from orchard.core.agentrows import AgentRow
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """One program; what nobody knows is empty."""
+
+    variables: tuple[str, ...] = ()
+    """Variables of the user's that it may see: its keys, its own settings."""
+    keys: tuple[str, ...] = ()
+    """With any of these it needs no login by hand."""
+    home: str = "HOME"
+    """The variable that says where its settings and sessions are."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    """What it is told where nobody says otherwise."""
+    server_flag: str | None = None
+    """How it is told of servers that are commands, where it takes none over the protocol."""
+
+    def environment(self, row: AgentRow, task: Task) -> dict[str, str]:
+        """The whole environment for a turn."""
+        home = {}
+        if is_private(row, {**task.env, **row.env}, self.keys):
+            home[self.home] = str(task.private / "home")
+            (task.private / "home").mkdir(mode=0o700, exist_ok=True)
+        return {**self.env, **task.env, "TMPDIR": str(task.scratch), **home, **row.env}
+
+    def servers(self, task: Task) -> tuple[tuple[str, ...], tuple[McpServer, ...]]:
+        """Arguments that name servers, and the servers that are left to be named over the protocol."""
+        given = task.settings.mcp_servers
+        commands = {server.name: server for server in given if server.url is None}
+        if self.server_flag is None or not commands:
+            return (), given
+        rows = {name: {"type": "local", **stdio(server), "tools": ["*"]} for name, server in commands.items()}
+        file = write_private(task.private / "acp-mcp.json", json.dumps({"mcpServers": rows}))
+        return (self.server_flag, f"@{file}"), tuple(server for server in given if server.url is not None)
+
+
+# A guess at what the user types next is a call of the model, and here nobody types.
+_CLAUDE = Known(
+    claude.Claude.variables, claude.KEYS, "CLAUDE_CONFIG_DIR", {"CLAUDE_CODE_ENABLE_PROMPT_SUGGESTION": "false"}
+)
+_KNOWN = {
+    "claude-agent-acp": _CLAUDE,
+    "claude-code-acp": _CLAUDE,
+    "codex-acp": Known(codex.Codex.variables, codex.KEYS, "CODEX_HOME", {"CODEX_ACP_PROMPT_SUGGESTIONS": "false"}),
+    "copilot": Known(copilot.Copilot.variables, copilot.KEYS, "COPILOT_HOME", server_flag="--additional-mcp-config"),
+    "gemini": Known(gemini.Gemini.variables),
+    "opencode": Known(opencode.Opencode.variables),
+    "qwen": Known(qwen.Qwen.variables),
+}
+
+
+def known(argv: Iterable[str]) -> Known:
+    """What is known of the agent that a command line starts, by itself or through a launcher (`npx`)."""
+    for word in argv:
+        name = PurePath(word).name
+        found = _KNOWN.get(name) or _KNOWN.get(name.partition("@")[0])
+        if found is not None:
+            return found
+    return Known()

@@ -1,0 +1,83 @@
+"""What a plan asks of a session: its model and its effort, where the agent offers to set them."""
+
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+from orchard.agents.agent import Settings
+from orchard.process.text import plain
+
+Json = dict[str, Any]
+Ask = Callable[[str, Json], Awaitable[Json | None]]
+"""A request about the session; None: the agent would not."""
+Note = Callable[[str, str], None]
+
+_SHOWN = 12
+
+
+class Offer:
+    """The options of a session, with what is chosen in each."""
+
+    def __init__(self, options: Any = None) -> None:
+        self._options: list[Json] = []
+        self.take(options)
+
+    def take(self, options: Any) -> None:
+        """The agent tells them all, whenever one has changed."""
+        if isinstance(options, list):
+            self._options = [option for option in options if isinstance(option, dict)]
+
+    @property
+    def model(self) -> str:
+        """The model that is chosen; empty: nobody knows."""
+        chosen = (self.find("model") or {}).get("currentValue")
+        return plain(chosen, 80) if isinstance(chosen, str) else ""
+
+    def find(self, category: str) -> Json | None:
+        """The option of a category: what agents name it, and the id of the option, is up to them."""
+        return next((one for one in self._options if one.get("category") == category and _choices(one)), None)
+
+
+def _choices(option: Json) -> list[tuple[str, str]]:
+    """The values of an option, each with its name."""
+
+    def flat(rows: Any) -> Iterator[tuple[str, str]]:
+        for row in rows if isinstance(rows, list) else ():
+            if isinstance(row, dict) and isinstance(row.get("value"), str):
+                yield row["value"], str(row.get("name", ""))
+            elif isinstance(row, dict) and isinstance(row.get("options"), list):
+                # A group of them.
+                yield from flat([each for each in row["options"] if isinstance(each, dict) and "value" in each])
+
+    return list(flat(option.get("options")))
+
+
+async def settle(offer: Offer, ask: Ask, name: str, model: str | None, settings: Settings, note: Note) -> None:
+    """Set what is asked for; what the agent cannot do is noted."""
+    if settings.max_turns is not None:
+        note("setting", f"'max_turns: {settings.max_turns}' has no effect: the protocol has no such limit.")
+    for setting, category, wanted in (("model", "model", model), ("effort", "thought_level", settings.effort)):
+        if wanted is None:
+            continue
+        option = offer.find(category)
+        if option is None:
+            note("setting", f"'{setting}: {wanted}' has no effect: {name} does not offer to set it.")
+            continue
+        value = _matching(wanted, _choices(option))
+        if value is None:
+            there = ", ".join(plain(each, 40) for each, _ in _choices(option)[:_SHOWN])
+            note("setting", f"'{setting}: {wanted}' has no effect: {name} offers {there}.")
+            continue
+        if option.get("currentValue") != value:
+            answer = await ask("session_set_config_option", {"configId": option.get("id"), "value": value})
+            if answer is None:
+                note("setting", f"'{setting}: {wanted}' has no effect: {name} would not set it.")
+            else:
+                offer.take(answer.get("configOptions"))
+
+
+def _matching(wanted: str, choices: list[tuple[str, str]]) -> str | None:
+    """The value that is meant: by its own name, or by the one for people."""
+    for value, _ in choices:
+        if value == wanted:
+            return value
+    return next((value for value, name in choices if wanted.lower() in (value.lower(), name.lower())), None)

@@ -1,0 +1,105 @@
+"""Claude Code: `claude -p`, told its task by standard input."""
+
+import json
+import os
+from typing import ClassVar
+
+from orchard.agents.agent import McpServer, Task, Tell
+from orchard.agents.backends.messages import MessageReader, api_seconds
+from orchard.agents.backends.pieces import amount, count, is_private, part, write_private
+from orchard.agents.cli import Command, Json, no_effect
+from orchard.core.agentrows import AgentRow
+from orchard.core.usage import Usage
+
+KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN")
+RETRIES = 2
+"""Of its own, after which it is ours to wait; it would go on for minutes."""
+
+
+class Claude:
+    """How Claude Code is started, and read."""
+
+    name = "claude"
+    program = "claude"
+    variables: tuple[str, ...] = (
+        *KEYS, "ANTHROPIC_BASE_URL", "ANTHROPIC_CUSTOM_HEADERS", "ANTHROPIC_MODEL", "ANTHROPIC_SMALL_FAST_MODEL",
+        "ANTHROPIC_DEFAULT_HAIKU_MODEL", "ANTHROPIC_DEFAULT_SONNET_MODEL", "ANTHROPIC_DEFAULT_OPUS_MODEL",
+        "CLAUDE_CONFIG_DIR",
+    )  # fmt: skip
+
+    def prepare(self, program: str, row: AgentRow, task: Task, tell: Tell) -> Command:
+        """One turn, unattended; its own servers only, and no question about permissions."""
+        settings = task.settings
+        argv = [program, *row.args, "-p", "--output-format", "stream-json", "--verbose",
+                "--dangerously-skip-permissions", "--strict-mcp-config"]  # fmt: skip
+        if model := settings.model or row.model:
+            argv += ["--model", model]
+        if settings.effort is not None:
+            argv += ["--effort", settings.effort]
+        if settings.max_turns is not None:
+            argv += ["--max-turns", str(settings.max_turns)]
+        for folder in settings.allowed_folders:
+            argv += ["--add-dir", str(folder)]
+        if settings.mcp_servers:
+            servers = {"mcpServers": {server.name: _server(server) for server in settings.mcp_servers}}
+            argv += ["--mcp-config", str(write_private(task.private / "claude-mcp.json", json.dumps(servers)))]
+        if settings.allowed_urls:
+            no_effect(tell, self.name, "allowed_urls", ", ".join(settings.allowed_urls))
+        if task.session is not None:
+            argv += ["--resume", task.session]
+        return Command(tuple(argv), _environment(row, task), task.instructions.encode())
+
+    def reader(self, task: Task, tell: Tell) -> "ClaudeReader":
+        """For one turn."""
+        return ClaudeReader(task, tell)
+
+
+def _environment(row: AgentRow, task: Task) -> dict[str, str]:
+    env = {
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        "DISABLE_AUTOUPDATER": "1",
+        "CLAUDE_CODE_MAX_RETRIES": str(RETRIES),
+    }
+    if os.geteuid() == 0:
+        env["IS_SANDBOX"] = "1"  # as root it refuses to work unattended anywhere else
+    if is_private(row, {**task.env, **row.env}, KEYS):
+        home = task.private / "claude"
+        home.mkdir(mode=0o700, exist_ok=True)
+        env["CLAUDE_CONFIG_DIR"] = str(home)
+    return env
+
+
+def _server(server: McpServer) -> Json:
+    if server.url is not None:
+        return {"type": "http", "url": server.url, "headers": dict(server.headers)}
+    return {"type": "stdio", "command": server.command, "args": list(server.args), "env": dict(server.env)}
+
+
+class ClaudeReader(MessageReader):
+    """Hears one turn of Claude Code."""
+
+    name: ClassVar[str] = "claude"
+    lost_words: ClassVar[tuple[str, ...]] = ("No conversation found", "--resume requires a valid session")
+
+    def tell_whole_usage(self, final: Json) -> None:
+        """By model, with what it cost. In a session that goes on, `modelUsage` also has all that was before."""
+        since = final.get("model_usage_since_last_result")
+        rows = since if isinstance(since, dict) else ({} if self._task.session else part(final, "modelUsage"))
+        seconds = api_seconds(final)
+        for model, row in rows.items():
+            if not isinstance(row, dict):
+                continue
+            cost = amount(row.get("costUSD"))
+            self.ledger.whole(
+                Usage(
+                    model=model,
+                    input=count(row.get("inputTokens")),
+                    cached=count(row.get("cacheReadInputTokens")),
+                    cache_writes=count(row.get("cacheCreationInputTokens")),
+                    output=count(row.get("outputTokens")),
+                    cost=cost,
+                    cost_source="agent",
+                    api_seconds=seconds,
+                )
+            )
+            seconds = 0.0

@@ -1,0 +1,238 @@
+"""Codex: `codex exec --json`, told its task by standard input."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from orchard.agents.agent import Called, McpServer, Noted, Reason, Result, Said, Session, Task, Tell, Used
+from orchard.agents.backends.pieces import (
+    Complaints,
+    about,
+    count,
+    is_private,
+    part,
+    sentence,
+    telling_line,
+    text,
+)
+from orchard.agents.backends.totals import Counts, Totals
+from orchard.agents.cli import Command, Enough, Json, no_effect, reason_of
+from orchard.core.agentrows import AgentRow
+from orchard.core.usage import Usage
+from orchard.process.program import Ended
+
+KEYS = ("CODEX_API_KEY", "OPENAI_API_KEY")
+OPENAI = "https://api.openai.com/v1"
+RETRIES = 2
+"""Of its own, after which it is ours to wait."""
+MOST_WAITS_FOR_NETWORK = 2
+"""Without a network it would wait for ever: so often it may say so."""
+LONGEST_TEXT = 256 * 1024
+_QUIET: dict[str, bool] = {
+    "check_for_update_on_startup": False, "analytics.enabled": False, "features.plugins": False, "features.apps": False,
+}  # fmt: skip
+"""What it would otherwise call outside hosts for."""
+
+
+class Codex:
+    """How Codex is started, and read."""
+
+    name = "codex"
+    program = "codex"
+    variables: tuple[str, ...] = (*KEYS, "OPENAI_BASE_URL", "OPENAI_ORGANIZATION", "OPENAI_PROJECT", "CODEX_HOME")
+
+    def prepare(self, program: str, row: AgentRow, task: Task, tell: Tell) -> Command:
+        """One turn, unattended, with no sandbox of its own: it works in ours."""
+        settings = task.settings
+        env: dict[str, str] = {}
+        config: dict[str, Any] = dict(_QUIET)
+        if is_private(row, {**task.env, **row.env}, KEYS):
+            home = task.private / "codex"
+            home.mkdir(mode=0o700, exist_ok=True)
+            env["CODEX_HOME"] = str(home)
+            config |= _provider({**task.env, **row.env})
+        if settings.effort is not None:
+            config["model_reasoning_effort"] = settings.effort
+        if settings.mcp_servers:
+            config["mcp_servers"] = _servers(settings.mcp_servers, task.env, env)
+        argv = [program, *row.args, "exec", "--json", "--dangerously-bypass-approvals-and-sandbox",
+                "--skip-git-repo-check"]  # fmt: skip
+        if model := settings.model or row.model:
+            argv += ["--model", model]
+        for name, value in config.items():
+            argv += ["--config", f"{name}={_toml(value)}"]
+        for folder in settings.allowed_folders:
+            argv += ["--add-dir", str(folder)]
+        if settings.max_turns is not None:
+            no_effect(tell, self.name, "max_turns", settings.max_turns)
+        if settings.allowed_urls:
+            no_effect(tell, self.name, "allowed_urls", ", ".join(settings.allowed_urls))
+        if task.session is not None:
+            argv += ["resume", _thread(task.session)]
+        return Command((*argv, "-"), env, task.instructions.encode())
+
+    def reader(self, task: Task, tell: Tell) -> "CodexReader":
+        """For one turn."""
+        return CodexReader(task, tell)
+
+
+def _thread(session: str) -> str:
+    """The session's id. What is none would be taken for a name, and an unknown name silently begins a new session."""
+    try:
+        return str(UUID(session))
+    except ValueError:
+        return str(UUID(int=0))
+
+
+def _provider(env: Mapping[str, str]) -> Json:
+    """The owner of the model, with retries that end; those of the owner it knows by itself cannot be set."""
+    key = next((key for key in KEYS if env.get(key)), KEYS[-1])
+    table = {
+        "name": "OpenAI", "base_url": env.get("OPENAI_BASE_URL") or OPENAI, "env_key": key, "wire_api": "responses",
+        "request_max_retries": RETRIES, "stream_max_retries": RETRIES,
+    }  # fmt: skip
+    return {"model_provider": "orchard", "model_providers.orchard": table}
+
+
+def _servers(servers: Sequence[McpServer], inherited: Mapping[str, str], env: dict[str, str]) -> Json:
+    """The servers, as configuration. Values that may be secret go by variables: arguments can be seen by anybody."""
+    found: Json = {}
+    for server in servers:
+        if server.url is not None:
+            names = {header: f"ORCHARD_MCP_{len(env)}_{number}" for number, header in enumerate(server.headers)}
+            env |= {names[header]: value for header, value in server.headers.items()}
+            found[server.name] = {"url": server.url, "env_http_headers": names}
+            continue
+        own = {name: value for name, value in server.env.items() if name not in inherited}
+        clashing = {name: value for name, value in server.env.items() if name in inherited}
+        env |= own
+        found[server.name] = {"command": server.command or "", "args": list(server.args), "env_vars": list(own),
+                              "env": clashing}  # fmt: skip
+    return found
+
+
+def _toml(value: Any) -> str:
+    """A value as TOML, in a line."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_toml(name)} = {_toml(inner)}" for name, inner in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return json.dumps(value, ensure_ascii=False)
+
+
+class CodexReader:
+    """Hears one turn of Codex."""
+
+    def __init__(self, task: Task, tell: Tell) -> None:
+        self._task, self._tell = task, tell
+        self._complaints = Complaints(task.log)
+        self.session: str | None = None
+        self._done = False
+        self._error = ""
+        self._last_words = ""
+        self._begun: str | None = None
+        self._waits = 0
+
+    def feed(self, message: Json) -> None:
+        """Take in one event."""
+        kind = message.get("type")
+        if kind == "thread.started":
+            self.session = text(message.get("thread_id")) or None
+            if self.session:
+                self._tell(Session(self.session))
+        elif kind in ("item.started", "item.completed"):
+            self._hear_item(part(message, "item"), completed=kind == "item.completed")
+        elif kind == "turn.completed":
+            self._done = True
+            self._hear_usage(part(message, "usage"))
+        elif kind == "turn.failed":
+            self._error = text(part(message, "error").get("message")) or "the turn failed"
+        elif kind == "error":
+            self._hear_error(text(message.get("message")))
+
+    def result(self, ended: Ended, stray: str) -> Result:
+        """How the turn ended: `turn.completed` is the only good word."""
+        if self._done and not ended.exit_code:
+            return Result("done", "", self._last_words, self.session)
+        if self._error:
+            return Result(_reason(self._error), sentence(self._error), self._last_words, self.session)
+        said = f"{self._complaints.read()}\n{stray}"
+        if self._task.session is not None and self.session is None and "no rollout found" in said:
+            return Result("session-lost", telling_line(said))
+        why = telling_line(said) if self.session is None else ""
+        message = why or f"codex did not say how its work ended. {ended.message}"
+        return Result(_reason(why) if why else "failed", message, self._last_words, self.session)
+
+    def _hear_item(self, item: Json, completed: bool) -> None:
+        kind = item.get("type")
+        if kind == "agent_message" and completed:
+            self._last_words = text(item.get("text"))[:LONGEST_TEXT]
+            self._tell(Said(self._last_words + "\n"))
+        elif kind == "error":
+            self._tell(Noted("warning", f"codex: {sentence(text(item.get('message')))}"))
+        elif kind not in ("agent_message", "reasoning", "todo_list"):
+            self._hear_call(item, completed)
+
+    def _hear_call(self, item: Json, completed: bool) -> None:
+        tool, shown = _call(item)
+        id = text(item.get("id"))
+        if id != self._begun:
+            self._tell(Called(tool, shown))
+            self._begun = id
+        if completed and item.get("status") in ("failed", "declined"):
+            self._tell(Called(tool, shown, failed=True))
+
+    def _hear_error(self, message: str) -> None:
+        if not message.startswith("Reconnecting"):
+            self._error = message
+            return
+        self._tell(Noted("retry", f"codex calls its model again: {sentence(message)}"))
+        if "waiting for network" in message:
+            self._waits += 1
+            if self._waits >= MOST_WAITS_FOR_NETWORK:
+                self._error = f"network: {message}"
+                raise Enough
+
+    def _hear_usage(self, row: Json) -> None:
+        """What it tells is the sum of the whole session: of that, what was not told in earlier turns."""
+        whole = {name: count(row.get(name)) for name in _COUNTED}
+        totals = Totals(self._task.private / "codex-usage.json")
+        before = totals.told(self.session)
+        if before is None and self._task.session is not None:
+            self._tell(Noted("warning", "What this turn used is not known: codex tells the sum of a session that began "
+                                        "elsewhere."))  # fmt: skip
+        else:
+            self._tell(Used(_usage(self._task.settings.model or "", whole, before or {})))
+        if self.session is not None:
+            totals.remember(self.session, whole)
+
+
+_COUNTED = ("input_tokens", "cached_input_tokens", "cache_write_input_tokens", "output_tokens")
+
+
+def _usage(model: str, whole: Counts, before: Counts) -> Usage:
+    prompt, cached, writes, output = (max(0, whole[name] - before.get(name, 0)) for name in _COUNTED)
+    return Usage(model, max(0, prompt - cached - writes), cached, writes, output)
+
+
+def _call(item: Json) -> tuple[str, str]:
+    """The tool that an item is the use of, and what it is about."""
+    kind = text(item.get("type"))
+    if kind == "command_execution":
+        return "shell", about(item)
+    if kind == "mcp_tool_call":
+        return sentence(f"{text(item.get('server'))}/{text(item.get('tool'))}"), about(item.get("arguments"))
+    if kind == "file_change":
+        changes = item.get("changes")
+        paths = [text(part(change).get("path")) for change in changes] if isinstance(changes, list) else []
+        return "edit", sentence(", ".join(paths[:10]))
+    return sentence(kind), about(item)
+
+
+def _reason(message: str) -> Reason:
+    if "high demand" in message:
+        return "overloaded"
+    if "Missing environment variable" in message:
+        return "not-logged-in"
+    return reason_of(message)

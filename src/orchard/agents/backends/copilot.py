@@ -1,0 +1,339 @@
+"""GitHub Copilot's CLI: JSON lines on its output, and tokens in files.
+
+Each call of the model is in the record of the session, which is read as the turn goes on: so also what a turn used that
+is stopped is known. Where that record is not found, there is the file that the program writes at its end; it counts
+for a whole session, and what it had counted when the turn began is taken off.
+
+The turn names the session itself: the program tells the id only in its last line, which a turn that was stopped never
+prints.
+"""
+
+import json
+import os
+import re
+import stat
+from hashlib import sha256
+from pathlib import Path
+from uuid import uuid4
+
+from orchard.agents.agent import TRANSIENT, McpServer, Noted, Reason, Result, Said, Session, Task, Tell, Used
+from orchard.agents.backends.pieces import (
+    Calls,
+    Complaints,
+    Words,
+    amount,
+    count,
+    is_private,
+    part,
+    sentence,
+    stdio,
+    telling_line,
+    text,
+    write_private,
+)
+from orchard.agents.cli import Command, Enough, Json, no_effect, reason_of
+from orchard.core.agentrows import AgentRow
+from orchard.core.usage import Usage
+from orchard.process.program import Ended
+
+KEYS = ("COPILOT_PROVIDER_BASE_URL", "COPILOT_GITHUB_TOKEN", "GH_TOKEN", "GITHUB_TOKEN")
+"""With any of these it needs no login by hand."""
+_SECRETS = (
+    "COPILOT_GITHUB_TOKEN",
+    "GH_TOKEN",
+    "GITHUB_TOKEN",
+    "COPILOT_PROVIDER_API_KEY",
+    "COPILOT_PROVIDER_API_KEY_COMMAND",
+    "COPILOT_PROVIDER_BEARER_TOKEN",
+    "COPILOT_PROVIDER_HEADERS",
+)
+"""What the program itself needs, and no command that it runs."""
+RETRIES = 2
+"""Of its own, after which it is ours to wait; it has no switch for that."""
+_MOST_USAGE = 1 << 20
+_MOST_RECORD = 1 << 23
+_ID = re.compile(r"[0-9a-fA-F-]{36}")
+_LOST = "No session, task, or name matched"
+_NO_LOGIN = "No authentication information found"
+_LOG_IN = (
+    "Copilot has no login: run 'copilot login', or set COPILOT_GITHUB_TOKEN. GH_TOKEN and GITHUB_TOKEN are handed on "
+    "only where 'pass_env' of [agents.copilot] names them."
+)
+
+
+class Copilot:
+    """The backend."""
+
+    name = "copilot"
+    program = "copilot"
+    variables: tuple[str, ...] = (
+        # GH_TOKEN and GITHUB_TOKEN may do much more than call a model: only who names them in `pass_env` hands them on.
+        "COPILOT_GITHUB_TOKEN",
+        "COPILOT_PROVIDER_BASE_URL",
+        "COPILOT_HOME",
+        "COPILOT_MODEL",
+        "COPILOT_OFFLINE",
+        "COPILOT_CUSTOM_INSTRUCTIONS_DIRS",
+        "COPILOT_GH_HOST",
+        "GH_HOST",
+        "COPILOT_PROVIDER_TYPE",
+        "COPILOT_PROVIDER_API_KEY",
+        "COPILOT_PROVIDER_API_KEY_COMMAND",
+        "COPILOT_PROVIDER_BEARER_TOKEN",
+        "COPILOT_PROVIDER_WIRE_API",
+        "COPILOT_PROVIDER_TRANSPORT",
+        "COPILOT_PROVIDER_AZURE_API_VERSION",
+        "COPILOT_PROVIDER_MODEL_ID",
+        "COPILOT_PROVIDER_WIRE_MODEL",
+        "COPILOT_PROVIDER_MAX_PROMPT_TOKENS",
+        "COPILOT_PROVIDER_MAX_OUTPUT_TOKENS",
+        "COPILOT_PROVIDER_HEADERS",
+    )
+
+    def prepare(self, program: str, row: AgentRow, task: Task, tell: Tell) -> Command:
+        """How it is started; the instructions go to its standard input."""
+        settings, session = task.settings, task.session or str(uuid4())
+        private = is_private(row, {**task.env, **row.env}, KEYS)
+        home = str(task.private / "copilot") if private else {**task.env, **row.env}.get("COPILOT_HOME", "")
+        write_private(_note(task), json.dumps({"session": session, "home": home}))
+        if task.session is None:
+            # So that a later turn knows that the session began here, even if this one is stopped before it can count.
+            write_private(_usage_file(task, session), "{}")
+        argv = [program, *row.args, "--output-format", "json", "--no-color", "--no-auto-update", "--no-remote"]
+        argv += ["--allow-all-tools", "--no-ask-user", "--usage-output-file", str(_usage_file(task, session))]
+        argv.append(f"--secret-env-vars={','.join(_SECRETS)}")
+        # With --session-id a session that is lost would silently be a new one.
+        argv.append(f"--resume={session}" if task.session else f"--session-id={session}")
+        if model := settings.model or row.model:
+            argv += ["--model", model]
+        if settings.effort:
+            argv += ["--reasoning-effort", settings.effort]
+        if settings.max_turns is not None:
+            no_effect(tell, self.name, "max_turns", settings.max_turns)
+        for folder in settings.allowed_folders:
+            argv += ["--add-dir", str(folder)]
+        argv += [f"--allow-url={url}" for url in settings.allowed_urls]
+        if settings.mcp_servers:
+            servers = {"mcpServers": {server.name: _server(server) for server in settings.mcp_servers}}
+            file = write_private(task.private / "copilot-mcp.json", json.dumps(servers))
+            argv += ["--additional-mcp-config", f"@{file}"]
+        return Command(tuple(argv), {"COPILOT_HOME": home} if private else {}, task.instructions.encode())
+
+    def reader(self, task: Task, tell: Tell) -> "CopilotReader":
+        """For one turn."""
+        return CopilotReader(task, tell)
+
+
+def _server(server: McpServer) -> Json:
+    if server.url is not None:
+        return {"type": "http", "url": server.url, "headers": dict(server.headers), "tools": ["*"]}
+    return {"type": "local", **stdio(server), "tools": ["*"]}
+
+
+def _note(task: Task) -> Path:
+    """Which session a turn is in, and where that is: from `prepare` to the reader."""
+    return task.scratch / "copilot-turn.json"
+
+
+def _usage_file(task: Task, session: str) -> Path:
+    return task.private / f"copilot-usage-{sha256(session.encode()).hexdigest()[:16]}.json"
+
+
+class CopilotReader:
+    """Hears one turn."""
+
+    def __init__(self, task: Task, tell: Tell) -> None:
+        self._tell = tell
+        # Read before the program runs: what is in the scratch folder afterwards may be the agent's own.
+        note = json.loads(_note(task).read_text("utf-8"))
+        self._session: str | None = note["session"]
+        home = Path(note["home"] or Path(task.env.get("HOME") or "/") / ".copilot")
+        self._record = _Record(home, note["session"])
+        self._usage_file = _usage_file(task, self._session or "")
+        self._counts = self._usage_file.exists()
+        self._before = _counted(self._usage_file)
+        self._complaints = Complaints(task.log)
+        self._told_session = False
+        self._calls = Calls(tell)
+        self._words = Words()
+        self._error: Json = {}
+        self._failures = 0
+        self._end: Json | None = None
+
+    def feed(self, message: Json) -> None:
+        """Take in one message."""
+        data = part(message, "data")
+        if message.get("ephemeral") is not True:
+            self._record.tell_new(self._tell)
+        match message.get("type"):
+            case "user.message" | "assistant.turn_start":
+                self._name_session()
+            case "assistant.message":
+                self._error, self._failures = {}, 0
+                self._say(text(data.get("content")))
+            case "tool.execution_start":
+                self._calls.begin(text(data.get("toolCallId")), text(data.get("toolName")), data.get("arguments"))
+            case "tool.execution_complete":
+                denied = part(data, "error").get("code") == "denied"
+                self._calls.end(text(data.get("toolCallId")), failed=data.get("success") is False, denied=denied)
+            case "model.call_failure":
+                self._call_failed(data)
+            case "assistant.turn_retry":
+                why = sentence(text(data.get("reason")))
+                self._tell(Noted("retry", f"Copilot asks the model again: {why}."))
+            case "session.warning":
+                self._tell(Noted("warning", sentence(text(data.get("message")))))
+            case "session.compaction_complete":
+                self._tell(Noted("compacted", "Copilot has summarised the conversation so far."))
+            case "session.error":
+                self._error = data
+            case "result":
+                self._end = message
+                self._session = text(message.get("sessionId")) or self._session
+                self._name_session()
+
+    def result(self, ended: Ended, stray: str) -> Result:
+        """By its last line; without one it has not begun, or was stopped."""
+        self._count()
+        session, said = self._session if self._told_session else None, str(self._words)
+        if self._end is None and not self._error:
+            complaints = "" if self._told_session else self._complaints.read()
+            reason, message = _never_began(complaints, "" if self._told_session else stray)
+            return Result(reason, message, said, session)
+        if self._end is not None and self._end.get("exitCode") == 0:
+            return self._calls.judge(Result("done", text=said, session=session))
+        message = sentence(text(self._error.get("message")))
+        return Result(self._reason(), message or "Copilot failed and did not say why.", said, session)
+
+    def _call_failed(self, data: Json) -> None:
+        self._error = {"message": _own_words(text(data.get("errorMessage"))), "statusCode": data.get("statusCode")}
+        self._failures += 1
+        if self._failures > RETRIES and self._reason() in TRANSIENT:
+            raise Enough
+
+    def _reason(self) -> Reason:
+        status = self._error.get("statusCode")
+        return reason_of(text(self._error.get("message")), status if isinstance(status, int) else None)
+
+    def _name_session(self) -> None:
+        if not self._told_session and self._session:
+            self._told_session = True
+            self._tell(Session(self._session))
+
+    def _say(self, said: str) -> None:
+        if said.strip():
+            self._words.clear()
+            self._words.add(said)
+            self._tell(Said(said if said.endswith("\n") else said + "\n"))
+
+    def _count(self) -> None:
+        """Tell what was used, where the record of the session has not told it."""
+        self._record.tell_new(self._tell)
+        if self._record.told:
+            return
+        if not self._counts:
+            message = (
+                "What this turn used is not known: copilot counts for a whole session, and this one began elsewhere."
+            )
+            self._tell(Noted("warning", message))
+            return
+        for model, now in _counted(self._usage_file).items():
+            used = _less(now, self._before.get(model, Usage(model)))
+            if used.tokens or used.requests:
+                self._tell(Used(used))
+
+
+class _Record:
+    """The record that the program keeps of a session: every call of the model is a line in it."""
+
+    def __init__(self, home: Path, session: str) -> None:
+        self.told = False
+        self._file = home / "session-state" / session / "events.jsonl" if _ID.fullmatch(session) else None
+        self._read = self._file.stat().st_size if self._file is not None and self._file.exists() else 0
+
+    def tell_new(self, tell: Tell) -> None:
+        """Tell what was used since this was asked last."""
+        for line in self._new_lines():
+            if b"session.usage_record" not in line:
+                continue
+            try:
+                row = part(json.loads(line), "data", "usage")
+            except (ValueError, RecursionError):
+                continue
+            used = _usage(text(row.get("model")), row, 1, amount(row.get("duration")) / 1000)
+            if used.tokens:
+                self.told = True
+                tell(Used(used))
+
+    def _new_lines(self) -> list[bytes]:
+        if self._file is None:
+            return []
+        try:
+            # It is in reach of the agent: a link or a pipe in its place must not lead us anywhere.
+            fd = os.open(self._file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            return []
+        try:
+            block = os.pread(fd, _MOST_RECORD, self._read) if stat.S_ISREG(os.fstat(fd).st_mode) else b""
+        finally:
+            os.close(fd)
+        whole, end, _ = block.rpartition(b"\n")
+        self._read += len(whole) + len(end) if end else len(block) if len(block) == _MOST_RECORD else 0
+        return whole.split(b"\n")
+
+
+def _own_words(error: str) -> str:
+    """What an error of the model's owner says, where that is JSON."""
+    try:
+        return text(part(json.loads(error)).get("message")) or error
+    except (ValueError, RecursionError):
+        return error
+
+
+def _never_began(complaints: str, stray: str) -> tuple[Reason, str]:
+    if _LOST in complaints:
+        return "session-lost", "Copilot does not know the session any more."
+    if _NO_LOGIN in complaints:
+        return "not-logged-in", _LOG_IN
+    message = telling_line(complaints) or sentence(stray)
+    return reason_of(message), message or "Copilot ended without saying how its work went."
+
+
+def _counted(file: Path) -> dict[str, Usage]:
+    """What the program has counted for a session, for each model."""
+    try:
+        with file.open("rb") as opened:
+            body = json.loads(opened.read(_MOST_USAGE))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    found = {}
+    seconds = amount(part(body).get("totalApiDurationMs")) / 1000
+    for model, metrics in part(body, "modelMetrics").items():
+        found[model] = _usage(model, part(metrics, "usage"), count(part(metrics, "requests").get("count")), seconds)
+        seconds = 0.0
+    return found
+
+
+def _usage(model: str, tokens: Json, requests: int, seconds: float) -> Usage:
+    cached, writes = count(tokens.get("cacheReadTokens")), count(tokens.get("cacheWriteTokens"))
+    return Usage(
+        model,
+        max(count(tokens.get("inputTokens")) - cached - writes, 0),
+        cached,
+        writes,
+        count(tokens.get("outputTokens")),
+        requests,
+        api_seconds=seconds,
+    )
+
+
+def _less(now: Usage, before: Usage) -> Usage:
+    return Usage(
+        now.model,
+        max(now.input - before.input, 0),
+        max(now.cached - before.cached, 0),
+        max(now.cache_writes - before.cache_writes, 0),
+        max(now.output - before.output, 0),
+        max(now.requests - before.requests, 0),
+        api_seconds=max(now.api_seconds - before.api_seconds, 0.0),
+    )

@@ -1,0 +1,130 @@
+"""An agent of the user's own: a command line in a row of the configuration.
+
+    [agents.mine]
+    command = "mytool --model {model} --file {prompt_file}"
+
+    {prompt}        the instructions themselves, as one argument; only where they are short
+    {prompt_file}   a file that holds them
+    {model}         the model that the plan or the row names; empty where none is named
+    {folder}        where it works; its current directory as well
+    {session}       the session to go on with; empty at first. The program decides what that means
+
+Without `{prompt}` and `{prompt_file}` the instructions go to its standard input. Everything it prints is what it says,
+and exit status 0 is success: there is no better word from it. An argument that is nothing but an empty `{model}` or
+`{session}` is left out, together with the option before it.
+"""
+
+import re
+import shlex
+
+from orchard.agents.agent import Reason, Result, Said, Task, Tell
+from orchard.agents.backends.pieces import Complaints, sentence, write_private
+from orchard.agents.cli import LONGEST_PROMPT_ARGUMENT, Command, no_effect
+from orchard.core.agentrows import AgentRow
+from orchard.errors import OrchardError
+from orchard.process.program import Ended
+
+PLACES = ("prompt", "prompt_file", "model", "folder", "session")
+_PLACE = re.compile(r"\{(" + "|".join(PLACES) + r")\}")
+_KEPT = 64 * 1024
+"""Characters of its last words that are kept."""
+
+
+class Custom:
+    """The backend of one row."""
+
+    program = ""
+    variables: tuple[str, ...] = ()
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def prepare(self, program: str, row: AgentRow, task: Task, tell: Tell) -> Command:
+        """The row's command line with its places filled in."""
+        words = shlex.split(row.command or "")[1:]
+        used = {place for word in words for place in _PLACE.findall(word)}
+        if "prompt" in used and len(task.instructions.encode()) > LONGEST_PROMPT_ARGUMENT:
+            raise OrchardError(
+                f"its instructions are longer than the {LONGEST_PROMPT_ARGUMENT // 1024} kB that {{prompt}} may hold.",
+                f"Use {{prompt_file}} in [agents.{self.name}], or neither: then it reads its standard input.",
+            )
+        if "prompt" in used and "\0" in task.instructions:
+            raise OrchardError("its instructions hold a NUL byte, which no argument can.")
+        self._note(used, row, task, tell)
+        values = {
+            "prompt": task.instructions,
+            "model": task.settings.model or row.model or "",
+            "folder": str(task.folder),
+            "session": task.session or "",
+        }
+        if "prompt_file" in used:
+            values["prompt_file"] = str(write_private(task.scratch / "instructions.md", task.instructions))
+        filled = _filled(words, values)
+        stdin = b"" if used & {"prompt", "prompt_file"} else task.instructions.encode()
+        return Command((program, *row.args, *filled), stdin=stdin)
+
+    def reader(self, task: Task, tell: Tell) -> "CustomReader":
+        """For one turn."""
+        return CustomReader(self.name, task, tell)
+
+    def _note(self, used: set[str], row: AgentRow, task: Task, tell: Tell) -> None:
+        settings = task.settings
+        if settings.model and "model" not in used:
+            no_effect(tell, self.name, "model", settings.model)
+        if settings.effort:
+            no_effect(tell, self.name, "effort", settings.effort)
+        if settings.max_turns is not None:
+            no_effect(tell, self.name, "max_turns", settings.max_turns)
+        for folder in settings.allowed_folders:
+            no_effect(tell, self.name, "allowed_folders", folder)
+        for url in settings.allowed_urls:
+            no_effect(tell, self.name, "allowed_urls", url)
+        for server in settings.mcp_servers:
+            no_effect(tell, self.name, "mcp_servers", server.name)
+
+
+def _filled(words: list[str], values: dict[str, str]) -> list[str]:
+    """The words with what stands for their places; `--model {model}` goes where there is no model."""
+    found: list[str] = []
+    for word in words:
+        place = _PLACE.fullmatch(word)
+        if place is not None and not values.get(place[1], ""):
+            if found and found[-1].startswith("-"):
+                found.pop()
+            continue
+        found.append(_PLACE.sub(lambda place: values[place[1]], word))
+    return found
+
+
+class CustomReader:
+    """Hears one turn."""
+
+    def __init__(self, name: str, task: Task, tell: Tell) -> None:
+        self._name, self._tell, self._session = name, tell, task.session
+        self._complaints = Complaints(task.log)
+        self._text: list[str] = []
+        self._kept = 0
+
+    def hear(self, line: str) -> None:
+        """Everything is for people."""
+        self._tell(Said(line + "\n"))
+        kept = line[-_KEPT:]
+        self._text.append(kept)
+        self._kept += len(kept) + 1
+        while self._kept > _KEPT and len(self._text) > 1:
+            self._kept -= len(self._text.pop(0)) + 1
+
+    def result(self, ended: Ended, stray: str) -> Result:
+        """By its exit status."""
+        said = "\n".join(self._text)[-_KEPT:].strip()
+        if ended.ok:
+            return Result("done", text=said, session=self._session)
+        reason: Reason = "signal" if ended.reason == "signal" else "failed"
+        complaint = _last_line(self._complaints.read()) or _last_line(said)
+        message = f"{ended.message} {complaint}".strip()
+        return Result(reason, message, said, self._session)
+
+
+def _last_line(text: str) -> str:
+    lines = [line for line in text.splitlines() if line.strip()]
+    return sentence(lines[-1]) if lines else ""

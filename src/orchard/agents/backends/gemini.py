@@ -1,0 +1,213 @@
+"""Google's Gemini CLI: JSON lines on its output, the last of which says how it ended and what was used.
+
+Its settings are a file in its own folder. In a folder of the job's own we write it; the user's is left as it is, so
+that what only settings can say (MCP servers, the most turns, how often it asks again) has no effect there.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from orchard.agents.agent import McpServer, Noted, Reason, Result, Said, Session, Task, Tell, Used
+from orchard.agents.backends.pieces import (
+    Calls,
+    Complaints,
+    Words,
+    count,
+    is_private,
+    part,
+    sentence,
+    stdio,
+    telling_line,
+    text,
+    write_private,
+)
+from orchard.agents.cli import Command, Json, no_effect, reason_of
+from orchard.core.agentrows import AgentRow
+from orchard.core.usage import Usage
+from orchard.process.program import Ended
+
+KEYS = ("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI")
+"""With any of these it needs no login by hand."""
+_NO_LOGIN, _BAD_INPUT, _TURNS = 41, 42, 53
+"""Its own exit codes."""
+_LOST = "Error resuming session"
+_HTTP_EXITS = range(400 - 256, 256)
+"""An error of the model's owner ends it with the HTTP status, of which the system keeps the lower eight bits."""
+
+
+class Gemini:
+    """The backend."""
+
+    name = "gemini"
+    program = "gemini"
+    variables: tuple[str, ...] = (
+        *KEYS,
+        "GEMINI_CLI_HOME",
+        "GEMINI_MODEL",
+        "GEMINI_API_KEY_AUTH_MECHANISM",
+        "GEMINI_CLI_CUSTOM_HEADERS",
+        "GEMINI_CLI_USE_COMPUTE_ADC",
+        "GEMINI_DEFAULT_AUTH_TYPE",
+        "GOOGLE_GEMINI_BASE_URL",
+        "GOOGLE_VERTEX_BASE_URL",
+        "GOOGLE_CLOUD_PROJECT",
+        "GOOGLE_CLOUD_PROJECT_ID",
+        "GOOGLE_CLOUD_LOCATION",
+        "GOOGLE_APPLICATION_CREDENTIALS",
+        "GOOGLE_GENAI_USE_GCA",
+    )
+
+    def prepare(self, program: str, row: AgentRow, task: Task, tell: Tell) -> Command:
+        """How it is started; the instructions go to its standard input."""
+        settings = task.settings
+        argv = [program, *row.args, "--output-format", "stream-json", "--approval-mode", "yolo", "--skip-trust"]
+        if task.session:
+            argv.append(f"--resume={task.session}")
+        if model := settings.model or row.model:
+            argv.append(f"--model={model}")
+        argv += [f"--include-directories={folder}" for folder in settings.allowed_folders]
+        if settings.effort:
+            no_effect(tell, self.name, "effort", settings.effort)
+        for url in settings.allowed_urls:
+            no_effect(tell, self.name, "allowed_urls", url)
+        env: dict[str, str] = {}
+        seen = {**task.env, **row.env}
+        if is_private(row, seen, KEYS):
+            home = task.private / "gemini"
+            write_private(home / ".gemini" / "settings.json", json.dumps(_settings(task, seen)))
+            env["GEMINI_CLI_HOME"] = str(home)
+        else:
+            self._note_unsettable(task, tell)
+        return Command(tuple(argv), env, task.instructions.encode())
+
+    def reader(self, task: Task, tell: Tell) -> "GeminiReader":
+        """For one turn."""
+        return GeminiReader(task, tell)
+
+    def _note_unsettable(self, task: Task, tell: Tell) -> None:
+        why = f"{self.name} uses your own settings; with 'home = \"private\"' and a key in the environment it would"
+        if task.settings.max_turns is not None:
+            tell(Noted("setting", f"'max_turns: {task.settings.max_turns}' has no effect: {why}."))
+        for server in task.settings.mcp_servers:
+            tell(Noted("mcp", f"The MCP server '{server.name}' is not used: {why}."))
+
+
+def _settings(task: Task, env: Mapping[str, str]) -> Json:
+    """Its settings for a job. Our own policy decides what is tried again, where people see it."""
+    found: Json = {
+        "general": {"enableAutoUpdate": False, "maxAttempts": 1, "retryFetchErrors": False},
+        "privacy": {"usageStatisticsEnabled": False},
+        "telemetry": {"enabled": False},
+    }
+    if kind := _auth(env):
+        found["security"] = {"auth": {"selectedType": kind}}
+    if task.settings.max_turns is not None:
+        found["model"] = {"maxSessionTurns": task.settings.max_turns}
+    if task.settings.mcp_servers:
+        found["mcpServers"] = {server.name: _server(server) for server in task.settings.mcp_servers}
+    return found
+
+
+def _auth(env: Mapping[str, str]) -> str | None:
+    """Which of its ways to log in the variables are meant for."""
+    if env.get("GOOGLE_GENAI_USE_VERTEXAI", "").lower() in ("true", "1"):
+        return "vertex-ai"
+    if env.get("GEMINI_API_KEY"):
+        return "gemini-api-key"
+    return "vertex-ai" if env.get("GOOGLE_API_KEY") else None
+
+
+def _server(server: McpServer) -> Json:
+    if server.url is not None:
+        return {"httpUrl": server.url, "headers": dict(server.headers), "trust": True}
+    return {**stdio(server), "trust": True}
+
+
+class GeminiReader:
+    """Hears one turn."""
+
+    def __init__(self, task: Task, tell: Tell) -> None:
+        self._tell = tell
+        self._complaints = Complaints(task.log)
+        self._session: str | None = None
+        self._calls = Calls(tell)
+        self._words = Words()
+        self._open_line = False
+        self._end: Json | None = None
+
+    def feed(self, message: Json) -> None:
+        """Take in one message."""
+        match message.get("type"):
+            case "init":
+                self._session = text(message.get("session_id")) or None
+                if self._session:
+                    self._tell(Session(self._session))
+            case "message" if message.get("role") == "assistant":
+                self._say(text(message.get("content")))
+            case "tool_use":
+                self._call(message)
+            case "tool_result":
+                self._calls.end(text(message.get("tool_id")), failed=message.get("status") == "error")
+            case "error":
+                self._tell(Noted("warning", sentence(text(message.get("message")))))
+            case "result":
+                self._end_line()
+                self._end = message
+                self._count(part(message, "stats"))
+
+    def result(self, ended: Ended, stray: str) -> Result:
+        """By its last line; without one it has not begun, or was stopped."""
+        said = str(self._words)
+        if self._end is not None and self._end.get("status") == "success":
+            return Result("done", text=said, session=self._session)
+        message = sentence(text(part(self._end, "error").get("message")))
+        reason, message = self._why(ended, message, stray)
+        return Result(reason, message, said, self._session)
+
+    def _why(self, ended: Ended, message: str, stray: str) -> tuple[Reason, str]:
+        complaints = self._complaints.read()
+        if self._session is None:
+            # Later its complaints may be about anything.
+            message = message or telling_line(complaints) or sentence(stray)
+        if ended.exit_code == _TURNS:
+            return "max-turns", "Gemini reached the most turns that it may take."
+        if ended.exit_code == _NO_LOGIN:
+            return "not-logged-in", message or "Gemini has no login."
+        if ended.exit_code == _BAD_INPUT and _LOST in complaints:
+            return "session-lost", "Gemini does not know the session any more."
+        if self._end is None:
+            return reason_of(message), message or "Gemini ended without saying how its work went."
+        exit_code = ended.exit_code or 0
+        status = exit_code + 256 if exit_code in _HTTP_EXITS else None
+        return reason_of(message, status), message or "Gemini failed and did not say why."
+
+    def _say(self, said: str) -> None:
+        if said:
+            self._words.add(said)
+            self._open_line = not said.endswith("\n")
+            self._tell(Said(said))
+
+    def _end_line(self) -> None:
+        if self._open_line:
+            self._open_line = False
+            self._tell(Said("\n"))
+
+    def _call(self, message: Json) -> None:
+        self._end_line()
+        self._words.clear()
+        self._calls.begin(text(message.get("tool_id")), text(message.get("tool_name")), message.get("parameters"))
+
+    def _count(self, stats: Json) -> None:
+        for model, tokens in part(stats, "models").items():
+            used = _usage(model, tokens)
+            if used.tokens:
+                self._tell(Used(used))
+
+
+def _usage(model: str, tokens: Any) -> Usage:
+    """What it counted for a model; thoughts are only in the total."""
+    counted = part(tokens)
+    prompt, cached = count(counted.get("input_tokens")), count(counted.get("cached"))
+    output = max(count(counted.get("output_tokens")), count(counted.get("total_tokens")) - prompt)
+    return Usage(model, max(prompt - cached, 0), cached, output=output)

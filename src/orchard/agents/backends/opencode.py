@@ -1,0 +1,239 @@
+"""opencode: JSON lines on its output, one for each step; there is no last word, so the last step tells the end.
+
+It has no variable of its own for its folders, so a home of the job's own is made with those of the XDG convention.
+What we want of it goes on top of every other configuration, by a variable.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from orchard.agents.agent import McpServer, Noted, Reason, Result, Said, Session, Task, Tell, Used
+from orchard.agents.backends.pieces import (
+    Calls,
+    Complaints,
+    Words,
+    amount,
+    count,
+    is_private,
+    part,
+    sentence,
+    telling_line,
+    text,
+)
+from orchard.agents.cli import Command, Json, no_effect, reason_of
+from orchard.core.agentrows import AgentRow
+from orchard.core.usage import Usage
+from orchard.process.program import Ended
+
+KEYS = (
+    "ANTHROPIC_API_KEY",
+    "OPENAI_API_KEY",
+    "GEMINI_API_KEY",
+    "GOOGLE_GENERATIVE_AI_API_KEY",
+    "OPENROUTER_API_KEY",
+    "OPENCODE_API_KEY",
+    "GROQ_API_KEY",
+    "MISTRAL_API_KEY",
+    "XAI_API_KEY",
+    "DEEPSEEK_API_KEY",
+)
+"""With any of these it needs no login by hand."""
+_BY_HAND = (
+    ".local/share/opencode/auth.json",
+    *(f".config/opencode/{name}" for name in ("opencode.json", "opencode.jsonc", "config.json")),
+)
+_FOLDERS = {"XDG_CONFIG_HOME": "config", "XDG_DATA_HOME": "data", "XDG_STATE_HOME": "state"}
+_LOST = "Session not found"
+_DENIED = ("rule which prevents", "rejected permission", "permission requested")
+_ENDS: Mapping[str, tuple[Reason, str]] = {
+    "length": ("failed", "The model's answer was cut off: it was longer than it may be."),
+    "content-filter": ("refused", "The model's owner filtered the answer."),
+    "tool-calls": ("failed", "opencode ended in the middle of its work."),
+}
+
+
+class Opencode:
+    """The backend."""
+
+    name = "opencode"
+    program = "opencode"
+    variables: tuple[str, ...] = (
+        *KEYS,
+        "OPENCODE_CONFIG",
+        "OPENCODE_CONFIG_DIR",
+        "OPENCODE_DISABLE_MODELS_FETCH",
+        "OPENCODE_MODELS_URL",
+        "NPM_CONFIG_REGISTRY",
+    )
+
+    def prepare(self, program: str, row: AgentRow, task: Task, tell: Tell) -> Command:
+        """How it is started; the instructions go to its standard input."""
+        settings = task.settings
+        argv = [program, *row.args, "run", "--format", "json", "--auto"]
+        # Without a title it asks the model for one, and does not count what that takes.
+        argv += ["--session", task.session] if task.session else ["--title", "Orchard"]
+        if model := settings.model or row.model:
+            argv += ["--model", model]
+        if settings.effort:
+            argv += ["--variant", settings.effort]
+        if settings.max_turns is not None:
+            no_effect(tell, self.name, "max_turns", settings.max_turns)
+        if settings.allowed_urls:
+            listed = ", ".join(settings.allowed_urls)
+            tell(
+                Noted("setting", f"'allowed_urls: {listed}' lets {self.name} fetch any address: it knows all or none.")
+            )
+        env = {
+            "NO_COLOR": "1",
+            "OPENCODE_CONFIG_CONTENT": json.dumps(_config(task)),
+            "OPENCODE_DISABLE_AUTOUPDATE": "1",
+            "OPENCODE_DISABLE_TERMINAL_TITLE": "1",
+        }
+        if _is_private(row, {**task.env, **row.env}):
+            # A folder of its own holds no plugins; those of a repository are code that nobody vouches for.
+            argv.append("--pure")
+            env |= {name: str(task.private / "opencode" / below) for name, below in _FOLDERS.items()}
+        return Command(tuple(argv), env, task.instructions.encode())
+
+    def reader(self, task: Task, tell: Tell) -> "OpencodeReader":
+        """For one turn."""
+        return OpencodeReader(task, tell)
+
+
+def _is_private(row: AgentRow, env: Mapping[str, str]) -> bool:
+    """A key in the environment may be there for other programs: a configuration by hand comes first."""
+    home = env.get("HOME")
+    by_hand = home is not None and any((Path(home) / name).exists() for name in _BY_HAND)
+    return is_private(row, env, () if by_hand else KEYS)
+
+
+def _config(task: Task) -> Json:
+    """What holds whatever else is configured. Of two patterns that fit the later one counts."""
+    folders = {"*": "deny", **{f"{folder}/*": "allow" for folder in (task.scratch, *task.settings.allowed_folders)}}
+    found: Json = {
+        "autoupdate": False,
+        "share": "disabled",
+        "permission": {"external_directory": folders, "webfetch": "allow" if task.settings.allowed_urls else "deny"},
+    }
+    if task.settings.mcp_servers:
+        found["mcp"] = {server.name: _server(server) for server in task.settings.mcp_servers}
+    return found
+
+
+def _server(server: McpServer) -> Json:
+    if server.url is not None:
+        return {"type": "remote", "url": server.url, "headers": dict(server.headers), "enabled": True}
+    command = [server.command or "", *server.args]
+    return {"type": "local", "command": command, "environment": dict(server.env), "enabled": True}
+
+
+class OpencodeReader:
+    """Hears one turn."""
+
+    def __init__(self, task: Task, tell: Tell) -> None:
+        self._tell = tell
+        self._complaints = Complaints(task.log)
+        # It does not say which model works: only one that was asked for is known.
+        self._model = (task.settings.model or "").partition("/")[2]
+        self._session: str | None = None
+        self._calls = Calls(tell)
+        self._words = Words()
+        self._last_step = ""
+        self._error: Json | None = None
+
+    def feed(self, message: Json) -> None:
+        """Take in one message."""
+        self._name_session(text(message.get("sessionID")))
+        step = part(message, "part")
+        match message.get("type"):
+            case "step_start":
+                self._words.clear()
+                self._error = None
+            case "text":
+                self._say(text(step.get("text")))
+            case "tool_use":
+                self._call(step)
+            case "step_finish":
+                self._last_step = text(step.get("reason"))
+                self._count(step)
+            case "error":
+                self._error = part(message, "error")
+
+    def result(self, ended: Ended, stray: str) -> Result:
+        """By its last step and its exit code together; an error after the last step is what counts."""
+        said = str(self._words)
+        if self._error is not None:
+            return self._failure(self._error, said)
+        if self._last_step == "stop" and ended.exit_code == 0:
+            return self._calls.judge(Result("done", text=said, session=self._session))
+        if self._last_step in _ENDS:
+            reason, message = _ENDS[self._last_step]
+            return Result(reason, message, said, self._session)
+        complaints = self._complaints.read()
+        if not self._last_step and _LOST in complaints:
+            return Result("session-lost", "opencode does not know the session any more.")
+        # Only what it complained about before it began is the reason; later that may be about anything.
+        message = (telling_line(complaints) or sentence(stray)) if self._session is None else ""
+        missing = "opencode ended without saying how its work went."
+        return Result(reason_of(message), message or missing, said, self._session)
+
+    def _failure(self, error: Json, said: str) -> Result:
+        data = part(error, "data")
+        message = sentence(text(data.get("message")) or text(error.get("name")))
+        status = data.get("statusCode")
+        reason = reason_of(message, status if isinstance(status, int) else None)
+        if error.get("name") == "ProviderAuthError":
+            reason = "not-logged-in"
+        wait = _seconds(text(part(data, "responseHeaders").get("retry-after")))
+        return Result(reason, message or "opencode failed and did not say why.", said, self._session, retry_after=wait)
+
+    def _name_session(self, session: str) -> None:
+        if session and self._session is None:
+            self._session = session
+            self._tell(Session(session))
+
+    def _say(self, said: str) -> None:
+        if said.strip():
+            line = said if said.endswith("\n") else said + "\n"
+            self._words.add(line)
+            self._tell(Said(line))
+
+    def _call(self, step: Json) -> None:
+        state = part(step, "state")
+        id, error = text(step.get("callID")), text(state.get("error"))
+        self._calls.begin(id, text(step.get("tool")), state.get("input"))
+        denied = any(words in error for words in _DENIED)
+        self._calls.end(id, failed=state.get("status") == "error", denied=denied)
+
+    def _count(self, step: Json) -> None:
+        """What a step used; thinking is in the total only, or beside the output."""
+        tokens = part(step, "tokens")
+        cache = part(tokens, "cache")
+        prompt, cached, writes = count(tokens.get("input")), count(cache.get("read")), count(cache.get("write"))
+        beside = count(tokens.get("total")) - prompt - cached - writes
+        output = max(count(tokens.get("output")), beside)
+        cost = amount(step.get("cost"))
+        self._tell(
+            Used(
+                Usage(
+                    self._model,
+                    prompt,
+                    cached,
+                    writes,
+                    output,
+                    requests=1,
+                    # A model without a price costs 0 there, which only means that nobody knows.
+                    cost=cost or None,
+                    cost_source="agent" if cost else "",
+                )
+            )
+        )
+
+
+def _seconds(value: str) -> float | None:
+    """How long we are asked to wait, where that is a number."""
+    try:
+        return amount(float(value))
+    except ValueError:
+        return None

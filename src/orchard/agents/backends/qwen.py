@@ -1,0 +1,114 @@
+"""Qwen Code: `qwen` with an OpenAI-compatible endpoint, told its task by standard input."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import ClassVar
+
+from orchard.agents.agent import McpServer, Reason, Task, Tell
+from orchard.agents.backends.messages import MessageReader, api_seconds
+from orchard.agents.backends.pieces import count, is_private, part, text, write_private
+from orchard.agents.backends.totals import Totals
+from orchard.agents.cli import Command, Json, no_effect
+from orchard.core.agentrows import AgentRow
+from orchard.core.usage import Usage
+
+KEYS = ("OPENAI_API_KEY",)
+SETTINGS: Json = {
+    "privacy": {"usageStatisticsEnabled": False},
+    "telemetry": {"enabled": False},
+    "general": {"enableAutoUpdate": False},
+    # Helpers of its own that read the conversation afterwards, at the user's cost, for a home that nobody comes back to.
+    "memory": {"enableManagedAutoMemory": False, "enableManagedAutoDream": False, "enableAutoSkill": False},
+    # Of the client that it calls its model with; around that it tries 7 times, for 75 s, which nothing switches off.
+    "model": {"generationConfig": {"maxRetries": 0}},
+}
+
+
+class Qwen:
+    """How Qwen Code is started, and read."""
+
+    name = "qwen"
+    program = "qwen"
+    variables: tuple[str, ...] = (*KEYS, "OPENAI_BASE_URL", "OPENAI_MODEL", "QWEN_HOME", "DASHSCOPE_API_KEY")
+
+    def prepare(self, program: str, row: AgentRow, task: Task, tell: Tell) -> Command:
+        """One turn, unattended."""
+        settings = task.settings
+        argv = [program, *row.args, "--yolo", "--output-format", "stream-json"]
+        env = {"QWEN_CODE_SUPPRESS_YOLO_WARNING": "1"}
+        if is_private(row, {**task.env, **row.env}, KEYS):
+            write_private(task.private / "qwen" / "settings.json", json.dumps(SETTINGS))
+            env["QWEN_HOME"] = str(task.private / "qwen")
+            argv += ["--auth-type", "openai"]
+        if model := settings.model or row.model:
+            argv += ["--model", model]
+        if settings.max_turns is not None:
+            argv += ["--max-session-turns", str(settings.max_turns)]
+        for folder in settings.allowed_folders:
+            argv += ["--include-directories", str(folder)]
+        if settings.mcp_servers:
+            servers = {"mcpServers": {server.name: _server(server) for server in settings.mcp_servers}}
+            argv += ["--mcp-config", str(write_private(task.private / "qwen-mcp.json", json.dumps(servers)))]
+        if settings.effort is not None:
+            no_effect(tell, self.name, "effort", settings.effort)
+        if settings.allowed_urls:
+            no_effect(tell, self.name, "allowed_urls", ", ".join(settings.allowed_urls))
+        if task.session is not None:
+            argv += ["--resume", task.session]
+        return Command(tuple(argv), env, task.instructions.encode())
+
+    def reader(self, task: Task, tell: Tell) -> "QwenReader":
+        """For one turn."""
+        return QwenReader(task, tell)
+
+
+def _server(server: McpServer) -> Json:
+    if server.url is not None:
+        return {"httpUrl": server.url, "headers": dict(server.headers), "trust": True}
+    return {"command": server.command, "args": list(server.args), "env": dict(server.env), "trust": True}
+
+
+class QwenReader(MessageReader):
+    """Hears one turn of Qwen Code. Messages tell their own tokens; the result tells the sum of the whole session."""
+
+    name: ClassVar[str] = "qwen"
+    lost_words: ClassVar[tuple[str, ...]] = ("No saved session found",)
+    statuses: ClassVar[Mapping[int, Reason]] = {53: "max-turns"}
+
+    def __init__(self, task: Task, tell: Tell) -> None:
+        super().__init__(task, tell)
+        self._totals = Totals(task.private / "qwen-usage.json")
+        self._before = self._totals.told(task.session)
+
+    def feed(self, message: Json) -> None:
+        """Take in one event; what was told of the session is remembered at once, as any may be the last."""
+        super().feed(message)
+        if message.get("type") in ("assistant", "result") and self.session is not None:
+            told, before = self.ledger.told, self._before or {}
+            now = {"input": told.input, "cached": told.cached, "output": told.output}
+            self._totals.remember(self.session, {name: before.get(name, 0) + value for name, value in now.items()})
+
+    def message_usage(self, message: Json) -> Usage:
+        """What was read from a cache is in its `input_tokens` as well."""
+        return _usage(text(message.get("model")), part(message, "usage"))
+
+    def tell_whole_usage(self, final: Json) -> None:
+        """All of it is of one model, as far as it tells. Of a session that began elsewhere only messages count."""
+        whole = _usage(self.ledger.model, part(final, "usage"))
+        before = self._before or {}
+        if whole.tokens and (self._task.session is None or self._before is not None):
+            self.ledger.whole(
+                replace(
+                    whole,
+                    input=max(0, whole.input - before.get("input", 0)),
+                    cached=max(0, whole.cached - before.get("cached", 0)),
+                    output=max(0, whole.output - before.get("output", 0)),
+                    api_seconds=api_seconds(final),
+                )
+            )
+
+
+def _usage(model: str, row: Json) -> Usage:
+    cached = count(row.get("cache_read_input_tokens"))
+    return Usage(model, max(0, count(row.get("input_tokens")) - cached), cached, 0, count(row.get("output_tokens")))

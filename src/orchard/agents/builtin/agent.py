@@ -1,0 +1,195 @@
+"""The agent that comes with us: a model, tools, and the loop between them, without any program of somebody else's.
+
+agent = BuiltinAgent(BuiltinRow(provider="anthropic"))
+result = await agent.run(task, watch)
+"""
+
+import hashlib
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+
+from orchard.agents.agent import Noted, Result, Session, Task, Tell, Used, Watch
+from orchard.agents.builtin import sessions
+from orchard.agents.builtin.calls import Calls
+from orchard.agents.builtin.chat_api import open_chat_model
+from orchard.agents.builtin.clients import load
+from orchard.agents.builtin.governor import Governor, shared_governor
+from orchard.agents.builtin.loop import Loop
+from orchard.agents.builtin.memory import Bounds
+from orchard.agents.builtin.messages_api import open_messages_model
+from orchard.agents.builtin.model import Hear, Message, Model, ModelError, Reply, Request, said
+from orchard.agents.builtin.patience import Patience
+from orchard.agents.builtin.prompts import system_prompt
+from orchard.agents.builtin.tool import ToolContext
+from orchard.agents.builtin.toolbox import open_toolbox
+from orchard.agents.builtin.tools.making import in_thread
+from orchard.agents.cli import no_effect
+from orchard.core.agentrows import BuiltinRow
+from orchard.core.plan import Tier
+
+KEYS = {"anthropic": "ANTHROPIC_API_KEY", "openai": "OPENAI_API_KEY"}
+SERVERS = {"anthropic": "ANTHROPIC_BASE_URL", "openai": "OPENAI_BASE_URL"}
+GITHUB = ("GH_TOKEN", "GITHUB_TOKEN", "GITHUB_API_URL")
+
+TIERS: dict[str, dict[Tier, str]] = {
+    "anthropic": {"fast": "claude-haiku-5-5", "standard": "claude-sonnet-5-5", "premium": "claude-opus-5-5"},
+    "openai": {},
+}
+"""Which model a tier means. Behind Chat Completions can be any server: there a model has to be named."""
+
+
+class BuiltinAgent:
+    """Our own. With `model` it asks that one, and needs no key."""
+
+    name = "builtin"
+
+    def __init__(
+        self, row: BuiltinRow | None = None, *, model: Model | None = None, governor: Governor | None = None
+    ) -> None:
+        self.row = row or BuiltinRow()
+        self._model = model
+        self._governor = governor or shared_governor()
+
+    @property
+    def key_variable(self) -> str:
+        """The variable that holds the key of the model."""
+        return self.row.api_key_env or KEYS[self.row.provider]
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Variables of the user's that it may see."""
+        return (self.key_variable, SERVERS[self.row.provider], *GITHUB, *self.row.pass_env)
+
+    async def run(self, task: Task, watch: Watch) -> Result:
+        """One turn."""
+        env = {**task.env, "TMPDIR": str(task.scratch), **self.row.env}
+        key = env.get(self.key_variable, "")
+        if not key and self._model is None:
+            return Result("not-logged-in", f"The built-in agent has no key: {self.key_variable} is not set.")
+        model = self._chosen_model(task, watch.tell)
+        if model is None:
+            return Result("failed", "No model is named: say 'model' in [agents.builtin], or in the job's work.")
+        session = task.session or sessions.new_id()
+        messages = await self._begun(task, session)
+        if messages is None:
+            return Result("session-lost", f"Session {session} is not there any more, or cannot be read.")
+        watch.tell(Session(session))
+        server = self.row.base_url or env.get(SERVERS[self.row.provider]) or None
+        turn = _Turn(task, watch, session, self._governor, _lane(server, key, model))
+        hidden = {self.key_variable, *KEYS.values()}
+        context = ToolContext(
+            folder=task.folder,
+            env={name: value for name, value in env.items() if name not in hidden},
+            allowed_folders=task.settings.allowed_folders,
+            scratch=task.scratch,
+            token=task.token,
+            on_start=watch.on_start,
+            hurry=watch.hurry,
+        )
+        result = await turn.patience.wait(self._work(turn, context, Request(model, "", messages), key, server))
+        return Result(
+            result.reason,
+            result.message,
+            result.text,
+            session,
+            retry_after=result.retry_after,
+            leftovers=result.leftovers,
+        )
+
+    async def _work(
+        self, turn: "_Turn", context: ToolContext, request: Request, key: str, server: str | None
+    ) -> Result:
+        row, task, watch = self.row, turn.task, turn.watch
+        await load("jsonschema")
+        async with (
+            self._open_model(key, server) as model,
+            open_toolbox(context, task.settings.mcp_servers, row.deny_tools, watch.tell) as tools,
+        ):
+            request = Request(
+                model=request.model,
+                system=await in_thread(system_prompt, task.folder),
+                messages=request.messages,
+                max_tokens=row.max_tokens,
+                effort=task.settings.effort,
+            )
+            calls = Calls(tools, context, watch.tell)
+            bounds = Bounds(row.max_messages, row.compact, row.compact_threshold, row.compact_keep_recent)
+            turns = min(row.max_iterations, task.settings.max_turns or row.max_iterations)
+            await turn.keep(request.messages)
+            return await Loop(partial(turn.ask, model), request, calls, bounds, watch, turn.keep, turns).run()
+
+    @asynccontextmanager
+    async def _open_model(self, key: str, server: str | None) -> AsyncIterator[Model]:
+        if self._model is not None:
+            yield self._model
+        elif self.row.provider == "openai":
+            async with open_chat_model(key, server) as chat:
+                yield chat
+        else:
+            async with open_messages_model(key, server) as messages:
+                yield messages
+
+    def _chosen_model(self, task: Task, tell: Tell) -> str | None:
+        """The model of this turn: named by the work, by its tier, by the configuration, or the usual one."""
+        settings, tiers = task.settings, TIERS[self.row.provider]
+        if settings.allowed_urls:
+            no_effect(tell, self.name, "allowed_urls", ", ".join(settings.allowed_urls))
+        if settings.model is not None:
+            return settings.model
+        if settings.tier is not None and settings.tier in tiers:
+            return tiers[settings.tier]
+        if settings.tier is not None:
+            no_effect(tell, self.name, "tier", settings.tier)
+        return self.row.model or tiers.get("standard") or (None if self._model is None else "scripted")
+
+    async def _begun(self, task: Task, session: str) -> list[Message] | None:
+        """The conversation with this turn's instructions at its end; None if the session is lost."""
+        before = await in_thread(sessions.read, task.private, session) if task.session is not None else []
+        return None if before is None else [*before, said(task.instructions)]
+
+
+def _lane(server: str | None, key: str, model: str) -> str:
+    """Calls that count against the same limit."""
+    return f"{server} {model} {hashlib.sha256(key.encode()).hexdigest()[:16]}"
+
+
+class _Turn:
+    """What one turn holds together: who watches it, where it is kept, how its model is called."""
+
+    def __init__(self, task: Task, watch: Watch, session: str, governor: Governor, lane: str) -> None:
+        self.task, self.watch, self._session = task, watch, session
+        self._governor, self._lane = governor, lane
+        self.patience = Patience(task.limits)
+        self._unsaved = False
+
+    async def keep(self, messages: Sequence[Message]) -> None:
+        """Save the conversation; where that fails the work goes on, and only cannot be resumed."""
+        try:
+            await in_thread(sessions.save, self.task.private, self._session, list(messages))
+        except OSError as error:
+            if not self._unsaved:
+                self.watch.tell(Noted("session", f"The session cannot be saved: {error.strerror}."))
+            self._unsaved = True
+
+    async def ask(self, model: Model, request: Request, hear: Hear) -> Reply:
+        """One call of the model, tried again where that may help; what it used is told."""
+
+        def heard(text: str) -> None:
+            self.patience.heard()
+            hear(text)
+
+        async def once() -> Reply:
+            self.patience.heard()
+            try:
+                reply = await model.reply(request, heard)
+            except ModelError as error:
+                if error.usage is not None and error.usage.tokens:
+                    self.watch.tell(Used(error.usage))
+                raise
+            finally:
+                self.patience.rest()
+            self.watch.tell(Used(reply.usage))
+            return reply
+
+        return await self._governor.reply(self._lane, once, lambda said: self.watch.tell(Noted("retry", said)))

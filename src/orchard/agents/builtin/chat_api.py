@@ -1,0 +1,242 @@
+"""Chat Completions, as OpenAI and the many servers that copy it speak it, through the SDK of OpenAI."""
+
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from orchard.agents.builtin.clients import expected, load, model_error, open_connections
+from orchard.agents.builtin.governor import pace_of
+from orchard.agents.builtin.messages_api import read_input
+from orchard.agents.builtin.model import (
+    LONGEST_REPLY,
+    Hear,
+    Json,
+    Message,
+    ModelError,
+    Reply,
+    Request,
+    Stop,
+    merged,
+    text_block,
+    tidy,
+)
+from orchard.core.usage import Usage
+
+SERVER = "https://api.openai.com/v1"
+
+_STOPS: Mapping[str, Stop] = {
+    "stop": "end_turn",
+    "tool_calls": "tool_use",
+    "function_call": "tool_use",
+    "length": "max_tokens",
+    "content_filter": "refusal",
+}
+
+_MOST_CALLS = 256
+
+
+@asynccontextmanager
+async def open_chat_model(key: str, server: str | None) -> AsyncIterator["ChatModel"]:
+    """A model behind Chat Completions."""
+    sdk = await load("openai")
+    async with open_connections(sdk, server or SERVER) as connections:
+        client = sdk.AsyncOpenAI(api_key=key, base_url=server or SERVER, max_retries=0, http_client=connections)
+        yield ChatModel(sdk, client, of_openai=server is None)
+
+
+class ChatModel:
+    """Asks one server."""
+
+    def __init__(self, sdk: Any, client: Any, *, of_openai: bool) -> None:
+        self._sdk, self._client = sdk, client
+        # OpenAI's own models refuse the old name of this limit, and many other servers know no other.
+        self._limit = "max_completion_tokens" if of_openai else "max_tokens"
+
+    async def reply(self, request: Request, hear: Hear) -> Reply:
+        """Ask once, and put the streamed answer together."""
+        try:
+            return await self._reply(request, hear)
+        except ModelError as error:
+            if self._limit == "max_tokens" and "max_completion_tokens" in error.message:
+                self._limit = "max_completion_tokens"
+                return await self._reply(request, hear)
+            raise
+
+    async def _reply(self, request: Request, hear: Hear) -> Reply:
+        begun = time.monotonic()
+        parts = _Parts(request.model, hear)
+        arguments = {**_arguments(request), self._limit: request.max_tokens}
+        try:
+            async with await self._client.chat.completions.create(**arguments) as stream:
+                headers = stream.response.headers
+                async for chunk in stream:
+                    parts.take(chunk)
+        except expected(self._sdk) as error:
+            trouble = model_error(self._sdk, error)
+            trouble.usage = parts.usage(time.monotonic() - begun) if parts.begun else None
+            raise trouble from error
+        return parts.reply(time.monotonic() - begun, headers)
+
+
+def _arguments(request: Request) -> Json:
+    arguments: Json = {
+        "model": request.model,
+        "messages": _messages(request.system, request.messages),
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+    if request.tools:
+        arguments["tools"] = [
+            {
+                "type": "function",
+                "function": {
+                    "name": tool["name"],
+                    "description": tool["description"],
+                    "parameters": tool["input_schema"],
+                },
+            }
+            for tool in request.tools
+        ]
+    if request.effort is not None:
+        arguments["reasoning_effort"] = request.effort
+    return arguments
+
+
+def _messages(system: str, messages: Sequence[Message]) -> list[Json]:
+    """The conversation in the words of this API: answers to calls are messages of their own."""
+    found: list[Json] = [{"role": "system", "content": system}] if system else []
+    for message in merged(messages):
+        if message.role == "assistant":
+            found.append(_assistant(message))
+            continue
+        for block in message.blocks:
+            if block.get("type") == "tool_result":
+                text = str(block["content"])
+                content = f"Error: {text}" if block.get("is_error") else text
+                found.append({"role": "tool", "tool_call_id": block["tool_use_id"], "content": content})
+        if message.text:
+            found.append({"role": "user", "content": message.text})
+    return found
+
+
+def _assistant(message: Message) -> Json:
+    import json
+
+    made: Json = {"role": "assistant", "content": message.text or None}
+    calls = [
+        {
+            "id": call["id"],
+            "type": "function",
+            "function": {"name": call["name"], "arguments": json.dumps(call.get("input") or {}, ensure_ascii=False)},
+        }
+        for call in message.calls
+    ]
+    if calls:
+        made["tool_calls"] = calls
+    elif made["content"] is None:
+        made["content"] = ""
+    # Servers that show their reasoning want it back with the calls that it led to.
+    reasoning = "".join(block["text"] for block in message.blocks if block.get("type") == "reasoning")
+    if reasoning and calls:
+        made["reasoning_content"] = reasoning
+    return made
+
+
+class _Parts:
+    """An answer that is coming in."""
+
+    def __init__(self, model: str, hear: Hear) -> None:
+        self.begun = False
+        self._model, self._hear = model, hear
+        self._text: list[str] = []
+        self._reasoning: list[str] = []
+        self._refusal: list[str] = []
+        self._calls: dict[int, Json] = {}
+        self._usage: Any = None
+        self._stop: str | None = None
+        self._size = 0
+
+    def take(self, chunk: Any) -> None:
+        self.begun = True
+        self._model = getattr(chunk, "model", None) or self._model
+        self._usage = getattr(chunk, "usage", None) or self._usage
+        for choice in (getattr(chunk, "choices", None) or [])[:1]:
+            if choice.delta is not None:
+                self._grow(choice.delta)
+            self._stop = choice.finish_reason or self._stop
+
+    def _grow(self, delta: Any) -> None:
+        text = delta.content or ""
+        reasoning = getattr(delta, "reasoning_content", None) or ""
+        refusal = getattr(delta, "refusal", None) or ""
+        for part, parts in ((text, self._text), (reasoning, self._reasoning), (refusal, self._refusal)):
+            if isinstance(part, str) and part:
+                parts.append(part)
+                self._size += len(part)
+        for call in delta.tool_calls or ():
+            self._call(call)
+        if self._size > LONGEST_REPLY:
+            raise ModelError("failed", f"The model's answer was longer than {LONGEST_REPLY:,} characters.")
+        self._hear(text if isinstance(text, str) else "")
+
+    def _call(self, call: Any) -> None:
+        index = call.index if isinstance(call.index, int) else len(self._calls)
+        if index not in self._calls and len(self._calls) >= _MOST_CALLS:
+            raise ModelError("failed", f"The model asked for more than {_MOST_CALLS} tools at once.")
+        made = self._calls.setdefault(index, {"id": "", "name": "", "arguments": []})
+        made["id"] = made["id"] or call.id or ""
+        function = call.function
+        if function is not None:
+            # Some servers send the name once, some with every part.
+            made["name"] = made["name"] or function.name or ""
+            made["arguments"].append(function.arguments or "")
+            self._size += len(function.arguments or "")
+
+    def usage(self, seconds: float) -> Usage:
+        figures = self._usage.to_dict() if self._usage is not None else {}
+        details = figures.get("prompt_tokens_details") or {}
+        cached, written = details.get("cached_tokens") or 0, details.get("cache_write_tokens") or 0
+        cost = figures.get("cost")
+        return Usage(
+            model=self._model,
+            input=max(0, (figures.get("prompt_tokens") or 0) - cached - written),
+            cached=cached,
+            cache_writes=written,
+            output=figures.get("completion_tokens") or 0,
+            requests=1,
+            cost=float(cost) if isinstance(cost, int | float) else None,
+            cost_source="agent" if isinstance(cost, int | float) else "",
+            api_seconds=seconds,
+        )
+
+    def reply(self, seconds: float, headers: Any) -> Reply:
+        usage = self.usage(seconds)
+        if self._stop is None:
+            raise ModelError("network", "The model's answer broke off.", usage=usage if self.begun else None)
+        if self._text:
+            self._hear("\n")
+        malformed: dict[str, str] = {}
+        blocks = tidy(self._blocks())
+        for block in blocks:
+            if (wrong := block.pop("malformed", None)) is not None:
+                malformed[block["id"]] = wrong
+        stop: Stop = _STOPS.get(self._stop, "other")
+        if self._calls and stop == "end_turn":
+            stop = "tool_use"  # some servers call every end a stop
+        if self._refusal and not self._calls:
+            stop = "refusal"
+        detail = "".join(self._refusal) or (self._stop if stop == "other" else "")
+        return Reply(Message("assistant", blocks), stop, usage, malformed, detail, pace_of(headers))
+
+    def _blocks(self) -> list[Json]:
+        found: list[Json] = []
+        if self._reasoning:
+            found.append({"type": "reasoning", "text": "".join(self._reasoning)})
+        if self._text:
+            found.append(text_block("".join(self._text)))
+        for _, call in sorted(self._calls.items()):
+            block: Json = {"type": "tool_use", "id": call["id"], "name": call["name"]}
+            block["input"], wrong = read_input("".join(call["arguments"]))
+            found.append({**block, "malformed": wrong} if wrong else block)
+        return found

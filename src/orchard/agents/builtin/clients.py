@@ -1,0 +1,137 @@
+"""The SDKs, imported once and off the event loop, and one set of connections for all who speak with the same server.
+
+Making a client of an SDK takes 50 ms, nearly all of it for certificates, and importing one takes seconds: with fifty
+agents in a process neither may happen fifty times, nor while everybody waits. A set of connections is closed when the
+last who uses it is done.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from orchard.agents.builtin.governor import pace_of, retry_after_of
+from orchard.agents.builtin.model import ModelError, TooLong
+from orchard.agents.cli import reason_of
+from orchard.process.text import plain
+
+CONNECT_SECONDS = 20.0
+READ_SECONDS = 300.0
+"""Without a single byte of an answer; servers that think for long send signs of life."""
+MOST_CONNECTIONS = 500
+
+
+@dataclass(slots=True)
+class _Shared:
+    client: Any
+    users: int = 0
+
+
+class _Loop:
+    """What one event loop holds: a lock around imports, and its connections."""
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.shared: dict[tuple[str, str], _Shared] = {}
+
+
+_LOOPS: WeakKeyDictionary[asyncio.AbstractEventLoop, _Loop] = WeakKeyDictionary()
+
+
+def _here() -> _Loop:
+    return _LOOPS.setdefault(asyncio.get_running_loop(), _Loop())
+
+
+async def load(name: str) -> Any:
+    """A module that takes long to import."""
+    async with _here().lock:
+        return await asyncio.to_thread(import_module, name)
+
+
+@asynccontextmanager
+async def open_connections(sdk: Any, server: str) -> AsyncIterator[Any]:
+    """The HTTP client through which an SDK speaks with a server, shared by all who do so at the same time."""
+    here = _here()
+    key = (sdk.__name__, server)
+    async with here.lock:
+        if key not in here.shared:
+            here.shared[key] = _Shared(await asyncio.to_thread(_connections, sdk))
+        shared = here.shared[key]
+        shared.users += 1
+    try:
+        yield shared.client
+    finally:
+        shared.users -= 1
+        if shared.users == 0:
+            here.shared.pop(key, None)
+            await shared.client.aclose()
+
+
+def _connections(sdk: Any) -> Any:
+    http = import_module("httpx2")
+    return sdk.DefaultAsyncHttpxClient(
+        timeout=http.Timeout(READ_SECONDS, connect=CONNECT_SECONDS, pool=None),
+        limits=http.Limits(max_connections=MOST_CONNECTIONS, max_keepalive_connections=MOST_CONNECTIONS),
+    )
+
+
+def expected(sdk: Any) -> tuple[type[Exception], ...]:
+    """What an SDK raises when a call fails: its own errors, those of the connection, and a body that is no JSON."""
+    http = import_module("httpx2")
+    return (sdk.APIError, http.HTTPError, http.StreamError, ValueError)
+
+
+_KINDS = {
+    "overloaded_error": 529,
+    "api_error": 500,
+    "rate_limit_error": 429,
+    "timeout_error": 408,
+    "authentication_error": 401,
+    "permission_error": 403,
+    "server_error": 500,
+    "rate_limit_exceeded": 429,
+}
+"""Errors in the middle of an answer come without a status: what they would have had."""
+
+
+def model_error(sdk: Any, error: Exception) -> ModelError:
+    """What an error of an SDK means to us."""
+    if isinstance(error, sdk.APITimeoutError):
+        return ModelError("network", "The model's server did not answer in time.")
+    body = getattr(error, "body", None)
+    inner = body.get("error") if isinstance(body, dict) and isinstance(body.get("error"), dict) else body
+    inner = inner if isinstance(inner, dict) else {}
+    words = inner.get("message") or getattr(error, "message", None) or str(error) or type(error).__name__
+    said = plain(str(words), 400)
+    if isinstance(error, sdk.APIConnectionError) or not isinstance(error, sdk.APIError):
+        cause = plain(str(error.__cause__ or ""), 200)
+        detail = f" ({cause})" if cause and cause not in said else ""
+        return ModelError("network", f"The connection to the model failed: {said.rstrip('.')}{detail}.")
+    kind = str(inner.get("type") or inner.get("code") or "")
+    status = getattr(error, "status_code", None)
+    status = _KINDS.get(kind, 500) if status is None or status < 400 else status
+    return _of_status(said, kind, status, inner, getattr(getattr(error, "response", None), "headers", {}))
+
+
+def _of_status(said: str, kind: str, status: int, inner: dict[str, Any], headers: Any) -> ModelError:
+    message = f"The model's server answered {status}{f' {plain(kind, 40)}' if kind else ''}: {said}"
+    if status == 413 or (status == 400 and _is_too_long(said, str(inner.get("code") or ""))):
+        return TooLong(message)
+    spent = inner.get("code") == "insufficient_quota"
+    return ModelError(
+        "failed" if spent else reason_of(said, status),
+        message,
+        retry_after=retry_after_of(headers),
+        pace=pace_of(headers),
+        final=spent or headers.get("x-should-retry") == "false",
+    )
+
+
+def _is_too_long(said: str, code: str) -> bool:
+    words = said.casefold()
+    return code == "context_length_exceeded" or any(
+        part in words for part in ("prompt is too long", "context length", "context window", "input is too long")
+    )

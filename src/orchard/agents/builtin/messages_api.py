@@ -1,0 +1,227 @@
+"""The Messages API of Anthropic, through its SDK.
+
+The stream is put together here and not by the SDK's helper: that reads the input of a tool anew with each part that
+arrives, and gives up on input that is no JSON, which the model should hear about instead.
+"""
+
+import json
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+from orchard.agents.builtin.clients import expected, load, model_error, open_connections
+from orchard.agents.builtin.governor import pace_of
+from orchard.agents.builtin.model import (
+    LONGEST_REPLY,
+    Hear,
+    Json,
+    Message,
+    ModelError,
+    Reply,
+    Request,
+    Stop,
+    merged,
+    tidy,
+)
+from orchard.core.usage import Usage
+
+SERVER = "https://api.anthropic.com"
+
+_STOPS: Mapping[str, Stop] = {
+    "end_turn": "end_turn",
+    "stop_sequence": "stop_sequence",
+    "tool_use": "tool_use",
+    "max_tokens": "max_tokens",
+    "pause_turn": "pause_turn",
+    "refusal": "refusal",
+    "model_context_window_exceeded": "context",
+}
+
+_CACHED = {"type": "ephemeral"}
+_LOOKED_BACK = 15
+"""Blocks, with some to spare: the API looks back 20."""
+
+_OURS = frozenset({"reasoning"})
+"""Blocks that only the other adapter knows."""
+
+
+@asynccontextmanager
+async def open_messages_model(key: str, server: str | None) -> AsyncIterator["MessagesModel"]:
+    """A model behind the Messages API."""
+    sdk = await load("anthropic")
+    server = server or SERVER
+    async with open_connections(sdk, server) as connections:
+        # Retries are the governor's: it knows of the other agents, and people see them.
+        client = sdk.AsyncAnthropic(api_key=key, base_url=server, max_retries=0, http_client=connections)
+        yield MessagesModel(sdk, client)
+
+
+class MessagesModel:
+    """Asks one server."""
+
+    def __init__(self, sdk: Any, client: Any) -> None:
+        self._sdk, self._client = sdk, client
+
+    async def reply(self, request: Request, hear: Hear) -> Reply:
+        """Ask once, and put the streamed answer together."""
+        begun = time.monotonic()
+        parts = _Parts(request.model, hear)
+        try:
+            async with await self._client.messages.create(**_arguments(request), stream=True) as stream:
+                headers = stream.response.headers
+                async for event in stream:
+                    parts.take(event)
+        except expected(self._sdk) as error:
+            trouble = model_error(self._sdk, error)
+            trouble.usage = parts.usage(time.monotonic() - begun) if parts.begun else None
+            raise trouble from error
+        return parts.reply(time.monotonic() - begun, headers)
+
+
+def _arguments(request: Request) -> Json:
+    arguments: Json = {
+        "model": request.model,
+        "max_tokens": request.max_tokens,
+        "messages": _messages(request.messages),
+        "cache_control": _CACHED,
+    }
+    if request.system:
+        arguments["system"] = request.system
+    if request.tools:
+        arguments["tools"] = list(request.tools)
+    if request.effort is not None:
+        arguments["output_config"] = {"effort": request.effort}
+    return arguments
+
+
+def _messages(messages: Sequence[Message]) -> list[Json]:
+    """The conversation as it is sent.
+
+    The end of it is put into the cache by itself, and what is there from the call before is looked for a few blocks
+    back. Where more blocks than that are new, the place is marked at which the call before ended.
+    """
+    known = [
+        replace(one, blocks=tuple(each for each in one.blocks if each.get("type") not in _OURS)) for one in messages
+    ]
+    turns = merged([message for message in known if message.blocks])
+    found: list[Json] = [{"role": message.role, "content": list(message.blocks)} for message in turns]
+    new = sum(len(message["content"]) for message in found[-2:])
+    if new > _LOOKED_BACK and len(found) > 2:
+        *rest, last = found[-3]["content"]
+        found[-3]["content"] = [*rest, {**last, "cache_control": _CACHED}]
+    return found
+
+
+class _Parts:
+    """An answer that is coming in."""
+
+    def __init__(self, model: str, hear: Hear) -> None:
+        self.begun = False
+        self._model, self._hear = model, hear
+        self._blocks: dict[int, Json] = {}
+        self._inputs: dict[int, list[str]] = {}
+        self._usage: Json = {}
+        self._stop: str | None = None
+        self._ended = False
+        self._detail = ""
+        self._size = 0
+
+    def take(self, event: Any) -> None:
+        kind = getattr(event, "type", "")
+        if kind == "message_start":
+            self.begun = True
+            self._count(event.message.usage)
+            self._model = event.message.model or self._model
+        elif kind == "content_block_start":
+            self._blocks[event.index] = event.content_block.to_dict()
+            self._hear(str(self._blocks[event.index].get("text") or ""))
+        elif kind == "content_block_delta":
+            self._grow(event.index, event.delta.to_dict())
+        elif kind == "content_block_stop" and self._blocks.get(event.index, {}).get("type") == "text":
+            self._hear("\n")
+        elif kind == "message_delta":
+            self._count(event.usage)
+            self._stop = event.delta.stop_reason or self._stop
+            details = event.delta.to_dict().get("stop_details")
+            self._detail = str(details.get("explanation") or "") if isinstance(details, dict) else self._detail
+        elif kind == "message_stop":
+            self._ended = True
+
+    def _grow(self, index: int, delta: Json) -> None:
+        block = self._blocks.get(index)
+        if block is None:
+            return
+        kind = delta.get("type")
+        self._size += sum(len(value) for value in delta.values() if isinstance(value, str))
+        if self._size > LONGEST_REPLY:
+            raise ModelError("failed", f"The model's answer was longer than {LONGEST_REPLY:,} characters.")
+        if kind == "input_json_delta":
+            self._inputs.setdefault(index, []).append(str(delta.get("partial_json") or ""))
+        elif kind == "text_delta":
+            # A list, joined at the end: adding to a string copies it with each part.
+            self._inputs.setdefault(index, []).append(str(delta.get("text") or ""))
+            self._hear(str(delta.get("text") or ""))
+            return
+        elif kind == "thinking_delta":
+            self._inputs.setdefault(index, []).append(str(delta.get("thinking") or ""))
+        elif kind == "signature_delta":
+            block["signature"] = delta.get("signature")
+        elif kind == "citations_delta":
+            block["citations"] = [*(block.get("citations") or []), delta.get("citation")]
+        self._hear("")
+
+    def _count(self, usage: Any) -> None:
+        """Figures of later events are totals, not additions; what one does not name stays."""
+        found = usage.to_dict() if usage is not None else {}
+        self._usage.update({name: value for name, value in found.items() if value is not None})
+
+    def usage(self, seconds: float) -> Usage:
+        return Usage(
+            model=self._model,
+            input=self._usage.get("input_tokens") or 0,
+            cached=self._usage.get("cache_read_input_tokens") or 0,
+            cache_writes=self._usage.get("cache_creation_input_tokens") or 0,
+            output=self._usage.get("output_tokens") or 0,
+            requests=1,
+            api_seconds=seconds,
+        )
+
+    def reply(self, seconds: float, headers: Any) -> Reply:
+        usage = self.usage(seconds)
+        if not self._ended or self._stop is None:
+            raise ModelError("network", "The model's answer broke off.", usage=usage if self.begun else None)
+        malformed: dict[str, str] = {}
+        blocks = tidy(self._whole_block(index) for index in sorted(self._blocks))
+        stop: Stop = _STOPS.get(self._stop, "other")
+        for block in blocks:
+            if (wrong := block.pop("malformed", None)) is not None:
+                malformed[block["id"]] = wrong
+        if stop != "tool_use":
+            # Thinking that was cut off has no signature, and is refused when it is sent again.
+            blocks = tuple(block for block in blocks if block.get("type") != "thinking" or block.get("signature"))
+        detail = self._detail or (self._stop if stop == "other" else "")
+        return Reply(Message("assistant", blocks), stop, usage, malformed, detail, pace_of(headers))
+
+    def _whole_block(self, index: int) -> Json:
+        block, parts = dict(self._blocks[index]), self._inputs.get(index)
+        kind = block.get("type")
+        if kind in ("text", "thinking"):
+            block[kind] = str(block.get(kind) or "") + "".join(parts or ())
+        elif kind in ("tool_use", "server_tool_use") and parts is not None:
+            block["input"], wrong = read_input("".join(parts))
+            if wrong and kind == "tool_use":
+                block["malformed"] = wrong
+        return block
+
+
+def read_input(text: str) -> tuple[Json, str | None]:
+    """The input of a call, and what is wrong with it."""
+    try:
+        value = json.loads(text) if text.strip() else {}
+    except (ValueError, RecursionError) as error:
+        return {}, f"The input is not valid JSON: {error}"
+    if not isinstance(value, dict):
+        return {}, "The input must be a JSON object."
+    return value, None

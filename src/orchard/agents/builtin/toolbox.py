@@ -1,0 +1,88 @@
+"""All that the built-in agent can use in one turn: its own tools, and those of MCP servers, which run beside it."""
+
+import re
+import secrets
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from orchard.agents.agent import McpServer, Noted, Tell
+from orchard.agents.builtin.tool import Tool, ToolContext
+from orchard.agents.builtin.tools.files import file_tools
+from orchard.agents.builtin.tools.git import find_checkout, git_tools
+from orchard.agents.builtin.tools.github import github_tools
+from orchard.agents.builtin.tools.making import in_thread, plain_text
+from orchard.agents.builtin.tools.shell import shell_tools
+from orchard.process.beside import beside
+
+LEAVING_SECONDS = 10.0
+"""For servers to end by themselves, each with a grace of its own."""
+
+
+@asynccontextmanager
+async def open_toolbox(
+    context: ToolContext, servers: Sequence[McpServer], deny: Sequence[str], tell: Tell
+) -> AsyncIterator[list[Tool]]:
+    """The tools for one turn, sorted by name, without those that are denied (`name`, or `begins_so*`).
+
+    MCP servers are started now and ended when it is left; one that cannot be used is told, and only its tools are
+    missing.
+    """
+    async with AsyncExitStack() as stack:
+        context = replace(context, token=context.token or secrets.token_hex(8))
+        if context.scratch is None:
+            folder = TemporaryDirectory(prefix="orchard-tools-", ignore_cleanup_errors=True)
+            context = replace(context, scratch=Path(stack.enter_context(folder)))
+        # Before the model does anything: what the repository says of itself later may be its doing.
+        checkout = await in_thread(find_checkout, context.folder)
+        tools = [
+            *file_tools(context, checkout),
+            *shell_tools(context),
+            *git_tools(checkout),
+            *github_tools(checkout),
+        ]
+        wanted = [server for server in servers if not _all_denied(server.name, deny)]
+        if wanted:
+            tools += await _serve(stack, context, wanted, tell)
+        for rule in deny:
+            if not any(denies(rule, tool.name) for tool in tools) and not rule.startswith("mcp__"):
+                tell(Noted("setting", f"'deny_tools: {plain_text(rule)}' has no effect: there is no such tool."))
+        allowed = [tool for tool in tools if not any(denies(rule, tool.name) for rule in deny)]
+        yield sorted(allowed, key=lambda tool: tool.name)
+
+
+async def _serve(stack: AsyncExitStack, context: ToolContext, servers: Sequence[McpServer], tell: Tell) -> list[Tool]:
+    """Start the servers, all at once, and take their tools."""
+    await in_thread(_import_client)
+    from orchard.agents.builtin.tools import mcp as client  # it is there by now
+
+    client.quiet_client()
+    folder = context.scratch or Path()
+    kept = [client.Server(server, context, folder / f"mcp-{number}.log", tell) for number, server in enumerate(servers)]
+
+    def leave() -> None:
+        for server in kept:
+            server.leave()
+
+    await stack.enter_async_context(beside(*(server.keep() for server in kept), leave=leave, patience=LEAVING_SECONDS))
+    for server in kept:
+        await server.settled()
+    return client.server_tools(kept, tell)
+
+
+def _import_client() -> None:
+    """In a thread, because it takes a second in which nobody else may be kept waiting."""
+    import orchard.agents.builtin.tools.mcp  # noqa: F401
+
+
+def denies(rule: str, name: str) -> bool:
+    """Whether a rule means this tool."""
+    return name.startswith(rule[:-1]) if rule.endswith("*") else name == rule
+
+
+def _all_denied(server: str, deny: Sequence[str]) -> bool:
+    """Whether none of a server's tools would be allowed: then it is not even started."""
+    prefix = re.sub(r"[^a-zA-Z0-9_-]", "_", f"mcp__{server}__")
+    return any(rule.endswith("*") and prefix.startswith(rule[:-1]) for rule in deny)
