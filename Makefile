@@ -1,13 +1,14 @@
 # Everything a developer runs. It needs python3.11 or newer, git and make; the rest is installed into .venv.
 #
-#   make demo       install, then run a real plan in a scratch repository
-#   make test       install, check and test: what CI runs
-#   make check      formatting, lint and types only
-#   make test-all   the slow tests and the mutants as well
-#   make mutants    take each protection out and see its tests fail
-#   make bench      figures beside their floors
-#   make lock       resolve the dependencies anew, with hashes
-#   make clean      remove what the other targets made
+#   make demo         install, then run a real plan in a scratch repository
+#   make test         install, check and test: what CI runs
+#   make test-agents  install the real coding agents from npm, and test with them
+#   make check        formatting, lint and types only
+#   make test-all     the slow tests and the mutants as well
+#   make mutants      take each protection out and see its tests fail
+#   make bench        figures beside their floors
+#   make lock         resolve the dependencies anew, with hashes
+#   make clean        remove what the other targets made
 
 PYTHON ?= python3
 WORKERS ?= 2
@@ -18,7 +19,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 SOURCES := src tests bench tools
 
 .DEFAULT_GOAL := help
-.PHONY: help install dev demo check test test-all mutants bench lock clean
+.PHONY: help install dev demo check test test-agents test-all mutants bench lock clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -53,6 +54,11 @@ check: dev
 
 test: check
 	$(BIN)/pytest -n $(WORKERS) -m "not slow"
+
+# What `make test` skips where a program is not installed fails here. One after the other: they are large programs.
+test-agents: dev
+	$(BIN)/python tools/install_agents.py
+	ORCHARD_REQUIRE_AGENTS=1 $(BIN)/pytest tests/agents
 
 test-all: check
 	$(BIN)/pytest -n $(WORKERS)

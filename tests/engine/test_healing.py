@@ -317,7 +317,9 @@ async def test_what_did_not_pass_validation_is_asked_again(orchard: Orchard, age
 
 
 async def test_what_a_person_mends_after_a_failed_check_is_in_the_result_that_passes(orchard: Orchard) -> None:
-    status = await orchard.run("name: By hand\njobs: [{id: a, work: 'echo bad > a.txt', postchecks: 'grep good a.txt'}]")
+    status = await orchard.run(
+        "name: By hand\njobs: [{id: a, work: 'echo bad > a.txt', postchecks: 'grep good a.txt'}]"
+    )
     Path(job(status, "a")["worktree"], "a.txt").write_text("good, by hand\n")
 
     status = await orchard.ask("retry", jobs=["a"])

@@ -57,6 +57,19 @@ def test_the_token_must_match_as_a_whole() -> None:
         assert other not in found
 
 
+def test_a_token_that_was_made_from_another_is_of_its_family_but_not_the_other_way_round() -> None:
+    with (
+        sleeper(token="attempt-1~a") as part,
+        sleeper(token="attempt-1~ab") as neighbour,
+        sleeper("attempt-1") as whole,
+    ):
+        everybody = members("attempt-1")
+        alone = members("attempt-1~a")
+
+        assert {part, neighbour, whole} <= set(everybody)
+        assert alone == [part]
+
+
 def test_output_into_the_log_is_proof(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with sleeper(log=log) as mine, sleeper() as other:

@@ -114,6 +114,21 @@ async def test_cancelling_ends_the_program_and_the_conversation(tmp_path: Path) 
         await running
 
 
+@pytest.mark.parametrize("ticks", range(1, 6))
+async def test_cancelling_before_the_conversation_begins_ends_the_program_too(tmp_path: Path, ticks: int) -> None:
+    program = "import pathlib, time; time.sleep(1); pathlib.Path('late').touch(); time.sleep(60)"
+    running = asyncio.ensure_future(talk(tmp_path, program, collecting([])))
+    for _ in range(ticks):
+        await asyncio.sleep(0)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+    await asyncio.sleep(1.5)
+
+    assert not (tmp_path / "late").exists()
+
+
 async def test_an_error_in_the_conversation_is_raised_after_the_program_is_gone(tmp_path: Path) -> None:
     async def converse(ends: Pipes) -> None:
         raise RuntimeError("confused")

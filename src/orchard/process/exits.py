@@ -75,6 +75,20 @@ def wait_exit(identity: Identity, timeout: float) -> bool:
         os.close(fd)
 
 
+def wait_last_thread(child: int, timeout: float) -> None:
+    """Block until a child of ours that is a zombie can be waited for: its other threads may still be leaving."""
+    try:
+        fd = os.pidfd_open(child)
+    except (AttributeError, OSError):
+        return
+    try:
+        poll = select.poll()
+        poll.register(fd, select.POLLIN)
+        poll.poll(timeout * 1000)
+    finally:
+        os.close(fd)
+
+
 def open_pidfd(identity: Identity) -> int | None:
     """A descriptor that means this very process; None when it is gone or the system has no such thing."""
     if not LINUX:

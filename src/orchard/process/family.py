@@ -3,7 +3,7 @@
 A process group is not enough: a child that calls `setsid` leaves it, and coding agents give every
 shell a session of its own. So a family is whatever carries proof of its origin:
 
-    token      the environment it was started with holds the attempt's token
+    token      the environment it was started with holds the attempt's token, or one that was made from it (`TOKEN~x`)
     session    it is in the session or group of the leader, or in one that a holder of the token opened
     output     its standard output or standard error is the attempt's log
     descent    its parent is one of the family
@@ -95,13 +95,18 @@ class _Proof:
 
 
 def _belongs(stat: Stat, token: bytes | None, sessions: set[int], proof: _Proof) -> bool:
-    if token == proof.token or _names(proof, stat):
+    if _carries(token, proof) or _names(proof, stat):
         return True
     if token and stat.parent == os.getpid():
         return False
     if stat.session in sessions or stat.group in sessions:
         return True
     return proof.log is not None and writes_to(stat.pid, proof.log)
+
+
+def _carries(token: bytes | None, proof: _Proof) -> bool:
+    """Whether a token is the family's; `TOKEN~x` is of a part of it, which can also be ended without the rest."""
+    return token is not None and (token == proof.token or token.startswith(proof.token + b"~"))
 
 
 def _is_orphan(stat: Stat, sessions: set[int], proof: _Proof) -> bool:
@@ -138,7 +143,7 @@ def _sessions(proof: _Proof, tokens: dict[int, bytes | None], young: dict[int, S
     ours = os.getsid(0)
     for pid, token in tokens.items():
         session = young[pid].session
-        if token == proof.token and session not in (0, 1, ours) and session not in found:
+        if _carries(token, proof) and session not in (0, 1, ours) and session not in found:
             opened_by_family = session in young or read_stat(session) is None
             if opened_by_family:
                 found.add(session)

@@ -4,7 +4,7 @@ import asyncio
 import fcntl
 import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 BLOCK = 256 * 1024
 ROOM = 1024 * 1024
@@ -16,6 +16,10 @@ LONGEST_LINE = 32 * 1024 * 1024
 
 class TooMuch(Exception):
     """The program wrote more than it may."""
+
+
+class Enough(Exception):
+    """Raised in a conversation by who has heard enough: the program is ended, whatever it still does."""
 
 
 class Pipes:
@@ -88,8 +92,13 @@ async def open_pipes(process: subprocess.Popen[bytes], most_bytes: int) -> Pipes
             fcntl.fcntl(process.stdout, fcntl.F_SETPIPE_SZ, ROOM)
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=2 * BLOCK)
-    source, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), process.stdout)
-    transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, process.stdin)
+    with ExitStack() as undo:
+        undo.callback(process.stdin.close)
+        undo.callback(process.stdout.close)
+        source, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), process.stdout)
+        undo.callback(source.close)
+        transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, process.stdin)
+        undo.pop_all()
     return Pipes(reader, asyncio.StreamWriter(transport, protocol, None, loop), source, most_bytes)
 
 
@@ -112,6 +121,8 @@ class Talk:
                 await self._task
             except TooMuch:
                 return "too-much"
+            except Enough:
+                return "all"
         return "all"
 
     async def close(self) -> None:

@@ -12,6 +12,7 @@ and group cannot be given to anybody else while signals are sent to them.
 
 import asyncio
 import errno
+import math
 import os
 import signal
 import stat
@@ -22,12 +23,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from orchard.process.exits import child_exit_notice
+from orchard.process.exits import child_exit_notice, wait_last_thread
 from orchard.process.failpoint import failpoint
 from orchard.process.family import end_family, look
 from orchard.process.identity import Identity, boot_id, identify
 from orchard.process.orphans import leading
-from orchard.process.pipes import Converse, Talk, open_pipes
+from orchard.process.pipes import Converse, Pipes, Talk, open_pipes
 from orchard.process.table import TOKEN_VARIABLE
 from orchard.process.text import plain
 
@@ -42,6 +43,8 @@ _FASTEST_LOG = 1e9
 _SOONEST_LOOK, _LATEST_LOOK = 0.25, 5.0
 _IDLE_LOOKS = 8
 """Looks per idle limit: the limit is noticed an eighth late at worst."""
+_LAST_THREAD = 1.0
+"""Seconds for the last threads of a leader that is a zombie already; milliseconds are usual."""
 _IDLE_CPU_SHARE = 0.001
 """A family that uses less of a core than this is waiting: runtimes wake up for their own housekeeping."""
 
@@ -74,6 +77,8 @@ class Launch:
     """Put before argv: a sandbox that starts the program in its own way."""
     pipes: bool = False
     """Standard input and output are pipes to us, for `converse`; only standard error goes to the log."""
+    farewell: float | None = None
+    """Seconds to end by itself once all is said; None: the grace; infinite: until another limit ends it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,11 +133,23 @@ async def run_program(
     with leading(child.identity.pid):
         if converse is None:
             return await _run(child, on_start, hurry)
-        talk = Talk(await open_pipes(child.process, launch.limits.log_bytes), converse)
+        talk = Talk(await _opened(child, hurry), converse)
         try:
             return await _run(child, on_start, hurry, talk)
         finally:
             await talk.close()
+
+
+async def _opened(child: _Child, hurry: asyncio.Event | None) -> Pipes:
+    """The ends of the child's pipes; who is cancelled before they are open leaves no child either."""
+    try:
+        return await open_pipes(child.process, child.launch.limits.log_bytes)
+    except BaseException:
+        try:
+            await _end(child, hurry, 0.0)
+        finally:
+            _bury(child)
+        raise
 
 
 async def _run(
@@ -255,7 +272,11 @@ async def _watch(child: _Child, gone: asyncio.Future[None], said: asyncio.Future
         done, _ = await asyncio.wait(waiting, timeout=watch.next_look(now) - now, return_when="FIRST_COMPLETED")
         broken = watch.look(time.monotonic(), ended=bool(done))
         if broken is None and said is not None and done == {said} and said.exception() is None:
-            await asyncio.wait({gone}, timeout=child.launch.limits.grace)
+            farewell = child.launch.farewell
+            if farewell == math.inf:
+                waiting = {gone}
+                continue
+            await asyncio.wait({gone}, timeout=child.launch.limits.grace if farewell is None else farewell)
         if broken is not None or done:
             return broken
 
@@ -325,6 +346,9 @@ def _bury(child: _Child) -> tuple[int | None, float | None]:
     """Wait for the leader, who has ended: its status as Popen counts it, and its CPU time."""
     try:
         pid, status, usage = os.wait4(child.identity.pid, os.WNOHANG)
+        if pid == 0:
+            wait_last_thread(child.identity.pid, _LAST_THREAD)
+            pid, status, usage = os.wait4(child.identity.pid, os.WNOHANG)
     except ChildProcessError:
         return None, None
     if pid == 0:

@@ -27,6 +27,8 @@ _KERNEL_PARENTS = (0, 2)
 """Kernel threads, and the one that is their parent, have no arguments either."""
 
 _DEAD_STATES = frozenset("ZXx")
+_FIRST_THREAD_ENDED = "S"
+"""A process with several threads looks like a zombie once the first has ended; the others go on, and may write."""
 _STOPPED_STATES = frozenset("Tt")
 
 FileKey = tuple[int, int]
@@ -101,9 +103,12 @@ def _stat(pid: int, since: float) -> Stat | None:
     # Most processes are older than what is looked for, and reading on would triple the cost of a scan.
     if len(fields) < 20 or (started := float(fields[19])) < since:
         return None
+    state = fields[0].decode("ascii", "replace")
+    if state in _DEAD_STATES and int(fields[17]) > 1:
+        state = _FIRST_THREAD_ENDED
     return Stat(
         pid=pid,
-        state=fields[0].decode("ascii", "replace"),
+        state=state,
         parent=int(fields[1]),
         group=int(fields[2]),
         session=int(fields[3]),

@@ -1,0 +1,48 @@
+"""Work that runs beside somebody for as long as they are at it, and never longer."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+
+@asynccontextmanager
+async def beside(
+    *works: Coroutine[Any, Any, None], leave: Callable[[], None] = lambda: None, patience: float = 0.0
+) -> AsyncIterator[None]:
+    """Run these beside the body of the `with`; none of them outlives it.
+
+    When the body has ended, `leave` is called, and what has not ended by itself after `patience` seconds is canceled;
+    when the body fails or is canceled, at once. An error of theirs is raised at the end, unless the body has its own.
+    """
+    tasks = [asyncio.ensure_future(work) for work in works]
+    try:
+        yield
+        leave()
+        if tasks:
+            await asyncio.wait(tasks, timeout=patience)
+    finally:
+        canceled = await _end(tasks)
+        if canceled is not None:
+            raise canceled
+    for task in tasks:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            raise error
+
+
+async def _end(tasks: Sequence[asyncio.Task[None]]) -> asyncio.CancelledError | None:
+    """Cancel them and wait until they have ended, however often we are canceled meanwhile."""
+    for task in tasks:
+        task.cancel()
+    canceled: asyncio.CancelledError | None = None
+    while waiting := [task for task in tasks if not task.done()]:
+        try:
+            await asyncio.wait(waiting)
+        except asyncio.CancelledError as error:
+            canceled = error
+            for task in waiting:
+                task.cancel()
+    for task in tasks:
+        if not task.cancelled():
+            task.exception()  # seen, so that nobody complains about it
+    return canceled
