@@ -16,6 +16,7 @@ from orchard.engine import turns
 from orchard.engine.session import Session
 from orchard.process.table import TOKEN_VARIABLE
 from orchard.testing import Repo
+from tests.agents.claims import NOWHERE
 from tests.agents.llm import Hang, Say, ScriptedLlm, Shell, routes, steps
 from tests.agents.programs import program
 from tests.engine.conftest import Orchard, job, statuses
@@ -31,29 +32,46 @@ class Kind:
     """An agent as a plan names it, and what it needs here."""
 
     name: str
-    model: str
+    model: str | None
     programs: tuple[str, ...] = ()
     """From the table of pinned programs; none: it comes with us."""
     config: str = ""
+    """More for the user's configuration; @URL@ and @HOME@ stand for the model's address and the user's home."""
     env: tuple[str, ...] = ()
-    """`NAME=value`, with URL for the model's address."""
+    """`NAME=value`, with these in it."""
+    files: tuple[tuple[str, str], ...] = ()
+    """In the user's home, with these in them."""
     counts: frozenset[str] = field(default_factory=lambda: frozenset({"input", "cached", "output"}))
-    resumes: bool = True
 
     @property
     def id(self) -> str:
         return self.name.replace(":", "-").replace(" ", "")
 
 
-ANTHROPIC = ("ANTHROPIC_BASE_URL=URL", "ANTHROPIC_API_KEY=not-a-key")
-OPENAI = ("OPENAI_BASE_URL=URL/v1", "OPENAI_API_KEY=not-a-key")
-COPILOT = ("COPILOT_OFFLINE=true", "COPILOT_PROVIDER_BASE_URL=URL/v1", "COPILOT_PROVIDER_API_KEY=not-a-key")
-GEMINI = ("GOOGLE_GEMINI_BASE_URL=URL", "GEMINI_API_KEY=not-a-key")
+ANTHROPIC = ("ANTHROPIC_BASE_URL=@URL@", "ANTHROPIC_API_KEY=not-a-key")
+OPENAI = ("OPENAI_BASE_URL=@URL@/v1", "OPENAI_API_KEY=not-a-key")
+COPILOT = ("COPILOT_OFFLINE=true", "COPILOT_PROVIDER_BASE_URL=@URL@/v1", "COPILOT_PROVIDER_API_KEY=not-a-key")
+GEMINI = ("GOOGLE_GEMINI_BASE_URL=@URL@", "GEMINI_API_KEY=not-a-key")
 
 BUILTIN = Kind("builtin", "fake-model", env=ANTHROPIC)
 CLAUDE = Kind("claude", "claude-sonnet-4-5", ("claude",), env=ANTHROPIC)
 CODEX = Kind("codex", "gpt-5", ("codex",), env=OPENAI)
 QWEN = Kind("qwen", "fake-model", ("qwen",), env=(*OPENAI, "OPENAI_MODEL=fake-model"))
+OPENCODE = """{"provider": {"scripted": {"npm": "@ai-sdk/openai-compatible", "name": "Scripted",
+"options": {"baseURL": "@URL@/v1", "apiKey": "{env:OPENAI_API_KEY}"}, "models": {"fake-model": {}}}}}"""
+CODEX_TOML = """model = 'gpt-5'
+model_provider = 'scripted'
+sandbox_mode = 'danger-full-access'
+check_for_update_on_startup = false
+analytics.enabled = false
+features.plugins = false
+features.apps = false
+[model_providers.scripted]
+name = 'scripted'
+base_url = '@URL@/v1'
+env_key = 'SCRIPTED_KEY'
+wire_api = 'responses'
+"""
 KINDS = (
     BUILTIN,
     CLAUDE,
@@ -61,6 +79,33 @@ KINDS = (
     QWEN,
     Kind("copilot", "fake-model", ("copilot",), env=COPILOT),
     Kind("gemini", "gemini-2.5-flash", ("gemini",), env=GEMINI),
+    Kind(
+        "opencode",
+        "scripted/fake-model",
+        ("opencode",),
+        env=(
+            "OPENAI_API_KEY=not-a-key",
+            "OPENCODE_CONFIG=@HOME@/providers.json",
+            "OPENCODE_DISABLE_MODELS_FETCH=1",
+            f"NPM_CONFIG_REGISTRY={NOWHERE}",
+        ),
+        files=(("providers.json", OPENCODE),),
+    ),
+    Kind(
+        "pilot",
+        None,
+        ("copilot",),
+        config="[agents.pilot]\ncommand = 'acp:copilot --acp'\n",
+        env=(*COPILOT, "COPILOT_MODEL=fake-model"),
+    ),
+    Kind("anthropic", None, ("claude-agent-acp",), "[agents.anthropic]\ncommand = 'acp:claude-agent-acp'\n", ANTHROPIC),
+    Kind(
+        "openai",
+        None,
+        ("codex-acp",),
+        "[agents.openai]\ncommand = 'acp:codex-acp'\nenv = {CODEX_HOME = '@HOME@/codex', SCRIPTED_KEY = 'not-a-key'}\n",
+        files=(("codex/config.toml", CODEX_TOML),),
+    ),
 )
 
 
@@ -79,13 +124,20 @@ def install(
         folder for kind in kinds for name in kind.programs for folder in program(name).search_path.split(os.pathsep)
     ]
     monkeypatch.setenv("PATH", os.pathsep.join(dict.fromkeys([*path, *os.environ["PATH"].split(os.pathsep)])))
+
+    def filled(text: str) -> str:
+        return text.replace("@URL@", llm.url).replace("@HOME@", str(private_home))
+
     for kind in kinds:
         for given in kind.env:
             name, _, value = given.partition("=")
-            monkeypatch.setenv(name, value.replace("URL", llm.url) if "BASE_URL" in name else value)
+            monkeypatch.setenv(name, filled(value))
+        for name, content in kind.files:
+            (private_home / name).parent.mkdir(parents=True, exist_ok=True)
+            (private_home / name).write_text(filled(content))
     place = private_home / "config" / "orchard" / "config.toml"
     place.parent.mkdir(parents=True, exist_ok=True)
-    place.write_text(config + "".join(kind.config for kind in kinds))
+    place.write_text(config + filled("".join(kind.config for kind in kinds)))
 
 
 def carrying(token: str) -> list[str]:
@@ -99,7 +151,8 @@ def carrying(token: str) -> list[str]:
 
 
 def asks(kind: Kind, instructions: str) -> str:
-    return f"{{type: agent, agent: {kind.name!r}, model: {kind.model}, instructions: {instructions!r}}}"
+    model = f"model: {kind.model}, " if kind.model else ""
+    return f"{{type: agent, agent: {kind.name!r}, {model}instructions: {instructions!r}}}"
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.id)

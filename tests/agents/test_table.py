@@ -83,7 +83,7 @@ def test_our_own_comes_first_where_it_has_a_key(machine: Machine) -> None:
         (("gemini", "qwen"), {"OPENAI_API_KEY": "k", "GEMINI_API_KEY": "k"}, "gemini"),
         (("qwen", "opencode"), {"OPENAI_API_KEY": "k"}, "qwen"),
         (("opencode",), {"OPENAI_API_KEY": "k"}, "opencode"),
-        (("copilot", "claude"), {"GH_TOKEN": "k"}, "copilot"),
+        (("copilot", "claude"), {"COPILOT_GITHUB_TOKEN": "k"}, "copilot"),
     ],
 )
 def test_the_first_that_is_installed_and_has_credentials_is_chosen(
@@ -247,7 +247,7 @@ def test_a_row_gives_a_command_behind_the_protocol_a_name_and_variables(machine:
     )
     agents = machine.agents(config)
 
-    assert {"GH_TOKEN", "COPILOT_PROVIDER_BASE_URL", "MORE"} <= set(agents.find("pilot").variables)
+    assert {"COPILOT_GITHUB_TOKEN", "COPILOT_PROVIDER_BASE_URL", "MORE"} <= set(agents.find("pilot").variables)
     assert agents.find("other").variables == ()
 
 

@@ -92,6 +92,9 @@ async def _end_survivors(engine: Engine, run: Run, job_id: JobId) -> None:
     number = attempt.number if attempt else 1
     token = f"{run.id}:{job_id}:{number}"
     await engine.world.in_thread(end_family_now, token, leader, log)
+    if attempt is not None and attempt.turns:
+        # An agent's turn may have started programs before the last one that it told of.
+        await engine.world.in_thread(end_family_now, token, None, log)
 
 
 async def _settle_job(engine: Engine, run: Run, job_id: JobId) -> None:

@@ -36,8 +36,10 @@ from orchard.core.agentrows import AgentRow
 from orchard.core.usage import Usage
 from orchard.process.program import Ended
 
-KEYS = ("COPILOT_PROVIDER_BASE_URL", "COPILOT_GITHUB_TOKEN", "GH_TOKEN", "GITHUB_TOKEN")
+KEYS = ("COPILOT_PROVIDER_BASE_URL", "COPILOT_GITHUB_TOKEN")
 """With any of these it needs no login by hand."""
+BROAD_KEYS = ("GH_TOKEN", "GITHUB_TOKEN")
+"""These log it in as well, where the user hands them on: they may do much more than call a model."""
 _SECRETS = (
     "COPILOT_GITHUB_TOKEN",
     "GH_TOKEN",
@@ -93,7 +95,7 @@ class Copilot:
     def prepare(self, program: str, row: AgentRow, task: Task, tell: Tell) -> Command:
         """How it is started; the instructions go to its standard input."""
         settings, session = task.settings, task.session or str(uuid4())
-        private = is_private(row, {**task.env, **row.env}, KEYS)
+        private = is_private(row, {**task.env, **row.env}, (*KEYS, *BROAD_KEYS))
         home = str(task.private / "copilot") if private else {**task.env, **row.env}.get("COPILOT_HOME", "")
         write_private(_note(task), json.dumps({"session": session, "home": home}))
         if task.session is None:

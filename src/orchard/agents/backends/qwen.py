@@ -18,7 +18,7 @@ SETTINGS: Json = {
     "privacy": {"usageStatisticsEnabled": False},
     "telemetry": {"enabled": False},
     "general": {"enableAutoUpdate": False},
-    # Helpers of its own that read the conversation afterwards, at the user's cost, for a home that nobody comes back to.
+    # Helpers of its own that read the conversation afterwards, at the user's cost, for a home that nobody uses again.
     "memory": {"enableManagedAutoMemory": False, "enableManagedAutoDream": False, "enableAutoSkill": False},
     # Of the client that it calls its model with; around that it tries 7 times, for 75 s, which nothing switches off.
     "model": {"generationConfig": {"maxRetries": 0}},
