@@ -1,9 +1,11 @@
 """Doubles and real things for tests: shipped, so that others can test their plans as we test ours."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import uuid4
 
+from orchard.agents.agent import Result, Task, Watch
 from orchard.agents.builtin.model import Hear, Json, Message, ModelError, Reply, Request, Stop, text_block
 from orchard.core.usage import Usage
 from orchard.git.command import Output, clean_environment, run_git
@@ -130,3 +132,25 @@ def calls(*wanted: tuple[str, Json], text: str = "", stop: Stop = "tool_use") ->
 
 
 _USED = Usage(model="scripted", input=100, output=10, requests=1)
+
+
+Turn = Callable[[Task, Watch], Awaitable[Result] | Result]
+"""What an agent does in one turn: a function that works in the task's folder and tells the watch."""
+
+
+@dataclass
+class ScriptedAgent:
+    """Does one turn of its script after the other; the last one is repeated."""
+
+    name: str
+    turns: list[Turn]
+    variables: tuple[str, ...] = ()
+    tasks: list[Task] = field(default_factory=list)
+    """What it was given, in order."""
+
+    async def run(self, task: Task, watch: Watch) -> Result:
+        """Do the next turn of the script."""
+        self.tasks.append(task)
+        turn = self.turns[min(len(self.tasks), len(self.turns)) - 1]
+        answer = turn(task, watch)
+        return answer if isinstance(answer, Result) else await answer

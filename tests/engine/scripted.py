@@ -1,31 +1,14 @@
 """Agents whose turns are written down by a test: real tasks, real folders, no model."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from orchard.agents.agent import Agent, McpServer, Result, Said, Session, Task, Used, Watch
 from orchard.core.plan import Tier
 from orchard.core.usage import Usage
 from orchard.errors import OrchardError, UsageError
-
-Turn = Callable[[Task, Watch], Awaitable[Result] | Result]
-
-
-@dataclass
-class ScriptedAgent:
-    """Does one turn of its script after the other; the last one is repeated."""
-
-    name: str
-    turns: list[Turn]
-    variables: tuple[str, ...] = ()
-    tasks: list[Task] = field(default_factory=list)
-
-    async def run(self, task: Task, watch: Watch) -> Result:
-        self.tasks.append(task)
-        turn = self.turns[min(len(self.tasks), len(self.turns)) - 1]
-        answer = turn(task, watch)
-        return answer if isinstance(answer, Result) else await answer
+from orchard.testing import ScriptedAgent, Turn
 
 
 @dataclass

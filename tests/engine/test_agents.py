@@ -211,6 +211,24 @@ async def test_what_it_says_and_calls_is_in_the_log(orchard: Orchard, agents: Sc
     assert "[setting] 'effort: high' has no effect." in text and "Hello there." in text
 
 
+async def test_a_secret_that_an_agent_repeats_is_not_passed_on(
+    orchard: Orchard, agents: ScriptedAgents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DEPLOY_TOKEN", "hunter2-hunter2")
+
+    def turn(task: Task, watch: Watch) -> Result:
+        watch.tell(Noted("warning", "I saw hunter2-hunter2 somewhere."))
+        (task.folder / f"{task.env['ORCHARD_JOB']}.txt").write_text("x")
+        return Result("done", text="The token is hunter2-hunter2.")
+
+    agent = agents.add("one", turn)
+    await orchard.run("name: Secret\njobs: [{id: a, work: '@one go'}, {id: b, needs: [a], work: '@one go on'}]")
+
+    assert "The token is" in agent.tasks[1].instructions
+    assert "hunter2" not in agent.tasks[1].instructions
+    assert "hunter2" not in str(orchard.app.attempts("a", None))
+
+
 async def test_instructions_come_from_a_file_of_the_repository_and_from_nowhere_else(
     orchard: Orchard, agents: ScriptedAgents
 ) -> None:

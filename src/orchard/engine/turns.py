@@ -36,6 +36,7 @@ from orchard.core.phases import Phase
 from orchard.core.plan import JobId, PlanId
 from orchard.core.usage import Usage, add
 from orchard.engine.context import Context
+from orchard.engine.programs import redacted
 from orchard.process.failpoint import failpoint
 from orchard.process.identity import Identity
 from orchard.process.program import Limits
@@ -47,6 +48,7 @@ LONGEST_WAIT = 600.0
 RECORDED_NOTES = 200
 RECORDED_USAGES = 500
 """So many of a turn are recorded one by one; what comes after is added up, or left to the log."""
+NOTE = 2000
 LAST_WORDS = 4000
 """Characters of an agent's summary that are kept."""
 
@@ -196,8 +198,8 @@ class _Hearing:
         self._pending.clear()
         if result is not None and result.session is not None:
             self.tell(Session(result.session))
-        reason, message = (result.reason, result.message) if result is not None else ("stopped", "")
-        text = result.text[-LAST_WORDS:] if result is not None else ""
+        reason, message = (result.reason, _clean(self._context, result.message)) if result else ("stopped", "")
+        text = _clean(self._context, result.text[-LAST_WORDS:]) if result is not None else ""
         if message:
             self._write_line(f"[{reason}] {message}")
         self._record(AgentEnded(*self._where, self._asked.purpose, reason, message, text))
@@ -232,10 +234,16 @@ class _Hearing:
 
 def _note(context: Context, asked: Asked, told: Noted) -> None:
     assert context.phase is not None
+    message = _clean(context, told.message[:NOTE])
     context.engine.record(
         context.run.id,
-        AgentNoted(context.job_id, context.number, context.phase, asked.agent.name, told.kind, told.message[:2000]),
+        AgentNoted(context.job_id, context.number, context.phase, asked.agent.name, told.kind, message),
     )
+
+
+def _clean(context: Context, text: str) -> str:
+    """An agent's words as others may read them: people, and the agents after it."""
+    return redacted(text, context.world.hidden_in, context.plan)
 
 
 def private_folder(context: Context, agent: str) -> Path:
