@@ -204,7 +204,7 @@ def test_the_example_does_what_it_says(name: str, place: Place) -> None:
 
 def test_the_plan_of_the_readme_runs(place: Place) -> None:
     readme = (ROOT / "README.md").read_text("utf-8")
-    (text,) = re.findall(r"^```yaml\n(.*?)^```", readme, re.MULTILINE | re.DOTALL)
+    text = re.findall(r"^```yaml\n(.*?)^```", readme, re.MULTILINE | re.DOTALL)[0]
     plan = place.repo.path.parent / "plan.yaml"
     plan.write_text(text)
 
