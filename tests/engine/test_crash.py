@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -31,9 +32,11 @@ IN_RUN = (
 )  # fmt: skip
 
 
-def run_cli(orchard: Orchard, *args: str, failpoint: str = "") -> subprocess.CompletedProcess[str]:
+def run_cli(
+    orchard: Orchard, *args: str, failpoint: str = "", python: tuple[str, ...] = ("-m", "orchard")
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "orchard", *args],
+        [sys.executable, *python, *args],
         cwd=orchard.repo.path,
         env={**os.environ, "ORCHARD_FAILPOINT": failpoint},
         capture_output=True,
@@ -195,6 +198,30 @@ jobs:
 
     assert done["plan"]["status"] == "succeeded"
     assert (tmp_path / "runs").read_text() == "run\nrun\n"
+
+
+async def test_what_is_to_run_again_never_stays_failed_when_recovery_is_killed(
+    orchard: Orchard, tmp_path: Path
+) -> None:
+    (tmp_path / "plan.yaml").write_text(f"""
+name: Interrupted
+jobs:
+  - id: a
+    retry_on_interrupt: true
+    work: "echo run >> {tmp_path}/runs; test -f {tmp_path}/go || sleep 300; echo a > a.txt"
+""")
+    await kill_when(orchard, tmp_path / "plan.yaml", (tmp_path / "runs").exists)
+    (tmp_path / "go").touch()
+    # Whoever is slow to record gives the journal time to commit each event by itself.
+    slow = "import time, orchard.__main__ as o, orchard.store.journal as j; record = j.Journal.append; "
+    slow += "j.Journal.append = lambda *a: (record(*a), time.sleep(0.05))[0]; o.program()"
+
+    for nth in (1, 2, 3):
+        killed = run_cli(orchard, "resume", failpoint=f"journal.after-commit:{nth}:kill", python=("-c", slow))
+        assert killed.returncode == -signal.SIGKILL, killed.stderr
+    done = await orchard.ask("resume")
+
+    assert done["plan"]["status"] == "succeeded"
 
 
 async def test_recovery_that_is_killed_itself_can_be_repeated(orchard: Orchard, tmp_path: Path) -> None:

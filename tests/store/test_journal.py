@@ -93,6 +93,20 @@ async def test_events_that_arrive_during_a_commit_share_the_next_one(tmp_path: P
     assert len(commits) <= 3
 
 
+async def test_events_that_belong_together_share_a_commit_however_late_the_second_is(tmp_path: Path) -> None:
+    with Journal.open(tmp_path / "journal.db") as journal:
+        commits: list[int] = []
+        journal.on_commit(commits.append)
+        with journal.together():
+            journal.append(PLAN, PlanPaused("first"), 1.0)
+            threading.Event().wait(5 * journal_module.GATHER_SECONDS)
+            journal.append(PLAN, PlanPaused("second"), 2.0)
+        async with asyncio.timeout(10):
+            await journal.durable()
+
+    assert commits == [2]
+
+
 async def test_commits_are_told_in_the_loop_until_unsubscribed(tmp_path: Path) -> None:
     told: list[tuple[int, int]] = []
     heard = asyncio.Event()

@@ -118,9 +118,10 @@ async def _settle_job(engine: Engine, run: Run, job_id: JobId) -> None:
     message = f"{phase}: interrupted, because the engine was stopped while it ran."
     kept = record.worktree is not None and Path(record.worktree.path).is_dir()
     hint = f"Its folder is {'kept' if kept else 'gone'}. Run it again: orchard retry {job_id} --plan {run.id}"
-    engine.record(run.id, JobFailed(job_id, attempt.number, phase, "interrupted", message, hint))
-    if run.job(job_id).retry_on_interrupt:
-        engine.record(run.id, JobRetried(job_id, why="interrupted, and the plan says to run it again"))
+    with engine.journal.together():  # a crash between the two would leave a failure that nobody looks at again
+        engine.record(run.id, JobFailed(job_id, attempt.number, phase, "interrupted", message, hint))
+        if run.job(job_id).retry_on_interrupt:
+            engine.record(run.id, JobRetried(job_id, why="interrupted, and the plan says to run it again"))
 
 
 def _hold(run: Run, job_id: JobId, attempt: Attempt) -> JobHeld:

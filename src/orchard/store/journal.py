@@ -20,7 +20,7 @@ import json
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -168,6 +168,12 @@ class Journal:
                 queue.rows.append((*row[:3], row[3] or self._last, *row[4:]))
             self._changed.notify_all()
             return self._last
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """What is appended within is committed as a whole or not at all; nothing may be awaited in there."""
+        with self._changed:  # the writing thread takes what is queued only when it has this
+            yield
 
     async def durable(self, seq: int | None = None) -> None:
         """Wait until this event, or the newest one, has reached the disk; JournalFailed if it will not."""
