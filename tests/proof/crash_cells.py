@@ -18,6 +18,7 @@ LATE = (
     "worktree.before-remove", "worktree.after-release", "worktree.after-rename", "worktree.after-remove",
     "worktree.after-reset", "attempt.before-end", "attempt.after-end",
 )  # fmt: skip
+TIDYING = ("wip.", "worktree.before-release")
 
 
 @dataclass(frozen=True)
@@ -110,10 +111,14 @@ def sample(seed: int) -> list[Plan]:
 
 
 def _may_come_before(early: str, late: str, shape: str, stage: int) -> bool:
-    """Who wants to cancel does so after the first death: then no job runs any more, and one cancel is enough."""
-    if stage > 0 or SHAPES[shape].goals[0] != "canceled":
+    """Whether the second death is sure to come after the first.
+
+    What a job left is tidied up while the plan goes on, which may have passed any late place by then. Who wants
+    to cancel does so after the first death: then no job runs any more, and one cancel is enough.
+    """
+    if stage > 0:
         return True
-    return late.startswith("cancel.") and not early.startswith("wip.")
+    return not early.startswith(TIDYING) and (SHAPES[shape].goals[0] != "canceled" or late.startswith("cancel."))
 
 
 def _together(places: Sequence[str], chance: random.Random) -> Iterator[Plan]:
