@@ -328,6 +328,44 @@ def test_landing_again_is_success_and_changes_nothing(scene: Scene) -> None:
     assert state(scene.repo) == before
 
 
+def commit_at(scene: Scene, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the user commit in their checkout just when we come through a place."""
+
+    def pass_by(name: str) -> None:
+        if name == place:
+            scene.repo.commit({"theirs.txt": "theirs\n"})
+
+    monkeypatch.setattr(landing, "failpoint", pass_by)
+
+
+def test_a_landing_that_the_user_has_built_on_already_is_a_landing(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit_at(scene, "checkout.after-forward", monkeypatch)
+
+    assert scene.land() == LandedRef(scene.repo.path)
+    assert scene.repo("rev-parse", "main~1").strip() == scene.new
+    assert scene.repo("status", "--porcelain") == ""
+
+
+def test_a_commit_of_the_users_that_came_first_is_no_landing(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    commit_at(scene, "checkout.before-forward", monkeypatch)
+
+    refused = scene.land()
+
+    assert isinstance(refused, LandingRefused) and refused.kind == "moved"
+    assert scene.repo("rev-parse", "main~1").strip() == scene.old
+    assert scene.repo("status", "--porcelain") == ""
+
+
+def test_an_undo_that_the_user_has_built_on_already_is_an_undo(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    scene.land()
+    commit_at(scene, "checkout.after-back", monkeypatch)
+
+    assert undo(scene.repository, "main", scene.old, scene.new) == Undone(scene.repo.path)
+    assert scene.repo("rev-parse", "main~1").strip() == scene.old
+
+
 def test_a_branch_that_moved_or_is_missing_is_refused(scene: Scene) -> None:
     scene.repo("checkout", "-q", "-b", "elsewhere")
     scene.repo("update-ref", "refs/heads/main", f"{scene.old}~1")

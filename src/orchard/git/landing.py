@@ -226,7 +226,7 @@ def _fast_forward(repo: Repository, place: Checkout, branch: str, old: str, new:
     done = git("merge", *flags, new, ok=range(256), timeout=CHECKOUT_TIMEOUT)
     failpoint("checkout.after-forward")
     tip = repo.branch_tip(branch)
-    if tip == new:
+    if tip == new or (tip not in (None, old) and is_ancestor(repo, new, tip)):  # they may have built on it already
         return LandedRef(place.path)
     if done.status == 0 or tip != old:
         return LandingRefused("moved", f"Branch '{branch}' moved while it was landing.", "Run 'git log' and look.")
@@ -261,7 +261,7 @@ def _step_back(repo: Repository, place: Checkout, branch: str, old: str, new: st
     done = git("reset", "--keep", "-q", old, "--", ok=range(256), timeout=CHECKOUT_TIMEOUT)
     failpoint("checkout.after-back")
     tip = repo.branch_tip(branch)
-    if tip == old:
+    if tip == old or (done.status == 0 and tip is not None and not is_ancestor(repo, new, tip)):
         return Undone(place.path)
     if tip != new:
         return LandingRefused("moved", f"Branch '{branch}' moved during the undo.", "Run 'git log' and look.")
