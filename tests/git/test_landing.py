@@ -366,6 +366,20 @@ def test_an_undo_that_the_user_has_built_on_already_is_an_undo(scene: Scene, mon
     assert scene.repo("rev-parse", "main~1").strip() == scene.old
 
 
+def test_an_undo_gives_back_what_the_user_has_just_built_on_the_landing(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene.land()
+    commit_at(scene, "checkout.before-back", monkeypatch)
+
+    refused = undo(scene.repository, "main", scene.old, scene.new)
+
+    assert isinstance(refused, LandingRefused) and refused.kind == "moved"
+    assert scene.repo("rev-parse", "main~1").strip() == scene.new
+    assert (scene.repo.path / "theirs.txt").read_text() == "theirs\n"
+    assert scene.repo("status", "--porcelain") == ""
+
+
 def test_a_branch_that_moved_or_is_missing_is_refused(scene: Scene) -> None:
     scene.repo("checkout", "-q", "-b", "elsewhere")
     scene.repo("update-ref", "refs/heads/main", f"{scene.old}~1")

@@ -12,7 +12,8 @@ resets hard, removes a lock, or runs a hook.
 
 One gap is left: git offers no way to name the branch that a fast-forward is for, so a user who switches branches
 within the few milliseconds between our last look and the merge could have the other branch fast-forwarded. What
-happened is read back, and reported as it is.
+happened is read back, and reported as it is. A reset, too, compares with nothing: what it took from a user who
+committed within those milliseconds is given back.
 """
 
 import os
@@ -37,6 +38,7 @@ PUSH_TIMEOUT = 120.0
 CHECKOUT_TIMEOUT = 600.0
 HISTORY_LIMIT = 10_000
 TRAILER = "Orchard-Landing"
+FORWARD = ("--ff-only", "--no-overwrite-ignore", "--no-autostash", "--no-squash", "--no-stat", "-q")
 
 RefusalKind = Literal["moved", "checkout", "operation", "missing", "locked"]
 Whereabouts = Literal["landed", "not-landed", "moved", "landed-elsewhere", "missing"]
@@ -216,14 +218,13 @@ def _fast_forward(repo: Repository, place: Checkout, branch: str, old: str, new:
         return refusal
     if git("symbolic-ref", "-q", "HEAD", ok=(0, 1)).text != f"refs/heads/{branch}":
         return LandingRefused("moved", f"{place.path} has just been switched to another branch.", "Land again.")
-    flags = ("--ff-only", "--no-overwrite-ignore", "--no-autostash", "--no-squash", "--no-stat", "-q")
     try:
         staged, original = _staged(git), _original(git)
     except GitError as error:
         return _in_the_way(place, error.stderr.encode(), "orchard land")
     files = look(place.path, changes)
     failpoint("checkout.before-forward")
-    done = git("merge", *flags, new, ok=range(256), timeout=CHECKOUT_TIMEOUT)
+    done = git("merge", *FORWARD, new, ok=range(256), timeout=CHECKOUT_TIMEOUT)
     failpoint("checkout.after-forward")
     tip = repo.branch_tip(branch)
     if tip == new or (tip not in (None, old) and is_ancestor(repo, new, tip)):  # they may have built on it already
@@ -259,7 +260,10 @@ def _step_back(repo: Repository, place: Checkout, branch: str, old: str, new: st
     staged, files = _staged(git), look(place.path, changes)
     failpoint("checkout.before-back")
     done = git("reset", "--keep", "-q", old, "--", ok=range(256), timeout=CHECKOUT_TIMEOUT)
+    theirs = _original(git) if done.status == 0 else new
     failpoint("checkout.after-back")
+    if theirs not in (new, old, ""):
+        return _give_back(git, branch, theirs)
     tip = repo.branch_tip(branch)
     if tip == old or (done.status == 0 and tip is not None and not is_ancestor(repo, new, tip)):
         return Undone(place.path)
@@ -270,6 +274,13 @@ def _step_back(repo: Repository, place: Checkout, branch: str, old: str, new: st
     else:
         put_back(repo, git, place.path, changes, files)
     return _locks(repo, place, branch, 0.0) or _in_the_way(place, done.stderr, "orchard undo")
+
+
+def _give_back(git: Git, branch: str, theirs: str) -> LandingRefused:
+    """Put a branch back where the user had moved it just before it was reset: a reset compares with nothing."""
+    done = git("merge", *FORWARD, theirs, ok=range(256), timeout=CHECKOUT_TIMEOUT)
+    hint = "Run 'git log' and look." if done.status == 0 else f"Run 'git reset --keep {theirs:.12}' there."
+    return LandingRefused("moved", f"Branch '{branch}' moved to {theirs:.12} during the undo.", hint)
 
 
 def _git_in(repo: Repository, place: Checkout) -> Git | LandingRefused:
