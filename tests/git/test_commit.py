@@ -323,6 +323,17 @@ def test_a_stale_index_lock_in_our_worktree_does_not_stop_us(
     assert commit(repository, worktree, repo.head()).changed
 
 
+def test_a_refusal_of_gits_names_its_cause(repo: Repo, repository: Repository, worktree: Worktree, job: Repo) -> None:
+    job.write({"a": "edited\n"})
+    blob = repo("hash-object", "--stdin", stdin=b"edited\n").strip()
+    (repo.path / ".git" / "objects" / blob[:2]).write_text("in the way of a folder")
+
+    refused = commit_work(repository, worktree, repo.head(), INFO)
+
+    assert isinstance(refused, Refused)
+    assert "Not a directory" in refused.message or "File exists" in refused.message, refused.message
+
+
 def test_objects_that_vanished_are_written_again(
     repo: Repo, repository: Repository, worktree: Worktree, job: Repo
 ) -> None:

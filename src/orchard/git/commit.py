@@ -173,10 +173,15 @@ def _commit_once_more_if_objects_vanished(work: _Work, contents: Contents) -> Co
 
 
 def _last_words(error: GitError | ObjectMissing) -> str:
+    """What git gave up on, and before it the cause, which git names first."""
     if isinstance(error, ObjectMissing):
         return error.message
     lock = lock_in_the_way(error.stderr)
-    return f"{lock} exists." if lock else (error.stderr.strip().splitlines() or [str(error)])[-1]
+    if lock is not None:
+        return f"{lock} exists."
+    lines = error.stderr.strip().splitlines() or [str(error)]
+    cause = [line for line in lines if line.startswith(("error: ", "fatal: "))]
+    return "; ".join(dict.fromkeys((*cause[:1], lines[-1])))
 
 
 def _commit(work: _Work, contents: Contents) -> Committed | Refused:
