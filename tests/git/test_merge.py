@@ -261,6 +261,14 @@ def _signing_key(repo: Repo, tmp_path: Path) -> None:
     repo("config", "user.signingKey", str(key))
 
 
+def test_a_clock_before_1970_makes_no_commit_that_git_calls_broken(repo: Repo, repository: Repository) -> None:
+    commit = commit_tree(repository, repo("rev-parse", "HEAD^{tree}").strip(), [repo.head()], "x", when=-86400)
+    repo("update-ref", "refs/heads/old", commit)
+
+    assert repo("fsck", "--no-dangling", "--no-progress") == ""
+    assert repo("log", "-1", "--format=%at %ct", "old") == "0 0\n"
+
+
 def test_a_signed_commit_has_a_signature(repo: Repo, repository: Repository, tmp_path: Path) -> None:
     _signing_key(repo, tmp_path)
 

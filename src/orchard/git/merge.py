@@ -126,6 +126,7 @@ class Merger:
     ) -> str:
         """Make a commit whose oid depends on these arguments and the user's identity only (unless it is signed)."""
         who = author or self._user()
+        when = max(when, 0)  # git knows no time before 1970, whatever the clock says
         if sign:
             return _signed(self.repo, self.objects, who, (tree, tuple(parents), message, when))
         lines = [f"tree {checked(tree)}", *(f"parent {checked(parent)}" for parent in parents)]
