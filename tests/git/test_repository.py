@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from orchard.errors import NotFound, UsageError
-from orchard.git.command import GitMissing
+from orchard.git.command import GitError, GitMissing
 from orchard.git.hazards import hazards
 from orchard.git.repository import Repository, find_repository, git_version
 from orchard.testing import Repo
@@ -52,6 +52,17 @@ def test_without_git_or_with_an_old_one_the_error_says_so(tmp_path: Path, monkey
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_an_answer_that_came_while_we_stood_still_is_heard(repo: Repo) -> None:
+    git = find_repository(repo.path).git
+
+    # No time at all, as after a standstill that was longer than git may take.
+    git("update-ref", "refs/heads/made", "HEAD", timeout=0.0)
+    with pytest.raises(GitError, match="took too long"):
+        git("-c", "alias.hang=!sleep 60", "hang", timeout=0.0)
+
+    assert repo.head("made") == repo.head()
+
+
 def test_a_repository_of_another_user_is_explained(repo: Repo) -> None:
     for folder in (repo.path, repo.path / ".git"):
         os.chown(folder, 12345, 12345)

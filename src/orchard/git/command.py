@@ -25,6 +25,8 @@ MINIMUM_VERSION = (2, 38)
 """`merge-tree --write-tree` came with 2.38."""
 
 TERMINATE_GRACE = 5.0
+LAST_WAIT = 2.0
+"""Seconds for a git whose time is up: if it was we who stood still, its answer has been there for long."""
 OUTPUT_LIMIT = 256 * 1024 * 1024
 
 # What git may know of the world: who and where the user is, and how to reach a remote.
@@ -209,7 +211,10 @@ def run_git(
         raise GitMissing("There is no 'git' on the PATH.", hint="Install git 2.38 or newer.") from error
     with process:
         try:
-            stdout, stderr = process.communicate(stdin or None, timeout=timeout)
+            try:
+                stdout, stderr = process.communicate(stdin or None, timeout=timeout)
+            except subprocess.TimeoutExpired:
+                stdout, stderr = process.communicate(timeout=LAST_WAIT)
         except subprocess.TimeoutExpired:
             _stop(process)
             words = tuple(os.fsdecode(arg) for arg in args)
