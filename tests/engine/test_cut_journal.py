@@ -1,12 +1,13 @@
 """A crash that leaves only the first of two events that belong together, and what the next engine makes of it."""
 
 import sqlite3
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 
 from orchard.core.events import JobFailed, JobSucceeded
+from orchard.errors import OrchardError
 from tests.engine.conftest import Orchard, job
 
 pytestmark = pytest.mark.anyio
@@ -57,6 +58,22 @@ async def test_a_cancel_that_was_cut_short_is_completed_and_can_be_retried(orcha
     cut_after(orchard, "PlanCanceled")
 
     assert (await orchard.ask("retry"))["plan"]["status"] == "succeeded"
+
+
+async def test_a_cancel_that_was_cut_short_is_listed_as_it_is_when_completed(orchard: Orchard) -> None:
+    await orchard.run("name: Later\nstart_paused: true\njobs: [{id: a, work: echo a > a.txt}]")
+    await orchard.ask("cancel")
+    with closing(sqlite3.connect(orchard.repo.path / ".git/orchard/journal.db")) as journal, journal:
+        # As it is between the two commits: the plan is canceled, and its row still counts jobs that are not.
+        journal.execute("DELETE FROM events WHERE name = 'JobCanceled'")
+        journal.execute(
+            """UPDATE plans SET summary = json_set(summary, '$.counts', json('{"ready": 1, "total": 1}'))"""
+        )
+
+    with suppress(OrchardError):
+        await orchard.ask("cancel")
+
+    assert [row.summary["counts"] for row in orchard.app.reader.plans()] == [orchard.status()["plan"]["counts"]]
 
 
 async def test_work_is_not_run_again_when_a_crash_comes_while_its_attempt_goes_on(

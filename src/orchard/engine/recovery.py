@@ -72,7 +72,7 @@ async def recover_plan(engine: Engine, reader: JournalReader, plan: PlanId) -> R
         failpoint("recovery.after-job")
     if run.canceled is not None:
         for job_id in [job for job, record in run.records.items() if record.state is JobState.PENDING]:
-            engine.record(run.id, JobCanceled(job_id, run.canceled.reason))
+            engine.record(run.id, JobCanceled(job_id, run.canceled.reason), listed=True)
     await settle_undo(engine, run)
     if run.deleted:
         await remove_folders(engine, run)
