@@ -28,7 +28,7 @@ from orchard.core.plan import PlanId
 from orchard.core.replay import replay
 from orchard.core.view import plan_summary
 from orchard.testing import Repo
-from tests.acceptance.program import Desk, Done
+from tests.acceptance.program import Desk, Done, until
 from tests.proof.history import Commit, Fact, History, Op, Stamp
 
 JOB = Path(__file__).with_name("history_job.py")
@@ -84,6 +84,8 @@ class World:
             if hand.broken is not None:
                 raise hand.broken
         bring_to_rest(self)
+        # An engine whose plans are over still takes folders away, and git must not be asked in the midst of that.
+        until(lambda: not holders(self.desk.state / "engine.lock"), "the end of the last engine")
         self.nemesis.collect()  # what no ref holds is gone now, and nobody may miss it
         gather(self)
         return self.history
