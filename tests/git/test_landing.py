@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from orchard.git import landing
-from orchard.git.landing import LandedRef, LandingRefused, Undone, land, push, undo, where_is
+from orchard.git.landing import LandedRef, LandingRefused, Undone, land, undo, where_is
 from orchard.git.repository import Repository, find_repository
 from orchard.testing import Repo
 
@@ -586,16 +586,3 @@ def test_undo_of_a_branch_that_the_landing_made_and_someone_has_is_refused(scene
     outcome = undo(scene.repository, "fresh", None, scene.new)
 
     assert isinstance(outcome, LandingRefused) and outcome.kind == "checkout"
-
-
-def test_push_hands_the_branch_on_and_reports_failure(scene: Scene, tmp_path: Path) -> None:
-    remote = tmp_path / "remote.git"
-    scene.repo("init", "-q", "--bare", str(remote))
-    scene.repo("remote", "add", "origin", str(remote))
-
-    sent = push(scene.repository, "main", None)
-    refused = push(scene.repository, "main", "--upload-pack=touch /tmp/x")
-
-    assert sent[0]
-    assert Repo(remote).head("main") == scene.old
-    assert not refused[0] and refused[1]
