@@ -1,5 +1,6 @@
 """What fails is mended by an agent, and the failed check decides; conflicts are settled by one, and checked."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -248,6 +249,29 @@ async def test_a_conflict_of_two_needs_is_settled_before_the_work_begins(
 
     assert status["plan"]["status"] == "succeeded"
     assert orchard.repo.files("work")["copy.txt"] == MERGED
+
+
+async def test_whoever_settles_a_conflict_can_read_the_rest_of_the_project(
+    orchard: Orchard, agents: ScriptedAgents
+) -> None:
+    read: list[str] = []
+
+    def turn(task: Task, watch: Watch) -> Result:
+        project = next(Path(word) for word in re.findall(r"`(/[^`]+)`", task.instructions) if ".worktrees" in word)
+        read.append((project / "README.md").read_text())
+        (project / "scribble.txt").write_text("not allowed, and not lost")
+        (task.folder / "1.merged").write_text(MERGED)
+        return Result("done")
+
+    agents.add("judge", turn)
+    more = "      - {id: c, needs: [a, b], work: cp shared.txt copy.txt}\n"
+
+    status = await orchard.run(CONFLICT.format(more="") + more)
+
+    assert status["plan"]["status"] == "succeeded"
+    assert read and set(read) == {"# small\n"}
+    assert "scribble.txt" not in orchard.repo.files("work")
+    assert any("scribble.txt" in orchard.repo.files(ref) for ref in orchard.repo.refs("refs/orchard/wip"))
 
 
 async def test_an_answer_with_markers_left_is_not_accepted_and_asked_once_more(

@@ -6,22 +6,28 @@ again. What was decided comes from the memory then, and if others were merged me
 
 import shutil
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from orchard.agents.agent import Agent
 from orchard.agents.context import ResolveContext, Side, resolve_instructions
 from orchard.agents.environment import agent_environment
-from orchard.core.events import ConflictSettled
+from orchard.core.events import ConflictSettled, WorkSaved
 from orchard.core.phases import Phase
 from orchard.core.plan import VALIDATION, AgentWork, JobId
 from orchard.engine.agentwork import intent_of, summary_of
 from orchard.engine.context import Context
 from orchard.engine.outcome import Failed, Held, Outcome
+from orchard.engine.pool import Pool
 from orchard.engine.turns import Asked, run_turn, scratch_prefix
 from orchard.errors import OrchardError
 from orchard.git.conflicts import BadResolution, Merge, Resolution, extract, remember_all, take_back
 from orchard.git.history import is_ancestor, show_path
+from orchard.git.refs import wip_ref
+from orchard.git.repository import Worktree
+from orchard.git.wip import ensure_saved
 from orchard.process.failpoint import failpoint
 from orchard.process.program import Limits
 
@@ -56,33 +62,76 @@ async def _settle(context: Context, merge: Merge) -> str | Held | None:
     except OrchardError as error:
         return f"the conflict was not given to an agent: none is usable ({error.message})"
     folder = Path(tempfile.mkdtemp(prefix=scratch_prefix(world.repo.state)))
-    place = folder / "conflict"
-    problem = ""
     try:
-        for number in range(1, TRIES + 1):
-            shutil.rmtree(place, ignore_errors=True)
-            await world.in_thread(extract, world.integration.objects, merge, place)
-            told = await world.in_thread(_instructions, context, merge, place, problem)
-            result = await run_turn(context, _asked(context, agent, told, place, number))
-            if result.reason == "budget":
-                return Held("budget", result.message, context.phase)
-            if not result.ok:
-                return f"agent '{agent.name}' did not settle the conflict: {result.message or result.reason}"
-            try:
-                taken = await world.in_thread(take_back, world.repo, world.integration.objects, merge, place)
-            except BadResolution as bad:
-                problem = bad.message
-                context.notes.append(f"an answer of agent '{agent.name}' was not accepted: {problem}")
-                continue
-            await world.in_thread(remember_all, world.repo, world.integration.objects, context.run.id, merge, taken)
-            failpoint("resolve.remembered")
-            _record(context, agent, merge, taken)
-            return None
+        async with _project(context, merge) as project:
+            return await _ask(context, agent, merge, Place(folder / "conflict", project))
     except BadResolution as bad:
         return bad.message
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an agent settles a conflict: the versions of the files, and a folder to read the rest in."""
+
+    files: Path
+    project: Path
+
+
+async def _ask(context: Context, agent: Agent, merge: Merge, place: Place) -> str | Held | None:
+    assert context.phase is not None
+    world, problem = context.world, ""
+    for number in range(1, TRIES + 1):
+        shutil.rmtree(place.files, ignore_errors=True)
+        await world.in_thread(extract, world.integration.objects, merge, place.files)
+        told = await world.in_thread(_instructions, context, merge, place, problem)
+        result = await run_turn(context, _asked(context, agent, told, place.files, number))
+        if result.reason == "budget":
+            return Held("budget", result.message, context.phase)
+        if not result.ok:
+            return f"agent '{agent.name}' did not settle the conflict: {result.message or result.reason}"
+        try:
+            taken = await world.in_thread(take_back, world.repo, world.integration.objects, merge, place.files)
+        except BadResolution as bad:
+            problem = bad.message
+            context.notes.append(f"an answer of agent '{agent.name}' was not accepted: {problem}")
+            continue
+        await world.in_thread(remember_all, world.repo, world.integration.objects, context.run.id, merge, taken)
+        failpoint("resolve.remembered")
+        _record(context, agent, merge, taken)
+        return None
     return f"agent '{agent.name}' did not settle the conflict"
+
+
+@asynccontextmanager
+async def _project(context: Context, merge: Merge) -> AsyncIterator[Path]:
+    """A folder with the project as one side has it: the job's own, or one that is taken for this."""
+    if context.worktree is not None:
+        yield context.worktree.path
+        return
+    pool = context.engine.pool(context.run)
+    taken = await pool.take(merge.ours, f"{context.run.id} {context.job_id}, to settle a conflict")
+    try:
+        yield taken.path
+    finally:
+        await _give_back(context, pool, taken, merge.ours)
+
+
+async def _give_back(context: Context, pool: Pool, taken: Worktree, commit: str) -> None:
+    """Return a folder that was only to be read; what was written there all the same is saved first."""
+    world, run, record = context.world, context.run, context.state
+    ref, why = wip_ref(run.id, context.job_id, len(record.saved) + 1), "left in a folder that was only to be read"
+    try:
+        saved = await world.in_thread(
+            ensure_saved, world.repo, taken, ref, f"orchard: {why}", commit, world.integration.live
+        )
+        if saved.commit is not None and saved.ref is not None:
+            context.engine.record(run.id, WorkSaved(context.job_id, saved.ref, saved.commit, why))
+            await context.engine.durable()
+        await pool.give(saved)
+    except OrchardError as error:
+        context.engine.warn(run.id, error.message, context.job_id)
 
 
 def _resolver(context: Context) -> str | None:
@@ -108,16 +157,16 @@ def _asked(context: Context, agent: Agent, told: str, folder: Path, number: int)
     )
 
 
-def _instructions(context: Context, merge: Merge, folder: Path, problem: str) -> str:
+def _instructions(context: Context, merge: Merge, place: Place, problem: str) -> str:
     ours, theirs = _sides(context, merge)
     return resolve_instructions(
         ResolveContext(
-            folder=folder,
+            folder=place.files,
             plan=context.plan.name,
             ours=ours,
             theirs=theirs,
             conflicts=merge.conflicts,
-            tree=context.worktree.path if context.worktree is not None else None,
+            tree=place.project,
             problem=problem,
         )
     )
