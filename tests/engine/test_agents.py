@@ -188,6 +188,7 @@ async def test_a_canceled_turn_leaves_its_work_saved_and_is_not_healed(
 
     async def cancel(session: object, plan: str) -> None:
         await until(lambda: bool(agent.tasks) and (agent.tasks[0].folder / "half.txt").exists())
+        assert job(orchard.status(), "a")["agent"] == {"name": "one", "doing": "work"}
         await session.request("cancel", plan=plan)  # type: ignore[attr-defined]
 
     status = await orchard.run("name: Stop\njobs: [{id: a, work: '@agent Write a'}]", during=cancel)
@@ -197,6 +198,7 @@ async def test_a_canceled_turn_leaves_its_work_saved_and_is_not_healed(
     assert "half.txt" in orchard.repo.files(next(iter(orchard.repo.refs("refs/orchard/wip"))))
     (turn,) = orchard.app.attempts("a", None)[0]["turns"]
     assert turn["outcome"] == "stopped"
+    assert job(status, "a")["agent"] is None
 
 
 async def test_what_it_says_and_calls_is_in_the_log(orchard: Orchard, agents: ScriptedAgents) -> None:

@@ -176,6 +176,7 @@ def job_view(run: Run, job_id: JobId, *, interrupted: bool = False) -> Json:
         "needs": list(job.needs),
         "status": "failed" if stopped else str(record.status),
         "phase": None if stopped or phase is None else str(phase),
+        "agent": None if stopped else _at_work(last),
         "attempts": len(record.attempts),
         "base_commit": record.base,
         "commit": record.commit,
@@ -198,6 +199,12 @@ def job_view(run: Run, job_id: JobId, *, interrupted: bool = False) -> Json:
         "started_at": time_text(last.started) if last else None,
         "ended_at": time_text(last.ended) if last else None,
     }
+
+
+def _at_work(attempt: Attempt | None) -> Json | None:
+    """The agent that is in the middle of a turn, and what for."""
+    turn = attempt.turns[-1] if attempt is not None and attempt.ended is None and attempt.turns else None
+    return {"name": turn.agent, "doing": turn.purpose} if turn is not None and turn.ended is None else None
 
 
 def _job_usage(record: JobRecord) -> Json:

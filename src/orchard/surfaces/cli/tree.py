@@ -137,11 +137,18 @@ def _word(row: Row) -> str:
 
 
 def _extras(job: Json) -> str:
-    found = [f"attempt {job['attempts']}"] if job["attempts"] > 1 else []
+    found = [_at_work(job["agent"])] if job.get("agent") else []
+    found += [f"attempt {job['attempts']}"] if job["attempts"] > 1 else []
+    found += [f"{job['usage']['tokens']:,} tokens"] if job["usage"].get("tokens") else []
     found += [text.changes(job["summary"])] if text.changes(job["summary"]) else []
     own = job["id"].rpartition("/")[2]
     found += [safe(job["name"], 60)] if job["name"] != own and not job["validation"] else []
     return f"  {'  '.join(found)}" if found else ""
+
+
+def _at_work(agent: Json) -> str:
+    doing = {"heal": " mends", "resolve": " settles a conflict"}.get(agent["doing"], "")
+    return f"{safe(agent['name'], 40)}{doing}"
 
 
 def _detail_lines(job: Json, indent: str) -> list[Line]:
