@@ -5,6 +5,7 @@ prints into our vocabulary (`Reader`). Everything else is the same for all of th
 that are no JSON, limits, the family of processes, and the judgement of an end that nobody announced.
 """
 
+import asyncio
 import json
 import math
 import re
@@ -50,6 +51,15 @@ class Reader(Protocol):
 
     def result(self, ended: Ended, stray: str) -> Result:
         """How the turn ended, now that the program has; `stray` is what it printed beside its messages."""
+        ...
+
+
+@runtime_checkable
+class StoppedReader(Protocol):
+    """Can still say something about a turn that was stopped, when its program is gone: what it used."""
+
+    def stopped(self) -> None:
+        """Tell it."""
         ...
 
 
@@ -142,7 +152,12 @@ class CliAgent:
             pipes=True,
             farewell=math.inf,  # that it says no more does not mean that it is done
         )
-        ended = await run_program(launch, watch.on_start, watch.hurry, converse)
+        try:
+            ended = await run_program(launch, watch.on_start, watch.hurry, converse)
+        except asyncio.CancelledError:
+            if isinstance(reader, StoppedReader):
+                reader.stopped()
+            raise
         return judged(reader.result(ended, "\n".join(stray)), ended)
 
     def _program(self) -> str:

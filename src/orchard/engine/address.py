@@ -21,9 +21,14 @@ class Address:
     nonce: str
 
     @property
+    def identity(self) -> Identity:
+        """The process that wrote this."""
+        return Identity(self.pid, self.started, self.boot)
+
+    @property
     def alive(self) -> bool:
         """Whether the engine that wrote this still runs."""
-        return is_alive(Identity(self.pid, self.started, self.boot))
+        return is_alive(self.identity)
 
 
 def read_address(state: Path) -> Address | None:

@@ -26,6 +26,7 @@ from orchard.engine.world import World
 from orchard.errors import OrchardError, UsageError
 from orchard.git.integration import Integration
 from orchard.git.repository import Repository
+from orchard.process.exits import wait_exit
 from orchard.store.dirs import make_runtime_dir, make_state_dir, socket_path
 from orchard.store.journal import Journal
 from orchard.store.logs import LogFiles
@@ -35,6 +36,7 @@ from orchard.store.slots import Slots
 LOCK_FILE = "engine.lock"
 CONNECT_SECONDS = 30.0
 LINGER_SECONDS = 5.0
+ENDING_SECONDS = 2.0
 
 
 @asynccontextmanager
@@ -100,7 +102,7 @@ async def _joined(place: Place, address: Address) -> AsyncIterator[Session]:
     asking, hearing = await connect(address), await connect(address)
     try:
         await hearing.start_following()
-        yield Session(OtherEngine(asking, hearing), place.reader, owns_engine=False)
+        yield Session(OtherEngine(asking, hearing, address), place.reader, owns_engine=False)
     finally:
         asking.close()
         hearing.close()
@@ -198,8 +200,8 @@ class OwnEngine:
 class OtherEngine:
     """The engine runs in another process: one connection for requests, one for news."""
 
-    def __init__(self, asking: Connection, hearing: Connection) -> None:
-        self._asking, self._hearing = asking, hearing
+    def __init__(self, asking: Connection, hearing: Connection, address: Address) -> None:
+        self._asking, self._hearing, self._address = asking, hearing, address
         self._newest = 0
 
     async def request(self, verb: str, args: Mapping[str, Any]) -> Json:
@@ -207,7 +209,12 @@ class OtherEngine:
 
     async def grown(self, seen: int) -> None:
         while self._newest <= seen:
-            self._newest = int((await self._hearing.read())["seq"])
+            try:
+                self._newest = int((await self._hearing.read())["seq"])
+            except EngineGone:
+                # Its connections are closed a moment before it counts as ended; who looks now must see it gone.
+                await asyncio.to_thread(wait_exit, self._address.identity, ENDING_SECONDS)
+                raise
 
     async def interrupt(self) -> str:
         return "detached"

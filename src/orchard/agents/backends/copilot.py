@@ -207,6 +207,10 @@ class CopilotReader:
         message = sentence(text(self._error.get("message")))
         return Result(self._reason(), message or "Copilot failed and did not say why.", said, session)
 
+    def stopped(self) -> None:
+        """Tell what it used, as its record has it now."""
+        self._record.tell_new(self._tell)
+
     def _call_failed(self, data: Json) -> None:
         self._error = {"message": _own_words(text(data.get("errorMessage"))), "statusCode": data.get("statusCode")}
         self._failures += 1
