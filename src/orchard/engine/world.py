@@ -14,6 +14,7 @@ from orchard.core.plan import Tier, Work
 from orchard.errors import SystemRefused
 from orchard.git.integration import Integration
 from orchard.git.repository import Repository
+from orchard.process.threads import to_its_end
 from orchard.store.logs import LogFiles
 
 P = ParamSpec("P")
@@ -80,17 +81,8 @@ class World:
         """
         loop = asyncio.get_running_loop()
         future = loop.run_in_executor(self.threads, lambda: function(*args, **kwargs))
-        canceled: asyncio.CancelledError | None = None
-        while not future.done():
-            try:
-                await asyncio.wait([future])
-            except asyncio.CancelledError as error:
-                canceled = error
-        if canceled is not None:
-            future.exception()
-            raise canceled
         try:
-            return future.result()
+            return await to_its_end(future)
         except OSError as error:
             raise SystemRefused(error) from error
 

@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import ParamSpec, TypeVar
 
 from orchard.agents.builtin.tool import LONGEST_ANSWER, Answer, Json, ToolContext
+from orchard.process.threads import to_its_end
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -63,17 +64,7 @@ def flag(description: str) -> Json:
 
 async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Run something short to its end in a thread; a cancellation waits for that, so that nothing comes late."""
-    future = asyncio.get_running_loop().run_in_executor(None, lambda: function(*args, **kwargs))
-    canceled: asyncio.CancelledError | None = None
-    while not future.done():
-        try:
-            await asyncio.wait([future])
-        except asyncio.CancelledError as error:
-            canceled = error
-    if canceled is not None:
-        future.exception()
-        raise canceled
-    return future.result()
+    return await to_its_end(asyncio.get_running_loop().run_in_executor(None, lambda: function(*args, **kwargs)))
 
 
 def shortened(said: str, most: int = LONGEST_ANSWER) -> str:
