@@ -10,6 +10,7 @@ Every command imports this module, so what only some of them need is imported wh
 import json
 import os
 import sys
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass
@@ -22,13 +23,17 @@ from orchard.core.plan import VALIDATION, JobId, Plan, PlanId
 from orchard.core.run import Run
 from orchard.engine.address import read_address
 from orchard.engine.listing import listed
-from orchard.engine.session import Place, Session
+from orchard.engine.session import Place, Session, Speaking
 from orchard.errors import NotFound, OrchardError, UsageError
 from orchard.git.repository import Repository, find_repository
 from orchard.store.dirs import UserDirs, user_dirs
 from orchard.store.logs import LogFiles
 from orchard.store.reader import JOURNAL_FILE, JournalReader, read
 from orchard.store.settings import Settings, load_settings
+
+KEPT_RUNS = 64
+KEPT_SUMMARIES = 1000
+"""What a program that lives long remembers of plans that it was asked about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +60,10 @@ class App:
         self.repo, self.settings, self.dirs = repo, settings, dirs
         self.logs = LogFiles(repo.state)
         self.reader: JournalReader = read(repo.state / JOURNAL_FILE)
+        self.channels: dict[str, Speaking] = {}
+        """Languages that other programs may speak at the engine's door, should this process become the engine."""
+        self._runs: OrderedDict[PlanId, Run] = OrderedDict()
+        self._summaries: dict[tuple[str, str], Json | None] = {}
 
     # ----------------------------------------------------------------------------------- reading
 
@@ -108,14 +117,26 @@ class App:
         raise NotFound(f"Plan '{plan_id}' has no job '{name}'{guess}", hint=f"orchard status {plan_id}")
 
     def run_of(self, plan: PlanId) -> Run:
-        """A run as the journal tells it."""
-        from orchard.core.replay import replay
+        """A run as the journal tells it; one that was asked for before is only brought up to date."""
+        from orchard.core.replay import apply
 
-        events = self.reader.events(plan)
-        try:
-            return replay(events)
-        except ValueError:
-            raise NotFound(f"There is no plan '{plan}'.", hint="orchard list") from None
+        if self.reader.plan(plan) is None:
+            self._runs.pop(plan, None)
+            raise NotFound(f"There is no plan '{plan}'.", hint="orchard list")
+        run = self._runs.pop(plan, None) or Run(plan)
+        for recorded in self.reader.events(plan, run.seq):
+            apply(run, recorded)
+        self._runs[plan] = run
+        while len(self._runs) > KEPT_RUNS:
+            self._runs.popitem(last=False)
+        return run
+
+    def waiting(self) -> list[Json]:
+        """What needs a person, the oldest first: which plan and job, why, and the command that answers."""
+        from orchard.core.view import needs_person
+
+        rows = [row for row in self.reader.plans() if not row.settled]
+        return [one for row in rows for one in needs_person(self.run_of(row.id))]
 
     def status(self, plan: str | None) -> Json:
         """The whole of a plan: what `status --json` prints."""
@@ -250,10 +271,14 @@ class App:
         """How much lies between two commits; None where one of them is gone."""
         from orchard.git.history import summary
 
-        try:
-            return asdict(summary(self.repo, base, commit))
-        except OrchardError:
-            return None
+        if (base, commit) not in self._summaries:
+            if len(self._summaries) > KEPT_SUMMARIES:
+                self._summaries.clear()
+            try:
+                self._summaries[base, commit] = asdict(summary(self.repo, base, commit))
+            except OrchardError:
+                return None
+        return self._summaries[base, commit]
 
     def _parts(self, run: Run, job_id: JobId) -> list[LogPart]:
         numbers = [attempt.number for attempt in run.records[job_id].attempts]
@@ -314,7 +339,7 @@ class App:
             raise OrchardError(said["message"], said.get("hint"))
 
     def _place(self) -> Place:
-        return Place(self.repo, self.settings.config, self.dirs, self.reader)
+        return Place(self.repo, self.settings.config, self.dirs, self.reader, self.channels)
 
 
 def _size(path: Path) -> int | None:

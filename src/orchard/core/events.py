@@ -40,6 +40,8 @@ class PlanSubmitted(PlanEvent):
     plan: Json
     scaffolding: bool = False
     file: str | None = None
+    key: Json | None = None
+    """By which the same request, made again, is known: the key, and a digest of what was asked for."""
 
 
 class PlanFinalized(PlanEvent):

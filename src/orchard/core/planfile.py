@@ -9,7 +9,7 @@ Only a value that passes both becomes a `Plan`.
 """
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -46,6 +46,7 @@ from orchard.core.planmodel import Work as WorkForms
 from orchard.core.planproblems import findings
 from orchard.core.planrules import DEEPEST_GROUP, work_from_text
 from orchard.core.suggest import did_you_mean, quoted
+from orchard.errors import InvalidInput
 
 _WORK: TypeAdapter[Any] = TypeAdapter(WorkForms)
 _JOBS: TypeAdapter[list[JobFields]] = TypeAdapter(list[JobFields])
@@ -63,9 +64,9 @@ def parse(data: bytes, name: str = "plan.yaml", format: Format | None = None) ->
     return _plan(read_document(data, name, format))
 
 
-def parse_value(value: object, name: str = "plan") -> Plan:
-    """The plan in a value that came from no file."""
-    return _plan(_outside_value(value, name))
+def parse_value(value: object, name: str = "plan", *, scaffolding: bool = False) -> Plan:
+    """The plan in a value that came from no file; one that is scaffolded may have no job yet."""
+    return _plan(_outside_value(value, name), scaffolding=scaffolding)
 
 
 def parse_work(value: object, path: str) -> Work:
@@ -91,6 +92,53 @@ def parse_jobs(values: list[object], known: Collection[JobId], path: str = "jobs
     if outline.found:
         raise document.refuse(outline.found)
     return [_job(model, entry) for model, entry in zip(models, outline.entries, strict=True)]
+
+
+def parse_job_update(value: object, job: Job, known: Collection[JobId], path: str) -> Job:
+    """A job of a plan with some of its fields given anew; everything else stays."""
+    own, document = job.id.rpartition("/")[2], _outside_value(value, path, root=path)
+    if not isinstance(value, dict) or not value:
+        raise document.refuse([Finding((), "must be an object with at least one field of a job")])
+    fixed = [name for name in value if name in (*_ID_NAMES, "group")]
+    if fixed:
+        raise document.refuse([Finding((name,), "cannot be changed; remove the job and add another") for name in fixed])
+    whole = {**value, "id": own, **({"group": job.group} if job.group else {})}
+    try:
+        [new] = parse_jobs([whole], [one for one in known if one != job.id], path)
+    except InvalidInput as error:
+        # It was read as a list of one job, but given as the fields of one.
+        problems = [replace(one, path=one.path.replace(f"{path}[0]", path, 1)) for one in error.problems]
+        raise InvalidInput(error.what, problems, error.hint) from None
+    given = JobFields.model_validate(whole).model_fields_set - {"id", "group"}
+    return replace(job, **{name: getattr(new, name) for name in given})
+
+
+def parse_plan_update(value: object, plan: Plan, started: bool, path: str) -> Plan:
+    """A plan with some of its own fields given anew; its jobs stay."""
+    document = _outside_value(value, path, root=path)
+    if not isinstance(value, dict) or not value:
+        raise document.refuse([Finding((), "must be an object with at least one field of a plan")])
+    try:
+        model = PlanFields.model_validate({"name": plan.name, **value})
+    except ValidationError as error:
+        raise document.refuse(findings(error, value, PlanFields)) from None
+    given = [name for name in model.model_fields_set if name != "name" or "name" in value]
+    may = _ALWAYS_UPDATED if started else _ALWAYS_UPDATED | _UPDATED_BEFORE
+    wrong = sorted(set(given) - may)
+    if wrong:
+        why = "cannot be changed any more" if started and not set(wrong) - _UPDATED_BEFORE else "cannot be changed here"
+        raise document.refuse([Finding((), f"'{name}' {why}; what can: {', '.join(sorted(may))}") for name in wrong])
+    new = _built(model, dict(plan.jobs))
+    changed = replace(plan, **{name: getattr(new, name) for name in given})
+    validation = changed.jobs[VALIDATION]
+    if "verify" in given:
+        changed = replace(changed, jobs={**changed.jobs, VALIDATION: replace(validation, work=changed.verify)})
+    return changed
+
+
+_ALWAYS_UPDATED = frozenset({"max_parallel", "env", "verify", "land", "push", "budget", "resolver", "cleanup"})
+_UPDATED_BEFORE = frozenset({"name", "base", "target", "setup", "after", "worktree_root", "merge", "deploy"})
+"""What can be changed of a plan at any time, and what only before it has started."""
 
 
 def schema() -> dict[str, Any]:
@@ -127,13 +175,14 @@ def _outside_value(value: object, name: str, root: str = "") -> Document:
     return document
 
 
-def _plan(document: Document) -> Plan:
+def _plan(document: Document, *, scaffolding: bool = False) -> Plan:
     value = document.value
     outline = _Outline()
     if isinstance(value, dict):
         outline.add_jobs(value.get("jobs"), ("jobs",), None)
         outline.add_groups(value.get("groups"), ("groups",), None)
-        outline.count(value)
+        if outline.entries or not scaffolding:
+            outline.count(value)
     outline.check()
     try:
         model = PlanFields.model_validate(value)

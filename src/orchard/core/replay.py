@@ -84,7 +84,7 @@ def apply(run: Run, recorded: Recorded) -> None:
 
 
 def _submitted(run: Run, event: PlanSubmitted, at: float) -> None:
-    run.created, run.scaffolding, run.file = at, event.scaffolding, event.file
+    run.created, run.scaffolding, run.file, run.key = at, event.scaffolding, event.file, event.key
     run.set_plan(plan_from_json(event.plan))
     if run.plan.start_paused:
         run.paused = PlanPaused("the plan says start_paused")

@@ -9,6 +9,8 @@ change; the validation job follows by itself.
     {"op": "set_needs", "id": "x", "needs": [...]}
     {"op": "add_before", "id": "x", "job": {...}}     the new job takes over x's needs, x needs only it
     {"op": "add_after", "id": "x", "job": {...}}      the new job needs x; what needed x now needs it
+    {"op": "update", "id": "x", "set": {...}}         other fields of a job that has not started
+    {"op": "update_plan", "set": {...}}               fields of the plan itself
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -26,10 +28,12 @@ FIELDS: Mapping[str, frozenset[str]] = {
     "set_needs": frozenset({"op", "id", "needs"}),
     "add_before": frozenset({"op", "id", "job"}),
     "add_after": frozenset({"op", "id", "job"}),
+    "update": frozenset({"op", "id", "set"}),
+    "update_plan": frozenset({"op", "set"}),
 }
 
 
-def reshape(plan: Plan, started: Collection[JobId], changes: Sequence[Any]) -> Plan:
+def reshape(plan: Plan, started: Collection[JobId], changes: Sequence[Any], *, pinned: bool = True) -> Plan:
     """The plan after these changes; every problem with them is reported at once, and then nothing changes."""
     if not isinstance(changes, list | tuple) or not changes:
         raise UsageError(
@@ -37,7 +41,7 @@ def reshape(plan: Plan, started: Collection[JobId], changes: Sequence[Any]) -> P
         )
     if len(changes) > limits.RESHAPE_CHANGES:
         raise UsageError(f"A reshape holds at most {limits.RESHAPE_CHANGES} changes, not {len(changes)}.")
-    graph = _Graph(plan, frozenset(started))
+    graph = _Graph(plan, frozenset(started), pinned)
     for number, change in enumerate(changes):
         graph.change(change, f"changes[{number}]")
     return graph.checked()
@@ -46,9 +50,11 @@ def reshape(plan: Plan, started: Collection[JobId], changes: Sequence[Any]) -> P
 class _Graph:
     """The jobs as the changes leave them, and what is wrong with the changes."""
 
-    def __init__(self, plan: Plan, started: frozenset[JobId]) -> None:
+    def __init__(self, plan: Plan, started: frozenset[JobId], pinned: bool) -> None:
         self.plan = plan
         self.started = started
+        self.pinned = pinned
+        """Whether base and target are decided."""
         self.jobs = {job.id: job for job in plan.jobs.values() if job.id != VALIDATION}
         self.problems: list[Problem] = []
 
@@ -118,6 +124,25 @@ class _Graph:
             if existing in other.needs:
                 self.jobs[other.id] = replace(other, needs=_bridged(other.needs, existing, (job.id,)))
         self.jobs[job.id] = replace(job, needs=tuple(dict.fromkeys((existing, *job.needs))))
+
+    def _update(self, change: Mapping[str, Any], path: str) -> None:
+        from orchard.core.planfile import parse_job_update
+
+        job = self._changeable(change["id"], f"{path}.id")
+        if job is None:
+            return
+        try:
+            self.jobs[job.id] = parse_job_update(change["set"], job, frozenset(self.jobs), f"{path}.set")
+        except InvalidInput as invalid:
+            self.problems += invalid.problems
+
+    def _update_plan(self, change: Mapping[str, Any], path: str) -> None:
+        from orchard.core.planfile import parse_plan_update
+
+        try:
+            self.plan = parse_plan_update(change["set"], self.plan, self.pinned, f"{path}.set")
+        except InvalidInput as invalid:
+            self.problems += invalid.problems
 
     def _new_job(self, change: Mapping[str, Any], path: str) -> Job | None:
         # Importing the parser brings pydantic; a plan that is only replayed never needs it.

@@ -12,6 +12,7 @@ import heapq
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 from orchard.core.events import (
     ConflictSettled,
@@ -44,6 +45,8 @@ class Run:
         self.seq = 0
         self.plan = Plan(name="", jobs={})
         self.file: str | None = None
+        self.key: dict[str, Any] | None = None
+        """By which the request that made it is known when it comes again."""
         self.records: dict[JobId, JobRecord] = {}
         self.counts: Counter[JobStatus] = Counter()
         self.slots_used = 0

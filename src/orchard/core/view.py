@@ -70,6 +70,7 @@ def plan_summary(run: Run, *, interrupted: bool = False) -> Json:
         "groups": {path: str(status) for path, status in group_statuses(run).items()},
         "after": run.plan.after,
         "deleted": run.deleted,
+        "key": run.key,
     }
 
 
@@ -147,6 +148,34 @@ def plan_error(run: Run, *, interrupted: bool) -> str | None:
     if status is PlanStatus.WAITING:
         return "; ".join(hold.reason for hold in run.waiting_for)
     return None
+
+
+def needs_person(run: Run) -> list[Json]:
+    """What of a plan waits for a person, with the request that answers it and the command for a terminal."""
+    if run.settled or run.deleted:
+        return []
+    found = []
+    for hold in run.waiting_for:
+        verb = {"landing": "land", "budget": "resume"}.get(hold.kind, "approve")
+        command = f"orchard approve {hold.job} --plan {run.id}" if verb == "approve" else f"orchard {verb} {run.id}"
+        found.append(_asking(run, hold.job, hold.kind, hold.reason, verb, command))
+    if run.paused is not None and run.paused.waiting and not found:
+        found.append(_asking(run, None, "plan", run.paused.reason, "resume", f"orchard resume {run.id}"))
+    return found
+
+
+def _asking(run: Run, job: JobId | None, kind: str, reason: str, verb: str, command: str) -> Json:
+    since = None if job is None else run.records[job].last
+    return {
+        "plan": run.id,
+        "name": run.plan.name,
+        "job": job,
+        "kind": kind,
+        "reason": reason,
+        "answer": verb,
+        "command": command,
+        "since": time_text(since.ended if since is not None and since.ended is not None else run.changed_at),
+    }
 
 
 def plan_hint(run: Run, *, interrupted: bool) -> str | None:

@@ -4,6 +4,10 @@ The socket lies in a folder that only the user can enter, the peer's user is che
 line must hold a secret that is read from a 0600 file beside the journal: who can read that file may
 do everything here anyway. Then each line is a request and each answer is a line. `follow` is the one
 request that is answered many times: with the number of the newest durable event, whenever it grows.
+`channel` hands the connection over to whoever speaks another language on it, such as MCP.
+
+An agent gets a pass instead of the secret: with it a connection can only become a channel, which is
+told whose pass it was. Whoever brings neither is refused, and the refusal is written down.
 
 Nothing but requests and numbers goes through here. What happened is read from the journal.
 """
@@ -17,12 +21,14 @@ import socket
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from orchard.core.events import Json
 from orchard.engine.address import ADDRESS_FILE, Address, write_address
+from orchard.engine.passes import Passes, Scope
+from orchard.engine.refusals import note_refusal
 from orchard.errors import InvalidInput, NeedsPerson, NotFound, OrchardError, Problem, TimedOut, UsageError
 from orchard.process.identity import identify
 from orchard.store.journal import Journal
@@ -34,11 +40,32 @@ GOODBYE_SECONDS = 5.0
 Handle = Callable[[str, Mapping[str, Any]], Awaitable[Json]]
 
 
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """A connection that is to become a channel, and what it may do."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    args: Mapping[str, Any]
+    scope: Scope | None
+    """Whose pass was shown; None: the user's own secret, which allows everything."""
+
+
+Channel = Callable[[Caller], Awaitable[None]]
+
+
 @asynccontextmanager
-async def listening(state: Path, path: Path, handle: Handle, journal: Journal) -> AsyncIterator[Address]:
+async def listening(
+    state: Path,
+    path: Path,
+    handle: Handle,
+    journal: Journal,
+    channels: Mapping[str, Channel] | None = None,
+    passes: Passes | None = None,
+) -> AsyncIterator[Address]:
     """Answer requests for the time of the block."""
     nonce = secrets.token_hex(32)
-    door = _Door(handle, journal, nonce)
+    door = _Door(state, handle, journal, nonce, channels or {}, passes or Passes())
     path.unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     before = os.umask(0o177)
@@ -51,6 +78,8 @@ async def listening(state: Path, path: Path, handle: Handle, journal: Journal) -
     assert me is not None
     address = Address(me.pid, me.started, me.boot, str(path), nonce)
     write_address(state, address)
+    if passes is not None:
+        passes.socket = str(path)
     try:
         yield address
     finally:
@@ -63,8 +92,17 @@ async def listening(state: Path, path: Path, handle: Handle, journal: Journal) -
 class _Door:
     """The engine's side of every connection."""
 
-    def __init__(self, handle: Handle, journal: Journal, nonce: str) -> None:
-        self._handle, self._journal, self._nonce = handle, journal, nonce
+    def __init__(
+        self,
+        state: Path,
+        handle: Handle,
+        journal: Journal,
+        nonce: str,
+        channels: Mapping[str, Channel],
+        passes: Passes,
+    ) -> None:
+        self._state, self._handle, self._journal, self._nonce = state, handle, journal, nonce
+        self._channels, self._passes = channels, passes
         self._open: dict[asyncio.StreamWriter, asyncio.Task[Any] | None] = {}
         self._asked: set[asyncio.StreamWriter] = set()
         """Those whose request is being carried out."""
@@ -89,20 +127,58 @@ class _Door:
     async def welcome(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._open[writer] = asyncio.current_task()
         try:
-            if not _same_user(writer.get_extra_info("socket")):
+            peer = writer.get_extra_info("socket")
+            if not _same_user(peer):
+                note_refusal(self._state, peer, "another user")
                 return
-            async with asyncio.timeout(HANDSHAKE_SECONDS):
-                said = await _line(reader)
-            given = said.get("nonce") if said else None
-            if not isinstance(given, str) or not hmac.compare_digest(given.encode(), self._nonce.encode()):
+            scope = await self._greeted(reader)
+            if isinstance(scope, str):
+                note_refusal(self._state, peer, scope)
                 return
             while not self._closing and (request := await _line(reader)) is not None:
+                if request.get("verb") == "channel":
+                    await self._hand_over(request, Caller(reader, writer, _args(request), scope))
+                    return
+                if scope is not None:
+                    note_refusal(self._state, peer, "a request with the pass of a job")
+                    return
                 await self._answer(request, writer)
         except (OSError, ValueError, TimeoutError, EngineGone):
             return  # a peer that went away, or that does not speak our language
         finally:
             self._open.pop(writer, None)
             writer.close()
+
+    async def _greeted(self, reader: asyncio.StreamReader) -> Scope | str | None:
+        """Whose pass was shown, None for the secret itself, or why neither will do."""
+        try:
+            async with asyncio.timeout(HANDSHAKE_SECONDS):
+                said = await _line(reader)
+        except TimeoutError:
+            return "no secret in time"
+        except (ValueError, RecursionError):
+            return "a first line that cannot be read"
+        if said is None:
+            return "gone before it said anything"
+        given = said.get("nonce")
+        if isinstance(given, str) and hmac.compare_digest(given.encode(), self._nonce.encode()):
+            return None
+        shown = said.get("pass")
+        scope = self._passes.scope_of(shown) if isinstance(shown, str) else None
+        if scope is not None:
+            return scope
+        return "no secret" if given is None and shown is None else "a wrong secret"
+
+    async def _hand_over(self, request: Json, caller: Caller) -> None:
+        """Let somebody else speak on this connection until it ends."""
+        name = request.get("name")
+        channel = self._channels.get(name) if isinstance(name, str) else None
+        if channel is None:
+            error = UsageError("This engine speaks no such language.", hint="Update and restart orchard.")
+            await _say(caller.writer, {"error": encode_error(error)})
+            return
+        await _say(caller.writer, {"ok": {}})
+        await channel(caller)
 
     async def _answer(self, request: Json, writer: asyncio.StreamWriter) -> None:
         verb, args = request.get("verb"), request.get("args", {})
@@ -203,6 +279,11 @@ async def _line(reader: asyncio.StreamReader) -> Json | None:
             said = json.loads(line)
             return said if isinstance(said, dict) else {}
     return None
+
+
+def _args(request: Json) -> Mapping[str, Any]:
+    args = request.get("args", {})
+    return args if isinstance(args, dict) else {}
 
 
 def _same_user(peer: socket.socket) -> bool:

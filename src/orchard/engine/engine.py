@@ -37,6 +37,7 @@ from orchard.core.states import ACTIVE, JobStatus, PlanStatus
 from orchard.core.view import plan_summary
 from orchard.engine.budget import Budgets
 from orchard.engine.leases import Leases
+from orchard.engine.passes import Passes
 from orchard.engine.pool import Pool
 from orchard.engine.world import World
 from orchard.errors import OrchardError, SystemRefused
@@ -92,6 +93,8 @@ class Engine:
         self.starts_work = True
         self.asked = 0
         """Requests that are being carried out; while there are any, the engine is not idle."""
+        self.passes = Passes()
+        """What agents show at the door to speak for their job."""
         self.notes: list[str] = []
         """What a person should know that belongs to no plan."""
         self._attempting, self._starting = attempting, starting

@@ -5,6 +5,7 @@ import hashlib
 import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from orchard.core.events import Json
 from orchard.core.plan import Work
 from orchard.engine.address import Address, read_address
 from orchard.engine.attempt import run_attempt
-from orchard.engine.control import Connection, EngineGone, connect, listening
+from orchard.engine.control import Channel, Connection, EngineGone, connect, listening
 from orchard.engine.engine import Engine, running
 from orchard.engine.recovery import recover
 from orchard.engine.requests import Requests
@@ -124,17 +125,25 @@ async def _own_engine(place: Place, work: bool) -> AsyncIterator["OwnEngine"]:
             async with running(engine):
                 await recover(engine, place.reader)
                 requests = Requests(engine, place.reader)
-                async with listening(repo.state, door, requests.handle, journal):
+                own = OwnEngine(engine, requests)
+                channels = _channels(place, own)
+                async with listening(repo.state, door, requests.handle, journal, channels, engine.passes):
                     engine.starts_work = work
                     engine.wake()
-                    yield OwnEngine(engine, requests)
+                    yield own
                 while not engine.is_idle:
                     # Somebody handed in a plan while the door was closing: it is ours to run.
-                    async with listening(repo.state, door, requests.handle, journal):
+                    async with listening(repo.state, door, requests.handle, journal, channels, engine.passes):
                         await engine.wait_idle()
     finally:
         slots.close()
         world.close()
+
+
+def _channels(place: Place, own: "OwnEngine") -> dict[str, Channel]:
+    """The languages that are spoken at the door, each with the engine's own session."""
+    session = Session(own, place.reader, owns_engine=True)
+    return {name: partial(speak, session) for name, speak in place.channels.items()}
 
 
 def _setup_works(config: Config) -> tuple[Work, ...]:

@@ -32,6 +32,7 @@ from orchard.core.run import Run
 from orchard.core.states import ACTIVE, JobState, PlanStatus
 from orchard.engine import landing
 from orchard.engine.engine import Engine, Stop
+from orchard.engine.keys import plan_with, remembered_key
 from orchard.engine.naming import check_start, find_plan, new_plan_id
 from orchard.engine.recovery import recover_plan, remove_folders
 from orchard.engine.turns import remove_private
@@ -80,8 +81,17 @@ class Requests:
 
     # ------------------------------------------------------------------------------------- plans
 
-    async def submit(self, plan: Json, file: str | None = None, scaffolding: bool = False) -> Json:
-        """Accept a plan; nothing is made unless all of it can be."""
+    async def submit(
+        self, plan: Json, file: str | None = None, scaffolding: bool = False, key: str | None = None
+    ) -> Json:
+        """Accept a plan; nothing is made unless all of it can be.
+
+        Who gives a key may ask again after an answer that did not arrive: the same plan is not made twice.
+        """
+        remembered = remembered_key(plan, key)
+        known = plan_with(remembered, self.engine.runs.values(), self.reader.plans())
+        if known is not None:
+            return {"plan": known, "notes": [], "known": True}
         asked = _settled_by(self.engine.world.config, plan_from_json(plan))
         await self._check_agents(asked)
         await self.engine.world.in_thread(check_start, self.engine.world.repo, asked)
@@ -92,15 +102,17 @@ class Requests:
         taken: set[str] = {*self.engine.runs, *(row.id for row in self.reader.plans())}
         run = Run(new_plan_id(asked.name, taken))
         self.engine.add_new(run)
-        self.engine.record(run.id, PlanSubmitted(plan_json(asked), scaffolding, file))
+        self.engine.record(run.id, PlanSubmitted(plan_json(asked), scaffolding, file, remembered))
         failpoint("plan.submitted")
-        return {"plan": run.id, "notes": list(self.engine.notes)}
+        return {"plan": run.id, "notes": list(self.engine.notes), "known": False}
 
     async def finalize(self, plan: str) -> Json:
         """Declare a scaffolding plan complete."""
         run = await self._run(plan)
         if not run.scaffolding:
             raise UsageError(f"Plan '{plan}' is not being scaffolded.")
+        if len(run.plan.jobs) == 1:
+            raise UsageError(f"Plan '{plan}' has no job yet.", hint="Add one first.")
         self.engine.record(run.id, PlanFinalized())
         return {}
 
@@ -196,7 +208,7 @@ class Requests:
         if validation in ACTIVE or validation is JobState.SUCCEEDED or run.deleted or run.landed is not None:
             raise UsageError(f"Plan '{plan}' is being landed or over; its graph can no longer be changed.")
         started = {job_id for job_id, record in run.records.items() if record.started and job_id != VALIDATION}
-        shaped = reshape(run.plan, started, changes)
+        shaped = reshape(run.plan, started, changes, pinned=run.started is not None)
         await self._check_agents(shaped)
         self.engine.record(run.id, PlanReshaped(tuple(changes), plan_json(shaped)))
         failpoint("reshape.recorded")
@@ -248,6 +260,22 @@ class Requests:
         if run.paused is not None and not run.paused.waiting:
             self.engine.record(run.id, PlanResumed())
         return {"jobs": chosen}
+
+    async def cancel_jobs(self, plan: str, jobs: list[str], reason: str = "") -> Json:
+        """Stop some jobs of a plan, or keep them from starting; what needs them is blocked."""
+        run = await self._run(plan)
+        self._refuse_if_over(run, "changed")
+        chosen, why = [self._known(run, job) for job in jobs], reason or "canceled by the user"
+        if VALIDATION in chosen:
+            raise UsageError("The validation job cannot be canceled by itself.", hint=f"orchard cancel {plan}")
+        open_ = [job for job in chosen if run.records[job].state in (*ACTIVE, JobState.PENDING)]
+        if not open_:
+            raise UsageError("None of these jobs is running or still to come.", hint=f"orchard status {plan}")
+        for job in open_:
+            if run.records[job].state is JobState.PENDING:
+                self.engine.record(run.id, JobCanceled(job, why), listed=True)
+        await self.engine.stop(run, [job for job in open_ if run.records[job].state in ACTIVE], Stop("cancel", why))
+        return {"jobs": open_}
 
     async def force_fail(self, plan: str, job: str, reason: str = "") -> Json:
         """Stop a job and fail it; what needs it is blocked."""
@@ -355,7 +383,7 @@ VERBS: Mapping[str, Callable[..., Awaitable[Json]]] = {
     name: getattr(Requests, name)
     for name in (
         "submit", "finalize", "pause", "resume", "cancel", "delete", "purge", "reshape", "retry",
-        "force_fail", "approve", "land", "undo", "ping",
+        "cancel_jobs", "force_fail", "approve", "land", "undo", "ping",
     )
 }  # fmt: skip
 

@@ -5,8 +5,8 @@ has to be told when there is something new to read.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from orchard.core.config import Config
@@ -16,7 +16,7 @@ from orchard.core.plancodec import plan_json, work_json
 from orchard.core.replay import apply
 from orchard.core.run import Run
 from orchard.core.states import PlanStatus
-from orchard.engine.control import EngineGone
+from orchard.engine.control import Caller, EngineGone
 from orchard.git.repository import Repository
 from orchard.store.dirs import UserDirs
 from orchard.store.reader import JournalReader
@@ -35,6 +35,8 @@ class Place:
     config: Config
     dirs: UserDirs
     reader: JournalReader
+    channels: Mapping[str, "Speaking"] = field(default_factory=dict)
+    """Who speaks other languages at the engine's door, should this process become the engine."""
 
 
 class Link(Protocol):
@@ -53,6 +55,10 @@ class Link(Protocol):
     async def wait_idle(self) -> None:
         """Wait until nothing is left that would end with this process."""
         ...
+
+
+Speaking = Callable[["Session", Caller], Awaitable[None]]
+"""A channel, given the session of the engine that it belongs to."""
 
 
 class Session:

@@ -1,0 +1,73 @@
+"""The vocabulary of our MCP tools, apart from any SDK.
+
+Tool     a name, what a model reads about it, what it takes and gives, and the function behind it
+Call     for whom a tool is called, and with which repository
+Answer   what a model gets: text that it reads, and the same as a value
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from orchard.core.events import Json
+from orchard.engine.passes import Scope
+from orchard.surfaces.served import Served
+
+
+class Input(BaseModel):
+    """What a tool takes. A field that is not known is refused."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Output(BaseModel):
+    """What a tool gives. Models describe it; what is given is checked against them in tests."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+Progress = Callable[[float, float | None, str], Awaitable[None]]
+"""How far it is, of how much, and a sentence."""
+
+Elicit = Callable[[str, Mapping[str, Any]], Awaitable[Json | None]]
+"""Ask the person at the other end: a question and a schema of the answer. None: declined, or nobody can be asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of a tool: where, for whom, and how to talk back."""
+
+    served: Served
+    scope: Scope | None = None
+    """The job whose agent calls; None: the user, who may do everything that is enabled."""
+    progress: Progress | None = None
+    elicit: Elicit | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """One tool, as `tools/list` shows it and `tools/call` runs it."""
+
+    name: str
+    toolset: str
+    title: str
+    description: str
+    """What it does, an example, what it returns, what to call next."""
+    input: type[Input]
+    output: type[Output]
+    run: Callable[[Call, Any], Awaitable[Json]]
+    """Given a validated `input`; gives a value that fits `output`. An OrchardError is told to the model."""
+    read_only: bool = False
+    destructive: bool = False
+    idempotent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a call came to."""
+
+    text: str
+    value: Json | None = None
+    is_error: bool = False
