@@ -100,6 +100,8 @@ def _compare_one(repo: Repo, merger: Merger, ours: str, theirs: str, evidence: C
         return None
     real = _real_merge(repo, ours, theirs)
     if real is None:
+        # What git cannot even write down is nothing that we may call merged.
+        assert not merge.clean, f"{merge}: {evidence()}"
         return None
     assert _same(repo, merge, real), f"{merge} is not {real}: {evidence()}"
     return merge
@@ -150,7 +152,7 @@ def _real_merge(repo: Repo, ours: str, theirs: str) -> tuple[bool, str, frozense
     """(clean, tree, stages) of `git merge` in the checkout; None if git died, as 2.39 does on a few of these."""
     repo("checkout", "-q", "-f", "--detach", ours)
     done = repo.run("merge", "-q", "--no-commit", "--no-ff", "-m", "m", theirs)
-    if done.status < 0:
+    if done.status < 0 or b"cache entry has null sha1" in done.stderr:
         (repo.path / ".git/index.lock").unlink(missing_ok=True)
         repo("clean", "-qffdx")
         return None

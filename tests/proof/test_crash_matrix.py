@@ -84,7 +84,16 @@ def test_the_table_is_true(tmp_path: Path, shape: str) -> None:
 
     for stage in range(len(SHAPES[shape].goals)):
         key = f"{shape}@{stage}"
-        assert row(cell.passed(stage)) == row(reached(key)), f"the row of {key} is not true any more"
+        listed = reached(key)
+        passed = {
+            place: times for place, times in cell.passed(stage).items() if place in listed or not by_chance(place)
+        }
+        assert row(passed) == row(listed), f"the row of {key} is not true any more"
+
+
+def by_chance(place: str) -> bool:
+    """On a slow machine a folder may be given on from one job to the next where a fast one has them side by side."""
+    return place in ("worktree.before-reset", "worktree.after-reset")
 
 
 def test_the_table_has_a_row_for_every_goal() -> None:
