@@ -156,9 +156,13 @@ class App:
         plan_id, job_id = self.find_job(job, plan)
         run = self.run_of(plan_id)
         alive = self.engine_alive()
+        shown = job_view(run, job_id, interrupted=not alive)
+        for subtask in shown["subtasks"]:
+            log = self.logs.subtask_path(run.id, job_id, shown["attempts"], subtask["id"])
+            subtask["log"] = str(log) if log.exists() else None
         return {
             "plan": plan_id,
-            **job_view(run, job_id, interrupted=not alive),
+            **shown,
             "aggregated": self._aggregated(run, job_id),
             "attempts_detail": attempt_view(run, job_id),
             "processes": self._processes(run, job_id) if alive else [],
@@ -355,12 +359,12 @@ def _configuration(run: Run, job_id: JobId) -> Json:
 
     job = run.job(job_id)
     if job_id == VALIDATION:
-        return {"work": _masked(work_json(job.work))} if job.work is not None else {}
+        return {"work": masked(work_json(job.work))} if job.work is not None else {}
     found = next(one for one in plan_json(run.plan)["jobs"] if one["id"] == job_id)
-    return _masked(found)
+    return masked(found)
 
 
-def _masked(body: Json) -> Json:
+def masked(body: Json) -> Json:
     """The same with every secret-looking variable's value hidden, however deep it lies."""
     from orchard.core.secrets import looks_secret
 
@@ -369,9 +373,9 @@ def _masked(body: Json) -> Json:
         if name == "env" and isinstance(value, dict):
             shown[name] = {key: "[hidden]" if looks_secret(key) else text for key, text in value.items()}
         elif isinstance(value, dict):
-            shown[name] = _masked(value)
-        elif isinstance(value, list):
-            shown[name] = [_masked(one) if isinstance(one, dict) else one for one in value]
+            shown[name] = masked(value)
+        elif isinstance(value, list | tuple):
+            shown[name] = [masked(one) if isinstance(one, dict) else one for one in value]
         else:
             shown[name] = value
     return shown

@@ -84,7 +84,7 @@ MEANING = [
     plan("an agent", f"{JOBS}  - {{id: a, work: '@agent do it'}}\n", "work for an agent"),
     plan("an unknown way to land", f"land: maybe\n{TOP}", "'auto', 'ask' or 'never'"),
     plan("an unknown way to merge", f"merge: rebase\n{TOP}", "'squash' or 'merge'"),
-    plan("jobs deployed by hand", f"deploy: manual\n{TOP}", "not available"),
+    plan("an unknown way to deploy", f"deploy: by hand\n{TOP}", "'auto' or 'manual'"),
     plan("fewer jobs than none", f"max_parallel: -1\n{TOP}", "at least 0"),
     plan("a number in words", f"max_parallel: many\n{TOP}", "must be a whole number"),
     plan("no budget at all", f"budget: {{minutes: 0}}\n{TOP}", "more than 0"),

@@ -32,6 +32,8 @@ class Try:
     """The phase it entered last, since it was started last."""
     result: str | None = None
     """How that phase ended, if it did."""
+    idle: bool = False
+    """Whether its agent waits for a message, since it entered that phase."""
 
     @property
     def phase(self) -> str | None:
@@ -76,6 +78,7 @@ class Task:
     goes_on: bool = False
     fresh: bool = False
     resume: str | None = None
+    deployed: bool = False
 
     @property
     def does(self) -> str | None:
@@ -117,6 +120,8 @@ class Work:
     undone: bool = False
     seconds: float = 0.0
     last: float = 0.0
+    manual: bool = False
+    """Whether its jobs have to be deployed."""
 
     def twin(self) -> "Work":
         other = copy(self)
@@ -144,11 +149,15 @@ class Work:
                 found[name] = task.state
             elif any(status in ("failed", "canceled", "blocked") for status in below):
                 found[name] = "blocked"
-            elif all(status == "succeeded" for status in below) and task.hold is None:
+            elif all(status == "succeeded" for status in below) and task.hold is None and not self.waits(task):
                 found[name] = "ready"
             else:
                 found[name] = "pending"
         return found[name]
+
+    def waits(self, task: Task) -> bool:
+        """Whether somebody has to deploy it first."""
+        return self.manual and task.id != VALIDATION and not task.deployed
 
     @property
     def active(self) -> list[str]:
@@ -156,8 +165,10 @@ class Work:
 
     @property
     def plan_status(self) -> str:
-        seen = Counter(self.statuses.values())
+        statuses = self.statuses
+        seen = Counter(statuses.values())
         active, holds = bool(self.active), any(task.hold for task in self.tasks.values())
+        holds = holds or any(self.waits(task) and statuses[task.id] == "pending" for task in self.tasks.values())
         if self.canceled and self.landed is None:  # a landing stands, whatever was canceled meanwhile
             return "running" if active else "canceled"
         if self.scaffolding:
@@ -240,7 +251,7 @@ class Work:
 
     def enter(self, name: str, phase: str) -> None:
         attempt = self.tasks[name].tries[-1]
-        attempt.at, attempt.result = phase, None
+        attempt.at, attempt.result, attempt.idle = phase, None, False
 
     def leave(self, name: str, result: str) -> None:
         self.tasks[name].tries[-1].result = result

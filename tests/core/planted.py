@@ -119,6 +119,18 @@ BUGS: Mapping[str, Bug] = {
         "        for job, record in self.records.items():\n            if record.status is JobStatus.READY:",
         "        for job, record in self.records.items():\n            if record.status is JobStatus.SCHEDULED:",
     ),
+    "a job runs before it is deployed": Bug(
+        "records", "waits = self.hold is not None or self.undeployed", "waits = self.hold is not None"
+    ),
+    "a reshape takes back what was deployed": Bug(
+        "run", "job_id != VALIDATION and not record.deployed", "job_id != VALIDATION"
+    ),
+    "a job that was deployed is not queued": Bug(
+        "run",
+        "record.deployed, record.undeployed = True, False\n        self._recount(job_id, old, record.status)",
+        "record.deployed, record.undeployed = True, False",
+    ),
+    "a plan whose jobs wait to be deployed is over": Bug("run", "if self.held or self.to_deploy:", "if self.held:"),
     # ---------------------------------------------------------------------------------- states
     "success is not final": Bug(
         "states",
@@ -173,6 +185,7 @@ BUGS: Mapping[str, Bug] = {
     "a released job makes a new attempt": Bug(
         "replay", "record.continues, record.resume_from = True,", "record.continues, record.resume_from = False,"
     ),
+    "completed work is done once more": Bug("replay", "record.resume_from = Phase.COMMIT", "pass"),
     "a canceled job keeps waiting for a person": Bug(
         "replay",
         '    _end(run, event.job, at, "canceled")\n    run.set_hold(event.job, None)\n',

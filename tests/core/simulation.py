@@ -180,6 +180,7 @@ def compare(core: Core, run: Any, work: Work) -> None:
     for name, task in work.tasks.items():
         seen, expected = _seen(run, name), _expected(task, statuses[name])
         assert seen == expected, f"{name}: {seen} instead of {expected}"
+        assert run.records[name].undeployed == work.waits(task)
         if task.state in ("scheduled", "running", "succeeded"):
             assert all(run.records[need].state == "succeeded" for need in run.plan.jobs[name].needs)
     counts = {str(status): count for status, count in run.counts.items() if count}
@@ -200,7 +201,7 @@ def _seen(run: Any, name: str) -> tuple[object, ...]:
     ]
     hold = record.hold.kind if record.hold else None
     goes_on = (record.continues, record.fresh, record.resume_from, record.released)
-    does = job.work.command if job.work else None
+    does = (job.work.command if job.work else None, record.deployed)
     needs = (list(job.needs), list(run.plan.jobs[name].needs))
     crash = (record.last.where, record.last.entered) if record.state == "running" else None
     return record.status, record.commit, hold, goes_on, does, needs, job.group, attempts, crash
@@ -211,7 +212,8 @@ def _expected(task: Task, status: str) -> tuple[object, ...]:
     goes_on = (task.goes_on, task.fresh, task.resume, task.released)
     last = task.tries[-1] if task.state == "running" else None
     crash = (last.where, last.at == last.where) if last else None
-    return status, task.commit, task.hold, goes_on, task.does, (task.needs, task.needs), task.group, attempts, crash
+    does, needs = (task.does, task.deployed), (task.needs, task.needs)
+    return status, task.commit, task.hold, goes_on, does, needs, task.group, attempts, crash
 
 
 def _plan_seen(core: Core, run: Any) -> tuple[object, ...]:

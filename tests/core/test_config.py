@@ -188,7 +188,8 @@ def test_the_user_may_put_worktrees_anywhere() -> None:
 
 
 def test_what_runs_programs_or_loosens_safety_needs_trust() -> None:
-    assert set(NEEDS_TRUST) == {"setup", "worktree.link", "pass_env", "agents", "mcp_servers"}
+    runs_programs = {"setup", "worktree.link", "pass_env", "agents", "mcp_servers"}
+    assert set(NEEDS_TRUST) == runs_programs | {"tracing.endpoint", "tracing.headers_env"}
 
 
 def test_every_key_that_can_name_a_command_as_an_agent_is_known() -> None:
@@ -210,6 +211,7 @@ def test_every_key_can_be_set_by_a_variable_named_after_it() -> None:
         "ORCHARD_AGENT": "claude",
         "ORCHARD_RESOLVER": "ours",
         "ORCHARD_RESOLVER_AGENT": "codex",
+        "ORCHARD_AGENT_TOOLS": "no",
         "ORCHARD_WORKTREE_ROOT": "trees",
         "ORCHARD_SETUP": "make deps\nmake more, please\n",
         "ORCHARD_PASS_ENV": "A, B",
@@ -225,6 +227,11 @@ def test_every_key_can_be_set_by_a_variable_named_after_it() -> None:
         "ORCHARD_LIMITS_LOG_BYTES": "2048",
         "ORCHARD_LIMITS_IDLE": "60",
         "ORCHARD_LIMITS_WALL": "0",
+        "ORCHARD_TRACING_ENDPOINT": "http://localhost:4318",
+        "ORCHARD_TRACING_HEADERS_ENV": "TRACE_HEADERS",
+        "ORCHARD_LIMITS_INTERACTIVE": "60",
+        "ORCHARD_LIMITS_SUBTASKS_PER_JOB": "3",
+        "ORCHARD_LIMITS_SUBTASKS_PER_PLAN": "9",
     }
 
     layers, warnings = environment_layers(env)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from tests.core.machine import SchedulerMachine
+from tests.core.machine_workers import WorkerMachine
 from tests.core.planted import BUGS, REAL, Core, core_with
 
 STEPS = 30
@@ -22,7 +22,7 @@ SAMPLE = 6
 
 def search(core: Core, examples: int, steps: int, number: int, *, shrink: bool) -> None:
     """Look for a sequence of steps after which core and model differ."""
-    machine = type("SchedulerModel", (SchedulerMachine,), {"core": core})
+    machine = type("SchedulerModel", (WorkerMachine,), {"core": core})
     phases = (Phase.generate, Phase.shrink) if shrink else (Phase.generate,)
     limits = settings(
         max_examples=examples,

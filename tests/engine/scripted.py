@@ -32,6 +32,11 @@ class ScriptedAgents:
     def servers(self, names: Iterable[str]) -> tuple[McpServer, ...]:
         return tuple(McpServer(name, command="true") for name in names)
 
+    def listed(self) -> list[dict[str, object]]:
+        return [
+            {"name": name, "usable": True, "default": name == self.default, "why_not": None} for name in self.agents
+        ]
+
     def add(self, name: str, *turns: Turn) -> ScriptedAgent:
         self.agents[name] = ScriptedAgent(name, list(turns))
         self.default = self.default or name

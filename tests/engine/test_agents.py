@@ -10,7 +10,6 @@ from orchard.agents.agent import Noted, Result, Task, Used, Watch
 from orchard.core.events import AgentNoted, AgentStarted
 from orchard.core.usage import Usage
 from orchard.engine import opening, turns
-from orchard.errors import UsageError
 from tests.engine.conftest import Orchard, job, statuses, until
 from tests.engine.scripted import ScriptedAgents, ends, sleeps, writes
 
@@ -249,12 +248,6 @@ async def test_instructions_come_from_a_file_of_the_repository_and_from_nowhere_
     assert agent.tasks[0].instructions.startswith("# Write a\nfrom the file")
     assert "outside of the repository" in job(status, "b")["error"]
     assert "cannot be read" in job(status, "c")["error"]
-
-
-async def test_interactive_work_is_refused_until_it_has_an_effect(orchard: Orchard, agents: ScriptedAgents) -> None:
-    agents.add("one", writes({}))
-    with pytest.raises(UsageError, match="interactive"):
-        await orchard.run("name: Talk\njobs: [{id: a, work: {type: agent, instructions: x, interactive: true}}]")
 
 
 # ---------------------------------------------------------------------------------------- budgets

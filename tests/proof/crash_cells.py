@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from orchard.process.failpoint import known
 from tests.proof.crash import Kill
 from tests.proof.crash_shapes import SHAPES
-from tests.proof.crash_table import REACHED, reached
+from tests.proof.crash_table import REACHED, by_chance, reached
 
 INTERRUPTED = "program.after-end"
 TAKEN = "worktree.after-take"
@@ -53,7 +53,7 @@ def single_kills() -> Iterator[Plan]:
             if key in SAME_AS_SINGLE and place in reached("single@0"):
                 continue
             for nth in range(1, 2 if shape in ONE_JOB else times + 1):
-                yield Plan(shape, (Kill(place, nth, stage),))
+                yield Plan(shape, (Kill(place, nth, stage, certain=nth == 1 or not by_chance(place)),))
 
 
 def kills_of_recovery() -> Iterator[Plan]:

@@ -1,6 +1,7 @@
 """The plans that are killed in the crash matrix, and what has to be there when each is over."""
 
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +25,8 @@ class Shape:
     """What the landing adds or changes."""
     leaves: int
     """How many commits land: one for each leaf that brings something."""
+    empty: int = 0
+    """So many of them bring nothing if they are merged after another one, which a slow machine or a crash may do."""
     goals: tuple[Goal, ...] = ("landed",)
     checkout: str = "work"
     target: str = "work"
@@ -38,7 +41,7 @@ class Shape:
     def plan(self, marks: Path, repo: Path) -> str:
         """The plan file; jobs note outside of the repository that they ran."""
         text = json.dumps({"name": f"Crash {self.name}", **self.fields})
-        return text.replace("MARKS", str(marks)).replace("REPOSITORY", str(repo))
+        return text.replace("MARKS", str(marks)).replace("REPOSITORY", str(repo)).replace("PYTHON", sys.executable)
 
 
 def ran(phase: str) -> str:
@@ -157,6 +160,7 @@ CHECKS = Shape(
     },
     made("a", "b"),
     2,
+    1,
 )  # fmt: skip
 
 FLAKY = Shape(
@@ -266,6 +270,8 @@ RESHAPE = Shape(
 
 AGENT = """
 set -e
+MCP=$2
+export MCP
 if grep -q '^# Resolve a merge conflict' "$1"; then
     awk '/^<<<<<<</ {print "both"; skip = 1} !skip {print} /^>>>>>>>/ {skip = 0}' 1.merged > ../settled
     cat ../settled > 1.merged
@@ -301,10 +307,65 @@ AGENTS = Shape(
     config="agent = 'scribe'\n[agents.scribe]\ncommand = \"sh MARKS/agent.sh {prompt_file}\"\n",
 )
 
+HELPER = """
+import json, os, subprocess, sys
+
+(server,) = json.load(open(os.environ["MCP"]))["mcpServers"].values()
+relay = subprocess.Popen([server["command"], *server["args"]], stdin=-1, stdout=-1, stderr=-3, text=True)
+hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "scribe", "version": "1"}}
+
+
+def ask(id, method, params):
+    relay.stdin.write(json.dumps({"jsonrpc": "2.0", "id": id, "method": method, "params": params}) + "\\n")
+    relay.stdin.flush()
+    for line in relay.stdout:
+        answer = json.loads(line)
+        if answer.get("id") == id:
+            return answer["result"]
+    sys.exit("the engine is gone")
+
+
+def call(name, **arguments):
+    result = ask(name, "tools/call", {"name": name, "arguments": arguments})
+    if result.get("isError"):
+        sys.exit(str(result["content"]))
+    return result["structuredContent"]
+
+
+ask("hello", "initialize", hello)
+spawned = call("spawn_subtask", instructions=sys.argv[1])["subtask"]["id"]
+while call("await_subtasks", ids=[spawned])["running"]:
+    pass
+pulled = call("pull_subtask_changes", id=spawned)
+sys.exit(0 if pulled["status"] in ("merged", "nothing") else str(pulled))
+"""
+"""What an agent runs to have a part of its work done by another, and to take that over."""
+
+_CHILD = "RUN: echo child $ORCHARD_JOB $ORCHARD_ATTEMPT >> MARKS/ran; cat a.txt > child.txt"
+
+SUBTASKS = Shape(
+    "subtasks",
+    {
+        "jobs": [
+            asks(
+                "a",
+                writes("a"),
+                f"PYTHON MARKS/help.py '{_CHILD}'",
+                line(3, "three"),
+                heal=False,
+                postchecks=[f"{ran('post')}; cat child.txt"],
+            )
+        ]
+    },
+    {**made("a"), "child.txt": "a\n", **shared(l3="three")},
+    1,
+    config="agent = 'scribe'\n[agents.scribe]\ncommand = \"sh MARKS/agent.sh {prompt_file} {mcp_config}\"\n",
+)
+
 SHAPES: Mapping[str, Shape] = {
     shape.name: shape
     for shape in (
         SINGLE, CHAIN, DIAMOND, WIDE, JOINS, CHECKS, FLAKY, GROUPS, MOVED, UNDO, APART, NEVER, CANCEL, DELETE, RESHAPE,
-        AGENTS,
+        AGENTS, SUBTASKS,
     )
 }  # fmt: skip

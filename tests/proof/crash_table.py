@@ -247,8 +247,27 @@ REACHED: Mapping[str, str] = {
         worktree.after-take* worktree.before-release* worktree.before-remove* worktree.before-reset*
         worktree.before-take*
     """,
+    "subtasks@0": """
+        agent.after-turn* agent.before-turn* attempt.after-end* attempt.before-end* attempt.started*
+        checkout.after-forward checkout.before-forward commit.after commit.before hold.before-read-back*
+        journal.after-commit* journal.before-commit* journal.half-written* keep.after-hold* keep.before-hold*
+        landing.after-done landing.after-move landing.before-intent landing.before-move plan.before-pin
+        plan.started plan.submitted pool.before-close process.after-spawn* process.before-sweep*
+        program.after-end program.before-start recovery.done ref.after-update* ref.before-update*
+        request.after-durable* request.before* snapshot.after-publish snapshot.after-start
+        snapshot.before-publish snapshot.before-start store.after-name* store.before-name* subtask.after-pull
+        subtask.before-pull subtask.spawned trash.before-empty* validation.before-settle wip.after-save
+        wip.before-hold* wip.before-save worktree.after-register* worktree.after-release
+        worktree.after-remove* worktree.after-rename* worktree.after-take worktree.before-release
+        worktree.before-remove* worktree.before-take
+    """,
 }
 """By shape and stage, the number of the goal that the user is after."""
+
+
+def by_chance(place: str) -> bool:
+    """How many folders there are depends on the machine: where it is slow, one is given on from job to job."""
+    return place.startswith("worktree.") and place.endswith(("-reset", "-remove", "-rename", "-register"))
 
 
 def reached(key: str) -> dict[str, int]:

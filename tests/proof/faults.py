@@ -40,7 +40,7 @@ echo $$ > "$here/on.$name"
 while test -e "$here/hold"; do sleep 0.03; done
 if test -n "$fails" && ! test -e "$here/tried.$name"; then touch "$here/tried.$name"; exit 3; fi
 echo "$name" > "$name.txt" || exit 1
-sed "s/^$line\\$/$name/" shared.txt > .new && cat .new > shared.txt && rm .new || exit 1
+sed "s/^$line\\$/$name/" shared.txt > .new && mv .new shared.txt || exit 1
 touch "$here/made.$name"
 """
 

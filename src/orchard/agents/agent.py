@@ -55,6 +55,8 @@ class McpServer:
     env: Mapping[str, str] = field(default_factory=dict)
     url: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
+    offered: bool = False
+    """Nobody asked for it: an agent that cannot use it does without, and says nothing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,6 +121,11 @@ class CliAgent:
         """Variables of the user's that it may see."""
         return (*self.backend.variables, *self.row.pass_env)
 
+    @property
+    def takes_servers(self) -> bool:
+        """Whether it can be told of MCP servers; one of the user's own by `{mcp_config}` in its command."""
+        return bool(self.backend.program) or "{mcp_config}" in (self.row.command or "")
+
     async def run(self, task: Task, watch: Watch) -> Result:
         """One turn."""
         name = self._program()

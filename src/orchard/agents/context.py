@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from orchard.agents.helping import tools_text
 from orchard.agents.quoting import code, data, listed, tail, verbatim
 from orchard.git.conflicts import MANIFEST, Conflict
 from orchard.git.history import show_path
@@ -78,6 +79,10 @@ class WorkerContext:
     context_files: tuple[str, ...] = ()
     allowed_folders: tuple[Path, ...] = ()
     allowed_urls: tuple[str, ...] = ()
+    interactive: bool = False
+    """Whether a person answers when its turn ends."""
+    server: str | None = None
+    """Our own MCP server, where it has one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +146,7 @@ def work_instructions(context: WorkerContext) -> str:
         _place(context),
         _needs(context.needs),
         _read_first(context.context_files),
+        tools_text(context.server) if context.server else None,
         _done(context),
     )
 
@@ -199,6 +205,7 @@ def heal_instructions(
         "## What the job is for\n\n" + data("the job's task", context.task, INTENT) if context.task.strip() else None,
         "## What the job has changed so far\n\n" + data("diff", diff, DIFF) if diff.strip() else None,
         "## Earlier tries\n\n" + "\n\n".join(_tried(number, one) for number, one in earlier) if earlier else None,
+        tools_text(context.server) if context.server else None,
         _FOREIGN,
         _SUMMARY,
     )
@@ -246,6 +253,13 @@ _SUMMARY = (
 )
 
 
+_UNANSWERED = "- Nobody is there to answer questions: decide, and say what you decided."
+_ANSWERED = (
+    "- When your turn ends, a person reads your last words and answers: with more to do, or by saying that the work is "
+    "done. End your turn where you need a decision, and ask for it there; nobody answers while your turn lasts."
+)
+
+
 def _place(context: WorkerContext) -> str:
     called = f" ({code(context.name)})" if context.name and context.name != context.job else ""
     among = f", one of {context.jobs} jobs" if context.jobs > 1 else ""
@@ -263,7 +277,7 @@ def _place(context: WorkerContext) -> str:
         rows.append(
             f"- Jobs that wait for your result: {listed(context.needed_by, FOLDERS)}. Leave their work to them."
         )
-    rows.append("- Nobody is there to answer questions: decide, and say what you decided.")
+    rows.append(_ANSWERED if context.interactive else _UNANSWERED)
     return "## Where you are\n\n" + "\n".join(rows)
 
 

@@ -23,6 +23,7 @@ from orchard.agents.known import BUILTIN_LOGIN, PROGRAMS, SPEAKS_FOR, Login, bui
 from orchard.agents.models import Models
 from orchard.core.agentrows import ACP, AGENTS, AgentRow
 from orchard.core.config import Config
+from orchard.core.event import Json
 from orchard.core.plan import Tier
 from orchard.core.suggest import did_you_mean, quoted
 from orchard.errors import OrchardError, UsageError
@@ -68,6 +69,17 @@ class Agents:
             if found is not None:
                 return found
         return None
+
+    def listed(self) -> list[Json]:
+        """Every agent that has a name: whether it can be used here, why not, and which one is the default."""
+        default = self.config.agent or self.default()
+        found = []
+        for name in self.names:
+            missing, login = self.missing(name), self.login(name)
+            anonymous = name in PROGRAMS and PROGRAMS[name].anonymous
+            why = missing or (login.how if login.state == "no" and not anonymous else None)
+            found.append({"name": name, "usable": why is None, "default": name == default, "why_not": why})
+        return found
 
     def servers(self, names: Iterable[str]) -> tuple[McpServer, ...]:
         """The MCP servers of the configuration that are named; `${NAME}` in their values is filled in."""

@@ -11,12 +11,14 @@ class AgentStarted(JobFact):
     phase: Phase
     agent: str
     purpose: str
-    """`work`, `check`, `heal` or `resolve`."""
+    """`work`, `check`, `heal`, `resolve`, or `subtask`."""
     model: str | None = None
     session: str | None = None
     """The session that it goes on with."""
     number: int = 1
     """Counts the tries: of healing, or of the same turn after an error that passes."""
+    subtask: str | None = None
+    """The subtask that it works on, here and in the facts below; None: the job itself."""
 
 
 class AgentSession(JobFact):
@@ -27,6 +29,7 @@ class AgentSession(JobFact):
     agent: str
     purpose: str
     session: str
+    subtask: str | None = None
 
 
 class AgentUsed(JobFact):
@@ -37,6 +40,7 @@ class AgentUsed(JobFact):
     agent: str
     purpose: str
     usage: Json
+    subtask: str | None = None
 
 
 class AgentNoted(JobFact):
@@ -47,6 +51,7 @@ class AgentNoted(JobFact):
     agent: str
     kind: str
     message: str
+    subtask: str | None = None
 
 
 class AgentEnded(JobFact):
@@ -60,6 +65,7 @@ class AgentEnded(JobFact):
     message: str = ""
     text: str = ""
     """The agent's last words."""
+    subtask: str | None = None
 
 
 class HealTried(JobFact):

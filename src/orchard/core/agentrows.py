@@ -20,7 +20,7 @@ class AgentRow:
     """One agent: how it is started and what it may see. For a name that is not known, `command` makes a new agent."""
 
     command: str | None = None
-    """The program; for an agent of the user's own a command line with `{prompt}`, `{prompt_file}`, `{model}`."""
+    """The program; for an agent of the user's own a command line with `{prompt}`, `{prompt_file}`, `{model}` ..."""
     args: tuple[str, ...] = ()
     """Put before the arguments that we add."""
     model: str | None = None

@@ -64,6 +64,19 @@ class WorkLimits:
     log_bytes: int = 1024**3
     idle: float | None = None
     wall: float | None = None
+    interactive: float | None = 86400.0
+    """For how long an agent that is idle waits for a message."""
+    subtasks_per_job: int = 20
+    subtasks_per_plan: int = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Traces:
+    """Where traces of plans are sent; None: where the standard OTEL_* variables say, if they do."""
+
+    endpoint: str | None = None
+    headers_env: str | None = None
+    """The variable that holds the headers, among which a key may be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +89,8 @@ class Config:
     resolver: Resolver = "agent"
     resolver_agent: str | None = None
     """Who settles conflicts; None: who did the work, else the default."""
+    agent_tools: bool = True
+    """Whether agents in jobs get our MCP server."""
     worktree_root: str = ".worktrees"
     setup: tuple[RawWork, ...] = ()
     pass_env: tuple[str, ...] = ()
@@ -83,17 +98,19 @@ class Config:
     worktree: Worktree = Worktree()
     capacity: Capacity = Capacity()
     limits: WorkLimits = WorkLimits()
+    tracing: Traces = Traces()
     agents: Mapping[str, AgentRow] = field(default_factory=dict)
     """The rows of `[agents.NAME]`, without `[agents.builtin]`."""
     builtin: BuiltinRow = field(default_factory=BuiltinRow)
     mcp_servers: Mapping[str, ServerRow] = field(default_factory=dict)
 
 
-SECTIONS: Mapping[str, type[Heal | Worktree | Capacity | WorkLimits]] = {
+SECTIONS: Mapping[str, type[Heal | Worktree | Capacity | WorkLimits | Traces]] = {
     "heal": Heal,
     "worktree": Worktree,
     "capacity": Capacity,
     "limits": WorkLimits,
+    "tracing": Traces,
 }
 
 

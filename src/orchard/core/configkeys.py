@@ -11,10 +11,12 @@ from typing import get_args
 from orchard.core import limits
 from orchard.core.configkinds import (
     Kind,
+    address,
     agent,
     flag,
     link,
     list_of,
+    maybe,
     one_of,
     pattern,
     place,
@@ -59,6 +61,7 @@ _TABLE = (
     Key("agent", agent(), "the agent of works that name none; empty: the first that is usable", nothing=""),
     Key("resolver", one_of(*get_args(Resolver)), "who settles a conflict; `agent` is `fail` where none is usable"),
     Key("resolver_agent", agent(), "the agent that settles conflicts; empty: the one that did the work", nothing=""),
+    Key("agent_tools", flag(), "whether agents in jobs get Orchard's own MCP server: their plan to read, and subtasks"),
     Key("worktree_root", text_of(place), "folder that holds the jobs' worktrees", stays_inside=True),
     Key("setup", works(), "works that are run in each new worktree", needs_trust=True),
     Key("pass_env", list_of(variable), "variables that reach the work although they look secret", needs_trust=True),
@@ -74,6 +77,11 @@ _TABLE = (
     Key("limits.log_bytes", whole(1024, 2**50), "size of a phase's log at which its work is stopped"),
     Key("limits.idle", seconds_or_none(MONTH), "seconds without output and CPU use before a stop; 0: no limit"),
     Key("limits.wall", seconds_or_none(MONTH), "seconds for a work that has no `timeout`; 0: no limit"),
+    Key("limits.interactive", seconds_or_none(MONTH), "seconds that an idle agent waits for a message; 0: no limit"),
+    Key("limits.subtasks_per_job", whole(0, 1000), "subtasks of one attempt at a job; 0: none"),
+    Key("limits.subtasks_per_plan", whole(0, 10_000), "subtasks of one plan, all in all; 0: none"),
+    Key("tracing.endpoint", maybe(address), "where traces go, as OTLP over HTTP", needs_trust=True, nothing=""),
+    Key("tracing.headers_env", maybe(variable), "the variable with headers for it", needs_trust=True, nothing=""),
 )
 
 KEYS: Mapping[str, Key] = {key.name: key for key in _TABLE}

@@ -104,6 +104,11 @@ def text_of(rule: Callable[[str], str | None]) -> Kind:
     return Kind(lambda value: checked_text(value, rule), str)
 
 
+def maybe(rule: Callable[[str], str | None]) -> Kind:
+    """A text, or nothing."""
+    return Kind(lambda value: checked_text(value, lambda text: rule(text) if text else None) or None, str)
+
+
 def list_of(rule: Callable[[str], str | None]) -> Kind:
     def check(value: object) -> tuple[str, ...]:
         if not isinstance(value, list | tuple):
@@ -156,6 +161,11 @@ def command(text: str) -> str | None:
 
 def variable(text: str) -> str | None:
     return None if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", text) else "must be the name of an environment variable"
+
+
+def address(text: str) -> str | None:
+    fits = re.fullmatch(r"https?://[^\s/?#]+[^\s\x00-\x1f]{0,2000}", text) and text.isprintable()
+    return None if fits else "must begin with http:// or https://"
 
 
 def agent_name(text: str) -> str | None:

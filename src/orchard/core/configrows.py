@@ -16,6 +16,7 @@ from orchard.core.agentrows import AGENTS, AgentRow, BuiltinRow, Home, ServerRow
 from orchard.core.configkeys import ROWS, Key
 from orchard.core.configkinds import (
     ROW_NAME,
+    address,
     command,
     flag,
     found_instead,
@@ -46,11 +47,6 @@ def _word(text: str) -> str | None:
     return None if fits else "must be a name without spaces"
 
 
-def _address(text: str) -> str | None:
-    fits = re.fullmatch(r"https?://[^\s/?#]+[^\s\x00-\x1f]{0,2000}", text) and text.isprintable()
-    return None if fits else "must begin with http:// or https://"
-
-
 def _header(text: str) -> str | None:
     return None if re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,200}", text) else "must be the name of a header"
 
@@ -77,7 +73,7 @@ AGENT_FIELDS = (
 )
 BUILTIN_FIELDS = (
     Key("provider", one_of("anthropic", "openai"), "who is asked: `openai` is any compatible endpoint"),
-    Key("base_url", text_of(_address), "the address of the endpoint"),
+    Key("base_url", text_of(address), "the address of the endpoint"),
     Key("api_key_env", text_of(variable), "the variable that holds the key"),
     Key("model", text_of(_word), "the model of works that name none"),
     Key("max_iterations", whole(1, 10_000), "calls of the model in one turn"),
@@ -94,7 +90,7 @@ SERVER_FIELDS = (
     Key("command", text_of(command), "the program to start, which speaks over standard input and output"),
     Key("args", list_of(_argument), "its arguments"),
     Key("env", _VARIABLES, "variables that it gets; `${NAME}` in a value stands for a variable of yours"),
-    Key("url", text_of(_address), "the address, instead of a command"),
+    Key("url", text_of(address), "the address, instead of a command"),
     Key("headers", table_of(_header, _header_value), "sent with each request; `${NAME}` as in `env`"),
 )
 

@@ -30,6 +30,21 @@ from orchard.core.event import Json as Json
 from orchard.core.event import PlanEvent as PlanEvent
 from orchard.core.phases import Phase
 from orchard.core.plan import JobId, PlanId
+from orchard.core.subtaskevents import ProgressReported as ProgressReported
+from orchard.core.subtaskevents import SubtaskCompleted as SubtaskCompleted
+from orchard.core.subtaskevents import SubtaskEnded as SubtaskEnded
+from orchard.core.subtaskevents import SubtaskFolderGone as SubtaskFolderGone
+from orchard.core.subtaskevents import SubtaskPlaced as SubtaskPlaced
+from orchard.core.subtaskevents import SubtaskPulled as SubtaskPulled
+from orchard.core.subtaskevents import SubtasksAnswered as SubtasksAnswered
+from orchard.core.subtaskevents import SubtasksAwaited as SubtasksAwaited
+from orchard.core.subtaskevents import SubtaskSpawned as SubtaskSpawned
+from orchard.core.subtaskevents import SubtaskStarted as SubtaskStarted
+from orchard.core.workerevents import JobDeployed as JobDeployed
+from orchard.core.workerevents import MessagesDelivered as MessagesDelivered
+from orchard.core.workerevents import MessageSent as MessageSent
+from orchard.core.workerevents import WorkerCompleted as WorkerCompleted
+from orchard.core.workerevents import WorkerIdle as WorkerIdle
 
 # ---------------------------------------------------------------------------------------- plans
 
@@ -231,7 +246,8 @@ class JobHeld(JobEvent):
 
     attempt: int
     kind: str
-    """`approval` of a diff, or `landing` that was asked for or refused."""
+    """`approval` of a diff, `landing` that was asked for or refused, `budget` that is used up, or `worker`: an agent
+    that waits for a message."""
     reason: str
     resume_from: Phase
 
@@ -306,6 +322,8 @@ class ProgramStarted(JobFact):
     pid: int
     started: float
     boot: str
+    subtask: str | None = None
+    """The subtask that it works for; None: the job itself."""
 
 
 class WorkCommitted(JobFact):

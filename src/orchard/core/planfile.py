@@ -59,9 +59,9 @@ _GUESSES = 20
 _SHOWN_CYCLE = 12
 
 
-def parse(data: bytes, name: str = "plan.yaml", format: Format | None = None) -> Plan:
+def parse(data: bytes, name: str = "plan.yaml", format: Format | None = None, *, scaffolding: bool = False) -> Plan:
     """The plan in a file; raises InvalidInput with everything that is wrong with it."""
-    return _plan(read_document(data, name, format))
+    return _plan(read_document(data, name, format), scaffolding=scaffolding)
 
 
 def parse_value(value: object, name: str = "plan", *, scaffolding: bool = False) -> Plan:
@@ -123,10 +123,10 @@ def parse_plan_update(value: object, plan: Plan, started: bool, path: str) -> Pl
     except ValidationError as error:
         raise document.refuse(findings(error, value, PlanFields)) from None
     given = [name for name in model.model_fields_set if name != "name" or "name" in value]
-    may = _ALWAYS_UPDATED if started else _ALWAYS_UPDATED | _UPDATED_BEFORE
+    may = UPDATED_ALWAYS if started else UPDATED_ALWAYS | UPDATED_BEFORE
     wrong = sorted(set(given) - may)
     if wrong:
-        why = "cannot be changed any more" if started and not set(wrong) - _UPDATED_BEFORE else "cannot be changed here"
+        why = "cannot be changed any more" if started and not set(wrong) - UPDATED_BEFORE else "cannot be changed here"
         raise document.refuse([Finding((), f"'{name}' {why}; what can: {', '.join(sorted(may))}") for name in wrong])
     new = _built(model, dict(plan.jobs))
     changed = replace(plan, **{name: getattr(new, name) for name in given})
@@ -136,8 +136,8 @@ def parse_plan_update(value: object, plan: Plan, started: bool, path: str) -> Pl
     return changed
 
 
-_ALWAYS_UPDATED = frozenset({"max_parallel", "env", "verify", "land", "push", "budget", "resolver", "cleanup"})
-_UPDATED_BEFORE = frozenset({"name", "base", "target", "setup", "after", "worktree_root", "merge", "deploy"})
+UPDATED_ALWAYS = frozenset({"max_parallel", "env", "verify", "land", "push", "budget", "resolver", "cleanup"})
+UPDATED_BEFORE = frozenset({"name", "base", "target", "setup", "after", "worktree_root", "merge", "deploy"})
 """What can be changed of a plan at any time, and what only before it has started."""
 
 

@@ -33,7 +33,6 @@ from orchard.core.planrules import (
     AGENT_TEXT,
     NO_FORM,
     checked_cwd,
-    checked_deploy,
     checked_environment_name,
     checked_group,
     checked_id,
@@ -202,7 +201,11 @@ class AgentFields(WorkFields):
     resume_session: bool = _optional(
         "On a retry: whether it goes on in the session of the attempt before.", "yes, if the agent can"
     )
-    interactive: bool = _optional("Whether a person talks to it while it works.", "false")
+    interactive: bool = _optional(
+        "Whether it waits after its turn, for a message (`orchard send`) or to be told that it is done "
+        "(`orchard complete`). Only for the work of a job, not for checks.",
+        "false",
+    )
     mcp_servers: list[Word] = _optional("Servers of the configuration that it may use.", "[]")
 
     @model_validator(mode="after")
@@ -299,7 +302,9 @@ class GroupFields(Fields):
 class BudgetFields(Fields):
     """What a plan may use before it pauses; at 80 % there is a warning."""
 
-    tokens: Annotated[int, Field(gt=0)] = _optional("Tokens, of all agents together.", "no limit")
+    tokens: Annotated[int, Field(gt=0, le=limits.BUDGET_TOKENS)] = _optional(
+        "Tokens, of all agents together.", "no limit"
+    )
     cost: Positive = _optional("Cost, in the currency that agents report.", "no limit")
     minutes: Positive = _optional("Minutes since the plan started.", "no limit")
 
@@ -342,8 +347,10 @@ class PlanFields(Fields):
         "auto",
     )
     push: bool = _optional("Whether the target is pushed after landing; if that fails, the landing stands.", "false")
-    deploy: Annotated[str, AfterValidator(checked_deploy), WithJsonSchema({"const": "auto"})] = _optional(
-        "`auto`: jobs start by themselves.", "auto"
+    deploy: Literal["auto", "manual"] = _optional(
+        "`auto`: jobs start by themselves; `manual`: a job runs only when it is deployed, by `orchard deploy` "
+        "or by an agent.",
+        "auto",
     )
     budget: BudgetFields = _optional("What it may use before it pauses.", "no limit")
 

@@ -111,13 +111,6 @@ def checked_cwd(text: str) -> str:
     return checked_text(text)
 
 
-def checked_deploy(text: str) -> str:
-    """Only one way of starting jobs exists so far."""
-    if text == "manual":
-        refuse("'manual' is not available in this version")
-    return text if text == "auto" else refuse("must be 'auto'")
-
-
 def checked_environment_name(name: str) -> str:
     """A variable that a job may be given."""
     if not _ENVIRONMENT_NAME.fullmatch(name):

@@ -7,14 +7,18 @@ from orchard.core.events import (
     JobFailed,
     JobHeld,
     LeafMerged,
+    MessageSent,
     ProgramStarted,
     WorkCommitted,
+    WorkerIdle,
     WorkSaved,
     WorktreeTaken,
 )
 from orchard.core.phases import PHASES, Phase
 from orchard.core.plan import Job, JobId
 from orchard.core.states import JobState, JobStatus
+from orchard.core.subtaskevents import ProgressReported
+from orchard.core.subtaskrecords import Subtask
 from orchard.core.usage import Usage
 
 DEAD = frozenset({JobState.FAILED, JobState.CANCELED})
@@ -53,6 +57,8 @@ class Turn:
     notes: list[tuple[str, str]] = field(default_factory=list)
     used: dict[str, Usage] = field(default_factory=dict)
     """By model."""
+    subtask: str | None = None
+    """The subtask that it was for; None: the job itself."""
 
 
 @dataclass(slots=True)
@@ -73,6 +79,11 @@ class Attempt:
     resumed: Phase | None = None
     """Where it was to begin when it was started again, and how many phases it had been through by then."""
     resumed_after: int = 0
+    idle: WorkerIdle | None = None
+    """Its agent waits to be told more; no turn has begun since."""
+    progress: ProgressReported | None = None
+    awaits: bool = False
+    """Its agent only waits for subtasks, and has given the slot back."""
 
     @property
     def phase(self) -> Phase | None:
@@ -125,6 +136,21 @@ class JobRecord:
     saved: list[WorkSaved] = field(default_factory=list)
     sessions: dict[str, str] = field(default_factory=dict)
     """By agent and purpose: where a retry goes on."""
+    deployed: bool = False
+    """Whether somebody let it run."""
+    undeployed: bool = False
+    """Whether it may not run before somebody deploys it: follows from the plan and from `deployed`."""
+    messages: list[MessageSent] = field(default_factory=list)
+    """Everything that was said to its agent."""
+    delivered: int = 0
+    """The number of the last message that the agent is known to have."""
+    subtasks: dict[str, Subtask] = field(default_factory=dict)
+    """By id, those of all attempts in the order in which they were asked for."""
+
+    @property
+    def queued(self) -> list[MessageSent]:
+        """The messages that its agent has still to be given."""
+        return [message for message in self.messages if message.number > self.delivered]
 
     @property
     def used(self) -> Iterator[Usage]:
@@ -154,7 +180,8 @@ class JobRecord:
             return JobStatus(self.state.value)
         if self.dead:
             return JobStatus.BLOCKED
-        return JobStatus.READY if self.unmet == 0 and self.hold is None else JobStatus.PENDING
+        waits = self.hold is not None or self.undeployed
+        return JobStatus.READY if self.unmet == 0 and not waits else JobStatus.PENDING
 
     @property
     def is_dead(self) -> bool:

@@ -17,6 +17,7 @@ from orchard.core.events import (
     HoldReleased,
     JobCanceled,
     JobContinued,
+    JobDeployed,
     JobEvent,
     JobFailed,
     JobHeld,
@@ -29,6 +30,8 @@ from orchard.core.events import (
     LandingUndone,
     LandingVoided,
     LeafMerged,
+    MessagesDelivered,
+    MessageSent,
     NeedsConsumed,
     NothingToLand,
     PhaseEnded,
@@ -49,6 +52,8 @@ from orchard.core.events import (
     UndoIntended,
     Warned,
     WorkCommitted,
+    WorkerCompleted,
+    WorkerIdle,
     WorkSaved,
     WorktreeGone,
     WorktreeTaken,
@@ -58,6 +63,7 @@ from orchard.core.plan import VALIDATION, Budget, JobId
 from orchard.core.plancodec import plan_from_json, work_from_json
 from orchard.core.records import Attempt, PhaseRecord, Snapshot, Turn
 from orchard.core.run import Run
+from orchard.core.subtaskreplay import APPLY_SUBTASKS, stop_waiting
 from orchard.core.usage import add, usage_from_json
 
 
@@ -151,6 +157,7 @@ def _end(run: Run, job: JobId, at: float, outcome: str) -> Attempt | None:
     attempt = run.records[job].last
     if attempt is None or attempt.ended is not None:
         return attempt
+    stop_waiting(run, run.records[job])
     attempt.ended, attempt.outcome = at, outcome
     for phase in attempt.phases:
         if phase.outcome is None:
@@ -249,6 +256,9 @@ def _worktree_gone(run: Run, event: WorktreeGone, at: float) -> None:
 
 
 def _program_started(run: Run, event: ProgramStarted, at: float) -> None:
+    if event.subtask is not None:
+        run.records[event.job].subtasks[event.subtask].program = (event.pid, event.started, event.boot)
+        return
     attempt = run.records[event.job].last
     if attempt is not None:
         attempt.program = event
@@ -263,18 +273,23 @@ def _agent_started(run: Run, event: AgentStarted, at: float) -> None:
     attempt = run.records[event.job].last
     if attempt is not None:
         turn = Turn(event.agent, event.purpose, event.phase, at, event.number, event.model, event.session)
+        turn.subtask = event.subtask
         attempt.turns.append(turn)
+        if event.subtask is None:
+            attempt.idle = None
 
 
-def _turn(run: Run, job: JobId) -> Turn | None:
-    """The turn that is under way, or was last."""
+def _turn(run: Run, job: JobId, subtask: str | None) -> Turn | None:
+    """The turn that is under way, or was last, of the job's own agent or of a subtask's."""
     attempt = run.records[job].last
-    return attempt.turns[-1] if attempt is not None and attempt.turns else None
+    turns = reversed(attempt.turns) if attempt is not None else ()
+    return next((turn for turn in turns if turn.subtask == subtask), None)
 
 
 def _agent_session(run: Run, event: AgentSession, at: float) -> None:
-    run.records[event.job].sessions[f"{event.agent} {event.purpose}"] = event.session
-    if (turn := _turn(run, event.job)) is not None:
+    if event.subtask is None:
+        run.records[event.job].sessions[f"{event.agent} {event.purpose}"] = event.session
+    if (turn := _turn(run, event.job, event.subtask)) is not None:
         turn.session = event.session
 
 
@@ -282,18 +297,18 @@ def _agent_used(run: Run, event: AgentUsed, at: float) -> None:
     usage = usage_from_json(event.usage)
     run.used_tokens += usage.tokens
     run.used_cost += usage.cost or 0.0
-    if (turn := _turn(run, event.job)) is not None:
+    if (turn := _turn(run, event.job, event.subtask)) is not None:
         known = turn.used.get(usage.model)
         turn.used[usage.model] = usage if known is None else add(known, usage)
 
 
 def _agent_noted(run: Run, event: AgentNoted, at: float) -> None:
-    if (turn := _turn(run, event.job)) is not None:
+    if (turn := _turn(run, event.job, event.subtask)) is not None:
         turn.notes.append((event.kind, event.message))
 
 
 def _agent_ended(run: Run, event: AgentEnded, at: float) -> None:
-    if (turn := _turn(run, event.job)) is not None:
+    if (turn := _turn(run, event.job, event.subtask)) is not None:
         turn.ended, turn.reason, turn.message = at, event.reason, event.message
         turn.text = event.text
 
@@ -303,6 +318,23 @@ def _heal_tried(run: Run, event: HealTried, at: float) -> None:
     tries = [turn for turn in attempt.turns if turn.purpose == "heal"] if attempt is not None else []
     if tries:
         tries[-1].healed = event.outcome
+
+
+def _messages_delivered(run: Run, event: MessagesDelivered, at: float) -> None:
+    run.records[event.job].delivered = event.number
+
+
+def _worker_idle(run: Run, event: WorkerIdle, at: float) -> None:
+    attempt = run.records[event.job].last
+    if attempt is not None:
+        attempt.idle = event
+
+
+def _worker_completed(run: Run, event: WorkerCompleted, at: float) -> None:
+    record = run.records[event.job]
+    record.resume_from = Phase.COMMIT
+    if record.last is not None:
+        record.last.idle = None
 
 
 def _leaf_merged(run: Run, event: LeafMerged, at: float) -> None:
@@ -370,5 +402,11 @@ APPLY: Mapping[type[Event], Callable[[Run, Any, float], None]] = {
     AgentNoted: _agent_noted,
     AgentEnded: _agent_ended,
     HealTried: _heal_tried,
+    JobDeployed: lambda run, event, at: run.deploy(event.job),
+    MessageSent: lambda run, event, at: run.records[event.job].messages.append(event),
+    MessagesDelivered: _messages_delivered,
+    WorkerIdle: _worker_idle,
+    WorkerCompleted: _worker_completed,
     ConflictSettled: lambda run, event, at: run.resolutions.append(event),
+    **APPLY_SUBTASKS,
 }

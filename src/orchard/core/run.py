@@ -99,13 +99,13 @@ class Run:
             return PlanStatus.PENDING
         if active or self.counts[JobStatus.READY]:
             return PlanStatus.RUNNING
-        if self.held:
+        if self.held or self.to_deploy:
             return PlanStatus.WAITING
         return PlanStatus.FAILED if self.counts[JobStatus.FAILED] else PlanStatus.CANCELED
 
     @property
     def _goes_on(self) -> bool:
-        return bool(self.counts[JobStatus.READY] or self.held or self.started is None)
+        return bool(self.counts[JobStatus.READY] or self.held or self.started is None or self.to_deploy)
 
     @property
     def settled(self) -> bool:
@@ -146,6 +146,14 @@ class Run:
     def waiting_for(self) -> list[JobHeld]:
         """What a person has to decide."""
         return [record.hold for record in self.records.values() if record.hold is not None] if self.held else []
+
+    @property
+    def to_deploy(self) -> list[JobId]:
+        """The jobs that could still run if somebody deployed them."""
+        if self.plan.deploy != "manual":
+            return []
+        pending = JobStatus.PENDING
+        return [job for job, record in self.records.items() if record.undeployed and record.status is pending]
 
     def job(self, job_id: JobId) -> Job:
         """The job as it is to be run, with what a retry replaced."""
@@ -250,6 +258,7 @@ class Run:
             record = self.records[job_id]
             record.unmet = sum(need.state is not JobState.SUCCEEDED for need in needs)
             record.dead = sum(need.is_dead for need in needs)
+            record.undeployed = plan.deploy == "manual" and job_id != VALIDATION and not record.deployed
         self.counts = Counter(record.status for record in self.records.values())
         self.held = sum(record.hold is not None for record in self.records.values())
         self._ready, self._ready_free, self._queued = [], [], set()
@@ -271,11 +280,21 @@ class Run:
         record.hold = hold
         self._recount(job_id, old, record.status)
 
+    def deploy(self, job_id: JobId) -> None:
+        """Let a job run that waits for a person to say so."""
+        record = self.records[job_id]
+        old = record.status
+        record.deployed, record.undeployed = True, False
+        self._recount(job_id, old, record.status)
+
 
 def statuses(
     plan: Plan, states: Mapping[JobId, JobState], held: frozenset[JobId] = frozenset()
 ) -> dict[JobId, JobStatus]:
-    """What people see of each job, computed from nothing but states: the meaning of the counters above."""
+    """What people see of each job, computed from nothing but states: the meaning of the counters above.
+
+    `held`: the jobs that wait for a person, who has to decide or to deploy them.
+    """
     found: dict[JobId, JobStatus] = {}
     for job in plan.in_order:
         state, needs = states[job], plan.jobs[job].needs

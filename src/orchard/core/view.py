@@ -13,8 +13,11 @@ from orchard.core.records import Attempt, JobRecord, Turn
 from orchard.core.run import Run
 from orchard.core.scheduler import group_statuses
 from orchard.core.states import JobState, JobStatus, PlanStatus
+from orchard.core.subtaskview import progress_view, subtasks_view
 from orchard.core.usage import Usage, by_model, total
+from orchard.core.workerview import worker_view
 
+NAMED_JOBS = 8
 EMPTY_SUMMARY: Mapping[str, int] = {"commits": 0, "added": 0, "modified": 0, "deleted": 0}
 
 
@@ -146,7 +149,7 @@ def plan_error(run: Run, *, interrupted: bool) -> str | None:
     if status in (PlanStatus.PAUSED, PlanStatus.WAITING) and run.paused is not None:
         return run.paused.reason or "The plan is paused."
     if status is PlanStatus.WAITING:
-        return "; ".join(hold.reason for hold in run.waiting_for)
+        return "; ".join(hold.reason for hold in run.waiting_for) or to_deploy(run)
     return None
 
 
@@ -156,12 +159,33 @@ def needs_person(run: Run) -> list[Json]:
         return []
     found = []
     for hold in run.waiting_for:
-        verb = {"landing": "land", "budget": "resume"}.get(hold.kind, "approve")
-        command = f"orchard approve {hold.job} --plan {run.id}" if verb == "approve" else f"orchard {verb} {run.id}"
+        verb = {"landing": "land", "budget": "resume", "worker": "complete"}.get(hold.kind, "approve")
+        of_job = verb in ("approve", "complete")
+        command = f"orchard {verb} {hold.job} --plan {run.id}" if of_job else f"orchard {verb} {run.id}"
         found.append(_asking(run, hold.job, hold.kind, hold.reason, verb, command))
-    if run.paused is not None and run.paused.waiting and not found:
+    if run.paused is not None and run.paused.waiting and not any(hold.kind == "budget" for hold in run.waiting_for):
         found.append(_asking(run, None, "plan", run.paused.reason, "resume", f"orchard resume {run.id}"))
+    if run.status is PlanStatus.WAITING and run.paused is None and run.to_deploy:
+        found.append(_asking(run, None, "deploy", to_deploy(run), "deploy", _deploy_command(run)))
     return found
+
+
+def to_deploy(run: Run) -> str:
+    """That jobs wait for somebody to deploy them, in a sentence."""
+    jobs = run.to_deploy
+    named = ", ".join(jobs[:NAMED_JOBS]) + (f" and {len(jobs) - NAMED_JOBS} more" if len(jobs) > NAMED_JOBS else "")
+    return f"{'1 job waits' if len(jobs) == 1 else f'{len(jobs)} jobs wait'} to be deployed: {named}"
+
+
+def _deploy_command(run: Run) -> str:
+    """The command that lets the first of them run: what it needs has succeeded."""
+    jobs = run.to_deploy
+    first = next((job for job in jobs if run.records[job].unmet == 0), jobs[0])
+    return f"orchard deploy {first} --plan {run.id}"
+
+
+def _is_idle_worker(asking: list[Json]) -> bool:
+    return bool(asking) and asking[0]["kind"] == "worker"
 
 
 def _asking(run: Run, job: JobId | None, kind: str, reason: str, verb: str, command: str) -> Json:
@@ -186,8 +210,9 @@ def plan_hint(run: Run, *, interrupted: bool) -> str | None:
     if status is PlanStatus.FAILED or status is PlanStatus.CANCELED:
         return f"orchard retry --plan {run.id}"
     if status is PlanStatus.WAITING:
-        hold = run.waiting_for[0]
-        return f"orchard land {run.id}" if hold.kind == "landing" else f"orchard approve {hold.job} --plan {run.id}"
+        asking = needs_person(run)
+        talk = f"orchard send {asking[0]['job']} MESSAGE --plan {run.id}; or: " if _is_idle_worker(asking) else ""
+        return f"{talk}{asking[0]['command']}" if asking else None
     return None
 
 
@@ -206,6 +231,8 @@ def job_view(run: Run, job_id: JobId, *, interrupted: bool = False) -> Json:
         "status": "failed" if stopped else str(record.status),
         "phase": None if stopped or phase is None else str(phase),
         "agent": None if stopped else _at_work(last),
+        "progress": progress_view(last.progress) if last else None,
+        "subtasks": subtasks_view(record, last, time_text, agents_usage, stopped=stopped),
         "attempts": len(record.attempts),
         "base_commit": record.base,
         "commit": record.commit,
@@ -224,6 +251,8 @@ def job_view(run: Run, job_id: JobId, *, interrupted: bool = False) -> Json:
         "merged": run.snapshot is not None and job_id in run.snapshot.merged,
         "waiting": None if record.hold is None else {"kind": record.hold.kind, "reason": record.hold.reason},
         "evidence": committed.evidence if committed else None,
+        "deployed": not record.undeployed,
+        "worker": worker_view(run, job_id, stopped=stopped),
         "validation": job_id == VALIDATION,
         "started_at": time_text(last.started) if last else None,
         "ended_at": time_text(last.ended) if last else None,
@@ -232,7 +261,8 @@ def job_view(run: Run, job_id: JobId, *, interrupted: bool = False) -> Json:
 
 def _at_work(attempt: Attempt | None) -> Json | None:
     """The agent that is in the middle of a turn, and what for."""
-    turn = attempt.turns[-1] if attempt is not None and attempt.ended is None and attempt.turns else None
+    turns = reversed(attempt.turns) if attempt is not None and attempt.ended is None else ()
+    turn = next((turn for turn in turns if turn.subtask is None), None)
     return {"name": turn.agent, "doing": turn.purpose} if turn is not None and turn.ended is None else None
 
 
@@ -243,10 +273,11 @@ def _job_usage(record: JobRecord) -> Json:
 
 def attempt_view(run: Run, job_id: JobId) -> list[Json]:
     """Every attempt at a job, phase by phase."""
-    return [_attempt(attempt) for attempt in run.records[job_id].attempts]
+    record = run.records[job_id]
+    return [_attempt(record, attempt) for attempt in record.attempts]
 
 
-def _attempt(attempt: Attempt) -> Json:
+def _attempt(record: JobRecord, attempt: Attempt) -> Json:
     failure = attempt.failure
     return {
         "number": attempt.number,
@@ -265,6 +296,7 @@ def _attempt(attempt: Attempt) -> Json:
             for phase in attempt.phases
         ],
         "turns": [_turn(turn) for turn in attempt.turns],
+        "subtasks": subtasks_view(record, attempt, time_text, agents_usage),
         "usage": agents_usage(one for turn in attempt.turns for one in turn.used.values()),
         "failure": None if failure is None else _failure(failure),
     }
@@ -274,6 +306,7 @@ def _turn(turn: Turn) -> Json:
     return {
         "agent": turn.agent,
         "trigger": turn.purpose,
+        "subtask": turn.subtask,
         "phase": str(turn.phase),
         "number": turn.number,
         "model": turn.model,

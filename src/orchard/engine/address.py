@@ -35,7 +35,7 @@ def read_address(state: Path) -> Address | None:
     """What the engine of this repository wrote about itself, if there is one and it lives."""
     try:
         address = Address(**json.loads((state / ADDRESS_FILE).read_text()))
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, RecursionError):
         return None
     return address if address.alive else None
 

@@ -18,6 +18,8 @@ from orchard.core.phases import Phase
 from orchard.core.plan import VALIDATION, AgentWork, Job, JobId, Work
 from orchard.core.records import JobRecord
 from orchard.engine.context import Context
+from orchard.engine.conversation import talk
+from orchard.engine.handing import offered_name
 from orchard.engine.outcome import Failed, Held
 from orchard.engine.programs import TAIL_LINES, environment, folder_of, limits_of, redacted, shown
 from orchard.engine.turns import Asked, run_turn
@@ -56,11 +58,13 @@ async def run_agent_work(context: Context, work: AgentWork) -> Failed | Held | N
     except OrchardError as error:
         return Failed("spawn-failed", f"{phase}: {error.message}", hint=error.hint)
     is_work = phase is Phase.WORK
-    worker = await worker_context(context, task, work)
+    purpose = "work" if is_work else "check"
+    server = offered_name(context, agent, purpose, settings)
+    worker = await worker_context(context, task, work, server)
     told, whole, session = _told(context, worker, agent, resumes=is_work and work.resume_session is not False)
     asked = Asked(
         agent=agent,
-        purpose="work" if is_work else "check",
+        purpose=purpose,
         instructions=told,
         folder=folder,
         env=environment_for(context, agent, work),
@@ -68,11 +72,14 @@ async def run_agent_work(context: Context, work: AgentWork) -> Failed | Held | N
         settings=settings,
         session=session,
         whole=whole,
+        work=work,
     )
     if context.worktree is not None:
         context.engine.pool(context.run).worktrees.repair(context.worktree)
-    result = await run_turn(context, asked)
-    return outcome_of(context, agent, work, result)
+    if not is_work or context.job_id == VALIDATION:
+        return outcome_of(context, agent, work, await run_turn(context, asked))
+    result = await talk(context, asked, interactive=work.interactive)
+    return result if isinstance(result, Held) else outcome_of(context, agent, work, result)
 
 
 def outcome_of(context: Context, agent: Agent, work: Work, result: Result) -> Failed | Held | None:
@@ -192,8 +199,8 @@ def _told(context: Context, worker: WorkerContext, agent: Agent, *, resumes: boo
     return go_on_instructions("it was stopped"), whole, session
 
 
-async def worker_context(context: Context, task: str, work: Work | None) -> WorkerContext:
-    """All that an agent should know about the job."""
+async def worker_context(context: Context, task: str, work: Work | None, server: str | None = None) -> WorkerContext:
+    """All that an agent should know about the job; `server` is ours, where it gets one."""
     plan, job = context.plan, context.job
     needs = [await _delivered(context, need) for need in job.needs] if context.job_id != VALIDATION else []
     agent_work = work if isinstance(work, AgentWork) else None
@@ -214,6 +221,8 @@ async def worker_context(context: Context, task: str, work: Work | None) -> Work
         context_files=agent_work.context_files if agent_work else (),
         allowed_folders=tuple(Path(name) for name in agent_work.allowed_folders) if agent_work else (),
         allowed_urls=agent_work.allowed_urls if agent_work else (),
+        interactive=agent_work.interactive if agent_work else False,
+        server=server,
     )
 
 

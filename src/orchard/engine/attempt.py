@@ -67,6 +67,7 @@ def _end(context: Context, outcome: Outcome) -> None:
         _record_failure(context, outcome)
     elif isinstance(outcome, Held):
         engine.record(plan, JobHeld(job, number, outcome.kind, outcome.reason, outcome.resume_from))
+        engine.idling.watch(context.run, job)
     else:
         assert context.commit is not None
         engine.record(plan, JobSucceeded(job, number, context.commit))

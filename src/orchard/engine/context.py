@@ -1,11 +1,13 @@
 """An attempt under way, as its phases see it."""
 
 import asyncio
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from orchard.core.phases import Phase
-from orchard.core.plan import Job, JobId, Plan
+from orchard.core.plan import Job, JobId, Plan, PlanId
 from orchard.core.records import JobRecord
 from orchard.core.run import Run
 from orchard.engine.engine import Engine
@@ -40,6 +42,8 @@ class Context:
     healed: bool = False
     """Whether an agent has mended something since the last commit."""
     notes: list[str] = field(default_factory=list)
+    subtask: str | None = None
+    """The subtask whose folder and turns these are; None: the attempt's own."""
 
     @property
     def world(self) -> World:
@@ -59,14 +63,30 @@ class Context:
 
     @property
     def token(self) -> str:
-        """What every process of this attempt carries."""
-        return f"{self.run.id}:{self.job_id}:{self.number}"
+        """What every process of this attempt carries, or of this subtask, which can end without the attempt."""
+        return token_of(self.run.id, self.job_id, self.number, self.subtask)
+
+    def traced(self, env: Mapping[str, str]) -> Mapping[str, str]:
+        """The variables of a program, and where plans are traced those by which it can join the trace."""
+        tracing = self.engine.tracing
+        return env if tracing is None else tracing.environment(self.run.id, self.job_id, env, self.subtask)
+
+    def in_trace(self) -> AbstractContextManager[object]:
+        """For the time of the block, what libraries of ours trace belongs to what is done here."""
+        tracing = self.engine.tracing
+        return nullcontext() if tracing is None else tracing.current(self.run.id, self.job_id, self.subtask)
 
     @property
     def log(self) -> Path:
         """Where the programs of the current phase write."""
         assert self.phase is not None
+        if self.subtask is not None:
+            return self.world.logs.subtask_path(self.run.id, self.job_id, self.number, self.subtask)
         return self.world.logs.path(self.run.id, self.job_id, self.number, self.phase)
+
+    def make_log(self) -> Path:
+        """The same, there to be appended to."""
+        return self.world.logs.make(self.log)
 
     @property
     def place(self) -> Place:
@@ -76,3 +96,8 @@ class Context:
         evidence = self.world.logs.evidence_path(self.run.id, self.job_id, self.number)
         target = self.run.started.target_branch
         return Place(self.worktree.path, self.run.id, self.job_id, self.number, self.base, target, evidence)
+
+
+def token_of(plan: PlanId, job: JobId, attempt: int, subtask: str | None = None) -> str:
+    """What every process of an attempt carries, or of one of its subtasks."""
+    return f"{plan}:{job}:{attempt}" + (f":{subtask}" if subtask is not None else "")

@@ -143,7 +143,7 @@ class _Door:
                     note_refusal(self._state, peer, "a request with the pass of a job")
                     return
                 await self._answer(request, writer)
-        except (OSError, ValueError, TimeoutError, EngineGone):
+        except (OSError, ValueError, RecursionError, TimeoutError, EngineGone):
             return  # a peer that went away, or that does not speak our language
         finally:
             self._open.pop(writer, None)
@@ -161,7 +161,7 @@ class _Door:
         if said is None:
             return "gone before it said anything"
         given = said.get("nonce")
-        if isinstance(given, str) and hmac.compare_digest(given.encode(), self._nonce.encode()):
+        if isinstance(given, str) and hmac.compare_digest(given.encode(errors="replace"), self._nonce.encode()):
             return None
         shown = said.get("pass")
         scope = self._passes.scope_of(shown) if isinstance(shown, str) else None
@@ -177,8 +177,9 @@ class _Door:
             error = UsageError("This engine speaks no such language.", hint="Update and restart orchard.")
             await _say(caller.writer, {"error": encode_error(error)})
             return
-        await _say(caller.writer, {"ok": {}})
-        await channel(caller)
+        with self._passes.while_good(caller.scope, caller.writer.close):
+            await _say(caller.writer, {"ok": {}})
+            await channel(caller)
 
     async def _answer(self, request: Json, writer: asyncio.StreamWriter) -> None:
         verb, args = request.get("verb"), request.get("args", {})

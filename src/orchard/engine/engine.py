@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from orchard.core.events import (
     Event,
@@ -36,9 +37,13 @@ from orchard.core.scheduler import StartJob, free_slots, next_turns, pick
 from orchard.core.states import ACTIVE, JobStatus, PlanStatus
 from orchard.core.view import plan_summary
 from orchard.engine.budget import Budgets
+from orchard.engine.idling import Idling
+from orchard.engine.interruption import Interruptible
 from orchard.engine.leases import Leases
-from orchard.engine.passes import Passes
+from orchard.engine.lending import Lending
+from orchard.engine.passes import Passes, Scope
 from orchard.engine.pool import Pool
+from orchard.engine.tracing import Tracing
 from orchard.engine.world import World
 from orchard.errors import OrchardError, SystemRefused
 from orchard.git.worktrees import Worktrees
@@ -70,6 +75,8 @@ class Live:
     task: "asyncio.Task[None]"
     stop: Stop | None = None
     hurry: asyncio.Event = field(default_factory=asyncio.Event)
+    turn: Interruptible | None = None
+    """The turn of its agent that may be interrupted."""
 
 
 Attempting = Callable[["Engine", Run, JobId, int, asyncio.Event], Awaitable[None]]
@@ -95,6 +102,10 @@ class Engine:
         """Requests that are being carried out; while there are any, the engine is not idle."""
         self.passes = Passes()
         """What agents show at the door to speak for their job."""
+        self.desks: dict[Scope, Any] = {}
+        """Where agents sit in their turns (`desk.Desk`), each with the subtasks that it handed out."""
+        self.tracing: Tracing | None = None
+        """Who makes traces of what is recorded here; None: nobody asked for any."""
         self.notes: list[str] = []
         """What a person should know that belongs to no plan."""
         self._attempting, self._starting = attempting, starting
@@ -102,14 +113,15 @@ class Engine:
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._busy = asyncio.Event()
-        self._closing = False
+        self.closing = False
         self._preparing: set[PlanId] = set()
         self._turns: list[PlanId] = []
         self._statuses: dict[PlanId, PlanStatus] = {}
         self._merging: dict[PlanId, asyncio.Lock] = {}
         self._budgets = Budgets(self.record, world.clock)
+        self.idling = Idling(self.record, world.clock, world.config.limits.interactive)
         self._pools: dict[str, Pool] = {}
-        self._waits_for_lease = False
+        self.lending = Lending(self._leases, world.config.max_parallel, self.spawn, self.wake)
         self._sweeping: asyncio.TimerHandle | None = None
         self._known_children = children()
         self.giving_back: set[tuple[PlanId, JobId]] = set()
@@ -124,13 +136,16 @@ class Engine:
         `listed`: what lists show of the plan changes although its status does not.
         """
         run, at = self.runs[plan], self.world.clock()
-        apply(run, Recorded(self.journal.last_seq + 1, at, plan, event))
+        recorded = Recorded(self.journal.last_seq + 1, at, plan, event)
+        apply(run, recorded)
         status = run.status
         row = None
         if self._statuses.get(plan) is not status or listed or isinstance(event, ALWAYS_LISTED):
             self._statuses[plan] = status
             row = PlanRow(plan, run.plan.name, run.created, 0, str(status), run.settled, plan_summary(run))
         seq = self.journal.append(plan, event, at, row)
+        if self.tracing is not None:
+            self.tracing.hear(run, recorded)
         self._wake.set()
         return seq
 
@@ -186,8 +201,9 @@ class Engine:
 
     async def drive(self) -> None:
         """Start what may start whenever something happened, until the engine is closed."""
-        while not self._closing:
+        while not self.closing:
             self._wake.clear()
+            self.lending.serve()
             if self.starts_work:
                 self._start_plans()
                 while starts := self._pick():
@@ -202,12 +218,14 @@ class Engine:
         """Look again at what may start."""
         self._wake.set()
 
-    def spawn(self, work: Awaitable[None]) -> None:
+    def spawn(self, work: Awaitable[None]) -> "asyncio.Task[None]":
         """Run something beside the jobs, such as emptying the trash; it ends with the engine."""
         assert self._group is not None
         task = self._group.create_task(_finish(work))
+        task.add_done_callback(lambda _: _let_go(work))
         self._beside.add(task)
         task.add_done_callback(self._beside.discard)
+        return task
 
     def _start_plans(self) -> None:
         for run in list(self.runs.values()):
@@ -246,20 +264,9 @@ class Engine:
         used = sum(start.takes_slot for start in starts)
         self._leases.give_back(leased - used)
         if leased < wanted and not used:
-            self._wait_for_lease()
+            self.lending.wait_for_lease()
         self._turns = next_turns(self._turns, starts)
         return starts
-
-    def _wait_for_lease(self) -> None:
-        """Look again when another process gives a lease back."""
-        if not self._waits_for_lease:
-            self._waits_for_lease = True
-            self.spawn(self._lease_freed())
-
-    async def _lease_freed(self) -> None:
-        await self._leases.wait_free()
-        self._waits_for_lease = False
-        self.wake()
 
     def _start(self, start: StartJob) -> None:
         assert self._group is not None
@@ -270,8 +277,9 @@ class Engine:
             self._pass_on(run, start.job, number)
             return
         hurry = asyncio.Event()
-        work = _finish(self._attempting(self, run, start.job, number, hurry))
-        task = self._group.create_task(work, name=f"{run.id}:{start.job}")
+        work = self._attempting(self, run, start.job, number, hurry)
+        task = self._group.create_task(_finish(work), name=f"{run.id}:{start.job}")
+        task.add_done_callback(lambda _: _let_go(work))
         self.live[run.id, start.job] = Live(task, hurry=hurry)
         # A task that is canceled before its first step runs none of its own code, so this is not left to it.
         task.add_done_callback(lambda _: self._attempt_is_over(start))
@@ -296,7 +304,7 @@ class Engine:
         self.live.pop((start.plan, start.job), None)
         if start.takes_slot:
             self._leases.give_back(1)
-        if not self.live and self._sweeping is None and not self._closing:
+        if not self.live and self._sweeping is None and not self.closing:
             self._sweeping = asyncio.get_running_loop().call_later(SWEEP_AFTER, self._sweep)
         self.wake()
 
@@ -384,8 +392,9 @@ class Engine:
 
     async def close(self) -> None:
         """Stop everything that still runs, without recording an end: the next engine finds it interrupted."""
-        self._closing = True
+        self.closing = True
         self._budgets.close()
+        self.idling.close()
         self._leases.close()
         if self._sweeping is not None:
             self._sweeping.cancel()
@@ -410,6 +419,12 @@ ALWAYS_LISTED: tuple[type[Event], ...] = (Landed, LandingUndone, PlanDeleted, Pl
 
 async def _finish(work: Awaitable[None]) -> None:
     await work
+
+
+def _let_go(work: Awaitable[None]) -> None:
+    """Of a task that was canceled before its first step the work was never begun; Python would complain aloud."""
+    if asyncio.iscoroutine(work):
+        work.close()
 
 
 @asynccontextmanager

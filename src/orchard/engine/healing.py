@@ -2,13 +2,14 @@
 
 from collections.abc import Awaitable, Callable
 
-from orchard.agents.agent import Agent, Result
+from orchard.agents.agent import Agent, Result, Settings
 from orchard.agents.context import Failure, Try, heal_instructions
 from orchard.core.events import HealTried
 from orchard.core.phases import Phase
 from orchard.core.plan import AgentWork, ShellWork
 from orchard.engine.agentwork import environment_for, intent_of, limits_for, worker_context
 from orchard.engine.context import Context
+from orchard.engine.handing import offered_name
 from orchard.engine.outcome import Failed, Held, Outcome
 from orchard.engine.turns import Asked, run_turn
 from orchard.errors import OrchardError
@@ -68,7 +69,8 @@ async def _turn(context: Context, agent: Agent, failed: Failed, earlier: list[Tr
         output=failed.tail,
         log=context.log if context.log.exists() else None,
     )
-    worker = await worker_context(context, intent_of(job), job.work)
+    server = offered_name(context, agent, "heal", Settings())
+    worker = await worker_context(context, intent_of(job), job.work, server)
     diff = await context.world.in_thread(worktree_diff, context.world.repo, context.worktree, context.base, DIFF_BYTES)
     work = job.work or ShellWork(command="true")
     asked = Asked(
@@ -79,6 +81,7 @@ async def _turn(context: Context, agent: Agent, failed: Failed, earlier: list[Tr
         env=environment_for(context, agent, work),
         limits=limits_for(context, work),
         number=number,
+        work=work,
     )
     context.engine.pool(context.run).worktrees.repair(context.worktree)
     return await run_turn(context, asked)

@@ -14,6 +14,8 @@ class Leases:
     def __init__(self, slots: Slots) -> None:
         self._slots = slots
         self._timer: asyncio.TimerHandle | None = None
+        self._owed = 0
+        """Leases that somebody works with although there was none: the next ones that come back are these."""
 
     def take(self, wanted: int) -> int:
         """As many leases as can be had, at most `wanted`."""
@@ -27,8 +29,15 @@ class Leases:
 
     def give_back(self, count: int) -> None:
         """These are not used by a job any more."""
-        for _ in range(count):
+        paid = min(count, self._owed)
+        self._owed -= paid
+        for _ in range(count - paid):
             self._slots.release()
+
+    def take_anyway(self) -> None:
+        """A lease for somebody who cannot wait for one; where there is none, it is owed."""
+        if not self.take(1):
+            self._owed += 1
 
     def unwanted(self) -> None:
         """No job waits: let other engines have what is unused, if that is still so in a moment."""

@@ -23,6 +23,7 @@ from orchard.engine.recovery import recover
 from orchard.engine.requests import Requests
 from orchard.engine.session import Place, Session
 from orchard.engine.snapshot import start_plan
+from orchard.engine.tracingsetup import Traced, traced, without_headers
 from orchard.engine.world import World
 from orchard.errors import OrchardError, UsageError
 from orchard.git.integration import Integration
@@ -30,6 +31,7 @@ from orchard.git.repository import Repository
 from orchard.process.exits import wait_exit
 from orchard.store.dirs import make_runtime_dir, make_state_dir, socket_path
 from orchard.store.journal import Journal
+from orchard.store.known import note_repository
 from orchard.store.logs import LogFiles
 from orchard.store.reader import JOURNAL_FILE
 from orchard.store.slots import Slots
@@ -49,12 +51,13 @@ async def open_session(place: Place, *, work: bool) -> AsyncIterator[Session]:
         async with _joined(place, address) as session:
             yield session
         return
-    try:
-        async with _own_engine(place, work) as link:
-            yield Session(link, place.reader, owns_engine=True)
-            await link.wait_idle()
-    finally:
-        lock.release()
+    async with traced(place, os.environ) as trace:
+        try:
+            async with _own_engine(place, work, trace) as link:
+                yield Session(link, place.reader, owns_engine=True, last_words=trace.last_words)
+                await link.wait_idle()
+        finally:
+            lock.release()
 
 
 @asynccontextmanager
@@ -110,23 +113,27 @@ async def _joined(place: Place, address: Address) -> AsyncIterator[Session]:
 
 
 @asynccontextmanager
-async def _own_engine(place: Place, work: bool) -> AsyncIterator["OwnEngine"]:
+async def _own_engine(place: Place, work: bool, trace: Traced) -> AsyncIterator["OwnEngine"]:
     repo, config = place.repo, place.config
     runtime = make_runtime_dir(place.dirs.runtime)
     door = socket_path(runtime, f"{hashlib.sha256(os.fsencode(repo.common_dir)).hexdigest()[:16]}.sock")
     host = dict(os.environ)
     agents = Agents(config, host)
-    world = World(repo, config, LogFiles(repo.state), Integration(repo), host, agents, _setup_works(config))
+    seen = without_headers(host, config)
+    world = World(repo, config, LogFiles(repo.state), Integration(repo), seen, agents, _setup_works(config))
     slots = Slots.open(make_state_dir(place.dirs.state) / "slots.db", config.capacity.global_, runtime)
+    note_repository(place.dirs.state, repo.common_dir, repo.main_top or repo.top)
     try:
         with Journal.open(repo.state / JOURNAL_FILE) as journal:
             engine = Engine(world, journal, slots, attempting=run_attempt, starting=start_plan)
+            engine.tracing, engine.notes = trace.tracing, trace.notes
             engine.starts_work = False
             async with running(engine):
                 await recover(engine, place.reader)
                 requests = Requests(engine, place.reader)
                 own = OwnEngine(engine, requests)
                 channels = _channels(place, own)
+                engine.passes.languages = frozenset(channels)
                 async with listening(repo.state, door, requests.handle, journal, channels, engine.passes):
                     engine.starts_work = work
                     engine.wake()

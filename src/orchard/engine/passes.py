@@ -2,9 +2,9 @@
 
 import hmac
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from orchard.core.plan import JobId, PlanId
 
@@ -26,17 +26,36 @@ class Passes:
     def __init__(self) -> None:
         self.socket: str | None = None
         """Where they are shown."""
+        self.languages: frozenset[str] = frozenset()
+        """What is spoken there, beside requests."""
         self._good: dict[str, Scope] = {}
+        self._over: dict[int, list[Callable[[], None]]] = {}
 
     @contextmanager
     def issued(self, scope: Scope) -> Iterator[str]:
         """A pass that is good for the time of the block."""
         secret = secrets.token_hex(32)
-        self._good[secret] = scope
+        self._good[secret] = scope = replace(scope)  # known by itself: the next turn has an equal one
+        self._over[id(scope)] = []
         try:
             yield secret
         finally:
             del self._good[secret]
+            for close in tuple(self._over.pop(id(scope))):
+                close()
+
+    @contextmanager
+    def while_good(self, scope: Scope | None, close: Callable[[], None]) -> Iterator[None]:
+        """Have something closed if, during the block, the pass that this scope came from is good no more."""
+        closing = self._over.get(id(scope)) if scope is not None else []
+        if closing is None:
+            close()
+            closing = []
+        closing.append(close)
+        try:
+            yield
+        finally:
+            closing.remove(close)
 
     def scope_of(self, shown: str) -> Scope | None:
         """What a pass is good for; every one is compared, so that the time taken tells nothing."""

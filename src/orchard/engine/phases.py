@@ -83,7 +83,7 @@ async def _take_folder(context: Context, base: str) -> Outcome:
     await take_worktree(context, base)
     if context.new_worktree and context.first_phase not in (Phase.MERGE_FI, Phase.SETUP):
         attempt = context.state.last
-        if attempt is not None and attempt.number == context.number and attempt.program is not None:
+        if attempt is not None and attempt.number == context.number and (attempt.program or attempt.turns):
             message = "interrupted: the folder of this attempt is gone, and what its work left there with it."
             return Failed("interrupted", message, hint=f"orchard retry {context.job_id} --plan {context.run.id}")
         context.notes.append("the folder of the last attempt is gone: the job starts over")
@@ -317,8 +317,8 @@ async def _run_work(context: Context, one: Work) -> Failed | Held | None:
     launch = Launch(
         argv=command_line(one),
         cwd=folder,
-        env=environment(host, context.plan, context.job, one, place),
-        log=world.logs.create(context.run.id, context.job_id, context.number, context.phase),
+        env=context.traced(environment(host, context.plan, context.job, one, place)),
+        log=context.make_log(),
         token=context.token,
         limits=limits_of(one, context.job, configured),
     )
@@ -339,7 +339,13 @@ def _note_start(context: Context) -> Callable[[Identity], Awaitable[None]]:
     async def note(identity: Identity) -> None:
         assert context.phase is not None
         started = ProgramStarted(
-            context.job_id, context.number, context.phase, identity.pid, identity.started, identity.boot
+            context.job_id,
+            context.number,
+            context.phase,
+            identity.pid,
+            identity.started,
+            identity.boot,
+            context.subtask,
         )
         context.engine.record(context.run.id, started)
 

@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from orchard.core.events import (
+    HoldReleased,
     JobCanceled,
     JobContinued,
     JobFailed,
@@ -27,8 +28,10 @@ from orchard.core.replay import replay
 from orchard.core.run import Run
 from orchard.core.states import JobState
 from orchard.engine.engine import Engine
+from orchard.engine.idling import WORKER, waiting_worker
 from orchard.engine.landing import settle, settle_undo
 from orchard.engine.naming import slug
+from orchard.engine.subfolders import remove_subtask_folders, settle_subtasks, subtask_folders
 from orchard.engine.turns import remove_scratch
 from orchard.engine.workspace import give_back, release_unneeded, save_work
 from orchard.errors import OrchardError
@@ -67,12 +70,17 @@ async def recover_plan(engine: Engine, reader: JournalReader, plan: PlanId) -> R
     for job_id in run.active:
         failpoint("recovery.before-job")
         await _end_survivors(engine, run, job_id)
+        await settle_subtasks(engine, run, job_id)
         failpoint("recovery.after-survivors")
         await _settle_job(engine, run, job_id)
         failpoint("recovery.after-job")
     if run.canceled is not None:
         for job_id in [job for job, record in run.records.items() if record.state is JobState.PENDING]:
             engine.record(run.id, JobCanceled(job_id, run.canceled.reason), listed=True)
+    for hold in run.waiting_for:
+        if hold.kind == WORKER and run.records[hold.job].queued:
+            engine.record(run.id, HoldReleased(hold.job))
+        engine.idling.watch(run, hold.job)
     await settle_undo(engine, run)
     if run.deleted:
         await remove_folders(engine, run)
@@ -108,6 +116,10 @@ async def _settle_job(engine: Engine, run: Run, job_id: JobId) -> None:
         engine.record(run.id, JobContinued(job_id, record.number, record.resume_from or Phase.MERGE_FI))
         return
     phase = attempt.where
+    if attempt.idle is not None and phase is Phase.WORK and attempt.entered:
+        # Its agent had ended its turn, and no other has begun: nothing was cut off.
+        engine.record(run.id, waiting_worker(job_id, attempt.number, attempt.idle.why))
+        return
     if phase in RUNS_PROGRAMS and attempt.entered and attempt.phases[-1].outcome == "held":
         engine.record(run.id, _hold(run, job_id, attempt))
         return
@@ -157,6 +169,7 @@ async def remove_folders(engine: Engine, run: Run) -> None:
     for job_id, record in run.records.items():
         if record.worktree is not None:
             await give_back(engine, run, job_id, "the plan was deleted")
+    await remove_subtask_folders(engine, run, "the plan was deleted")
 
 
 async def _save_strays(engine: Engine, reader: JournalReader) -> None:
@@ -222,7 +235,11 @@ def _unheld(engine: Engine, reader: JournalReader, trees: Worktrees) -> tuple[li
 
 
 def _held(runs: Iterable[Run]) -> set[str]:
-    return {record.worktree.worktree for run in runs for record in run.records.values() if record.worktree is not None}
+    held = set[str]()
+    for run in runs:
+        held |= {record.worktree.worktree for record in run.records.values() if record.worktree is not None}
+        held.update(subtask_folders(run))
+    return held
 
 
 def _take_away(trees: Worktrees, worktree: Worktree) -> None:

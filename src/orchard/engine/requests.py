@@ -30,11 +30,13 @@ from orchard.core.plancodec import plan_from_json, plan_json, work_from_json
 from orchard.core.reshape import reshape
 from orchard.core.run import Run
 from orchard.core.states import ACTIVE, JobState, PlanStatus
-from orchard.engine import landing
+from orchard.engine import landing, subtasks, workers
 from orchard.engine.engine import Engine, Stop
+from orchard.engine.idling import WORKER
 from orchard.engine.keys import plan_with, remembered_key
 from orchard.engine.naming import check_start, find_plan, new_plan_id
 from orchard.engine.recovery import recover_plan, remove_folders
+from orchard.engine.subfolders import subtask_paths
 from orchard.engine.turns import remove_private
 from orchard.errors import NotFound, OrchardError, UsageError
 from orchard.git.refs import delete_refs, job_ref_part, list_refs
@@ -94,11 +96,7 @@ class Requests:
             return {"plan": known, "notes": [], "known": True}
         asked = _settled_by(self.engine.world.config, plan_from_json(plan))
         await self._check_agents(asked)
-        await self.engine.world.in_thread(check_start, self.engine.world.repo, asked)
-        self.engine.world.repo.worktree_root(asked.worktree_root or self.engine.world.config.worktree_root)
-        if asked.after is not None:
-            asked = replace(asked, after=find_plan(self.reader.plans(), asked.after))
-            await self._run(str(asked.after))
+        asked = await self._able_to_start(asked)
         taken: set[str] = {*self.engine.runs, *(row.id for row in self.reader.plans())}
         run = Run(new_plan_id(asked.name, taken))
         self.engine.add_new(run)
@@ -173,7 +171,7 @@ class Requests:
         await remove_folders(self.engine, run)
         failpoint("delete.after-folders")
         kept = [record.worktree.path for record in run.records.values() if record.worktree is not None]
-        return {"kept_folders": kept}
+        return {"kept_folders": [*kept, *subtask_paths(run)]}
 
     async def purge(self, plan: str) -> Json:
         """Remove what is left of a plan: refs, logs, journal. This is the one request that loses something."""
@@ -210,6 +208,8 @@ class Requests:
         started = {job_id for job_id, record in run.records.items() if record.started and job_id != VALIDATION}
         shaped = reshape(run.plan, started, changes, pinned=run.started is not None)
         await self._check_agents(shaped)
+        if any(getattr(shaped, name) != getattr(run.plan, name) for name in WHERE_IT_STARTS):
+            shaped = await self._able_to_start(shaped, run.id)
         self.engine.record(run.id, PlanReshaped(tuple(changes), plan_json(shaped)))
         failpoint("reshape.recorded")
         return {"jobs": [job for job in shaped.jobs if job != VALIDATION]}
@@ -242,6 +242,7 @@ class Requests:
         if not chosen:
             raise UsageError(f"Plan '{plan}' has no failed or canceled job.", hint=f"orchard status {plan}")
         given = [work_from_json(one) for one in [work, *(prechecks or ()), *(postchecks or ())] if one is not None]
+        workers.refuse_interactive("The retry", given[work is not None :])
         await self.engine.world.in_thread(self._check_works, "The new work", given)
         first = Phase(phase) if phase is not None else None
         if fresh:
@@ -297,6 +298,10 @@ class Requests:
         run = await self._run(plan)
         job_id = self._known(run, job)
         hold = run.records[job_id].hold
+        if hold is not None and hold.kind == WORKER:
+            raise UsageError(
+                f"Job '{job_id}' does not wait for approval; {hold.reason}", hint=f"orchard complete {job_id}"
+            )
         if hold is None:
             raise UsageError(f"Job '{job_id}' does not wait for approval; it is {run.records[job_id].status}.")
         self.engine.record(run.id, HoldReleased(job_id))
@@ -329,9 +334,28 @@ class Requests:
             raise NotFound(f"Plan '{run.id}' has no job '{job}'.", hint=f"orchard status {run.id}")
         return JobId(job)
 
+    async def _able_to_start(self, plan: Plan, own: PlanId | None = None) -> Plan:
+        """The plan with the one it waits for found; one whose base, target, folder or turn cannot be had is refused."""
+        world = self.engine.world
+        await world.in_thread(check_start, world.repo, plan)
+        world.repo.worktree_root(plan.worktree_root or world.config.worktree_root)
+        if plan.after is None:
+            return plan
+        first = find_plan(self.reader.plans(), plan.after)
+        waits: PlanId | None = first
+        while waits is not None and self.reader.plan(waits) is not None:
+            if waits == own:
+                raise UsageError(f"Plan '{own}' cannot wait for '{first}': that one waits for it.")
+            after = (await self._run(waits)).plan.after
+            waits = PlanId(after) if after is not None else None
+        return replace(plan, after=first)
+
     async def _check_agents(self, plan: Plan) -> None:
         """See that every agent and model that the plan names can be had, before anything is made."""
         works = [(f"Job '{job.id}'", _works(plan, job)) for job in plan.jobs.values()]
+        for job in plan.jobs.values():
+            talks = job.work if job.id != VALIDATION else None
+            workers.refuse_interactive(f"Job '{job.id}'", [one for one in _works(plan, job) if one is not talks])
         asked = [
             (who, agents) for who, found in works if (agents := [one for one in found if isinstance(one, AgentWork)])
         ]
@@ -343,11 +367,6 @@ class Requests:
         for work in works:
             if not isinstance(work, AgentWork):
                 continue
-            if work.interactive:
-                raise UsageError(
-                    f"{who} is interactive, and this version cannot talk with an agent while it works.",
-                    hint="Remove 'interactive'.",
-                )
             try:
                 found = agents.find(work.agent)
                 agents.model_for(found.name, work.model, work.tier)
@@ -379,13 +398,15 @@ class Requests:
             self.engine.warn(run.id, f"The remotes could not be fetched: {said[-1] if said else 'no reason given'}")
 
 
+WHERE_IT_STARTS = ("base", "target", "after", "worktree_root")
+
 VERBS: Mapping[str, Callable[..., Awaitable[Json]]] = {
     name: getattr(Requests, name)
     for name in (
         "submit", "finalize", "pause", "resume", "cancel", "delete", "purge", "reshape", "retry",
         "cancel_jobs", "force_fail", "approve", "land", "undo", "ping",
     )
-}  # fmt: skip
+} | workers.VERBS | subtasks.VERBS  # fmt: skip
 
 
 def _settled_by(config: Config, plan: Plan) -> Plan:

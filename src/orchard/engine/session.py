@@ -5,7 +5,7 @@ has to be told when there is something new to read.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -64,8 +64,10 @@ Speaking = Callable[["Session", Caller], Awaitable[None]]
 class Session:
     """What a surface holds while it works with an engine."""
 
-    def __init__(self, link: Link, reader: JournalReader, *, owns_engine: bool) -> None:
+    def __init__(self, link: Link, reader: JournalReader, *, owns_engine: bool, last_words: Sequence[str] = ()) -> None:
         self.link, self._reader = link, reader
+        self.last_words = last_words
+        """What a person should know when the session is over and the engine, if it was ours, is gone."""
         self.owns_engine = owns_engine
         """Whether the jobs run in this process, and end with it."""
 

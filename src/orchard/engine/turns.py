@@ -33,9 +33,11 @@ from orchard.agents.agent import (
 from orchard.agents.context import go_on_instructions
 from orchard.core.events import AgentEnded, AgentNoted, AgentSession, AgentStarted, AgentUsed, ProgramStarted
 from orchard.core.phases import Phase
-from orchard.core.plan import JobId, PlanId
+from orchard.core.plan import JobId, PlanId, Work
 from orchard.core.usage import Usage, add
 from orchard.engine.context import Context
+from orchard.engine.desk import at_desk
+from orchard.engine.handing import with_server
 from orchard.engine.programs import redacted
 from orchard.process.failpoint import failpoint
 from orchard.process.identity import Identity
@@ -59,7 +61,7 @@ class Asked:
 
     agent: Agent
     purpose: str
-    """`work`, `check`, `heal` or `resolve`."""
+    """`work`, `check`, `heal`, `resolve` or `subtask`."""
     instructions: str
     folder: Path
     env: Mapping[str, str]
@@ -69,10 +71,22 @@ class Asked:
     whole: str = ""
     """What it is told where `session` is lost: the same and everything that the session knew."""
     number: int = 1
+    work: Work | None = None
+    """What of the plan it is for: what the plan sets for it holds for its subtasks as well."""
 
 
 async def run_turn(context: Context, asked: Asked) -> Result:
-    """Have the turn done, waiting for what passes; the result is how it ended in the end."""
+    """Have the turn done, waiting for what passes; the result is how it ended in the end.
+
+    Subtasks that it hands out end with it.
+    """
+    if asked.purpose == "resolve":
+        return await _tried(context, asked)
+    async with at_desk(context, asked.agent.name, asked.settings, asked.work):
+        return await _tried(context, asked)
+
+
+async def _tried(context: Context, asked: Asked) -> Result:
     waits = iter(WAITS)
     while True:
         why = context.engine.budget_used_up(context.run)
@@ -98,8 +112,8 @@ async def run_turn(context: Context, asked: Asked) -> Result:
 
 async def _once(context: Context, asked: Asked) -> Result:
     assert context.phase is not None
-    world, agent, phase = context.world, asked.agent, context.phase
-    log = world.logs.create(context.run.id, context.job_id, context.number, phase)
+    agent, phase = asked.agent, context.phase
+    log = context.make_log()
     started = AgentStarted(
         context.job_id,
         context.number,
@@ -109,22 +123,28 @@ async def _once(context: Context, asked: Asked) -> Result:
         asked.settings.model,
         asked.session,
         asked.number,
+        context.subtask,
     )
     context.engine.record(context.run.id, started)
     # At most once per attempt: that it began must outlive us before it begins.
     await context.engine.durable()
     failpoint("agent.before-turn")
     result: Result | None = None
-    with _scratch(context) as scratch, _Hearing(context, asked, log) as hearing:
+    with (
+        _scratch(context) as scratch,
+        with_server(context, agent, asked.purpose, asked.settings, scratch) as settings,
+        _Hearing(context, asked, log) as hearing,
+        context.in_trace(),
+    ):
         task = Task(
             instructions=asked.instructions,
             folder=asked.folder,
-            env=asked.env,
+            env=context.traced(asked.env),
             private=private_folder(context, agent.name),
             scratch=scratch,
             log=log,
             token=context.token,
-            settings=asked.settings,
+            settings=settings,
             session=asked.session,
             limits=asked.limits,
         )
@@ -161,6 +181,9 @@ class _Hearing:
 
     def tell(self, told: Telling) -> None:
         """Take in what the agent tells."""
+        context = self._context
+        if context.engine.tracing is not None:
+            context.engine.tracing.told(context.run.id, context.job_id, told, context.subtask)
         if isinstance(told, Said):
             self._write(told.text)
         elif isinstance(told, Called):
@@ -171,7 +194,7 @@ class _Hearing:
         elif isinstance(told, Session):
             if told.id != self._session:
                 self._session = told.id
-                self._record(AgentSession(*self._where, self._asked.purpose, told.id))
+                self._record(AgentSession(*self._where, self._asked.purpose, told.id, self._context.subtask))
         else:
             self._write_line(f"[{told.kind}] {told.message}")
             self._notes += 1
@@ -188,13 +211,14 @@ class _Hearing:
                 identity.pid,
                 identity.started,
                 identity.boot,
+                self._context.subtask,
             )
         )
 
     def end(self, result: Result | None) -> None:
         """Record how it ended; None: it was stopped."""
         for usage in self._pending.values():
-            self._record(AgentUsed(*self._where, self._asked.purpose, usage.as_json()))
+            self._record_usage(usage)
         self._pending.clear()
         if result is not None and result.session is not None:
             self.tell(Session(result.session))
@@ -202,7 +226,7 @@ class _Hearing:
         text = _clean(self._context, result.text[-LAST_WORDS:]) if result is not None else ""
         if message:
             self._write_line(f"[{reason}] {message}")
-        self._record(AgentEnded(*self._where, self._asked.purpose, reason, message, text))
+        self._record(AgentEnded(*self._where, self._asked.purpose, reason, message, text, self._context.subtask))
 
     @property
     def _where(self) -> tuple[JobId, int, Phase, str]:
@@ -211,10 +235,13 @@ class _Hearing:
     def _record(self, event: AgentSession | AgentUsed | AgentEnded | ProgramStarted) -> None:
         self._context.engine.record(self._context.run.id, event)
 
+    def _record_usage(self, usage: Usage) -> None:
+        self._record(AgentUsed(*self._where, self._asked.purpose, usage.as_json(), self._context.subtask))
+
     def _count(self, usage: Usage) -> None:
         self._usages += 1
         if self._usages <= RECORDED_USAGES:
-            self._record(AgentUsed(*self._where, self._asked.purpose, usage.as_json()))
+            self._record_usage(usage)
             self._context.engine.check_budget(self._context.run)
         else:
             known = self._pending.get(usage.model)
@@ -237,7 +264,9 @@ def _note(context: Context, asked: Asked, told: Noted) -> None:
     message = _clean(context, told.message[:NOTE])
     context.engine.record(
         context.run.id,
-        AgentNoted(context.job_id, context.number, context.phase, asked.agent.name, told.kind, message),
+        AgentNoted(
+            context.job_id, context.number, context.phase, asked.agent.name, told.kind, message, context.subtask
+        ),
     )
 
 
@@ -248,7 +277,8 @@ def _clean(context: Context, text: str) -> str:
 
 def private_folder(context: Context, agent: str) -> Path:
     """Where an agent keeps its settings and sessions for this job, from one attempt to the next."""
-    name = sha256(f"{context.job_id} {agent}".encode()).hexdigest()[:16]
+    whose = f"{context.job_id} {agent}" + (f" {context.subtask}" if context.subtask is not None else "")
+    name = sha256(whose.encode()).hexdigest()[:16]
     folder = context.world.repo.state / "agents" / context.run.id / name
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return folder

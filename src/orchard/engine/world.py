@@ -10,6 +10,7 @@ from typing import ParamSpec, Protocol, TypeVar
 
 from orchard.agents.agent import Agent, McpServer
 from orchard.core.config import Config, variables_of
+from orchard.core.event import Json
 from orchard.core.plan import Tier, Work
 from orchard.errors import SystemRefused
 from orchard.git.integration import Integration
@@ -32,6 +33,10 @@ class Agents(Protocol):
 
     def model_for(self, agent: str, model: str | None, tier: Tier | None) -> str | None:
         """The model that a plan means; None: the agent's own choice. UsageError for one that nobody knows."""
+        ...
+
+    def listed(self) -> list[Json]:
+        """Every agent that has a name: `name`, `usable`, and why it is not."""
         ...
 
     def servers(self, names: Iterable[str]) -> tuple[McpServer, ...]:

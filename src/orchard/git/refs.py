@@ -4,7 +4,7 @@ A commit that no ref holds is garbage to `git gc`, so every result and every pie
 a ref of ours before anyone relies on it. Refs move in transactions that compare and swap: each
 update says what it expects to find, and either all of them happen or none.
 
-    refs/orchard/keep/<plan>/<job>/<attempt>   the result of an attempt
+    refs/orchard/keep/<plan>/<job>/<attempt>   the result of an attempt; `<attempt>-<subtask>` that of a subtask
     refs/orchard/wip/<plan>/<job>/<n>          work saved before a worktree was reset or removed
     refs/orchard/integration/<plan>            leaves merged with true ancestry
     refs/orchard/snapshot/<plan>               the line that lands
@@ -75,6 +75,11 @@ def job_of_ref_part(part: str) -> str:
 def keep_ref(plan: str, job: str, attempt: int) -> str:
     """Where the result of an attempt is held."""
     return f"{PREFIX}/keep/{job_ref_part(plan)}/{job_ref_part(job)}/{attempt}"
+
+
+def subtask_ref(plan: str, job: str, attempt: int, subtask: str) -> str:
+    """Where the result of a subtask is held."""
+    return f"{keep_ref(plan, job, attempt)}-{job_ref_part(subtask)}"
 
 
 def wip_ref(plan: str, job: str, number: int) -> str:

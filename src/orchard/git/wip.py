@@ -117,7 +117,7 @@ def ensure_saved(
         if saved is not None:
             return saved
     for number in itertools.count():
-        with _private_index(repo) as index:
+        with private_index(repo) as index:
             try:
                 return _save(repo, worktree, index, _Request(ref, message, base, fresh=number > 0))
             except (GitError, OSError) as error:
@@ -132,7 +132,7 @@ def restore(repo: Repository, revision: str, folder: Path) -> str:
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()) or (folder.is_dir() and any(folder.iterdir())):
         raise UsageError(f"{folder} exists and is not empty.", hint="Name a folder that does not exist yet.")
     folder.mkdir(parents=True, exist_ok=True)
-    with _private_index(repo) as index:
+    with private_index(repo) as index:
         git = _folder_git(repo, folder.resolve(), index)
         git("read-tree", "--reset", "-u", commit, timeout=ADD_TIMEOUT)
     return commit
@@ -336,7 +336,8 @@ def _changed_files(git: Git, pairs: list[tuple[str, str]]) -> dict[str, int]:
 
 
 @contextmanager
-def _private_index(repo: Repository) -> Iterator[Path]:
+def private_index(repo: Repository) -> Iterator[Path]:
+    """A place for an index of our own, for the time of the block."""
     folder = repo.state / "tmp"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     index = folder / f"index-{secrets.token_hex(8)}"

@@ -62,6 +62,10 @@ FAILPOINTS: frozenset[str] = frozenset(
         "program.after-end",
         "agent.before-turn",
         "agent.after-turn",
+        # what agents handed to other agents, and took over from them
+        "subtask.spawned",
+        "subtask.before-pull",
+        "subtask.after-pull",
         # what agents settled and mended
         "resolve.remembered",
         "mending.before-merge",

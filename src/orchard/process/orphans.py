@@ -61,7 +61,12 @@ def _own_children() -> list[Stat]:
 
 
 def end_adopted(known: Iterable[int]) -> int:
-    """End the orphans that came to us and that no family claims: they hid from every sweep."""
+    """End the orphans that came to us and that no family claims: they hid from every sweep.
+
+    While another engine of this process has a family at work nobody is ended: an orphan may be that family's.
+    """
+    if _leaders:
+        return 0
     ended = quiet = 0
     deadline = time.monotonic() + LAST_RESORT
     while quiet < QUIET_LOOKS and time.monotonic() < deadline:

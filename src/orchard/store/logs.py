@@ -19,6 +19,7 @@ from orchard.core.plan import VALIDATION, JobId, PlanId
 BLOCK = 64 * 1024
 
 _JOB_PART = re.compile(JOB_ID_PATTERN)
+_SUBTASK = re.compile(r"^subtask-[a-z0-9]{5}$")
 _PLAN_ID = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")
 
 
@@ -43,6 +44,11 @@ class LogFiles:
         """The log of one phase; it need not exist."""
         return self.attempt_folder(plan, job, attempt) / f"{phase.value}.log"
 
+    def subtask_path(self, plan: PlanId, job: JobId, attempt: int, subtask: str) -> Path:
+        """The log of a subtask; it need not exist."""
+        assert _SUBTASK.fullmatch(subtask), f"{subtask!r} is no id of a subtask"
+        return self.attempt_folder(plan, job, attempt) / f"{subtask}.log"
+
     def evidence_path(self, plan: PlanId, job: JobId, attempt: int) -> Path:
         """Where an attempt may leave evidence of work that changed no file."""
         return self.attempt_folder(plan, job, attempt) / "evidence.json"
@@ -53,8 +59,11 @@ class LogFiles:
         return self._plan_folder(plan).joinpath(*_parts_of(job), str(attempt))
 
     def create(self, plan: PlanId, job: JobId, attempt: int, phase: Phase) -> Path:
-        """The log of one phase, there to be appended to: folders and file are the user's alone."""
-        path = self.path(plan, job, attempt, phase)
+        """The log of one phase, there to be appended to."""
+        return self.make(self.path(plan, job, attempt, phase))
+
+    def make(self, path: Path) -> Path:
+        """A log, there to be appended to: folders and file are the user's alone."""
         for folder in reversed([path.parent, *path.parent.parents]):
             if folder.is_relative_to(self.state / "logs"):
                 folder.mkdir(mode=0o700, exist_ok=True, parents=folder == self.state / "logs")

@@ -100,6 +100,11 @@ class Redactor:
         spans, _ = self._spans(data, ended=True)
         return _hide(data, spans)
 
+    def hidden(self, data: bytes, *, ended: bool) -> tuple[list[_Span], int]:
+        """What of a text is to be hidden, in order and apart, and up to where that is certain if more may follow."""
+        spans, open_key = self._spans(data, ended=ended)
+        return spans, len(data) if ended else min(self._cut(data), open_key)
+
     def _cut(self, text: bytes) -> int:
         """Where the last unfinished line begins, or the beginning of what may become a known value of many lines."""
         cut = max(text.rfind(b"\n"), text.rfind(b"\r")) + 1

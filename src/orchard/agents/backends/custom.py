@@ -8,23 +8,26 @@
     {model}         the model that the plan or the row names; empty where none is named
     {folder}        where it works; its current directory as well
     {session}       the session to go on with; empty at first. The program decides what that means
+    {mcp_config}    a file that names MCP servers, in the form that most programs read: {"mcpServers": {NAME: {...}}}
 
 Without `{prompt}` and `{prompt_file}` the instructions go to its standard input. Everything it prints is what it says,
 and exit status 0 is success: there is no better word from it. An argument that is nothing but an empty `{model}` or
 `{session}` is left out, together with the option before it.
 """
 
+import json
 import re
 import shlex
+from typing import Any
 
-from orchard.agents.agent import Reason, Result, Said, Task, Tell
+from orchard.agents.agent import McpServer, Reason, Result, Said, Task, Tell
 from orchard.agents.backends.pieces import Complaints, sentence, write_private
 from orchard.agents.cli import LONGEST_PROMPT_ARGUMENT, Command, no_effect
 from orchard.core.agentrows import AgentRow
 from orchard.errors import OrchardError
 from orchard.process.program import Ended
 
-PLACES = ("prompt", "prompt_file", "model", "folder", "session")
+PLACES = ("prompt", "prompt_file", "model", "folder", "session", "mcp_config")
 _PLACE = re.compile(r"\{(" + "|".join(PLACES) + r")\}")
 _KEPT = 64 * 1024
 """Characters of its last words that are kept."""
@@ -59,6 +62,9 @@ class Custom:
         }
         if "prompt_file" in used:
             values["prompt_file"] = str(write_private(task.scratch / "instructions.md", task.instructions))
+        if "mcp_config" in used:
+            servers = {"mcpServers": {server.name: _server(server) for server in task.settings.mcp_servers}}
+            values["mcp_config"] = str(write_private(task.scratch / "mcp.json", json.dumps(servers)))
         filled = _filled(words, values)
         stdin = b"" if used & {"prompt", "prompt_file"} else task.instructions.encode()
         return Command((program, *row.args, *filled), stdin=stdin)
@@ -80,7 +86,14 @@ class Custom:
         for url in settings.allowed_urls:
             no_effect(tell, self.name, "allowed_urls", url)
         for server in settings.mcp_servers:
-            no_effect(tell, self.name, "mcp_servers", server.name)
+            if "mcp_config" not in used and not server.offered:
+                no_effect(tell, self.name, "mcp_servers", server.name)
+
+
+def _server(server: McpServer) -> dict[str, Any]:
+    if server.url is not None:
+        return {"url": server.url, "headers": dict(server.headers)}
+    return {"command": server.command, "args": list(server.args), "env": dict(server.env)}
 
 
 def _filled(words: list[str], values: dict[str, str]) -> list[str]:

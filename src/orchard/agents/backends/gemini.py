@@ -89,7 +89,7 @@ class Gemini:
         why = f"{self.name} uses your own settings; with 'home = \"private\"' and a key in the environment it would"
         if task.settings.max_turns is not None:
             tell(Noted("setting", f"'max_turns: {task.settings.max_turns}' has no effect: {why}."))
-        for server in task.settings.mcp_servers:
+        for server in [one for one in task.settings.mcp_servers if not one.offered]:
             tell(Noted("mcp", f"The MCP server '{server.name}' is not used: {why}."))
 
 

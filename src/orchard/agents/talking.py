@@ -1,0 +1,22 @@
+"""What an agent is told when people talk to it while it works; the rest of what agents are told is in `context`.
+
+A message is a person's own text, so it stands as it is. A session that goes on is given the new ones only; one that
+begins anew gets the task and everything that was said since.
+"""
+
+from collections.abc import Sequence
+
+from orchard.agents.quoting import verbatim
+
+
+def message_instructions(messages: Sequence[str]) -> str:
+    """New messages for a session that goes on."""
+    return "\n\n---\n\n".join(verbatim(text) for text in messages) + "\n"
+
+
+def with_messages(instructions: str, messages: Sequence[str]) -> str:
+    """These instructions, and below them what people have said since the task was given."""
+    if not messages:
+        return instructions
+    head = "## What you were told since\n\nMessages from the person you work for, the newest last: part of your task."
+    return f"{instructions.rstrip()}\n\n{head}\n\n{message_instructions(messages)}"

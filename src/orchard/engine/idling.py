@@ -1,0 +1,66 @@
+"""Agents that wait for a message: for how long, and what happens when nobody comes.
+
+An idle worker is a job that is held: it has no slot, no process and no task, only a folder. So all that has to be kept
+is a timer, and even that follows from the journal: whoever opens the engine again sets it anew.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from orchard.core.events import Event, JobFailed, JobHeld
+from orchard.core.phases import Phase
+from orchard.core.plan import JobId, PlanId
+from orchard.core.run import Run
+
+WORKER = "worker"
+"""The kind of hold that an idle worker is."""
+
+
+def waiting_worker(job_id: JobId, attempt: int, why: str) -> JobHeld:
+    """That the agent of a job is idle, and the job held until somebody says more."""
+    what = "was interrupted and waits" if why == "interrupted" else "has ended its turn and waits"
+    reason = f"The agent of job '{job_id}' {what} for a message, or to be told that it is done."
+    return JobHeld(job_id, attempt, WORKER, reason, Phase.WORK)
+
+
+class Idling:
+    """A timer for every idle worker."""
+
+    def __init__(
+        self, record: Callable[[PlanId, Event], int], clock: Callable[[], float], seconds: float | None
+    ) -> None:
+        self._record, self._clock, self._seconds = record, clock, seconds
+        self._timers: dict[tuple[PlanId, JobId], asyncio.TimerHandle] = {}
+
+    def watch(self, run: Run, job_id: JobId) -> None:
+        """Fail a job whose worker is idle, when nobody has said anything for too long."""
+        record = run.records[job_id]
+        if self._seconds is None or record.hold is None or record.hold.kind != WORKER or record.last is None:
+            return
+        left = (record.last.ended or 0.0) + self._seconds - self._clock()
+        known = self._timers.pop((run.id, job_id), None)
+        if known is not None:
+            known.cancel()
+        if left <= 0:
+            self._give_up(run, job_id, record.hold)
+        else:
+            loop = asyncio.get_running_loop()
+            self._timers[run.id, job_id] = loop.call_later(left, self._give_up, run, job_id, record.hold)
+
+    def close(self) -> None:
+        """Forget all timers."""
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+
+    def _give_up(self, run: Run, job_id: JobId, hold: JobHeld) -> None:
+        self._timers.pop((run.id, job_id), None)
+        record = run.records.get(job_id)
+        if record is None or record.hold is not hold or run.canceled is not None:
+            return
+        message = f"work: its agent waited {self._seconds:g} seconds for a message, and none came."
+        hint = (
+            f"What it did is kept. Take it as it is: orchard retry {job_id} --plan {run.id} --from commit; "
+            "without '--from' its agent goes on in its session."
+        )
+        self._record(run.id, JobFailed(job_id, hold.attempt, Phase.WORK, "timeout", message, hint))

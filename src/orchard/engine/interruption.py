@@ -1,0 +1,38 @@
+"""Ending a part of an attempt without ending the attempt."""
+
+import asyncio
+from collections.abc import Awaitable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class Interruptible:
+    """A part of an attempt, such as a turn of its agent, that somebody may end before its time.
+
+    To the part it is a cancellation like any other, so everything that it started ends with it; the attempt goes on.
+    """
+
+    def __init__(self) -> None:
+        self._scope = asyncio.timeout(None)
+        self._over = asyncio.Event()
+        self.interrupted = False
+
+    async def run(self, part: Awaitable[T]) -> T | None:
+        """Await the part; None: it was interrupted."""
+        try:
+            async with self._scope:
+                return await part
+        except TimeoutError:
+            if not self.interrupted:
+                raise
+            return None
+        finally:
+            self._over.set()
+
+    async def interrupt(self) -> None:
+        """End the part, and wait until nothing of it is running any more."""
+        if not self.interrupted:
+            self.interrupted = True
+            self._scope.reschedule(asyncio.get_running_loop().time())
+        await self._over.wait()

@@ -1,0 +1,264 @@
+"""The engine's own door, a unix socket: who shows no secret, or a wrong one, is sent away, and that is written down."""
+
+import asyncio
+import json
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchard.core.plan import JobId, PlanId
+from orchard.engine import control
+from orchard.engine.address import Address, read_address
+from orchard.engine.control import Caller
+from orchard.engine.opening import OwnEngine
+from orchard.engine.passes import Scope
+from orchard.engine.session import Session
+from tests.engine.conftest import Orchard, until
+
+pytestmark = pytest.mark.anyio
+
+SCOPE = Scope(PlanId("plan-1"), JobId("job"), 1)
+OTHER_USER = 65534
+
+
+@asynccontextmanager
+async def opened(orchard: Orchard) -> AsyncIterator[tuple[Address, Session, list[Scope | None]]]:
+    """An engine whose door speaks a small language; who spoke it is remembered."""
+    spoke: list[Scope | None] = []
+
+    async def echo(session: Session, caller: Caller) -> None:
+        spoke.append(caller.scope)
+        while line := await caller.reader.readline():
+            caller.writer.write(line.upper())
+            await caller.writer.drain()
+
+    app = orchard.app
+    app.channels["echo"] = echo
+    async with asyncio.timeout(60), app.session(work=False) as session:
+        address = read_address(app.repo.state)
+        assert address is not None
+        yield address, session, spoke
+
+
+async def said(address: Address, *lines: bytes | Mapping[str, Any], end: bool = False) -> list[Any]:
+    """Say these lines at the door, and hear everything until it is closed."""
+    reader, writer = await asyncio.open_unix_connection(address.socket, limit=2**26)
+    try:
+        for line in lines:
+            writer.write(line if isinstance(line, bytes) else json.dumps(line).encode() + b"\n")
+            with suppress(ConnectionError):
+                await writer.drain()
+        if end and writer.can_write_eof():
+            writer.write_eof()
+        heard = b""
+        with suppress(ConnectionError):
+            heard = await asyncio.wait_for(reader.read(), 20)
+        return [json.loads(row) for row in heard.splitlines()]
+    finally:
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+
+
+def refusals(orchard: Orchard) -> list[str]:
+    place = orchard.repo.path / ".git" / "orchard" / "refused.log"
+    return place.read_text().splitlines() if place.exists() else []
+
+
+PING = {"verb": "ping"}
+
+
+async def test_who_has_the_secret_is_answered(orchard: Orchard) -> None:
+    async with opened(orchard) as (address, _, _):
+        answers = await said(address, {"nonce": address.nonce}, PING, {"verb": "no such"}, {"verb": 7}, [], end=True)  # type: ignore[arg-type]
+
+    assert answers[0] == {"ok": {"plans": []}}
+    assert [list(one) for one in answers[1:]] == [["error"]] * 3
+    assert refusals(orchard) == []
+
+
+@pytest.mark.parametrize(
+    ("first", "why"),
+    [
+        ({"nonce": "0" * 64}, "a wrong secret"),
+        ({"nonce": ""}, "a wrong secret"),
+        ({"nonce": None}, "no secret"),
+        ({"nonce": 7}, "a wrong secret"),
+        ({"nonce": ["x"]}, "a wrong secret"),
+        ({"nonce": "é\ud800"}, "a wrong secret"),
+        ({"pass": "0" * 64}, "a wrong secret"),
+        ({"pass": "\ud800"}, "a wrong secret"),
+        ({}, "no secret"),
+        (PING, "no secret"),
+        ({"secret": "x"}, "no secret"),
+        (b"[]\n", "no secret"),
+        (b"7\n", "no secret"),
+        (b"null\n", "no secret"),
+        (b"\n", "cannot be read"),
+        (b"{\n", "cannot be read"),
+        (b"GET / HTTP/1.1\r\n", "cannot be read"),
+        (b"\xff\xfe\x00\n", "cannot be read"),
+        (b"[" * 100_000 + b"\n", "cannot be read"),
+        (b'{"nonce": ' + b"9" * 5000 + b"}\n", "cannot be read"),
+    ],
+    ids=lambda value: repr(value)[:30],
+)
+async def test_who_has_not_is_sent_away_and_written_down(orchard: Orchard, first: Any, why: str) -> None:
+    async with opened(orchard) as (address, _, _):
+        answers = await said(address, first, PING)
+        written = refusals(orchard)
+        good = await said(address, {"nonce": address.nonce}, PING, end=True)
+
+    assert answers == []
+    assert len(written) == 1 and why in written[0] and f"process {os.getpid()} of user {os.getuid()}" in written[0]
+    assert good == [{"ok": {"plans": []}}]
+
+
+async def test_half_of_the_secret_and_the_secret_of_another_start_are_wrong(orchard: Orchard) -> None:
+    async with opened(orchard) as (before, _, _):
+        pass
+    async with opened(orchard) as (address, _, _):
+        for nonce in (before.nonce, address.nonce[:-1], address.nonce + "0", address.nonce.upper() + " "):
+            assert await said(address, {"nonce": nonce}, PING) == []
+
+    assert len(refusals(orchard)) == 4
+
+
+async def test_who_says_nothing_does_not_stay(orchard: Orchard, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control, "HANDSHAKE_SECONDS", 0.2)
+    async with opened(orchard) as (address, _, _):
+        assert await said(address) == []
+        assert await said(address, b'{"nonce": "half') == []
+        assert await said(address, end=True) == []
+
+    assert [line.rpartition(": ")[2] for line in refusals(orchard)] == [
+        "no secret in time", "no secret in time", "gone before it said anything",
+    ]  # fmt: skip
+
+
+async def test_a_line_that_is_too_long_ends_the_connection(orchard: Orchard, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control, "LINE_BYTES", 64 * 1024)
+    long = b'{"verb": "ping", "args": {"x": "' + b"a" * 300_000 + b'"}}\n'
+    async with opened(orchard) as (address, _, _):
+        assert await said(address, long) == []
+        assert await said(address, {"nonce": address.nonce}, long, PING) == []
+        assert await said(address, {"nonce": address.nonce}, PING, end=True) == [{"ok": {"plans": []}}]
+
+    assert len(refusals(orchard)) == 1
+
+
+@pytest.mark.parametrize("line", [b"{\n", b"\xff\n", b"[" * 100_000 + b"\n", b'{"verb": "ping"', b"\0\n"])
+async def test_broken_requests_end_the_connection_and_nothing_else(orchard: Orchard, line: bytes) -> None:
+    async with opened(orchard) as (address, session, _):
+        answers = await said(address, {"nonce": address.nonce}, PING, line, end=True)
+
+        assert answers == [{"ok": {"plans": []}}]
+        assert await session.request("ping") == {"plans": []}
+
+
+# ------------------------------------------------------------------------------------------- passes
+
+
+async def test_a_pass_opens_a_channel_as_its_job_and_nothing_else(orchard: Orchard) -> None:
+    async with opened(orchard) as (address, session, spoke):
+        assert isinstance(session.link, OwnEngine)
+        with session.link.engine.passes.issued(SCOPE) as shown:
+            channel = {"verb": "channel", "name": "echo", "args": {}}
+            by_pass = await spoken(address, {"pass": shown}, channel)
+            by_secret = await spoken(address, {"nonce": address.nonce}, channel)
+            unknown = await said(address, {"pass": shown}, {"verb": "channel", "name": "other"})
+            for verb in ("ping", "submit", "cancel", "land", "follow", "purge", "", None):
+                assert await said(address, {"pass": shown}, {"verb": verb, "args": {"plan": "x"}}) == [], verb
+        late = await said(address, {"pass": shown}, channel)
+
+    assert by_pass == by_secret == b"HELLO\n"
+    assert spoke == [SCOPE, None]
+    assert "no such language" in unknown[0]["error"]["message"]
+    assert late == []
+    assert [line.rpartition(": ")[2] for line in refusals(orchard)] == [
+        *["a request with the pass of a job"] * 8, "a wrong secret",
+    ]  # fmt: skip
+
+
+async def spoken(address: Address, *lines: Mapping[str, Any]) -> bytes:
+    """Open a channel, and say hello on it."""
+    reader, writer = await asyncio.open_unix_connection(address.socket)
+    for line in lines:
+        writer.write(json.dumps(line).encode() + b"\n")
+    assert json.loads(await reader.readline()) == {"ok": {}}
+    writer.write(b"hello\n")
+    answer = await reader.readline()
+    writer.close()
+    await writer.wait_closed()
+    return answer
+
+
+# ------------------------------------------------------------------------------------- the file system
+
+
+async def test_socket_folder_and_secret_are_the_users_alone(orchard: Orchard) -> None:
+    async with opened(orchard) as (address, _, _):
+        place, state = Path(address.socket), orchard.repo.path / ".git" / "orchard"
+        await said(address, {})
+        modes = [stat.S_IMODE(one.stat().st_mode) for one in (place, place.parent, state / "daemon.json")]
+        log = stat.S_IMODE((state / "refused.log").stat().st_mode)
+
+    assert modes == [0o600, 0o700, 0o600] and log == 0o600
+    assert address.nonce not in str(os.environ) and len(address.nonce) == 64
+    assert not place.exists() and not (state / "daemon.json").exists()
+
+
+async def test_the_list_of_refusals_stays_small_and_is_written_through_no_link(orchard: Orchard) -> None:
+    place = orchard.repo.path / ".git" / "orchard" / "refused.log"
+    async with opened(orchard) as (address, _, _):
+        place.write_text("x" * 300_000 + "\n")
+        await said(address, {})
+        await until(lambda: place.stat().st_size < 1000)
+        place.unlink()
+        victim = orchard.repo.path / "victim"
+        place.symlink_to(victim)
+
+        assert await said(address, {}) == []
+        assert not victim.exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only the superuser can be somebody else")
+async def test_another_user_is_refused_even_with_the_secret(orchard: Orchard) -> None:
+    program = f"""
+import json, os, socket, sys
+os.chdir(os.path.dirname(sys.argv[1]))
+os.setgroups([])
+os.setgid({OTHER_USER})
+os.setuid({OTHER_USER})
+line = socket.socket(socket.AF_UNIX)
+line.connect(os.path.basename(sys.argv[1]))
+heard = b""
+try:
+    line.sendall(json.dumps({{"nonce": sys.argv[2]}}).encode() + b'\\n{{"verb": "ping"}}\\n')
+    heard = line.recv(1000)
+except ConnectionError:
+    pass
+print(os.getuid(), heard)
+"""
+    async with opened(orchard) as (address, _, _):
+        place = Path(address.socket)
+        # The modes of folder and socket keep them out before they come this far: the check must hold without those.
+        place.chmod(0o777)
+        place.parent.chmod(0o711)
+        try:
+            argv = [sys.executable, "-I", "-c", program, address.socket, address.nonce]
+            done = await asyncio.to_thread(
+                subprocess.run, argv, capture_output=True, text=True, timeout=30, check=False
+            )
+        finally:
+            place.parent.chmod(0o700)
+
+    assert done.stdout == f"{OTHER_USER} b''\n", done.stderr
+    assert f"of user {OTHER_USER}: another user" in refusals(orchard)[0]
