@@ -49,7 +49,8 @@ class Served:
         """Ask the engine for something; the answer is durable."""
         if self.session is None:
             raise EngineGone()
-        return await self.session.request(verb, **args)
+        # Whoever asked may go away meanwhile; what was asked for is done as a whole all the same.
+        return await asyncio.shield(self.session.request(verb, **args))
 
     async def newer(self, seen: int, seconds: float | None = None) -> bool:
         """Wait until the journal holds an event after number `seen`, or until the time is over."""

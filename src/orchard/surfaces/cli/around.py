@@ -1,19 +1,16 @@
 """Verbs around the work: start files, checks, settings, the demo. Most are a call to a module of their own."""
 
 import os
-import re
-from collections.abc import Mapping
 from pathlib import Path
 
 import click
 
 from orchard.core import limits
-from orchard.core.config import flatten
 from orchard.core.events import Json
 from orchard.core.plan import Plan
 from orchard.core.states import JobStatus
 from orchard.errors import UsageError
-from orchard.store.redact import REDACTED, looks_secret, redact_text
+from orchard.store.shown import shown_settings
 from orchard.surfaces.cli import text
 from orchard.surfaces.cli.group import cli, verb
 from orchard.surfaces.cli.lines import Line, safe, table
@@ -125,37 +122,20 @@ def trust(terminal: Terminal, show: bool, yes: bool) -> int:
 def config(terminal: Terminal, what: str, origin: bool) -> None:
     """Show the settings and where they come from."""
     settings = app_of(terminal).settings
-    values = {name: _shown(name, value) for name, value in flatten(settings.config, settings.origins).items()}
-    document: Json = {name: {"value": value, "origin": settings.origins.get(name)} for name, value in values.items()}
+    document: Json = shown_settings(settings)
     rows: list[Line] = table(
         [
             [
-                (f"{name} = {safe(json_text(value), 200)}", ""),
-                (f"# {settings.origins.get(name)}" if origin else "", "dim"),
+                (f"{name} = {safe(json_text(one['value']), 200)}", ""),
+                (f"# {one['origin']}" if origin else "", "dim"),
             ]
-            for name, value in values.items()
+            for name, one in document.items()
         ],
         60,
     )
     terminal.answer(document, *rows)
     if settings.untrusted:
         terminal.note(text.warning(text.UNTRUSTED.format(keys=", ".join(settings.untrusted))))
-
-
-def _shown(name: str, value: object) -> object:
-    """A value as JSON has it; what looks like a secret is hidden, since this is what people paste into reports."""
-    if isinstance(value, Mapping):
-        return {key: _hidden(key, held) for key, held in value.items()}
-    if isinstance(value, tuple):
-        return [_shown(name, held) for held in value]
-    return redact_text(value) if isinstance(value, str) else value
-
-
-def _hidden(key: str, value: object) -> object:
-    secret = (
-        isinstance(value, str) and looks_secret(key.replace("-", "_")) and not re.fullmatch(r"(\w+ )?\$\{\w+\}", value)
-    )
-    return REDACTED.decode() if secret else _shown(key, value)
 
 
 @verb("schema", examples="orchard schema > plan.schema.json")

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from orchard.app import open_app
 from orchard.errors import EXIT_FAILED, OrchardError
+from orchard.surfaces.speaking import teach
 
 
 def main(argv: list[str]) -> int:
@@ -25,6 +26,7 @@ def main(argv: list[str]) -> int:
 
     try:
         app = open_app(Path(argv[0]))
+        teach(app)
         asyncio.run(app.serve_until_idle(say_ready))
     except OrchardError as error:
         with suppress(OSError):

@@ -17,6 +17,7 @@ from orchard.core.events import (
     HoldReleased,
     JobCanceled,
     JobContinued,
+    JobDeployed,
     JobFailed,
     JobHeld,
     JobRetried,
@@ -25,6 +26,7 @@ from orchard.core.events import (
     Landed,
     LandingUndone,
     LeafMerged,
+    MessageSent,
     NothingToLand,
     PhaseStarted,
     PlanCanceled,
@@ -32,9 +34,14 @@ from orchard.core.events import (
     PlanReshaped,
     PlanResumed,
     PlanStarted,
+    ProgressReported,
     Pushed,
     Recorded,
+    SubtaskEnded,
+    SubtaskPulled,
+    SubtaskSpawned,
     Warned,
+    WorkerCompleted,
 )
 from orchard.core.phases import Phase
 from orchard.core.plan import VALIDATION, JobId
@@ -171,11 +178,37 @@ def _agent_started(run: Run, event: AgentStarted) -> list[Line]:
     session = "in its session" if event.session else ""
     more = ", ".join(filter(None, (safe(event.model or ""), again, session)))
     verbs = {"heal": "mends", "resolve": "settles the conflict", "check": "checks"}
+    if event.subtask is not None:
+        return [_line(_job(event.job), f"{safe(event.agent)} works on {event.subtask}", "busy", more)]
     return [_line(_job(event.job), f"{safe(event.agent)} {verbs.get(event.purpose, 'works')}", "busy", more)]
 
 
 def _agent_noted(run: Run, event: AgentNoted) -> list[Line]:
     return [_line(_job(event.job), f"{safe(event.agent)}: {safe(event.kind)}", "wait", safe(event.message, 2000))]
+
+
+def _spawned(run: Run, event: SubtaskSpawned) -> list[Line]:
+    called = f"{safe(event.name, 200)} " if event.name else ""
+    return [_line(_job(event.job), f"hands out {event.subtask}", "busy", f"{called}to {safe(event.agent)}")]
+
+
+def _subtask_ended(run: Run, event: SubtaskEnded) -> list[Line]:
+    said = event.message or event.summary.split("\n", 1)[0]
+    more = "  ".join(filter(None, (text.changes(event.counts), safe(said, 200))))
+    return [_line(_job(event.job), f"{event.subtask} {safe(event.status)}", _END.get(event.status, "wait"), more)]
+
+
+_END: Mapping[str, Meaning] = {"completed": "good", "failed": "bad"}
+
+
+def _pulled(run: Run, event: SubtaskPulled) -> list[Line]:
+    return [_line(_job(event.job), f"took over {event.subtask}", "good", text.many(len(event.paths), "file"))]
+
+
+def _progress(run: Run, event: ProgressReported) -> list[Line]:
+    far = f"{event.percent:.0f} %  " if event.percent is not None else ""
+    who = f"{event.subtask}: " if event.subtask else ""
+    return [_line(_job(event.job), "progress", "busy", f"{far}{who}{safe(event.message)}")]
 
 
 def _heal_tried(run: Run, event: HealTried) -> list[Line]:
@@ -195,7 +228,10 @@ def _settled(run: Run, event: ConflictSettled) -> list[Line]:
 
 
 def _released(run: Run, event: HoldReleased) -> list[Line]:
-    word = "goes on" if run.records[event.job].released == "budget" else "approved"
+    released = run.records[event.job].released
+    if released == "worker":  # the message, or that it is complete, says more
+        return []
+    word = "goes on" if released == "budget" else "approved"
     return [_line(_job(event.job), word, "good")]
 
 
@@ -227,9 +263,16 @@ LINES: Mapping[type[Event], Callable[[Run, Any], list[Line]]] = {
     JobContinued: lambda run, event: [_line(_job(event.job), "continues", "busy", f"from {event.resume_from}")],
     JobRetried: _retried,
     HoldReleased: _released,
+    JobDeployed: lambda run, event: [_line(_job(event.job), "deployed", "busy")],
+    MessageSent: lambda run, event: [_line(_job(event.job), "message", "busy", safe(event.text, 200))],
+    WorkerCompleted: lambda run, event: [_line(_job(event.job), "completed", "good", "the work of its agent is done")],
     AgentStarted: _agent_started,
     AgentNoted: _agent_noted,
     HealTried: _heal_tried,
+    SubtaskSpawned: _spawned,
+    SubtaskEnded: _subtask_ended,
+    SubtaskPulled: _pulled,
+    ProgressReported: _progress,
     ConflictSettled: _settled,
     PhaseStarted: _phase_started,
     LeafMerged: _leaf_merged,

@@ -23,6 +23,7 @@ from orchard.surfaces.cli import text
 from orchard.surfaces.cli.progress import Progress, open_progress
 from orchard.surfaces.cli.summary import summary_lines
 from orchard.surfaces.cli.terminal import Terminal, Unwritable, drop
+from orchard.surfaces.speaking import teach
 
 Act = Callable[[Session], Awaitable[PlanId]]
 """What is asked of the engine; the answer is the plan to follow."""
@@ -60,11 +61,13 @@ async def _act_and_follow(terminal: Terminal, app: App, act: Act, plan: PlanId |
             return 0
         followed = Followed(before or Run(asked))
         await stay(terminal, app, session, followed)
+    terminal.note(*[text.warning(said) for said in session.last_words])
     return finish(terminal, app, followed)
 
 
 async def open_session(app: App, stack: AsyncExitStack, *, work: bool = True) -> Session:
     """A session with the engine; one that ends in the very moment we come is asked nothing, so we come again."""
+    teach(app)
     for _ in range(TRIES):
         with suppress(EngineGone):
             return await stack.enter_async_context(app.session(work=work))

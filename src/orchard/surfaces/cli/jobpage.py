@@ -42,6 +42,17 @@ def _facts(job: Json) -> Iterator[Line]:
         yield _fact("needs", ", ".join(job["needs"]))
     if job["waiting"]:
         yield _fact("waits for", f"{job['waiting']['kind']}: {job['waiting']['reason']}", "wait")
+    if not job["deployed"]:
+        yield _fact("waits for", "somebody to deploy it", "wait")
+    if job["worker"]:
+        worker = job["worker"]
+        told = f", {text.many(worker['queued'], 'message')} to be told" if worker["queued"] else ""
+        yield _fact("worker", f"{worker['agent'] or 'agent'} {worker['state']}{told}")
+        if worker["state"] == "idle" and worker["said"]:
+            yield from _several("says", worker["said"], "")
+    if job["progress"]:
+        far = f"{job['progress']['percent']:.0f} %  " if job["progress"]["percent"] is not None else ""
+        yield _fact("progress", f"{far}{job['progress']['message']}")
     if job["base_commit"]:
         yield _fact("base", job["base_commit"])
     if job["commit"]:
@@ -97,7 +108,9 @@ def attempt_lines(attempt: Json, look: Look) -> list[Line]:
         note = f"  {safe(phase['note'])}" if phase["note"] else ""
         shown = text.status_piece(outcome, padded(outcome, 11))
         lines.append([(f"    {padded(phase['phase'], 12)}", ""), shown, (f"{spent:>7}{note}", "dim")])
-    lines += [line for turn in attempt.get("turns") or [] for line in _turn_lines(turn, look)]
+    turns = [turn for turn in attempt.get("turns") or [] if not turn["subtask"]]
+    lines += [line for turn in turns for line in _turn_lines(turn, look)]
+    lines += [line for subtask in attempt.get("subtasks") or [] for line in _subtask_lines(subtask, look)]
     return lines + _failure_lines(attempt["failure"])
 
 
@@ -117,6 +130,31 @@ def _turn_lines(turn: Json, look: Look) -> Iterator[Line]:
     ]
     for note in turn["notes"]:
         yield [(f"      {safe(note['kind'])}: ", "wait"), (safe(note["message"], 500), "dim")]
+
+
+def _subtask_lines(subtask: Json, look: Look) -> Iterator[Line]:
+    """Work that the agent handed to another: who, what, how it ended, and whether it was taken over."""
+    spent = text.elapsed(subtask["started_at"], subtask["ended_at"], look.now) if subtask["started_at"] else ""
+    used = subtask["usage"]
+    facts = [
+        subtask["definition"] or subtask["agent"],
+        f"{used['tokens']:,} tokens" if used else "",
+        text.changes(subtask["changes"]),
+        "pulled" if subtask["pulled"] else "",
+        safe(subtask["name"], 200) if subtask["name"] != subtask["id"] else "",
+    ]
+    more = "  ".join(safe(fact) for fact in facts if fact)
+    status = subtask["status"]
+    meaning: Meaning = {"completed": "good", "failed": "bad", "running": "busy"}.get(status, "wait")  # type: ignore[assignment]
+    indent = "      " if subtask["parent"] else "    "
+    yield [
+        (f"{indent}{padded(subtask['id'], 26 - len(indent))}", "name"),
+        (padded(status, 12), meaning),
+        (f"{spent:>6}  {more}", "dim"),
+    ]
+    told = subtask["message"] or subtask["summary"] or (subtask["progress"] or {}).get("message")
+    for row in safe_lines(told, 500)[:5] if told else []:
+        yield [(f"{indent}  {row}", "dim")]
 
 
 def _failure_lines(failure: Json | None) -> list[Line]:
@@ -148,5 +186,8 @@ def _log_lines(job: Json) -> Iterator[Line]:
         if log["attempt"] == job["attempts"]:
             where = f"{safe(log['path'])}  {text.bytes_text(log['size'])}"
             yield [(f"  log {padded(log['phase'], 12)}", "dim"), (where, "dim")]
+    for subtask in job.get("subtasks") or []:
+        if subtask.get("log"):
+            yield [(f"  log {padded(subtask['id'], 14)}", "dim"), (safe(subtask["log"]), "dim")]
     for saved in job.get("saved") or []:
         yield _fact("saved work", f"{saved['ref']}  {saved['why']}")

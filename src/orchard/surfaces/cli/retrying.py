@@ -78,7 +78,7 @@ def meant(app: App, names: Sequence[str], plan: str | None) -> tuple[PlanId, lis
     found = [app.find_job(name, plan) for name in names]
     plans = {one for one, _ in found}
     if len(plans) > 1:
-        raise UsageError("These jobs are of different plans.", "Retry the jobs of one plan at a time.")
+        raise UsageError("These jobs are of different plans.", "Name jobs of one plan at a time.")
     return found[0][0], list(dict.fromkeys(job for _, job in found))
 
 

@@ -11,6 +11,7 @@ from orchard.surfaces.cli.tree import end_lines, result_line
 
 FAILURES_SHOWN = 10
 TAIL_LINES = 10
+SAID_LINES = 40
 
 
 def summary_lines(app: App, run: Run, document: Json) -> list[Line]:
@@ -22,7 +23,7 @@ def summary_lines(app: App, run: Run, document: Json) -> list[Line]:
         (f" after {took}" if took else "", ""),
         (f": {text.counts(plan['counts'])}", ""),
     ]
-    lines = [first, *_failures(run, document)]
+    lines = [first, *_failures(run, document), *_idle_workers(document)]
     if plan["landed"] and run.landed is not None:
         lines.append(_landed_line(app, run, run.landed))
     elif (result := result_line(plan)) is not None:
@@ -46,6 +47,17 @@ def _facts(app: App, old: str, new: str) -> str:
     commits = app.repo.git("rev-list", "--count", f"{old}..{new}").stdout
     names = app.repo.git("diff-tree", "-r", "-z", "--name-only", old, new).stdout
     return f", {text.many(int(commits), 'commit')}, {text.many(names.count(bytes(1)), 'file')}"
+
+
+def _idle_workers(document: Json) -> list[Line]:
+    """What agents said that wait for an answer."""
+    lines: list[Line] = []
+    for job in document["jobs"]:
+        worker = job["worker"]
+        if worker is not None and worker["state"] == "idle" and worker["said"]:
+            lines.append([("  ", ""), (safe(job["id"]), "name"), (f" says ({safe(worker['agent'])}):", "dim")])
+            lines += [[("    ", ""), (row, "")] for row in safe_lines(worker["said"])[-SAID_LINES:]]
+    return lines
 
 
 def _failures(run: Run, document: Json) -> list[Line]:

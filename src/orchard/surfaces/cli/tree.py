@@ -133,11 +133,16 @@ def _word(row: Row) -> str:
         return f"waiting: {safe(job['waiting']['kind'], 20)}"
     if row.status == "failed" and job["failed_phase"]:
         return f"failed: {job['failed_phase']}"
+    if row.status == "pending" and not job["deployed"]:
+        return "not deployed"
     return row.status
 
 
 def _extras(job: Json) -> str:
     found = [_at_work(job["agent"])] if job.get("agent") else []
+    helpers = sum(one["status"] in ("waiting", "running") for one in job["subtasks"])
+    found += [text.many(helpers, "subtask")] if helpers else []
+    found += [safe(job["progress"]["message"], 60)] if job["progress"] and job["status"] == "running" else []
     found += [f"attempt {job['attempts']}"] if job["attempts"] > 1 else []
     found += [f"{job['usage']['tokens']:,} tokens"] if job["usage"].get("tokens") else []
     found += [text.changes(job["summary"])] if text.changes(job["summary"]) else []

@@ -1,0 +1,84 @@
+"""Where a daemon is found: a small file in the state of each repository that it serves, and one in its own folder.
+
+The file says who wrote it, so that a stale one is seen, and where the token lies; it holds no secret itself, and is
+private all the same. Nothing here is slow to import: whoever looks for a daemon is often short-lived.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from orchard.process.identity import Identity, is_alive
+
+ADDRESS_FILE = "http.json"
+FOLDERS = "http-*"
+"""The daemons' own folders, in the runtime folder of the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpAddress:
+    """A daemon, as others find it."""
+
+    pid: int
+    started: float
+    boot: str
+    url: str
+    """Where it listens, with a slash at the end and without a code."""
+    token_file: str
+    repositories: list[str]
+    """The folders that it serves."""
+    version: str
+    stopping: bool = False
+    """Whether it only waits for running jobs to end."""
+
+    @property
+    def identity(self) -> Identity:
+        """The process that wrote this."""
+        return Identity(self.pid, self.started, self.boot)
+
+    @property
+    def folder(self) -> Path:
+        """The daemon's own folder, with its token and its codes."""
+        return Path(self.token_file).parent
+
+
+def read_http_address(state: Path) -> HttpAddress | None:
+    """The daemon that serves the repository with this state folder, if there is one and it lives."""
+    try:
+        address = HttpAddress(**json.loads((state / ADDRESS_FILE).read_text()))
+        return address if is_alive(address.identity) else None
+    except (OSError, ValueError, TypeError, RecursionError):
+        return None
+
+
+def daemons(runtime: Path) -> Iterator[HttpAddress]:
+    """Every daemon of the user that lives."""
+    for folder in sorted(runtime.glob(FOLDERS)):
+        address = read_http_address(folder)
+        if address is not None:
+            yield address
+
+
+def write_http_address(state: Path, address: HttpAddress) -> None:
+    """Say where we are, all of it at once."""
+    write_private(state / ADDRESS_FILE, json.dumps(asdict(address)).encode())
+
+
+def remove_http_address(state: Path, address: HttpAddress) -> None:
+    """Take our own file away, and nobody else's."""
+    with suppress(OSError, ValueError, RecursionError, AttributeError):
+        if json.loads((state / ADDRESS_FILE).read_text()).get("token_file") == address.token_file:
+            (state / ADDRESS_FILE).unlink(missing_ok=True)
+
+
+def write_private(place: Path, content: bytes) -> None:
+    """Write a file that only the user can read, all of it at once."""
+    fresh = place.with_name(f"{place.name}.{os.getpid()}.new")
+    fresh.unlink(missing_ok=True)
+    handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+    fresh.replace(place)

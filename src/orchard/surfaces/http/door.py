@@ -1,0 +1,289 @@
+"""The door of the daemon: what every request has to show before anything else looks at it.
+
+A page of some other site can make a browser send requests here, and can point a name of its own at this address. So,
+in this order, and before any route is looked up:
+
+    Host             a name of ours with our very port, else 421: no name of somebody else's leads here
+    Origin           absent, or exactly what Host says, else 403
+    Sec-Fetch-Site   absent, `same-origin` or `none`, else 403: not even another port of this machine
+    token            `Authorization: Bearer`, or the cookie; else 401. Only /healthz and exchanging a code need none
+    writing          the token itself, or the cookie and `X-Orchard: 1`, else 403: a cookie alone never writes
+    body             JSON, else 415; at most 8 MiB, else 413. It is read here, as a whole
+
+A header that no other site can add without being asked is what makes a cookie good for writing: the browser would ask
+first, and the answer has no CORS header, ever. No answer leaves without the headers that keep a browser strict.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping
+from dataclasses import dataclass, field
+from email.utils import formatdate
+from http.cookies import CookieError, SimpleCookie
+from typing import Any
+from urllib.parse import unquote
+
+from orchard.surfaces.http.problems import document, json_bytes
+from orchard.surfaces.http.tokens import Tokens
+
+BODY_BYTES = 8 * 1024 * 1024
+HEAD_BYTES = 16 * 1024
+READING = frozenset({"GET", "HEAD", "OPTIONS"})
+METHODS = READING | {"POST", "PUT", "PATCH", "DELETE"}
+JSON_TYPES = frozenset({"application/json"})
+COMES_FROM_HERE = frozenset({"same-origin", "none"})
+OPEN_PATH = "/healthz"
+
+CSP = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+    "frame-ancestors 'none'; base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'"
+)
+STRICT: Mapping[bytes, bytes] = {
+    b"content-security-policy": CSP.encode(),
+    b"x-content-type-options": b"nosniff",
+    b"x-frame-options": b"DENY",
+    b"referrer-policy": b"no-referrer",
+    b"cross-origin-opener-policy": b"same-origin",
+    b"cross-origin-resource-policy": b"same-origin",
+}
+OURS_ALONE = (b"server", b"date", b"access-control-")
+"""Beginnings of header names that no application behind the door may send."""
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a request does not get in, for whoever sent it."""
+
+    status: int
+    detail: str
+    hint: str = ""
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
+@dataclass(slots=True)
+class Traffic:
+    """What goes through the door: for the metrics, and to know when nobody comes any more."""
+
+    open: int = 0
+    streams: int = 0
+    """Answers of events that are being sent."""
+    last: float = field(default_factory=time.monotonic)
+    answered: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Requests by method and class of status, such as ("GET", "2xx")."""
+
+
+class Door:
+    """Lets requests through to an application, or answers them itself."""
+
+    def __init__(
+        self, app: App, tokens: Tokens, hosts: Collection[str], traffic: Traffic, scheme: str, port: int
+    ) -> None:
+        self._app, self._tokens, self._traffic, self._scheme = app, tokens, traffic, scheme
+        usual = {"http": 80, "https": 443}[scheme]
+        self._hosts = {f"{host}:{port}" for host in hosts} | (set(hosts) if port == usual else set())
+        # Cookies know no ports: two daemons must not overwrite each other's.
+        self._cookie = f"orchard_{port}"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            return
+        traffic, answer = self._traffic, _Answer(send, scope["method"], self._traffic)
+        traffic.open += 1
+        try:
+            await self._answer(scope, receive, answer)
+        finally:
+            traffic.open -= 1
+            traffic.streams -= answer.streams
+            traffic.last = time.monotonic()
+
+    async def _answer(self, scope: Scope, receive: Receive, send: "_Answer") -> None:
+        headers = _Headers(scope)
+        code = _code(scope, headers)
+        refusal = self._refuse(scope, headers, exchanging=code is not None)
+        if refusal is not None:
+            await refuse(send, refusal)
+        elif code is not None:
+            await self._exchange(code, headers, send)
+        elif not headers.has_body:
+            await self._app(scope, receive, send)
+        else:
+            await self._pass_body(scope, receive, send)
+
+    async def _pass_body(self, scope: Scope, receive: Receive, send: "_Answer") -> None:
+        """Read what the request brings along, and hand it on in one piece; half of it is nothing."""
+        parts: list[bytes] = []
+        size, more = 0, True
+        while more:
+            message = await receive()
+            if message["type"] != "http.request":
+                return  # they went away, or were too slow
+            parts.append(message.get("body", b""))
+            size += len(parts[-1])
+            if size > BODY_BYTES:
+                await refuse(send, TOO_LARGE)
+                return
+            more = message.get("more_body", False)
+        await self._app(scope, _once(b"".join(parts), receive), send)
+
+    def _refuse(self, scope: Scope, headers: "_Headers", *, exchanging: bool) -> Refusal | None:
+        """Why this request is not let in, if it is not; the rules in their order."""
+        method, path = scope["method"], scope["path"]
+        if headers.bytes + len(scope["raw_path"]) + len(scope["query_string"]) > HEAD_BYTES:
+            return Refusal(431, f"The head of a request may have {HEAD_BYTES} bytes.")
+        host = headers.only("host").lower()
+        if host not in self._hosts:
+            return Refusal(
+                421, "This is not the host that was asked for.", "Use the address that 'orchard serve' printed."
+            )
+        if method not in METHODS or not scope["raw_path"].startswith(b"/"):
+            allow = (b"allow", ", ".join(sorted(METHODS)).encode())
+            return Refusal(405, "No such request is answered here.", headers=(allow,))
+        if "origin" in headers and headers.only("origin").lower() != f"{self._scheme}://{host}":
+            return Refusal(403, "Requests of other sites are refused.")
+        if "sec-fetch-site" in headers and headers.only("sec-fetch-site").lower() not in COMES_FROM_HERE:
+            return Refusal(403, "Requests of other sites are refused.")
+        if exchanging or (path == OPEN_PATH and method in ("GET", "HEAD")):
+            return None
+        return self._not_allowed(method, headers) or _bad_body(method, headers)
+
+    def _not_allowed(self, method: str, headers: "_Headers") -> Refusal | None:
+        """Why this caller may not do this: the token may do everything, a cookie may look."""
+        if "authorization" in headers:
+            kind, _, given = headers.only("authorization").partition(" ")
+            return None if kind.lower() == "bearer" and self._tokens.is_token(given.strip()) else UNKNOWN
+        if not self._is_visitor(headers):
+            return UNKNOWN
+        if method in READING or headers.only("x-orchard") == "1":
+            return None
+        return Refusal(403, "A cookie alone changes nothing.", "Send the token, or the header 'X-Orchard: 1'.")
+
+    def _is_visitor(self, headers: "_Headers") -> bool:
+        found: SimpleCookie = SimpleCookie()
+        try:
+            found.load(headers.only("cookie"))
+        except CookieError:
+            return False
+        return self._cookie in found and self._tokens.is_visit(found[self._cookie].value)
+
+    async def _exchange(self, code: str, headers: "_Headers", send: "_Answer") -> None:
+        """Give a browser its cookie, and lead it to the page without the code."""
+        visit = None if self._is_visitor(headers) else self._tokens.exchange(code)
+        if visit is None and not self._is_visitor(headers):
+            await refuse(send, USED_UP)
+            return
+        found = [(b"location", b"/"), (b"content-length", b"0")]
+        if visit is not None:
+            secure = "; Secure" if self._scheme == "https" else ""
+            cookie = f"{self._cookie}={visit}; HttpOnly; SameSite=Strict; Path=/{secure}"
+            found.append((b"set-cookie", cookie.encode()))
+        await send({"type": "http.response.start", "status": 303, "headers": found})
+        await send({"type": "http.response.body", "body": b""})
+
+
+NEW_LINK = "Run 'orchard serve' in the repository again: it prints a new link."
+UNKNOWN = Refusal(401, "This needs the daemon's token.", NEW_LINK, ((b"www-authenticate", b'Bearer realm="orchard"'),))
+USED_UP = Refusal(401, "This link was used before, or is older than ten minutes.", NEW_LINK, UNKNOWN.headers)
+TOO_LARGE = Refusal(413, f"A request may have {BODY_BYTES} bytes.")
+
+
+def _bad_body(method: str, headers: "_Headers") -> Refusal | None:
+    """What is wrong with what the request brings along, as far as its head tells."""
+    if not headers.has_body:
+        return None
+    if int(headers.only("content-length") or 0) > BODY_BYTES:
+        return TOO_LARGE
+    if method not in READING and headers.only("content-type").partition(";")[0].strip().lower() not in JSON_TYPES:
+        return Refusal(415, "What is written here is JSON.", "Send 'Content-Type: application/json'.")
+    return None
+
+
+class _Headers:
+    """The headers of a request. One that comes twice counts as one that is wrong."""
+
+    def __init__(self, scope: Scope) -> None:
+        self._values: dict[str, list[str]] = {}
+        self.bytes = 0
+        for name, value in scope["headers"]:
+            self._values.setdefault(name.decode("latin-1"), []).append(value.decode("latin-1"))
+            self.bytes += len(name) + len(value) + 4
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._values
+
+    def only(self, name: str) -> str:
+        values = self._values.get(name, [])
+        joined = "; ".join(values) if name == "cookie" else ", ".join(values)
+        return joined.strip()
+
+    @property
+    def has_body(self) -> bool:
+        return "transfer-encoding" in self or self.only("content-length") not in ("", "0")
+
+
+class _Answer:
+    """The way back: every answer gets the strict headers, and is counted."""
+
+    def __init__(self, send: Send, method: str, traffic: Traffic) -> None:
+        self._send, self._traffic = send, traffic
+        self._method = method if method in METHODS else "OTHER"
+        self.streams = 0
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = [
+                (name, value) for name, value in message.get("headers", ()) if not name.lower().startswith(OURS_ALONE)
+            ]
+            said = {name.lower(): value for name, value in headers}
+            headers += [(name, value) for name, value in STRICT.items() if name not in said]
+            if b"cache-control" not in said:
+                headers.append((b"cache-control", b"no-store"))
+            headers.append((b"date", formatdate(usegmt=True).encode()))
+            message = {**message, "headers": headers}
+            self._traffic.answered[self._method, f"{message['status'] // 100}xx"] += 1
+            if said.get(b"content-type", b"").startswith(b"text/event-stream"):
+                self.streams += 1
+                self._traffic.streams += 1
+        await self._send(message)
+
+
+async def refuse(send: Send, refusal: Refusal) -> None:
+    """Answer with a problem document."""
+    body = json_bytes(document(refusal.status, refusal.detail, refusal.hint or None))
+    headers = [
+        (b"content-type", b"application/problem+json"), (b"content-length", str(len(body)).encode()), *refusal.headers,
+    ]  # fmt: skip
+    await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def _code(scope: Scope, headers: "_Headers") -> str | None:
+    """The code in the address that 'orchard serve' printed; only a look at the first page exchanges one.
+
+    A browser that fetches the page before anybody has asked for it must not use the code up.
+    """
+    if scope["method"] != "GET" or scope["path"] != "/" or "prefetch" in headers.only("sec-purpose"):
+        return None
+    if not scope["query_string"].startswith(b"code="):
+        return None
+    return unquote(scope["query_string"][len(b"code=") :].decode("latin-1"))
+
+
+def _once(body: bytes, receive: Receive) -> Receive:
+    """The body in one piece, and afterwards whatever else is to be heard."""
+    given = False
+
+    async def read() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return read

@@ -1,0 +1,160 @@
+"""What happens, told as it happens: server-sent events whose numbers are those of the journal.
+
+A client's queue is the journal itself. Whoever is behind reads it in blocks; whoever keeps up shares the newest events
+with everybody else, read and written as JSON once (`Feed`). So a client costs a number, however slow it is, and a
+hundred of them cost one reader. Nobody polls: `Served.newer` wakes whoever has seen everything.
+"""
+
+import asyncio
+from bisect import bisect_right
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from orchard.app import masked
+from orchard.core.events import Json, PlanReshaped, PlanSubmitted, Recorded
+from orchard.core.plan import PlanId
+from orchard.core.view import time_text
+from orchard.errors import UsageError
+from orchard.surfaces.http.problems import json_bytes
+from orchard.surfaces.http.streams import Streams, first_frame, frame
+from orchard.surfaces.served import Served
+
+BLOCK = 200
+"""Events that are read at once."""
+CHUNK_BYTES = 256 * 1024
+KEPT = 1000
+KEPT_BYTES = 2 * 1024 * 1024
+GATHER_PER_CLIENT = 0.0005
+LONGEST_GATHER = 0.2
+"""The more clients there are, the longer news wait for more of them: few large writes instead of many small ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """One event, ready to be sent."""
+
+    seq: int
+    plan: str
+    data: bytes
+
+
+class Feed:
+    """The events of one repository; the newest of them are kept for all who listen."""
+
+    def __init__(self, served: Served) -> None:
+        self.served = served
+        self._kept: list[Sent] = []
+        self._size = 0
+        self._floor = self._top = served.newest
+        """Everything that came after `_floor`, up to `_top`, is kept."""
+        self._filling = asyncio.Lock()
+
+    async def begin(self, since: int | None) -> int:
+        """Where a client begins: after the event that it saw last, or now."""
+        newest = await self.served.read(self.served.app.reader.last_seq)
+        if newest > self.served.newest:
+            self.served.tell(newest)
+        if since is not None and since > newest:
+            raise UsageError(
+                f"The journal has no event {since} yet; the newest is {newest}.", "Begin anew: leave the number out."
+            )
+        return newest if since is None else since
+
+    async def after(self, seen: int, plan: PlanId | None) -> tuple[bytes, int]:
+        """What comes after event `seen`, as much as is sent at once, and the number to go on from."""
+        if seen >= self._floor:
+            await self._fill()
+        if seen < self._floor:  # it is behind, or what it needs was let go meanwhile
+            newest = self.served.newest
+            found = await self.served.read(self._read, seen, plan)
+            data, last, _ = _chunk(found, None)
+            whole = len(found) < BLOCK and (not found or last == found[-1].seq)
+            return data, max(newest, last) if whole else last
+        at = bisect_right(self._kept, seen, key=lambda one: one.seq)
+        top = self._top
+        data, last, whole = _chunk(self._kept[at:], plan)
+        return data, top if whole else last
+
+    async def _fill(self) -> None:
+        """Read what has come since the last time, once for everybody."""
+        async with self._filling:
+            newest = self.served.newest
+            if newest - self._top > KEPT:  # nobody listened for a while
+                self._kept, self._size, self._floor, self._top = [], 0, newest, newest
+            while self._top < newest:
+                found = await self.served.read(self._read, self._top, None)
+                self._kept += found
+                self._size += sum(len(one.data) for one in found)
+                self._top = found[-1].seq if len(found) == BLOCK else max([newest, *(one.seq for one in found[-1:])])
+            self._trim()
+
+    def _trim(self) -> None:
+        if len(self._kept) <= KEPT and self._size <= KEPT_BYTES:
+            return
+        gone = 0
+        while len(self._kept) - gone > KEPT // 2 or self._size > KEPT_BYTES // 2:
+            self._size -= len(self._kept[gone].data)
+            gone += 1
+        self._floor = self._kept[gone - 1].seq
+        del self._kept[:gone]
+
+    def _read(self, since: int, plan: PlanId | None) -> list[Sent]:
+        return [sent(one) for one in self.served.app.reader.events(plan, since, BLOCK)]
+
+
+def _chunk(events: Iterable[Sent], plan: PlanId | None) -> tuple[bytes, int, bool]:
+    """Events as one piece, the number of the last one that was looked at, and whether that were all."""
+    parts: list[bytes] = []
+    size = last = 0
+    for one in events:
+        if size and size + len(one.data) > CHUNK_BYTES:
+            return b"".join(parts), last, False
+        last = one.seq
+        if plan is None or one.plan == plan:
+            parts.append(one.data)
+            size += len(one.data)
+    return b"".join(parts), last, True
+
+
+async def frames(
+    feed: Feed, streams: Streams, seen: int, plan: PlanId | None, idle: float | None
+) -> AsyncIterator[bytes]:
+    """What happens after event `seen`, until nothing has come for `idle` seconds."""
+    yield first_frame(str(seen))
+    loop = asyncio.get_running_loop()
+    quiet_since = loop.time()
+    while True:
+        data, seen = await feed.after(seen, plan)
+        if data:
+            yield data
+            quiet_since = loop.time()
+        if seen < feed.served.newest:
+            continue
+        left = None if idle is None else max(0.0, quiet_since + idle - loop.time())
+        if not await feed.served.newer(seen, left):
+            return
+        await asyncio.sleep(min(LONGEST_GATHER, streams.clients * GATHER_PER_CLIENT))
+
+
+def sent(recorded: Recorded) -> Sent:
+    """An event as clients get it: variables that look like secrets are hidden, and whole plans are left out."""
+    event = recorded.event
+    name = type(event).__name__
+    body: Json = {
+        "seq": recorded.seq,
+        "at": time_text(recorded.at),
+        "plan": recorded.plan,
+        "type": name,
+    }
+    body.update((key, value) for key, value in _told(event).items() if key not in body)
+    return Sent(recorded.seq, recorded.plan, frame(json_bytes(body).decode(), name, str(recorded.seq)))
+
+
+def _told(event: Any) -> Json:
+    fields: Json = {name: getattr(event, name) for name in event._fields}
+    if isinstance(event, PlanSubmitted):
+        fields |= {"name": event.plan["name"], "jobs": len(event.plan["jobs"])}
+    if isinstance(event, PlanSubmitted | PlanReshaped):
+        del fields["plan"]
+    return masked(fields)

@@ -1,0 +1,181 @@
+"""The vocabulary of the API: one operation, what it is asked with, and what it answers.
+
+`operations.OPERATIONS` is the one table of all of them; routes, checks and the OpenAPI document are made from it.
+"""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, ParamSpec, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.requests import Request
+from starlette.responses import Response
+
+from orchard.core.events import Json
+from orchard.core.plan import JobId, PlanId
+from orchard.core.planmodel import Fields
+from orchard.surfaces.http.events import Feed
+from orchard.surfaces.http.problems import json_bytes
+from orchard.surfaces.http.reading import Documents, plan_named
+from orchard.surfaces.http.repos import Repos
+from orchard.surfaces.http.streams import Streams
+from orchard.surfaces.served import Served
+
+JSON = "application/json"
+TEXT = "text/plain"
+EVENTS = "text/event-stream"
+SVG = "image/svg+xml"
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Shown(BaseModel):
+    """What an operation answers with. It may gain fields: programs ignore those that they do not know."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+def maybe(description: str, **limits: Any) -> Any:
+    """A field that may be left out; it is None then, which nobody can send."""
+    return Field(default=None, description=description, **limits)
+
+
+class Query(Fields):
+    """The parameters that nearly every operation takes."""
+
+    repo: str = maybe(
+        max_length=200,
+        description="Which repository: its id, or its name if no other has it. Not needed where only one is served.",
+    )
+
+
+class Nothing(Fields):
+    """An object without fields; the body may be left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A body that is a plan, or a part of one: its schema is the plan's own, and the plan's parser checks it."""
+
+    name: str
+    description: str
+    model: str
+    """The model of `planmodel` that has its fields."""
+    fields: frozenset[str] | None = None
+    """Which of them; None: all."""
+
+
+class Kept:
+    """What the API remembers of one repository from request to request."""
+
+    def __init__(self, served: Served) -> None:
+        self.feed = Feed(served)
+        self.documents = Documents()
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One request, read and checked."""
+
+    repos: Repos
+    served: Served
+    """The repository that is meant; of an operation that is about none, the first one."""
+    streams: Streams
+    threads: ThreadPoolExecutor
+    request: Request
+    path: Mapping[str, str]
+    query: Any
+    """A value of the operation's `query`."""
+    body: Any
+    """A value of the operation's `body`; of a part of a plan, the object as it was sent."""
+    data: bytes
+    """The body as it was sent."""
+    kept: Kept
+
+    @property
+    def raw(self) -> Json:
+        """The body as an object, with only what was sent."""
+        found: Json = json.loads(self.data) if self.data.strip() else {}
+        return found
+
+    async def plan(self) -> PlanId:
+        """The plan that the path names: by id, unique prefix or unique name."""
+        return await self.served.read(plan_named, self.served.app, self.path["plan"])
+
+    async def job(self) -> tuple[PlanId, JobId]:
+        """The job that the path names: by full id, unique bare id, unique prefix or unique name."""
+        return await self.served.read(self.served.app.find_job, self.path["job"], self.path["plan"])
+
+    async def read(self, question: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> Response:
+        """Ask the App something, and answer with it: made and written as JSON beside the loop, and only once."""
+
+        def asked() -> bytes:
+            return json_bytes(question(*args, **kwargs))
+
+        return Response(await self.served.read(asked), media_type=JSON)
+
+    async def aside(self, question: Callable[[], T]) -> T:
+        """Do something that takes long and uses no run: other requests go on meanwhile."""
+        return await asyncio.get_running_loop().run_in_executor(self.threads, question)
+
+
+Run = Callable[[Asked], Awaitable[Response | Json]]
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One thing that can be asked for."""
+
+    name: str
+    """Its id in the document; what generated clients call their function."""
+    method: str
+    path: str
+    summary: str
+    run: Run
+    answer: type[Shown] | None
+    """What a JSON answer holds; None where there is none."""
+    description: str = ""
+    query: type[Fields] = Query
+    """Its parameters; without those of `Query` it is about no repository."""
+    body: type[Fields] | Part | None = None
+    """What the body holds. All of its fields may be left out if `body_required` is not set; then so may the body."""
+    body_required: bool = False
+    status: int = 200
+    media: tuple[str, ...] = (JSON,)
+    headers: Mapping[str, Json] = field(default_factory=dict)
+    """Request headers that it heeds, as the document shows them."""
+    told: Mapping[str, Json] = field(default_factory=dict)
+    """Headers that its answer has, as the document shows them."""
+
+    @property
+    def tag(self) -> str:
+        """Under which heading the document has it."""
+        if "jobs" in self.parts[:-1]:
+            return "jobs"
+        return self.parts[0] if self.parts[0] in ("plans", "events") else "around"
+
+    @property
+    def writes(self) -> bool:
+        """Whether it changes anything."""
+        return self.method != "GET"
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The path, part by part."""
+        return tuple(self.path.strip("/").split("/"))
+
+    def fits(self, parts: tuple[str, ...]) -> bool:
+        """Whether a path is one of this operation's."""
+        own = self.parts
+        return len(own) == len(parts) and all(
+            bool(given) if mine.startswith("{") else mine == given for mine, given in zip(own, parts, strict=True)
+        )
+
+    def named(self, parts: tuple[str, ...]) -> dict[str, str]:
+        """What a path names, by parameter."""
+        pairs = zip(self.parts, parts, strict=True)
+        return {mine[1:-1]: given for mine, given in pairs if mine.startswith("{")}

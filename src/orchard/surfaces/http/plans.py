@@ -1,0 +1,365 @@
+"""Operations on plans."""
+
+from dataclasses import replace
+from functools import partial
+from typing import Annotated, Any
+
+from pydantic import Field, WithJsonSchema
+from starlette.responses import Response
+
+from orchard.core import limits
+from orchard.core.events import Json
+from orchard.core.plan import JobId, Plan, PlanId
+from orchard.core.planfile import UPDATED_ALWAYS, UPDATED_BEFORE, parse, parse_plan_update
+from orchard.core.planmodel import BudgetFields, Fields, PhaseName, names_of
+from orchard.engine.keys import KEY_LENGTH
+from orchard.errors import InvalidInput, Problem
+from orchard.surfaces.http import models, reading
+from orchard.surfaces.http.operation import JSON, SVG, TEXT, Asked, Part, Query, maybe
+
+MOST = 200
+REASON = "Why, for people who look at it later."
+SET = "changes[0].set"
+
+Cursor = Annotated[str, Field(pattern=r"^[0-9]{1,15}$")]
+Text = Annotated[str, Field(max_length=2000)]
+JobNames = Annotated[list[Annotated[str, Field(min_length=1, max_length=500)]], Field(min_length=1, max_length=1000)]
+
+
+class Page(Query):
+    """Parameters of a list that is given page by page."""
+
+    limit: Annotated[int, Field(ge=1, le=MOST)] = Field(default=50, description="How many at most.")
+    cursor: Cursor = maybe(description="Where to go on: the `next` of the page before.")
+
+
+class PlansQuery(Page):
+    """Which plans."""
+
+    status: models.PlanStatusName = maybe(description="Only those that show this.")
+    deleted: bool = Field(default=False, description="Also those that were deleted, but not purged.")
+
+
+class JobsQuery(Page):
+    """Which jobs."""
+
+    status: models.JobStatusName = maybe(description="Only those that show this.")
+    group: Annotated[str, Field(min_length=1, max_length=600)] = maybe(
+        description="Only those of this group and the groups inside it."
+    )
+
+
+class GraphQuery(Query):
+    """How a graph is drawn."""
+
+    format: reading.GraphForm = Field(default="mermaid", description="`json`: jobs and edges as data.")
+
+
+class DiffQuery(Query):
+    """How a change is shown."""
+
+    stat: bool = Field(default=False, description="Only how much changed in which file.")
+
+
+class SubmitQuery(Query):
+    """How a plan is submitted."""
+
+    scaffolding: bool = Field(
+        default=False,
+        description="Whether it is still being built: nothing starts before it is finalized, and it may be empty.",
+    )
+
+
+class DeleteQuery(Query):
+    """How much of a plan is removed."""
+
+    purge: bool = Field(
+        default=False, description="Its refs, saved work and logs as well, for good. What has landed stays."
+    )
+
+
+class Reason(Fields):
+    """Why something is stopped."""
+
+    reason: Text = Field(default="", description=REASON)
+
+
+class ResumeBody(Fields):
+    """How a plan goes on."""
+
+    budget: BudgetFields = maybe(description="What it may use from now on, where its budget is used up.")
+
+
+class RetryBody(Fields):
+    """What is tried again, and how."""
+
+    jobs: JobNames = maybe(description="These jobs; else all that failed or were canceled.")
+    phase: PhaseName = maybe(description="Where to begin; else where it failed.")
+    fresh: bool = Field(default=False, description="In a new worktree; what lies in the old one is saved.")
+    fresh_session: bool = Field(default=False, description="Agents begin a new session instead of going on.")
+
+
+class DeployBody(Fields):
+    """Which jobs may run now."""
+
+    jobs: JobNames = Field(description="These jobs.")
+    finalize: bool = Field(default=False, description="Whether a plan that is being scaffolded is finalized with it.")
+
+
+def _change(op: str, description: str, **fields: Json) -> Json:
+    return {
+        "type": "object",
+        "description": description,
+        "properties": {"op": {"const": op}, **fields},
+        "required": ["op", *fields],
+        "additionalProperties": False,
+    }
+
+
+_ID: Json = {"type": "string", "minLength": 1}
+_JOB: Json = {"$ref": "#/components/schemas/JobFields"}
+CHANGES: Json = {
+    "type": "array",
+    "minItems": 1,
+    "maxItems": limits.RESHAPE_CHANGES,
+    "items": {
+        "oneOf": [
+            _change("add", "A new job, with needs of its own.", job=_JOB),
+            _change("remove", "What needed the job now needs what it needed.", id=_ID),
+            _change("set_needs", "What the job needs.", id=_ID, needs={"type": "array", "items": _ID, "maxItems": 200}),
+            _change(
+                "add_before", "The new job takes over what the other needs, which needs only it.", id=_ID, job=_JOB
+            ),
+            _change("add_after", "The new job needs the other; what needed that one now needs it.", id=_ID, job=_JOB),
+            _change("update", "Other fields.", id=_ID, set={"$ref": "#/components/schemas/JobUpdate"}),
+            _change("update_plan", "Fields of the plan itself.", set={"$ref": "#/components/schemas/PlanUpdate"}),
+        ]
+    },
+}
+
+
+class ReshapeBody(Fields):
+    """Changes of the graph: all of them are made, or none."""
+
+    changes: Annotated[
+        list[dict[str, Any]], Field(min_length=1, max_length=limits.RESHAPE_CHANGES), WithJsonSchema(CHANGES)
+    ] = Field(description="In this order.")
+
+
+PLAN = Part("Plan", "A plan, as in a plan file.", "PlanFields")
+UPDATE = Part(
+    "PlanUpdate",
+    "Fields of a plan that can be changed after it was submitted; some only before it starts.",
+    "PlanFields",
+    UPDATED_ALWAYS | UPDATED_BEFORE,
+)
+CLONE = Part(
+    "PlanClone",
+    "What is different in the copy; everything else, and every job, is the same.",
+    "PlanFields",
+    UPDATED_ALWAYS | UPDATED_BEFORE | {"start_paused"},
+)
+
+
+# -------------------------------------------------------------------------------------- looking
+
+
+async def list_plans(asked: Asked) -> Response:
+    """Parse, ask, answer."""
+    wanted, app = asked.query, asked.served.app
+    return await asked.read(reading.plans_page, app, wanted.status, wanted.deleted, wanted.limit, wanted.cursor)
+
+
+async def get_plan(asked: Asked) -> Response:
+    """The document, and up to which event it holds at least."""
+    newest, document = await asked.served.read(asked.kept.documents.of, asked.served.app, asked.path["plan"])
+    return Response(document, headers={"Orchard-Seq": str(newest)}, media_type=JSON)
+
+
+async def list_jobs(asked: Asked) -> Response:
+    """Some jobs of a plan."""
+    wanted, plan = asked.query, await asked.plan()
+    page = partial(reading.jobs_page, asked.served.app, plan, wanted.status, wanted.group)
+    return await asked.read(page, wanted.limit, wanted.cursor)
+
+
+async def get_graph(asked: Asked) -> Response:
+    """A picture, or data."""
+    form = asked.query.format
+    if form == "json":
+        return await asked.read(reading.graph, asked.served.app, await asked.plan(), form)
+    drawn = await asked.served.read(reading.graph, asked.served.app, await asked.plan(), form)
+    return Response(str(drawn).encode(errors="replace"), media_type=SVG if form == "svg" else TEXT)
+
+
+async def get_usage(asked: Asked) -> Response:
+    """What agents used."""
+    return await asked.read(asked.served.app.usage, asked.path["plan"])
+
+
+async def get_plan_diff(asked: Asked) -> Response:
+    """Exactly what git printed."""
+    diff = await asked.served.read(asked.served.app.diff, None, asked.path["plan"], stat=asked.query.stat)
+    return Response(diff, media_type=TEXT)
+
+
+async def list_groups(asked: Asked) -> Response:
+    """Every group."""
+    return await asked.read(reading.groups, asked.served.app, await asked.plan())
+
+
+# --------------------------------------------------------------------------------------- acting
+
+
+async def submit_plan(asked: Asked) -> Json:
+    """Parse it, and hand it in."""
+    plan = await _parsed(asked, asked.query.scaffolding)
+    key = asked.request.headers.get("idempotency-key")
+    return await asked.served.ask("submit", plan=plan, scaffolding=asked.query.scaffolding, key=key)
+
+
+async def validate_plan(asked: Asked) -> Json:
+    """Parse it, and say what it holds."""
+    plan = await _parsed(asked, False)
+    groups = {job.group for job in plan.jobs.values() if job.group}
+    leaves = list(plan.leaves)
+    return {"valid": True, "name": plan.name, "jobs": len(plan.jobs) - 1, "groups": len(groups), "leaves": leaves}
+
+
+async def _parsed(asked: Asked, scaffolding: bool) -> Plan:
+    return await asked.aside(partial(parse, asked.data, "plan", "json", scaffolding=scaffolding))
+
+
+async def clone_plan(asked: Asked) -> Json:
+    """The same plan again, with some fields given anew."""
+    plan = await asked.served.read(reading.plan_of, asked.served.app, await asked.plan())
+    given = dict(asked.body)
+    paused = [given.pop(name) for name in names_of("start_paused") if name in given]
+    if paused:
+        plan = replace(plan, start_paused=_truth(paused, "start_paused"))
+    if given:
+        plan = parse_plan_update(given, plan, False, "")
+    return await asked.served.ask("submit", plan=plan, key=asked.request.headers.get("idempotency-key"))
+
+
+def _truth(given: list[object], name: str) -> bool:
+    if len(given) == 1 and isinstance(given[0], bool):
+        return given[0]
+    raise InvalidInput("plan", [Problem("must be true or false, once", path=name)])
+
+
+async def update_plan(asked: Asked) -> Json:
+    """Change the plan's own fields."""
+    plan = await asked.plan()
+    return await done(asked, plan, await changed(asked, plan, {"op": "update_plan", "set": asked.body}))
+
+
+async def changed(asked: Asked, plan: PlanId, change: Json) -> Json:
+    """Make one change; problems are told with the paths of the body."""
+    try:
+        return await asked.served.ask("reshape", plan=plan, changes=[change])
+    except InvalidInput as error:
+        own = [replace(one, path=one.path.removeprefix(SET).lstrip(".")) for one in error.problems]
+        raise InvalidInput(error.what, own, error.hint) from None
+
+
+async def finalize_plan(asked: Asked) -> Json:
+    """Let a scaffolded plan begin."""
+    return await simply(asked, "finalize")
+
+
+async def pause_plan(asked: Asked) -> Json:
+    """Start nothing new."""
+    return await simply(asked, "pause")
+
+
+async def resume_plan(asked: Asked) -> Json:
+    """Go on."""
+    return await simply(asked, "resume", budget=asked.raw.get("budget"))
+
+
+async def cancel_plan(asked: Asked) -> Json:
+    """Stop everything."""
+    return await simply(asked, "cancel", reason=asked.body.reason)
+
+
+async def retry_plan(asked: Asked) -> Json:
+    """Try again what failed."""
+    plan, body = await asked.plan(), asked.body
+    jobs = await named_jobs(asked, plan, body.jobs)
+    options = {"phase": body.phase, "fresh": body.fresh, "fresh_session": body.fresh_session}
+    return await done(asked, plan, await asked.served.ask("retry", plan=plan, jobs=jobs, **options))
+
+
+async def deploy_jobs(asked: Asked) -> Json:
+    """Let jobs run that wait for it."""
+    plan = await asked.plan()
+    jobs = await named_jobs(asked, plan, asked.body.jobs)
+    return await done(asked, plan, await asked.served.ask("deploy", plan=plan, jobs=jobs, finalize=asked.body.finalize))
+
+
+async def named_jobs(asked: Asked, plan: PlanId, names: list[str] | None) -> list[JobId] | None:
+    """The jobs that are meant, each once."""
+    if names is None:
+        return None
+    find = asked.served.app.find_job
+    return list(dict.fromkeys([(await asked.served.read(find, name, plan))[1] for name in names]))
+
+
+async def land_plan(asked: Asked) -> Json:
+    """Land what waits."""
+    return await simply(asked, "land")
+
+
+async def undo_plan(asked: Asked) -> Json:
+    """Take a landing back."""
+    return await simply(asked, "undo")
+
+
+async def reshape_plan(asked: Asked) -> Json:
+    """Change the graph."""
+    return await simply(asked, "reshape", changes=asked.raw["changes"])
+
+
+async def delete_plan(asked: Asked) -> Json:
+    """Take a plan out of the way, or remove it for good."""
+    plan = await asked.plan()
+    if not asked.query.purge:
+        return await done(asked, plan, await asked.served.ask("delete", plan=plan))
+    return {"plan": plan, "status": None, **await asked.served.ask("purge", plan=plan)}
+
+
+async def cancel_group(asked: Asked) -> Json:
+    """Stop the jobs of a group."""
+    plan = await asked.plan()
+    jobs = await asked.served.read(reading.open_jobs, asked.served.app, plan, asked.path["group"])
+    answer = await asked.served.ask("cancel_jobs", plan=plan, jobs=jobs, reason=asked.body.reason)
+    return await done(asked, plan, answer)
+
+
+async def simply(asked: Asked, verb: str, **args: Any) -> Json:
+    """Ask the engine for one thing about the plan that the path names."""
+    plan = await asked.plan()
+    return await done(asked, plan, await asked.served.ask(verb, plan=plan, **args))
+
+
+async def done(asked: Asked, plan: PlanId, answer: Json) -> Json:
+    """What an action came to, and what its plan shows now."""
+    summary = await asked.served.read(asked.served.app.summary, plan)
+    return {"plan": plan, **answer, "status": summary["status"]}
+
+
+KEY: dict[str, Json] = {
+    "Idempotency-Key": {
+        "description": "Who sends the same plan with the same key again, because the answer did not arrive, gets the "
+        "plan that was made the first time.",
+        "schema": {"type": "string", "minLength": 1, "maxLength": KEY_LENGTH, "pattern": "^[!-~]([ -~]*[!-~])?$"},
+    }
+}
+SEQ: dict[str, Json] = {
+    "Orchard-Seq": {
+        "description": "The number of an event: the document holds everything up to it.",
+        "required": True,
+        "schema": {"type": "string", "pattern": "^[0-9]+$"},
+    }
+}

@@ -1,0 +1,136 @@
+"""All tools in one box: which of them there are, and how one is called.
+
+A call goes: name -> tool, if it is enabled for this caller -> arguments put right where that is clear -> checked ->
+run -> an answer. Whatever a caller did wrong ends in an answer that says what to do about it, never in an exception.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from pydantic import ValidationError
+
+from orchard.core.document import value_findings
+from orchard.core.events import Json
+from orchard.core.places import show_path
+from orchard.engine.passes import Scope
+from orchard.errors import InvalidInput, NotFound, OrchardError, Problem, SystemRefused, UsageError
+from orchard.surfaces.mcp import telling
+from orchard.surfaces.mcp.aliases import ALIASES
+from orchard.surfaces.mcp.repair import Repair
+from orchard.surfaces.mcp.schemas import input_schema as input_schema
+from orchard.surfaces.mcp.schemas import output_schema as output_schema
+from orchard.surfaces.mcp.selection import OWN_PLAN, TOOLSETS, Selection, toolsets_of
+from orchard.surfaces.mcp.tool import Answer, Call, Input, Tool
+
+MODULES = ("building", "groups", "jobs", "plans", "printed", "shaping", "steering", "subtasks", "workers")
+
+
+@cache
+def every_tool() -> tuple[Tool, ...]:
+    """Every tool there is; the same name may be in two toolsets."""
+    names = [f"orchard.surfaces.mcp.tools.{name}" for name in MODULES]
+    return tuple(tool for name in names if find_spec(name) is not None for tool in import_module(name).TOOLS)
+
+
+def tools(selection: Selection, scope: Scope | None = None) -> list[Tool]:
+    """What a caller is offered, by name."""
+    return [tool for _, tool in sorted(_offered(selection, scope).items())]
+
+
+def _offered(selection: Selection, scope: Scope | None) -> dict[str, Tool]:
+    """An agent in a job gets its subtasks and what it may read, whatever it asks for; it can only ask for less."""
+    found: dict[str, Tool] = {}
+    for tool in every_tool():
+        if selection.read_only and not tool.read_only:
+            continue
+        if tool.name in selection.exclude:
+            continue
+        if scope is not None:
+            if tool.toolset != "subtasks" and tool.name not in OWN_PLAN:
+                continue
+        elif tool.name not in selection.names:
+            continue
+        known = found.get(tool.name)
+        if known is None or _rank(tool, selection, scope) < _rank(known, selection, scope):
+            found[tool.name] = tool
+    return found
+
+
+def _rank(tool: Tool, selection: Selection, scope: Scope | None) -> tuple[bool, int]:
+    """Of two tools with one name: for an agent in a job its own kind, else the one whose toolset was asked for."""
+    if scope is not None:
+        return tool.toolset != "subtasks", 0
+    return tool.toolset not in selection.toolsets, list(TOOLSETS).index(tool.toolset)
+
+
+async def call(call: Call, selection: Selection, name: str, arguments: Json) -> Answer:
+    """Call a tool by its name, or by one that another orchestrator has for it."""
+    offered = _offered(selection, call.scope)
+
+    def shown(step: str) -> str | None:
+        """A next step as this caller may read it: an agent in a job is not told of tools that it cannot have."""
+        if call.scope is None:
+            return telling.with_toolsets(step, offered)
+        return None if telling.not_enabled(step, offered) else step
+
+    try:
+        tool, notes = _tool(name, offered, selection, call.scope)
+        given, repairs = _checked(tool, arguments)
+        value = await tool.run(call, given)
+    except OrchardError as error:
+        return Answer(telling.error_text(name, error, shown), is_error=True)
+    except OSError as error:
+        return Answer(telling.error_text(name, SystemRefused(error), shown), is_error=True)
+    return _answer(tool, value, [*notes, *repairs], shown)
+
+
+def _tool(name: str, offered: dict[str, Tool], selection: Selection, scope: Scope | None) -> tuple[Tool, list[str]]:
+    """The tool that is meant, if this caller may call it."""
+    own = ALIASES.get(name, name) if name not in offered else name
+    if own in offered:
+        return offered[own], [f"'{name}' is called '{own}' here."] if own != name else []
+    known = next((tool for tool in every_tool() if tool.name == own), None)
+    if scope is not None or known is None:
+        raise NotFound(telling.unknown_tool(name, offered))
+    if own in selection.exclude:
+        raise UsageError(f"The tool '{own}' is excluded here (--exclude-tools).")
+    if selection.read_only and not known.read_only:
+        raise UsageError(f"The tool '{own}' changes something, and only reading is enabled here (--read-only).")
+    sets = " and ".join(f"'{one}'" for one in toolsets_of(own))
+    raise UsageError(
+        f"The tool '{own}' is not enabled; it is in toolset {sets}.",
+        hint=f"Start the server with --toolsets {','.join([*selection.toolsets, toolsets_of(own)[0]])}",
+    )
+
+
+def _checked(tool: Tool, arguments: Any) -> tuple[Input, list[str]]:
+    """The arguments as the tool takes them, and what had to be put right for that."""
+    if not isinstance(arguments, dict):
+        raise UsageError("The arguments must be an object.")
+    found = value_findings(arguments)
+    if found:
+        raise InvalidInput("arguments", [Problem(one.message, show_path(one.path)) for one in found])
+    schema = input_schema(tool)
+    repair = Repair(schema.get("$defs", {}), getattr(tool.input, "ASKED_NULL", frozenset()))
+    repaired = repair.value(arguments, {name: part for name, part in schema.items() if name != "$defs"}, "")
+    try:
+        return tool.input.model_validate(repaired), repair.told()
+    except ValidationError as error:
+        raise telling.problems_of(error, repaired, tool.input) from None
+
+
+def _answer(tool: Tool, value: Json, notes: list[str], shown: Callable[[str], str | None]) -> Answer:
+    """What a tool gave, with the notes about the call where they can be."""
+    step = value.get("next")
+    if isinstance(step, list):
+        value = {**value, "next": [told for one in step if (told := shown(one)) is not None]}
+    elif isinstance(step, str):
+        told = shown(step)
+        value = {**value, "next": told} if told is not None else {k: v for k, v in value.items() if k != "next"}
+    if notes and "notes" in tool.output.model_fields:
+        value = {**value, "notes": [*notes, *value.get("notes", [])]}
+        notes = []
+    return Answer("\n".join([*(f"Note: {note}" for note in notes), telling.value_text(value)]), value)

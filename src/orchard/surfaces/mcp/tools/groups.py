@@ -1,0 +1,165 @@
+"""Tools for groups: jobs that belong together."""
+
+from collections import Counter
+
+from pydantic import Field
+
+from orchard.app import App
+from orchard.core.events import Json
+from orchard.core.plan import PlanId
+from orchard.core.run import Run
+from orchard.core.scheduler import group_statuses
+from orchard.core.suggest import did_you_mean, quoted
+from orchard.errors import NotFound
+from orchard.surfaces.mcp.telling import compact
+from orchard.surfaces.mcp.tool import Call, Output, Tool
+from orchard.surfaces.mcp.tools.asking import ask, done, meant_plan
+from orchard.surfaces.mcp.tools.jobs import jobs_in
+from orchard.surfaces.mcp.tools.models import (
+    PAGE,
+    AboutPlan,
+    Cursor,
+    Done,
+    JobRow,
+    JobStatusName,
+    Limit,
+    Name,
+    OfPlan,
+    Reason,
+    Told,
+    optional,
+)
+from orchard.surfaces.mcp.tools.plans import job_row, page_of
+from orchard.surfaces.mcp.tools.words import WORDS
+
+GROUP = Field(description="The group's path, such as `backend/api`.")
+
+
+def known_group(run: Run, name: str) -> str:
+    """The path of a group, or of the only one whose last part is this."""
+    paths = list(group_statuses(run))
+    path = name.strip().strip("/")
+    if path in paths:
+        return path
+    same = [one for one in paths if one.rpartition("/")[2] == path]
+    if len(same) == 1:
+        return same[0]
+    near = did_you_mean(path, paths) or (
+        f"; there is {', '.join(sorted(paths)[:10])}" if paths else "; it has no groups"
+    )
+    raise NotFound(f"Plan '{run.id}' has no group {quoted(name)}{near}")
+
+
+class GroupRow(Output):
+    """A group in a few fields."""
+
+    group: str
+    status: JobStatusName
+    counts: dict[str, int]
+
+
+class ListGroups(AboutPlan):
+    """Which groups of a plan."""
+
+    limit: Limit = Field(default=PAGE, description="Groups per page.")
+    cursor: Cursor | None = optional("`next_cursor` of the page before.")
+
+
+class GroupList(Told):
+    """Groups with what is in them."""
+
+    plan: str
+    groups: list[GroupRow]
+    next_cursor: Cursor = optional("There are more: give this as `cursor`.")
+
+
+async def list_groups(call: Call, given: ListGroups) -> Json:
+    """The groups of a plan."""
+    meant = await meant_plan(call, given.plan)
+    found = await call.served.read(_group_list, call.served.app, meant.plan, given)
+    return {**found, **compact({"notes": meant.notes})}
+
+
+def _group_list(app: App, plan: PlanId, given: ListGroups) -> Json:
+    run = app.run_of(plan)
+    shown, following = page_of(sorted(group_statuses(run)), given.limit, given.cursor)
+    return {"plan": plan, "groups": [_row(run, path) for path in shown], **compact({"next_cursor": following})}
+
+
+def _row(run: Run, path: str) -> Json:
+    counted = Counter(str(run.records[job].status) for job in jobs_in(run, path))
+    counts = {**counted, "total": counted.total()}
+    return {"group": path, "status": str(group_statuses(run)[path]), "counts": counts}
+
+
+class GetGroup(AboutPlan):
+    """Which group, and which of its jobs."""
+
+    group: Name = GROUP
+    limit: Limit = Field(default=PAGE, description="Jobs per page.")
+    cursor: Cursor | None = optional("`next_cursor` of the page before.")
+
+
+class GroupPage(Told):
+    """A group with its jobs."""
+
+    plan: str
+    group: GroupRow
+    groups: list[str] = optional("Groups inside it.")
+    jobs: list[JobRow]
+    next_cursor: Cursor = optional("There are more jobs: give this as `cursor`.")
+
+
+async def get_group(call: Call, given: GetGroup) -> Json:
+    """One group with its jobs."""
+    meant = await meant_plan(call, given.plan)
+    found = await call.served.read(_group_page, call.served.app, meant.plan, given)
+    return {**found, **compact({"notes": meant.notes})}
+
+
+def _group_page(app: App, plan: PlanId, given: GetGroup) -> Json:
+    run, interrupted = app.run_of(plan), not app.engine_alive()
+    path = known_group(run, given.group)
+    shown, following = page_of(jobs_in(run, path), given.limit, given.cursor)
+    inside = [one for one in sorted(group_statuses(run)) if one.startswith(f"{path}/")]
+    rows = [job_row(run, job, interrupted=interrupted) for job in shown]
+    return {
+        "plan": plan,
+        "group": _row(run, path),
+        "jobs": rows,
+        **compact({"groups": inside, "next_cursor": following}),
+    }
+
+
+class CancelGroup(OfPlan):
+    """Which group, and why."""
+
+    group: Name = GROUP
+    reason: Reason = Field(default="", description="Why, for those who read the plan later.")
+
+
+class Canceled(Done):
+    """What was stopped."""
+
+    canceled: list[str] = Field(description="The jobs that were running or still to come.")
+
+
+async def cancel_group(call: Call, given: CancelGroup) -> Json:
+    """Stop the jobs of a group, and keep the others of it from starting."""
+    meant = await meant_plan(call, given.plan)
+    jobs = await call.served.read(_jobs, call.served.app, meant.plan, given.group)
+    answer = await ask(call, "cancel_jobs", meant, jobs=jobs, reason=given.reason)
+    return await done(call, meant, canceled=answer["jobs"])
+
+
+def _jobs(app: App, plan: PlanId, group: str) -> list[str]:
+    return [*jobs_in(app.run_of(plan), group)]
+
+
+TOOLS = (
+    Tool("list_groups", "groups", "List groups", WORDS["list_groups"], ListGroups, GroupList, list_groups,
+         read_only=True),
+    Tool("get_group", "groups", "Look at a group", WORDS["get_group"], GetGroup, GroupPage, get_group, read_only=True),
+    Tool("cancel_group", "groups", "Cancel a group", WORDS["cancel_group"], CancelGroup, Canceled, cancel_group,
+         destructive=True),
+)  # fmt: skip

@@ -1,0 +1,425 @@
+"""Tools for single jobs: how they went, why they failed, and what to do with them."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from orchard.app import App
+from orchard.core.events import Json
+from orchard.core.plan import VALIDATION, JobId, PlanId
+from orchard.core.run import Run
+from orchard.core.states import JobState
+from orchard.core.view import attempt_view, job_view
+from orchard.errors import UsageError
+from orchard.store.redact import Redactor
+from orchard.store.screen import for_screen
+from orchard.surfaces.mcp.telling import compact, first_line
+from orchard.surfaces.mcp.tool import Call, Output, Tool
+from orchard.surfaces.mcp.tools.asking import (
+    MeantJob,
+    ask,
+    blocked_by,
+    confirm,
+    done,
+    meant_job,
+    meant_plan,
+    next_for_job,
+)
+from orchard.surfaces.mcp.tools.models import (
+    PAGE,
+    AboutJob,
+    AboutPlan,
+    Cursor,
+    Done,
+    JobRow,
+    JobStatusName,
+    Limit,
+    Name,
+    OfJob,
+    PhaseName,
+    Reason,
+    Told,
+    optional,
+)
+from orchard.surfaces.mcp.tools.plans import few, job_row, page_of
+from orchard.surfaces.mcp.tools.retrying import Retried, Retry, retry_request
+from orchard.surfaces.mcp.tools.words import WORDS
+
+ATTEMPTS_PAGE = 5
+TAIL_BYTES = 6_000
+AGENT_TEXT = 2_000
+
+
+# ------------------------------------------------------------------------------------ looking
+
+
+class ListJobs(AboutPlan):
+    """Which jobs of a plan."""
+
+    status: JobStatusName | None = optional("Only jobs in this status.")
+    group: Name | None = optional("Only jobs of this group and of the groups in it.")
+    limit: Limit = Field(default=PAGE, description="Jobs per page.")
+    cursor: Cursor | None = optional("`next_cursor` of the page before.")
+
+
+class JobList(Told):
+    """Jobs in the order of the plan."""
+
+    plan: str
+    jobs: list[JobRow]
+    total: int = Field(description="How many fit, on all pages.")
+    next_cursor: Cursor = optional("There are more: give this as `cursor`.")
+
+
+async def list_jobs(call: Call, given: ListJobs) -> Json:
+    """The jobs of a plan, some of them, page by page."""
+    meant = await meant_plan(call, given.plan)
+    found = await call.served.read(_job_list, call.served.app, meant.plan, given)
+    return {**found, **compact({"notes": meant.notes})}
+
+
+def _job_list(app: App, plan: PlanId, given: ListJobs) -> Json:
+    run, interrupted = app.run_of(plan), not app.engine_alive()
+    jobs = jobs_in(run, given.group) if given.group is not None else list(run.plan.jobs)
+    if given.status is not None:
+        jobs = [job for job in jobs if job_view(run, job, interrupted=interrupted)["status"] == given.status]
+    shown, following = page_of(jobs, given.limit, given.cursor)
+    rows = [job_row(run, job, interrupted=interrupted) for job in shown]
+    return {"plan": plan, "jobs": rows, "total": len(jobs), **compact({"next_cursor": following})}
+
+
+def jobs_in(run: Run, group: str) -> list[JobId]:
+    """The jobs of a group and of the groups in it."""
+    from orchard.surfaces.mcp.tools.groups import known_group
+
+    path = known_group(run, group)
+    return [job.id for job in run.plan.jobs.values() if job.group and f"{job.group}/".startswith(f"{path}/")]
+
+
+class LogRow(Output):
+    """The log of one phase of one attempt."""
+
+    attempt: int
+    phase: PhaseName
+    bytes: int
+
+
+class JobPage(Told):
+    """Everything about a job but its logs and its diff."""
+
+    plan: str
+    job: JobRow
+    group: str = optional()
+    task: str = optional()
+    needed_by: list[str] = optional("At most ten of them.")
+    needed_by_total: int = optional("How many, where that is more.")
+    agent: dict[str, Any] = optional("The agent at work now, and what for.")
+    base_commit: str = optional()
+    commit: str = optional("Its result.")
+    summary: dict[str, int] = optional("What its commit changed.")
+    usage: dict[str, Any] = optional("Seconds, and what agents used.")
+    worktree: str = optional()
+    failed_phase: PhaseName = optional()
+    evidence: dict[str, Any] = optional("Why a job that changed nothing is done all the same.")
+    progress: dict[str, Any] = optional("What its agent reported last.")
+    subtasks: list[dict[str, Any]] = optional("What its agent handed to others.")
+    worker: dict[str, Any] = optional("The agent as one that can be talked to.")
+    configuration: dict[str, Any] = Field(description="The job as it was asked for.")
+    logs: list[LogRow] = optional("Of its last attempt; get_job_logs reads them.")
+    saved: list[str] = optional("Refs of work that was saved from its folders.")
+    started_at: str = optional()
+    ended_at: str = optional()
+    next: str = optional("What to do next.")
+
+
+async def get_job(call: Call, given: AboutJob) -> Json:
+    """One job in full."""
+    meant = await meant_job(call, given.plan, given.job)
+    page = await call.served.read(_job_page, call.served.app, meant)
+    return {**page, **compact({"notes": meant.notes})}
+
+
+def _job_page(app: App, meant: MeantJob) -> Json:
+    whole = app.job(meant.job, meant.plan)
+    run = app.run_of(meant.plan)
+    last = whole["attempts"]
+    logs = [one for one in whole["logs"] if one["attempt"] == last and one["size"]]
+    changed = {name: count for name, count in whole["summary"].items() if count}
+    kept = {name: whole.get(name) for name in (
+        "group", "task", "agent", "base_commit", "commit", "usage", "worktree", "failed_phase", "evidence", "subtasks",
+        "progress", "worker",
+        "started_at", "ended_at",
+    )}  # fmt: skip
+    return {
+        "plan": meant.plan,
+        "job": job_row(run, meant.job, interrupted=not app.engine_alive()),
+        "configuration": whole["configuration"],
+        "next": next_for_job(run, meant.job, whole["status"]),
+        **compact(kept),
+        **compact({
+            **few("needed_by", [job for job in run.plan.needed_by[meant.job] if job != VALIDATION]),
+            "summary": changed,
+            "logs": [{"attempt": one["attempt"], "phase": one["phase"], "bytes": one["size"]} for one in logs],
+            "saved": [one["ref"] for one in whole["saved"]],
+        }),
+    }  # fmt: skip
+
+
+# ----------------------------------------------------------------------------------- failures
+
+
+class Failure(Told):
+    """Why a job failed, and what to do about it."""
+
+    plan: str
+    job: str
+    status: Literal["failed", "blocked", "canceled"]
+    attempt: int = optional()
+    phase: PhaseName = optional()
+    reason: str = optional("`exit`, `signal`, `timeout`, `conflict`, `no-changes`, ...")
+    message: str = optional()
+    hint: str = optional()
+    exit_code: int = optional()
+    signal: int = optional()
+    tail: str = optional("The end of what it printed.")
+    blocked_by: list[str] = optional("The jobs that failed or were canceled before it could start.")
+    attempts: int
+    worktree: str = optional("Its folder, as it was left.")
+    healing: list[str] = optional("What was tried to repair it.")
+    next: list[str] = Field(description="What can be done, the most likely first.")
+
+
+async def get_job_failure(call: Call, given: AboutJob) -> Json:
+    """Why a job failed."""
+    meant = await meant_job(call, given.plan, given.job)
+    found = await call.served.read(_failure, call.served.app, meant)
+    return {**found, **compact({"notes": meant.notes})}
+
+
+def _failure(app: App, meant: MeantJob) -> Json:
+    run = app.run_of(meant.plan)
+    record, job = run.records[meant.job], meant.job
+    view = job_view(run, job, interrupted=not app.engine_alive())
+    status = view["status"]
+    if status not in ("failed", "blocked", "canceled"):
+        failed = [one for one, other in run.records.items() if other.state is JobState.FAILED]
+        others = f" What failed in this plan: {', '.join(failed[:5])}." if failed else ""
+        raise UsageError(f"Job '{job}' is {status}: it has not failed.{others}", hint=next_for_job(run, job, status))
+    hidden = Redactor(app.secrets(run.plan))
+    failure = record.failure
+    head: Json = {"plan": meant.plan, "job": job, "status": status, "attempts": len(record.attempts)}
+    if status == "blocked":
+        causes = blocked_by(run, job)
+        todo = [f'get_job_failure(plan="{run.id}", job="{cause}")' for cause in causes[:3]]
+        return {**head, "blocked_by": causes[:20], "message": "Something that it needs did not succeed.", "next": todo}
+    heals = [turn for attempt in record.attempts[-1:] for turn in attempt.turns if turn.purpose == "heal"]
+    told = {
+        "attempt": record.last.number if record.last else None,
+        "phase": view["failed_phase"],
+        "reason": view["reason"] or ("canceled" if status == "canceled" else None),
+        "message": view["error"] or (_why_canceled(run) if status == "canceled" else None),
+        "hint": view["hint"],
+        "exit_code": view["exit_code"],
+        "signal": failure.signal if failure else None,
+        "tail": _plain(hidden, failure.tail)[-TAIL_BYTES:] if failure else None,
+        "worktree": view["worktree"],
+        "healing": [f"{turn.agent}: {turn.healed or turn.reason or 'under way'}" for turn in heals],
+    }
+    return {**head, **compact(told), "next": _remedies(run, job, told)}
+
+
+def _why_canceled(run: Run) -> str:
+    return (run.canceled.reason if run.canceled else "") or "The job was canceled."
+
+
+def _plain(hidden: Redactor, text: str) -> str:
+    shown = hidden.whole(text.encode(errors="replace")).decode(errors="replace")
+    return for_screen(shown)
+
+
+def _remedies(run: Run, job: JobId, told: Json) -> list[str]:
+    """What can be done about a failure, by what it was."""
+    at = f'plan="{run.id}", job="{job}"'
+    phase, reason = told["phase"], told["reason"]
+    log = f'get_job_logs({at}, phase="{phase}") for all that it printed.' if phase else f"get_job({at}) for all of it."
+    again = f"retry_job({at}) once the cause is gone."
+    if reason in ("canceled", "interrupted"):
+        return [f"retry_job({at}) goes on where it stopped.", log]
+    if reason == "no-changes":
+        return [
+            f"retry_job({at}, work=...) with work that changes files.",
+            "If no change is right: retry after update, or clone_plan and set expects_no_changes.",
+            log,
+        ]
+    if reason == "timeout":
+        return [f"retry_job({at}, work={{..., timeout: ...}}) with more time, or less to do.", log]
+    if reason == "conflict":
+        return [
+            f"get_job_diff({at}, stat=true), then retry_job({at}): a conflict may be gone once others changed.",
+            log,
+        ]
+    if phase == "postchecks":
+        return [
+            log,
+            f'retry_job({at}, from_phase="work") does the work again.',
+            f"retry_job({at}, postchecks=...) if the check is wrong.",
+        ]
+    if phase == "prechecks":
+        return [log, f"retry_job({at}, prechecks=...) if the check is wrong.", again]
+    if phase == "work":
+        return [log, f"retry_job({at}, work=...) with other work.", again]
+    return [log, again]
+
+
+class GetAttempts(AboutJob):
+    """Which attempts at a job."""
+
+    attempt: Annotated[int, Field(ge=1)] | None = optional("Only this one.")
+    limit: Limit = Field(default=ATTEMPTS_PAGE, description="Attempts per page, the newest first.")
+    cursor: Cursor | None = optional("`next_cursor` of the page before.")
+
+
+class Attempt(Output):
+    """One try at a job."""
+
+    number: int
+    outcome: str
+    first_phase: PhaseName
+    started_at: str = optional()
+    ended_at: str = optional()
+    phases: list[dict[str, str]]
+    agents: list[dict[str, Any]] = optional("Turns of agents.")
+    failure: dict[str, Any] = optional()
+    usage: dict[str, Any] = optional()
+
+
+class Attempts(Told):
+    """Attempts, the newest first."""
+
+    plan: str
+    job: str
+    attempts: list[Attempt]
+    total: int
+    next_cursor: Cursor = optional("There are more: give this as `cursor`.")
+
+
+async def get_job_attempts(call: Call, given: GetAttempts) -> Json:
+    """How each try at a job went."""
+    meant = await meant_job(call, given.plan, given.job)
+    found = await call.served.read(_attempts, call.served.app, meant, given)
+    return {**found, **compact({"notes": meant.notes})}
+
+
+def _attempts(app: App, meant: MeantJob, given: GetAttempts) -> Json:
+    run = app.run_of(meant.plan)
+    rows = {str(one["number"]): one for one in reversed(attempt_view(run, meant.job))}
+    if given.attempt is not None:
+        if str(given.attempt) not in rows:
+            had = f"it has had {len(rows)}" if rows else "it has not started"
+            raise UsageError(f"attempt: job '{meant.job}' has no attempt {given.attempt}; {had}.")
+        rows = {str(given.attempt): rows[str(given.attempt)]}
+    shown, following = page_of(list(rows), given.limit, given.cursor)
+    hidden = Redactor(app.secrets(run.plan))
+    found = [_attempt(rows[number], hidden) for number in shown]
+    head = {"plan": meant.plan, "job": meant.job, "attempts": found, "total": len(rows)}
+    return {**head, **compact({"next_cursor": following})}
+
+
+def _attempt(row: Json, hidden: Redactor) -> Json:
+    failure = row["failure"]
+    if failure is not None:
+        failure = compact(
+            {
+                **failure,
+                "phase": failure["phase"] and str(failure["phase"]),
+                "tail": _plain(hidden, failure["tail"])[-TAIL_BYTES:],
+            }
+        )
+    agents = [
+        compact({
+            **{name: turn[name] for name in ("agent", "trigger", "model", "outcome", "healed")},
+            "phase": turn["phase"],
+            "message": first_line(turn["message"]),
+            "text": _plain(hidden, turn["text"] or "")[-AGENT_TEXT:],
+        })
+        for turn in row["turns"]
+    ]  # fmt: skip
+    phases = [
+        compact({"phase": one["phase"], "outcome": one["outcome"] or "running", "note": one["note"]})
+        for one in row["phases"]
+    ]
+    kept = {name: row[name] for name in ("started_at", "ended_at", "usage")}
+    head = {name: row[name] for name in ("number", "outcome", "first_phase")}
+    return {**head, "phases": phases, **compact({**kept, "agents": agents, "failure": failure})}
+
+
+# ------------------------------------------------------------------------------------- acting
+
+
+class RetryJob(OfJob, Retry):
+    """Which job to try again, and how."""
+
+
+async def retry_job(call: Call, given: RetryJob) -> Json:
+    """Put one failed or canceled job back in the queue."""
+    meant = await meant_plan(call, given.plan)
+    return await retry_request(call, meant, [given.job], given)
+
+
+class ForceFailJob(OfJob):
+    """Which job, and why."""
+
+    reason: Reason = Field(default="", description="Why, for those who read the plan later.")
+
+
+class DoneJob(Done):
+    """A plan after something was asked of one of its jobs."""
+
+    job: str
+    job_status: JobStatusName
+
+
+async def force_fail_job(call: Call, given: ForceFailJob) -> Json:
+    """Stop a job and fail it."""
+    meant = await meant_job(call, given.plan, given.job)
+    await ask(call, "force_fail", meant, job=meant.job, reason=given.reason)
+    return await _done_job(call, meant)
+
+
+async def approve_job(call: Call, given: OfJob) -> Json:
+    """Let a job that waits for approval go on."""
+    meant = await meant_job(call, given.plan, given.job)
+    await confirm(call, await call.served.read(_approval_question, call.served.app, meant))
+    await ask(call, "approve", meant, job=meant.job)
+    return await _done_job(call, meant)
+
+
+def _approval_question(app: App, meant: MeantJob) -> str:
+    view = job_view(app.run_of(meant.plan), meant.job)
+    waiting = view["waiting"]
+    counts = ", ".join(f"{count} {name}" for name, count in view["summary"].items() if count) or "no change"
+    why = f" It waits because: {waiting['reason']}." if waiting else ""
+    return f"Approve job '{view['name']}' ({meant.job}) of plan '{meant.plan}', which has {counts}?{why}"
+
+
+async def _done_job(call: Call, meant: MeantJob) -> Json:
+    status = await call.served.read(_status, call.served.app, meant)
+    return await done(call, meant, job=meant.job, job_status=status)
+
+
+def _status(app: App, meant: MeantJob) -> str:
+    return str(app.run_of(meant.plan).records[meant.job].status)
+
+
+TOOLS = (
+    Tool("get_job", "core", "Look at a job", WORDS["get_job"], AboutJob, JobPage, get_job, read_only=True),
+    Tool("get_job_failure", "core", "Why a job failed", WORDS["get_job_failure"], AboutJob, Failure, get_job_failure,
+         read_only=True),
+    Tool("retry_job", "core", "Retry a job", WORDS["retry_job"], RetryJob, Retried, retry_job),
+    Tool("list_jobs", "jobs", "List jobs", WORDS["list_jobs"], ListJobs, JobList, list_jobs, read_only=True),
+    Tool("get_job_attempts", "jobs", "Attempts at a job", WORDS["get_job_attempts"], GetAttempts, Attempts,
+         get_job_attempts, read_only=True),
+    Tool("force_fail_job", "jobs", "Fail a job", WORDS["force_fail_job"], ForceFailJob, DoneJob, force_fail_job,
+         destructive=True),
+    Tool("approve_job", "jobs", "Approve a job", WORDS["approve_job"], OfJob, DoneJob, approve_job, destructive=True),
+)  # fmt: skip

@@ -1,0 +1,152 @@
+"""What tools take and give, as far as several of them share it.
+
+No schema of ours offers null. What may be left out of a call is None once it is read; what an answer does not have is
+not in it, so its fields are declared with the type of their value alone, as in the plan model.
+"""
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import ConfigDict, Field, WithJsonSchema, create_model
+
+from orchard.core.planmodel import Fields, JobFields, PlanFields
+from orchard.core.states import JobStatus, PlanStatus
+from orchard.surfaces.mcp.schemas import plan_part
+from orchard.surfaces.mcp.tool import Input, Output
+
+PAGE = 50
+LARGEST_PAGE = 200
+LARGEST_TEXT = 100_000
+TEXT = 8_000
+
+PhaseName = Literal["merge-fi", "setup", "prechecks", "work", "commit", "postchecks", "merge-ri"]
+PlanStatusName = Literal["scaffolding", "pending", "running", "paused", "waiting", "succeeded", "failed", "canceled"]
+JobStatusName = Literal["pending", "ready", "scheduled", "running", "succeeded", "failed", "blocked", "canceled"]
+assert set(PlanStatusName.__args__) == set(PlanStatus)  # type: ignore[attr-defined]
+assert set(JobStatusName.__args__) == set(JobStatus)  # type: ignore[attr-defined]
+
+
+class Arguments(Input):
+    """What our tools take: nothing unknown, nothing converted behind anybody's back (`repair` converts, and tells)."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    BRIEF: ClassVar[bool] = False
+    """Whether the schema leaves out what it says about the inside of a work, because another tool says it."""
+    ASKED_NULL: ClassVar[frozenset[str]] = frozenset()
+    """Fields whose null has two meanings."""
+
+
+def optional(description: str = "", **more: Any) -> Any:
+    """A field that may be left out."""
+    return Field(default=None, description=description or None, **more)
+
+
+def plan_fields(model: type[Fields], *, without: tuple[str, ...] = (), only: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Fields of the plan model as fields of a tool: their schema is the plan's, and the plan's parser checks them."""
+    owner = {PlanFields: "Plan", JobFields: "Job"}[model]
+    made: dict[str, Any] = {}
+    for name, field in model.model_fields.items():
+        if name in without or (only and name not in only):
+            continue
+        kind = Annotated[Any, WithJsonSchema(plan_part(f"{owner}.{name}"))]
+        made[name] = (kind, Field() if field.is_required() and not only else Field(default=None))
+    return made
+
+
+def arguments(
+    name: str, doc: str, fields: dict[str, Any], *, brief: bool = False, asked_null: tuple[str, ...] = ()
+) -> type[Arguments]:
+    """An input model that is made of fields of the plan model and of others."""
+    made = create_model(name, __base__=Arguments, __doc__=doc, **fields)
+    made.BRIEF, made.ASKED_NULL = brief, frozenset(asked_null)
+    return made
+
+
+Work = Annotated[Any, WithJsonSchema(plan_part("Work"))]
+Works = Annotated[Any, WithJsonSchema(plan_part("Works"))]
+Name = Annotated[str, Field(min_length=1, max_length=400)]
+Limit = Annotated[int, Field(ge=1, le=LARGEST_PAGE)]
+MaxBytes = Annotated[int, Field(ge=200, le=LARGEST_TEXT)]
+Offset = Annotated[int, Field(ge=0)]
+Cursor = Annotated[str, Field(min_length=1, max_length=400)]
+Reason = Annotated[str, Field(max_length=1000)]
+
+PLAN = Field(description="Plan: id, unique name or unique beginning of the id.")
+SOME_PLAN = optional("Plan: id, unique name or beginning of the id. Left out: the newest.")
+JOB = Field(description="Job: full id (`group/id`), id or unique name.")
+KEY = (
+    Annotated[str, Field(min_length=1, max_length=200)],
+    optional("Any text of your choice. Asking again with the same key gives the plan that was made, not a second one."),
+)
+
+
+class OfPlan(Arguments):
+    """A plan that is acted on."""
+
+    plan: Name = PLAN
+
+
+class OfJob(Arguments):
+    """A job that is acted on."""
+
+    plan: Name = PLAN
+    job: Name = JOB
+
+
+class AboutPlan(Arguments):
+    """A plan that is looked at."""
+
+    plan: Name | None = SOME_PLAN
+
+
+class AboutJob(Arguments):
+    """A job that is looked at."""
+
+    plan: Name | None = SOME_PLAN
+    job: Name = JOB
+
+
+# ---------------------------------------------------------------------------------------- given
+
+
+class Told(Output):
+    """What every answer may hold."""
+
+    notes: list[str] = optional("What was put right in the call, and what else to know.")
+
+
+class Done(Told):
+    """A plan after something was asked of it."""
+
+    plan: str
+    status: PlanStatusName
+    cursor: int = Field(description="For wait_plan (`cursor`) and get_plan (`since`).")
+    next: str = optional("What to do next.")
+
+
+class JobRow(Output):
+    """A job in a few fields."""
+
+    id: str
+    status: JobStatusName
+    name: str = optional()
+    phase: PhaseName = optional()
+    attempts: int = optional()
+    needs: list[str] = optional("At most ten of them.")
+    needs_total: int = optional("How many, where that is more.")
+    error: str = optional()
+    waiting: str = optional("What it waits for a person for.")
+
+
+class PlanRow(Output):
+    """A plan in a few fields."""
+
+    plan: str
+    name: str
+    status: PlanStatusName
+    counts: dict[str, int] = Field(description="Jobs by status, and `total`.")
+    target: str = optional("The branch it lands on.")
+    landed: bool = optional()
+    created_at: str = optional()
+    ended_at: str = optional()
+    error: str = optional()

@@ -1,0 +1,346 @@
+"""Tools that look at plans, and that wait for them."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from orchard.app import App
+from orchard.core.event import JobEvent, PlanEvent
+from orchard.core.events import JobPicked, Json, PlanReshaped, PlanSubmitted
+from orchard.core.graph import mermaid
+from orchard.core.plan import JobId, PlanId
+from orchard.core.run import Run
+from orchard.core.suggest import quoted
+from orchard.core.view import job_view, plan_summary
+from orchard.errors import UsageError
+from orchard.surfaces.mcp.telling import compact, first_line
+from orchard.surfaces.mcp.tool import Call, Output, Tool
+from orchard.surfaces.mcp.tools.asking import meant_plan, next_step
+from orchard.surfaces.mcp.tools.models import (
+    PAGE,
+    AboutPlan,
+    Arguments,
+    Cursor,
+    Done,
+    JobRow,
+    Limit,
+    OfPlan,
+    PlanRow,
+    PlanStatusName,
+    Told,
+    optional,
+)
+from orchard.surfaces.mcp.tools.words import WORDS
+
+WAIT_SECONDS = 30
+LONGEST_WAIT = 45
+GATHER_SECONDS = 0.3
+PLANS_PAGE = 20
+NAMED = 10
+"""How many neighbours of a job are named: a job may need two hundred others, and any number may need it."""
+DRAWN_JOBS = 150
+"""A larger plan is not drawn: nobody could read the picture."""
+
+
+# ------------------------------------------------------------------------------------ looking
+
+
+class GetPlan(AboutPlan):
+    """Which plan, and how much of it."""
+
+    since: Annotated[int, Field(ge=0)] | None = optional(
+        "The `cursor` of an earlier answer: only jobs that changed since."
+    )
+    limit: Limit = Field(default=PAGE, description="Jobs per page.")
+    cursor: Cursor | None = optional("`next_cursor` of the page before.")
+
+
+class PlanPage(Told):
+    """A plan, and a page of its jobs."""
+
+    plan: PlanRow
+    base: str = optional("Branch it started from.")
+    result: str = optional("Branch that holds the merged result.")
+    warnings: list[str] = optional()
+    jobs: list[JobRow] = Field(description="Without `since`: all jobs, page by page.")
+    next_cursor: Cursor = optional("There are more jobs: give this as `cursor`.")
+    cursor: int = Field(description="For get_plan (`since`) and wait_plan (`cursor`).")
+    next: str = optional("What to do next.")
+
+
+async def get_plan(call: Call, given: GetPlan) -> Json:
+    """One plan with its jobs, or with those that changed."""
+    meant = await meant_plan(call, given.plan)
+    page = await call.served.read(_plan_page, call.served.app, meant.plan, given)
+    return {**page, **compact({"notes": meant.notes})}
+
+
+def _plan_page(app: App, plan: PlanId, given: GetPlan) -> Json:
+    run, interrupted = app.run_of(plan), not app.engine_alive()
+    summary = plan_summary(run, interrupted=interrupted)
+    jobs = list(run.plan.jobs) if given.since is None else changed_jobs(app, run, given.since)
+    shown, following = page_of(jobs, given.limit, given.cursor)
+    result = summary["result"]
+    return {
+        "plan": plan_row(summary),
+        "jobs": [job_row(run, job, interrupted=interrupted) for job in shown],
+        "cursor": run.seq,
+        "next": next_step(run, summary["status"]),
+        **compact({
+            "base": summary["base"]["branch"],
+            "result": result["branch"] if result else None,
+            "warnings": summary["warnings"][-5:],
+            "next_cursor": following,
+        }),
+    }  # fmt: skip
+
+
+def plan_row(summary: Json) -> Json:
+    """A plan in a few fields."""
+    kept = {
+        "target": summary["target"]["branch"],
+        "landed": summary["landed"] or None,
+        "created_at": summary["created_at"],
+        "ended_at": summary["ended_at"],
+        "error": first_line(summary["error"]),
+    }
+    named = {"plan": summary["id"], "name": summary["name"], "status": summary["status"]}
+    return {**named, "counts": summary["counts"], **compact(kept)}
+
+
+def job_row(run: Run, job: JobId, *, interrupted: bool) -> Json:
+    """A job in a few fields."""
+    view = job_view(run, job, interrupted=interrupted)
+    waiting = view["waiting"]
+    kept = {
+        "name": view["name"] if view["name"] != job.rpartition("/")[2] else None,
+        "phase": view["phase"],
+        "attempts": view["attempts"] or None,
+        **few("needs", [] if view["validation"] else view["needs"]),
+        "error": first_line(view["error"]),
+        "waiting": first_line(waiting["reason"]) if waiting else None,
+    }
+    return {"id": job, "status": view["status"], **compact(kept)}
+
+
+def few(name: str, jobs: Sequence[str]) -> Json:
+    """The first of a list of jobs, and how many there are where that is more."""
+    return {name: list(jobs[:NAMED]), f"{name}_total": len(jobs) if len(jobs) > NAMED else None}
+
+
+def changed_jobs(app: App, run: Run, since: int) -> list[JobId]:
+    """The jobs to which something happened after event `since`, and those whose status follows from theirs."""
+    if since > app.reader.last_seq():
+        raise UsageError(f"since: there was no event {since} yet; the newest of this plan is {run.seq}.")
+    found: set[JobId] = set()
+    moved: list[JobId] = []
+    for recorded in app.reader.events(run.id, since):
+        event = recorded.event
+        if isinstance(event, PlanSubmitted | PlanReshaped):
+            return list(run.plan.jobs)
+        job = getattr(event, "job", None)
+        if job in run.records:
+            found.add(job)
+            if isinstance(event, JobEvent):
+                moved.append(job)
+    while moved:
+        for dependent in run.plan.needed_by[moved.pop()]:
+            if dependent not in found and not run.records[dependent].started:
+                found.add(dependent)
+                moved.append(dependent)
+    return [job for job in run.plan.jobs if job in found]
+
+
+def page_of(rows: list[Any], limit: int, cursor: str | None) -> tuple[list[Any], str | None]:
+    """A page of names, and the name after which the next one begins."""
+    start = 0
+    if cursor is not None:
+        if cursor not in rows:
+            raise UsageError(
+                f"cursor: {quoted(cursor)} is no page of this list.",
+                hint="Leave 'cursor' out to begin anew. For what changed meanwhile, get_plan has 'since'.",
+            )
+        start = rows.index(cursor) + 1
+    shown = rows[start : start + limit]
+    return shown, str(shown[-1]) if start + limit < len(rows) else None
+
+
+class ListPlans(Arguments):
+    """Which plans."""
+
+    status: PlanStatusName | None = optional("Only plans in this status.")
+    limit: Limit = Field(default=PLANS_PAGE, description="Plans per page.")
+    cursor: Cursor | None = optional("`next_cursor` of the page before.")
+
+
+class PlanList(Told):
+    """Plans, the newest first."""
+
+    plans: list[PlanRow]
+    next_cursor: Cursor = optional("There are more: give this as `cursor`.")
+
+
+async def list_plans(call: Call, given: ListPlans) -> Json:
+    """Plans, the newest first."""
+    return await call.served.read(_plan_list, call.served.app, given)
+
+
+def _plan_list(app: App, given: ListPlans) -> Json:
+    found = {one["id"]: one for one in reversed(app.plans()) if given.status in (None, one["status"])}
+    shown, following = page_of(list(found), given.limit, given.cursor)
+    return {"plans": [plan_row(found[plan]) for plan in shown], **compact({"next_cursor": following})}
+
+
+class GetPlanGraph(AboutPlan):
+    """Which plan, and which part of its graph."""
+
+    limit: Limit = Field(default=PAGE, description="Jobs per page.")
+    cursor: Cursor | None = optional("`next_cursor` of the page before.")
+
+
+class GraphRow(Output):
+    """A job and its neighbours."""
+
+    id: str
+    status: str
+    needs: list[str] = optional("At most ten of them.")
+    needs_total: int = optional("How many, where that is more.")
+    needed_by: list[str] = optional("At most ten of them.")
+    needed_by_total: int = optional("How many, where that is more.")
+
+
+class Graph(Told):
+    """How the jobs of a plan depend on each other."""
+
+    plan: str
+    mermaid: str = optional("The graph as a flowchart, on the first page of a plan that is not too large to draw.")
+    jobs: list[GraphRow]
+    next_cursor: Cursor = optional("There are more jobs: give this as `cursor`.")
+
+
+async def get_plan_graph(call: Call, given: GetPlanGraph) -> Json:
+    """The graph as a picture and as lists."""
+    meant = await meant_plan(call, given.plan)
+    graph = await call.served.read(_graph, call.served.app, meant.plan, given)
+    return {**graph, **compact({"notes": [*meant.notes, *graph.get("notes", [])]})}
+
+
+def _graph(app: App, plan: PlanId, given: GetPlanGraph) -> Json:
+    run = app.run_of(plan)
+    statuses = {job: str(record.status) for job, record in run.records.items()}
+    shown, following = page_of(list(run.plan.jobs), given.limit, given.cursor)
+    rows = [
+        {"id": job, "status": statuses[job]}
+        | compact({**few("needs", run.plan.jobs[job].needs), **few("needed_by", run.plan.needed_by[job])})
+        for job in shown
+    ]
+    small = len(run.plan.jobs) <= DRAWN_JOBS
+    picture = mermaid(run.plan, statuses) if small and given.cursor is None else None
+    note = [] if small else [f"The plan has {len(run.plan.jobs)} jobs; only up to {DRAWN_JOBS} are drawn."]
+    return {"plan": plan, "jobs": rows, **compact({"mermaid": picture, "next_cursor": following, "notes": note})}
+
+
+# ------------------------------------------------------------------------------------ waiting
+
+
+class WaitPlan(OfPlan):
+    """What to wait for, and how long."""
+
+    cursor: Annotated[int, Field(ge=0)] | None = optional("The `cursor` of an earlier answer. Left out: from now on.")
+    timeout_s: Annotated[float, Field(ge=0, le=LONGEST_WAIT)] = Field(
+        default=WAIT_SECONDS, description="Seconds to wait at most."
+    )
+    until: Literal["change", "end"] = Field(
+        default="change", description="`change`: a job starts, ends or waits; `end`: nothing more happens by itself."
+    )
+
+
+class Waited(Done):
+    """What happened meanwhile."""
+
+    happened: bool = Field(description="Whether it happened, or the time was over.")
+    counts: dict[str, int]
+    changed: list[JobRow] = optional("Jobs that changed since `cursor`, at most 20.")
+    error: str = optional()
+
+
+async def wait_plan(call: Call, given: WaitPlan) -> Json:
+    """Wait until something happens to a plan; the journal wakes us, nothing is asked again and again."""
+    meant = await meant_plan(call, given.plan)
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + given.timeout_s
+    since, told, gathered = given.cursor, 0, False
+    while True:
+        newest = call.served.newest
+        seen = await call.served.read(_seen, call.served.app, meant.plan, since, given.until)
+        since = seen["since"]
+        left = deadline - loop.time()
+        if seen["happened"] and not seen["over"] and not gathered:
+            # What comes in quick succession is told at once: each answer costs a turn of a model.
+            gathered = True
+            await asyncio.sleep(min(GATHER_SECONDS, max(0.0, left)))
+            continue
+        if seen["happened"] or left <= 0:
+            break
+        if call.progress is not None and seen["ended"] > told:
+            told = seen["ended"]
+            await call.progress(told, seen["total"], f"{told} of {seen['total']} jobs have ended")
+        await call.served.newer(newest, left)
+    return {**seen["answer"], **compact({"notes": meant.notes})}
+
+
+def _seen(app: App, plan: PlanId, since: int | None, until: str) -> Json:
+    run, interrupted = app.run_of(plan), not app.engine_alive()
+    since = run.seq if since is None else since
+    if since > app.reader.last_seq():
+        raise UsageError(f"cursor: there was no event {since} yet; the newest of this plan is {run.seq}.")
+    summary = plan_summary(run, interrupted=interrupted)
+    over = _is_over(run, summary["status"])
+    happened = over or (until == "change" and _has_news(app, run, since))
+    changed = changed_jobs(app, run, since)
+    counts = summary["counts"]
+    answer = {
+        "plan": plan,
+        "status": summary["status"],
+        "cursor": run.seq,
+        "next": next_step(run, summary["status"]),
+        "happened": happened,
+        "counts": counts,
+        **compact({
+            "changed": [job_row(run, job, interrupted=interrupted) for job in changed[:20]],
+            "error": first_line(summary["error"]),
+        }),
+    }  # fmt: skip
+    ended = sum(counts.get(name, 0) for name in ("succeeded", "failed", "canceled", "blocked"))
+    return {
+        "since": since,
+        "happened": happened,
+        "over": over,
+        "answer": answer,
+        "ended": ended,
+        "total": counts["total"],
+    }
+
+
+def _is_over(run: Run, status: str) -> bool:
+    """Whether nothing more happens by itself."""
+    return run.settled or (not run.is_active and status in ("paused", "waiting", "scaffolding"))
+
+
+def _has_news(app: App, run: Run, since: int) -> bool:
+    """Whether something happened that is worth a turn of a model: no phase, no program, no slot that was given."""
+    return any(
+        isinstance(recorded.event, PlanEvent | JobEvent) and not isinstance(recorded.event, JobPicked)
+        for recorded in app.reader.events(run.id, since)
+    )
+
+
+TOOLS = (
+    Tool("get_plan", "core", "Look at a plan", WORDS["get_plan"], GetPlan, PlanPage, get_plan, read_only=True),
+    Tool("list_plans", "core", "List plans", WORDS["list_plans"], ListPlans, PlanList, list_plans, read_only=True),
+    Tool("wait_plan", "core", "Wait for a plan", WORDS["wait_plan"], WaitPlan, Waited, wait_plan, read_only=True),
+    Tool("get_plan_graph", "plans", "Draw a plan", WORDS["get_plan_graph"], GetPlanGraph, Graph, get_plan_graph,
+         read_only=True),
+)  # fmt: skip

@@ -1,0 +1,270 @@
+"""Tools for plans whose tasks are deployed one by one, and for talking with the agents that work on them.
+
+`list_agents`, which belongs to this toolset as well, is the one of `subtasks`.
+"""
+
+import asyncio
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from orchard.app import App
+from orchard.core import planfile
+from orchard.core.events import Json
+from orchard.core.plan import Plan, PlanId
+from orchard.core.planmodel import PlanFields
+from orchard.core.view import job_view
+from orchard.core.workerview import STATES
+from orchard.engine.workers import MESSAGE_BYTES
+from orchard.surfaces.http import reading
+from orchard.surfaces.mcp.telling import compact
+from orchard.surfaces.mcp.tool import Call, Output, Tool
+from orchard.surfaces.mcp.tools.asking import MeantJob, ask, done, meant_job, meant_plan
+from orchard.surfaces.mcp.tools.building import AddJob, Created, given_fields, submitted
+from orchard.surfaces.mcp.tools.jobnames import full_ids, with_ids
+from orchard.surfaces.mcp.tools.models import (
+    KEY,
+    PAGE,
+    Arguments,
+    Cursor,
+    Done,
+    JobStatusName,
+    Limit,
+    Name,
+    OfJob,
+    Reason,
+    Told,
+    arguments,
+    optional,
+    plan_fields,
+)
+from orchard.surfaces.mcp.tools.plans import page_of
+from orchard.surfaces.mcp.tools.retrying import Retried, Retry, retry_request
+from orchard.surfaces.mcp.tools.shaping import Shaped, add_jobs_request
+from orchard.surfaces.mcp.tools.workerwords import WORDS
+
+SAID = 1_000
+"""Characters of an agent's last words in a list."""
+
+WorkerState = Literal["created", "running", "idle", "paused", "completed", "error"]
+assert set(WorkerState.__args__) == set(STATES)  # type: ignore[attr-defined]
+
+
+# ------------------------------------------------------------------------------------------ looking
+
+
+class ListWorkers(Arguments):
+    """Which workers."""
+
+    plan: Name | None = optional("Only those of this plan. Left out: of every plan that is not over.")
+    state: WorkerState | None = optional("Only workers in this state.")
+    limit: Limit = Field(default=PAGE, description="Workers per page.")
+    cursor: Cursor | None = optional("`next_cursor` of the page before.")
+
+
+class WorkerRow(Output):
+    """An agent that works, or has worked, on a job."""
+
+    plan: str
+    job: str
+    state: WorkerState
+    agent: str = optional()
+    interactive: bool = optional()
+    turns: int = optional()
+    queued: int = optional("Messages that it has not been given yet.")
+    said: str = optional("The end of its last words.")
+
+
+class WorkerList(Told):
+    """Workers, by plan and job."""
+
+    workers: list[WorkerRow]
+    total: int = Field(description="How many fit, on all pages.")
+    next_cursor: Cursor = optional("There are more: give this as `cursor`.")
+
+
+async def list_workers(call: Call, given: ListWorkers) -> Json:
+    """The agents that work on jobs."""
+    meant = await meant_plan(call, given.plan) if given.plan is not None else None
+    found = await call.served.read(_workers, call.served.app, meant.plan if meant is not None else None, given)
+    return {**found, **compact({"notes": meant.notes if meant is not None else []})}
+
+
+def _workers(app: App, plan: PlanId | None, given: ListWorkers) -> Json:
+    plans = [plan] if plan is not None else [row.id for row in app.reader.plans() if not row.settled]
+    stopped = not app.engine_alive()
+    found: dict[str, Json] = {}
+    for one in plans:
+        run = app.run_of(one)
+        for job in run.plan.jobs:
+            worker = job_view(run, job, interrupted=stopped)["worker"]
+            if worker is not None and given.state in (None, worker["state"]):
+                found[f"{one}:{job}"] = {"plan": one, "job": job, **_row(worker)}
+    shown, following = page_of(list(found), given.limit, given.cursor)
+    return {"workers": [found[key] for key in shown], "total": len(found), **compact({"next_cursor": following})}
+
+
+def _row(worker: Json) -> Json:
+    kept = {name: worker[name] for name in ("state", "agent", "turns", "queued")}
+    return compact({**kept, "interactive": worker["interactive"] or None, "said": worker["said"][-SAID:]})
+
+
+# ----------------------------------------------------------------------------------------- planning
+
+SavePlan = arguments(
+    "SavePlan",
+    "A plan whose tasks are deployed one by one.",
+    {**plan_fields(PlanFields, without=("deploy", "start_paused")), "idempotency_key": KEY},
+    brief=True,
+)
+
+
+async def save_plan(call: Call, given: Any) -> Json:
+    """Make a plan of which nothing runs before it is deployed."""
+    plan, notes = await call.served.read(_manual, given_fields(given))
+    return await submitted(call, plan, given.idempotency_key, notes, scaffolding=True)
+
+
+def _manual(value: Json) -> tuple[Plan, list[str]]:
+    notes = with_ids(value, full_ids(value))
+    return planfile.parse_value({**value, "deploy": "manual"}, scaffolding=True), notes
+
+
+async def add_plan_task(call: Call, given: Any) -> Json:
+    """Add one more task to a plan."""
+    meant = await meant_plan(call, given.plan)
+    return await add_jobs_request(call, meant, [given_fields(given, without=("plan",))], alone=True)
+
+
+class TaskDone(Done):
+    """A plan after something was asked of one of its tasks."""
+
+    job: str
+    job_status: JobStatusName
+    worker: WorkerState = optional("What the agent of the task does.")
+
+
+async def deploy_task(call: Call, given: OfJob) -> Json:
+    """Let a task run."""
+    meant = await meant_job(call, given.plan, given.job)
+    await ask(call, "deploy", meant, jobs=[meant.job], finalize=True)
+    return await _task_done(call, meant)
+
+
+async def complete_task(call: Call, given: OfJob) -> Json:
+    """Say that the work of an idle agent is done."""
+    meant = await meant_job(call, given.plan, given.job)
+    await ask(call, "complete", meant, job=meant.job)
+    return await _task_done(call, meant)
+
+
+class CancelTask(OfJob):
+    """Which task, and why."""
+
+    reason: Reason = Field(default="", description="Why, for those who read the plan later.")
+
+
+async def cancel_task(call: Call, given: CancelTask) -> Json:
+    """Stop a task, or keep it from starting."""
+    meant = await meant_job(call, given.plan, given.job)
+    await ask(call, "cancel_jobs", meant, jobs=[meant.job], reason=given.reason)
+    return await _task_done(call, meant)
+
+
+class RetryTask(OfJob, Retry):
+    """Which task to try again, and how."""
+
+
+async def retry_task(call: Call, given: RetryTask) -> Json:
+    """Put a failed or canceled task back in the queue."""
+    return await retry_request(call, await meant_plan(call, given.plan), [given.job], given)
+
+
+# ------------------------------------------------------------------------------------------ talking
+
+
+class SendMessage(OfJob):
+    """To whom, and what."""
+
+    message: Annotated[str, Field(min_length=1, max_length=MESSAGE_BYTES)] = Field(
+        description="What to tell it: text, as you would say it."
+    )
+
+
+class Sent(TaskDone):
+    """What became of a message."""
+
+    queued: bool = Field(description="True: it is at work, and is told when its turn ends. False: it goes on now.")
+
+
+async def send_message(call: Call, given: SendMessage) -> Json:
+    """Say something to the agent of a job."""
+    meant = await meant_job(call, given.plan, given.job)
+    answer = await ask(call, "send", meant, job=meant.job, message=given.message)
+    return {**await _task_done(call, meant), "queued": answer["queued"]}
+
+
+async def interrupt_worker(call: Call, given: OfJob) -> Json:
+    """End the present turn of an agent."""
+    meant = await meant_job(call, given.plan, given.job)
+    await ask(call, "interrupt", meant, job=meant.job)
+    return await _task_done(call, meant)
+
+
+async def _task_done(call: Call, meant: MeantJob) -> Json:
+    status, worker = await call.served.read(_standing, call.served.app, meant)
+    return await done(call, meant, job=meant.job, job_status=status, **compact({"worker": worker}))
+
+
+def _standing(app: App, meant: MeantJob) -> tuple[str, str | None]:
+    view = job_view(app.run_of(meant.plan), meant.job)
+    return view["status"], view["worker"]["state"] if view["worker"] is not None else None
+
+
+# ------------------------------------------------------------------------------------------- models
+
+
+class ListModels(Arguments):
+    """Whose models."""
+
+    agent: Name | None = optional("Only the models of this agent. Left out: of all that are installed.")
+
+
+class ModelRow(Output):
+    """A model."""
+
+    agent: str
+    model: str
+    tier: str
+    vendor: str = optional()
+
+
+class ModelList(Told):
+    """Models, by agent."""
+
+    models: list[ModelRow]
+
+
+async def list_models(call: Call, given: ListModels) -> Json:
+    """Which models the agents have; programs and providers may be asked."""
+    found = await asyncio.to_thread(reading.models, call.served.app, given.agent)
+    problems = [f"{name}: {one['problem']}" for name, one in found["agents"].items() if one["problem"]]
+    return {"models": [compact(row) for row in found["models"]], **compact({"notes": problems})}
+
+
+TOOLS = (
+    Tool("list_workers", "workers", "List workers", WORDS["list_workers"], ListWorkers, WorkerList, list_workers,
+         read_only=True),
+    Tool("save_plan", "workers", "Save a plan", WORDS["save_plan"], SavePlan, Created, save_plan),
+    Tool("add_plan_task", "workers", "Add a task", WORDS["add_plan_task"], AddJob, Shaped, add_plan_task),
+    Tool("deploy_task", "workers", "Deploy a task", WORDS["deploy_task"], OfJob, TaskDone, deploy_task),
+    Tool("complete_task", "workers", "Complete a task", WORDS["complete_task"], OfJob, TaskDone, complete_task),
+    Tool("cancel_task", "workers", "Cancel a task", WORDS["cancel_task"], CancelTask, TaskDone, cancel_task,
+         destructive=True),
+    Tool("retry_task", "workers", "Retry a task", WORDS["retry_task"], RetryTask, Retried, retry_task),
+    Tool("send_message", "workers", "Talk with a worker", WORDS["send_message"], SendMessage, Sent, send_message),
+    Tool("interrupt_worker", "workers", "Interrupt a worker", WORDS["interrupt_worker"], OfJob, TaskDone,
+         interrupt_worker, destructive=True),
+    Tool("list_models", "workers", "List models", WORDS["list_models"], ListModels, ModelList, list_models,
+         read_only=True),
+)  # fmt: skip

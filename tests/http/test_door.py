@@ -1,0 +1,350 @@
+"""Who gets into the daemon and who does not, over real HTTP, compared with the rules written down a second time."""
+
+import itertools
+import os
+import random
+import socket
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.program import desks
+from tests.http.daemon import Answer, Client, Daemon, served
+
+STRICT = {
+    "content-security-policy", "x-content-type-options", "x-frame-options", "referrer-policy",
+    "cross-origin-opener-policy", "cross-origin-resource-policy", "cache-control", "date",
+}  # fmt: skip
+BODY_BYTES = 8 * 1024 * 1024
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    for desk in desks(tmp_path_factory.mktemp("door")):
+        with served(desk) as found:
+            yield found
+
+
+@pytest.fixture(scope="module")
+def cookie(daemon: Daemon) -> str:
+    return daemon.cookie()
+
+
+# -------------------------------------------------------------------------------------- the matrix
+
+OUR_HOSTS = ("127.0.0.1:{port}", "localhost:{port}", "LocalHost:{port}", "[::1]:{port}")
+OTHER_HOSTS = (
+    "127.0.0.1",
+    "localhost",
+    "127.0.0.1:{other}",
+    "evil.example:{port}",
+    "127.0.0.1.evil.example:{port}",
+    "",
+)
+ORIGINS = (
+    None,
+    "http://{host}",
+    "null",
+    "http://evil.example",
+    "https://{host}",
+    "http://localhost:{other}",
+    "{host}",
+    "",
+)
+SITES = (None, "same-origin", "none", "same-site", "cross-site", "")
+METHODS = ("GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE", "TRACE", "BREW")
+TYPES = (None, "application/json", "application/json; charset=utf-8", "text/plain", "application/x-www-form-urlencoded",
+         "multipart/form-data; boundary=x", "text/json, application/json")  # fmt: skip
+SECRETS = ("none", "wrong token", "token", "token in the address", "basic", "cookie", "cookie and header",
+           "wrong cookie and header", "wrong token and cookie and header", "header alone")  # fmt: skip
+Case = tuple[str, str | None, str | None, str, str | None, str]
+
+
+def verdict(case: Case) -> int:
+    """What the rules say, for a path that can only be looked at."""
+    host, origin, site, method, kind, secret = case
+    if host not in OUR_HOSTS:
+        return 421
+    if method in ("TRACE", "BREW"):
+        return 405
+    if origin not in (None, "http://{host}"):
+        return 403
+    if site not in (None, "same-origin", "none"):
+        return 403
+    if secret not in ("token", "cookie", "cookie and header"):
+        return 401
+    if method in ("POST", "PUT", "PATCH", "DELETE"):
+        if secret == "cookie":
+            return 403
+        if kind not in ("application/json", "application/json; charset=utf-8"):
+            return 415
+    return 200 if method in ("GET", "HEAD") else 405
+
+
+def cases() -> list[Case]:
+    """Every value of every part beside a request that is in order, and many others by lot."""
+    parts = (OUR_HOSTS + OTHER_HOSTS, ORIGINS, SITES, METHODS, TYPES, SECRETS)
+    good: list[Case] = [
+        ("127.0.0.1:{port}", None, None, "GET", None, "token"),
+        ("localhost:{port}", "http://{host}", "same-origin", "POST", "application/json", "cookie and header"),
+    ]
+    near = [
+        (*case[:place], value, *case[place + 1 :])
+        for case in good
+        for place, values in enumerate(parts)
+        for value in values
+    ]
+    every = list(itertools.product(*parts))
+    passing = [case for case in every if verdict(case) in (200, 405, 415)]
+    lot = random.Random(421)
+    return [*near, *lot.sample(every, 900), *lot.sample(passing, 400)]
+
+
+def asked(case: Case, daemon: Daemon, client: Client, cookie: str) -> Answer:
+    host, origin, site, method, kind, secret = case
+    name = host.format(port=daemon.port, other=daemon.port + 1)
+    headers = {"Host": name}
+    if origin is not None:
+        headers["Origin"] = origin.format(host=name.lower(), other=daemon.port + 1)
+    if site is not None:
+        headers["Sec-Fetch-Site"] = site
+    if kind is not None:
+        headers["Content-Type"] = kind
+    if "token" in secret and "address" not in secret:
+        headers["Authorization"] = f"Bearer {'wrong' if 'wrong token' in secret else daemon.token}"
+    if secret == "basic":
+        headers["Authorization"] = f"Basic {daemon.token}"
+    if "cookie" in secret:
+        headers["Cookie"] = f"a=b; {cookie}x" if "wrong cookie" in secret else f"a=b; {cookie}; c=d"
+    if "header" in secret:
+        headers["X-Orchard"] = "1"
+    path = f"/?token={daemon.token}" if "address" in secret else "/"
+    return client(method, path, headers, b"{}" if method not in ("GET", "HEAD", "OPTIONS") else None)
+
+
+def test_every_combination_gets_exactly_the_verdict_of_the_rules(daemon: Daemon, cookie: str) -> None:
+    client = Client(daemon.port)
+    wrong = []
+    seen = set()
+    every = cases()
+
+    for case in every:
+        answer = asked(case, daemon, client, cookie)
+        if answer.status != verdict(case):
+            wrong.append((case, verdict(case), answer.status))
+        seen.add(answer.status)
+        check_strict(answer, case)
+
+    client.close()
+    assert not wrong, wrong[:5]
+    assert len(every) >= 1000
+    assert seen == {200, 401, 403, 405, 415, 421}
+
+
+def check_strict(answer: Answer, case: object) -> None:
+    names = [name.lower() for name, _ in answer.headers]
+    assert set(names) >= STRICT, (case, names)
+    assert not [name for name in names if name.startswith("access-control-") or name == "server"], names
+    assert len(names) == len(set(names)), names
+    if answer.status == 401:
+        assert answer.header("www-authenticate") == 'Bearer realm="orchard"'
+    if answer.status >= 400:
+        assert answer.header("content-type") == "application/problem+json", case
+        if answer.body:
+            assert answer.json["status"] == answer.status
+
+
+def test_the_policy_for_browsers_allows_nothing_from_elsewhere(daemon: Daemon) -> None:
+    policy = daemon.ask("GET", "/healthz").header("content-security-policy")
+
+    assert policy is not None and policy.startswith("default-src 'none'; script-src 'self'; ")
+    assert (
+        "unsafe" not in policy and "frame-ancestors 'none'" in policy and "require-trusted-types-for 'script'" in policy
+    )
+
+
+def test_only_whether_somebody_is_there_is_told_without_a_token(daemon: Daemon) -> None:
+    paths = ("/", "/metrics", "/api/v1/plans", "/api/v1/openapi.json", "/api/v1/events", "/mcp", "/start.js",
+             "/nothing", "/healthz/", "/healthz/x", "//healthz", "/HEALTHZ", "/./healthz", "/%68ealthz/x")  # fmt: skip
+
+    assert daemon.ask("GET", "/healthz").json == {"status": "ok"}
+    assert {path: daemon.ask("GET", path).status for path in paths} == dict.fromkeys(paths, 401)
+    assert daemon.ask("POST", "/healthz", {"Content-Type": "application/json"}, b"{}").status == 401
+
+
+def test_another_site_cannot_even_ask_whether_somebody_is_there(daemon: Daemon) -> None:
+    assert daemon.ask("GET", "/healthz", {"Host": f"evil.example:{daemon.port}"}).status == 421
+    assert daemon.ask("GET", "/healthz", {"Origin": "http://evil.example"}).status == 403
+
+
+def test_a_write_without_a_body_needs_no_content_type(daemon: Daemon, cookie: str) -> None:
+    passed = daemon.ask("DELETE", "/", daemon.bearer)
+    by_cookie = daemon.ask("DELETE", "/", {"Cookie": cookie})
+
+    assert (passed.status, by_cookie.status) == (405, 403)
+
+
+# -------------------------------------------------------------------------------------- the secrets
+
+
+def test_the_token_is_long_private_and_nowhere_to_be_read(daemon: Daemon) -> None:
+    place = Path(daemon.said["token_file"])
+
+    assert len(daemon.token) >= 43
+    assert stat.S_IMODE(place.stat().st_mode) == 0o600
+    assert stat.S_IMODE(place.parent.stat().st_mode) == 0o700
+    assert stat.S_IMODE((daemon.desk.state / "http.json").stat().st_mode) == 0o600
+    assert daemon.token not in (daemon.desk.state / "http.json").read_text()
+    assert daemon.running is not None and daemon.token not in daemon.running.talk
+    assert not [word for word in daemon.process.cmdline() if daemon.token in word]
+    assert daemon.token not in str(daemon.process.environ())
+
+
+def test_a_code_is_good_once_and_becomes_a_strict_cookie(daemon: Daemon) -> None:
+    link = daemon.desk("serve", "--json").json["url"]
+    path = "/?" + link.partition("?")[2]
+
+    first, second = daemon.ask("GET", path), daemon.ask("GET", path)
+
+    assert (first.status, second.status) == (303, 401)
+    assert first.header("location") == "/"
+    given = str(first.header("set-cookie"))
+    assert given.partition("; ")[2] == "HttpOnly; SameSite=Strict; Path=/"
+    assert given.startswith(f"orchard_{daemon.port}=")
+    assert daemon.ask("GET", "/", {"Cookie": given.partition(";")[0]}).status == 200
+    assert second.header("set-cookie") is None
+
+
+def test_a_browser_that_was_here_before_may_open_an_old_link(daemon: Daemon, cookie: str) -> None:
+    answer = daemon.ask("GET", "/?code=used-up", {"Cookie": cookie})
+
+    assert answer.status == 303 and answer.header("set-cookie") is None
+
+
+@pytest.mark.parametrize(
+    ("method", "headers"),
+    [
+        ("HEAD", {}),
+        ("POST", {"Content-Type": "application/json"}),
+        ("GET", {"Origin": "http://evil.example"}),
+        ("GET", {"Sec-Fetch-Site": "cross-site"}),
+        ("GET", {"Host": "evil.example"}),
+        ("GET", {"Sec-Purpose": "prefetch;prerender"}),
+    ],
+)
+def test_what_is_refused_does_not_use_a_code_up(daemon: Daemon, method: str, headers: dict[str, str]) -> None:
+    path = "/?" + daemon.desk("serve", "--json").json["url"].partition("?")[2]
+
+    refused = daemon.ask(method, path, headers, b"{}" if method == "POST" else None)
+
+    assert refused.status in (401, 403, 421) and refused.header("set-cookie") is None
+    assert daemon.ask("GET", path).status == 303
+
+
+def test_a_code_that_is_too_old_is_refused(daemon: Daemon) -> None:
+    path = "/?" + daemon.desk("serve", "--json").json["url"].partition("?")[2]
+    for place in (Path(daemon.said["token_file"]).parent / "codes").iterdir():
+        os.utime(place, (time.time() - 601, time.time() - 601))
+
+    answer = daemon.ask("GET", path)
+
+    assert answer.status == 401
+    assert "ten minutes" in answer.json["detail"]
+
+
+@pytest.mark.parametrize("code", ["", "x", "../../token", "%2e%2e%2ftoken", "%00", "%ff", "a" * 2000])
+def test_a_code_that_was_never_made_is_refused(daemon: Daemon, code: str) -> None:
+    assert daemon.ask("GET", f"/?code={code}").status == 401
+
+
+# --------------------------------------------------------------------------------------- the limits
+
+
+def talk(daemon: Daemon, *parts: bytes) -> bytes:
+    """Say this, and hear all there is until the other side hangs up."""
+    with daemon.raw() as line:
+        try:
+            for part in parts:
+                line.sendall(part)
+        except (BrokenPipeError, ConnectionResetError):
+            pass
+        return heard(line)
+
+
+def heard(line: socket.socket) -> bytes:
+    found = b""
+    try:
+        while part := line.recv(65536):
+            found += part
+    except ConnectionResetError:
+        pass
+    return found
+
+
+def head(daemon: Daemon, *lines: str, method: str = "POST") -> bytes:
+    rows = (f"{method} / HTTP/1.1", f"Host: 127.0.0.1:{daemon.port}", f"Authorization: Bearer {daemon.token}",
+            "Content-Type: application/json", "Connection: close", *lines)  # fmt: skip
+    return "".join(f"{row}\r\n" for row in rows).encode() + b"\r\n"
+
+
+@pytest.mark.parametrize("count", [1, 40])
+def test_a_head_that_is_too_long_is_refused(daemon: Daemon, count: int) -> None:
+    long = [f"X-{number}: {'a' * (20_000 // count)}" for number in range(count)]
+
+    assert talk(daemon, head(daemon, *long, method="GET")).startswith(b"HTTP/1.1 431 ")
+
+
+def test_a_head_that_never_ends_is_refused(daemon: Daemon) -> None:
+    begun = f"GET / HTTP/1.1\r\nHost: 127.0.0.1:{daemon.port}\r\n".encode()
+
+    answer = talk(daemon, begun, *(b"X-more: " + b"a" * 5000 for _ in range(10)))
+
+    assert answer.startswith(b"HTTP/1.1 431 ") and b"content-security-policy" in answer
+
+
+def test_a_body_that_says_it_is_too_long_is_refused_unread(daemon: Daemon) -> None:
+    assert talk(daemon, head(daemon, f"Content-Length: {BODY_BYTES + 1}")).startswith(b"HTTP/1.1 413 ")
+
+
+def test_a_body_in_pieces_is_refused_when_it_gets_too_long(daemon: Daemon) -> None:
+    piece = b"100000\r\n" + b" " * 0x100000 + b"\r\n"
+
+    assert talk(daemon, head(daemon, "Transfer-Encoding: chunked"), *[piece] * 9).startswith(b"HTTP/1.1 413 ")
+
+
+def test_a_body_as_long_as_is_allowed_passes(daemon: Daemon) -> None:
+    answer = daemon.ask("POST", "/", {**daemon.bearer, "Content-Type": "application/json"}, b" " * BODY_BYTES)
+
+    assert answer.status == 405
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00", b"GET\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", b"\x00" * 100 + b"\r\n\r\n",
+    ],
+)  # fmt: skip
+def test_what_is_no_request_is_told_so_and_hung_up_on(daemon: Daemon, said: bytes) -> None:
+    answer = talk(daemon, said)
+
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert b"application/problem+json" in answer
+    assert daemon.ask("GET", "/healthz").status == 200
+
+
+def test_a_request_to_another_server_is_not_passed_on(daemon: Daemon) -> None:
+    answer = talk(daemon, head(daemon, method="GET").replace(b"GET /", b"GET http://evil.example/"))
+
+    assert answer.startswith(b"HTTP/1.1 405 ")
+
+
+def test_a_path_in_other_clothes_is_no_way_around_the_door(daemon: Daemon) -> None:
+    for target in (b"//healthz", b"/healthz;x", b"/x/../healthz", b"/%2e/healthz", b"\\healthz", b"*"):
+        line = head(daemon, method="GET").replace(b"GET / ", b"GET " + target + b" ")
+        without = b"\r\n".join(row for row in line.split(b"\r\n") if not row.startswith(b"Authorization"))
+        assert talk(daemon, without).split(b" ")[1] in (b"400", b"401", b"405"), target

@@ -1,0 +1,327 @@
+"""Files of other programs: one entry is set or taken out, and everything else stays as it was written."""
+
+import json
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orchard.surfaces.mcp.hosts import HOSTS, entry, is_ours, place
+from orchard.surfaces.mcp.jsontext import BadText, comments_of, read_json, with_member, without_member
+from orchard.surfaces.mcp.selection import TOOLSETS
+from orchard.surfaces.mcp.tomltext import read_toml, with_table, without_table
+
+KEYS = ("servers", "orchard")
+ENTRY: dict[str, Any] = {"command": "/usr/bin/orchard", "args": ["mcp", "--toolsets", "core,jobs"]}
+TABLE: dict[str, Any] = {**ENTRY, "startup_timeout_sec": 30}
+
+# ---------------------------------------------------------------------------------------- the page
+
+PAGE = (Path(__file__).parent.parent.parent / "docs" / "mcp.md").read_text("utf-8")
+
+
+def test_the_page_names_every_host_with_its_files() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| `([^`]+)` \| (.+?) \|", PAGE, re.MULTILINE)
+
+    hosts = {host: (project, user.strip("`")) for host, project, user in rows if host in HOSTS}
+
+    assert list(hosts) == list(HOSTS)
+    top, home = Path("/top"), Path("/home/me")
+    for host, (project, user) in hosts.items():
+        assert place(host, "project", top, {}).file == top / project
+        found = place(host, "user", None, {"HOME": str(home)}).file
+        assert user == f"~/{found.relative_to(home)}" or (host == "vscode" and found.name in user)
+
+
+def test_the_page_names_every_tool_in_its_toolset() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| [^|]+ \| ((?:`\w+` ?)+) \|$", PAGE, re.MULTILINE)
+
+    assert {name: tuple(tools.replace("`", "").split()) for name, tools in rows} == TOOLSETS
+
+
+def test_the_page_shows_the_entry_that_is_written() -> None:
+    (shown,) = re.findall(r"^```json\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+
+    assert json.loads(shown)["mcpServers"]["orchard"] == entry("claude", "project", ["/path/to/orchard", "mcp"])
+
+
+@pytest.mark.parametrize(
+    ("found", "ours"),
+    [
+        ({"command": "/x/bin/orchard", "args": ["mcp"]}, True),
+        ({"command": "orchard", "args": ["--repo", "x", "mcp", "--read-only"]}, True),
+        ({"command": "/x/python3", "args": ["-m", "orchard", "mcp"]}, True),
+        ({"command": "orchard", "args": ["run"]}, False),
+        ({"command": "orchard"}, False),
+        ({"command": "npx", "args": ["orchard", "mcp"]}, False),
+        ({"command": 1, "args": ["mcp"]}, False),
+        ({"command": "orchard", "args": "mcp"}, False),
+        ({"url": "http://127.0.0.1/mcp"}, False),
+        ("orchard", False),
+        (None, False),
+    ],
+)
+def test_an_entry_is_known_as_ours_by_what_it_starts(found: object, ours: bool) -> None:
+    assert is_ours(found) is ours
+
+
+# ------------------------------------------------------------------------------------------- JSON
+
+COMMENTED = """\
+// for the whole team
+{
+  /* the servers */
+  "servers": {
+    // first
+    "other": {"command": "x", "args": []}, // beside it
+    "last": {
+      "command": "y" // inside
+    } // after the last
+    // at the end
+  },
+  "inputs": [1.50, 1e3,], // odd numbers stay
+}
+// behind it
+"""
+
+LAYOUTS = [
+    "{}",
+    "{ }\n",
+    '{"servers": {}}',
+    '{"servers": {"other": 1}}',
+    '{"servers":{"other":{"a":[1,2]}},"b":2}\n',
+    '{\n  "b": 2\n}\n',
+    '{\n\t"servers": {\n\t\t"other": {"a": 1}\n\t},\n\t"b": 2\n}',
+    '{\r\n  "servers": {\r\n    "other": 1\r\n  }\r\n}\r\n',
+    '{\n    "servers": {\n    }\n}\n',
+    '\n\n  {\n    "servers": {"other": 1\n    } }\n',
+    '{"servers": {"other": "a \\" } , // not a comment"}}',
+    '{"a": 1,\n "servers": {"other": 1}}',
+]
+
+
+@pytest.mark.parametrize("text", LAYOUTS)
+def test_an_entry_is_added_and_taken_out_again_and_the_rest_is_as_it_was(text: str) -> None:
+    before = json.loads(text)
+
+    added = with_member(text, False, KEYS, ENTRY)
+    again = without_member(added, False, KEYS)
+
+    value = json.loads(added)
+    assert value["servers"].pop("orchard") == ENTRY
+    assert value == {"servers": {}, **before}
+    assert json.loads(again) == {"servers": {}, **before}
+    assert "\r\n" not in text or "\n" not in added.replace("\r\n", "")
+
+
+@pytest.mark.parametrize("text", [text for text in LAYOUTS if '"other"' in text])
+def test_taking_out_what_was_added_gives_the_same_bytes(text: str) -> None:
+    assert without_member(with_member(text, False, KEYS, ENTRY), False, KEYS) == text
+
+
+def test_no_comment_is_lost_or_moved_to_another_line() -> None:
+    added = with_member(COMMENTED, True, KEYS, ENTRY)
+
+    assert comments_of(added) == comments_of(COMMENTED)
+    assert '"y" // inside' in added and '"last": {\n' in added
+    assert "}, // after the last\n    // at the end\n" in added
+    assert "[1.50, 1e3,], // odd numbers stay" in added
+    assert read_json(added, True)["servers"]["orchard"] == ENTRY
+    assert without_member(added, True, KEYS).replace(", // after", " // after") == COMMENTED
+
+
+def test_an_entry_is_replaced_in_its_place() -> None:
+    text = '{\n  "servers": {\n    "orchard": {"command": "old"}, // ours\n    "other": 1\n  }\n}\n'
+
+    changed = with_member(text, True, KEYS, ENTRY)
+
+    assert list(read_json(changed, True)["servers"]) == ["orchard", "other"]
+    assert "}, // ours\n" in changed and '\n      "command": "/usr/bin/orchard",\n' in changed
+
+
+@pytest.mark.parametrize("at", [0, 1, 2])
+@pytest.mark.parametrize("end", ["", ","])
+@pytest.mark.parametrize("between", ["\n    ", " ", "", "\n"])
+def test_an_entry_is_taken_out_wherever_it_stands(at: int, end: str, between: str) -> None:
+    names = ["a", "b"]
+    names.insert(at, "orchard")
+    inner = ",".join(f'{between}"{name}": {{"x": [1]}}' for name in names)
+    text = f'{{"servers": {{{inner}{end}{between}}}}}'
+
+    rest = without_member(text, True, KEYS)
+
+    assert read_json(rest, True) == {"servers": {"a": {"x": [1]}, "b": {"x": [1]}}}
+
+
+@pytest.mark.parametrize(
+    ("text", "comments", "why"),
+    [
+        ("{", True, "expecting"),
+        ("[]", True, "does not hold an object"),
+        ("nonsense", False, "line 1"),
+        ('{"a": 1}}', True, "extra data"),
+        ('{"a": tru e}', True, "expecting"),
+        ('{"a": 1 2}', True, "expecting"),
+        ("{,}", True, "expecting"),
+        ('{"a": [,]}', True, "expecting"),
+        ('{"a":,}', True, "expecting"),
+        ('{"a": "x\ny"}', True, "not JSON"),
+        ('{"servers": []}', True, "'servers' is not an object"),
+        ('{"servers": null}', False, "'servers' is not an object"),
+        ('{"servers": {}, "servers": {}}', True, "'servers' is given twice"),
+        ('{"servers": {"orchard": 1, "orchard": 2}}', False, "'orchard' is given twice"),
+        ("{} // a comment", False, "extra data"),
+        ('{"a": 1,}', False, "line 1"),
+        ('{"a": /* open', True, "line 1"),
+        ("\ufeff{}", False, "line 1"),
+        ('{\n "a": 1\n "b": 2}', True, "line 3"),
+        ("[" * 100_000 + "]" * 100_000, True, "nested too deep"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_with_its_reason(text: str, comments: bool, why: str) -> None:
+    with pytest.raises(BadText, match=why):
+        with_member(text, comments, KEYS, ENTRY)
+
+
+def test_an_empty_file_becomes_one_with_our_entry() -> None:
+    assert json.loads(with_member(" \n", False, KEYS, ENTRY)) == {"servers": {"orchard": ENTRY}}
+
+
+blanks = st.sampled_from(["", " ", "\n", "\n  ", "\t", " // c\n", "/* c */", "\r\n"])
+words = st.text(st.characters(codec="utf-8"), max_size=6)
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | words,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@st.composite
+def written(draw: st.DrawFn, value: Any) -> str:
+    """A value as somebody may have written it: blanks, comments and commas anywhere."""
+
+    def gap() -> str:
+        return draw(blanks)
+
+    if isinstance(value, dict):
+        parts = [f"{gap()}{json.dumps(key)}{gap()}:{draw(written(held))}" for key, held in value.items()]
+    elif isinstance(value, list):
+        parts = [draw(written(held)) for held in value]
+    else:
+        return f"{gap()}{json.dumps(value)}{gap()}"
+    comma: bool = draw(st.booleans())
+    end = gap() + (f",{gap()}" if parts and comma else "")
+    opening, closing = "{}" if isinstance(value, dict) else "[]"
+    return f"{gap()}{opening}{','.join(parts)}{end}{closing}{gap()}"
+
+
+@given(st.data(), st.dictionaries(words, values, max_size=3), st.dictionaries(words, values, max_size=3))
+@settings(max_examples=300, deadline=None)
+def test_any_file_keeps_its_values_and_comments(data: st.DataObject, top: dict[str, Any], servers: Any) -> None:
+    top = {**top, **({"servers": servers} if data.draw(st.booleans()) else {})}
+    top.get("servers", {}).pop("orchard", None)
+    text = data.draw(written(top))
+
+    added = with_member(text, True, KEYS, ENTRY)
+    gone = without_member(added, True, KEYS)
+
+    assert read_json(added, True) == {**top, "servers": {**top.get("servers", {}), "orchard": ENTRY}}
+    assert read_json(gone, True) == {"servers": {}, **top}
+    assert comments_of(added) == comments_of(text) == comments_of(gone)
+
+
+# ------------------------------------------------------------------------------------------- TOML
+
+HEADER = ("mcp_servers", "orchard")
+TOML = '''\
+# my settings
+model = "gpt"   # the best
+notify = [
+  "a", # [mcp_servers.orchard]
+  ["b"],
+]
+text = """
+[mcp_servers.orchard]
+command = "not a table"
+"""
+
+[mcp_servers.other]
+command = 'x'
+env = { A = "[b]" }
+
+# about projects
+[projects."/some/where"]
+trust_level = "trusted"
+'''
+
+
+def test_a_table_is_added_at_the_end_and_taken_out_again() -> None:
+    added = with_table(TOML, HEADER, TABLE)
+
+    assert added.startswith(TOML)
+    assert tomllib.loads(added)["mcp_servers"]["orchard"] == TABLE
+    assert without_table(added, HEADER) == TOML
+
+
+@pytest.mark.parametrize("name", ["mcp_servers.orchard", ' "mcp_servers" . orchard ', "mcp_servers.'orchard'"])
+def test_a_table_is_replaced_in_its_place_with_those_below_it(name: str) -> None:
+    ours = f'[{name}] # ours\ncommand = "old"\nargs = [\n  "a",\n]\n\n[mcp_servers.orchard.env]\nA = "b"\n'
+    text = TOML.replace("# about projects", f"{ours}\n# about projects")
+
+    changed = with_table(text, HEADER, TABLE)
+    gone = without_table(text, HEADER)
+
+    assert tomllib.loads(changed)["mcp_servers"]["orchard"] == TABLE
+    assert changed.index("[mcp_servers.orchard]\ncommand = ") < changed.index("# about projects")
+    assert "# about projects\n[projects" in changed and "# about projects\n[projects" in gone
+    assert tomllib.loads(gone) == tomllib.loads(TOML)
+
+
+@pytest.mark.parametrize("text", ["", "\n", "a = 1", "a = 1\n", "a = nan\n", "[mcp_servers]\n", "[[x]]\ny = 1\n"])
+def test_a_table_is_added_to_any_file(text: str) -> None:
+    added = with_table(text, HEADER, TABLE)
+
+    assert tomllib.loads(added)["mcp_servers"]["orchard"] == TABLE
+    assert without_table(added, HEADER).strip() == text.strip()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'mcp_servers = { other = { command = "x" } }\n',
+        'mcp_servers = { orchard = { command = "x" } }\n',
+        'mcp_servers.orchard.command = "x"\n',
+        '[mcp_servers]\norchard = { command = "x" }\n',
+        "mcp_servers = 1\n",
+        "[[mcp_servers]]\nname = 1\n",
+    ],
+)
+def test_what_is_written_in_another_form_is_refused(text: str) -> None:
+    assert read_toml(text)
+    with pytest.raises(BadText):
+        with_table(text, HEADER, TABLE)
+
+
+def test_broken_toml_is_refused_with_its_line() -> None:
+    with pytest.raises(BadText, match="line 2"):
+        with_table("a = 1\nb = \n", HEADER, TABLE)
+
+
+def test_line_ends_of_windows_are_kept() -> None:
+    text = TOML.replace("\n", "\r\n")
+
+    added = with_table(text, HEADER, TABLE)
+
+    assert "\n" not in added.replace("\r\n", "")
+    assert without_table(added, HEADER) == text
+
+
+@given(st.text(st.characters(codec="utf-8"), max_size=20))
+def test_any_word_can_be_written(word: str) -> None:
+    table = {"command": word, "args": [word]}
+
+    assert tomllib.loads(with_table("", HEADER, table))["mcp_servers"]["orchard"] == table

@@ -1,0 +1,130 @@
+"""`deploy`, `send`, `interrupt` and `complete`, as a person at a terminal uses them; the agent is a real program."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from orchard.testing import Repo
+
+AGENT = """
+n=$(ls -d turn* 2>/dev/null | wc -l)
+grep -c . "$1" > "turn$n"
+if grep -q SLOW "$1"; then touch MARKS/slow; sleep 60; fi
+echo "Shall I go on after turn $n?"
+"""
+PLAN = """
+name: Talk
+deploy: manual
+jobs:
+  - {id: a, work: {instructions: Write a, interactive: true}}
+  - {id: b, needs: [a], work: echo b > b.txt}
+"""
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Repo:
+    made = Repo.make(tmp_path / "repo")
+    made("checkout", "-q", "-b", "work")
+    (tmp_path / "agent.sh").write_text(AGENT.replace("MARKS", str(tmp_path)))
+    (tmp_path / "plan.yaml").write_text(PLAN)
+    config = Path(os.environ["XDG_CONFIG_HOME"]) / "orchard" / "config.toml"
+    config.parent.mkdir(parents=True, exist_ok=True)
+    config.write_text(f"agent = 'scribe'\n[agents.scribe]\ncommand = \"sh {tmp_path}/agent.sh {{prompt_file}}\"\n")
+    return made
+
+
+@pytest.fixture
+def orchard(repo: Repo) -> Run:
+    def run(*args: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "orchard", *args], cwd=repo.path, input=stdin, capture_output=True, text=True,
+            timeout=60, check=False,
+        )  # fmt: skip
+
+    return run
+
+
+def test_a_plan_is_deployed_talked_about_and_completed_from_the_command_line(
+    orchard: Run, repo: Repo, tmp_path: Path
+) -> None:
+    begun = orchard("run", str(tmp_path / "plan.yaml"))
+    waits = orchard("waiting")
+    assert (begun.returncode, waits.returncode) == (4, 4), begun.stderr
+    assert "2 jobs wait to be deployed: a, b" in begun.stdout and "orchard deploy a --plan" in waits.stdout
+    assert "not deployed" in orchard("status").stdout
+
+    deployed = orchard("deploy", "a")
+    assert deployed.returncode == 4, deployed.stderr
+    assert "Shall I go on after turn 0?" in deployed.stdout
+    assert "orchard send a MESSAGE" in deployed.stdout and "orchard complete a" in deployed.stdout
+    assert "scribe idle" in orchard("job", "a").stdout
+
+    answered = orchard("send", "a", "-", stdin="Once more.\nAnd again.\n")
+    assert answered.returncode == 4, answered.stderr
+    assert "Shall I go on after turn 1?" in answered.stdout
+
+    completed = orchard("complete", "a", "--json")
+    rows = [json.loads(line) for line in completed.stdout.splitlines()]
+    assert (completed.returncode, rows[-1]["plan"]["status"]) == (4, "waiting"), completed.stderr
+    assert orchard("deploy").returncode == 0, "all that wait"
+    assert {"turn0", "turn1", "b.txt"} <= repo.files("work").keys()
+
+
+def test_a_worker_in_the_background_is_told_later_interrupted_now_and_completed(
+    orchard: Run, repo: Repo, tmp_path: Path
+) -> None:
+    orchard("run", str(tmp_path / "plan.yaml"))
+    orchard("deploy", "a")
+    sent = orchard("send", "a", "SLOW please", "--detach")
+    assert sent.returncode == 0, sent.stderr
+    followed = orchard("wait", "--timeout", "0.5")
+    assert followed.returncode == 124
+    while not (tmp_path / "slow").exists():
+        orchard("status")
+
+    refused = orchard("complete", "a")
+    interrupted = orchard("interrupt", "a")
+    again = orchard("interrupt", "a")
+    done = orchard("complete", "a")
+
+    assert (refused.returncode, "is at work" in refused.stderr, "orchard interrupt a" in refused.stderr) == (
+        2,
+        True,
+        True,
+    )
+    assert interrupted.returncode == 0, interrupted.stderr
+    assert "interrupted and idle" in interrupted.stdout
+    assert (again.returncode, "is idle already" in again.stderr) == (2, True)
+    assert done.returncode == 4, done.stderr
+    assert orchard("deploy", "b").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["send", "a", " "], "needs a text"),
+        (["send", "b", "hello"], "not the work of an agent"),
+        (["send", "a", "hello"], "Nobody would hear it: job 'a' is pending"),
+        (["send", "a"], "Missing argument 'MESSAGE'"),
+        (["complete", "a"], "Only the work of an idle agent"),
+        (["interrupt", "a"], "no turn to interrupt"),
+        (["deploy", "__snapshot-validation__"], "starts by itself"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_with_one_message_and_no_traceback(
+    orchard: Run, tmp_path: Path, words: list[str], said: str
+) -> None:
+    orchard("run", str(tmp_path / "plan.yaml"))
+
+    refused = orchard(*words)
+
+    assert refused.returncode == 2
+    assert said in refused.stderr and "Traceback" not in refused.stderr
+    assert refused.stdout == ""
