@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-from bench import agents, gitside, jobs, rest
+from bench import agents, daemon, gitside, jobs, rest
 from bench.floors import ninja_program
 from orchard.bench import floors
 from orchard.bench.machine import Watch, caution, described
@@ -45,6 +45,8 @@ MEASURES: Mapping[str, Entry] = {
     "start": Entry(rest.start),
     "agents": Entry(agents.agents, ("git", "sh")),
     "idle": Entry(rest.idle, ("git", "sleep")),
+    "mcp": Entry(daemon.mcp),
+    "daemon": Entry(daemon.daemon),
 }
 
 

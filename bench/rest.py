@@ -117,16 +117,16 @@ def _share(words: list[str | Path], cwd: Path, settle: float, watch: float) -> f
     """Per cent of one core that a program uses, after it has had time to come to rest."""
     with started(words, cwd) as process:
         time.sleep(settle)
-        before, begin = _processor_seconds(process.pid), time.perf_counter()
+        before, begin = processor_seconds(process.pid), time.perf_counter()
         time.sleep(watch)
-        used, passed = _processor_seconds(process.pid) - before, time.perf_counter() - begin
+        used, passed = processor_seconds(process.pid) - before, time.perf_counter() - begin
         if process.poll() is not None:
             raise Broken(f"'{words[-1]}' ended before it was watched")
         process.wait(60)
     return 100 * used / passed
 
 
-def _processor_seconds(pid: int) -> float:
+def processor_seconds(pid: int) -> float:
     """What all threads of a process have used, in nanoseconds where the kernel tells (the usual count is in 10 ms)."""
     tasks = Path(f"/proc/{pid}/task")
     if os.access(tasks, os.X_OK):

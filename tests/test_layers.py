@@ -43,7 +43,13 @@ STARTING_PREFIXES = ("exec", "spawn")  # os.execve, os.spawnl, ...
 STARTING_MODULES = frozenset({"multiprocessing", "concurrent.futures.process", "pty"})
 MAY_START_PROGRAMS = ("process/", "git/command.py", "surfaces/cli/detach.py")
 
-MAY_CATCH_EVERYTHING = ("engine/attempt.py", "surfaces/cli/start.py", "surfaces/http/", "surfaces/mcp/")
+MAY_CATCH_EVERYTHING = (
+    "engine/attempt.py",
+    "engine/subtaskrun.py",
+    "surfaces/cli/start.py",
+    "surfaces/http/",
+    "surfaces/mcp/",
+)
 
 MAY_IMPORT_TESTING = ("testing.py", "surfaces/cli/demo.py")
 

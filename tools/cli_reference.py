@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from orchard.surfaces.cli.commands import TOPICS, VERBS
+from orchard.surfaces.cli.family import VerbFamily
 from orchard.surfaces.cli.group import VerbCommand, cli, shared_options
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "cli.md"
@@ -36,7 +37,17 @@ def page() -> str:
                 command = cli.get_command(context, name)
                 assert isinstance(command, VerbCommand)
                 parts.append(section(name, command, context))
+                parts += children(name, command, context)
     return "\n".join(parts)
+
+
+def children(name: str, command: VerbCommand, parent: click.Context) -> list[str]:
+    """The commands below a verb, if it has any."""
+    if not isinstance(command, VerbFamily):
+        return []
+    context = click.Context(command, info_name=name, parent=parent)
+    found = [(child, command.get_command(context, child)) for child in command.list_commands(context)]
+    return [section(f"{name} {child}", one, context) for child, one in found if isinstance(one, VerbCommand)]
 
 
 def section(name: str, command: VerbCommand, parent: click.Context) -> str:
