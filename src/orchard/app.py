@@ -13,7 +13,7 @@ import sys
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from orchard.core import limits
@@ -137,6 +137,12 @@ class App:
 
         rows = [row for row in self.reader.plans() if not row.settled]
         return [one for row in rows for one in needs_person(self.run_of(row.id))]
+
+    def copy_of(self, plan: PlanId) -> Plan:
+        """The plan with its jobs as they are now, retries with other work included: what a clone is made from."""
+        run = self.run_of(plan)
+        jobs = {job: run.job(job) if job != VALIDATION else run.plan.jobs[job] for job in run.plan.jobs}
+        return replace(run.plan, jobs=jobs)
 
     def status(self, plan: str | None) -> Json:
         """The whole of a plan: what `status --json` prints."""

@@ -232,7 +232,7 @@ async def _parsed(asked: Asked, scaffolding: bool) -> Plan:
 
 async def clone_plan(asked: Asked) -> Json:
     """The same plan again, with some fields given anew."""
-    plan = await asked.served.read(reading.plan_of, asked.served.app, await asked.plan())
+    plan = await asked.served.read(asked.served.app.copy_of, await asked.plan())
     given = dict(asked.body)
     paused = [given.pop(name) for name in names_of("start_paused") if name in given]
     if paused:

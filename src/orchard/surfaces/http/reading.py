@@ -9,7 +9,7 @@ from typing import Literal
 from orchard.app import App
 from orchard.core import graph as drawing
 from orchard.core.events import Json
-from orchard.core.plan import JobId, Plan, PlanId
+from orchard.core.plan import JobId, PlanId
 from orchard.core.run import Run
 from orchard.core.scheduler import group_statuses
 from orchard.core.states import JobStatus
@@ -152,11 +152,6 @@ def open_jobs(app: App, plan: PlanId, group: str) -> list[JobId]:
     find_group(run, group)
     over = (JobStatus.SUCCEEDED, JobStatus.FAILED, JobStatus.CANCELED)
     return [job for job in _in_group(run, group) if run.records[job].status not in over]
-
-
-def plan_of(app: App, plan: PlanId) -> Plan:
-    """The plan itself, as it was asked for."""
-    return app.run_of(plan).plan
 
 
 # ----------------------------------------------------------------------------------------- jobs

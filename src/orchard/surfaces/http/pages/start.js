@@ -23,9 +23,7 @@ function row(name, values) {
 }
 
 function done(counts) {
-  const numbers = Object.values(counts || {});
-  const all = numbers.reduce((sum, one) => sum + one, 0);
-  return `${(counts || {}).succeeded || 0} of ${all}`;
+  return `${counts.succeeded || 0} of ${counts.total}`;
 }
 
 async function show(repository) {

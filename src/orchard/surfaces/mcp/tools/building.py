@@ -177,14 +177,8 @@ async def clone_plan(call: Call, given: ClonePlan) -> Json:
     if changed:
         whole = {"name": "x", **changed}
         await call.served.read(planfile.parse_value, whole, scaffolding=True)
-    plan = await call.served.read(_cloned, call.served.app, meant.plan, changed)
+    plan = replace(await call.served.read(call.served.app.copy_of, meant.plan), **changed)
     return await submitted(call, plan, given.idempotency_key, meant.notes, scaffolding=given.scaffold)
-
-
-def _cloned(app: App, plan: PlanId, changed: Json) -> Plan:
-    run = app.run_of(plan)
-    jobs = {job: run.job(job) if job != VALIDATION else run.plan.jobs[job] for job in run.plan.jobs}
-    return replace(run.plan, jobs=jobs, **changed)
 
 
 TOOLS = (
