@@ -62,6 +62,8 @@ class App:
         self.reader: JournalReader = read(repo.state / JOURNAL_FILE)
         self.channels: dict[str, Speaking] = {}
         """Languages that other programs may speak at the engine's door, should this process become the engine."""
+        self.keeps_runs = False
+        """Whether runs are remembered and brought up to date in place: for those who ask on one thread and keep none."""
         self._runs: OrderedDict[PlanId, Run] = OrderedDict()
         self._summaries: dict[tuple[str, str], Json | None] = {}
 
@@ -117,7 +119,7 @@ class App:
         raise NotFound(f"Plan '{plan_id}' has no job '{name}'{guess}", hint=f"orchard status {plan_id}")
 
     def run_of(self, plan: PlanId) -> Run:
-        """A run as the journal tells it; one that was asked for before is only brought up to date."""
+        """A run as the journal tells it; one that is remembered is only brought up to date."""
         from orchard.core.replay import apply
 
         if self.reader.plan(plan) is None:
@@ -126,9 +128,10 @@ class App:
         run = self._runs.pop(plan, None) or Run(plan)
         for recorded in self.reader.events(plan, run.seq):
             apply(run, recorded)
-        self._runs[plan] = run
-        while len(self._runs) > KEPT_RUNS:
-            self._runs.popitem(last=False)
+        if self.keeps_runs:
+            self._runs[plan] = run
+            while len(self._runs) > KEPT_RUNS:
+                self._runs.popitem(last=False)
         return run
 
     def waiting(self) -> list[Json]:

@@ -108,7 +108,15 @@ LIMITS = [
 ]
 USAGE = [
     said("an unknown verb", "runn FILE", 2, "no command 'runn'", "'run'"),
-    said("a verb that comes later", "serve", 2, "no command 'serve'"),
+    said("a verb that comes later", "dashboard", 2, "no command 'dashboard'"),
+    said("a port that is none", "serve --port 70000", 2, "not in the range", "orchard serve --help"),
+    said("an address for everybody, in the clear", "serve --host 0.0.0.0", 2, "encrypted", "--tls-cert"),
+    said("a toolset that is none", "mcp --toolsets cor", 2, "no toolset 'cor'", "'core'"),
+    said("a tool that is none", "mcp --tools get_plam", 2, "no tool 'get_plam'", "'get_plan'"),
+    said("tools for an installation, in the wrong place", "mcp --toolsets all install --host claude", 2, "install"),
+    said("a host that is none", "mcp install --host emacs", 2, "'emacs' is not one of"),
+    said("no host", "mcp install", 2, "Missing option '--host'", "claude"),
+    said("a skill for a host that is none", "skill install --host emacs", 2, "'emacs' is not one of"),
     said("an unknown option", "run FILE --fast", 2, "--fast", "orchard run --help"),
     said("no plan", "run", 2, "Missing argument 'PLAN'"),
     said("two plans", "run FILE FILE", 2, "unexpected extra argument"),

@@ -30,6 +30,7 @@ class Served:
 
     def __init__(self, app: App, session: Session | None = None) -> None:
         self.app = app
+        app.keeps_runs = True
         self.session = session
         """The way to the engine; whoever keeps the repository open replaces it when the engine is another one."""
         place = app.repo.main_top or app.repo.top or app.repo.common_dir

@@ -8,6 +8,7 @@ import asyncio
 import codecs
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from orchard.core.plan import JobId
 from orchard.core.replay import apply
 from orchard.core.run import Run
 from orchard.core.states import ACTIVE
+from orchard.engine.control import EngineGone
 from orchard.engine.session import Session
 from orchard.errors import NotFound, UsageError
 from orchard.store.follow import Changes
@@ -106,7 +108,13 @@ def show_logs(app: App, run: Run, job: JobId, wanted: Wanted, reading: "Reading"
 
 
 async def _follow(app: App, run: Run, job: JobId, wanted: Wanted, reading: "Reading") -> None:
-    async with app.listen() as session, asyncio.TaskGroup() as tasks:
+    async with AsyncExitStack() as stack:
+        try:
+            session = await stack.enter_async_context(app.listen())
+        except EngineGone:  # it ended in the very moment we came: what it wrote is all there is
+            reading.take(wanted.parts(app, app.run_of(run.id), job))
+            return
+        tasks = await stack.enter_async_context(asyncio.TaskGroup())
         news = News()
         watching = tasks.create_task(_until_it_ends(session, run, job, news))
         try:

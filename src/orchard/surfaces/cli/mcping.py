@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from orchard.errors import UsageError
 from orchard.surfaces.cli import text
 from orchard.surfaces.cli.family import Child, family
 from orchard.surfaces.cli.terminal import Terminal, is_terminal
@@ -41,7 +42,10 @@ def mcp(
     pass_file: Path | None,
 ) -> int:
     """Be an MCP server on stdin and stdout, for a program that talks with a model."""
-    if click.get_current_context().invoked_subcommand is not None:
+    verb = click.get_current_context().invoked_subcommand
+    if verb is not None:
+        if toolsets or tools or exclude_tools or read_only or pass_file is not None:
+            raise UsageError(f"What is for '{verb}' has to stand behind it.", f"orchard mcp {verb} --help")
         return 0
     from orchard.surfaces.mcp.joining import Wanted
     from orchard.surfaces.mcp.relay import relay

@@ -95,7 +95,7 @@ def single_cause(error: BaseException) -> BaseException:
 def _usage(error: click.ClickException) -> UsageError:
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "orchard"
-    return UsageError(error.format_message(), text.see_help(command))
+    return UsageError(" ".join(error.format_message().split()), text.see_help(command))
 
 
 class Bug(OrchardError):
