@@ -63,7 +63,7 @@ class App:
         self.channels: dict[str, Speaking] = {}
         """Languages that other programs may speak at the engine's door, should this process become the engine."""
         self.keeps_runs = False
-        """Whether runs are remembered and brought up to date in place: for those who ask on one thread and keep none."""
+        """Whether runs are remembered and brought up to date in place: for who asks on one thread and keeps none."""
         self._runs: OrderedDict[PlanId, Run] = OrderedDict()
         self._summaries: dict[tuple[str, str], Json | None] = {}
 

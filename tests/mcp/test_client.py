@@ -8,9 +8,9 @@ from typing import Any
 
 import mcp_types as types
 import pytest
+from mcp import MCPDeprecationWarning, MCPError
 from mcp.shared.subscriptions import ResourcesListChanged, ResourceUpdated
 
-from mcp import MCPDeprecationWarning, MCPError
 from orchard import __version__
 from tests.acceptance.program import Desk
 from tests.http.daemon import Daemon, served

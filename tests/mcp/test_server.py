@@ -8,8 +8,8 @@ from typing import Any
 
 import mcp_types as types
 import pytest
-
 from mcp import Client, MCPError
+
 from orchard.app import App, open_app
 from orchard.core.events import Json
 from orchard.core.plan import PlanId

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from mcp import Client, StdioServerParameters
+
 from orchard.agents.agent import McpServer, Result, Task, Watch
 from orchard.app import App
 from orchard.engine import opening

@@ -14,10 +14,10 @@ from typing import Any, Literal
 
 import httpx2
 import psutil
+from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolResult
 
-from mcp import Client, StdioServerParameters
 from orchard.core.events import Json
 from tests.acceptance.program import Desk
 from tests.http.daemon import Daemon
