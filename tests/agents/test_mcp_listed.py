@@ -14,7 +14,7 @@ ROWS = [
     ("claude", "project", "orchard"),
     ("codex", "user", "enabled"),
     ("copilot", "user", "orchard"),
-    # Copilot reads a project's file only in a folder that the user has trusted by hand.
+    # Copilot lists nothing of a project's file in a folder that is new to it; why was not found out.
 ]
 
 
