@@ -15,7 +15,7 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "src" / "orchard"
 
-LAYERS = ("errors", "core", "process", "git", "store", "agents", "engine", "app", "bench", "surfaces")
+LAYERS = ("frozen", "errors", "core", "process", "git", "store", "agents", "engine", "app", "bench", "surfaces")
 
 # What decisions may be made with: nothing here reads a clock, a disk, a process or a dice.
 CORE_MAY_IMPORT = frozenset({

@@ -13,7 +13,7 @@ import sys
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from orchard.core import limits
@@ -25,6 +25,7 @@ from orchard.engine.address import read_address
 from orchard.engine.listing import listed
 from orchard.engine.session import Place, Session, Speaking
 from orchard.errors import NotFound, OrchardError, UsageError
+from orchard.frozen import frozen
 from orchard.git.repository import Repository, find_repository
 from orchard.store.dirs import UserDirs, user_dirs
 from orchard.store.logs import LogFiles
@@ -36,7 +37,7 @@ KEPT_SUMMARIES = 1000
 """What a program that lives long remembers of plans that it was asked about."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LogPart:
     """The log of one phase of one attempt."""
 

@@ -7,7 +7,8 @@ and ends in exit code 70.
 """
 
 import os
-from dataclasses import dataclass
+
+from orchard.frozen import frozen
 
 EXIT_DONE = 0
 EXIT_FAILED = 1
@@ -65,7 +66,7 @@ class TimedOut(OrchardError):
     exit_code = EXIT_TIMED_OUT
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Problem:
     """One thing that is wrong with an input, and where it stands."""
 

@@ -11,12 +11,13 @@ what is tried again, and whether what it left counts.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Literal, Protocol
 
 from orchard.core.plan import Effort, Tier
 from orchard.core.usage import Usage
+from orchard.frozen import frozen
 from orchard.process.identity import Identity
 from orchard.process.program import Limits
 
@@ -45,7 +46,7 @@ TRANSIENT: frozenset[Reason] = frozenset({"rate-limit", "overloaded", "network"}
 """Ends that may be different in a moment: the same turn is tried again after a wait."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class McpServer:
     """A server whose tools the agent may use: a command to start, or an address."""
 
@@ -59,7 +60,7 @@ class McpServer:
     """Nobody asked for it: an agent that cannot use it does without, and says nothing."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Settings:
     """What a plan may ask of an agent; one that cannot honour a setting says so with `Noted`."""
 
@@ -73,7 +74,7 @@ class Settings:
     mcp_servers: tuple[McpServer, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Task:
     """One turn of work for an agent."""
 
@@ -99,14 +100,14 @@ class Task:
     limits: Limits = field(default_factory=Limits)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Said:
     """Text for people: what the agent says, or a part of it."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Called:
     """The agent uses a tool."""
 
@@ -117,21 +118,21 @@ class Called:
     """Told once more, when the tool has failed."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Used:
     """Tokens, requests and cost since the last one of these."""
 
     usage: Usage
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Session:
     """The session by which a later turn can go on."""
 
     id: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Noted:
     """Something that whoever reads the job should know: a setting without effect, a retry, a denied tool."""
 
@@ -144,7 +145,7 @@ Telling = Said | Called | Used | Session | Noted
 Tell = Callable[[Telling], None]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Result:
     """How a turn ended."""
 
@@ -166,7 +167,7 @@ class Result:
         return self.reason == "done"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Watch:
     """What ties a turn to whoever runs it."""
 

@@ -9,10 +9,10 @@ import json
 import secrets
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from orchard.frozen import frozen
 from orchard.process.pipes import Pipes
 from orchard.process.program import Launch, Limits, run_program
 
@@ -21,7 +21,7 @@ SECONDS = 60.0
 MOST_BYTES = 8 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Question:
     """A command that tells something and changes nothing."""
 
@@ -31,7 +31,7 @@ class Question:
     """The variable that names the program's own folder: it gets an empty one, and leaves the user's alone."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Answer:
     """What a program said."""
 

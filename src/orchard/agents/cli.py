@@ -12,12 +12,13 @@ import re
 import shlex
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Protocol, runtime_checkable
 
 from orchard.agents.agent import Noted, Reason, Result, Said, Task, Tell, Watch
 from orchard.core.agentrows import AgentRow
 from orchard.errors import OrchardError
+from orchard.frozen import frozen
 from orchard.process.pipes import Enough as Enough
 from orchard.process.pipes import Pipes
 from orchard.process.program import Ended, Launch, run_program
@@ -32,7 +33,7 @@ LONGEST_STRAY = 4096
 """Characters of such a line that are kept."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Command:
     """How the program is started for one task."""
 

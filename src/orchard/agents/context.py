@@ -17,6 +17,7 @@ from pathlib import Path
 
 from orchard.agents.helping import tools_text
 from orchard.agents.quoting import code, data, listed, tail, verbatim
+from orchard.frozen import frozen
 from orchard.git.conflicts import MANIFEST, Conflict
 from orchard.git.history import show_path
 
@@ -43,7 +44,7 @@ _FOREIGN = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Delivered:
     """What a job that this one needs has left."""
 
@@ -99,7 +100,7 @@ class Failure:
     log: Path | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Try:
     """An earlier try at the same failure."""
 
@@ -109,7 +110,7 @@ class Try:
     """How the check ended afterwards."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Side:
     """One side of a conflict: the job, what it was asked to do, and what it says that it did."""
 

@@ -16,10 +16,10 @@ import os
 import re
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from orchard.agents.quoting import plain_text
+from orchard.frozen import frozen
 
 PLACES = ((".claude/agents", ".md"), (".github/agents", ".agent.md"))
 MOST = 100
@@ -32,7 +32,7 @@ _FIELD = re.compile(r"([A-Za-z][\w-]*)\s*:(?:\s+(.*)|$)")
 _NO_MODEL = ("", "inherit", "default")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Definition:
     """One of them."""
 

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -11,11 +11,12 @@ from orchard.agents.asking import Answer, Question, ask
 from orchard.agents.cache import Cache
 from orchard.agents.known import ABILITIES, BUILTIN_ABILITIES, PROGRAMS, Ability, LoggedIn, Login
 from orchard.agents.table import Agents
+from orchard.frozen import frozen
 
 _VERSION = re.compile(r"\d+\.\d+(?:\.\d+)?(?:[-+.][0-9A-Za-z.-]{1,40}[0-9A-Za-z])?")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AgentInfo:
     """One agent as it is here."""
 

@@ -7,11 +7,11 @@ most programs write by themselves, may hold a login only where a certain word is
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from orchard.core.agentrows import BuiltinRow
+from orchard.frozen import frozen
 
 Ability = Literal["resume", "mcp", "effort", "max_turns", "usage", "cost", "models"]
 """What an agent can do: go on in a session, use MCP servers, honour `effort` and `max_turns`, tell tokens and cost,
@@ -24,7 +24,7 @@ SETTINGS_BYTES = 256 * 1024
 LoggedIn = Literal["yes", "no", "unknown"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Login:
     """Whether an agent has credentials, and how that is known."""
 
@@ -32,7 +32,7 @@ class Login:
     how: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Known:
     """One agent that is a program of others."""
 

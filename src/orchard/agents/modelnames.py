@@ -5,9 +5,9 @@ Names are all there is to go by: no provider says how its models compare to thos
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from orchard.core.plan import Tier
+from orchard.frozen import frozen
 
 _FAST = frozenset({"haiku", "mini", "flash", "nano", "lite", "small", "tiny", "luna", "instant", "lightning"})
 _PREMIUM = frozenset({"opus", "pro", "max", "mythos", "ultra", "astra"})
@@ -31,7 +31,7 @@ _NOT_FOR_TALK = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Model:
     """One model of an agent."""
 

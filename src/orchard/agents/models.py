@@ -14,7 +14,6 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 from typing import Any, Protocol
@@ -29,6 +28,7 @@ from orchard.core.config import Config
 from orchard.core.plan import Tier
 from orchard.core.suggest import quoted
 from orchard.errors import UsageError
+from orchard.frozen import frozen
 
 FAILED_SECONDS = 300.0
 """What could not be found out is not asked again for so long, so that plans do not wait for it each time."""
@@ -42,7 +42,7 @@ ALIASES: Mapping[str, Mapping[str, Tier]] = {
 _MORE_ALIASES = {"claude": ("default", "best", "fable", "mythos", "opusplan"), "copilot": ("auto",)}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Found:
     """What is known about the models of an agent."""
 

@@ -25,6 +25,7 @@ from orchard.agents.quoting import code, data, plain_text, verbatim
 from orchard.core import limits
 from orchard.core.plan import AgentWork, Plan, Work
 from orchard.errors import InvalidInput, NotFound, OrchardError, Problem
+from orchard.frozen import frozen
 from orchard.git.repository import Repository
 from orchard.git.wip import restore
 from orchard.process.program import Limits
@@ -47,7 +48,7 @@ Ask = Callable[[str], Awaitable[str]]
 Check = Callable[[bytes], Plan]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Planned:
     """A plan, and how it came about."""
 
@@ -115,7 +116,7 @@ def repair_instructions(problems: Sequence[str]) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Refused:
     problems: tuple[str, ...]
 
@@ -206,7 +207,7 @@ def _works(plan: Plan) -> Iterator[tuple[str, Work]]:
 # ------------------------------------------------------------------------------------ asking an agent
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Seat:
     """Who sits at the desk, and under which conditions."""
 

@@ -8,8 +8,10 @@ minutes apart, on a machine that does other things as well, say nothing about ea
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from statistics import median
+
+from orchard.frozen import frozen
 
 Figures = Mapping[str, float]
 Samples = dict[str, list[float]]
@@ -20,7 +22,7 @@ Take = Callable[[Sequence[float]], float]
 """How the values of all rounds become one."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Bar:
     """What a figure must reach. With a floor, `most` and `least` are for the ratio of the two.
 
@@ -38,7 +40,7 @@ class Bar:
     """A figure to print as floor where the bar is a fixed number all the same."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Point:
     """One place on a scaling line: a size, and the figure that was measured there."""
 
@@ -46,7 +48,7 @@ class Point:
     figure: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Scaling:
     """How a cost changes with size."""
 
@@ -55,7 +57,7 @@ class Scaling:
     unit: str = "ms"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Measure:
     """What is run in each round, and what is asked of the result."""
 
@@ -64,7 +66,7 @@ class Measure:
     scaling: tuple[Scaling, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Row:
     """One line of the table."""
 
@@ -78,7 +80,7 @@ class Row:
     ok: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Report:
     """All that one measure found."""
 

@@ -10,7 +10,6 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from orchard.bench import floors
@@ -29,6 +28,7 @@ from orchard.bench.parts import (
 from orchard.bench.place import Bench, git, orchard
 from orchard.bench.plans import ONE_FILE, independent, write_plan
 from orchard.errors import NotFound, OrchardError, UsageError
+from orchard.frozen import frozen
 from orchard.git.repository import Repository
 from orchard.process.timing import timed
 
@@ -43,7 +43,7 @@ JOURNAL_JOBS = 300
 BARE_TRANSITIONS = 200
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Source:
     """The commit of the user's that is measured, and how large it is."""
 
@@ -53,7 +53,7 @@ class Source:
     bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Asked:
     """How much the user wants to measure."""
 

@@ -11,9 +11,9 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
+from orchard.frozen import frozen
 from orchard.git.command import run_git
 from orchard.process.timing import LONGEST, Broken, held_signals
 
@@ -27,7 +27,7 @@ IDENTITY = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Bench:
     """The folder of one run, and how large things are to be."""
 

@@ -1,8 +1,10 @@
 """What a configuration says about agents: the rows of `[agents.NAME]` and `[mcp_servers.NAME]`."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
+
+from orchard.frozen import frozen
 
 AGENTS = ("builtin", "claude", "codex", "copilot", "gemini", "qwen", "opencode")
 """The agents that are known without a row, in the order in which one is chosen where nobody names one."""
@@ -15,7 +17,7 @@ Home = Literal["auto", "private", "user"]
 where a key in the environment is all it needs, the user's where it was logged in by hand."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AgentRow:
     """One agent: how it is started and what it may see. For a name that is not known, `command` makes a new agent."""
 
@@ -29,7 +31,7 @@ class AgentRow:
     home: Home = "auto"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BuiltinRow:
     """The agent that comes with us."""
 
@@ -50,7 +52,7 @@ class BuiltinRow:
     pass_env: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ServerRow:
     """An MCP server: a command that speaks over its standard input and output, or an address."""
 

@@ -9,7 +9,7 @@ problems of all layers are reported at once, since a person who mends one wants 
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from orchard.core.agentrows import AgentRow, BuiltinRow, ServerRow
@@ -19,6 +19,7 @@ from orchard.core.configrows import make_rows, row_key, row_leaves
 from orchard.core.names import Resolver
 from orchard.core.suggest import did_you_mean, nearest, quoted
 from orchard.errors import InvalidInput, Problem
+from orchard.frozen import frozen
 
 DEFAULT = "default"
 """The origin of a value that nobody set."""
@@ -29,7 +30,7 @@ PROBLEMS_SHOWN = 100
 # ------------------------------------------------------------------------------------- the values
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Heal:
     """Whether an agent may try to mend what failed, and how often."""
 
@@ -39,7 +40,7 @@ class Heal:
     """Who does it; None: who did the work, else the default."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Worktree:
     """How a job's folder is filled, and what of it is kept for the next job."""
 
@@ -49,14 +50,14 @@ class Worktree:
     pool: int = 4
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Capacity:
     """What all engines of a user share."""
 
     global_: int = 16
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WorkLimits:
     """What a program of a job may take before it is stopped."""
 
@@ -70,7 +71,7 @@ class WorkLimits:
     subtasks_per_plan: int = 200
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Traces:
     """Where traces of plans are sent; None: where the standard OTEL_* variables say, if they do."""
 
@@ -79,7 +80,7 @@ class Traces:
     """The variable that holds the headers, among which a key may be."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Config:
     """Every setting, with the value that holds where nobody says otherwise."""
 
@@ -117,7 +118,7 @@ SECTIONS: Mapping[str, type[Heal | Worktree | Capacity | WorkLimits | Traces]] =
 # ------------------------------------------------------------------------------------- the layers
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Layer:
     """One source of settings: nested tables, as TOML gives them."""
 
@@ -133,7 +134,7 @@ class Layer:
     """Keys that are checked, but not believed."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Resolved:
     """The configuration, and for each key where its value was found."""
 

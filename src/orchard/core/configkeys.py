@@ -5,7 +5,6 @@ variables follow from it. A key that is in the table has an effect; every other 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import get_args
 
 from orchard.core import limits
@@ -28,9 +27,10 @@ from orchard.core.configkinds import (
     works,
 )
 from orchard.core.names import Resolver
+from orchard.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Key:
     """One setting: its name in a file, what it may hold, and what it means."""
 

@@ -6,12 +6,12 @@ with a text, or None.
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from orchard.core import limits
 from orchard.core.agentrows import ACP
 from orchard.core.suggest import did_you_mean, quoted
+from orchard.frozen import frozen
 
 RawWork = str | Mapping[str, Any]
 """A work as it was written; `planfile.parse_work` makes a `Work` of it."""
@@ -20,7 +20,7 @@ ROW_NAME = r"[a-z0-9][a-z0-9_-]{0,31}"
 """What an agent or a server may be called."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Kind:
     """What a value may be: `check` raises ValueError with the rule, `read` makes a value of a variable's text."""
 

@@ -9,7 +9,6 @@ the arguments.
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, get_args
 
 from orchard.core.agentrows import AGENTS, AgentRow, BuiltinRow, Home, ServerRow
@@ -28,6 +27,7 @@ from orchard.core.configkinds import (
     whole,
 )
 from orchard.core.suggest import did_you_mean, quoted
+from orchard.frozen import frozen
 
 MOST = 100
 """Rows of one table."""
@@ -135,7 +135,7 @@ def row_leaves(table: str, rows: Mapping[str, object]) -> Iterator[tuple[str, ob
 # ----------------------------------------------------------------------------------------- the rows
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rows:
     """All rows of a configuration."""
 

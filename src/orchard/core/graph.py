@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from html import escape
 
 from orchard.core.plan import JobId, Plan
+from orchard.frozen import frozen
 
 Statuses = Mapping[JobId, str]
 """What each job shows; a job that is not in it is drawn without a status."""
@@ -166,7 +167,7 @@ def _by_status(plan: Plan, statuses: Statuses | None) -> dict[str, list[JobId]]:
 # -------------------------------------------------------------------------------------- the layout
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Frame:
     name: str
     x: int

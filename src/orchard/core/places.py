@@ -2,9 +2,10 @@
 
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from orchard.core import limits
+from orchard.frozen import frozen
 
 Path = tuple[str | int, ...]
 """The way from the top of a document to a value: keys of mappings, numbers of list items."""
@@ -17,7 +18,7 @@ TOO_DEEP = f"is nested deeper than {limits.NESTING} levels"
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Finding:
     """One thing that is wrong, before it is known how to show where."""
 
@@ -37,7 +38,7 @@ class Unreadable(Exception):
         self.findings = findings
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Places:
     """Where each key and each value of a document begins."""
 

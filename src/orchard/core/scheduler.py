@@ -6,16 +6,16 @@ dependents, order of the plan. Jobs that run nothing need no slot and never wait
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from orchard.core.plan import JobId, PlanId
 from orchard.core.run import Run
 from orchard.core.states import JobStatus
+from orchard.frozen import frozen
 
 UNLIMITED = 1 << 30
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StartJob:
     """An intention: give this job a slot and begin its attempt."""
 

@@ -1,14 +1,16 @@
 """What agents used: tokens, requests, cost and time, and how such figures add up."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any
+
+from orchard.frozen import frozen
 
 CostSource = str
 """`agent`: the program said so; `prices`: tokens times a table of prices; empty: nobody knows."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Usage:
     """What was used with one model. Each token is counted once: `input` is what was neither read from nor put into a
     cache."""

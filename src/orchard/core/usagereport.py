@@ -6,7 +6,7 @@ however they are grouped, is the total.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Literal
 
 from orchard.core.events import Json
@@ -14,12 +14,13 @@ from orchard.core.records import Attempt, JobRecord, Turn
 from orchard.core.run import Run
 from orchard.core.usage import Usage, total
 from orchard.core.view import agents_usage
+from orchard.frozen import frozen
 
 By = Literal["job", "attempt", "model", "agent", "phase", "trigger"]
 UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Row:
     """What one turn used with one model."""
 

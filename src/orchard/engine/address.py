@@ -2,15 +2,16 @@
 
 import json
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
+from orchard.frozen import frozen
 from orchard.process.identity import Identity, is_alive
 
 ADDRESS_FILE = "daemon.json"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Address:
     """Where an engine listens, and what it wants to hear first."""
 

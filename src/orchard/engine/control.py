@@ -21,7 +21,7 @@ import socket
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from orchard.engine.address import ADDRESS_FILE, Address, write_address
 from orchard.engine.passes import Passes, Scope
 from orchard.engine.refusals import note_refusal
 from orchard.errors import InvalidInput, NeedsPerson, NotFound, OrchardError, Problem, TimedOut, UsageError
+from orchard.frozen import frozen
 from orchard.process.identity import identify
 from orchard.store.journal import Journal
 
@@ -40,7 +41,7 @@ GOODBYE_SECONDS = 5.0
 Handle = Callable[[str, Mapping[str, Any]], Awaitable[Json]]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Caller:
     """A connection that is to become a channel, and what it may do."""
 

@@ -11,13 +11,13 @@ import sqlite3
 import stat
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from orchard.core.states import PlanStatus
 from orchard.engine.address import read_address
 from orchard.errors import OrchardError
+from orchard.frozen import frozen
 from orchard.git.command import MINIMUM_VERSION
 from orchard.git.hazards import hazards
 from orchard.git.refs import list_refs
@@ -47,7 +47,7 @@ COUNTED_FILES = 100_000
 WAL_BUG = ((3, 7, 0), (3, 51, 2))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Finding:
     """One thing that was looked at."""
 
@@ -57,7 +57,7 @@ class Finding:
     hint: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Patient:
     """What is examined."""
 

@@ -7,7 +7,6 @@ does not. The commit was made before the intent, so doing it again is the same l
 """
 
 import asyncio
-from dataclasses import dataclass
 
 from orchard.core.events import (
     Landed,
@@ -26,6 +25,7 @@ from orchard.engine.naming import slug
 from orchard.engine.outcome import Held, Outcome, Passed
 from orchard.engine.snapshot import landing_id
 from orchard.errors import NeedsPerson, UsageError
+from orchard.frozen import frozen
 from orchard.git import landing as git_landing
 from orchard.git.conflicts import share_memory
 from orchard.git.history import is_ancestor
@@ -34,7 +34,7 @@ from orchard.git.refs import Update, list_refs, update_refs
 from orchard.process.failpoint import failpoint
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Moved(Passed):
     """The target is not where the snapshot began: merge and validate again."""
 

@@ -1,26 +1,25 @@
 """How a phase can end: a value, because a failed check is an expected outcome and not an error."""
 
-from dataclasses import dataclass
-
 from orchard.core.phases import Phase
+from orchard.frozen import frozen
 from orchard.git.conflicts import Merge
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Passed:
     """The phase did what it is for."""
 
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Skipped:
     """There was nothing to do in this phase."""
 
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Failed:
     """The phase failed, and why; `reason` is one of the words listed in `JobFailed`."""
 
@@ -43,7 +42,7 @@ class Failed:
     """The merge whose conflicts nobody settled."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Held:
     """A person has to decide; the attempt goes on at `resume_from` when they have."""
 

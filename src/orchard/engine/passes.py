@@ -4,12 +4,13 @@ import hmac
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from orchard.core.plan import JobId, PlanId
+from orchard.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Scope:
     """What a pass was given for: who shows it speaks as this attempt, and for nobody else."""
 

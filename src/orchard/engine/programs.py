@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from orchard.core.plan import AgentWork, Job, Plan, ProcessWork, ShellWork, Work
 from orchard.core.secrets import looks_secret, secrets_in
 from orchard.engine.outcome import Failed
+from orchard.frozen import frozen
 from orchard.process.program import Ended, Limits
 from orchard.store.redact import redact_text
 from orchard.store.screen import for_screen
@@ -32,7 +32,7 @@ _OURS = re.compile(r"^ORCHARD_")
 TAIL_LINES = 40
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Place:
     """Where a job's programs run, and what they are told about it."""
 

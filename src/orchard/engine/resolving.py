@@ -8,7 +8,6 @@ import shutil
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from orchard.agents.agent import Agent
@@ -23,6 +22,7 @@ from orchard.engine.outcome import Failed, Held, Outcome
 from orchard.engine.pool import Pool
 from orchard.engine.turns import Asked, run_turn, scratch_prefix
 from orchard.errors import OrchardError
+from orchard.frozen import frozen
 from orchard.git.conflicts import BadResolution, Merge, Resolution, extract, remember_all, take_back
 from orchard.git.history import is_ancestor, show_path
 from orchard.git.refs import wip_ref
@@ -71,7 +71,7 @@ async def _settle(context: Context, merge: Merge) -> str | Held | None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Place:
     """Where an agent settles a conflict: the versions of the files, and a folder to read the rest in."""
 

@@ -6,7 +6,7 @@ has to be told when there is something new to read.
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
 from orchard.core.config import Config
@@ -17,6 +17,7 @@ from orchard.core.replay import apply
 from orchard.core.run import Run
 from orchard.core.states import PlanStatus
 from orchard.engine.control import Caller, EngineGone
+from orchard.frozen import frozen
 from orchard.git.repository import Repository
 from orchard.store.dirs import UserDirs
 from orchard.store.reader import JournalReader
@@ -27,7 +28,7 @@ GATHER = 0.02
 OVER = ("succeeded", "failed", "canceled", "paused", "waiting")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Place:
     """What an engine is opened for."""
 

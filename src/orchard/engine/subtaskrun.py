@@ -5,7 +5,7 @@ other end is the death of the engine, which the next engine finds in the journal
 """
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from orchard.agents.agent import Agent, Result, Settings
@@ -25,6 +25,7 @@ from orchard.engine.programs import environment, redacted
 from orchard.engine.subfolders import give_back_subtask, save_subtask
 from orchard.engine.turns import Asked, run_turn
 from orchard.errors import OrchardError, SystemRefused
+from orchard.frozen import frozen
 from orchard.git.commit import CommitInfo, Committed, Refused, commit_work
 from orchard.git.history import files
 from orchard.git.refs import subtask_ref
@@ -38,7 +39,7 @@ SUMMARY = 4000
 LISTED_PATHS = 100
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Order:
     """What was asked for, with names turned into what they stand for."""
 
@@ -51,7 +52,7 @@ class Order:
     """That the definition names; None: the agent's own choice, or the parent's where it is the same agent."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _End:
     """How a subtask ended, before it is recorded."""
 

@@ -13,6 +13,7 @@ from orchard.core.config import Config, Traces
 from orchard.engine import tracingnames as names
 from orchard.engine.session import Place
 from orchard.engine.tracing import Tracing
+from orchard.frozen import frozen
 
 FLUSH_SECONDS = 2.0
 """For how long the last spans may keep a process that has nothing else to do."""
@@ -20,7 +21,7 @@ FLUSH_SECONDS = 2.0
 INSTALL = "Plans are not traced, although that is configured: install the extra with: pip install 'orchard[tracing]'"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Route:
     """Where traces go."""
 

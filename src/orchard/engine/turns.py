@@ -12,7 +12,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -39,6 +39,7 @@ from orchard.engine.context import Context
 from orchard.engine.desk import at_desk
 from orchard.engine.handing import with_server
 from orchard.engine.programs import redacted
+from orchard.frozen import frozen
 from orchard.process.failpoint import failpoint
 from orchard.process.identity import Identity
 from orchard.process.program import Limits
@@ -55,7 +56,7 @@ LAST_WORDS = 4000
 """Characters of an agent's summary that are kept."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Asked:
     """What an agent is asked to do."""
 

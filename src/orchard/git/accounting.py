@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from orchard.errors import OrchardError
+from orchard.frozen import frozen
 from orchard.git.conflicts import Conflict
 from orchard.git.history import merge_bases, show_path
 from orchard.git.objects import TREE, Entry, ObjectMissing, Objects
@@ -49,7 +50,7 @@ class LostInMerge(OrchardError):
         self.paths = tuple(paths)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Trees:
     """A merge to account for, as trees."""
 
@@ -60,7 +61,7 @@ class Trees:
     conflicts: tuple[Conflict, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Place:
     """What the four trees have at a path."""
 

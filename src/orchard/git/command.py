@@ -20,6 +20,7 @@ from functools import cache
 from pathlib import Path
 
 from orchard.errors import OrchardError
+from orchard.frozen import frozen
 
 MINIMUM_VERSION = (2, 38)
 """`merge-tree --write-tree` came with 2.38."""
@@ -97,7 +98,7 @@ class GitMissing(OrchardError):
     """There is no usable git program."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Output:
     """What a git command left: paths and contents are bytes, because git's are."""
 

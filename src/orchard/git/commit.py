@@ -7,8 +7,9 @@ a result that would make a later git run something, or write outside of its fold
 
 import itertools
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from orchard.frozen import frozen
 from orchard.git.command import Git, GitError, lock_in_the_way
 from orchard.git.contents import Contents, Left, display, look, picture, stage, submodule_problems, try_again
 from orchard.git.live import Live
@@ -22,7 +23,7 @@ from orchard.process.failpoint import failpoint
 LISTED_PATHS = 1000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CommitInfo:
     """How the commit of a job's work looks, and which ref keeps it."""
 
@@ -45,7 +46,7 @@ class CommitInfo:
         return "\n\n".join(part for part in parts if part) + "\n"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Committed:
     """The result of a job is under its ref, and was read back."""
 
@@ -63,7 +64,7 @@ class Committed:
     """What the folder holds beside what it was made from, where that is known for certain."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Refused:
     """The job's work cannot become a commit as it is; it still lies in the worktree."""
 
@@ -72,7 +73,7 @@ class Refused:
     paths: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Changes:
     """What lies in a worktree beyond its HEAD."""
 
@@ -137,7 +138,7 @@ def worktree_changes(repo: Repository, worktree: Worktree) -> Changes:
     return Changes(len(names), tuple(display(name) for name in names[:LISTED_PATHS]))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Work:
     repo: Repository
     live: Live

@@ -20,11 +20,11 @@ import re
 import stat
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from orchard.errors import OrchardError
+from orchard.frozen import frozen
 from orchard.git.history import show_path
 from orchard.git.objects import GITLINK, SYMLINK, TREE, Entry, Objects
 from orchard.git.refs import ANY, PREFIX, Update, delete_refs, job_ref_part, list_refs, read_ref, update_refs
@@ -65,7 +65,7 @@ _KINDS: tuple[tuple[str, ConflictKind], ...] = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Conflict:
     """A path on which the two sides do not agree; a side that has nothing there is None."""
 
@@ -76,7 +76,7 @@ class Conflict:
     theirs: Entry | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Message:
     """What merge-tree tells about some paths; `kind` is a stable word, `text` is for people."""
 
@@ -85,7 +85,7 @@ class Message:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Merge:
     """What came of a merge. With conflicts the tree holds markers and must not be used as it is."""
 
@@ -101,7 +101,7 @@ class Merge:
         return not self.conflicts
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Resolution:
     """A tree without conflicts, and the paths that were decided to get there."""
 

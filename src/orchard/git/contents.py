@@ -16,9 +16,9 @@ import stat
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
+from orchard.frozen import frozen
 from orchard.git.command import Git, GitError
 from orchard.git.objects import ObjectMissing
 from orchard.git.repository import Repository, Worktree, block_filters
@@ -44,7 +44,7 @@ _VANISHED = re.compile(
 _SPARSE_CONFIG = "core.sparsecheckout"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Contents:
     """Every difference between a worktree's folder, its index and its HEAD; paths as git has them."""
 
@@ -111,7 +111,7 @@ def look(git: Git, path: Path, *, untouched: bool = False) -> Contents:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Left:
     """What a folder was found to hold, and its picture from before it was looked at."""
 

@@ -7,10 +7,10 @@ otherwise than the user may expect.
 import os
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from orchard.frozen import frozen
 from orchard.git.command import Git
 from orchard.git.contents import display
 from orchard.git.repository import Repository
@@ -23,7 +23,7 @@ STALE_AFTER = 5.0
 Severity = Literal["error", "warning", "note"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Hazard:
     """One thing to know about a repository."""
 

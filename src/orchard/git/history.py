@@ -7,9 +7,9 @@ conversions), and without the user's settings for colours and renames.
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from orchard.errors import OrchardError
+from orchard.frozen import frozen
 from orchard.git.repository import Repository, Worktree
 
 DIFF_LIMIT = 64 * 1024 * 1024
@@ -17,7 +17,7 @@ DIFF_LIMIT = 64 * 1024 * 1024
 _PLAIN = ("--no-ext-diff", "--no-textconv", "--no-renames")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Summary:
     """How much lies between two commits."""
 
@@ -34,7 +34,7 @@ class Summary:
         return self.added + self.modified + self.deleted
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ChangedFile:
     """One file that differs; `status` is A, M, D or T (another type), `shown` is safe to print."""
 

@@ -16,11 +16,12 @@ by doing both again.
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import TracebackType
 from typing import Literal
 
 from orchard.errors import OrchardError
+from orchard.frozen import frozen
 from orchard.git.accounting import Ancestry, Trees, check
 from orchard.git.conflicts import Conflict, Merge, Resolution
 from orchard.git.history import is_ancestor
@@ -35,7 +36,7 @@ Resolver = Callable[[Merge], Resolution | None]
 """Turns a conflicted merge into a tree, or gives up with None."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LeafMerge:
     """A leaf to bring in, and where the two lines are now."""
 
@@ -54,7 +55,7 @@ class LeafMerge:
     sign: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Prepared:
     """Commits that exist but that no ref holds yet; equal old and new tips mean that nothing changes."""
 
@@ -66,7 +67,7 @@ class Prepared:
     resolution: Resolution | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Conflicted:
     """The leaf does not go together with what is there, and nobody resolved it."""
 

@@ -21,10 +21,11 @@ import re
 import stat
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
+from orchard.frozen import frozen
 from orchard.git.command import Git, GitError, lock_in_the_way
 from orchard.git.history import is_ancestor, show_path
 from orchard.git.objects import TREE, Change, Entry, Objects
@@ -44,21 +45,21 @@ RefusalKind = Literal["moved", "checkout", "operation", "missing", "locked"]
 Whereabouts = Literal["landed", "not-landed", "moved", "landed-elsewhere", "missing"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LandedRef:
     """The branch is at the new commit; `checkout` is the folder that was fast-forwarded with it."""
 
     checkout: Path | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Undone:
     """The branch is where it was before the landing."""
 
     checkout: Path | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LandingRefused:
     """Nothing was changed, and why."""
 

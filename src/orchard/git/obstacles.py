@@ -9,9 +9,9 @@ import os
 import shutil
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from orchard.frozen import frozen
 from orchard.git.command import Git
 from orchard.git.history import show_path
 from orchard.git.objects import GITLINK, Change
@@ -23,7 +23,7 @@ Stand = tuple[int, ...]
 """What changes when somebody writes a file; empty where there is none."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Obstacle:
     """Why the files of a checkout cannot follow, and what to do about it."""
 

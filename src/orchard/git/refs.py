@@ -17,10 +17,10 @@ Refs are read by asking git, never from files: they may be loose, packed or in a
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from orchard.errors import OrchardError, UsageError
+from orchard.frozen import frozen
 from orchard.git.command import Git, GitError
 from orchard.process.failpoint import failpoint
 
@@ -43,7 +43,7 @@ class RefMoved(OrchardError):
         self.ref, self.expected, self.actual = ref, expected, actual
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Update:
     """One ref's part in a transaction."""
 

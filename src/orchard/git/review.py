@@ -10,8 +10,8 @@ The rules look at raw differences (modes, ids and bytes), because names are the 
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from orchard.frozen import frozen
 from orchard.git.contents import display
 from orchard.git.repository import Repository
 
@@ -27,7 +27,7 @@ _BARE = frozenset({b"head", b"objects", b"refs", b"config"})
 _IGNORED = re.compile("[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Difference:
     """One path that is not as it was."""
 
@@ -43,7 +43,7 @@ class Difference:
         return self.status != "D"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Finding:
     """Why a result is refused."""
 
@@ -52,7 +52,7 @@ class Finding:
     paths: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reviewed:
     """A result that may be committed, by numbers."""
 
@@ -198,7 +198,7 @@ def _read_blobs(repo: Repository, oids: list[str]) -> list[bytes]:
     return blobs
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Rule:
     find: Callable[[Repository, str, list[Difference]], list[bytes]]
     message: str

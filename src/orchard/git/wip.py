@@ -14,10 +14,11 @@ import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from orchard.errors import OrchardError, UsageError
+from orchard.frozen import frozen
 from orchard.git.command import Git, GitError
 from orchard.git.contents import (
     ADD_TIMEOUT,
@@ -51,7 +52,7 @@ class CannotSave(OrchardError):
         self.worktree, self.reason, self.paths = worktree, reason, paths
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Saved:
     """Proof, good for one use, that a worktree holds nothing that is not also under a ref."""
 
@@ -73,7 +74,7 @@ class Saved:
     """The folder stands at `head` but for these files; None where more than that, or something else, differs."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SavedWork:
     """A piece of saved work, as `orchard recover` lists it."""
 
@@ -156,7 +157,7 @@ def saved_work(repo: Repository, plan: str | None = None) -> list[SavedWork]:
     return [replace(work, files=counts.get(work.commit, 0)) for work, _ in listed]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Request:
     ref: str
     message: str
@@ -202,7 +203,7 @@ def _proof(worktree: Worktree, contents: Contents) -> Saved:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Known:
     made_from: str
     held_by: str | None

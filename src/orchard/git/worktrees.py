@@ -24,6 +24,7 @@ from typing import Literal
 import filelock
 
 from orchard.errors import OrchardError
+from orchard.frozen import frozen
 from orchard.git.command import GitError
 from orchard.git.contents import ADD_TIMEOUT, Left
 from orchard.git.folders import delete_children, mounts_below, remove_file, remove_special, write_atomically
@@ -43,7 +44,7 @@ _AT_REST = frozenset({"HEAD", "commondir", "gitdir", "index", "locked", "logs", 
 _SPARSE_FILES = ("config.worktree", "info/sparse-checkout")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Stray:
     """Something below the root that nobody accounts for."""
 

@@ -23,10 +23,10 @@ import os
 import signal
 import time
 from collections.abc import Collection, Generator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from orchard.frozen import frozen
 from orchard.process.exits import exit_notice, send, wait_exit
 from orchard.process.identity import START_TOLERANCE, Identity, boot_id, identity_of, is_same
 from orchard.process.orphans import KILL_WAIT, LAST_RESORT, QUIET_LOOKS, Orphans, bury, left_alone
@@ -49,7 +49,7 @@ def members(token: str, leader: Identity | None = None, log: Path | None = None)
     return [identity_of(stat) for stat in look(token, leader, log).living]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Look:
     """What one look at the process table found of a family."""
 
@@ -86,7 +86,7 @@ def look(token: str, leader: Identity | None, log: Path | None, also: Collection
     return Look(found, tuple(orphans), unsure)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Proof:
     token: bytes
     leader: Identity | None
@@ -174,7 +174,7 @@ def _barred() -> set[int]:
     return barred
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Wait:
     """What the ladder asks of its driver: come back when all of these have ended, or at `until`."""
 

@@ -8,16 +8,16 @@ That is what the journal holds, and what is compared before any signal is sent.
 import functools
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
+from orchard.frozen import frozen
 from orchard.process.table import LINUX, Stat, read_stat
 
 # Outside Linux psutil corrects start times when the clock is set, so one process can answer a little differently.
 START_TOLERANCE = 0.0 if LINUX else 2.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Identity:
     """One process, told apart from every other that had or will have its pid."""
 

@@ -19,10 +19,11 @@ import stat
 import subprocess
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Literal
 
+from orchard.frozen import frozen
 from orchard.process.exits import child_exit_notice, wait_last_thread
 from orchard.process.failpoint import failpoint
 from orchard.process.family import end_family, look
@@ -49,7 +50,7 @@ _IDLE_CPU_SHARE = 0.001
 """A family that uses less of a core than this is waiting: runtimes wake up for their own housekeeping."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Limits:
     """Seconds and bytes after which a program is stopped; None is no limit."""
 
@@ -61,7 +62,7 @@ class Limits:
     """Between the request to end and the end by force."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Launch:
     """Everything that decides how a program is started."""
 
@@ -81,7 +82,7 @@ class Launch:
     """Seconds to end by itself once all is said; None: the grace; infinite: until another limit ends it."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ended:
     """How a program came to its end, and what that took."""
 
@@ -102,7 +103,7 @@ class Ended:
         return self.reason == "exit" and self.exit_code == 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Child:
     process: subprocess.Popen[bytes]
     identity: Identity
@@ -335,7 +336,7 @@ class _Watch:
         return os.fstat(self._child.log_fd).st_size
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Cost:
     seconds: float
     cpu_seconds: float | None

@@ -9,10 +9,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from orchard.errors import OrchardError
+from orchard.frozen import frozen
 
 LONGEST = 1800.0
 """Seconds after which a program that is timed is taken for stuck."""
@@ -26,7 +26,7 @@ class Broken(OrchardError):
     """A program that is timed failed: its time would mean nothing."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Timed:
     """What running a program took."""
 

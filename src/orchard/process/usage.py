@@ -2,15 +2,15 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from orchard.frozen import frozen
 from orchard.process.family import members
 from orchard.process.identity import Identity
 from orchard.process.text import plain
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ProcessRow:
     """One live process; the text is safe to show."""
 

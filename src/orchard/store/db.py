@@ -15,11 +15,11 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from orchard.errors import OrchardError
+from orchard.frozen import frozen
 from orchard.process.failpoint import failpoint
 
 BUSY_SECONDS = 5.0
@@ -40,7 +40,7 @@ class StoreError(OrchardError):
     """A file of ours cannot be used, and why."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Schema:
     """What a file holds, as the steps that lead from nothing to today's tables.
 

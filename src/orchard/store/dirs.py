@@ -8,10 +8,10 @@ it is a real folder of ours that nobody else can enter.
 
 import os
 import stat
-from dataclasses import dataclass
 from pathlib import Path
 
 from orchard.errors import OrchardError
+from orchard.frozen import frozen
 
 SOCKET_PATH_BYTES = 100
 """What every system takes as a unix socket's path, with room to spare (macOS ends at 104)."""
@@ -20,7 +20,7 @@ SOCKET_NAME_BYTES = 40
 """What a runtime folder leaves for the names of sockets in it."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UserDirs:
     """The folders of one user; none of them need exist."""
 

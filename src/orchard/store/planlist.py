@@ -4,11 +4,11 @@ import json
 import os
 import sqlite3
 import threading
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from orchard.core.names import PlanId
+from orchard.frozen import frozen
 from orchard.store.db import Schema, explained, open_read_only
 
 JOURNAL_FILE = "journal.db"
@@ -36,7 +36,7 @@ JOURNAL = Schema(
 Row = tuple[Any, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PlanRow:
     """What lists show of a plan without replaying it; written together with the event that changed it."""
 

@@ -13,10 +13,10 @@ import base64
 import json
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from urllib.parse import quote, quote_plus
 
 from orchard.core.secrets import SECRET_LENGTH, looks_secret, secrets_of
+from orchard.frozen import frozen
 
 __all__ = ["REDACTED", "Redactor", "looks_secret", "redact_text", "secrets_of"]
 
@@ -32,7 +32,7 @@ LINE_LENGTH = 8
 _Span = tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Shape:
     """Tokens of one kind: the last group of the pattern, or all of it, is what is hidden."""
 

@@ -8,13 +8,14 @@ handed back as `Settings.untrusted`, and the caller decides whether to ask or to
 import os
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from orchard.core.agentrows import ACP
 from orchard.core.config import Config, Layer, environment_layers, flag_layers, lookup, merge_layers
 from orchard.core.configkeys import NAMES_AGENT, NEEDS_TRUST
 from orchard.errors import InvalidInput, Problem
+from orchard.frozen import frozen
 from orchard.store.dirs import UserDirs, user_dirs
 from orchard.store.trust import digest, trusted
 
@@ -26,7 +27,7 @@ LINE_DOTS = 100
 """The time of a TOML parser grows with the square of the parts of a dotted key: 30,000 of them take 20 s."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Settings:
     """The configuration, where each value comes from, and what a person should know of it."""
 

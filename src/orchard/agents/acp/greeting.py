@@ -1,12 +1,12 @@
 """The first exchange: who we are and what we can do, and what the agent can."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from orchard import __version__
 from orchard.agents.acp.failures import ASKED_FOR
 from orchard.agents.acp.login import key_method
+from orchard.frozen import frozen
 
 Json = dict[str, Any]
 
@@ -14,7 +14,7 @@ VERSION = 1
 """What we offer; an agent that answers with another one is not talked with."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Abilities:
     """What an agent says of itself."""
 

@@ -2,16 +2,17 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import PurePath
 
 from orchard.agents.agent import McpServer, Task
 from orchard.agents.backends import claude, codex, copilot, gemini, opencode, qwen
 from orchard.agents.backends.pieces import is_private, stdio, write_private
 from orchard.core.agentrows import AgentRow
+from orchard.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Known:
     """One program; what nobody knows is empty."""
 

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from orchard.agents.acp.failures import from_answer, warning_of
 from orchard.agents.agent import Called, Noted, Reason, Said, Tell, Used
 from orchard.core.usage import Usage
+from orchard.frozen import frozen
 from orchard.process.text import plain
 
 Json = Mapping[str, Any]
@@ -26,7 +27,7 @@ DEAREST = 1e9
 """Dollars: no turn costs more, whatever an agent says."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Finished:
     """The turn is over."""
 

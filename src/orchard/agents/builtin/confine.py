@@ -11,8 +11,9 @@ import secrets
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from orchard.frozen import frozen
 
 LONGEST_PATH = 4096
 DEEPEST = 100
@@ -29,7 +30,7 @@ class BadPath(Exception):
     """A path that cannot be used, with the reason in words that a model can act on."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Place:
     """A name in an open folder: what a path leads to. The name is `.` for the folder that a path begins in."""
 

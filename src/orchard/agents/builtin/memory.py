@@ -13,9 +13,10 @@ two are never torn apart.
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from orchard.agents.builtin.model import Json, Message, result_block, said
+from orchard.frozen import frozen
 
 LEFT_OUT = "(Messages from here on were left out to keep the conversation short. The files show what was done.)"
 INTERRUPTED = "Interrupted: it is not known whether this was done. Look before you do it again."
@@ -30,7 +31,7 @@ LIGHT = 8_000
 """Characters of an answer that stay where a conversation has to be as small as possible."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Bounds:
     """How long a conversation may be."""
 

@@ -6,13 +6,14 @@ a model sends, such as `thinking`, which is given back to it as it came. Adapter
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, Protocol
 from uuid import uuid4
 
 from orchard.agents.agent import Reason
 from orchard.core.plan import Effort
 from orchard.core.usage import Usage
+from orchard.frozen import frozen
 
 Json = dict[str, Any]
 Role = Literal["user", "assistant"]
@@ -28,7 +29,7 @@ _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
 _HALF_PAIRS = re.compile("[\ud800-\udfff]")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Message:
     """One message of a conversation."""
 
@@ -69,7 +70,7 @@ def result_block(call: str, text: str, *, failed: bool = False) -> Json:
     return {**block, "is_error": True} if failed else block
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Request:
     """One call of a model."""
 
@@ -82,7 +83,7 @@ class Request:
     effort: Effort | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Pace:
     """What the owner of a model lets us know about its limits."""
 
@@ -92,7 +93,7 @@ class Pace:
     """Seconds until there are more."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reply:
     """What a model answered."""
 

@@ -2,10 +2,11 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Protocol
 
+from orchard.frozen import frozen
 from orchard.process.identity import Identity
 
 Json = dict[str, Any]
@@ -18,7 +19,7 @@ class ToolError(Exception):
     """Something that the model can read and act on: the tool's answer is this text, marked as an error."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Answer:
     """What a tool answers."""
 
@@ -30,7 +31,7 @@ async def _nobody(_: Identity) -> None:
     return
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolContext:
     """Where a tool works, and what it may use."""
 

@@ -22,6 +22,7 @@ from orchard.core.states import JobState
 from orchard.core.view import plan_view
 from orchard.engine.session import Session
 from orchard.errors import EXIT_CANCELED, UsageError
+from orchard.frozen import frozen
 from orchard.git.command import clean_environment, run_git
 from orchard.git.history import diff
 from orchard.surfaces.cli import demo_project
@@ -36,7 +37,7 @@ NEEDY_JOB = JobId("measures/rare")
 LOG_COMMITS = 12
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Project:
     """A scratch folder: the repository, the plan beside it, and what the plan misses at first."""
 

@@ -10,10 +10,10 @@ import os
 import re
 import stat
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from orchard.errors import NeedsPerson, OrchardError, UsageError
+from orchard.frozen import frozen
 from orchard.store.redact import looks_secret, redact_text
 from orchard.surfaces.cli import text
 from orchard.surfaces.cli.lines import Line, safe, safe_lines
@@ -29,7 +29,7 @@ MOST_BACKUPS = 1000
 _FIELD = re.compile(r"""([\w-]{1,100})["']?\s*[:=]\s*(?=\S)""")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Found:
     """A file as it is now."""
 
@@ -40,7 +40,7 @@ class Found:
     mode: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Change:
     """What becomes of a file."""
 

@@ -7,7 +7,6 @@ import shlex
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
@@ -15,6 +14,7 @@ import click
 
 from orchard.core.events import Json
 from orchard.errors import NeedsPerson, OrchardError, UsageError
+from orchard.frozen import frozen
 from orchard.git.repository import find_repository
 from orchard.surfaces.cli import text
 from orchard.surfaces.cli.foreign import Change, Found, agreed, carry_out, diff_lines, look
@@ -28,7 +28,7 @@ from orchard.surfaces.mcp.selection import Selection
 from orchard.surfaces.mcp.tomltext import read_toml, table_rows, with_table, without_table
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Asked:
     """What the command line asks for, and where that is."""
 

@@ -24,6 +24,7 @@ from orchard.core.states import ACTIVE
 from orchard.engine.control import EngineGone
 from orchard.engine.session import Session
 from orchard.errors import NotFound, UsageError
+from orchard.frozen import frozen
 from orchard.store.follow import Changes
 from orchard.store.redact import KEY_LENGTH, Redactor
 from orchard.store.screen import for_screen
@@ -38,7 +39,7 @@ LONGEST_LINE = 1 << 16
 """A line is held back until it ends, but never more of it than this."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Part:
     """The log of one phase of one attempt."""
 
@@ -47,7 +48,7 @@ class Part:
     path: Path
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Wanted:
     """Which part of a job's output is meant."""
 

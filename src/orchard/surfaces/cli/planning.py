@@ -18,6 +18,7 @@ from orchard.core.events import Json
 from orchard.core.plan import Plan
 from orchard.core.usage import Usage
 from orchard.errors import UsageError
+from orchard.frozen import frozen
 from orchard.process.identity import Identity
 from orchard.store.redact import redact_text
 from orchard.surfaces.cli import text
@@ -78,7 +79,7 @@ def plan(
     return 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Choice:
     """Which agent is asked, and with which model; None: the default one."""
 

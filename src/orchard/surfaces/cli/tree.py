@@ -5,9 +5,10 @@ The same lines serve `status`, the live tree and `watch`. They are made from the
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from orchard.core.events import Json
+from orchard.frozen import frozen
 from orchard.surfaces.cli import text
 from orchard.surfaces.cli.lines import Line, Piece, cells, padded, safe, safe_lines
 
@@ -15,7 +16,7 @@ NAME_COLUMNS = 44
 VALIDATION_LABEL = "(validation)"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Look:
     """How a picture is drawn."""
 
@@ -25,7 +26,7 @@ class Look:
     """Whether errors are shown with their hints, below the job."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Row:
     """A job, or a group of them, at its place in the tree."""
 
@@ -78,7 +79,7 @@ def _nested(jobs: Sequence[Json]) -> dict[str, object]:
     return top
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Leaf:
     job: Json
 

@@ -8,9 +8,10 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
+from orchard.frozen import frozen
 from orchard.process.identity import Identity, is_alive
 
 ADDRESS_FILE = "http.json"
@@ -18,7 +19,7 @@ FOLDERS = "http-*"
 """The daemons' own folders, in the runtime folder of the user."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HttpAddress:
     """A daemon, as others find it."""
 

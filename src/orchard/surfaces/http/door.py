@@ -23,6 +23,7 @@ from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import unquote
 
+from orchard.frozen import frozen
 from orchard.surfaces.http.problems import document, json_bytes
 from orchard.surfaces.http.tokens import Tokens
 
@@ -56,7 +57,7 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Refusal:
     """Why a request does not get in, for whoever sent it."""
 

@@ -8,7 +8,6 @@ hundred of them cost one reader. Nobody polls: `Served.newer` wakes whoever has 
 import asyncio
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from orchard.app import masked
@@ -16,6 +15,7 @@ from orchard.core.events import Json, PlanReshaped, PlanSubmitted, Recorded
 from orchard.core.plan import PlanId
 from orchard.core.view import time_text
 from orchard.errors import UsageError
+from orchard.frozen import frozen
 from orchard.surfaces.http.problems import json_bytes
 from orchard.surfaces.http.streams import Streams, first_frame, frame
 from orchard.surfaces.served import Served
@@ -30,7 +30,7 @@ LONGEST_GATHER = 0.2
 """The more clients there are, the longer news wait for more of them: few large writes instead of many small ones."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sent:
     """One event, ready to be sent."""
 

@@ -8,7 +8,7 @@ grows its last unfinished line is held back: what it will be is not known yet.
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from orchard.app import App
@@ -19,6 +19,7 @@ from orchard.core.records import Attempt
 from orchard.core.run import Run
 from orchard.core.states import ACTIVE, JobState
 from orchard.errors import NotFound, UsageError
+from orchard.frozen import frozen
 from orchard.process.beside import beside
 from orchard.store.follow import Changes
 from orchard.store.logs import read
@@ -32,7 +33,7 @@ GATHER = 0.02
 """Seconds that news may wait for more of them."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Place:
     """How far somebody has read: in which attempt and phase, and up to which byte."""
 
@@ -54,7 +55,7 @@ class Place:
         raise UsageError("This is no place in a log.", "Give the id of the last event as it was sent.")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Wanted:
     """Whose output is meant; without a phase, all of an attempt's."""
 
@@ -163,7 +164,7 @@ async def frames(served: Served, wanted: Wanted, place: Place | None, idle: floa
             news.close()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Look:
     """What one look at a log came to."""
 

@@ -4,11 +4,11 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from orchard.app import App
 from orchard.errors import OrchardError
+from orchard.frozen import frozen
 from orchard.store.slots import Slots
 from orchard.surfaces.http.door import Traffic
 from orchard.surfaces.http.repos import Repos
@@ -17,7 +17,7 @@ MISSING = "The numbers need a package that is not installed."
 MISSING_HINT = "Install it with: pip install 'orchard[metrics]'"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Numbers:
     """One repository in numbers."""
 

@@ -7,7 +7,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ParamSpec, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -17,6 +17,7 @@ from starlette.responses import Response
 from orchard.core.events import Json
 from orchard.core.plan import JobId, PlanId
 from orchard.core.planmodel import Fields
+from orchard.frozen import frozen
 from orchard.surfaces.http.events import Feed
 from orchard.surfaces.http.problems import json_bytes
 from orchard.surfaces.http.reading import Documents, plan_named
@@ -57,7 +58,7 @@ class Nothing(Fields):
     """An object without fields; the body may be left out."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Part:
     """A body that is a plan, or a part of one: its schema is the plan's own, and the plan's parser checks it."""
 
@@ -77,7 +78,7 @@ class Kept:
         self.documents = Documents()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Asked:
     """One request, read and checked."""
 
@@ -126,7 +127,7 @@ class Asked:
 Run = Callable[[Asked], Awaitable[Response | Json]]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Operation:
     """One thing that can be asked for."""
 

@@ -14,7 +14,7 @@ import time
 import traceback
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import import_module
 from importlib.resources import files
 from pathlib import Path
@@ -28,6 +28,7 @@ from starlette.routing import BaseRoute, Route
 
 from orchard import __version__
 from orchard.app import App
+from orchard.frozen import frozen
 from orchard.process.beside import beside
 from orchard.process.identity import identify
 from orchard.store.dirs import make_runtime_dir
@@ -53,7 +54,7 @@ PATIENCE = 5.0
 """Seconds for engines to begin; who takes longer, because it recovers or waits for another one, is not waited for."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Options:
     """How a daemon is to serve."""
 

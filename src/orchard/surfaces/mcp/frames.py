@@ -6,8 +6,9 @@ nothing had happened. Light on purpose: the process that only hands on what is a
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
+
+from orchard.frozen import frozen
 
 LINE_BYTES = 4 * 1024 * 1024
 DEPTH = 100
@@ -25,7 +26,7 @@ Message = dict[str, Any]
 Id = str | int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Refused:
     """A line that is no message, and what its sender hears."""
 

@@ -10,12 +10,12 @@ import json
 import os
 import stat
 from contextlib import suppress
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from orchard import __version__
+from orchard.frozen import frozen
 from orchard.store.dirs import make_state_dir, user_dirs
 from orchard.surfaces.mcp.frames import Message
 from orchard.surfaces.mcp.selection import Selection
@@ -42,7 +42,7 @@ def record_path(selection: Selection) -> Path:
     return user_dirs().state / FOLDER / f"greeting-{sha256(json.dumps(said).encode()).hexdigest()[:16]}.json"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Greeting:
     """Answers by version: those to `initialize`, and those to the lists."""
 

@@ -10,12 +10,12 @@ This is knowledge about other people's programs, and all of it is here. Nothing 
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from orchard.core.events import Json
 from orchard.errors import UsageError
+from orchard.frozen import frozen
 
 Scope = Literal["project", "user"]
 Form = Literal["json", "jsonc", "toml"]
@@ -37,7 +37,7 @@ TOOL_SECONDS = 90
 """Codex gives up after these; a call of ours takes at most 45 seconds."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Place:
     """Where the entry of one host goes."""
 

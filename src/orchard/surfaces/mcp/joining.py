@@ -11,12 +11,13 @@ import stat
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from orchard.engine.address import Address, read_address
 from orchard.errors import OrchardError
+from orchard.frozen import frozen
 from orchard.git.repository import Repository, find_repository
 from orchard.surfaces.mcp.frames import LINE_BYTES
 from orchard.surfaces.mcp.selection import Selection
@@ -36,7 +37,7 @@ class NoDaemon(OrchardError):
     """There is no engine, and none was to be started."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Wanted:
     """What a relay was started for."""
 
@@ -65,7 +66,7 @@ class Wanted:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Joined:
     """An open channel, what was read beyond its first line, and what can be asked again on it."""
 

@@ -14,9 +14,10 @@ import json
 import re
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
+
+from orchard.frozen import frozen
 
 _TOKEN = re.compile(
     r'\s+|(?P<comment>//[^\r\n]*|/\*.*?\*/)|(?P<mark>"[^"\\\n]*(?:\\.[^"\\\n]*)*"|[{}\[\]:,]|[^\s{}\[\]:,"/]+)',
@@ -32,7 +33,7 @@ class BadText(ValueError):
         super().__init__(why if line is None else f"line {line}: {why}")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Member:
     """One member of an object, by the numbers of its tokens."""
 

@@ -1,10 +1,10 @@
 """Two beginnings that people choose from a menu: plan something, and mend what failed."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from orchard.app import App
 from orchard.errors import OrchardError, UsageError
+from orchard.frozen import frozen
 from orchard.surfaces.mcp.resources import log_tail
 
 TAIL_BYTES = 6000
@@ -40,7 +40,7 @@ retry_job. If the instructions, the command or a check were wrong, call retry_jo
 `prechecks` or `postchecks`. Then wait for the plan, and say in two sentences what was wrong and what you changed."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Argument:
     """Something that a prompt is given."""
 
@@ -49,7 +49,7 @@ class Argument:
     required: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Prompt:
     """A prompt as it is listed."""
 

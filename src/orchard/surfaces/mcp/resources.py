@@ -10,7 +10,6 @@ A job's id may hold slashes, which are written %2F here. An agent in a job sees 
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 from urllib.parse import quote, unquote
@@ -20,6 +19,7 @@ from orchard.core.events import Json
 from orchard.core.plan import JobId, PlanId
 from orchard.engine.passes import Scope
 from orchard.errors import NotFound, OrchardError
+from orchard.frozen import frozen
 from orchard.store.redact import KEY_LENGTH, Redactor
 from orchard.store.screen import for_screen
 
@@ -37,7 +37,7 @@ COMPLETIONS = 100
 Kind = Literal["plans", "plan", "job", "log"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Address:
     """What an address means."""
 
@@ -84,7 +84,7 @@ def allowed(address: Address, scope: Scope | None) -> bool:
     return scope is None or (address.plan is not None and address.plan == scope.plan)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Content:
     """What is found at an address."""
 

@@ -4,10 +4,10 @@ Light on purpose: the process that only hands on what is asked can check its opt
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from orchard.core.suggest import did_you_mean, quoted
 from orchard.errors import UsageError
+from orchard.frozen import frozen
 
 TOOLSETS: Mapping[str, tuple[str, ...]] = {
     "core": (
@@ -46,7 +46,7 @@ OWN_PLAN = frozenset({
 TOOL_NAMES = frozenset(name for names in TOOLSETS.values() for name in names)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Selection:
     """The tools that one connection offers."""
 

@@ -7,7 +7,6 @@ offered, and for whom (`Host`). Nothing here knows plans: tools are the `toolbox
 import json
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -20,6 +19,7 @@ from orchard import __version__
 from orchard.core.events import Json
 from orchard.engine.passes import Scope
 from orchard.errors import OrchardError
+from orchard.frozen import frozen
 from orchard.surfaces.mcp import prompts, resources, toolbox
 from orchard.surfaces.mcp.eliciting import AnswerNeeded, elicit_for
 from orchard.surfaces.mcp.news import Context, Listeners, Subscribers, is_known
@@ -42,7 +42,7 @@ HINTS: dict[CacheableMethod, CacheHint] = {
 """What does not change while a daemon runs; everything else is stale at once."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Host:
     """What a request is about: a repository, the tools that are offered, and for whom."""
 

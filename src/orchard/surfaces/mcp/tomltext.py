@@ -14,9 +14,9 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
 from typing import Any
 
+from orchard.frozen import frozen
 from orchard.surfaces.mcp.jsontext import BadText
 
 _TOKEN = re.compile(
@@ -25,7 +25,7 @@ _TOKEN = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Line:
     """One statement: a header, a key with its value (which may take several lines), or nothing but a comment."""
 

@@ -6,13 +6,13 @@ Answer   what a model gets: text that it reads, and the same as a value
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
 from orchard.core.events import Json
 from orchard.engine.passes import Scope
+from orchard.frozen import frozen
 from orchard.surfaces.served import Served
 
 
@@ -35,7 +35,7 @@ Elicit = Callable[[str, Mapping[str, Any]], Awaitable[Json | None]]
 """Ask the person at the other end: a question and a schema of the answer. None: declined, or nobody can be asked."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Call:
     """One call of a tool: where, for whom, and how to talk back."""
 
@@ -46,7 +46,7 @@ class Call:
     elicit: Elicit | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Tool:
     """One tool, as `tools/list` shows it and `tools/call` runs it."""
 
@@ -64,7 +64,7 @@ class Tool:
     idempotent: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Answer:
     """What a call came to."""
 

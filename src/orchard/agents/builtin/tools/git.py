@@ -14,7 +14,6 @@ import tempfile
 import threading
 from collections.abc import Container
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from orchard.agents.builtin.tool import Answer, Json, Tool, ToolContext, ToolError
@@ -30,6 +29,7 @@ from orchard.agents.builtin.tools.making import (
     whole,
 )
 from orchard.errors import OrchardError
+from orchard.frozen import frozen
 from orchard.git.command import TERMINATE_GRACE, Git, start_git
 from orchard.git.repository import LOCK_REASON, Repository, block_filters, find_repository
 from orchard.process.table import TOKEN_VARIABLE
@@ -43,7 +43,7 @@ _REVISION = re.compile(r"^[A-Za-z0-9_][A-Za-z0-9_./@^~{}+-]{0,250}$|^@[A-Za-z0-9
 _PLAIN_DIFF = ("--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=dirty", "--no-color-moved")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Told:
     """What git answered."""
 
@@ -54,7 +54,7 @@ class Told:
     """There was more."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Checkout:
     """The repository that a folder is in, or why there is none."""
 

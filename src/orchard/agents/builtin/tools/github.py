@@ -12,7 +12,6 @@ import shutil
 import ssl
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
 from typing import Any
@@ -31,6 +30,7 @@ from orchard.agents.builtin.tools.making import (
     text,
     whole,
 )
+from orchard.frozen import frozen
 from orchard.git.command import GitError
 from orchard.process.pipes import Pipes
 from orchard.process.program import Launch, Limits, run_program
@@ -49,7 +49,7 @@ _REMOTE = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reply:
     """What the API answered."""
 

@@ -5,12 +5,12 @@ import re
 import secrets
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import ParamSpec, TypeVar
 
 from orchard.agents.builtin.tool import LONGEST_ANSWER, Answer, Json, ToolContext
+from orchard.frozen import frozen
 from orchard.process.threads import to_its_end
 
 P = ParamSpec("P")
@@ -22,7 +22,7 @@ _ESCAPES = re.compile(r"\x1b(?:\[[0-?]{0,64}[ -/]{0,16}[@-~]|\][^\x07\x1b]{0,204
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MadeTool:
     """A tool that is a function with a name and a schema."""
 

@@ -12,7 +12,6 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +38,7 @@ from orchard.agents.builtin.tool import Answer, Json, Tool, ToolContext, ToolErr
 from orchard.agents.builtin.tools.foreign import BadTool, answer, description, input_schema, tool_name
 from orchard.agents.builtin.tools.github import proxy_for, trust
 from orchard.agents.builtin.tools.making import MadeTool, head_and_tail, own_token, plain_text
+from orchard.frozen import frozen
 from orchard.process.beside import beside
 from orchard.process.pipes import Pipes, TooMuch
 from orchard.process.program import Launch, Limits, run_program
@@ -59,7 +59,7 @@ GRACE = 2.0
 _Streams = tuple[Any, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Patience:
     """Seconds."""
 
