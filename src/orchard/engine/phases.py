@@ -28,7 +28,8 @@ from orchard.engine.workspace import release_unneeded, take_worktree
 from orchard.git.commit import CommitInfo, Committed, Refused, commit_work, worktree_changes
 from orchard.git.history import count_commits, files
 from orchard.git.refs import Update, keep_ref, update_refs
-from orchard.git.setup import Linked, copy_included, link_folders
+from orchard.git.repository import Worktree
+from orchard.git.setup import Linked, copy_included, fills_nothing, link_folders
 from orchard.process.failpoint import failpoint
 from orchard.process.identity import Identity
 from orchard.process.program import Launch, Limits, run_program
@@ -96,22 +97,28 @@ async def setup(context: Context) -> Outcome:
     was_set_up = at_or_after(context.first_phase, Phase.PRECHECKS) and not context.new_worktree
     if context.worktree is None or was_set_up:
         return Skipped()
-    world, config = context.world, context.world.config.worktree
-    top, trees = world.repo.main_top, context.engine.pool(context.run).worktrees
-    worktree = context.worktree
-
-    def fill() -> tuple[list[str], Linked]:
-        copied = copy_included(world.repo, top, worktree, config.include, (trees.root,))
-        return copied, link_folders(trees, top, worktree, config.link)
-
-    copied, linked = await world.in_thread(fill)
-    failed = await run_works(context, setup_works(context.plan, context.job, world.setup))
+    copied, linked = await _fill(context, context.worktree)
+    failed = await run_works(context, setup_works(context.plan, context.job, context.world.setup))
     if failed is not None:
         return failed
     done = [f"copied {len(copied)} ignored files"] if copied else []
     done += [f"linked {', '.join(linked.linked)}"] if linked.linked else []
     done += [f"did not link {name}: {why}" for name, why in linked.skipped]
     return Passed("; ".join(done))
+
+
+async def _fill(context: Context, worktree: Worktree) -> tuple[list[str], Linked]:
+    """Put into a new folder what git does not: copies of ignored files, and links to ignored folders."""
+    world, config = context.world, context.world.config.worktree
+    top, trees = world.repo.main_top, context.engine.pool(context.run).worktrees
+    if fills_nothing(top, config.include, config.link):
+        return [], Linked()
+
+    def fill() -> tuple[list[str], Linked]:
+        copied = copy_included(world.repo, top, worktree, config.include, (trees.root,))
+        return copied, link_folders(trees, top, worktree, config.link)
+
+    return await world.in_thread(fill)
 
 
 def setup_works(plan: Plan, job: Job, configured: tuple[Work, ...]) -> tuple[Work, ...]:

@@ -37,6 +37,8 @@ REMEMBERED_COMMITS = 20_000
 ASKED_AT_ONCE = 200
 """Few enough that neither the questions nor the answers fill a pipe while the other side waits."""
 
+READ_AT_ONCE = 64 * 1024
+"""What a pipe holds. Most answers are one short line, and a buffer that is much larger costs more than reading it."""
 
 _OID = re.compile("[0-9a-f]+")
 
@@ -134,7 +136,7 @@ class LiveGit:
         poll.register(descriptor, select.POLLIN)
         if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
             raise GitGone(f"'git {self._name}' gave no answer in time.")
-        data = os.read(descriptor, 1 << 20)
+        data = os.read(descriptor, READ_AT_ONCE)
         if not data:
             raise self._gone()
         self._received += data

@@ -12,10 +12,10 @@ import shutil
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from orchard.errors import UsageError
+from orchard.frozen import frozen
 from orchard.git.command import Git
 from orchard.git.contents import display
 from orchard.git.repository import Repository, Worktree
@@ -27,11 +27,11 @@ MAX_FILES = 10_000
 MAX_BYTES = 1024 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Linked:
     """Which folders of the user's a worktree now shares, and which not and why."""
 
-    linked: tuple[str, ...]
+    linked: tuple[str, ...] = ()
     skipped: tuple[tuple[str, str], ...] = ()
 
 
@@ -53,6 +53,11 @@ def copy_included(
     names = _ignored_in(repo.worktree_git(worktree.name, worktree.path), names)
     _check_size(top, names)
     return [display(name) for name in names if _copy(top, worktree.path, name)]
+
+
+def fills_nothing(top: Path | None, patterns: Sequence[str], links: Sequence[str]) -> bool:
+    """Whether neither the settings nor the checkout at `top` ask for anything to be put into worktrees."""
+    return not patterns and not links and (top is None or not os.path.lexists(top / INCLUDE_FILE))
 
 
 def link_folders(trees: Worktrees, top: Path | None, worktree: Worktree, names: Sequence[str]) -> Linked:

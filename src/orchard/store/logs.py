@@ -9,12 +9,12 @@ import re
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from orchard.core.limits import JOB_ID_PATTERN
 from orchard.core.phases import Phase
 from orchard.core.plan import VALIDATION, JobId, PlanId
+from orchard.frozen import frozen
 
 BLOCK = 64 * 1024
 
@@ -23,7 +23,7 @@ _SUBTASK = re.compile(r"^subtask-[a-z0-9]{5}$")
 _PLAN_ID = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Block:
     """A part of a log, and where the next one begins."""
 
@@ -34,7 +34,7 @@ class Block:
     """Of the file as it was then."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LogFiles:
     """Where the logs of a repository's plans lie: `<state>/logs/<plan>/<job>/<attempt>/<phase>.log`."""
 
@@ -64,12 +64,21 @@ class LogFiles:
 
     def make(self, path: Path) -> Path:
         """A log, there to be appended to: folders and file are the user's alone."""
-        for folder in reversed([path.parent, *path.parent.parents]):
-            if folder.is_relative_to(self.state / "logs"):
-                folder.mkdir(mode=0o700, exist_ok=True, parents=folder == self.state / "logs")
+        self._make_folder(path.parent)
         flags = os.O_CREAT | os.O_APPEND | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
         os.close(os.open(path, flags, 0o600))
         return path
+
+    def _make_folder(self, folder: Path) -> None:
+        """A folder below that of all logs, and what is missing above it."""
+        if folder == self.state / "logs":
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            return
+        try:
+            folder.mkdir(mode=0o700, exist_ok=True)
+        except FileNotFoundError:
+            self._make_folder(folder.parent)
+            folder.mkdir(mode=0o700, exist_ok=True)
 
     def remove(self, plan: PlanId) -> None:
         """Delete the logs of a plan; a link among them is removed, what it points to stays."""
