@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from orchard.core import limits
 from orchard.core.document import Document, Format, read_document, value_findings
@@ -48,8 +48,9 @@ from orchard.core.planrules import DEEPEST_GROUP, work_from_text
 from orchard.core.suggest import did_you_mean, quoted
 from orchard.errors import InvalidInput
 
-_WORK: TypeAdapter[Any] = TypeAdapter(WorkForms)
-_JOBS: TypeAdapter[list[JobFields]] = TypeAdapter(list[JobFields])
+_LATER = ConfigDict(defer_build=True)
+_WORK: TypeAdapter[Any] = TypeAdapter(WorkForms, config=_LATER)
+_JOBS: TypeAdapter[list[JobFields]] = TypeAdapter(list[JobFields], config=_LATER)
 
 _ID_NAMES = names_of("id")
 _NEEDS_NAMES = names_of("needs")

@@ -93,6 +93,7 @@ class Fields(BaseModel):
         extra="forbid",
         strict=True,
         frozen=True,
+        defer_build=True,
         alias_generator=AliasGenerator(validation_alias=lambda name: AliasChoices(*names_of(name))),
     )
 
