@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Mapping
-from typing import Any, ClassVar, dataclass_transform
+from typing import Any, ClassVar, Self, dataclass_transform
 
 from orchard.core.names import JobId
 
@@ -38,6 +38,15 @@ class Event:
                 f"{type(self).__name__} takes {', '.join(self._fields)}; missing: {missing}, given: {given}"
             )
         self.__dict__.update(values)
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Self:
+        """The event with these fields, as a journal holds them."""
+        if values.keys() != set(cls._fields):
+            return cls(**values)  # written by a program that knew fewer fields
+        event = cls.__new__(cls)
+        event.__dict__.update(values)
+        return event
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"an event cannot be changed: {name}")

@@ -380,10 +380,13 @@ def event_types() -> Mapping[str, type[Event]]:
     return {name: cls for name, cls in found.items() if cls not in _KINDS}
 
 
+_to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
 def encode(event: Event) -> tuple[str, str]:
     """An event as the journal keeps it: its name and a JSON object."""
     body = {name: getattr(event, name) for name in event._fields}
-    return type(event).__name__, json.dumps(body, ensure_ascii=False, separators=(",", ":"))
+    return type(event).__name__, _to_json(body)
 
 
 def decode(name: str, body: str) -> Event:
@@ -393,7 +396,7 @@ def decode(name: str, body: str) -> Event:
     for key, convert in _converters(name).items():
         if values.get(key) is not None:
             values[key] = convert(values[key])
-    return cls(**values)
+    return cls.of(values)
 
 
 @cache

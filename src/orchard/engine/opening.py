@@ -125,6 +125,7 @@ async def _own_engine(place: Place, work: bool, trace: Traced) -> AsyncIterator[
     note_repository(place.dirs.state, repo.common_dir, repo.main_top or repo.top)
     try:
         with Journal.open(repo.state / JOURNAL_FILE) as journal:
+            place.reader.recent = journal.recent
             engine = Engine(world, journal, slots, attempting=run_attempt, starting=start_plan)
             engine.tracing, engine.notes = trace.tracing, trace.notes
             engine.starts_work = False
@@ -143,6 +144,7 @@ async def _own_engine(place: Place, work: bool, trace: Traced) -> AsyncIterator[
                     async with listening(repo.state, door, requests.handle, journal, channels, engine.passes):
                         await engine.wait_idle()
     finally:
+        place.reader.recent = None  # from now on another process may write
         slots.close()
         world.close()
 

@@ -26,12 +26,14 @@ from itertools import islice
 from pathlib import Path
 from typing import NoReturn
 
-from orchard.core.events import Event, encode
+from orchard.core.events import Event, Recorded, encode
 from orchard.core.plan import PlanId
 from orchard.errors import OrchardError
+from orchard.frozen import frozen
 from orchard.process.failpoint import failpoint
 from orchard.store.db import explain, explained, open_database
 from orchard.store.reader import JOURNAL, JournalReader, PlanRow, Row, read
+from orchard.store.recent import Recent
 
 __all__ = ["JOURNAL", "Journal", "JournalFailed", "JournalReader", "PlanRow", "read"]
 
@@ -68,15 +70,17 @@ class _Batch:
 
     last: int = 0
     events: list[Row] = field(default_factory=list)
+    recorded: list[Recorded] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
     forgets: list[_Forget] = field(default_factory=list)
     size: int = 0
+    urgent: bool = False
 
     def __bool__(self) -> bool:
         return bool(self.events or self.forgets)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Waiter:
     seq: int
     loop: asyncio.AbstractEventLoop
@@ -111,6 +115,8 @@ class Journal:
         self._closing = False
         self._flushing = 0
         self._changed = threading.Condition()
+        self.recent = Recent()
+        """The newest durable events, for readers in this process."""
         self._thread = threading.Thread(target=self._write, name="orchard-journal", daemon=True)
         self._thread.start()
 
@@ -164,9 +170,12 @@ class Journal:
             queue.last = self._last
             queue.size += size
             queue.events.append((self._last, plan, at, name, body))
+            queue.recorded.append(Recorded(self._last, at, plan, event))
             if row is not None:
                 queue.rows.append((*row[:3], row[3] or self._last, *row[4:]))
-            self._changed.notify_all()
+                queue.urgent |= summary is not None and summary.settled  # people wait for that
+            if len(queue.events) == 1 or self._is_urgent():
+                self._changed.notify_all()  # not for each: the thread would wake only to wait again
             return self._last
 
     @contextmanager
@@ -296,7 +305,8 @@ class Journal:
     def _is_urgent(self) -> bool:
         """Whether somebody waits for what is queued, or there is enough of it; else the next events may join."""
         queue = self._queue
-        return bool(self._closing or self._waiters or self._flushing or queue.forgets) or len(queue.events) >= GATHERED
+        asked = self._closing or self._waiters or self._flushing or queue.forgets or queue.urgent
+        return bool(asked) or len(queue.events) >= GATHERED
 
     def _commit(self, batch: _Batch) -> None:
         write = self._connection.execute
@@ -317,6 +327,9 @@ class Journal:
         failpoint("journal.after-commit")
 
     def _acknowledge(self, batch: _Batch) -> None:
+        self.recent.add(batch.recorded)
+        if batch.forgets:
+            self.recent.forget()
         with self._changed:
             self._durable = max(self._durable, batch.last)
             ready = [waiter for waiter in self._waiters if waiter.seq <= self._durable]

@@ -15,6 +15,7 @@ from orchard.store.planlist import JOURNAL_FILE as JOURNAL_FILE
 from orchard.store.planlist import PlanList
 from orchard.store.planlist import PlanRow as PlanRow
 from orchard.store.planlist import Row as Row
+from orchard.store.recent import Recent
 
 READ_BLOCK = 500
 
@@ -27,6 +28,9 @@ def read(path: Path) -> "JournalReader":
 class JournalReader(PlanList):
     """A journal for looking at, with everything that happened."""
 
+    recent: Recent | None = None
+    """What this process has just written, where it is the one that writes."""
+
     @classmethod
     def empty(cls) -> "JournalReader":
         """A journal in which nothing ever happened."""
@@ -34,6 +38,10 @@ class JournalReader(PlanList):
 
     def events(self, plan: PlanId | None = None, since: int = 0, limit: int | None = None) -> Iterator[Recorded]:
         """What happened after event `since`, in order, up to what is durable when the end is reached."""
+        known = self.recent.since(since, plan) if self.recent is not None else None
+        if known is not None:
+            yield from known[:limit]
+            return
         left = limit
         while left is None or left > 0:
             count = READ_BLOCK if left is None else min(READ_BLOCK, left)

@@ -99,8 +99,7 @@ class Slots:
     def drain(self) -> None:
         """Free the leases that no job uses."""
         idle, self._idle = self._idle, []
-        for lease in idle:
-            self.free(lease)
+        self.free(*idle)
 
     async def wait_free(self, longest: float = CHECK_SECONDS) -> None:
         """Wait after a vain `acquire` until it is worth trying again."""
@@ -126,8 +125,7 @@ class Slots:
     def close(self) -> None:
         """Free all that this process holds."""
         self._idle = []
-        for lease in tuple(self._mine):
-            self.free(lease)
+        self.free(*self._mine)
         if self._address is not None:
             self._change(lambda db: db.execute("DELETE FROM waiters WHERE address = ?", (self._address,)))
         if self._doorbell is not None:
@@ -150,16 +148,17 @@ class Slots:
         self._mine.update(taken)
         return taken
 
-    def free(self, lease: int) -> None:
-        """Give a lease back, and wake those who wait for one."""
-        self._mine.discard(lease)
+    def free(self, *leases: int) -> None:
+        """Give leases back, and wake those who wait for one."""
+        self._mine.difference_update(leases)
+        shared = [(lease,) for lease in leases if lease > 0]
         waiting: list[bytes] = []
 
         def give_back(db: sqlite3.Connection) -> None:
-            db.execute("DELETE FROM leases WHERE id = ?", (lease,))
+            db.executemany("DELETE FROM leases WHERE id = ?", shared)
             waiting.extend(row[0] for row in db.execute("SELECT address FROM waiters"))
 
-        if lease > 0:
+        if shared:
             self._change(give_back)
         _ring([address for address in waiting if address != self._address])
         self._woken.set()
