@@ -51,7 +51,8 @@ def check_start(repo: Repository, plan: Plan) -> None:
         _base_of(repo, plan)  # what a chained plan starts from may be what the plan before it lands
     if plan.target is not None:
         repo.check_branch_name(plan.target)
-        _check_clash(repo, plan.target)
+        if repo.branch_tip(plan.target) is None:
+            _check_clash(repo, plan.target)
 
 
 def target_of(repo: Repository, plan: Plan, others: list[str]) -> PlanStarted:
@@ -106,8 +107,8 @@ def _unused(repo: Repository, wanted: str, others: list[str]) -> str:
 
 
 def _check_clash(repo: Repository, branch: str) -> None:
-    """A branch `a` and a branch `a/b` cannot both exist."""
-    if repo.branch_tip(branch) is None and repo.free_branch_name(branch) != branch:
+    """A branch `a` and a branch `a/b` cannot both exist; this one does not exist yet."""
+    if repo.free_branch_name(branch) != branch:
         raise UsageError(
             f"A branch '{branch}' cannot be made: its name clashes with that of another branch.",
             hint="Choose another 'target', or rename the other branch.",

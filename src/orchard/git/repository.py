@@ -15,7 +15,7 @@ import os
 import re
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from orchard.errors import NotFound, OrchardError, UsageError
@@ -83,6 +83,8 @@ class Repository:
     config_stamp: tuple[int, ...] = ()
     ignores_case: bool = False
     """Whether the file system takes `A` and `a` for one name, as git found when the repository was made."""
+    _legal_names: set[str] = field(default_factory=set, repr=False, compare=False)
+    """Names that git allows for a branch: its rules are the one thing here that cannot change."""
 
     @property
     def bare(self) -> bool:
@@ -182,10 +184,13 @@ class Repository:
 
     def check_branch_name(self, name: str) -> None:
         """UsageError unless a branch may have this name. Unlike `--branch`, nothing is expanded."""
+        if name in self._legal_names:
+            return
         legal = bool(name) and "\0" not in name and not name.startswith("-") and name != "HEAD"
         if not legal or self.git("check-ref-format", f"refs/heads/{name}", ok=(0, 1)).status != 0:
             hint = "Run 'git check-ref-format --help' for the rules."
             raise UsageError(f"{name!r} is not a name that git allows for a branch.", hint=hint)
+        self._legal_names.add(name)
 
     def free_branch_name(self, wanted: str) -> str:
         """This name if no branch stands in its way, else the nearest that is free."""
@@ -214,9 +219,9 @@ class Repository:
         """Whose name commits carry, as (name, email); a neutral one where git knows none."""
         said = self.config(r"^(user|author)\.(name|email)$")
         found = []
-        for field, fallback in zip(("name", "email"), FALLBACK_IDENTITY, strict=True):
-            configured = (said.get(f"{who}.{field}") for who in ("author", "user"))
-            values = (os.environ.get(f"GIT_AUTHOR_{field.upper()}"), *configured)
+        for word, fallback in zip(("name", "email"), FALLBACK_IDENTITY, strict=True):
+            configured = (said.get(f"{who}.{word}") for who in ("author", "user"))
+            values = (os.environ.get(f"GIT_AUTHOR_{word.upper()}"), *configured)
             value = next(filter(None, values), "")
             found.append(re.sub(r"[\x00-\x1f<>]+", " ", value).strip(" .,:;\"'\\") or fallback)
         return found[0], found[1]

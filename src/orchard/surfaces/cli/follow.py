@@ -146,7 +146,7 @@ def finish(terminal: Terminal, app: App, followed: Followed) -> int:
             terminal.row({"type": "result", **document})
         except (BrokenPipeError, Unwritable):
             drop(sys.stdout)  # nobody reads any more, but the exit code is still heard
-    elif not followed.detached:
+    elif not followed.detached and not terminal.quiet:  # git is asked for what changed
         terminal.say(*summary_lines(app, followed.run, document))
     return EXIT_CANCELED if followed.detached else exit_code(document["plan"]["status"])
 
