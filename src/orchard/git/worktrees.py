@@ -33,7 +33,8 @@ from orchard.git.wip import Saved
 from orchard.process.failpoint import failpoint
 
 LOCK_TIMEOUT = 60.0
-ADD_TRIES = 4
+ADD_TRIES = 12
+"""A `worktree prune` that runs all the time beside us spoils one try in ten."""
 TRASH = ".trash"
 SETTLED_FROM = 64 * 1024
 """Bytes of an index, some hundred files; with fewer, reading them again costs less than a process."""
@@ -255,7 +256,7 @@ class Worktrees:
                     self._prepare_root()
                     git(*words, "--", str(worktree.path), commit)
             except GitError:
-                # Somebody's `worktree prune` or `add` beside us makes git fail in many words; the next try is alone.
+                # Somebody's `worktree prune` or `add` beside us makes git fail in many words.
                 self._discard(worktree)
                 if last:
                     raise
