@@ -55,10 +55,10 @@ check: dev
 test: check
 	$(BIN)/pytest -n $(WORKERS) -m "not slow"
 
-# What `make test` skips where a program is not installed fails here. One after the other: they are large programs.
+# What `make test` skips: tests that run real programs. One after the other, for these are large.
 test-agents: dev
 	$(BIN)/python tools/install_agents.py
-	ORCHARD_REQUIRE_AGENTS=1 $(BIN)/pytest tests/agents
+	ORCHARD_TEST_AGENTS=1 $(BIN)/pytest tests/agents
 
 test-all: check
 	$(BIN)/pytest -n $(WORKERS)

@@ -2,8 +2,8 @@
 
     found = program("claude")      found.path: the executable; found.search_path: a PATH on which it works
 
-A program that is not there skips the test, and the end of the test run says how to install it; with
-ORCHARD_REQUIRE_AGENTS=1 (`make test-agents`) it fails the test instead.
+They are large and slow, so the tests that need one are skipped unless ORCHARD_TEST_AGENTS=1 is set, as `make test-agents`
+does; a program that is not there then fails the test.
 """
 
 import os
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from tools import install_agents
 
-REQUIRED = "ORCHARD_REQUIRE_AGENTS"
+WANTED = "ORCHARD_TEST_AGENTS"
 
 # Tests get a home of their own before each of them begins: where the programs are is asked before that.
 _SEARCH_PATH = os.environ.get("PATH", os.defpath)
@@ -33,13 +33,10 @@ class Program:
 def program(name: str) -> Program:
     """An installed program, or the end of the test."""
     pin, path, folder = _PINS[name]
+    if os.environ.get(WANTED) != "1":
+        pytest.skip(f"runs the program {name}: make test-agents")
     if not path.exists() or not _PINS[install_agents.NODE][1].exists():
-        _missing(f"the program {name} {pin.version} is not installed: python tools/install_agents.py {name}")
+        missing = f"the program {name} {pin.version} is not installed: python tools/install_agents.py {name}"
+        pytest.fail(missing, pytrace=False)
     search_path = os.pathsep.join([str(folder), str(_PINS[install_agents.NODE][2]), _SEARCH_PATH])
     return Program(path, pin.version, search_path)
-
-
-def _missing(why: str) -> None:
-    if os.environ.get(REQUIRED) == "1":
-        pytest.fail(why, pytrace=False)
-    pytest.skip(why)
