@@ -2,8 +2,8 @@
 
     found = program("claude")      found.path: the executable; found.search_path: a PATH on which it works
 
-They are large and slow, so the tests that need one are skipped unless ORCHARD_TEST_AGENTS=1 is set, as `make test-agents`
-does; a program that is not there then fails the test.
+They are large and slow: a test that needs one is skipped unless ORCHARD_TEST_AGENTS=1 is set (`make test-agents` does).
+With it, a program that is not there fails the test.
 """
 
 import os
