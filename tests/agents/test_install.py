@@ -85,15 +85,21 @@ def test_an_unknown_name_is_refused_with_the_known_ones(npm: Path) -> None:
     assert not npm.exists()
 
 
-@pytest.mark.parametrize(("required", "outcome"), [("1", pytest.fail.Exception), ("", pytest.skip.Exception)])
-def test_a_test_without_its_program_is_skipped_or_fails_with_the_command_that_installs_it(
-    required: str, outcome: type[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_test_without_its_program_fails_with_the_command_that_installs_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pin = install_agents.pins()["claude"]
     monkeypatch.setitem(programs._PINS, "claude", (pin, tmp_path / "claude", tmp_path))
-    monkeypatch.setenv(programs.REQUIRED, required)
+    monkeypatch.setenv(programs.WANTED, "1")
 
-    with pytest.raises(outcome, match=r"is not installed: python tools/install_agents\.py claude"):
+    with pytest.raises(pytest.fail.Exception, match=r"is not installed: python tools/install_agents\.py claude"):
+        programs.program("claude")
+
+
+def test_a_test_with_a_real_program_is_skipped_unless_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(programs.WANTED, raising=False)
+
+    with pytest.raises(pytest.skip.Exception, match="make test-agents"):
         programs.program("claude")
 
 

@@ -25,6 +25,7 @@ from orchard.agents.known import PROGRAMS, key_variable
 from orchard.agents.modelnames import Model, is_among, models_of, newest
 from orchard.core.agentrows import AgentRow
 from orchard.core.config import Config
+from orchard.core.event import Json
 from orchard.core.plan import Tier
 from orchard.core.suggest import quoted
 from orchard.errors import UsageError
@@ -315,3 +316,17 @@ def _from_json(body: Any) -> Found | None:
         return Found(models, str(body["source"]), bool(body["complete"]), str(body["problem"]))
     except (TypeError, LookupError, ValueError, AttributeError):
         return None
+
+
+def model_document(told: Mapping[str, Found]) -> Json:
+    """What the agents said of their models."""
+    rows = [
+        {"agent": name, "model": model.name, "vendor": model.vendor, "tier": model.tier}
+        for name, one in told.items()
+        for model in one.models
+    ]
+    known = {
+        name: {"source": one.source, "complete": one.complete, "problem": one.problem or None}
+        for name, one in told.items()
+    }
+    return {"models": rows, "agents": known}

@@ -8,7 +8,7 @@ import click
 from orchard.agents.cache import user_cache
 from orchard.agents.describe import AgentInfo, describe
 from orchard.agents.known import ABILITIES
-from orchard.agents.models import Found, Models
+from orchard.agents.models import Found, Models, model_document
 from orchard.agents.table import SEE_AGENTS, Agents
 from orchard.core.agentrows import ACP
 from orchard.core.suggest import did_you_mean, quoted
@@ -56,16 +56,7 @@ def models(terminal: Terminal, agent: str | None, refresh: bool) -> None:
     found = agents_here(terminal)
     names = [_known(found, agent)] if agent else [name for name in found.names if found.missing(name) is None]
     told = Models(found, user_cache()).all(names, refresh=refresh)
-    rows = [
-        {"agent": name, "model": model.name, "vendor": model.vendor, "tier": model.tier}
-        for name, one in told.items()
-        for model in one.models
-    ]
-    known = {
-        name: {"source": one.source, "complete": one.complete, "problem": one.problem or None}
-        for name, one in told.items()
-    }
-    terminal.answer({"models": rows, "agents": known}, *_models(told))
+    terminal.answer(model_document(told), *_models(told))
     for name, one in told.items():
         if one.problem:
             terminal.note(_note(name, one))

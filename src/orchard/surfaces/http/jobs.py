@@ -13,6 +13,7 @@ from orchard.core.planmodel import Checks, Fields, JobFields, PhaseName, Work
 from orchard.surfaces.http import logs, reading
 from orchard.surfaces.http.operation import TEXT, Asked, Part, Query, maybe
 from orchard.surfaces.http.plans import changed, done
+from orchard.surfaces.logpages import PAGE, Wanted, page
 
 LONGEST_PAGE = 1024 * 1024
 SHORTEST_PAGE = 64
@@ -30,7 +31,7 @@ class LogQuery(Query):
         default=0, description="The byte to begin at: the `next_offset` of the page before."
     )
     limit: Annotated[int, Field(ge=SHORTEST_PAGE, le=LONGEST_PAGE)] = Field(
-        default=logs.PAGE, description="About how many bytes of the log at most."
+        default=PAGE, description="About how many bytes of the log at most."
     )
     follow: bool = Field(
         default=False,
@@ -91,9 +92,9 @@ async def get_logs(asked: Asked) -> Response:
     """A page, or a stream of them."""
     query = asked.query
     phase = Phase(query.phase) if query.phase is not None else None
-    wanted = logs.Wanted(*await asked.job(), query.attempt, phase, query.offset, query.limit)
+    wanted = Wanted(*await asked.job(), query.attempt, phase, query.offset, query.limit)
     if not query.follow:
-        return await asked.read(logs.page, asked.served.app, wanted)
+        return await asked.read(page, asked.served.app, wanted)
     seen = asked.request.headers.get("last-event-id")
     place = await asked.served.read(logs.begin, asked.served.app, wanted, seen)
     return asked.streams.stream(logs.frames(asked.served, wanted, place, query.idle))

@@ -6,6 +6,7 @@ from pydantic import Field
 from starlette.responses import Response
 
 from orchard.core.events import Json
+from orchard.surfaces.agentlists import agent_list, model_list
 from orchard.surfaces.http import events, reading
 from orchard.surfaces.http.jobs import Idle
 from orchard.surfaces.http.operation import Asked, Query, maybe
@@ -67,12 +68,12 @@ async def list_saved(asked: Asked) -> Response:
 
 async def list_agents(asked: Asked) -> Json:
     """Ask all programs."""
-    return await asked.aside(lambda: reading.agents(asked.served.app))
+    return await asked.aside(lambda: agent_list(asked.served.app))
 
 
 async def list_models(asked: Asked) -> Json:
     """Ask all programs and providers."""
-    return await asked.aside(lambda: reading.models(asked.served.app, asked.query.agent))
+    return await asked.aside(lambda: model_list(asked.served.app, asked.query.agent))
 
 
 async def get_config(asked: Asked) -> Response:

@@ -1,8 +1,6 @@
 """Questions that the API asks of an App, each answered with plain values; `Served.read` runs them beside the loop."""
 
-import os
 from collections import Counter, OrderedDict
-from collections.abc import Mapping
 from contextlib import closing
 from typing import Literal
 
@@ -185,40 +183,6 @@ def failure(app: App, plan: PlanId, job: JobId) -> Json:
 
 
 # ---------------------------------------------------------------------------------------- place
-
-
-def agents(app: App) -> Json:
-    """Every agent: programs are asked, so this takes a while."""
-    from orchard.agents.cache import user_cache
-    from orchard.agents.describe import describe
-    from orchard.agents.table import Agents
-
-    infos = describe(Agents(app.settings.config, os.environ), cache=user_cache())
-    default = next((info.name for info in infos if info.default), app.settings.config.agent)
-    return {"default": default, "agents": [info.as_json() for info in infos]}
-
-
-def models(app: App, agent: str | None) -> Json:
-    """The models of the agents: programs and providers are asked, so this takes a while."""
-    from orchard.agents.cache import user_cache
-    from orchard.agents.models import Models
-    from orchard.agents.table import Agents
-
-    found = Agents(app.settings.config, os.environ)
-    if agent is not None and agent not in found.names:
-        raise NotFound(f"There is no agent '{agent}'.", f"There is: {', '.join(found.names)}")
-    names = [agent] if agent else [name for name in found.names if found.missing(name) is None]
-    told = Models(found, user_cache()).all(names)
-    rows = [
-        {"agent": name, "model": model.name, "vendor": model.vendor, "tier": model.tier}
-        for name, one in told.items()
-        for model in one.models
-    ]
-    known: Mapping[str, Json] = {
-        name: {"source": one.source, "complete": one.complete, "problem": one.problem or None}
-        for name, one in told.items()
-    }
-    return {"models": rows, "agents": dict(known)}
 
 
 def config(app: App) -> Json:

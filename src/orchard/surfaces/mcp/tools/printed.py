@@ -12,7 +12,7 @@ from orchard.errors import UsageError
 from orchard.store.logs import read
 from orchard.store.redact import Redactor
 from orchard.store.screen import for_screen
-from orchard.surfaces.http.logs import Wanted, page
+from orchard.surfaces.logpages import Wanted, page
 from orchard.surfaces.mcp.telling import compact
 from orchard.surfaces.mcp.tool import Call, Output, Tool
 from orchard.surfaces.mcp.tools.asking import MeantJob, meant_job

@@ -16,7 +16,7 @@ from orchard.core.planmodel import PlanFields
 from orchard.core.view import job_view
 from orchard.core.workerview import STATES
 from orchard.engine.workers import MESSAGE_BYTES
-from orchard.surfaces.http import reading
+from orchard.surfaces.agentlists import model_list
 from orchard.surfaces.mcp.telling import compact
 from orchard.surfaces.mcp.tool import Call, Output, Tool
 from orchard.surfaces.mcp.tools.asking import MeantJob, ask, done, meant_job, meant_plan
@@ -247,7 +247,7 @@ class ModelList(Told):
 
 async def list_models(call: Call, given: ListModels) -> Json:
     """Which models the agents have; programs and providers may be asked."""
-    found = await asyncio.to_thread(reading.models, call.served.app, given.agent)
+    found = await asyncio.to_thread(model_list, call.served.app, given.agent)
     problems = [f"{name}: {one['problem']}" for name, one in found["agents"].items() if one["problem"]]
     return {"models": [compact(row) for row in found["models"]], **compact({"notes": problems})}
 
