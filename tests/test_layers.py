@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -74,7 +75,9 @@ class Module:
 Rule = Callable[[Module], Iterator[tuple[int, str]]]
 
 
+@cache
 def modules() -> list[Module]:
+    """Every module of the package; read once."""
     paths = sorted(PACKAGE.rglob("*.py"))
     return [Module(path.relative_to(PACKAGE).as_posix(), ast.parse(path.read_text("utf-8"))) for path in paths]
 
