@@ -1,6 +1,7 @@
 """Readers in the process that writes are told the newest events from memory: nobody may notice."""
 
 import asyncio
+import threading
 import time
 from pathlib import Path
 
@@ -87,3 +88,30 @@ async def test_what_was_purged_is_not_remembered(tmp_path: Path) -> None:
         reader.recent = journal.recent
         assert [one.plan for one in reader.events()] == [B]
         reader.close()
+
+
+@pytest.mark.anyio
+async def test_nobody_is_told_of_an_event_that_cannot_be_read_yet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "journal.db"
+    go_on = threading.Event()
+    with Journal.open(path) as journal:
+        journal.append(A, Warned("first"), 1.0)
+        await journal.durable()
+        remember = journal.recent.add
+        monkeypatch.setattr(journal.recent, "add", lambda events: (go_on.wait(10), remember(events)))
+        journal.append(A, Warned("second"), 2.0)
+        other, own = read(path), read(path)
+        own.recent = journal.recent
+        while other.last_seq() < 2:  # noqa: ASYNC110 - until it is in the file, though not yet in memory
+            await asyncio.sleep(0.001)
+
+        newest, events = own.last_seq(), list(own.events())
+
+        go_on.set()
+        await journal.durable()
+        assert newest == events[-1].seq
+        assert own.last_seq() == 2
+        own.close()
+        other.close()

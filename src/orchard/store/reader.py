@@ -54,7 +54,13 @@ class JournalReader(PlanList):
             left = None if left is None else left - count
 
     def last_seq(self) -> int:
-        """The number of the newest durable event; it does not fall when a plan is forgotten."""
+        """The number of the newest durable event; it does not fall when a plan is forgotten.
+
+        It is never ahead of what `events` gives: who waits for the next one after it would miss what lies between.
+        """
+        newest = self.recent.newest if self.recent is not None else None
+        if newest is not None:
+            return newest
         rows = self._ask("SELECT seq FROM sqlite_sequence WHERE name = 'events'")
         return int(rows[0][0]) if rows else 0
 

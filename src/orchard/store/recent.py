@@ -32,6 +32,12 @@ class Recent:
         with self._lock:
             self._events.clear()
 
+    @property
+    def newest(self) -> int | None:
+        """The number of the newest event in here. The file may be ahead by a batch, for a moment."""
+        with self._lock:
+            return self._events[-1].seq if self._events else None
+
     def since(self, seq: int, plan: PlanId | None = None) -> list[Recorded] | None:
         """What came after event `seq`; None where only the file knows."""
         found: list[Recorded] = []
