@@ -127,7 +127,7 @@ def test_a_thousand_made_up_requests_get_only_answers_that_are_documented(tmp_pa
 @quiet
 @pytest.mark.slow
 def test_many_made_up_requests_about_plans_in_all_states_get_only_answers_that_are_documented(tmp_path: Path) -> None:
-    found = fuzzed(tmp_path, 60)
+    found = fuzzed(tmp_path, 70)
 
     check(found, 4000)
     assert len(found.reached) > 30, found.reached
