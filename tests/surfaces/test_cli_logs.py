@@ -45,7 +45,7 @@ def shown_of(parts: list[Part], tail: int | None = None, *, raw: bool = False, s
 def test_the_last_lines_of_a_file_are_found_from_its_end(
     tmp_path: Path, data: bytes, lines: int, found: tuple[int, int]
 ) -> None:
-    assert last_lines(a_log(tmp_path, data).path, lines) == found
+    assert last_lines(a_log(tmp_path, data).path, len(data), lines) == found
 
 
 def test_a_tail_takes_the_last_lines_over_several_phases(tmp_path: Path, screen: Screen) -> None:
@@ -111,3 +111,21 @@ def test_what_was_printed_is_not_printed_again_when_the_log_grows(tmp_path: Path
     reading.end()
 
     assert screen.readouterr().out == b"one\ntwo\n"
+
+
+@pytest.mark.parametrize(("tail", "shown"), [(None, b"one\ntwo\n"), (1, b"two\n")])
+def test_a_program_that_prints_as_fast_as_we_read_does_not_keep_us(
+    tmp_path: Path, screen: Screen, tail: int | None, shown: bytes
+) -> None:
+    part = a_log(tmp_path, b"one\ntwo\n")
+
+    def grows() -> Redactor:
+        with part.path.open("ab") as file:
+            file.write(b"more\n")
+        return Redactor()
+
+    reading = Reading(Printer(Terminal(), grows), tail)
+    reading.take([part])
+    reading.end()
+
+    assert screen.readouterr().out == shown

@@ -181,12 +181,16 @@ class Reading:
         self.last: Part | None = None
 
     def take(self, parts: list[Part]) -> None:
-        """Print what is new in these logs, in their order."""
+        """Print what is new in these logs, in their order, as far as they went when we came.
+
+        A program may print faster than we do: what it adds meanwhile is for the next time, or we would never end.
+        """
+        sizes = {part.path: part.path.stat().st_size for part in parts}
         if not self.parts and self.tail is not None:
-            self.parts = dict(starts(parts, self.tail))
+            self.parts = dict(starts(sizes, self.tail))
         for part in parts:
             at = self.parts.get(part.path, 0)
-            for block, after in blocks(part.path, at):
+            for block, after in blocks(part.path, at, sizes[part.path]):
                 if self.last != part:
                     self.end()
                     self.printer.begin(part, before(part.path, at))
@@ -200,31 +204,31 @@ class Reading:
             self.printer.close()
 
 
-def blocks(path: Path, at: int) -> Iterator[tuple[bytes, int]]:
-    """What a file holds from an offset on, with the offset after each block."""
+def blocks(path: Path, at: int, end: int) -> Iterator[tuple[bytes, int]]:
+    """What a file holds between two offsets, with the offset after each block."""
     with path.open("rb") as file:
         file.seek(at)
-        while block := file.read(BLOCK):
+        while at < end and (block := file.read(min(BLOCK, end - at))):
             at += len(block)
             yield block, at
 
 
-def starts(parts: list[Part], lines: int) -> Iterator[tuple[Path, int]]:
+def starts(sizes: dict[Path, int], lines: int) -> Iterator[tuple[Path, int]]:
     """Where to begin each log so that the last `lines` lines of all of them are printed."""
-    for part in reversed(parts):
-        at, lines = last_lines(part.path, lines)
-        yield part.path, at
+    for path in reversed(sizes):
+        at, lines = last_lines(path, sizes[path], lines)
+        yield path, at
 
 
-def last_lines(path: Path, lines: int) -> tuple[int, int]:
-    """The offset at which the last lines of a file begin, and how many of those it does not have.
+def last_lines(path: Path, size: int, lines: int) -> tuple[int, int]:
+    """The offset at which the last lines of a file of this size begin, and how many of those it does not have.
 
     Read backwards in blocks: the end of a large file is found at once.
     """
+    if lines == 0 or size == 0:
+        return size, lines
+    at = size
     with path.open("rb") as file:
-        at = size = file.seek(0, 2)
-        if lines == 0 or size == 0:
-            return size, lines
         while at > 0:
             length = min(BLOCK, at)
             at -= length
