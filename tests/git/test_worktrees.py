@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import shutil
 import stat
 import subprocess
 import threading
@@ -476,6 +477,34 @@ def test_many_worktrees_beside_prune_and_gc(repo: Repo) -> None:
 
     assert problems == []
     assert repo("worktree", "list", "--porcelain").count("worktree ") == 1
+
+
+@pytest.mark.parametrize("spoiled", [1, 8, 50])
+def test_a_worktree_is_made_also_when_prune_is_first_again_and_again(
+    repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spoiled: int
+) -> None:
+    """A git that prunes between the two halves of its own `worktree add`, as one that runs beside us may."""
+    tries, known, real = tmp_path / "tries", repo.path / ".git" / "worktrees", shutil.which("git")
+    own = tmp_path / "bin" / "git"
+    own.parent.mkdir()
+    own.write_text(
+        f'#!/bin/sh\ncase " $* " in *" worktree add "*) echo >> {tries}\n'
+        f'[ "$(wc -l < {tries})" -gt {spoiled} ] || {{ {real} "$@" >&2; rm -r {known}; exit 128; }};;\n'
+        f'esac\nexec {real} "$@"\n'
+    )
+    own.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{own.parent}:{os.environ['PATH']}")
+    trees = Worktrees(find_repository(repo.path), tmp_path / "trees")
+
+    if spoiled < 10:
+        made = trees.add(repo.head(), "job")
+        assert content(made.path) == {"README.md": "# A small repository\n"} and trees.is_ours(made)
+        assert tries.read_text().count("\n") == spoiled + 1
+    else:
+        with pytest.raises(OrchardError, match="worktree add"):
+            trees.add(repo.head(), "job")
+        assert tries.read_text().count("\n") < spoiled, "whatever it is, it is not bad luck"
+    assert len([*trees.root.glob("w*")]) == (spoiled < 10), "what was half made is gone"
 
 
 @pytest.mark.slow
