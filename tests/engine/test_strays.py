@@ -1,15 +1,19 @@
 """Folders below the worktree root that nobody accounts for: told, saved, then removed."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from orchard.app import open_app
+from orchard.core.events import Recorded
+from orchard.core.plan import PlanId
+from orchard.store.reader import JournalReader
 from tests.engine.conftest import Orchard
 
 pytestmark = pytest.mark.anyio
 
-PLAN = "name: Small\njobs: [{id: a, work: echo a > a.txt}]"
+PLAN = "name: Small\njobs: [{id: a, work: echo a >> a.txt}]"
 
 
 async def notes(orchard: Orchard) -> list[str]:
@@ -66,3 +70,57 @@ async def test_a_link_among_the_folders_is_not_followed(orchard: Orchard, tmp_pa
     await notes(orchard)
 
     assert (precious / "file.txt").read_text() == "precious\n"
+
+
+FAILS = (
+    "name: Bad\nmax_parallel: 1\njobs: [{id: a, work: echo a > a.txt}, {id: b, needs: a, work: echo b > b.txt; exit 1}]"
+)
+
+
+@pytest.fixture
+def replayed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The plans whose events were read since."""
+    asked: list[str] = []
+    real = JournalReader.events
+
+    def events(self: JournalReader, plan: PlanId | None = None, *args: int) -> Iterator[Recorded]:
+        asked.append(plan or "")
+        return real(self, plan, *args)
+
+    monkeypatch.setattr(JournalReader, "events", events)
+    return asked
+
+
+async def test_of_the_plans_that_are_over_only_those_are_read_whose_folders_are_there(
+    orchard: Orchard, replayed: list[str]
+) -> None:
+    failed, *others = [(await orchard.run(plan))["plan"]["id"] for plan in (FAILS, PLAN, PLAN, PLAN)]
+    (kept,) = folders(orchard)
+    replayed.clear()
+
+    await notes(orchard)
+
+    assert failed in replayed and not {*others} & {*replayed}
+    assert (kept / "b.txt").read_text() == "b\n"
+    label = (orchard.repo.path / ".git" / "worktrees" / kept.name / "locked").read_text()
+    assert label == f"orchard: {failed} b", "it was made for 'a'"
+
+
+@pytest.mark.parametrize("label", ["", "orchard: ", "orchard: nobody at-all"])
+async def test_a_folder_whose_label_was_changed_is_still_its_plans(
+    orchard: Orchard, replayed: list[str], label: str
+) -> None:
+    failed = (await orchard.run(FAILS))["plan"]["id"]
+    (kept,) = folders(orchard)
+    (orchard.repo.path / ".git" / "worktrees" / kept.name / "locked").write_text(label)
+    await orchard.run(PLAN)
+
+    await notes(orchard)
+
+    assert (kept / "b.txt").read_text() == "b\n"
+    assert not orchard.repo.refs("refs/orchard/wip/strays")
+    assert label == "" or failed in replayed
+
+
+def folders(orchard: Orchard) -> list[Path]:
+    return [*(orchard.repo.path / ".worktrees").glob("w*")]

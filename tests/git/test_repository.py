@@ -321,3 +321,35 @@ def test_a_repository_that_was_made_bare_by_accident_is_an_error(repo: Repo) -> 
     found = [hazard for hazard in hazards(find_repository(repo.path)) if hazard.severity == "error"]
 
     assert [hazard.kind for hazard in found] == ["core.bare"]
+
+
+@pytest.mark.parametrize(
+    ("head", "found"),
+    [
+        (b"ref: refs/heads/main\n", "main"),
+        (b"ref: refs/heads/deep/er\n", "deep/er"),
+        (b"ref:  refs/heads/main", "main"),
+        (b"ref: refs/heads/other-name\n", "main"),
+        (b"ref: refs/remotes/origin/main\n", None),
+        (b"%s\n", None),
+    ],
+)
+def test_the_current_branch_is_what_git_says(
+    repo: Repo, repository: Repository, head: bytes, found: str | None
+) -> None:
+    repo("symbolic-ref", "refs/heads/other-name", "refs/heads/main")
+    (repo.path / ".git" / "HEAD").write_bytes(head.replace(b"%s", repo.head().encode()))
+
+    assert repository.current_branch() == found
+    said = repo.run("symbolic-ref", "-q", "HEAD").text
+    assert (said.removeprefix("refs/heads/") if said.startswith("refs/heads/") else None) == found
+
+
+def test_a_folder_is_no_worktree_root_once_git_tracks_something_there(repo: Repo, repository: Repository) -> None:
+    root = repository.worktree_root("trees")
+    assert repository.worktree_root("trees") == root == repo.path / "trees"
+
+    repo.commit({"trees/mine.txt": "mine"})
+
+    with pytest.raises(UsageError, match="holds files that git tracks"):
+        repository.worktree_root("trees")

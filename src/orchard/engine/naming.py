@@ -1,13 +1,14 @@
 """Which commits and branches a plan means, asked of git at the moment it matters."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from orchard.core.events import PlanStarted
 from orchard.core.plan import Plan, PlanId
 from orchard.core.suggest import did_you_mean
 from orchard.errors import NotFound, UsageError
-from orchard.git.repository import Repository, operation_in
+from orchard.git.heads import operation_in
+from orchard.git.repository import Repository
 from orchard.store.reader import PlanRow
 
 _ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
@@ -47,32 +48,37 @@ def find_plan(rows: Sequence[PlanRow], name: str) -> PlanId:
 
 def check_start(repo: Repository, plan: Plan) -> None:
     """Refuse a plan that could not start now, before anything is made."""
+    branches = repo.branches()
     if plan.after is None:
-        _base_of(repo, plan)  # what a chained plan starts from may be what the plan before it lands
+        _base_of(repo, plan, branches)  # what a chained plan starts from may be what the plan before it lands
     if plan.target is not None:
         repo.check_branch_name(plan.target)
-        if repo.branch_tip(plan.target) is None:
-            _check_clash(repo, plan.target)
+        if plan.target not in branches:
+            _check_clash(repo, plan.target, branches)
 
 
 def target_of(repo: Repository, plan: Plan, others: list[str]) -> PlanStarted:
-    """Base and target of a plan that starts now, pinned."""
-    branch, commit = _base_of(repo, plan)
+    """Base and target of a plan that starts now, pinned; `others`: branches that are other plans' to make."""
+    branches = repo.branches()
+    branch, commit = _base_of(repo, plan, branches)
     target = plan.target
     if target is not None:
         repo.check_branch_name(target)
     elif branch is not None and branch != repo.default_branch():
         target = branch
     else:
-        return PlanStarted(branch, commit, _unused(repo, f"orchard/{slug(plan.name)}", others), None)
-    tip = repo.branch_tip(target)
+        own = repo.free_branch_name(f"orchard/{slug(plan.name)}", [*branches, *others])
+        return PlanStarted(branch, commit, own, None)
+    tip = branches.get(target)
     if tip is None:
-        _check_clash(repo, target)
+        _check_clash(repo, target, branches)
     return PlanStarted(branch, commit, target, tip)
 
 
-def _base_of(repo: Repository, plan: Plan) -> tuple[str | None, str]:
+def _base_of(repo: Repository, plan: Plan, branches: Mapping[str, str]) -> tuple[str | None, str]:
     if plan.base is not None:
+        if plan.base in branches:
+            return plan.base, branches[plan.base]
         try:
             return repo.resolve(plan.base)
         except NotFound as error:
@@ -85,8 +91,8 @@ def _base_of(repo: Repository, plan: Plan) -> tuple[str | None, str]:
                 f"A {operation} is under way here, so there is no current branch to start from.",
                 hint=f"Finish the {operation}, or name the branch to start from: 'base: BRANCH'.",
             )
-        return repo.resolve("HEAD") if repo.has_commits() else _unborn()
-    tip = repo.branch_tip(current)
+        return repo.resolve("HEAD") if branches else _unborn()
+    tip = branches.get(current)
     return (current, tip) if tip is not None else _unborn()
 
 
@@ -97,18 +103,9 @@ def _unborn() -> tuple[str | None, str]:
     )
 
 
-def _unused(repo: Repository, wanted: str, others: list[str]) -> str:
-    """A branch name that neither git nor another plan has."""
-    number, name = 1, repo.free_branch_name(wanted)
-    while name in others:
-        number += 1
-        name = repo.free_branch_name(f"{wanted}-{number}")
-    return name
-
-
-def _check_clash(repo: Repository, branch: str) -> None:
+def _check_clash(repo: Repository, branch: str, branches: Collection[str]) -> None:
     """A branch `a` and a branch `a/b` cannot both exist; this one does not exist yet."""
-    if repo.free_branch_name(branch) != branch:
+    if repo.free_branch_name(branch, branches) != branch:
         raise UsageError(
             f"A branch '{branch}' cannot be made: its name clashes with that of another branch.",
             hint="Choose another 'target', or rename the other branch.",

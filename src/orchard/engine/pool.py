@@ -37,11 +37,11 @@ class Pool:
         self._changed = asyncio.Event()
 
     async def take(self, commit: str, reason: str) -> Worktree:
-        """A folder that holds exactly this commit."""
+        """A folder that holds exactly this commit; `reason` says whom it is for, the plan's id first."""
         keep = self.world.config.worktree.keep
         while (saved := await self._free_one()) is not None:
             try:
-                await self.world.in_thread(self.worktrees.reset, saved.worktree, commit, saved, keep)
+                await self.world.in_thread(self.worktrees.reset, saved.worktree, commit, saved, keep, reason)
             except OrchardError:
                 # Its proof is spent, so it stays where it is; the next engine saves it and takes it away.
                 self._in_use -= 1

@@ -222,14 +222,17 @@ def _unheld(engine: Engine, reader: JournalReader, trees: Worktrees) -> tuple[li
     if not trees.root.is_dir():
         return [], []
     held = _held(engine.runs.values())
-    registered = [one.path for one in trees.repo.checkouts() if one.ours and one.path.parent == trees.root]
+    ours = [one for one in trees.repo.checkouts() if one.ours and one.path.parent == trees.root]
     strays = trees.strays(held)
-    candidates = [Worktree(path.name, path) for path in registered if path.name not in held]
+    candidates = [Worktree(one.path.name, one.path) for one in ours if one.path.name not in held]
     candidates += [Worktree(one.name, one.path) for one in strays if one.kind == "entry"]
     if candidates:
-        # Plans that are over may hold folders too: of failed jobs, for people to look into.
-        over = (replay(reader.events(row.id)) for row in reader.plans() if row.id not in engine.runs)
-        held |= _held(over)
+        # Plans that are over may hold folders too: of failed jobs, for people to look into. Their labels say whose they
+        # are; all other plans, of which there may be thousands, are asked only about a folder that is not theirs.
+        named = {one.label.partition(" ")[0] for one in ours if one.path.name not in held}
+        over = sorted((row.id for row in reader.plans() if row.id not in engine.runs), key=named.__contains__)
+        while over and any(one.name not in held for one in candidates):
+            held |= _held([replay(reader.events(over.pop()))])
     unheld = [one for one in dict.fromkeys(candidates) if one.name not in held]
     return unheld, [one.path for one in strays if one.kind == "folder"]
 

@@ -14,30 +14,19 @@ to ignore and nothing to commit by accident.
 import os
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from orchard.errors import NotFound, OrchardError, UsageError
 from orchard.git.command import MINIMUM_VERSION, Git, GitError, GitMissing, Output, clean_environment, run_git
+from orchard.git.heads import branch_in, branch_to_come_back_to, operation_in
 from orchard.git.refs import list_refs, read_ref
 
 LOCK_REASON = "orchard"
 """How the reason begins for which `git worktree lock` holds a worktree of ours."""
 
 FALLBACK_IDENTITY = ("Orchard", "orchard@localhost")
-
-_OPERATIONS = {
-    "rebase-merge": "rebase",
-    "rebase-apply": "rebase",
-    "MERGE_HEAD": "merge",
-    "CHERRY_PICK_HEAD": "cherry-pick",
-    "REVERT_HEAD": "revert",
-    "BISECT_LOG": "bisect",
-    "sequencer": "sequence",
-}
-# Where an operation that detached HEAD notes the branch that it will come back to.
-_BRANCH_NOTES = ("rebase-merge/head-name", "rebase-apply/head-name", "BISECT_START")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +50,8 @@ class Checkout:
     locked: bool
     prunable: bool
     ours: bool
+    label: str
+    """What the lock on it was made for; of our own, see `Worktrees.add`."""
     operation: str | None
     """What is under way here: rebase, merge, cherry-pick, revert, bisect."""
 
@@ -85,6 +76,8 @@ class Repository:
     """Whether the file system takes `A` and `a` for one name, as git found when the repository was made."""
     _legal_names: set[str] = field(default_factory=set, repr=False, compare=False)
     """Names that git allows for a branch: its rules are the one thing here that cannot change."""
+    _free_roots: set[tuple[Path, tuple[int, ...]]] = field(default_factory=set, repr=False, compare=False)
+    """Folders below which no file was tracked, and the stamp of the index that said so."""
 
     @property
     def bare(self) -> bool:
@@ -156,6 +149,10 @@ class Repository:
         branches = list_refs(self.git, *(f"refs/heads/{name}" for name in names))
         return next((name for name in names if f"refs/heads/{name}" in branches), None)
 
+    def branches(self) -> dict[str, str]:
+        """Every branch and the commit it is at."""
+        return {ref.removeprefix("refs/heads/"): tip for ref, tip in list_refs(self.git, "refs/heads").items()}
+
     def branch_tip(self, branch: str) -> str | None:
         """The commit a branch is at; None if there is no such branch."""
         return read_ref(self.git, f"refs/heads/{branch}") if branch else None
@@ -171,10 +168,9 @@ class Repository:
         done = git("rev-parse", "-q", "--verify", "--end-of-options", f"{name}^{{commit}}", ok=(0, 1, 128))
         if done.status == 0 and done.text:
             return None, done.text
-        known = [ref.removeprefix("refs/heads/") for ref in list_refs(self.git, "refs/heads")]
         from difflib import get_close_matches  # only a mistake pays for it
 
-        near = get_close_matches(name, known, n=3)
+        near = get_close_matches(name, list(self.branches()), n=3)
         hint = (
             f"Did you mean {' or '.join(repr(one) for one in near)}?"
             if near
@@ -192,9 +188,9 @@ class Repository:
             raise UsageError(f"{name!r} is not a name that git allows for a branch.", hint=hint)
         self._legal_names.add(name)
 
-    def free_branch_name(self, wanted: str) -> str:
+    def free_branch_name(self, wanted: str, branches: Iterable[str] | None = None) -> str:
         """This name if no branch stands in its way, else the nearest that is free."""
-        names = [ref.removeprefix("refs/heads/").casefold() for ref in list_refs(self.git, "refs/heads")]
+        names = [name.casefold() for name in (self.branches() if branches is None else branches)]
         taken = set(names) | {name[:end] for name in names for end, char in enumerate(name) if char == "/"}
         parents = [wanted[:end] for end, char in enumerate(wanted) if char == "/"]
         if any(parent.casefold() in names for parent in parents):
@@ -248,13 +244,18 @@ class Repository:
                 raise UsageError(f"The worktree root {root} holds the repository itself", hint=hint)
         if root.is_relative_to(self.common_dir) and not root.is_relative_to(self.state / "worktrees"):
             raise UsageError(f"The worktree root {root} lies inside git's own folder", hint=hint)
-        if home is not None and root.is_relative_to(home):
+        seen = (root, _stamp(self.common_dir / "index"))
+        if home is not None and root.is_relative_to(home) and seen not in self._free_roots:
             main = Git(self.common_dir, self.common_dir, cwd=home, work_tree=home)
             if main("ls-files", "-z", "--", f":(literal){root.relative_to(home)}").stdout:
                 raise UsageError(f"The worktree root {root} holds files that git tracks", hint=hint)
+            self._free_roots.add(seen)
         return root
 
     def _branch_in(self, git_dir: Path) -> str | None:
+        branch = branch_in(git_dir, self.common_dir)
+        if branch is not None:
+            return branch
         git = Git(self.common_dir, git_dir, cwd=self.common_dir)
         name = git("symbolic-ref", "-q", "HEAD", ok=(0, 1)).text
         return name.removeprefix("refs/heads/") if name.startswith("refs/heads/") else None
@@ -274,12 +275,13 @@ class Repository:
         return Checkout(
             path=path,
             git_dir=git_dir,
-            branch=branch if branch is not None or bare else _branch_to_come_back_to(git_dir),
+            branch=branch if branch is not None or bare else branch_to_come_back_to(git_dir),
             head=head if head.strip("0") else None,
             bare=bare,
             locked=b"locked" in rows,
             prunable=b"prunable" in rows,
             ours=rows.get(b"locked", b"").startswith(LOCK_REASON.encode()),
+            label=os.fsdecode(rows.get(b"locked", b"")).removeprefix(f"{LOCK_REASON}: "),
             operation=None if bare else operation_in(git_dir),
         )
 
@@ -347,23 +349,6 @@ def git_version(cwd: Path) -> tuple[int, ...]:
         needed = ".".join(map(str, MINIMUM_VERSION))
         raise GitMissing(f"This is {said}, which is too old.", hint=f"Install git {needed} or newer.")
     return version
-
-
-def operation_in(git_dir: Path) -> str | None:
-    """What is under way in a checkout, by the notes git keeps about it."""
-    return next((name for note, name in _OPERATIONS.items() if os.path.lexists(git_dir / note)), None)
-
-
-def _branch_to_come_back_to(git_dir: Path) -> str | None:
-    for note in _BRANCH_NOTES:
-        try:
-            said = os.fsdecode((git_dir / note).read_bytes()).strip()
-        except OSError:
-            continue
-        # BISECT_START holds a bare branch name, or the commit that was checked out.
-        if said.startswith("refs/heads/") or (note == "BISECT_START" and not re.fullmatch(r"[0-9a-f]{40,64}", said)):
-            return said.removeprefix("refs/heads/")
-    return None
 
 
 def _admin_folders(common_dir: Path) -> dict[bytes, Path]:

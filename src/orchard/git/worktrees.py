@@ -73,7 +73,7 @@ class Worktrees:
 
     def add(self, commit: str, reason: str, *, parallel: bool = False) -> Worktree:
         """Make a worktree at this commit; `parallel` lets git write its files with one worker per core."""
-        worktree = self._register(commit, _one_line(f"{LOCK_REASON}: {reason}"))
+        worktree = self._register(commit, _label(reason))
         failpoint("worktree.after-register")
         git = self.repo.worktree_git(worktree.name, worktree.path)
         try:
@@ -119,10 +119,14 @@ class Worktrees:
         """Remember that the worktree's index is as we made it, from this commit."""
         self._made[worktree.name] = (commit, _index_stamp(self._admin(worktree)), left)
 
-    def reset(self, worktree: Worktree, commit: str, saved: Saved, keep: tuple[str, ...] = ()) -> None:
+    def reset(
+        self, worktree: Worktree, commit: str, saved: Saved, keep: tuple[str, ...] = (), reason: str | None = None
+    ) -> None:
         """Make the folder hold exactly `commit`, and of what is ignored only what matches `keep`."""
         self._use(worktree, saved)
         failpoint("worktree.before-reset")
+        if reason is not None:
+            self._label(worktree, reason)
         if saved.new_files is not None and saved.head == commit and self.made_from(worktree) == commit:
             self._take_out(worktree, saved.new_files)
             self.note_index(worktree, commit)
@@ -131,6 +135,19 @@ class Worktrees:
             self.note_index(worktree, commit)
             self._unsettled.add(worktree.name)
         failpoint("worktree.after-reset")
+
+    def _label(self, worktree: Worktree, reason: str) -> None:
+        """Have git's lock say whom the folder is for now; it is held all the while, also when power fails here."""
+        text = os.fsencode(_label(reason))
+        with suppress(OSError):
+            place = os.open(
+                self._admin(worktree) / "locked", os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            )
+            try:
+                os.pwrite(place, text, 0)
+                os.ftruncate(place, len(text))
+            finally:
+                os.close(place)
 
     def _take_out(self, worktree: Worktree, names: tuple[bytes, ...]) -> None:
         """Remove files from a folder that is as it should be without them."""
@@ -406,5 +423,6 @@ def _busy(place: Path) -> OrchardError:
     )
 
 
-def _one_line(text: str) -> str:
+def _label(reason: str) -> str:
+    text = f"{LOCK_REASON}: {reason}"
     return " ".join("".join(char if char.isprintable() else " " for char in text).split())[:200]

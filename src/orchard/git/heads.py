@@ -1,0 +1,60 @@
+"""What git notes in the folder of a checkout, read without starting it."""
+
+import os
+import re
+from pathlib import Path
+
+_OPERATIONS = {
+    "rebase-merge": "rebase",
+    "rebase-apply": "rebase",
+    "MERGE_HEAD": "merge",
+    "CHERRY_PICK_HEAD": "cherry-pick",
+    "REVERT_HEAD": "revert",
+    "BISECT_LOG": "bisect",
+    "sequencer": "sequence",
+}
+# Where an operation that detached HEAD notes the branch that it will come back to.
+_BRANCH_NOTES = ("rebase-merge/head-name", "rebase-apply/head-name", "BISECT_START")
+_ON_A_BRANCH = re.compile(rb"ref: refs/heads/((?!\.)[^\n]+)\n")
+"""What nearly every HEAD says. Reftables name a branch there that cannot be; that and all else is git's to read."""
+
+
+def branch_in(git_dir: Path, common_dir: Path) -> str | None:
+    """The branch that a checkout is on; None where only git can tell."""
+    said = _ON_A_BRANCH.fullmatch(_beginning(git_dir / "HEAD"))
+    # A branch may be another name for a branch.
+    if said is None or _beginning(common_dir / "refs" / "heads" / os.fsdecode(said[1])).startswith(b"ref:"):
+        return None
+    return os.fsdecode(said[1])
+
+
+def operation_in(git_dir: Path) -> str | None:
+    """What is under way in a checkout, by the notes git keeps about it."""
+    return next((name for note, name in _OPERATIONS.items() if os.path.lexists(git_dir / note)), None)
+
+
+def branch_to_come_back_to(git_dir: Path) -> str | None:
+    """The branch that an operation which detached HEAD will return to."""
+    for note in _BRANCH_NOTES:
+        try:
+            said = os.fsdecode((git_dir / note).read_bytes()).strip()
+        except OSError:
+            continue
+        # BISECT_START holds a bare branch name, or the commit that was checked out.
+        if said.startswith("refs/heads/") or (note == "BISECT_START" and not re.fullmatch(r"[0-9a-f]{40,64}", said)):
+            return said.removeprefix("refs/heads/")
+    return None
+
+
+def _beginning(file: Path) -> bytes:
+    """The first bytes of a small file; none where there is no such file. A fifo in its place does not keep us."""
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        return os.read(descriptor, 4096)
+    except OSError:
+        return b""
+    finally:
+        os.close(descriptor)
