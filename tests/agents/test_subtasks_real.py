@@ -77,3 +77,18 @@ async def test_an_agent_hands_work_to_another_and_takes_it_over(
         assert status["plan"]["usage"]["output"] == llm.usage().output
         names = {name.rsplit("__", 1)[-1] for name in llm.offered()}
         assert not names & {"create_plan", "land_plan", "cancel_plan", "retry_job", "update_plan"}
+
+
+async def test_the_built_in_agent_needs_no_program_and_no_file_with_a_pass(
+    orchard: Taught, monkeypatch: pytest.MonkeyPatch, private_home: Path
+) -> None:
+    looks = 'echo $(ls "$TMPDIR" | grep -c pass) pass, $(ps -A -o args | grep -c "[r]elay --pass $TMPDIR") relays'
+    script = steps(Shell(looks), Mcp("orchard", "report_progress", {"message": "Looked"}), Shell("echo a > a.txt"))
+    with ScriptedLlm(script) as llm:
+        install(monkeypatch, private_home, llm, BUILTIN)
+
+        status = await orchard.run(f"name: Look\njobs: [{{id: a, work: {asks(BUILTIN, 'go')}}}]")
+
+        told = "\n".join(result for asked in llm.requests for result in asked.results)
+    assert "0 pass, 0 relays" in told
+    assert job(status, "a")["progress"]["message"] == "Looked", told

@@ -46,6 +46,9 @@ TRANSIENT: frozenset[Reason] = frozenset({"rate-limit", "overloaded", "network"}
 """Ends that may be different in a moment: the same turn is tried again after a wait."""
 
 
+Dial = Callable[[], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
+
+
 @frozen
 class McpServer:
     """A server whose tools the agent may use: a command to start, or an address."""
@@ -58,6 +61,8 @@ class McpServer:
     headers: Mapping[str, str] = field(default_factory=dict)
     offered: bool = False
     """Nobody asked for it: an agent that cannot use it does without, and says nothing."""
+    dial: Dial | None = None
+    """Instead of both, for an agent that works within our own process: opens a connection to it."""
 
 
 @frozen

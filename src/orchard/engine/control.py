@@ -266,6 +266,23 @@ async def connect(address: Address) -> Connection:
     return Connection(reader, writer)
 
 
+async def open_channel(socket: str, shown: str, name: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Open the door of an engine with a pass, for a language that is spoken there; it is all that goes over this."""
+    reader, writer = await asyncio.open_unix_connection(socket, limit=LINE_BYTES)
+    try:
+        await _say(writer, {"pass": shown})
+        await _say(writer, {"verb": "channel", "name": name})
+        answer = await _line(reader)
+        if answer is None:
+            raise EngineGone()
+        if "error" in answer:
+            raise decode_error(answer["error"])
+    except BaseException:
+        writer.close()
+        raise
+    return reader, writer
+
+
 async def _say(writer: asyncio.StreamWriter, message: Json) -> None:
     try:
         writer.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")

@@ -1,7 +1,7 @@
 """Our own MCP server, handed to an agent for one turn: with a pass that speaks for its job, and for nobody else.
 
-The pass lies in a file of the turn's own folder, not in an argument or a variable, which children inherit and others
-can read. It is good until the turn ends.
+An agent within our own process speaks with the server at once. For others the pass lies in a file of the turn's own
+folder, not in an argument or a variable, which children inherit and others can read. It is good until the turn ends.
 """
 
 import json
@@ -10,10 +10,12 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from orchard.agents.agent import Agent, McpServer, Settings
 from orchard.engine.context import Context
+from orchard.engine.control import open_channel
 from orchard.engine.desk import scope_of
 
 NAME = "orchard"
@@ -49,6 +51,11 @@ def with_server(context: Context, agent: Agent, purpose: str, settings: Settings
         yield settings
         return
     with passes.issued(scope_of(context)) as secret:
+        if getattr(agent, "is_within", False):
+            dial = partial(open_channel, passes.socket, secret, LANGUAGE)
+            server = McpServer(_name(settings), offered=True, dial=dial)
+            yield replace(settings, mcp_servers=(*settings.mcp_servers, server))
+            return
         file = scratch / PASS_FILE
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with os.fdopen(os.open(file, flags, 0o600), "w") as out:

@@ -29,7 +29,7 @@ class Pipes:
         self,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
-        source: asyncio.ReadTransport,
+        source: asyncio.BaseTransport,
         most_bytes: int,
     ) -> None:
         self.reader, self.writer = reader, writer

@@ -38,6 +38,7 @@ from orchard.agents.builtin.tool import Answer, Json, Tool, ToolContext, ToolErr
 from orchard.agents.builtin.tools.foreign import BadTool, answer, description, input_schema, tool_name
 from orchard.agents.builtin.tools.github import proxy_for, trust
 from orchard.agents.builtin.tools.making import MadeTool, head_and_tail, own_token, plain_text
+from orchard.errors import OrchardError
 from orchard.frozen import frozen
 from orchard.process.beside import beside
 from orchard.process.pipes import Pipes, TooMuch
@@ -69,6 +70,7 @@ class Patience:
 
 
 _EXPECTED = (
+    OrchardError,
     MCPError,
     ValidationError,
     OSError,
@@ -193,7 +195,14 @@ class Server:
             self._wake.clear()
         life = _Life()
         try:
-            self._why = await (self._by_program(life) if self._server.command else self._by_address(life))
+            by = (
+                self._by_dialling
+                if self._server.dial
+                else self._by_program
+                if self._server.command
+                else self._by_address
+            )
+            self._why = await by(life)
         finally:
             self._client = None
         return life.of_use
@@ -216,6 +225,17 @@ class Server:
 
         ended = await run_program(launch, self._context.on_start, self._context.hurry, converse)
         return " ".join(filter(None, (life.why, ended.message, self._complaint())))
+
+    async def _by_dialling(self, life: "_Life") -> str:
+        assert self._server.dial is not None
+        with life.heard():
+            reader, writer = await self._server.dial()
+            pipes = Pipes(reader, writer, writer.transport, MOST_BYTES)
+            try:
+                await self._talk(over_pipes(pipes, self._wake), life)
+            finally:
+                pipes.close()
+        return life.why or "The connection was lost."
 
     async def _by_address(self, life: "_Life") -> str:
         url = self._server.url or ""
