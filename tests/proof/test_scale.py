@@ -196,6 +196,22 @@ def _seconds_of_cancel(desk: Desk) -> float:
     return max(ends) - min(at for name, at in rows if name == "PlanCanceled")
 
 
+def test_what_a_plan_costs_does_not_grow_with_the_plans_before_it(desk: Desk) -> None:
+    small = desk.plan("name: Small\ntarget: side\njobs: [{id: one, work: mktemp ./XXXXXXXXXX}]\n", "small.yaml")
+    bad = desk.plan("name: Bad\ntarget: goal\njobs: [{id: kept, work: 'false'}]\n")
+    assert costs(desk, "run", bad).done.code == 1
+
+    before = [costs(desk, "run", small) for _ in range(3)]
+    for _ in range(2):
+        assert costs(desk, "run", write(desk, layered(QUICK_JOBS))).done.code == 0
+    after = [costs(desk, "run", small) for _ in range(3)]
+
+    first, last = min(cost.cpu for cost in before), min(cost.cpu for cost in after)
+    print(f"a small plan: {first:.2f} s of processor, after {2 * QUICK_JOBS:,} other jobs {last:.2f} s")
+    assert [cost.done.code for cost in (*before, *after)] == [0] * 6
+    assert last <= 1.25 * first
+
+
 # ------------------------------------------------------------------------------------------ long logs
 
 WRITER = """
