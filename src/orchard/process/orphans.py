@@ -102,17 +102,26 @@ def left_alone(leader: Identity | None) -> bool:
     """
     if not _subreaper or leader is None or leader.pid not in _leaders:
         return False
-    pids, ours = own_children(), os.getsid(0)
+    pids, ours = own_children(helpers=False), os.getsid(0)
     if pids is None or leader.pid not in pids:
         return False
-    for pid in pids:
-        stat = read_stat(pid) if pid == leader.pid or pid not in _leaders else None
-        if pid == leader.pid:
-            if stat is None or not stat.dead:
-                return False
-        elif stat is not None and stat.session != ours:
-            return False
-    return True
+    return _has_ended(leader.pid) and all(pid in _leaders or _session_of(pid) in (None, ours) for pid in pids)
+
+
+def _has_ended(pid: int) -> bool:
+    """Whether a child that was not waited for has ended, with all its threads."""
+    try:
+        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        return False
+
+
+def _session_of(pid: int) -> int | None:
+    """The session of a child; None if there is no such process any more."""
+    try:
+        return os.getsid(pid)
+    except ProcessLookupError:
+        return None
 
 
 class Orphans:

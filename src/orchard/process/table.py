@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from threading import get_native_id
 
 LINUX = sys.platform == "linux"
 
@@ -76,14 +77,19 @@ def all_processes(since: float = 0.0) -> Iterator[Stat]:
                 yield stat
 
 
-def own_children() -> list[int] | None:
-    """The pids of our children, orphans that came to us included; None where the kernel does not tell."""
+def own_children(*, helpers: bool = True) -> list[int] | None:
+    """The pids of our children, orphans that came to us included; None where the kernel does not tell.
+
+    Without `helpers`, those that other threads than this one have started are left out.
+    """
     if not LINUX:
         return None
     found: list[int] = []
     try:
         # The main thread's list comes last: orphans are put there, and none must pass us by on its way.
-        for task in sorted((entry.name for entry in os.scandir("/proc/self/task")), key=int, reverse=True):
+        main = os.getpid()
+        tasks = map(int, os.listdir("/proc/self/task")) if helpers else {get_native_id(), main}  # noqa: PTH208
+        for task in sorted(tasks, key=main.__eq__):
             with open(f"/proc/self/task/{task}/children", "rb", buffering=0) as file:  # noqa: PTH123 (hot)
                 found += map(int, file.read().split())
     except FileNotFoundError:
