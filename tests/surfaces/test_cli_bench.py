@@ -96,7 +96,9 @@ def test_progress_is_told_beside_the_answer(measured: tuple[dict[str, Any], str,
     assert "round 1 of 1" in measured[1] and "scratch copies" in measured[1]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "terminated"])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)], ids=["ctrl-c", "terminated"]
+)
 def test_whoever_stops_it_finds_nothing_left(tmp_path: Path, number: signal.Signals) -> None:
     repo = make_users_repository(tmp_path / "mine")
     before = contents(repo.path)
