@@ -76,7 +76,7 @@ class Repository:
     """Whether the file system takes `A` and `a` for one name, as git found when the repository was made."""
     _legal_names: set[str] = field(default_factory=set, repr=False, compare=False)
     """Names that git allows for a branch: its rules are the one thing here that cannot change."""
-    _free_roots: set[tuple[Path, tuple[int, ...]]] = field(default_factory=set, repr=False, compare=False)
+    _free_roots: dict[Path, tuple[int, ...]] = field(default_factory=dict, repr=False, compare=False)
     """Folders below which no file was tracked, and the stamp of the index that said so."""
 
     @property
@@ -244,12 +244,12 @@ class Repository:
                 raise UsageError(f"The worktree root {root} holds the repository itself", hint=hint)
         if root.is_relative_to(self.common_dir) and not root.is_relative_to(self.state / "worktrees"):
             raise UsageError(f"The worktree root {root} lies inside git's own folder", hint=hint)
-        seen = (root, _stamp(self.common_dir / "index"))
-        if home is not None and root.is_relative_to(home) and seen not in self._free_roots:
+        index = _stamp(self.common_dir / "index")
+        if home is not None and root.is_relative_to(home) and self._free_roots.get(root) != index:
             main = Git(self.common_dir, self.common_dir, cwd=home, work_tree=home)
             if main("ls-files", "-z", "--", f":(literal){root.relative_to(home)}").stdout:
                 raise UsageError(f"The worktree root {root} holds files that git tracks", hint=hint)
-            self._free_roots.add(seen)
+            self._free_roots[root] = index
         return root
 
     def _branch_in(self, git_dir: Path) -> str | None:

@@ -98,7 +98,8 @@ def left_alone(leader: Identity | None) -> bool:
     """Whether an ended leader certainly leaves nobody, told by our own children instead of every process.
 
     Orphans among our descendants come to us. So whoever is left is our child now, or hangs below one: and
-    our children are the leaders of families, or helpers in our own session, which no program can enter.
+    our children are the leaders of families, or helpers in our own session, which no program can enter. What other
+    threads have started are such helpers: orphans are put where the main thread's children are.
     """
     if not _subreaper or leader is None or leader.pid not in _leaders:
         return False

@@ -10,7 +10,7 @@ This module imports the client, which takes a second: it is itself imported only
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -195,17 +195,16 @@ class Server:
             self._wake.clear()
         life = _Life()
         try:
-            by = (
-                self._by_dialling
-                if self._server.dial
-                else self._by_program
-                if self._server.command
-                else self._by_address
-            )
-            self._why = await by(life)
+            self._why = await self._way()(life)
         finally:
             self._client = None
         return life.of_use
+
+    def _way(self) -> Callable[["_Life"], Awaitable[str]]:
+        """How to reach it: what it tells at the end is why it is gone."""
+        if self._server.dial is not None:
+            return self._by_dialling
+        return self._by_program if self._server.command else self._by_address
 
     async def _by_program(self, life: "_Life") -> str:
         assert self._server.command is not None
