@@ -4,7 +4,8 @@
     over_pipes   what the client speaks through: a program in its own family, under our limits
 
 A server is a program of a stranger like any other: it is started by `run_program`, in the task's environment, and
-whatever it starts ends with it. Whatever goes wrong with one of them is told, and does not touch the others.
+whatever it starts ends with it. Our own, which the engine offers, is dialled instead. Whatever goes wrong with one of
+them is told, and does not touch the others.
 This module imports the client, which takes a second: it is itself imported only where a server is configured.
 """
 
