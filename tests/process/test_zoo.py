@@ -1,13 +1,16 @@
 """Every kind of program, ended in every way: nothing of it is left, and the answer is true."""
 
 import asyncio
+import os
 import time
 from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
 
 import anyio
 import pytest
 
+from orchard.process import table
 from orchard.process.family import end_family, members
 from orchard.process.identity import Identity
 from orchard.process.orphans import LAST_RESORT, adopted, become_subreaper
@@ -203,6 +206,33 @@ async def test_orphans_that_came_to_us_are_buried(tmp_path: Path) -> None:
 
     assert ended.ok
     assert set(zombies()) - before == set()
+
+
+@pytest.mark.parametrize("script", ["setsid sleep $NAP & :", "(setsid sleep $NAP &) ; :", ":"])
+async def test_a_program_that_another_thread_began_leaves_nothing_behind(script: str, tmp_path: Path) -> None:
+    number = nap()
+    launch = shell(tmp_path, script, NAP=number)
+
+    ended = await asyncio.to_thread(lambda: asyncio.run(run_program(launch)))
+
+    assert ended.ok
+    assert survivors(number) == []
+    assert members(launch.token, None, launch.log) == []
+
+
+def test_the_list_that_orphans_are_put_on_is_read_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Process numbers begin anew some day: a thread may have a smaller one than its process."""
+    main, read = os.getpid(), list[str]()
+
+    def opened(path: str, *_: object, **__: object) -> BytesIO:
+        read.append(path)
+        return BytesIO(b"")
+
+    monkeypatch.setattr(table, "open", opened, raising=False)
+    for threads in ([main, main - 1, main + 1], [main + 1, main - 1, main]):
+        monkeypatch.setattr(os, "listdir", lambda _, found=threads: map(str, found))
+        assert table.own_children() == []
+        assert read.pop() == f"/proc/self/task/{main}/children"
 
 
 async def stubborn(folder: Path, number: str, hurry: asyncio.Event | None = None) -> "asyncio.Future[Ended]":
