@@ -103,6 +103,9 @@ class Task:
     session: str | None = None
     """Go on in this one."""
     limits: Limits = field(default_factory=Limits)
+    trusted_project_settings: bool = False
+    """Whether the user has agreed to what `folder` holds for this agent's own program: hooks, servers, addresses. Where
+    not, the program is started so that none of it counts."""
 
 
 @frozen

@@ -130,6 +130,7 @@ async def _once(context: Context, asked: Asked) -> Result:
     # At most once per attempt: that it began must outlive us before it begins.
     await context.engine.durable()
     failpoint("agent.before-turn")
+    trusted = await context.world.in_thread(context.world.project_settings_trusted, context.place.folder)
     result: Result | None = None
     with (
         _scratch(context) as scratch,
@@ -148,6 +149,7 @@ async def _once(context: Context, asked: Asked) -> Result:
             settings=settings,
             session=asked.session,
             limits=asked.limits,
+            trusted_project_settings=trusted,
         )
         watch = Watch(hearing.tell, hearing.started, context.hurry, lambda: context.engine.budget_used_up(context.run))
         try:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import ParamSpec, Protocol, TypeVar
 
 from orchard.agents.agent import Agent, McpServer
@@ -57,6 +58,9 @@ class World:
     agents: Agents
     setup: tuple[Work, ...] = ()
     """What the configuration says is run in each new worktree."""
+    project_settings_trusted: Callable[[Path], bool] = lambda folder: False
+    """Whether the user has agreed to all that a checkout, or a job's folder, holds for the programs of agents
+    (`.claude`, `.mcp.json`, `.codex`, `.env` ...), by its exact content. Reads files, so it belongs into a thread."""
     clock: Callable[[], float] = time.time
     threads: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(max_workers=GIT_THREADS, thread_name_prefix="orchard-git")
