@@ -17,6 +17,7 @@ from urllib.parse import quote, quote_plus
 
 from orchard.core.secrets import SECRET_LENGTH, looks_secret, secrets_of
 from orchard.frozen import frozen
+from orchard.store.values import Values
 
 __all__ = ["REDACTED", "Redactor", "looks_secret", "redact_text", "secrets_of"]
 
@@ -34,7 +35,10 @@ _Span = tuple[int, int]
 
 @frozen
 class _Shape:
-    """Tokens of one kind: the last group of the pattern, or all of it, is what is hidden."""
+    """Tokens of one kind: the last group of the pattern is what is hidden if it has any, else all of it.
+
+    A pattern takes a time that grows with the text and not with its square: from no two places may it read the same long run.
+    """
 
     word: bytes
     """In every text that holds such a token; in lower case where case does not matter."""
@@ -52,7 +56,8 @@ _SHAPES = (
     _Shape(b"AKIA", re.compile(rb"(?<![A-Za-z0-9])AKIA[A-Z0-9]{16}(?![A-Za-z0-9])")),
     _Shape(b"ASIA", re.compile(rb"(?<![A-Za-z0-9])ASIA[A-Z0-9]{16}(?![A-Za-z0-9])")),
     _Shape(b"AIza", re.compile(rb"AIza[A-Za-z0-9_-]{30,}")),
-    _Shape(b"eyJ", re.compile(rb"eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?")),
+    # What has no dot after it is passed over as a whole: each `eyJ` inside of it would look for the same dot.
+    _Shape(b"eyJ", re.compile(rb"(eyJ[\w-]{8,}+\.[\w-]{8,}+(?:\.[\w-]*+)?)|eyJ[\w-]{8,}+", re.ASCII)),
     _Shape(b"://", re.compile(rb"://[^\s/:@]*:([^\s/@]+)@")),
     _Shape(b"bearer", re.compile(rb"(?i:bearer)[ \t]+([A-Za-z0-9._~+/=-]{8,})"), any_case=True),
     _Shape(
@@ -66,6 +71,7 @@ _SECRET_FIELDS = (
 )  # fmt: skip
 _FIELD_VALUE = re.compile(rb"[\"']?([^\s&\"';,]{6,})")
 _KEY_BEGIN = re.compile(rb"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+_KEY_BEGIN_LENGTH = len(b"-----BEGIN ") + 40
 _KEY_END = re.compile(rb"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 
 
@@ -73,8 +79,8 @@ class Redactor:
     """Hides secrets in a stream of bytes, wherever the stream is cut into chunks."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        self._known = tuple(sorted({form for secret in secrets for form in _forms(secret)}, key=len, reverse=True))
-        self._with_breaks = tuple(form for form in self._known if b"\n" in form or b"\r" in form)
+        self._known = Values(form for secret in secrets for form in _forms(secret))
+        self._with_breaks = tuple(form for form in self._known.all if b"\n" in form or b"\r" in form)
         self._carry = b""
 
     def feed(self, data: bytes) -> bytes:
@@ -118,7 +124,7 @@ class Redactor:
     def _spans(self, text: bytes, *, ended: bool) -> tuple[list[_Span], int]:
         """What is to be hidden, in order and apart; and where a private key begins that has no end yet."""
         keys, open_key = _private_keys(text, ended=ended)
-        spans = [*keys, *_known_values(text, self._known), *_tokens(text)]
+        spans = [*keys, *self._known.spans(text), *_tokens(text)]
         return _joined(spans), open_key
 
 
@@ -127,32 +133,27 @@ def redact_text(text: str, secrets: Iterable[str] = ()) -> str:
     return Redactor(secrets).whole(text.encode(errors="surrogateescape")).decode(errors="surrogateescape")
 
 
-def _known_values(text: bytes, known: tuple[bytes, ...]) -> Iterator[_Span]:
-    for form in known:
-        start = text.find(form)
-        while start >= 0:
-            yield start, start + len(form)
-            start = text.find(form, start + len(form))
-
-
 def _tokens(text: bytes) -> Iterator[_Span]:
     lower = text.lower()
     for shape in _SHAPES:
         if shape.word in (lower if shape.any_case else text):
             for match in shape.pattern.finditer(text):
-                yield match.span(shape.pattern.groups)
+                if match.end(shape.pattern.groups) >= 0:
+                    yield match.span(shape.pattern.groups)
     place = lower.find(b"=")
     while place >= 0:
-        if lower.endswith(_SECRET_FIELDS, 0, place) and (value := _FIELD_VALUE.match(text, place + 1)):
+        after = place + 1
+        if lower.endswith(_SECRET_FIELDS, 0, place) and (value := _FIELD_VALUE.match(text, after)):
             yield value.span(1)
-        place = lower.find(b"=", place + 1)
+            after = value.end()  # a field inside of it has a value that ends where this one does
+        place = lower.find(b"=", after)
 
 
 def _private_keys(text: bytes, *, ended: bool) -> tuple[list[_Span], int]:
     """Whole keys; one that never ends is hidden up to a length, so that its first line cannot blind a log."""
     spans: list[_Span] = []
-    place = 0
-    while b"PRIVATE KEY" in text and (begin := _KEY_BEGIN.search(text, place)):
+    place = max(0, text.find(b"PRIVATE KEY") - _KEY_BEGIN_LENGTH) if b"PRIVATE KEY" in text else len(text)
+    while begin := _KEY_BEGIN.search(text, place):
         start, limit = begin.start(), begin.start() + KEY_LENGTH
         if end := _KEY_END.search(text, begin.end(), limit):
             place = end.end()
