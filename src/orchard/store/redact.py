@@ -37,7 +37,8 @@ _Span = tuple[int, int]
 class _Shape:
     """Tokens of one kind: the last group of the pattern is what is hidden if it has any, else all of it.
 
-    A pattern takes a time that grows with the text and not with its square: from no two places may it read the same long run.
+    A pattern takes a time that grows with the text and not with its square: it may not read the same long run
+    from two places.
     """
 
     word: bytes

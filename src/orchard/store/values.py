@@ -1,8 +1,8 @@
 """Known values in a text: all of them are looked for at once, so that many cost hardly more than one.
 
-The text is read as words of eight bytes, or of four. A value that is long enough covers at least one whole word wherever it
-begins, and it has one such word for each way to begin. So the words of the text tell which values may be in it, and only
-those are searched for.
+The text is read as words of eight bytes, or of four. A value that is long enough covers at least one whole word
+wherever it begins, and it has one such word for each way to begin. So the words of the text tell which values may be in
+it, and only those are searched for.
 
     Values   a set of values; `spans` says where they are
 """
