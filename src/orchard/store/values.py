@@ -8,8 +8,11 @@ it, and only those are searched for.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal
 
-WORDS = ((8, "Q"), (4, "I"))
+Kind = Literal["Q", "I"]
+
+WORDS: tuple[tuple[int, Kind], ...] = ((8, "Q"), (4, "I"))
 """Sizes of words and how `memoryview` calls them, the one that tells more first."""
 
 Span = tuple[int, int]
@@ -40,7 +43,7 @@ class Values:
 class _Index:
     """Which values a word may come from."""
 
-    def __init__(self, size: int, kind: str, values: Iterable[bytes]) -> None:
+    def __init__(self, size: int, kind: Kind, values: Iterable[bytes]) -> None:
         self._size, self._kind = size, kind
         self._by_word: dict[int, list[bytes]] = {}
         for value in values:
