@@ -50,7 +50,7 @@ def open_app(start: Path, flags: Mapping[str, object] | None = None) -> "App":
     """Find the repository and its settings; nothing is made or changed."""
     repo = find_repository(start)
     dirs = user_dirs()
-    settings = load_settings(repo.main_top or repo.top, flags or {}, os.environ, dirs)
+    settings = load_settings(repo.main_top or repo.top, flags or {}, os.environ, dirs, repo.common_dir)
     return App(repo, settings, dirs)
 
 

@@ -10,6 +10,8 @@ from orchard.agents.agent import Noted, Result, Task, Used, Watch
 from orchard.core.events import AgentNoted, AgentStarted
 from orchard.core.usage import Usage
 from orchard.engine import opening, turns
+from orchard.store.projectsettings import committed
+from orchard.store.trust import trust
 from tests.engine.conftest import Orchard, job, statuses, until
 from tests.engine.scripted import ScriptedAgents, ends, sleeps, writes
 
@@ -327,3 +329,39 @@ async def test_many_agents_at_once_do_not_mix_up_their_turns(orchard: Orchard, a
     assert {one["id"]: one["usage"]["output"] for one in status["jobs"] if not one["validation"]} == {
         f"j{number}": number for number in range(1, 9)
     }
+
+
+async def test_settings_for_agents_programs_count_only_once_they_are_agreed_to_and_that_is_said_once(
+    orchard: Orchard, agents: ScriptedAgents
+) -> None:
+    orchard.repo.commit({".claude/settings.json": '{"hooks": {}}'})
+    agent = agents.add("claude", *[writes({f"{number}.txt": "x"}) for number in range(6)])
+    plan = """
+        name: Hooks
+        jobs:
+          - {id: a, work: "@claude Write"}
+          - {id: b, needs: [a], work: "@claude Write"}
+    """
+
+    await orchard.run(plan)
+    notes = [one for one in orchard.events(AgentNoted) if "orchard trust" in one.message]
+    repo = orchard.app.repo
+    trust(repo.home, None, orchard.app.dirs.state, repo.common_dir, committed(repo, "HEAD").digests)
+    await orchard.run(plan)
+
+    assert [task.trusted_project_settings for task in agent.tasks] == [False, False, True, True]
+    assert len(notes) == 1 and "project settings of claude" in notes[0].message
+
+
+async def test_settings_that_a_job_writes_do_not_count_for_the_next(orchard: Orchard, agents: ScriptedAgents) -> None:
+    agents.add("one", writes({".mcp.json": "{}"}))
+    agent = agents.add("claude", writes({"b.txt": "b"}))
+
+    await orchard.run("""
+        name: Planted
+        jobs:
+          - {id: a, work: "@one Write"}
+          - {id: b, needs: [a], work: "@claude Write"}
+    """)
+
+    assert [task.trusted_project_settings for task in agent.tasks] == [False]

@@ -122,7 +122,7 @@ def test_what_needs_consent_is_told_and_goes_on_once_it_is_given(desk: Desk, rec
         error = host.answer(1)["error"]
         assert "orchard trust" in error["message"] and "setup" in error["message"]
         assert daemon_pid(desk) is None
-        assert desk("trust", "--yes").code == 0
+        assert desk("trust", "--yes", desk("trust", "--show", "--json").json["digest"]).code == 0
         assert host.tool(2, "list_plans") == {"plans": []}
 
 

@@ -167,7 +167,8 @@ def test_agents_of_a_repository_are_listed_only_once_they_are_trusted(desk: Desk
     (repo.path / "orchard.toml").write_text('[agents.mine]\ncommand = "sh"\n')
 
     before = desk.orchard("agents", cwd=repo.path)
-    desk.orchard("trust", "--yes", cwd=repo.path)
+    digest = json.loads(desk.orchard("trust", "--show", "--json", cwd=repo.path).out)["digest"]
+    desk.orchard("trust", "--yes", digest, cwd=repo.path)
     after = desk.orchard("agents", cwd=repo.path)
 
     assert "mine" not in before.out and "agents" in before.err

@@ -382,7 +382,7 @@ def test_what_a_repository_would_run_needs_trust_first(desk: Desk) -> None:
     refused = desk("run", plan)
     shown = desk("trust", "--show")
     still = desk("run", plan)
-    desk("trust")
+    desk("trust", "--yes", desk("trust", "--show", "--json").json["digest"])
     done = desk("run", plan)
 
     assert refused.code == 4 and "orchard trust" in refused.err

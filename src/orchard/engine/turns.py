@@ -130,7 +130,7 @@ async def _once(context: Context, asked: Asked) -> Result:
     # At most once per attempt: that it began must outlive us before it begins.
     await context.engine.durable()
     failpoint("agent.before-turn")
-    trusted = await context.world.in_thread(context.world.project_settings_trusted, context.place.folder)
+    trusted = await _project_settings_trusted(context, asked)
     result: Result | None = None
     with (
         _scratch(context) as scratch,
@@ -160,6 +160,21 @@ async def _once(context: Context, asked: Asked) -> Result:
     if result.leftovers:
         context.notes.append(f"{result.leftovers} background processes were still running and were ended")
     return result
+
+
+async def _project_settings_trusted(context: Context, asked: Asked) -> bool:
+    """Whether settings for the agent's own program in its folder count; where they do not, that is said once a plan."""
+    worktree, agent = context.worktree, asked.agent.name
+    if worktree is None or not asked.folder.is_relative_to(worktree.path):
+        return False
+    found, trusted = await context.world.in_thread(context.world.project_settings, worktree.path, asked.folder)
+    told = (context.run.id, agent)
+    if not trusted and found.read_by(agent) and told not in context.world.told_of_settings:
+        context.world.told_of_settings.add(told)
+        why = f" ({found.odd})" if found.odd is not None else ""
+        message = f"The project settings of {agent} in this repository are ignored until you run: orchard trust{why}"
+        _note(context, asked, Noted("setting", message))
+    return trusted
 
 
 class _Hearing:

@@ -12,12 +12,13 @@ from typing import ParamSpec, Protocol, TypeVar
 from orchard.agents.agent import Agent, McpServer
 from orchard.core.config import Config, variables_of
 from orchard.core.event import Json
-from orchard.core.plan import Tier, Work
+from orchard.core.plan import PlanId, Tier, Work
 from orchard.errors import SystemRefused
 from orchard.git.integration import Integration
 from orchard.git.repository import Repository
 from orchard.process.threads import to_its_end
 from orchard.store.logs import LogFiles
+from orchard.store.projectsettings import ProjectSettings, covered, lying_in
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -58,9 +59,10 @@ class World:
     agents: Agents
     setup: tuple[Work, ...] = ()
     """What the configuration says is run in each new worktree."""
-    project_settings_trusted: Callable[[Path], bool] = lambda folder: False
-    """Whether the user has agreed to all that a checkout, or a job's folder, holds for the programs of agents
-    (`.claude`, `.mcp.json`, `.codex`, `.env` ...), by its exact content. Reads files, so it belongs into a thread."""
+    user_state: Path | None = None
+    """Where the user's agreements are kept; None: where the platform says."""
+    told_of_settings: set[tuple[PlanId, str]] = field(default_factory=set)
+    """Plans and agents for which it was said that project settings are ignored."""
     clock: Callable[[], float] = time.time
     threads: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(max_workers=GIT_THREADS, thread_name_prefix="orchard-git")
@@ -80,6 +82,14 @@ class World:
     def signs(self) -> bool:
         """Whether what lands has to be signed."""
         return self.repo.wants_signing()
+
+    def project_settings(self, top: Path, folder: Path) -> tuple[ProjectSettings, bool]:
+        """What a folder of a worktree holds for agents' own programs, and whether the user has agreed to it.
+
+        Reads files, so it belongs into a thread.
+        """
+        found = lying_in(top, folder)
+        return found, covered(found, self.repo.home, self.repo.common_dir, self.user_state)
 
     async def in_thread(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a step of git work to its end in a thread.

@@ -85,6 +85,11 @@ class Repository:
         return self.main_top is None
 
     @property
+    def home(self) -> Path:
+        """The folder that stands for the repository: its main checkout, or where there is none its git folder."""
+        return self.main_top or self.top or self.common_dir
+
+    @property
     def state(self) -> Path:
         """Our own folder."""
         return self.common_dir / "orchard"

@@ -41,16 +41,20 @@ class Settings:
 
 
 def load_settings(
-    top: Path | None, flags: Mapping[str, object], env: Mapping[str, str], dirs: UserDirs | None = None
+    top: Path | None,
+    flags: Mapping[str, object],
+    env: Mapping[str, str],
+    dirs: UserDirs | None = None,
+    common_dir: Path | None = None,
 ) -> Settings:
-    """Read every layer; InvalidInput holds all problems of all of them."""
+    """Read every layer; InvalidInput holds all problems of all of them. `common_dir` is the repository's git folder."""
     dirs = dirs or user_dirs()
     problems: list[Problem] = []
     user = _read_layer(dirs.config / USER_FILE, str(dirs.config / USER_FILE), problems)
     repository = None if top is None else _read_layer(top / REPOSITORY_FILE, REPOSITORY_FILE, problems)
     doubtful: dict[str, object] = {}
     if top is not None and repository is not None:
-        doubtful = untrusted_keys(top, repository.values, dirs.state)
+        doubtful = untrusted_keys(top, repository.values, dirs.state, common_dir)
         repository = replace(repository, repository=True, ignored=frozenset(doubtful))
     variables, warnings = environment_layers(env)
     layers = [layer for layer in (user, repository, *variables, *flag_layers(flags)) if layer is not None]
@@ -64,13 +68,15 @@ def load_settings(
     return Settings(resolved.config, resolved.origins, tuple(warnings), doubtful, asked)
 
 
-def untrusted_keys(top: Path, values: Mapping[str, object], state: Path | None = None) -> dict[str, object]:
+def untrusted_keys(
+    top: Path, values: Mapping[str, object], state: Path | None = None, common_dir: Path | None = None
+) -> dict[str, object]:
     """What in a repository's settings needs trust and does not have it, by dotted key."""
     # An empty list runs nothing and lets nothing through, so it needs nobody's consent.
     found = {name: value for name in NEEDS_TRUST if (value := lookup(values, name))}
     # The name of an agent only chooses one; behind `acp:` it is a command.
     found |= {name: value for name in NAMES_AGENT if str(value := lookup(values, name)).startswith(ACP)}
-    return {} if not found or trusted(top, digest(found), state) else found
+    return {} if not found or trusted(top, digest(found), state, common_dir) else found
 
 
 def _read_layer(path: Path, name: str, problems: list[Problem]) -> Layer | None:

@@ -1,9 +1,10 @@
 """Which repositories' settings the user has agreed to.
 
 A repository's `orchard.toml` comes with the clone, so the part of it that runs programs or loosens
-safety counts only once the user has seen it. What is remembered is the folder (its real path, device
-and inode, so that another folder at the same path is not meant) and a digest of exactly that part:
-one changed character, and the user is asked again.
+safety counts only once the user has seen it; so do settings for the programs of agents. What is
+remembered is the folder and its git folder (real path, device and inode, so that another folder at
+the same path, or another repository that points at this folder, is not meant) and a digest of exactly
+that part: one changed value, and the user is asked again.
 
 Whatever is odd about the record (unreadable, someone else's, writable by others) means that nothing
 is trusted.
@@ -23,6 +24,7 @@ from orchard.store.dirs import make_state_dir, user_dirs
 RECORD = "trust.json"
 RECORD_BYTES = 4 * 1024 * 1024
 LOCK_SECONDS = 10.0
+KEPT_PROJECTS = 16
 
 
 def digest(values: Mapping[str, object]) -> str:
@@ -33,24 +35,40 @@ def digest(values: Mapping[str, object]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def trusted(top: Path, wanted: str, state: Path | None = None) -> bool:
-    """Whether the user agreed to settings with this digest in this very folder."""
-    try:
-        record = _read((state or user_dirs().state) / RECORD)
-        return record.get(_name(top)) == _entry(top, wanted)
-    except (OSError, ValueError):
-        return False
+def trusted(top: Path, wanted: str, state: Path | None = None, common_dir: Path | None = None) -> bool:
+    """Whether the user agreed to settings with this digest in this very folder of this very repository."""
+    return _found(top, common_dir, state).get("sha256") == wanted
 
 
-def trust(top: Path, agreed: str, state: Path | None = None) -> None:
-    """Remember that the user agreed; what was agreed to before for this folder no longer holds."""
+def agreed_projects(top: Path, common_dir: Path, state: Path | None = None) -> list[Mapping[str, str]]:
+    """What the user agreed to of settings for agents' programs: digests by folder, one such table a time."""
+    rows = _found(top, common_dir, state).get("projects", [])
+    return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+
+
+def trust(
+    top: Path,
+    agreed: str | None,
+    state: Path | None = None,
+    common_dir: Path | None = None,
+    project: Mapping[str, str] | None = None,
+) -> None:
+    """Remember that the user agreed to settings, to those for agents' programs, or to both.
+
+    Settings that were agreed to before for this folder no longer hold. Of those for agents a few are kept, since
+    each branch may have its own.
+    """
     from filelock import FileLock, Timeout  # slow to import: it brings asyncio
 
     folder = make_state_dir(state or user_dirs().state)
     try:
         with FileLock(folder / f"{RECORD}.lock", timeout=LOCK_SECONDS, mode=0o600):
             record = _read(folder / RECORD)
-            record[_name(top)] = _entry(top, agreed)
+            known = _found(top, common_dir, state)
+            rows = [row for row in known.get("projects", []) if row != project]
+            kept = [*rows, *([dict(project)] if project else [])][-KEPT_PROJECTS:]
+            entry = {**_identity(top, common_dir), "sha256": agreed or known.get("sha256"), "projects": kept}
+            record[_name(top)] = entry
             _write(folder / RECORD, record)
     except Timeout as error:
         raise OrchardError(f"Another program holds {error.lock_file}", "Try again when it has ended.") from error
@@ -60,13 +78,29 @@ def trust(top: Path, agreed: str, state: Path | None = None) -> None:
         raise OrchardError(f"Cannot write {folder / RECORD}: {error.strerror}.") from error
 
 
+def _found(top: Path, common_dir: Path | None, state: Path | None) -> dict[str, Any]:
+    """What is remembered of this very folder; nothing where anything is odd."""
+    try:
+        entry = _read((state or user_dirs().state) / RECORD).get(_name(top))
+        if isinstance(entry, dict) and _identity(top, common_dir).items() <= entry.items():
+            return entry
+    except (OSError, ValueError):
+        pass
+    return {}
+
+
 def _name(top: Path) -> str:
     return os.path.realpath(top)
 
 
-def _entry(top: Path, wanted: str) -> dict[str, object]:
+def _identity(top: Path, common_dir: Path | None) -> dict[str, object]:
+    """What tells a folder from any other that is, or will be, at its path."""
     found = top.stat()
-    return {"device": found.st_dev, "inode": found.st_ino, "sha256": wanted}
+    known: dict[str, object] = {"device": found.st_dev, "inode": found.st_ino}
+    if common_dir is not None:
+        git = common_dir.stat()
+        known |= {"git": os.path.realpath(common_dir), "git_device": git.st_dev, "git_inode": git.st_ino}
+    return known
 
 
 def _read(path: Path) -> dict[str, Any]:

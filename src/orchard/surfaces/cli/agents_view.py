@@ -78,7 +78,7 @@ def _settings(terminal: Terminal) -> Settings:
         repo = find_repository(terminal.repo)
     except OrchardError:
         return load_settings(None, {}, os.environ)
-    return load_settings(repo.main_top or repo.top, {}, os.environ)
+    return load_settings(repo.main_top or repo.top, {}, os.environ, common_dir=repo.common_dir)
 
 
 def _known(found: Agents, name: str) -> str:

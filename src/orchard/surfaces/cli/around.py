@@ -14,7 +14,7 @@ from orchard.store.shown import shown_settings
 from orchard.surfaces.cli import text
 from orchard.surfaces.cli.group import cli, verb
 from orchard.surfaces.cli.lines import Line, safe, table
-from orchard.surfaces.cli.opening import agree, app_of, find_file
+from orchard.surfaces.cli.opening import app_of, find_file
 from orchard.surfaces.cli.terminal import Terminal, json_text, read_input
 
 
@@ -92,28 +92,19 @@ def graph(terminal: Terminal, plan: str | None, form: str, output: Path | None) 
     return show_graph(terminal, run.plan, statuses, form, output)
 
 
-@verb("trust")
-@click.option("--show", is_flag=True, help="Only show what would be agreed to.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-def trust(terminal: Terminal, show: bool, yes: bool) -> int:
-    """Agree to what this repository's orchard.toml would run.
+@verb("trust", examples="orchard trust --show\norchard trust")
+@click.option("--show", is_flag=True, help="Only show what would be agreed to, and its digest.")
+@click.option("-y", "--yes", metavar="DIGEST", help="Do not ask: agree to what `--show` printed with this digest.")
+def trust(terminal: Terminal, show: bool, yes: str | None) -> int:
+    """Agree to what this repository would have run: by its orchard.toml, and by its settings for agents' programs.
 
-    Settings in a repository that run programs or loosen safety count only after this. A change of them needs a
-    new agreement.
+    Settings in a repository that run programs or loosen safety, and files such as .claude or .mcp.json, count only
+    after this. A change of them needs a new agreement. Where there is no terminal, `--yes` and the digest say which
+    content you have read. A job cannot agree to anything.
     """
-    app = app_of(terminal)
-    keys = app.settings.untrusted
-    if not keys:
-        terminal.answer({"untrusted": {}, "trusted": True}, text.done(text.NOTHING_TO_TRUST))
-        return 0
-    terminal.show(*text.untrusted_lines(keys, {key: json_text(value) for key, value in keys.items()}))
-    agreed = not show and (yes or not terminal.can_ask or terminal.agreed(text.ASK_TRUST))
-    if agreed:
-        agree(app)
-        terminal.show(text.done(text.TRUSTED))
-    if terminal.json:
-        terminal.data({"untrusted": dict(keys), "trusted": agreed})
-    return 0 if agreed or show else 4
+    from orchard.surfaces.cli.consent import run_trust
+
+    return run_trust(terminal, app_of(terminal), show=show, yes=yes)
 
 
 @verb("config", examples="orchard config show\norchard config show --origin")

@@ -62,7 +62,11 @@ VERBS: Mapping[str, Verb] = {
     "recover": Verb("clean", "acting:recover", "List saved work, or restore it into a folder."),
     "serve": Verb("serve", "serving:serve", "Serve repositories over HTTP and MCP and run their plans, until stopped."),
     "stop": Verb("serve", "serving:stop", "Stop the daemon that serves this repository, and wait until it has ended."),
-    "trust": Verb("set up", "around:trust", "Agree to what this repository's orchard.toml would run."),
+    "trust": Verb(
+        "set up",
+        "around:trust",
+        "Agree to what this repository would have run: by its orchard.toml, and by its settings for agents' programs.",
+    ),
     "config": Verb("set up", "around:config", "Show the settings and where they come from."),
     "agents": Verb(
         "set up", "agents_view:agents", "List the agents: which are installed, logged in, and what each can do."

@@ -22,7 +22,7 @@ from orchard.surfaces.cli.terminal import Terminal
 def list_plans(terminal: Terminal, deleted: bool) -> None:
     """List the plans of this repository, newest last."""
     repo = find_repository(terminal.repo)
-    settings = load_settings(repo.main_top or repo.top, {}, os.environ)
+    settings = load_settings(repo.main_top or repo.top, {}, os.environ, common_dir=repo.common_dir)
     terminal.note(*[text.warning(warning) for warning in settings.warnings])
 
     def replayed(plan: PlanId) -> dict[str, Any]:

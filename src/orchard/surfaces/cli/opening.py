@@ -10,10 +10,9 @@ from orchard.app import App, open_app
 from orchard.core.events import Json
 from orchard.core.plan import PlanId
 from orchard.errors import NeedsPerson, OrchardError, UsageError
-from orchard.store.trust import trust
 from orchard.surfaces.cli import text
 from orchard.surfaces.cli.lines import safe
-from orchard.surfaces.cli.terminal import Terminal, json_text
+from orchard.surfaces.cli.terminal import Terminal
 
 
 def app_of(terminal: Terminal) -> App:
@@ -31,18 +30,15 @@ def app_for_work(terminal: Terminal) -> App:
     keys = app.settings.untrusted
     if not terminal.can_ask:
         raise NeedsPerson(text.UNTRUSTED.format(keys=", ".join(keys)), text.UNTRUSTED_HINT)
-    terminal.note(*text.untrusted_lines(keys, {key: json_text(value) for key, value in keys.items()}))
+    from orchard.surfaces.cli.consent import refuse_in_job, what_is_asked
+
+    refuse_in_job(app)
+    asked = what_is_asked(app, project=False)
+    terminal.note(*asked.lines)
     if not terminal.agreed(text.ASK_TRUST):
         raise NeedsPerson(text.UNTRUSTED.format(keys=", ".join(keys)), text.UNTRUSTED_HINT)
-    agree(app)
+    asked.agree()
     return open_app(terminal.repo)
-
-
-def agree(app: App) -> None:
-    """Remember that the user agrees to exactly what was shown."""
-    top = app.repo.main_top or app.repo.top
-    if top is not None and app.settings.untrusted_digest is not None:
-        trust(top, app.settings.untrusted_digest)
 
 
 def plan_document(app: App, plan: PlanId) -> Json:

@@ -69,7 +69,7 @@ UNTRUSTED = "This repository's orchard.toml has settings that count only after y
 UNTRUSTED_HINT = "orchard trust --show, then orchard trust"
 ASK_TRUST = "Do you agree to these settings?"
 LEAVE_WATCH = "q leaves; the plan goes on"
-NOTHING_TO_TRUST = "There is nothing to agree to: no setting of this repository runs programs or loosens safety."
+NOTHING_TO_TRUST = "There is nothing to agree to: no setting of this repository waits for you."
 TRUSTED = "Agreed. A change of these settings needs a new agreement."
 
 
@@ -210,6 +210,11 @@ def untrusted_lines(keys: Mapping[str, object], shown: Mapping[str, str]) -> lis
     for key in keys:
         lines.append([("  ", ""), (safe(key), "name"), (" = ", ""), (safe(shown[key], 100_000), "wait")])
     return lines
+
+
+def trust_digest(found: str, *, terminal_asks: bool) -> list[Line]:
+    """What to say yes to where nobody can be asked."""
+    return [] if terminal_asks else [[("Digest of all this: ", ""), (found, "name")]]
 
 
 def ask_purge(name: str, plan: str) -> str:

@@ -1,0 +1,127 @@
+"""What a repository would have run, shown in full, and a person's yes to it.
+
+Only a person agrees: at a terminal, or by the digest of exactly what was shown. A job is no person, so nothing that a
+job has started can agree to anything.
+"""
+
+from orchard.app import App
+from orchard.core.events import Json
+from orchard.engine.address import read_address
+from orchard.errors import NeedsPerson, NotFound, UsageError
+from orchard.frozen import frozen
+from orchard.process.ancestors import ancestors, inside_job
+from orchard.store.known import known_repositories
+from orchard.store.projectsettings import ProjectSettings, committed, covered
+from orchard.store.trust import digest, trust
+from orchard.surfaces.cli import text
+from orchard.surfaces.cli.lines import Line, safe, safe_lines
+from orchard.surfaces.cli.terminal import Terminal, json_text
+
+FULL = 1_000_000
+"""Characters of a line: whatever one agrees to is shown whole."""
+
+
+@frozen
+class Asked:
+    """What the user is asked to agree to: settings of Orchard, and settings of agents' programs."""
+
+    app: App
+    project: ProjectSettings
+
+    @property
+    def digest(self) -> str | None:
+        """What identifies all of it; None: there is nothing to agree to."""
+        project = self.project.digests if self.project.odd is None else {}
+        settings = self.app.settings.untrusted_digest
+        return digest({"settings": settings, "project": project}) if settings or project else None
+
+    @property
+    def lines(self) -> list[Line]:
+        """All of it, for a person."""
+        keys = self.app.settings.untrusted
+        shown = text.untrusted_lines(keys, {key: json_text(value) for key, value in keys.items()}) if keys else []
+        return [*shown, *_project_lines(self.project)]
+
+    @property
+    def document(self) -> Json:
+        """All of it, for a program."""
+        files = {file.path: {"sha256": file.sha256, "text": file.text} for file in self.project.files}
+        keys = dict(self.app.settings.untrusted)
+        return {"untrusted": keys, "project": files, "odd": self.project.odd, "digest": self.digest}
+
+    def agree(self) -> None:
+        """Remember that the user agrees to exactly this."""
+        refuse_in_job(self.app)
+        top, common_dir = self.app.repo.home, self.app.repo.common_dir
+        project = self.project.digests if self.project.odd is None else {}
+        trust(top, self.app.settings.untrusted_digest, common_dir=common_dir, project=project)
+
+
+def what_is_asked(app: App, *, project: bool) -> Asked:
+    """What the user has not agreed to yet, with or without the settings of agents' programs."""
+    none = ProjectSettings()
+    if not project:
+        return Asked(app, none)
+    try:
+        head = app.repo.resolve("HEAD")[1]
+    except NotFound:  # nothing is committed yet
+        return Asked(app, none)
+    found = committed(app.repo, head)
+    return Asked(app, none if covered(found, app.repo.home, app.repo.common_dir, app.dirs.state) else found)
+
+
+def refuse_in_job(app: App) -> None:
+    """Jobs agree to nothing: not for themselves, and not for each other."""
+    known = [folder / git for folder in known_repositories(app.dirs.state) for git in (".git/orchard", "orchard")]
+    states = {app.repo.state, *known}
+    engines = {address.pid for state in states if (address := read_address(state)) is not None}
+    if inside_job() or not engines.isdisjoint(ancestors()):
+        raise NeedsPerson("A job cannot agree to settings: only you can.", "Run in a terminal of yours: orchard trust")
+
+
+def run_trust(terminal: Terminal, app: App, *, show: bool, yes: str | None) -> int:
+    """Show what there is to agree to, and remember it where a person agrees."""
+    asked = what_is_asked(app, project=True)
+    wanted = asked.digest
+    if wanted is None:
+        terminal.answer({**asked.document, "trusted": asked.project.odd is None}, *_nothing(asked))
+        return 0
+    terminal.show(*asked.lines)
+    terminal.show(*text.trust_digest(wanted, terminal_asks=terminal.can_ask and not show))
+    if not show:
+        refuse_in_job(app)
+    if yes is not None and yes != wanted:
+        raise UsageError("The settings are not those of this digest: they have changed, or it is mistyped.", SHOW)
+    if not show and yes is None and not terminal.can_ask:
+        raise NeedsPerson("Nobody can be asked here.", f"Read the above, then: orchard trust --yes {wanted}")
+    agreed = not show and (yes == wanted or terminal.agreed(text.ASK_TRUST))
+    if agreed:
+        asked.agree()
+        terminal.show(text.done(text.TRUSTED))
+    if terminal.json:
+        terminal.data({**asked.document, "trusted": agreed})
+    return 0 if agreed or show else 4
+
+
+SHOW = "orchard trust --show"
+
+
+def _nothing(asked: Asked) -> list[Line]:
+    odd = asked.project.odd
+    return [text.done(text.NOTHING_TO_TRUST)] if odd is None else _project_lines(asked.project)
+
+
+def _project_lines(project: ProjectSettings) -> list[Line]:
+    if project.odd is not None:
+        said = f"Settings for agents' programs are ignored, and cannot be agreed to: {safe(project.odd, 500)}."
+        return [text.warning(said)]
+    lines: list[Line] = []
+    if project.files:
+        lines.append([("The last commit holds settings that the programs of agents read and act on:", "")])
+    for file in project.files:
+        lines.append([("  ", ""), (safe(file.path, FULL), "name"), (" (a link)" if file.link else "", "dim")])
+        if file.text is None:
+            lines.append([(f"    {len(file.data)} bytes, SHA-256 {file.sha256}", "wait")])
+        else:
+            lines += [[("    ", ""), (row, "wait")] for row in safe_lines(file.text, FULL)]
+    return lines
