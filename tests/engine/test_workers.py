@@ -387,7 +387,7 @@ async def test_canceling_stops_a_worker_that_talks_and_leaves_nothing_to_complet
         ("complete", {"job": "s"}, UsageError, "not the work of an agent"),
         ("send", {"job": "nobody", "message": "x"}, NotFound, "has no job 'nobody'"),
         ("send", {"job": "a", "message": "  \n"}, UsageError, "needs a text"),
-        ("send", {"job": "a", "message": 7}, UsageError, "needs a text"),
+        ("send", {"job": "a", "message": 7}, UsageError, "takes for 'message' a text"),
         ("send", {"job": "a", "message": "a\0b"}, UsageError, "NUL"),
         ("send", {"job": "a", "message": "ä" * 40_000}, UsageError, "at most 64 KiB"),
         ("send", {"job": "late", "message": "x"}, UsageError, "Nobody would hear it: job 'late' is pending"),

@@ -261,10 +261,19 @@ class Run:
             record.undeployed = plan.deploy == "manual" and job_id != VALIDATION and not record.deployed
         self.counts = Counter(record.status for record in self.records.values())
         self.held = sum(record.hold is not None for record in self.records.values())
+        self.slots_used = sum(self._slots_of(job_id) for job_id in self.records)
         self._ready, self._ready_free, self._queued = [], [], set()
         for job, record in self.records.items():
             if record.status is JobStatus.READY:
                 self.push(job)
+
+    def _slots_of(self, job_id: JobId) -> int:
+        """How many slots a job and its subtasks have: none is left to a job that is no longer there."""
+        record = self.records[job_id]
+        own = record.state in ACTIVE and self.takes_slot(job_id)
+        waits = record.last is not None and record.last.awaits
+        lent = sum(one.status == "running" and not one.awaits for one in record.subtasks.values())
+        return own - waits + lent
 
     def _kept(self, job: Job) -> JobRecord:
         """What is known of a job that the new graph holds too, perhaps with other needs."""

@@ -44,19 +44,16 @@ from orchard.engine.lending import Lending
 from orchard.engine.passes import Passes, Scope
 from orchard.engine.pool import Pool
 from orchard.engine.tracing import Tracing
+from orchard.engine.vigil import Vigil
 from orchard.engine.world import World
 from orchard.errors import OrchardError, SystemRefused
 from orchard.git.worktrees import Worktrees
-from orchard.process.awake import keep_awake
 from orchard.process.orphans import become_subreaper, children, end_adopted
 from orchard.store.journal import Journal, JournalFailed, PlanRow
 from orchard.store.slots import Slots
 
 SWEEP_AFTER = 2.0
 """Seconds of rest after which orphans without an origin are ended."""
-
-AWAKE_AFTER = 30.0
-"""Seconds after which it is worth keeping the machine awake; no machine falls asleep sooner."""
 
 
 @dataclass(slots=True)
@@ -112,7 +109,7 @@ class Engine:
         self._group: asyncio.TaskGroup | None = None
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
-        self._busy = asyncio.Event()
+        self.vigil = Vigil(self._idle, self._at_work, lambda run, message: self.warn(run.id, message))
         self.closing = False
         self._preparing: set[PlanId] = set()
         self._turns: list[PlanId] = []
@@ -280,10 +277,12 @@ class Engine:
         work = self._attempting(self, run, start.job, number, hurry)
         task = self._group.create_task(_finish(work), name=f"{run.id}:{start.job}")
         task.add_done_callback(lambda _: _let_go(work))
-        self.live[run.id, start.job] = Live(task, hurry=hurry)
+        live = self.live[run.id, start.job] = Live(task, hurry=hurry)
         # A task that is canceled before its first step runs none of its own code, so this is not left to it.
-        task.add_done_callback(lambda _: self._attempt_is_over(start))
-        self._busy.set()
+        task.add_done_callback(lambda _: self._attempt_is_over(start, live))
+        self.vigil.begin(run)
+        if self._leases.warning is not None:
+            self.warn(run.id, self._leases.warning)
 
     def _is_trivial(self, run: Run, job_id: JobId) -> bool:
         """Whether the job only hands on one commit that it finds: no merge, no program, no person."""
@@ -300,8 +299,9 @@ class Engine:
         self.record(run.id, JobStarted(job_id, number))
         self.record(run.id, JobSucceeded(job_id, number, commit))
 
-    def _attempt_is_over(self, start: StartJob) -> None:
-        self.live.pop((start.plan, start.job), None)
+    def _attempt_is_over(self, start: StartJob, live: Live) -> None:
+        if self.live.get((start.plan, start.job)) is live:
+            del self.live[start.plan, start.job]
         if start.takes_slot:
             self._leases.give_back(1)
         if not self.live and self._sweeping is None and not self.closing:
@@ -331,7 +331,8 @@ class Engine:
         if tasks:
             await asyncio.wait(tasks)
         for job in jobs:
-            if run.records[job].state in ACTIVE:
+            # One that was retried meanwhile may be under way again: that attempt is another, and nobody stopped it.
+            if run.records[job].state in ACTIVE and (run.id, job) not in self.live:
                 self._record_stop(run, job, why)
 
     def _record_stop(self, run: Run, job: JobId, why: Stop) -> None:
@@ -349,21 +350,8 @@ class Engine:
 
     # ------------------------------------------------------------------------------------ waiting
 
-    async def stay_awake(self) -> None:
-        """Keep the machine from sleeping while jobs run for longer than a moment."""
-        while True:
-            await self._busy.wait()
-            try:
-                # Not wait_for: before 3.12 it swallows a cancellation that comes together with the event.
-                async with asyncio.timeout(AWAKE_AFTER):
-                    await self._idle.wait()
-            except TimeoutError:
-                with keep_awake() as warning:
-                    if warning is not None:
-                        self.notes.append(warning)
-                        return
-                    await self._idle.wait()
-            self._busy.clear()
+    def _at_work(self) -> list[Run]:
+        return [run for run in self.runs.values() if run.is_active]
 
     @property
     def is_idle(self) -> bool:
@@ -395,6 +383,7 @@ class Engine:
         self.closing = True
         self._budgets.close()
         self.idling.close()
+        self.vigil.close()
         self._leases.close()
         if self._sweeping is not None:
             self._sweeping.cancel()
@@ -435,7 +424,7 @@ async def running(engine: Engine) -> AsyncIterator[Engine]:
         async with asyncio.TaskGroup() as group:
             engine.bind(group)
             drive = group.create_task(engine.drive())
-            awake = group.create_task(engine.stay_awake())
+            awake = group.create_task(engine.vigil.keep())
             try:
                 yield engine
             finally:

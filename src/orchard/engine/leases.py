@@ -17,6 +17,11 @@ class Leases:
         self._owed = 0
         """Leases that somebody works with although there was none: the next ones that come back are these."""
 
+    @property
+    def warning(self) -> str | None:
+        """Why this engine counts its jobs alone, if it does."""
+        return self._slots.warning
+
     def take(self, wanted: int) -> int:
         """As many leases as can be had, at most `wanted`."""
         if self._timer is not None:

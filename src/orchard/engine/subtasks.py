@@ -113,8 +113,7 @@ async def spawn_subtask(
     async with desk.folder:
         base = await picture(desk.context, why)
     _check_limits(desk)  # others may have asked while the picture was taken
-    if desk.left:
-        raise UsageError("The turn of the agent that asked is over.")
+    _refuse_if_left(desk)
     context = desk.context
     assert context.phase is not None
     spawned = SubtaskSpawned(
@@ -136,6 +135,11 @@ async def spawn_subtask(
     if blocking:
         await _wait(desk, [order.id], timeout_s, lambda found: all(one.over for one in found))
     return _told(desk, order.id)
+
+
+def _refuse_if_left(desk: Desk) -> None:
+    if desk.left:
+        raise UsageError("The turn of the agent that asked is over.")
 
 
 def _check_text(instructions: str) -> None:
@@ -318,6 +322,7 @@ async def pull_subtask_changes(
     if found.commit is None:
         return {"id": id, "status": "nothing", "files": [], "conflicts": []}
     async with desk.folder:
+        _refuse_if_left(desk)  # the turn may have ended while others had the folder
         return await pull(desk.context, found)
 
 

@@ -9,6 +9,7 @@ An agent that is idle is a job that is held (see `idling`), so whoever says some
 """
 
 from collections.abc import Iterable
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Protocol
 
 from orchard.core.events import (
@@ -20,7 +21,7 @@ from orchard.core.events import (
     WorkerCompleted,
 )
 from orchard.core.phases import Phase, at_or_after
-from orchard.core.plan import VALIDATION, AgentWork, JobId, Work
+from orchard.core.plan import VALIDATION, AgentWork, JobId, PlanId, Work
 from orchard.core.records import JobRecord
 from orchard.core.run import Run
 from orchard.core.states import JobState
@@ -41,11 +42,21 @@ class Desk(Protocol):
         """The engine that they are asked of."""
         ...
 
-    async def _run(self, plan: str) -> Run: ...
+    def deciding(self, plan: str) -> AbstractAsyncContextManager[Run]:
+        """The run, for the one request that decides about the plan now."""
+        ...
 
-    def _known(self, run: Run, job: str) -> JobId: ...
+    def going_on(self, plan: PlanId) -> AbstractContextManager[None]:
+        """For as long as somebody prepares to let the plan go on."""
+        ...
 
-    def _refuse_if_over(self, run: Run, what: str) -> None: ...
+    def known(self, run: Run, job: str) -> JobId:
+        """The job of this id."""
+        ...
+
+    def refuse_if_over(self, run: Run, what: str) -> None:
+        """Refuse what cannot be done to a plan that is over."""
+        ...
 
 
 # ------------------------------------------------------------------------------------- deploying
@@ -53,30 +64,30 @@ class Desk(Protocol):
 
 async def deploy(desk: Desk, plan: str, jobs: list[str], finalize: bool = False) -> Json:
     """Let jobs run; each starts when what it needs has succeeded. Jobs that were deployed before are left alone."""
-    run = await desk._run(plan)
-    desk._refuse_if_over(run, "deployed")
-    if run.plan.deploy != "manual":
-        raise UsageError(
-            f"Plan '{plan}' starts its jobs by itself; only one with 'deploy: manual' has jobs to deploy.",
-            hint=f"orchard status {plan}",
-        )
-    if run.scaffolding and not finalize:
-        raise UsageError(f"Plan '{plan}' is still being scaffolded.", hint="Finalize it first.")
-    chosen = list(dict.fromkeys(desk._known(run, job) for job in jobs))
-    for job_id in chosen:
-        _refuse_if_not_deployable(run, job_id)
-    waiting = [job_id for job_id in chosen if run.records[job_id].undeployed]
-    if not waiting:
-        raise UsageError(
-            "Every one of these jobs is deployed already." if chosen else "No job is named.",
-            hint=f"orchard status {plan}",
-        )
-    with desk.engine.journal.together():
-        if run.scaffolding:
-            desk.engine.record(run.id, PlanFinalized())
-        for job_id in waiting:
-            desk.engine.record(run.id, JobDeployed(job_id), listed=job_id == waiting[-1])
-    return {"jobs": waiting, "status": str(run.status)}
+    async with desk.deciding(plan) as run:
+        desk.refuse_if_over(run, "deployed")
+        if run.plan.deploy != "manual":
+            raise UsageError(
+                f"Plan '{plan}' starts its jobs by itself; only one with 'deploy: manual' has jobs to deploy.",
+                hint=f"orchard status {plan}",
+            )
+        if run.scaffolding and not finalize:
+            raise UsageError(f"Plan '{plan}' is still being scaffolded.", hint="Finalize it first.")
+        chosen = list(dict.fromkeys(desk.known(run, job) for job in jobs))
+        for job_id in chosen:
+            _refuse_if_not_deployable(run, job_id)
+        waiting = [job_id for job_id in chosen if run.records[job_id].undeployed]
+        if not waiting:
+            raise UsageError(
+                "Every one of these jobs is deployed already." if chosen else "No job is named.",
+                hint=f"orchard status {plan}",
+            )
+        with desk.engine.journal.together():
+            if run.scaffolding:
+                desk.engine.record(run.id, PlanFinalized())
+            for job_id in waiting:
+                desk.engine.record(run.id, JobDeployed(job_id), listed=job_id == waiting[-1])
+        return {"jobs": waiting, "status": str(run.status)}
 
 
 def _refuse_if_not_deployable(run: Run, job_id: JobId) -> None:
@@ -95,57 +106,59 @@ def _refuse_if_not_deployable(run: Run, job_id: JobId) -> None:
 
 async def send(desk: Desk, plan: str, job: str, message: str) -> Json:
     """Say something to the agent of a job: at once if it is idle, else when its turn ends."""
-    run = await desk._run(plan)
-    job_id = desk._known(run, job)
-    record = _worker(run, job_id)
-    _check_message(message)
-    idle = _is_idle(record)
-    if not idle and not _listens(record):
-        raise UsageError(
-            f"Nobody would hear it: {_what_it_does(run, job_id)}", hint=f"orchard job {job_id} --plan {run.id}"
-        )
-    if len(record.queued) >= QUEUED_MESSAGES:
-        raise UsageError(
-            f"{QUEUED_MESSAGES} messages for job '{job_id}' wait already.",
-            hint=f"Let its agent read them first: orchard interrupt {job_id} --plan {run.id}",
-        )
-    number = len(record.messages) + 1
-    with desk.engine.journal.together():
-        desk.engine.record(run.id, MessageSent(job_id, number, message))
-        if idle:
-            desk.engine.record(run.id, HoldReleased(job_id), listed=True)
-    return {"job": job_id, "number": number, "queued": not idle, "worker": worker_state(run, job_id)}
+    async with desk.deciding(plan) as run:
+        job_id = desk.known(run, job)
+        record = _worker(run, job_id)
+        _check_message(message)
+        idle = _is_idle(record)
+        if not idle and not _listens(record):
+            raise UsageError(
+                f"Nobody would hear it: {_what_it_does(run, job_id)}", hint=f"orchard job {job_id} --plan {run.id}"
+            )
+        if len(record.queued) >= QUEUED_MESSAGES:
+            raise UsageError(
+                f"{QUEUED_MESSAGES} messages for job '{job_id}' wait already.",
+                hint=f"Let its agent read them first: orchard interrupt {job_id} --plan {run.id}",
+            )
+        number = len(record.messages) + 1
+        with desk.engine.journal.together():
+            desk.engine.record(run.id, MessageSent(job_id, number, message))
+            if idle:
+                desk.engine.record(run.id, HoldReleased(job_id), listed=True)
+        return {"job": job_id, "number": number, "queued": not idle, "worker": worker_state(run, job_id)}
 
 
 async def interrupt(desk: Desk, plan: str, job: str) -> Json:
     """End the present turn of a job's agent; its session and its files are kept, and nothing has failed."""
-    run = await desk._run(plan)
-    job_id = desk._known(run, job)
-    _worker(run, job_id)
-    live = desk.engine.live.get((run.id, job_id))
-    if live is None or live.turn is None:
-        raise UsageError(
-            f"There is no turn to interrupt: {_what_it_does(run, job_id)}", hint=f"orchard job {job_id} --plan {run.id}"
-        )
-    await live.turn.interrupt()
+    async with desk.deciding(plan) as run:
+        job_id = desk.known(run, job)
+        _worker(run, job_id)
+        live = desk.engine.live.get((run.id, job_id))
+        turn = live.turn if live is not None else None
+        if turn is None:
+            what = _what_it_does(run, job_id)
+            raise UsageError(f"There is no turn to interrupt: {what}", hint=f"orchard job {job_id} --plan {run.id}")
+    await turn.interrupt()  # others may ask meanwhile: a program may take its time to end
     return {"job": job_id, "worker": worker_state(run, job_id)}
 
 
 async def complete(desk: Desk, plan: str, job: str) -> Json:
     """Say that the work of an idle agent is done: it is committed, checked and merged like any other."""
-    run = await desk._run(plan)
-    job_id = desk._known(run, job)
-    record = _worker(run, job_id)
-    if not _is_idle(record):
-        at_work = worker_state(run, job_id) == "running"
-        raise UsageError(
-            f"Only the work of an idle agent can be completed: {_what_it_does(run, job_id)}",
-            hint=f"orchard interrupt {job_id} --plan {run.id}" if at_work else f"orchard job {job_id} --plan {run.id}",
-        )
-    with desk.engine.journal.together():
-        desk.engine.record(run.id, WorkerCompleted(job_id, record.number))
-        desk.engine.record(run.id, HoldReleased(job_id), listed=True)
-    return {"job": job_id, "worker": worker_state(run, job_id)}
+    async with desk.deciding(plan) as run:
+        job_id = desk.known(run, job)
+        record = _worker(run, job_id)
+        if not _is_idle(record):
+            at_work = worker_state(run, job_id) == "running"
+            raise UsageError(
+                f"Only the work of an idle agent can be completed: {_what_it_does(run, job_id)}",
+                hint=f"orchard interrupt {job_id} --plan {run.id}"
+                if at_work
+                else f"orchard job {job_id} --plan {run.id}",
+            )
+        with desk.engine.journal.together():
+            desk.engine.record(run.id, WorkerCompleted(job_id, record.number))
+            desk.engine.record(run.id, HoldReleased(job_id), listed=True)
+        return {"job": job_id, "worker": worker_state(run, job_id)}
 
 
 def _worker(run: Run, job_id: JobId) -> JobRecord:

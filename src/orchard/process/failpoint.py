@@ -41,6 +41,8 @@ FAILPOINTS: frozenset[str] = frozenset(
         "store.after-name",
         # what a person asks for
         "request.before",
+        "request.checking",
+        "request.fetching",
         "request.after-durable",
         "plan.submitted",
         "plan.before-pin",

@@ -1,0 +1,90 @@
+"""What a request finds out before it decides: whether agents can be had, whether a plan could start, what remotes hold.
+
+All of it may take long, so it is done before anybody decides about the plan, and whoever asked looks again afterwards.
+"""
+
+from collections.abc import Sequence
+
+from orchard.core.plan import VALIDATION, AgentWork, Job, Plan, Work
+from orchard.core.run import Run
+from orchard.engine.engine import Engine
+from orchard.engine.naming import check_start
+from orchard.engine.workers import refuse_interactive
+from orchard.engine.world import World
+from orchard.errors import OrchardError
+from orchard.process.failpoint import failpoint
+
+
+async def check_agents(world: World, plan: Plan) -> None:
+    """See that every agent and model that the plan names can be had, before anything is made."""
+    works = [(f"Job '{job.id}'", _works(plan, job)) for job in plan.jobs.values()]
+    for job in plan.jobs.values():
+        talks = job.work if job.id != VALIDATION else None
+        refuse_interactive(f"Job '{job.id}'", [one for one in _works(plan, job) if one is not talks])
+    await check_works(world, works)
+
+
+async def check_works(world: World, works: Sequence[tuple[str, Sequence[Work]]]) -> None:
+    """See that the agents, models and servers of these works can be had; each with whose works they are."""
+    await world.in_thread(_check_works, world, works)
+
+
+def _check_works(world: World, works: Sequence[tuple[str, Sequence[Work]]]) -> None:
+    failpoint("request.checking")
+    for who, own in works:
+        _check_own(world, who, own)
+
+
+def _check_own(world: World, who: str, works: Sequence[Work]) -> None:
+    agents = world.agents
+    for work in works:
+        if not isinstance(work, AgentWork):
+            continue
+        try:
+            found = agents.find(work.agent)
+            agents.model_for(found.name, work.model, work.tier)
+            agents.servers(work.mcp_servers)
+        except OrchardError as error:
+            raise type(error)(f"{who} is work for an agent: {error.message}", hint=error.hint) from error
+
+
+async def check_place(world: World, plan: Plan) -> None:
+    """Refuse a plan whose base, target or folder cannot be had."""
+    await world.in_thread(_check_place, world, plan)
+
+
+def _check_place(world: World, plan: Plan) -> None:
+    failpoint("request.checking")
+    check_start(world.repo, plan)
+    world.repo.worktree_root(plan.worktree_root or world.config.worktree_root)
+
+
+async def fetch(engine: Engine, run: Run) -> None:
+    """Bring remotes up to date before a fresh start; a failed fetch is only a warning."""
+    said = await engine.world.in_thread(_fetched, engine.world)
+    if said is not None:
+        engine.warn(run.id, said)
+
+
+def _fetched(world: World) -> str | None:
+    """Fetch all remotes; what a person has to know about it."""
+    failpoint("request.fetching")
+    git = world.repo.git
+    if not git("remote").stdout.strip():
+        return None
+    done = git("fetch", "--all", "--quiet", "--no-write-fetch-head", ok=range(256), timeout=120.0)
+    if done.status == 0:
+        return None
+    said = done.stderr.decode(errors="replace").strip().splitlines()
+    return f"The remotes could not be fetched: {_reason(said)}"
+
+
+def _reason(said: Sequence[str]) -> str:
+    """The line in which git says what went wrong; what follows it is advice."""
+    wrong = [line for line in said if line.startswith(("fatal:", "error:", "ssh:"))]
+    return (wrong or list(said) or ["git gave no reason"])[0]
+
+
+def _works(plan: Plan, job: Job) -> list[Work]:
+    works = [*job.prechecks, *job.postchecks, *(job.setup or ()), *(plan.setup or ())]
+    return [*works, job.work] if job.work is not None else works
