@@ -97,11 +97,11 @@ def approval(place: Place) -> None:
     waiting = run_example(place, "approval", code=4)
     assert waiting["plan"]["waiting"][0]["kind"] == "approval"
 
-    asked = place.orchard("approve", "release-notes", code=4)
+    asked = place.orchard("approve", "release-notes", "--yes", code=4)
     assert asked["plan"]["waiting"][0]["kind"] == "landing"
     assert not place.repo.exists("orchard/approval")
 
-    landed = place.orchard("land")
+    landed = place.orchard("land", "--yes")
     assert landed["plan"]["landed"]
     assert place.files("orchard/approval")["approval/mail.txt"].endswith("Nothing was broken.\n")
 

@@ -84,40 +84,39 @@ class App:
 
         return plan_summary(self.run_of(plan), interrupted=not self.engine_alive())
 
-    def find_plan(self, name: str | None) -> PlanId:
-        """The plan that is meant: by id, unique prefix or unique name; the newest where none is named."""
-        from orchard.engine.naming import find_plan
+    def find_plan(self, name: str | None, verb: str = "") -> PlanId:
+        """The plan that is meant: by id, unique name or unique beginning of its id; the newest where none is named.
 
-        rows = [row for row in self.reader.plans() if name is not None or not row.summary.get("deleted")]
-        if name is None:
-            if not rows:
-                raise NotFound("There is no plan in this repository yet.", hint="Run one: orchard run plan.yaml")
-            return rows[-1].id
-        return find_plan(rows, name)
+        A verb that ends, moves or removes something takes whole names only. Without a name it means what it can be
+        applied to, like the others of `FITS`.
+        """
+        from orchard.engine.selection import EXACT, FITS, find_plan, fitting
 
-    def find_job(self, name: str, plan: str | None) -> tuple[PlanId, JobId]:
-        """The job that is meant: by full id, unique bare id, unique prefix or unique name; `PLAN:JOB` names both."""
+        rows = self.reader.plans()
+        if name is not None:
+            return find_plan(rows, name, exact=verb in EXACT)
+        if not rows:
+            raise NotFound("There is no plan in this repository yet.", hint="Run one: orchard run plan.yaml")
+        if verb in FITS:
+            return fitting(self.plans(deleted=True), verb)
+        shown = [row for row in rows if not row.summary.get("deleted")]
+        if not shown:
+            raise NotFound("Every plan in this repository is deleted.", hint="orchard list --deleted")
+        return shown[-1].id
+
+    def find_job(self, name: str, plan: str | None, verb: str = "") -> tuple[PlanId, JobId]:
+        """The job that is meant: by full id, unique bare id or unique name; `PLAN:JOB` names both.
+
+        The beginning of an id is enough, except for a verb that ends or approves something.
+        """
+        from orchard.core.jobnames import find_job
+        from orchard.engine.selection import EXACT
+
         if plan is None and ":" in name:
             plan, name = name.split(":", 1)
-        plan_id = self.find_plan(plan)
-        jobs = self.run_of(plan_id).plan.jobs
-        if JobId(name) in jobs:
-            return plan_id, JobId(name)
-        for matches in (
-            [job for job in jobs if job.rpartition("/")[2] == name],
-            [job.id for job in jobs.values() if job.name == name],
-            [job for job in jobs if job.startswith(name) or job.rpartition("/")[2].startswith(name)],
-        ):
-            if len(matches) == 1:
-                return plan_id, matches[0]
-            if len(matches) > 1:
-                raise NotFound(
-                    f"'{name}' could be any of these jobs: {', '.join(matches[:8])}", hint="Give the full id."
-                )
-        from orchard.core.suggest import did_you_mean
-
-        guess = did_you_mean(name, [*jobs, *(job.name for job in jobs.values())])
-        raise NotFound(f"Plan '{plan_id}' has no job '{name}'{guess}", hint=f"orchard status {plan_id}")
+        exact = verb in EXACT
+        plan_id = self.find_plan(plan, verb if exact and plan is not None else "")
+        return plan_id, find_job(plan_id, self.run_of(plan_id).plan.jobs, name, exact=exact)
 
     def run_of(self, plan: PlanId) -> Run:
         """A run as the journal tells it; one that is remembered is only brought up to date."""

@@ -206,7 +206,7 @@ STATES = [
     said("a failure after success", "force-fail alpha --plan landed", 2, "is succeeded already"),
     said("a failure after failure", "force-fail bad --plan failed", 2, "is failed already"),
     said("an undo of nothing", "undo failed --yes", 2, "has not landed"),
-    said("a purge without a yes", "purge landed", 2, "nobody can be asked", "--yes"),
+    said("a purge without a yes", "purge landed", 4, "without a terminal", "--yes"),
     said("a diff before the start", "diff z --plan held", 3, "no result yet"),
     said("a diff of a failed job", "diff bad --plan failed", 3, "no result yet"),
     said("a screen in a pipe", "watch", 2, "on a terminal only"),

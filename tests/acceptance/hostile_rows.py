@@ -256,10 +256,12 @@ MISNAMED = [
     ),
     *(
         said(f"{verb} of one of two plans", f"{verb} land{more}", 3, AMBIGUOUS)
-        for verb, more in {
-            "cancel": "", "pause": "", "resume": "", "land": "", "undo": " --yes", "delete": " --yes",
-            "purge": " --yes", "wait": "", "graph": "", "reshape": " --remove z",
-        }.items()
+        for verb, more in {"pause": "", "resume": "", "wait": "", "graph": "", "reshape": " --remove z"}.items()
+    ),
+    *(
+        said(f"{verb} of the beginning of a plan", f"{verb} land{more}", 3, "the beginning of an id is not enough")
+        for verb, more in {"cancel": "", "land": " --yes", "undo": " --yes", "delete": " --yes",
+                           "purge": " --yes"}.items()
     ),
     *(
         said(f"{verb} of a job that is not there", f"{verb} nope --plan landed{more}", 3, "no job 'nope'")
@@ -275,7 +277,7 @@ MISNAMED = [
     ),
     *(
         said(f"{verb} of one of two jobs", f"{verb} al --plan landed{more}", 3, "alpha, alpine")
-        for verb, more in {"retry": "", "attempts": "", "diff": "", "logs": "", "force-fail": ""}.items()
+        for verb, more in {"retry": "", "attempts": "", "diff": "", "logs": ""}.items()
     ),
     said("a plan after one of two", "run -", 3, AMBIGUOUS, stdin=b"name: x\nafter: land\njobs: [{id: a, work: x}]\n"),
     said("a job after its plan", "job alpha:landed", 3, "no plan 'alpha'"),
@@ -286,7 +288,8 @@ MISNAMED = [
     said("a retry with late checks of no file", "retry bad --plan failed --postcheck @nofile.yaml", 2, "nofile.yaml"),
     said("a pause of what failed", "pause failed", 2, "cannot be paused"),
     said("an undo before the start", "undo held --yes", 2, "has not landed"),
-    said("a purge of what waits without a yes", "purge held", 2, "nobody can be asked"),
+    said("a purge of what waits without a yes", "purge held", 4, "without a terminal", "--yes"),
+    said("a failure of the beginning of a job", "force-fail alph --plan landed", 3, "not enough", "alpha"),
     said("approval of what failed", "approve bad --plan failed --yes", 3, "no result yet"),
     said("a failure of the validation", "force-fail __snapshot-validation__ --plan landed", 2, "succeeded already"),
     said("a change in no file", "reshape held nofile.json", 2, "Cannot read"),

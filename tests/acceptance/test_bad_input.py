@@ -220,11 +220,12 @@ def test_a_deleted_plan_cannot_be_resumed(tmp_path: Path) -> None:
 def test_what_is_done_already_is_said_again_and_not_done_again(tmp_path: Path) -> None:
     for desk in desks(tmp_path):
         desk("run", desk.plan(GOOD))
-        codes = {words: [desk(*words.split()).code for _ in (1, 2)] for words in ("resume", "undo --yes")}
+        undo = f"undo {desk.status()['plan']['id']} --yes"
+        codes = [desk(*undo.split()).code for _ in (1, 2)]
         undone = desk.fingerprint()
-        again = desk("undo", "--yes")
+        again = desk(*undo.split())
 
-        assert codes == {"resume": [0, 0], "undo --yes": [0, 0]}
+        assert codes == [0, 0]
         assert again.code == 0 and desk.fingerprint() == undone
         assert len(desk.events("LandingUndone")) == 1
         assert not desk.repo.exists("refs/heads/goal")
@@ -234,10 +235,16 @@ WRONG_WHILE_RUNNING = {
     "retry slow": "'slow' is running",
     "retry next": "only a failed or canceled job",
     "approve slow --yes": "",
-    "land": "nothing to land",
-    "undo --yes": "has not landed",
+    "land": "waits to be landed",
+    "land Busy --yes": "nothing to land",
+    "undo --yes": "has landed",
+    "undo Busy --yes": "has not landed",
     "reshape Busy --remove slow": "has started",
-    "purge": "--yes",
+    "purge": "is deleted",
+    "cancel Bus": "no plan 'Bus'",
+    "cancel slo": "no plan 'slo'",
+    "force-fail slo": "not enough",
+    "delete busy --yes": "not enough",
 }
 
 

@@ -446,7 +446,7 @@ def test_a_landing_fast_forwards_the_checkout_or_leaves_every_file_as_it_is(
         prepare(place)
         before = see(place.repo, place.home)
 
-        ran = ready.desk("land")
+        ran = ready.desk("land", "--yes")
 
         after = see(place.repo, place.home)
         assert not (place.home / "hook-ran").exists()

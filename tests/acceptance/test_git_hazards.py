@@ -434,7 +434,7 @@ def test_a_job_that_writes_into_the_users_checkout_cannot_make_the_landing_overw
     (desk.repo.path / "new.txt").unlink()
     assert desk.picture() == before
 
-    again = desk("land")
+    again = desk("land", "--yes")
     assert again.code == 0, again.said
     assert desk.tree("work")[b"new.txt"] == (FILE, b"theirs\n")
 
@@ -518,7 +518,7 @@ def test_a_submodule_that_becomes_a_file_does_not_take_the_users_files_with_it(w
     is_clear(ran, 4, "submodule", "git submodule deinit")
     assert desk.picture() == before
     desk.repo("submodule", "--quiet", "deinit", "-f", "sub")
-    assert desk("land").code == 0
+    assert desk("land", "--yes").code == 0
     assert (desk.repo.path / "sub").is_symlink()
 
 

@@ -263,7 +263,7 @@ def test_a_lock_that_something_left_is_waited_for_and_never_removed(
         is_clear(ran, 4, lock, "rm ")
         assert desk.picture() == before
         place.unlink()
-        again = desk("land")
+        again = desk("land", "--yes")
         assert again.code == 0, again.said
     assert desk.tree("work") == {**base, **A}
     assert desk.repo("status", "--porcelain") == ""
@@ -282,7 +282,7 @@ def test_a_locked_branch_that_nobody_has_checked_out_is_waited_for(desk: Desk, m
     is_clear(ran, 4, "goal.lock", "rm ")
     assert lock.exists() and desk.picture() == before
     lock.unlink()
-    assert desk("land").code == 0
+    assert desk("land", "--yes").code == 0
     assert desk.repo.files("goal")["a.txt"] == "a\n"
 
 
@@ -296,7 +296,7 @@ def test_a_checkout_that_core_bare_hides_is_not_landed_under(desk: Desk) -> None
     is_clear(ran, 4, "core.bare")
     assert (files_of(desk.repo.path), desk.repo.head("work")) == (files, tip)
     desk.repo("config", "core.bare", "false")
-    assert desk("land").code == 0
+    assert desk("land", "--yes").code == 0
     assert desk.repo("status", "--porcelain") == "" and (desk.repo.path / "a.txt").exists()
 
 
@@ -314,7 +314,7 @@ def test_a_branch_that_cannot_be_moved_leaves_no_files_behind(desk: Desk) -> Non
     is_clear(ran, 4, "Git refused to update")
     assert desk.picture() == before
     shutil.rmtree(log)
-    assert desk("land").code == 0
+    assert desk("land", "--yes").code == 0
     assert desk.repo("status", "--porcelain") == " M README.md\nM  dir/in.txt\n?? own.txt\n"
 
 
@@ -441,12 +441,12 @@ def test_a_checkout_that_may_not_be_written_to_keeps_every_file(powerless: Desk,
     assert desk.run("echo a > dir/a.txt; echo b > b.txt; rm README.md", land="ask").code == 4
     (desk.repo.path / place).chmod(0o500)
 
-    ran = desk("land")
+    ran = desk("land", "--yes")
 
     (desk.repo.path / place).chmod(0o700)
     is_clear(ran, 4, "may not be written")
     assert desk.picture() == before
-    assert desk("land").code == 0
+    assert desk("land", "--yes").code == 0
     assert desk.repo("status", "--porcelain") == ""
 
 

@@ -194,7 +194,7 @@ class Client:
             jobs = self.world.approving.get(plan) or ["j0"]
             job = chance.choice(jobs)
             return ["approve", job, "--plan", plan, "--yes", "--detach"], job
-        extra = {"undo": ["--yes"], "cancel": [], "pause": []}.get(verb, ["--detach"])
+        extra = {"undo": ["--yes"], "land": ["--yes", "--detach"], "cancel": [], "pause": []}.get(verb, ["--detach"])
         if verb == "retry" and chance.random() < 0.3:
             extra.append("--fresh")
         return [verb, plan, *extra], ""

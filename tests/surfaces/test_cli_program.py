@@ -186,9 +186,9 @@ def test_a_bad_plan_reports_all_its_problems_and_makes_nothing(desk: Desk) -> No
 def test_a_plan_that_asks_before_landing_waits_with_4_then_lands_and_can_be_undone(desk: Desk) -> None:
     before = desk.repo.head("main")
     waits = desk("run", desk.plan(TWO_JOBS), "--land", "ask", "--target", "main")
-    lands = desk("land")
+    lands = desk("land", "--yes")
     landed = desk.repo.head("main")
-    undone = desk("undo", "--json")
+    undone = desk("undo", "--json", "--yes")
 
     assert waits.code == 4 and "next: orchard land" in waits.out
     assert lands.code == 0, lands.err
@@ -200,7 +200,7 @@ def test_a_plan_that_asks_before_landing_waits_with_4_then_lands_and_can_be_undo
 def test_a_job_that_wants_approval_goes_on_when_it_is_approved(desk: Desk) -> None:
     plan = desk.plan("name: A\ntarget: t\njobs:\n  - {id: a, approve: true, work: 'echo a > a.txt'}\n")
 
-    waits, approved = desk("run", plan), desk("approve", "a")
+    waits, approved = desk("run", plan), desk("approve", "a", "--yes")
 
     assert waits.code == 4 and "orchard approve a" in waits.out
     assert "a.txt" in approved.err, "what is approved is shown"
@@ -356,9 +356,10 @@ def test_a_plan_under_way_is_drawn_with_its_jobs(landed: Desk) -> None:
 def test_purge_needs_a_yes_where_nobody_can_be_asked(desk: Desk) -> None:
     desk("run", desk.plan(TWO_JOBS))
 
-    refused, purged = desk("purge"), desk("purge", "--yes")
+    plan = desk("list", "--json").json[0]["id"]
+    refused, purged = desk("purge", plan), desk("purge", plan, "--yes")
 
-    assert refused.code == 2 and "--yes" in refused.err
+    assert refused.code == 4 and f"orchard purge {plan} --yes" in refused.err
     assert purged.code == 0
     assert desk("list", "--json").json == [] and desk.repo.refs() == {}
 

@@ -63,11 +63,13 @@ def take_back(desk: Desk) -> None:
 
 
 CASES = {
-    "land: ask": Case(ASK, "landing", "__snapshot-validation__", "land", why="waits to be landed on 'main'"),
-    "approve: true": Case(APPROVE, "approval", "back/a", "approve", why=""),
+    "land: ask": Case(
+        ASK, "landing", "__snapshot-validation__", "land", ("--yes",), why="waits to be landed on 'main'"
+    ),
+    "approve: true": Case(APPROVE, "approval", "back/a", "approve", ("--yes",), why=""),
     "a budget": Case(BUDGET, "plan", None, "resume", ("--budget", "minutes=60"), why="The budget of 0.01 minutes"),
     "a refused landing": Case(
-        REFUSED, "landing", "__snapshot-validation__", "land", before=edit, mend=take_back, why="README.md"
+        REFUSED, "landing", "__snapshot-validation__", "land", ("--yes",), before=edit, mend=take_back, why="README.md"
     ),
 }
 
@@ -131,7 +133,7 @@ def test_one_plan_can_need_several_answers(desk: Desk) -> None:
     first = desk("run", desk.plan(both))
 
     found = {one["kind"]: one["command"] for one in desk("waiting", "--json").json}
-    half = desk(*shlex.split(found["approval"])[1:])
+    half = desk(*shlex.split(found["approval"])[1:], "--yes")
     left = [one["kind"] for one in desk("waiting", "--json").json]
     done = desk(*shlex.split(found["plan"])[1:], "--budget", "minutes=60")
 
@@ -154,7 +156,7 @@ def test_what_is_over_or_deleted_no_longer_waits(desk: Desk) -> None:
     desk("cancel")
     canceled = desk("waiting")
     desk("run", desk.plan(APPROVE))
-    desk("delete", "--yes")
+    desk("delete", "Approve it", "--yes")
 
     assert (canceled.code, desk("waiting").code) == (0, 0)
 

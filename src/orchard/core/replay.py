@@ -349,6 +349,10 @@ def _leaf_merged(run: Run, event: LeafMerged, at: float) -> None:
                 waiting += run.plan.jobs[job].needs if job in run.plan.jobs else ()
 
 
+def _deleted(run: Run, event: PlanDeleted, at: float) -> None:
+    run.deleted, run.deleted_at = True, at
+
+
 def _set(name: str, value: Callable[[Any], Any] = lambda event: event) -> Callable[[Run, Any, float], None]:
     """An event that is simply remembered."""
 
@@ -376,7 +380,7 @@ APPLY: Mapping[type[Event], Callable[[Run, Any, float], None]] = {
     LandingUndone: _undone,
     Pushed: _set("pushed"),
     Warned: lambda run, event, at: run.warnings.append(event),
-    PlanDeleted: _set("deleted", lambda event: True),
+    PlanDeleted: _deleted,
     PlanPurged: _set("purged", lambda event: True),
     JobPicked: _picked,
     JobStarted: _job_started,

@@ -59,6 +59,7 @@ class Run:
         self.paused: PlanPaused | None = None
         self.canceled: PlanCanceled | None = None
         self.deleted = False
+        self.deleted_at: float | None = None
         self.purged = False
         self.snapshot: Snapshot | None = None
         self.landing: LandingIntended | None = None

@@ -73,6 +73,7 @@ def plan_summary(run: Run, *, interrupted: bool = False) -> Json:
         "groups": {path: str(status) for path, status in group_statuses(run).items()},
         "after": run.plan.after,
         "deleted": run.deleted,
+        "deleted_at": time_text(run.deleted_at),
         "key": run.key,
     }
 

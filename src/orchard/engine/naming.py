@@ -1,15 +1,13 @@
 """Which commits and branches a plan means, asked of git at the moment it matters."""
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 
 from orchard.core.events import PlanStarted
 from orchard.core.plan import Plan, PlanId
-from orchard.core.suggest import did_you_mean
 from orchard.errors import NotFound, UsageError
 from orchard.git.heads import operation_in
 from orchard.git.repository import Repository
-from orchard.store.reader import PlanRow
 
 _ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
 
@@ -28,22 +26,6 @@ def new_plan_id(name: str, taken: set[str]) -> PlanId:
         plan_id = f"{slug(name, 24)}-{''.join(choice(_ALPHABET) for _ in range(5))}"
         if plan_id not in taken:
             return PlanId(plan_id)
-
-
-def find_plan(rows: Sequence[PlanRow], name: str) -> PlanId:
-    """The plan that is meant: by id, unique name or unique prefix of its id."""
-    for matches in (
-        [row for row in rows if row.id == name],
-        [row for row in rows if row.name == name],
-        [row for row in rows if row.id.startswith(name)],
-    ):
-        if len(matches) == 1:
-            return matches[0].id
-        if len(matches) > 1:
-            listed = ", ".join(row.id for row in matches[-5:])
-            raise NotFound(f"'{name}' could be any of {len(matches)} plans: {listed}", hint="Give the whole id.")
-    guess = did_you_mean(name, [*(row.id for row in rows), *(row.name for row in rows)])
-    raise NotFound(f"There is no plan '{name}'{guess}", hint="orchard list")
 
 
 def check_start(repo: Repository, plan: Plan) -> None:

@@ -30,6 +30,7 @@ from orchard.core.events import (
     PlanResumed,
     PlanSubmitted,
 )
+from orchard.core.jobnames import find_job
 from orchard.core.plan import VALIDATION, JobId, Plan, PlanId
 from orchard.core.plancodec import plan_json
 from orchard.core.reshape import reshape
@@ -40,10 +41,11 @@ from orchard.engine.arguments import check_arguments, check_budget, plan_of
 from orchard.engine.engine import Engine, Stop
 from orchard.engine.idling import WORKER
 from orchard.engine.keys import plan_with, remembered_key
-from orchard.engine.naming import find_plan, new_plan_id
+from orchard.engine.naming import new_plan_id
 from orchard.engine.planlocks import PlanLocks
 from orchard.engine.preparation import check_agents, check_place, fetch
 from orchard.engine.recovery import recover_plan, remove_folders
+from orchard.engine.selection import find_plan
 from orchard.engine.subfolders import subtask_paths
 from orchard.engine.turns import remove_private
 from orchard.errors import NotFound, UsageError
@@ -184,6 +186,8 @@ class Requests:
             raise UsageError(f"Plan '{run.id}' is still being scaffolded.", hint="Finalize it first.")
         if run.deleted:
             raise UsageError(f"Plan '{run.id}' was deleted.", hint=f"orchard recover --plan {run.id}")
+        if run.settled:
+            raise UsageError(f"Plan '{run.id}' is {run.status} and cannot be resumed.", hint=instead_of_resume(run))
         if run.paused is None and budget is not None:
             raise UsageError(f"Plan '{run.id}' is {run.status}: it does not wait for a budget.")
 
@@ -361,10 +365,8 @@ class Requests:
     # ----------------------------------------------------------------------------------- helpers
 
     def known(self, run: Run, job: str) -> JobId:
-        """The job of this id."""
-        if JobId(job) not in run.records:
-            raise NotFound(f"Plan '{run.id}' has no job '{job}'.", hint=f"orchard status {run.id}")
-        return JobId(job)
+        """The job of this whole name."""
+        return find_job(run.id, run.plan.jobs, job, exact=True)
 
     def _first(self, plan: Plan, own: PlanId | None = None) -> PlanId | None:
         """The plan that this one waits for, found; one that waits for this one is refused."""
@@ -390,6 +392,11 @@ class Requests:
             raise UsageError(
                 f"Plan '{run.id}' has landed on '{run.landed.branch}' already.", hint=f"orchard undo {run.id}"
             )
+
+
+def instead_of_resume(run: Run) -> str:
+    """What takes a plan further that is over."""
+    return f"orchard status {run.id}" if run.status is PlanStatus.SUCCEEDED else f"orchard retry {run.id}"
 
 
 WHERE_IT_STARTS = ("base", "target", "after", "worktree_root")

@@ -9,7 +9,9 @@ import click
 
 from orchard.app import App
 from orchard.core.events import Json
+from orchard.core.jobnames import job_word
 from orchard.core.plan import JobId, PlanId
+from orchard.engine.selection import FITS
 from orchard.engine.session import Session
 from orchard.errors import UsageError
 from orchard.surfaces.cli import text
@@ -25,7 +27,6 @@ from orchard.surfaces.cli.opening import (
     plan_argument,
     plan_document,
     plan_option,
-    purge_consent,
     yes_option,
 )
 from orchard.surfaces.cli.terminal import Terminal
@@ -58,7 +59,7 @@ def go_on(terminal: Terminal, app: App, plan: PlanId, request: str, *, detach: b
 def pause(terminal: Terminal, plan: str | None) -> None:
     """Let running jobs finish and start nothing new."""
     app = app_of(terminal)
-    found = app.find_plan(plan)
+    found = app.find_plan(plan, "pause")
     answer = ask_engine(app, "pause", plan=found)
     terminal.answer({"plan": found, **answer}, text.done(f"Plan {found} is paused."), text.next_resume(found))
 
@@ -66,7 +67,7 @@ def pause(terminal: Terminal, plan: str | None) -> None:
 @verb(
     "resume",
     examples="""
-orchard resume                                    # the newest plan
+orchard resume                                    # the plan that is paused, if there is one only
 orchard resume login-3f2a --budget tokens=500000  # with another budget; what it used so far does not count
 orchard resume login-3f2a --budget cost=5,minutes=60
 """,
@@ -81,7 +82,7 @@ def resume(terminal: Terminal, plan: str | None, budget: str | None, detach: boo
     """
     app = app_for_work(terminal)
     asked = {"budget": read_budget(budget)} if budget is not None else {}
-    return go_on(terminal, app, app.find_plan(plan), "resume", detach=detach, **asked)
+    return go_on(terminal, app, app.find_plan(plan, "resume"), "resume", detach=detach, **asked)
 
 
 def read_budget(text_: str) -> Json:
@@ -101,16 +102,6 @@ def read_budget(text_: str) -> Json:
     return found
 
 
-@verb("cancel")
-@plan_argument
-def cancel(terminal: Terminal, plan: str | None) -> None:
-    """Stop everything of a plan; what its jobs wrote is kept."""
-    app = app_of(terminal)
-    found = app.find_plan(plan)
-    answer = ask_engine(app, "cancel", plan=found)
-    terminal.answer({"plan": found, **answer}, text.done(f"Plan {found} is canceled."), text.next_retry(found))
-
-
 @verb("force-fail", examples="orchard force-fail backend/api --reason 'it loops'")
 @job_argument
 @plan_option
@@ -118,13 +109,15 @@ def cancel(terminal: Terminal, plan: str | None) -> None:
 def force_fail(terminal: Terminal, job: str, plan: str | None, reason: str) -> None:
     """Stop a job and count it as failed."""
     app = app_of(terminal)
-    found, job_id = app.find_job(job, plan)
+    found, job_id = app.find_job(job, plan, "force-fail")
     answer = ask_engine(app, "force_fail", plan=found, job=job_id, reason=reason)
     document = {"plan": found, "job": job_id, **answer}
-    terminal.answer(document, text.done(f"Job '{job_id}' is failed."), text.next_retry(found, job_id))
+    terminal.answer(
+        document, text.done(f"Job '{job_word(job_id)}' is marked as failed."), text.next_retry(found, job_id)
+    )
 
 
-@verb("approve")
+@verb("approve", examples="orchard approve api\norchard approve login-3f2a:api --yes    # in a script")
 @job_argument
 @plan_option
 @yes_option
@@ -132,12 +125,14 @@ def force_fail(terminal: Terminal, job: str, plan: str | None, reason: str) -> N
 def approve(terminal: Terminal, job: str, plan: str | None, yes: bool, detach: bool) -> int:
     """Approve the changes of a job that waits for a person.
 
-    Shows what the job changed first; on a terminal it asks.
+    Shows what the job changed first, and asks. Without a terminal, pass --yes; otherwise it exits with 4.
     """
     app = app_for_work(terminal)
-    found, job_id = app.find_job(job, plan)
+    found, job_id = app.find_job(job, plan, "approve")
     show_stat(terminal, app, found, job_id)
-    if not confirm(terminal, text.ask_approve(job_id), yes=yes):
+    waits = app.run_of(found).records[job_id].hold is not None  # if not, the engine says so and nobody is asked
+    command = f"orchard approve {found}:{job_id} --yes"
+    if not confirm(terminal, text.ask_approve(job_id), command, yes=yes or not waits):
         return 4
     return go_on(terminal, app, found, "approve", detach=detach, job=job_id)
 
@@ -148,50 +143,72 @@ def show_stat(terminal: Terminal, app: App, plan: PlanId, job: JobId) -> None:
     terminal.note(*[text.raw(row) for row in safe_lines(stat) if row])
 
 
-@verb("land")
+@verb("land", examples="orchard land\norchard land login-3f2a --yes    # in a script")
 @plan_argument
+@yes_option
 @detach_option
-def land(terminal: Terminal, plan: str | None, detach: bool) -> int:
+def land(terminal: Terminal, plan: str | None, yes: bool, detach: bool) -> int:
     """Land a plan that waits before landing.
 
-    It waits because the plan says 'land: ask', or because the checkout of the target had edits in the way.
+    It waits because the plan says 'land: ask', or because the checkout of the target had edits in the way. A landing
+    that was undone lands again. Without a terminal, pass --yes; otherwise it exits with 4.
     """
     app = app_for_work(terminal)
-    return go_on(terminal, app, app.find_plan(plan), "land", detach=detach)
+    found = app.find_plan(plan, "land")
+    document = plan_document(app, found)
+    question = text.ask_land(document["name"], found, document["target"]["branch"])
+    waits = FITS["land"].applies(document)  # if not, the engine says so and nobody is asked
+    if not confirm(terminal, question, f"orchard land {found} --yes", yes=yes or not waits):
+        return 4
+    return go_on(terminal, app, found, "land", detach=detach)
 
 
-@verb("undo")
+@verb("undo", examples="orchard undo                      # the last landing\norchard undo login-3f2a --yes")
 @plan_argument
 @yes_option
 def undo(terminal: Terminal, plan: str | None, yes: bool) -> int:
     """Take a landing back: move the target branch to where it was.
 
-    Refused when the branch has moved since. The plan's commits are kept under refs/orchard.
+    Without PLAN the last landing that is not undone is meant. Refused when the branch has moved since. The plan's
+    commits are kept under refs/orchard. Without a terminal, pass --yes; otherwise it exits with 4.
     """
     app = app_of(terminal)
-    found = app.find_plan(plan)
-    branch = plan_document(app, found)["target"]["branch"]
-    if not confirm(terminal, text.ask_undo(branch, found), yes=yes):
+    found = app.find_plan(plan, "undo")
+    document = plan_document(app, found)
+    refuse_unlanded(document)
+    question = text.ask_undo(document["target"]["branch"], found)
+    if not confirm(terminal, question, f"orchard undo {found} --yes", yes=yes or document["undone"]):
         return 4
     answer = ask_engine(app, "undo", plan=found)
     terminal.answer({"plan": found, **answer}, text.undone(answer.get("branch"), answer.get("commit")))
     return 0
 
 
-@verb("delete")
+def refuse_unlanded(plan: Json) -> None:
+    """Say that there is nothing to take back before anybody is asked about it."""
+    if not plan["landed"] and not plan["undone"]:
+        raise UsageError(
+            f"Plan '{plan['id']}' has not landed, so there is nothing to undo.", hint=f"orchard status {plan['id']}"
+        )
+
+
+@verb("delete", examples="orchard delete login-3f2a\norchard delete login-3f2a --yes    # in a script")
 @plan_argument
 @yes_option
 def delete(terminal: Terminal, plan: str | None, yes: bool) -> int:
     """Take a plan out of the way; its commits are kept until purged.
 
-    Stops what it runs, saves what its worktrees hold, and removes them.
+    Stops what it runs, saves what its worktrees hold, and removes them. PLAN is a whole id or name, and may be left
+    out where there is one plan only. Without a terminal, pass --yes; otherwise it exits with 4.
     """
     app = app_of(terminal)
-    found = app.find_plan(plan)
-    if not confirm(terminal, text.ask_delete(plan_document(app, found)["name"], found), yes=yes):
+    found = app.find_plan(plan, "delete")
+    question = text.ask_delete(plan_document(app, found)["name"], found)
+    if not confirm(terminal, question, f"orchard delete {found} --yes", yes=yes):
         return 4
     answer = ask_engine(app, "delete", plan=found)
-    terminal.answer({"plan": found, **answer}, text.done(f"Plan {found} is deleted; its commits are kept."))
+    kept = text.done(f"Plan {found} is deleted; its commits are kept.")
+    terminal.answer({"plan": found, **answer}, kept, text.next_command(f"orchard purge {found}"))
     return 0
 
 
@@ -201,14 +218,16 @@ def delete(terminal: Terminal, plan: str | None, yes: bool) -> int:
 def purge(terminal: Terminal, plan: str | None, yes: bool) -> int:
     """Remove a plan for good: its refs, saved work and logs.
 
-    What has landed stays. Where nobody can be asked, --yes is needed.
+    What has landed stays. PLAN is a whole id or name; without it the plan that was deleted last is meant. Without a
+    terminal, pass --yes; otherwise it exits with 4.
     """
     app = app_of(terminal)
-    found = app.find_plan(plan)
-    if not purge_consent(terminal, app, found, yes=yes):
+    found = app.find_plan(plan, "purge")
+    question = text.ask_purge(plan_document(app, found)["name"], found)
+    if not confirm(terminal, question, f"orchard purge {found} --yes", yes=yes):
         return 4
     answer = ask_engine(app, "purge", plan=found)
-    terminal.answer({"plan": found, **answer}, text.done(f"Plan {found} is gone."))
+    terminal.answer({"plan": found, **answer}, text.done(f"Purged plan {found}."))
     return 0
 
 

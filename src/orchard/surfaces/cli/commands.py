@@ -46,7 +46,7 @@ VERBS: Mapping[str, Verb] = {
     "waiting": Verb("look", "waiting:waiting", "Show what needs a person, with the command that answers it."),
     "pause": Verb("act", "acting:pause", "Let running jobs finish and start nothing new."),
     "resume": Verb("act", "acting:resume", "Let a paused or interrupted plan go on."),
-    "cancel": Verb("act", "acting:cancel", "Stop everything of a plan; what its jobs wrote is kept."),
+    "cancel": Verb("act", "cancel:cancel", "Stop a plan, or some of its jobs; what they wrote is kept."),
     "retry": Verb("act", "retrying:retry", "Try failed or canceled jobs again."),
     "force-fail": Verb("act", "acting:force_fail", "Stop a job and count it as failed."),
     "approve": Verb("act", "acting:approve", "Approve the changes of a job that waits for a person."),

@@ -149,7 +149,9 @@ cli = VerbGroup(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
     help="""Run a plan of jobs in parallel, each in its own git worktree, and land the merged result.
 
-    A plan and a job are named by id, by the beginning of an id, or by name; without a plan the newest is meant.
+    A plan and a job are named by id, by name, or by the beginning of an id; if no plan is named, the newest is used.
+    Verbs that end, land or remove something take whole names only; without a name they mean the only plan to which
+    they can be applied.
     """,
     epilog="Start with 'orchard demo', or with 'orchard init' and 'orchard run plan.yaml'.",
 )

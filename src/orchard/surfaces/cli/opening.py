@@ -9,7 +9,7 @@ import click
 from orchard.app import App, open_app
 from orchard.core.events import Json
 from orchard.core.plan import PlanId
-from orchard.errors import NeedsPerson, OrchardError, UsageError
+from orchard.errors import NeedsPerson, OrchardError
 from orchard.surfaces.cli import text
 from orchard.surfaces.cli.lines import safe
 from orchard.surfaces.cli.terminal import Terminal
@@ -47,9 +47,14 @@ def plan_document(app: App, plan: PlanId) -> Json:
     return document
 
 
-def confirm(terminal: Terminal, question: str, *, yes: bool) -> bool:
-    """Whether to go on with something that is not easily taken back; only a person who is there is asked."""
-    if yes or not terminal.can_ask or terminal.agreed(question):
+def confirm(terminal: Terminal, question: str, command: str, *, yes: bool) -> bool:
+    """Whether to go on with something that is not easily taken back: a person says so, here or by `--yes`.
+
+    `command` does the same without a question.
+    """
+    if not yes and not terminal.can_ask:
+        raise NeedsPerson(text.nobody_to_ask(question), command)
+    if yes or terminal.agreed(question):
         return True
     terminal.note(text.done(text.NOTHING_CHANGED))
     return False
@@ -110,8 +115,13 @@ def _jobs(context: click.Context, parameter: click.Parameter, incomplete: str) -
     return [CompletionItem(job, help=f"{status}  {safe(name, 60)}") for job, name, status in found]
 
 
+def complete_plans_and_jobs(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
+    """Whole plans, and the jobs of the newest one."""
+    return [*_plans(context, parameter, incomplete), *_jobs(context, parameter, incomplete)]
+
+
 def plan_argument(function: Any) -> Any:
-    """`[PLAN]`: id, beginning of an id, or name; without it the newest."""
+    """`[PLAN]`: id, name or, unless the verb destroys something, the beginning of an id."""
     return click.argument("plan", metavar="[PLAN]", required=False, shell_complete=_plans, callback=not_empty)(function)
 
 
@@ -138,11 +148,3 @@ def detach_option(function: Any) -> Any:
     return click.option("--detach", "-d", is_flag=True, help="Let it run in the background and return at once.")(
         function
     )
-
-
-def purge_consent(terminal: Terminal, app: App, plan: PlanId, *, yes: bool) -> bool:
-    """Purging cannot be taken back, so somebody must have said yes."""
-    name = plan_document(app, plan)["name"]
-    if not yes and not terminal.can_ask:
-        raise UsageError(text.purge_needs_yes(name), f"orchard purge {plan} --yes")
-    return confirm(terminal, text.ask_purge(name, plan), yes=yes)

@@ -34,7 +34,7 @@ WORK_HELP = "as in a plan file, or @FILE"
 @verb(
     "retry",
     examples="""
-orchard retry                          # all failed jobs of the newest plan
+orchard retry                          # all failed jobs of the newest plan, or of the only one that has some
 orchard retry login-3f2a               # all failed jobs of that plan
 orchard retry backend/api --from work
 orchard retry api --work 'make fix'    # with another command
@@ -58,19 +58,19 @@ def retry(terminal: Terminal, jobs: tuple[str, ...], plan: str | None, detach: b
     A new attempt begins where the last one failed. Jobs that were blocked by it go on by themselves.
     """
     app = app_for_work(terminal)
-    found, wanted = meant(app, jobs, plan)
+    found, wanted = meant(app, jobs, plan, "retry")
     options |= {name: read_works(terminal, name, options[name]) for name in WORK_OPTIONS}
     return go_on(terminal, app, found, "retry", detach=detach, jobs=wanted, **options)
 
 
-def meant(app: App, names: Sequence[str], plan: str | None) -> tuple[PlanId, list[JobId] | None]:
+def meant(app: App, names: Sequence[str], plan: str | None, asked: str = "") -> tuple[PlanId, list[JobId] | None]:
     """The plan and the jobs that the words mean; no jobs: all that failed.
 
     One word may name a job of the newest plan or a whole plan; a job is looked for first, except that
     nothing but a plan can have a plan's exact id.
     """
     if not names:
-        return app.find_plan(plan), None
+        return app.find_plan(plan, asked), None
     if len(names) == 1 and plan is None:
         whole = _whole_plan(app, names[0])
         if whole is not None:

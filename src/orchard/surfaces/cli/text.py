@@ -200,8 +200,8 @@ def raw(row: str) -> Line:
     return [(row, "")]
 
 
-def purge_needs_yes(plan: str) -> str:
-    return f"Purging plan '{safe(plan)}' removes its commits and logs for good, and nobody can be asked here."
+def nobody_to_ask(question: str) -> str:
+    return f"Cannot ask without a terminal: {question}"
 
 
 def untrusted_lines(keys: Mapping[str, object], shown: Mapping[str, str]) -> list[Line]:
@@ -227,6 +227,11 @@ def ask_delete(name: str, plan: str) -> str:
 
 def ask_undo(branch: str | None, plan: str) -> str:
     return f"Move '{safe(branch)}' back to where it was before plan {plan} landed?"
+
+
+def ask_land(name: str, plan: str, branch: str | None) -> str:
+    where = f" on '{safe(branch)}'" if branch else ""
+    return f"Land plan '{safe(name)}' ({plan}){where}?"
 
 
 def ask_approve(job: str) -> str:

@@ -123,7 +123,7 @@ async def update_job(asked: Asked) -> Json:
 
 async def cancel_job(asked: Asked) -> Json:
     """Stop it."""
-    plan, job = await asked.job()
+    plan, job = await asked.job("cancel")
     answer = await asked.served.ask("cancel_jobs", plan=plan, jobs=[job], reason=asked.body.reason)
     return await done(asked, plan, answer)
 
@@ -155,7 +155,7 @@ async def complete_worker(asked: Asked) -> Json:
 
 async def of_job(asked: Asked, verb: str, **args: Any) -> Json:
     """Ask the engine for one thing about the job that the path names."""
-    plan, job = await asked.job()
+    plan, job = await asked.job(verb.replace("_", "-"))
     return await done(asked, plan, {"job": job, **await asked.served.ask(verb, plan=plan, job=job, **args)})
 
 

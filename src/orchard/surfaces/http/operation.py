@@ -103,13 +103,13 @@ class Asked:
         found: Json = json.loads(self.data) if self.data.strip() else {}
         return found
 
-    async def plan(self) -> PlanId:
-        """The plan that the path names: by id, unique prefix or unique name."""
-        return await self.served.read(plan_named, self.served.app, self.path["plan"])
+    async def plan(self, verb: str = "") -> PlanId:
+        """The plan that the path names: by id or unique name, or by unique prefix unless the verb forbids that."""
+        return await self.served.read(plan_named, self.served.app, self.path["plan"], verb)
 
-    async def job(self) -> tuple[PlanId, JobId]:
-        """The job that the path names: by full id, unique bare id, unique prefix or unique name."""
-        return await self.served.read(self.served.app.find_job, self.path["job"], self.path["plan"])
+    async def job(self, verb: str = "") -> tuple[PlanId, JobId]:
+        """The job that the path names: by full id, unique bare id or unique name, or likewise by unique prefix."""
+        return await self.served.read(self.served.app.find_job, self.path["job"], self.path["plan"], verb)
 
     async def read(self, question: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> Response:
         """Ask the App something, and answer with it: made and written as JSON beside the loop, and only once."""

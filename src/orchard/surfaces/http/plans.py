@@ -323,7 +323,7 @@ async def reshape_plan(asked: Asked) -> Json:
 
 async def delete_plan(asked: Asked) -> Json:
     """Take a plan out of the way, or remove it for good."""
-    plan = await asked.plan()
+    plan = await asked.plan("delete")
     if not asked.query.purge:
         return await done(asked, plan, await asked.served.ask("delete", plan=plan))
     return {"plan": plan, "status": None, **await asked.served.ask("purge", plan=plan)}
@@ -331,7 +331,7 @@ async def delete_plan(asked: Asked) -> Json:
 
 async def cancel_group(asked: Asked) -> Json:
     """Stop the jobs of a group."""
-    plan = await asked.plan()
+    plan = await asked.plan("cancel")
     jobs = await asked.served.read(reading.open_jobs, asked.served.app, plan, asked.path["group"])
     answer = await asked.served.ask("cancel_jobs", plan=plan, jobs=jobs, reason=asked.body.reason)
     return await done(asked, plan, answer)
@@ -339,7 +339,7 @@ async def cancel_group(asked: Asked) -> Json:
 
 async def simply(asked: Asked, verb: str, **args: Any) -> Json:
     """Ask the engine for one thing about the plan that the path names."""
-    plan = await asked.plan()
+    plan = await asked.plan(verb)
     return await done(asked, plan, await asked.served.ask(verb, plan=plan, **args))
 
 

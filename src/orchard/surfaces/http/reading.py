@@ -46,9 +46,9 @@ class Documents:
         return newest, document
 
 
-def plan_named(app: App, name: str) -> PlanId:
+def plan_named(app: App, name: str, verb: str = "") -> PlanId:
     """The plan that is meant; one that is named by its whole id is found without looking at the others."""
-    return PlanId(name) if app.reader.plan(PlanId(name)) is not None else app.find_plan(name)
+    return PlanId(name) if app.reader.plan(PlanId(name)) is not None else app.find_plan(name, verb)
 
 
 def plans_page(app: App, status: str | None, deleted: bool, limit: int, cursor: str | None) -> Json:

@@ -44,20 +44,23 @@ class MeantJob(Meant):
     job: JobId
 
 
-async def meant_plan(call: Call, name: str | None) -> Meant:
-    """The plan that is meant; without a name the newest one, and for an agent in a job always its own."""
-    return await call.served.read(_meant_plan, call.served.app, call, name)
+async def meant_plan(call: Call, name: str | None, verb: str = "") -> Meant:
+    """The plan that is meant; without a name the newest one, and for an agent in a job always its own.
+
+    A verb that ends, moves or removes something takes no beginning of an id.
+    """
+    return await call.served.read(_meant_plan, call.served.app, call, name, verb)
 
 
-async def meant_job(call: Call, plan: str | None, job: str) -> MeantJob:
-    """The job that is meant: by full id, id, unique name or unique beginning."""
-    return await call.served.read(_meant_job, call.served.app, call, plan, job)
+async def meant_job(call: Call, plan: str | None, job: str, verb: str = "") -> MeantJob:
+    """The job that is meant: by full id, id, unique name or, unless the verb forbids it, unique beginning."""
+    return await call.served.read(_meant_job, call.served.app, call, plan, job, verb)
 
 
-def _meant_plan(app: App, call: Call, name: str | None) -> Meant:
+def _meant_plan(app: App, call: Call, name: str | None, verb: str = "") -> Meant:
     if call.scope is not None:
         return Meant(_own_plan(app, call.scope.plan, name))
-    found = app.find_plan(name)
+    found = app.find_plan(name, verb)
     row = app.reader.plan(found)
     plain = name is None or name == found or (row is not None and name == row.name)
     return Meant(found, notes=[] if plain else [f"{quoted(name or '')} was taken to mean plan '{found}'."])
@@ -70,10 +73,10 @@ def _own_plan(app: App, own: PlanId, name: str | None) -> PlanId:
     return own
 
 
-def _meant_job(app: App, call: Call, plan: str | None, job: str) -> MeantJob:
-    around = _meant_plan(app, call, plan)
+def _meant_job(app: App, call: Call, plan: str | None, job: str, verb: str) -> MeantJob:
+    around = _meant_plan(app, call, plan, verb)
     try:
-        _, found = app.find_job(job, around.plan)
+        _, found = app.find_job(job, around.plan, verb)
     except NotFound:
         jobs = app.run_of(around.plan).plan.jobs.values()
         same = [one.id for one in jobs if job.strip().casefold() in (one.id.casefold(), one.name.casefold())]

@@ -381,14 +381,14 @@ class DoneJob(Done):
 
 async def force_fail_job(call: Call, given: ForceFailJob) -> Json:
     """Stop a job and fail it."""
-    meant = await meant_job(call, given.plan, given.job)
+    meant = await meant_job(call, given.plan, given.job, "force-fail")
     await ask(call, "force_fail", meant, job=meant.job, reason=given.reason)
     return await _done_job(call, meant)
 
 
 async def approve_job(call: Call, given: OfJob) -> Json:
     """Let a job that waits for approval go on."""
-    meant = await meant_job(call, given.plan, given.job)
+    meant = await meant_job(call, given.plan, given.job, "approve")
     await confirm(call, await call.served.read(_approval_question, call.served.app, meant))
     await ask(call, "approve", meant, job=meant.job)
     return await _done_job(call, meant)

@@ -47,7 +47,7 @@ class CancelPlan(OfPlan):
 
 async def cancel_plan(call: Call, given: CancelPlan) -> Json:
     """Stop everything of a plan."""
-    meant = await meant_plan(call, given.plan)
+    meant = await meant_plan(call, given.plan, "cancel")
     await ask(call, "cancel", meant, reason=given.reason)
     return await done(call, meant)
 
@@ -85,7 +85,7 @@ class Deleted(Told):
 
 async def delete_plan(call: Call, given: DeletePlan) -> Json:
     """Take a plan out of the way."""
-    meant = await meant_plan(call, given.plan)
+    meant = await meant_plan(call, given.plan, "delete")
     if given.purge:
         await confirm(call, f"Remove plan '{meant.plan}' with all its commits, saved work and logs, for good?")
     answer = await ask(call, "purge" if given.purge else "delete", meant)
@@ -102,7 +102,7 @@ class Moved(Done):
 
 async def land_plan(call: Call, given: OfPlan) -> Json:
     """Land a validated result."""
-    meant = await meant_plan(call, given.plan)
+    meant = await meant_plan(call, given.plan, "land")
     await confirm(call, await call.served.read(_landing_question, call.served.app, meant.plan))
     answer = await ask(call, "land", meant)
     return await done(call, meant, **compact(answer))
@@ -117,7 +117,7 @@ def _landing_question(app: App, plan: PlanId) -> str:
 
 async def undo_plan(call: Call, given: OfPlan) -> Json:
     """Take a landing back."""
-    meant = await meant_plan(call, given.plan)
+    meant = await meant_plan(call, given.plan, "undo")
     branch = (await call.served.read(call.served.app.summary, meant.plan))["target"]["branch"]
     await confirm(call, f"Take the landing of plan '{meant.plan}' on branch '{branch}' back?")
     answer = await ask(call, "undo", meant)

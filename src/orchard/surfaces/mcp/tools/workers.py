@@ -166,7 +166,7 @@ class CancelTask(OfJob):
 
 async def cancel_task(call: Call, given: CancelTask) -> Json:
     """Stop a task, or keep it from starting."""
-    meant = await meant_job(call, given.plan, given.job)
+    meant = await meant_job(call, given.plan, given.job, "cancel")
     await ask(call, "cancel_jobs", meant, jobs=[meant.job], reason=given.reason)
     return await _task_done(call, meant)
 

@@ -1,0 +1,260 @@
+"""Verbs that end, move or remove something: whole names only, a yes from a person, and never the wrong plan."""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.program import Desk, desks
+
+ONE = """
+name: {name}
+target: {target}
+jobs:
+  - {{id: a, work: "echo {name} > {target}.txt"}}
+"""
+HELD = """
+name: {name}
+start_paused: true
+jobs:
+  - {{id: api, work: "echo 1 > 1"}}
+  - {{id: docs, group: back, work: "echo 2 > 2"}}
+  - {{id: more, group: back/in, work: "echo 3 > 3"}}
+"""
+APPROVE = """
+name: Look at it
+target: result
+jobs:
+  - {id: bump, approve: true, work: "echo a > a.txt"}
+"""
+ASK = """
+name: Ask first
+target: main
+land: ask
+jobs:
+  - {id: a, work: "echo a > a.txt"}
+"""
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    yield from desks(tmp_path)
+
+
+def ran(desk: Desk, text: str, *words: str) -> str:
+    """The id of a plan that was run."""
+    done = desk("run", desk.plan(text), "--json", *words)
+    return str(done.json["plan"] if "--detach" in words else _last(done.out))
+
+
+def _last(out: str) -> str:
+    return str(json.loads(out.splitlines()[-1])["plan"]["id"])
+
+
+def listed(desk: Desk, *words: str) -> list[str]:
+    return [plan["id"] for plan in desk("list", "--json", *words).json]
+
+
+# ---------------------------------------------------------------------------- the plan that is meant
+
+
+def test_purge_without_a_name_means_the_plan_that_was_deleted_last(desk: Desk) -> None:
+    first, second, third = (ran(desk, ONE.format(name=f"Plan {n}", target=f"t{n}")) for n in (1, 2, 3))
+    desk("delete", third, "--yes")
+    desk("delete", first, "--yes")
+
+    one, two, none = (desk("purge", "--yes") for _ in range(3))
+
+    assert one.code == two.code == 0 and first in one.out and third in two.out
+    assert none.code == 3 and "No plan here is deleted" in none.err
+    assert listed(desk, "--deleted") == [second]
+
+
+def test_delete_without_a_name_means_the_only_plan_and_else_lists_them(desk: Desk) -> None:
+    first, second = (ran(desk, ONE.format(name=f"Plan {n}", target=f"t{n}")) for n in (1, 2))
+
+    several = desk("delete", "--yes")
+    desk("delete", first, "--yes")
+    only = desk("delete", "--yes")
+
+    assert several.code == 2 and first in several.err and second in several.err
+    assert only.code == 0 and second in only.out
+
+
+def test_undo_without_a_name_means_the_last_landing_that_is_not_undone(desk: Desk) -> None:
+    landed = ran(desk, ONE.format(name="Lands", target="goal"))
+    ran(desk, ONE.format(name="Fails", target="other").replace("echo Fails", "exit 1; echo"))
+
+    undone, nothing = desk("undo", "--yes"), desk("undo", "--yes")
+
+    assert undone.code == 0 and not desk.repo.exists("refs/heads/goal"), undone.talk
+    assert nothing.code == 3 and "No plan here has landed" in nothing.err
+    assert landed in desk("undo", landed, "--json").out, "what is undone already is said again"
+
+
+def test_undo_finds_that_nothing_landed_before_it_asks(desk: Desk) -> None:
+    plan = ran(desk, ONE.format(name="Fails", target="other").replace("echo Fails", "exit 1; echo"))
+    running, ours = desk.on_a_terminal("undo", plan)
+    code = running.process.wait(60)
+    shown = os.read(ours, 65536).decode()
+    os.close(ours)
+
+    assert code == 2 and "has not landed" in shown and "[y/N]" not in shown
+
+
+def test_cancel_and_pause_without_a_name_mean_the_only_plan_under_way(desk: Desk) -> None:
+    held = ran(desk, HELD.format(name="Held"), "--detach")
+    ran(desk, ONE.format(name="Newer", target="t"))
+
+    paused = desk("pause")
+    canceled = desk("cancel")
+
+    assert paused.code == 3 and "under way" in paused.err, "it is paused already"
+    assert canceled.code == 0 and held in canceled.out
+    assert desk.status(held)["plan"]["status"] == "canceled"
+
+
+def test_with_several_plans_under_way_cancel_lists_them_and_cancels_none(desk: Desk) -> None:
+    plans = [ran(desk, HELD.format(name=f"Held {n}"), "--detach") for n in (1, 2)]
+
+    done = desk("cancel")
+
+    assert done.code == 2 and all(plan in done.err for plan in plans)
+    assert not desk.events("PlanCanceled")
+
+
+@pytest.mark.parametrize("verb", ["cancel", "delete", "purge", "undo", "land"])
+def test_the_beginning_of_an_id_is_not_enough_to_destroy(desk: Desk, verb: str) -> None:
+    plan = ran(desk, ONE.format(name="Evidence", target="t"))
+    before = desk.events()
+
+    done = desk(verb, "evid", *([] if verb == "cancel" else ["--yes"]))
+
+    assert done.code == 3 and plan in done.err, "the whole id is named"
+    assert desk.events() == before
+
+
+# ------------------------------------------------------------------------------- cancelling one job
+
+
+def test_cancel_of_a_job_cancels_the_job_and_not_the_plan_with_a_name_like_it(desk: Desk) -> None:
+    plan = ran(desk, HELD.format(name="API cleanup"), "--detach")
+
+    done = desk("cancel", "api")
+
+    assert done.code == 0 and "Job 'api' is canceled" in done.out and plan in done.out
+    assert desk.jobs(plan)["api"] == "canceled" and desk.jobs(plan)["back/docs"] == "ready"
+
+
+@pytest.mark.parametrize("words", [["PLAN:api"], ["api", "--plan", "PLAN"], ["API cleanup:api"]])
+def test_a_job_is_canceled_by_each_way_to_name_it(desk: Desk, words: list[str]) -> None:
+    plan = ran(desk, HELD.format(name="API cleanup"), "--detach")
+    ran(desk, HELD.format(name="Another"), "--detach")
+
+    done = desk("cancel", *(word.replace("PLAN", plan) for word in words))
+
+    assert done.code == 0, done.talk
+    assert desk.jobs(plan)["api"] == "canceled" and len(desk.events("JobCanceled")) == 1
+
+
+def test_cancel_of_a_group_cancels_what_is_in_it(desk: Desk) -> None:
+    plan = ran(desk, HELD.format(name="Grouped"), "--detach")
+
+    assert desk("cancel", "back").code == 0
+    assert desk.jobs(plan) == {"api": "ready", "back/docs": "canceled", "back/in/more": "canceled"}
+
+
+def test_a_name_that_is_a_plan_and_a_job_cancels_neither_and_says_both_commands(desk: Desk) -> None:
+    plan = ran(desk, HELD.format(name="api"), "--detach")
+
+    done = desk("cancel", "api")
+
+    assert done.code == 2
+    assert f"orchard cancel {plan};" in done.err and f"orchard cancel {plan}:api" in done.err
+    assert not desk.events("PlanCanceled") and not desk.events("JobCanceled")
+
+
+def test_a_job_of_two_plans_under_way_is_canceled_in_neither(desk: Desk) -> None:
+    plans = [ran(desk, HELD.format(name=f"Held {n}"), "--detach") for n in (1, 2)]
+
+    done = desk("cancel", "api")
+
+    assert done.code == 2 and all(f"orchard cancel {plan}:api" in done.err for plan in plans)
+    assert not desk.events("JobCanceled")
+
+
+def test_the_beginning_of_a_job_cancels_nothing(desk: Desk) -> None:
+    ran(desk, HELD.format(name="Held"), "--detach")
+
+    done, fail = desk("cancel", "ap"), desk("force-fail", "ap")
+
+    assert (done.code, fail.code) == (3, 3)
+    assert not desk.events("JobCanceled") and not desk.events("JobFailed")
+
+
+# --------------------------------------------------------------------------------- a yes is needed
+
+
+def test_without_a_terminal_a_gate_opens_only_with_a_yes(desk: Desk) -> None:
+    plan = ran(desk, APPROVE)
+
+    refused = desk("approve", "bump")
+    held = desk.status(plan)["plan"]["waiting"]
+    named = refused.err.split("hint: orchard ")[1].split()
+    done = desk(*named)
+
+    assert refused.code == 4 and f"orchard approve {plan}:bump --yes" in refused.err
+    assert held and done.code == 0 and desk.status(plan)["plan"]["landed"], done.talk
+
+
+@pytest.mark.parametrize("verb", ["land", "undo", "delete", "purge"])
+def test_without_a_terminal_nothing_is_landed_or_removed_without_a_yes(desk: Desk, verb: str) -> None:
+    plan = ran(desk, ASK if verb == "land" else ONE.format(name="Done", target="goal"))
+    before = desk.fingerprint()
+
+    refused = desk(verb, plan)
+    after = desk.fingerprint()
+    done = desk(*refused.err.split("hint: orchard ")[1].split())
+
+    assert refused.code == 4 and f"orchard {verb} {plan} --yes" in refused.err
+    assert after == before
+    assert done.code == 0, done.talk
+
+
+def test_land_asks_on_a_terminal_and_takes_no_for_an_answer(desk: Desk) -> None:
+    plan = ran(desk, ASK)
+    running, ours = desk.on_a_terminal("land")
+    shown = ""
+    while "[y/N]" not in shown:
+        shown += os.read(ours, 65536).decode()
+    os.write(ours, b"n\n")
+    code = running.process.wait(60)
+    os.close(ours)
+
+    assert code == 4 and plan in shown and "'main'" in shown
+    assert not desk.events("Landed")
+
+
+def test_a_plan_that_is_over_cannot_be_resumed(desk: Desk) -> None:
+    plan = ran(desk, ONE.format(name="Fails", target="other").replace("echo Fails", "exit 1; echo"))
+
+    bare, named = desk("resume"), desk("resume", plan)
+
+    assert bare.code == 3 and "No plan here is paused" in bare.err
+    assert named.code == 2 and "cannot be resumed" in named.err and f"orchard retry {plan}" in named.err
+
+
+def test_retry_without_a_name_means_the_newest_plan_or_the_only_one_with_something_to_retry(desk: Desk) -> None:
+    failed = ran(desk, ONE.format(name="Fails", target="other").replace("echo Fails", "exit 1; echo"))
+    ran(desk, ONE.format(name="Newer", target="t"))
+
+    assert desk("retry").code == 1
+    assert desk.status(failed)["jobs"][0]["attempts"] == 2
+
+
+def test_a_deleted_plan_is_named_with_the_command_that_purges_it(desk: Desk) -> None:
+    plan = ran(desk, ONE.format(name="Done", target="goal"))
+
+    assert f"orchard purge {plan}" in desk("delete", "--yes").out
