@@ -30,8 +30,9 @@ CORE_MAY_NOT_ASK = frozenset({"now", "utcnow", "today"})
 
 TASKS = frozenset({"create_task", "ensure_future", "TaskGroup", "create_task_group"})
 # Work is started in one place; a surface may look and draw at the same time, a follower wait for two things, and an
-# agent listen and run tools beside each other: its tasks end with its turn.
-MAY_START_TASKS = ("engine/engine.py", "process/", "store/follow.py", "agents/", "surfaces/cli/")
+# agent listen and run tools beside each other: its tasks end with its turn. The engine's door answers requests of one
+# connection beside each other, and ends no connection before its last answer.
+MAY_START_TASKS = ("engine/engine.py", "engine/control.py", "process/", "store/follow.py", "agents/", "surfaces/cli/")
 
 STARTERS = {
     "subprocess": {"Popen", "run", "call", "check_call", "check_output", "getoutput", "getstatusoutput"},
@@ -46,6 +47,7 @@ MAY_START_PROGRAMS = ("process/", "git/command.py", "surfaces/cli/detach.py")
 
 MAY_CATCH_EVERYTHING = (
     "engine/attempt.py",
+    "engine/control.py",
     "engine/subtaskrun.py",
     "surfaces/cli/start.py",
     "surfaces/http/",

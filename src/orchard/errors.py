@@ -66,6 +66,12 @@ class TimedOut(OrchardError):
     exit_code = EXIT_TIMED_OUT
 
 
+class Bug(OrchardError):
+    """A mistake of ours, told to the user; everything else goes on."""
+
+    exit_code = EXIT_INTERNAL
+
+
 @frozen
 class Problem:
     """One thing that is wrong with an input, and where it stands."""

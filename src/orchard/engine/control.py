@@ -2,8 +2,10 @@
 
 The socket lies in a folder that only the user can enter, the peer's user is checked, and the first
 line must hold a secret that is read from a 0600 file beside the journal: who can read that file may
-do everything here anyway. Then each line is a request and each answer is a line. `follow` is the one
-request that is answered many times: with the number of the newest durable event, whenever it grows.
+do everything here anyway. Then each line is a request and each answer is a line. A request may carry an
+`id`, which its answer repeats: such requests are carried out beside each other, and answered as they end;
+those without are answered in their order. `follow` is the one request that is answered many times: with the
+number of the newest durable event, whenever it grows.
 `channel` hands the connection over to whoever speaks another language on it, such as MCP.
 
 An agent gets a pass instead of the secret: with it a connection can only become a channel, which is
@@ -19,9 +21,12 @@ import os
 import secrets
 import socket
 import struct
+import traceback
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +34,17 @@ from orchard.core.events import Json
 from orchard.engine.address import ADDRESS_FILE, Address, write_address
 from orchard.engine.passes import Passes, Scope
 from orchard.engine.refusals import note_refusal
-from orchard.errors import InvalidInput, NeedsPerson, NotFound, OrchardError, Problem, TimedOut, UsageError
+from orchard.errors import (
+    Bug,
+    InvalidInput,
+    NeedsPerson,
+    NotFound,
+    OrchardError,
+    Problem,
+    SystemRefused,
+    TimedOut,
+    UsageError,
+)
 from orchard.frozen import frozen
 from orchard.process.identity import identify
 from orchard.store.journal import Journal
@@ -37,6 +52,8 @@ from orchard.store.journal import Journal
 LINE_BYTES = 32 * 1024 * 1024
 HANDSHAKE_SECONDS = 5.0
 GOODBYE_SECONDS = 5.0
+ASKED_AT_ONCE = 64
+"""Requests of one connection that are carried out beside each other; who asks for more is read later."""
 
 Handle = Callable[[str, Mapping[str, Any]], Awaitable[Json]]
 
@@ -105,8 +122,8 @@ class _Door:
         self._state, self._handle, self._journal, self._nonce = state, handle, journal, nonce
         self._channels, self._passes = channels, passes
         self._open: dict[asyncio.StreamWriter, asyncio.Task[Any] | None] = {}
-        self._asked: set[asyncio.StreamWriter] = set()
-        """Those whose request is being carried out."""
+        self._asked: Counter[asyncio.StreamWriter] = Counter()
+        """How many requests of each are being carried out."""
         self._grown: set[asyncio.Event] = set()
         self._closing = False
 
@@ -118,7 +135,7 @@ class _Door:
         self._closing = True
         tasks = {task for task in self._open.values() if task is not None}
         for writer in self._open:
-            if writer not in self._asked:
+            if not self._asked[writer]:
                 writer.close()
         for grown in self._grown:
             grown.set()
@@ -136,19 +153,34 @@ class _Door:
             if isinstance(scope, str):
                 note_refusal(self._state, peer, scope)
                 return
-            while not self._closing and (request := await _line(reader)) is not None:
-                if request.get("verb") == "channel":
-                    await self._hand_over(request, Caller(reader, writer, _args(request), scope))
-                    return
-                if scope is not None:
-                    note_refusal(self._state, peer, "a request with the pass of a job")
-                    return
-                await self._answer(request, writer)
+            await self._serve(Caller(reader, writer, {}, scope), peer)
         except (OSError, ValueError, RecursionError, TimeoutError, EngineGone):
             return  # a peer that went away, or that does not speak our language
         finally:
             self._open.pop(writer, None)
             writer.close()
+
+    async def _serve(self, caller: Caller, peer: socket.socket) -> None:
+        """Answer the requests of one connection until it ends; what was asked is carried out to its end."""
+        under_way: set[asyncio.Task[None]] = set()
+        try:
+            while not self._closing and (request := await _line(caller.reader)) is not None:
+                if request.get("verb") == "channel":
+                    await self._hand_over(request, replace(caller, args=_args(request)))
+                    return
+                if caller.scope is not None:
+                    note_refusal(self._state, peer, "a request with the pass of a job")
+                    return
+                if "id" not in request:
+                    await self._answer(request, caller.writer)
+                    continue
+                under_way.add(task := asyncio.create_task(self._answer(request, caller.writer)))
+                task.add_done_callback(under_way.discard)
+                if len(under_way) >= ASKED_AT_ONCE:
+                    await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if under_way:
+                await asyncio.wait(under_way)
 
     async def _greeted(self, reader: asyncio.StreamReader) -> Scope | str | None:
         """Whose pass was shown, None for the secret itself, or why neither will do."""
@@ -183,22 +215,37 @@ class _Door:
             await channel(caller)
 
     async def _answer(self, request: Json, writer: asyncio.StreamWriter) -> None:
-        verb, args = request.get("verb"), request.get("args", {})
-        if verb == "follow":
+        if request.get("verb") == "follow":
             await self._tell_numbers(writer)
             return
-        self._asked.add(writer)
+        self._asked[writer] += 1
+        try:
+            answer = await self._carried_out(request)
+            if "id" in request:
+                answer["id"] = request["id"]
+            with suppress(EngineGone):  # nobody is there any more to hear it
+                await _say(writer, answer)
+        finally:
+            self._asked[writer] -= 1
+            self._asked += Counter()  # drops what is zero
+            if self._closing and not self._asked[writer]:
+                writer.close()
+
+    async def _carried_out(self, request: Json) -> Json:
+        """What became of a request: whatever went wrong with it is told in words, and is no reason to hang up."""
+        verb, args = request.get("verb"), request.get("args", {})
         try:
             if not isinstance(verb, str) or not isinstance(args, dict):
                 raise UsageError("A request is an object with 'verb' and 'args'.")
-            answer = {"ok": await self._handle(verb, args)}
+            answer: Json = {"ok": await self._handle(verb, args)}
+            json.dumps(answer)
         except OrchardError as error:
-            answer = {"error": encode_error(error)}
-        except TypeError as error:
-            answer = {"error": encode_error(UsageError(f"The request '{verb}' cannot be read: {error}"))}
-        finally:
-            self._asked.discard(writer)
-        await _say(writer, answer)
+            return {"error": encode_error(error)}
+        except OSError as error:
+            return {"error": encode_error(SystemRefused(error))}
+        except Exception as error:  # a mistake of ours in one request: the engine and all others go on
+            return {"error": encode_error(_bug(verb, error))}
+        return answer
 
     async def _tell_numbers(self, writer: asyncio.StreamWriter) -> None:
         """Every growth of the journal, the last one winning: a slow listener gets fewer numbers, not a queue."""
@@ -216,21 +263,49 @@ class _Door:
 
 
 class Connection:
-    """A follower's side: one line out, one line in."""
+    """A follower's side: requests beside each other, each with a number that its answer repeats."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
-        self._turn = asyncio.Lock()
+        self._numbers = count(1)
+        self._waiting: dict[int, asyncio.Future[Json]] = {}
+        self._listening: asyncio.Task[None] | None = None
+        self._gone = False
 
     async def request(self, verb: str, args: Mapping[str, Any]) -> Json:
-        """Ask for something and wait for the answer."""
-        async with self._turn:
-            await _say(self._writer, {"verb": verb, "args": dict(args)})
-            answer = await self.read()
+        """Ask for something and wait for the answer, beside others who do."""
+        if self._gone:
+            raise EngineGone()
+        number, heard = next(self._numbers), asyncio.get_running_loop().create_future()
+        self._waiting[number] = heard
+        if self._listening is None:
+            self._listening = asyncio.create_task(self._listen())
+        try:
+            await _say(self._writer, {"id": number, "verb": verb, "args": dict(args)})
+            answer: Json = await heard
+        finally:
+            self._waiting.pop(number, None)
         if "error" in answer:
             raise decode_error(answer["error"])
         found: Json = answer.get("ok", {})
         return found
+
+    async def _listen(self) -> None:
+        """Hand each answer to who waits for it; one whose asker is gone is dropped."""
+        try:
+            while (line := await _line(self._reader)) is not None:
+                # An engine of an older Orchard answers in order, and repeats no number.
+                number = line.get("id", next(iter(self._waiting), None))
+                heard = self._waiting.get(number) if isinstance(number, int) else None
+                if heard is not None and not heard.done():
+                    heard.set_result(line)
+        except (OSError, ValueError, RecursionError):
+            return  # it does not speak our language: as good as gone
+        finally:
+            self._gone = True
+            for heard in self._waiting.values():
+                if not heard.done():
+                    heard.set_exception(EngineGone())
 
     async def read(self) -> Json:
         """The next line; an engine that is gone is an error."""
@@ -244,7 +319,10 @@ class Connection:
         await _say(self._writer, {"verb": "follow"})
 
     def close(self) -> None:
+        """Hang up; who still waits for an answer is told that nobody gives one."""
         self._writer.close()
+        if self._listening is not None:
+            self._listening.cancel()
 
 
 class EngineGone(OrchardError):
@@ -313,7 +391,15 @@ def _same_user(peer: socket.socket) -> bool:
     return bool(struct.unpack("3i", found)[1] == os.getuid())
 
 
-_KINDS: tuple[type[OrchardError], ...] = (UsageError, NotFound, NeedsPerson, TimedOut)
+_KINDS: tuple[type[OrchardError], ...] = (UsageError, NotFound, NeedsPerson, TimedOut, Bug)
+
+
+def _bug(verb: object, error: Exception) -> Bug:
+    """A mistake of ours, with the place where it was made."""
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}, in {frames[-1].name}" if frames else "nowhere"
+    said = f"{type(error).__name__}: {error}"
+    return Bug(f"The request '{verb}' failed by a mistake of ours: {said[:500]} ({where})", hint="Please report it.")
 
 
 def encode_error(error: OrchardError) -> Json:

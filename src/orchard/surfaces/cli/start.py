@@ -16,7 +16,7 @@ from pathlib import Path
 import click
 
 from orchard import __version__
-from orchard.errors import EXIT_CANCELED, EXIT_FAILED, EXIT_INTERNAL, OrchardError, SystemRefused, UsageError
+from orchard.errors import EXIT_CANCELED, EXIT_FAILED, EXIT_INTERNAL, Bug, OrchardError, SystemRefused, UsageError
 from orchard.process import failpoint
 from orchard.surfaces.cli import text
 from orchard.surfaces.cli.group import cli
@@ -96,12 +96,6 @@ def _usage(error: click.ClickException) -> UsageError:
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "orchard"
     return UsageError(" ".join(error.format_message().split()), text.see_help(command))
-
-
-class Bug(OrchardError):
-    """A mistake of ours, told to the user with where its report is."""
-
-    exit_code = EXIT_INTERNAL
 
 
 def _bug(error: BaseException, words: Sequence[str]) -> Bug:

@@ -18,7 +18,7 @@ from starlette.responses import Response
 
 from orchard.core.events import Json
 from orchard.engine.control import EngineGone
-from orchard.errors import InvalidInput, NotFound, OrchardError, Problem, SystemRefused, TimedOut, UsageError
+from orchard.errors import Bug, InvalidInput, NotFound, OrchardError, Problem, SystemRefused, TimedOut, UsageError
 from orchard.store.db import StoreError
 
 MEDIA = "application/problem+json"
@@ -69,7 +69,7 @@ def status_of(error: OrchardError) -> int:
         return HTTPStatus.NOT_FOUND
     if isinstance(error, TimedOut):
         return HTTPStatus.GATEWAY_TIMEOUT
-    if isinstance(error, SystemRefused | StoreError):
+    if isinstance(error, SystemRefused | StoreError | Bug):
         return HTTPStatus.INTERNAL_SERVER_ERROR
     return HTTPStatus.CONFLICT
 
