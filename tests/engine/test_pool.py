@@ -10,15 +10,18 @@ import pytest
 
 from orchard.agents.table import Agents
 from orchard.core.config import Config
+from orchard.core.events import WorktreeGone, WorktreeTaken
+from orchard.core.plan import PlanId
 from orchard.engine.pool import PATIENCE, Pool
 from orchard.engine.world import World
 from orchard.git.integration import Integration
 from orchard.git.repository import Worktree, find_repository
 from orchard.git.wip import ensure_saved
 from orchard.git.worktrees import Worktrees
+from orchard.process import failpoint
 from orchard.store.logs import LogFiles
 from orchard.testing import Repo
-from tests.engine.conftest import Orchard
+from tests.engine.conftest import Orchard, job, until
 
 CHECKOUT = 0.3
 
@@ -122,3 +125,96 @@ async def test_a_job_that_is_canceled_while_it_waits_takes_nothing(repo: Repo, p
 
     assert await use(pool, repo.head(), 0) == path
     assert made(pool) == 1
+
+
+async def test_a_cancel_while_a_worktree_is_made_leaves_no_worktree(repo: Repo, pool: Pool) -> None:
+    taking = asyncio.ensure_future(pool.take(repo.head(), "job"))
+    await asyncio.sleep(CHECKOUT / 2)
+    taking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await taking
+
+    assert made(pool) == 1
+    began = time.monotonic()
+    await use(pool, repo.head(), 0)  # it is taken by the next one, who does not wait for anybody
+    assert made(pool) == 1 and time.monotonic() - began < PATIENCE
+    await pool.close()
+    assert not pool.worktrees.root.exists()
+
+
+async def test_a_cancel_while_a_worktree_is_reset_leaves_it_in_the_pool(repo: Repo, pool: Pool) -> None:
+    path = await use(pool, repo.head(), 0)
+    second = repo.commit({"new.txt": "new"})
+    failpoint.rearm("worktree.before-reset:1:sleep=0.4")
+    try:
+        taking = asyncio.ensure_future(pool.take(second, "job"))
+        await asyncio.sleep(0.2)
+        taking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await taking
+    finally:
+        failpoint.rearm(None)
+
+    assert await use(pool, repo.head(), 0) == path
+    assert made(pool) == 1
+
+
+async def test_a_worktree_that_is_kept_for_a_person_is_not_waited_for(repo: Repo, pool: Pool) -> None:
+    kept = await pool.take(repo.head(), "job")
+    pool.leave(kept)
+
+    began = time.monotonic()
+    await pool.take(repo.head(), "job")
+
+    assert time.monotonic() - began < CHECKOUT + PATIENCE / 2
+
+
+async def test_a_plan_holds_no_more_worktrees_than_jobs_that_run_or_failed(orchard: Orchard) -> None:
+    rows = "".join(f"  - {{id: j{n}, work: 'echo {n} > {n}.txt'}}\n" for n in range(8))
+    needs = ", ".join(f"j{n}" for n in range(8))
+    held: set[str] = set()
+    most = 0
+
+    await orchard.run(
+        f"name: fan\nmax_parallel: 2\njobs:\n{rows}"
+        f"  - {{id: all, needs: [{needs}], work: 'ls > all.txt'}}\n"
+        "  - {id: then, needs: [all], work: 'echo then > then.txt'}\n"
+    )
+    app = orchard.app
+    for one in app.reader.events(app.find_plan(None)):
+        if isinstance(one.event, WorktreeTaken):
+            held.add(one.event.job)
+        elif isinstance(one.event, WorktreeGone):
+            held.discard(one.event.job)
+        most = max(most, len(held))
+
+    assert orchard.status()["plan"]["status"] == "succeeded"
+    # Two that run, and those two that have ended and are just being saved.
+    assert most <= 4
+    assert len({one.worktree for one in orchard.events(WorktreeTaken)}) <= 4
+    assert set(orchard.repo.files("work")) >= {"all.txt", "then.txt", "7.txt"}
+
+
+async def test_a_plan_that_says_so_keeps_every_worktree(orchard: Orchard) -> None:
+    status = await orchard.run(
+        "name: n\ncleanup: false\njobs:\n  - {id: a, work: 'echo a > a.txt'}\n"
+        "  - {id: b, needs: [a], work: 'echo b > b.txt'}\n"
+    )
+
+    assert all(Path(job(status, name)["worktree"]).is_dir() for name in ("a", "b"))
+
+
+async def test_a_plan_that_is_canceled_while_a_worktree_is_made_leaves_none_behind(orchard: Orchard) -> None:
+    app = orchard.app
+    asked = app.parse_plan(None, b"name: n\njobs: [{id: a, work: 'echo a > a.txt'}]\n")
+    failpoint.rearm("worktree.after-register:1:sleep=1.0")
+    try:
+        async with asyncio.timeout(60), app.session() as session:
+            plan = PlanId((await session.request("submit", plan=asked))["plan"])
+            await until((orchard.repo.path / ".worktrees").is_dir)
+            await session.request("cancel", plan=plan)
+    finally:
+        failpoint.rearm(None)
+
+    assert not orchard.events(WorktreeTaken)
+    assert not (orchard.repo.path / ".worktrees").exists()

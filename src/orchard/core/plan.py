@@ -22,6 +22,9 @@ from orchard.errors import Problem
 
 VALIDATION = JobId("__snapshot-validation__")
 
+STRAYS = PlanId("strays")
+"""In place of a plan, for work found in folders that no plan knows."""
+
 Shell = Literal["sh", "bash", "zsh", "pwsh"]
 Tier = Literal["fast", "standard", "premium"]
 Effort = Literal["low", "medium", "high", "xhigh"]

@@ -334,7 +334,9 @@ class PlanFields(Fields):
     env: Environment = _optional("Environment variables for every job.", "{}")
     start_paused: bool = _optional("Whether it waits to be resumed before its first job starts.", "false")
     after: Word = _optional("Another plan, by its id or its unique name: this one starts when that one has succeeded.")
-    cleanup: bool = _optional("Whether worktrees of successful jobs are removed as soon as nothing needs them.", "true")
+    cleanup: bool = _optional(
+        "Whether a worktree is taken back as soon as its job has succeeded; else it is kept to look at.", "true"
+    )
     worktree_root: Annotated[Text, AfterValidator(checked_line)] = _optional(
         "The folder for worktrees.", "`.worktrees`"
     )

@@ -39,8 +39,7 @@ async def run_attempt(engine: Engine, run: Run, job_id: JobId, number: int, hurr
     failpoint("attempt.before-end")
     _end(context, outcome)
     failpoint("attempt.after-end")
-    if not isinstance(outcome, Held):
-        await _tidy(context)
+    await _tidy(context)
 
 
 async def _guarded(context: Context) -> Outcome:
@@ -100,6 +99,7 @@ async def _stopped(context: Context) -> None:
         context.engine.record(context.run.id, JobCanceled(context.job_id, live.stop.reason, context.phase))
     else:
         _record_failure(context, Failed("forced", live.stop.reason))
+    await _tidy(context)
 
 
 async def _save(context: Context, why: str) -> None:

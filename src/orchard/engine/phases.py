@@ -24,7 +24,7 @@ from orchard.engine.programs import (
 )
 from orchard.engine.resolving import settling
 from orchard.engine.snapshot import merge_leaf
-from orchard.engine.workspace import release_unneeded, take_worktree
+from orchard.engine.workspace import take_worktree
 from orchard.git.commit import CommitInfo, Committed, Refused, commit_work, worktree_changes
 from orchard.git.history import count_commits, files
 from orchard.git.refs import Update, keep_ref, update_refs
@@ -60,7 +60,6 @@ async def merge_fi(context: Context) -> Outcome:
     context.base = base
     if needs:
         context.engine.record(run.id, NeedsConsumed(context.job_id, needs))
-        await release_unneeded(context.engine, run, needs)
     return await _take_folder(context, base)
 
 
@@ -188,8 +187,7 @@ def _commit_work(context: Context, info: CommitInfo) -> Committed | Refused:
     trees = context.engine.pool(context.run).worktrees
     trees.settle_index(worktree)
     made_from = trees.made_from(worktree)
-    leaf = context.job_id in context.plan.leaf_set
-    stays = bool(job.postchecks) or job.approve or not leaf or not context.plan.cleanup
+    stays = bool(job.postchecks) or job.approve or not context.plan.cleanup
     live = world.integration.live
     result = commit_work(world.repo, worktree, context.base, info, live, made_from=made_from, stays=stays)
     if made_from is not None:

@@ -4,12 +4,16 @@ import asyncio
 import os
 import time
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
+from orchard.core.plan import STRAYS
 from orchard.engine.world import World
 from orchard.errors import OrchardError
+from orchard.git.refs import wip_ref
 from orchard.git.repository import Worktree
-from orchard.git.wip import Saved
+from orchard.git.wip import Saved, ensure_saved
 from orchard.git.worktrees import Worktrees
 from orchard.process.failpoint import failpoint
 
@@ -29,7 +33,7 @@ class Pool:
     def __init__(self, world: World, worktrees: Worktrees) -> None:
         self.world, self.worktrees = world, worktrees
         self._free: deque[Saved] = deque()
-        self._in_use = 0
+        self._in_use: set[str] = set()  # the names of those that a job gives back in a while
         self._adding = 0
         self._most_adding = os.cpu_count() or 1  # more at once only get into each other's way
         self._cost = 0.0  # seconds that the last new folder took
@@ -38,27 +42,64 @@ class Pool:
 
     async def take(self, commit: str, reason: str) -> Worktree:
         """A folder that holds exactly this commit; `reason` says whom it is for, the plan's id first."""
-        keep = self.world.config.worktree.keep
         while (saved := await self._free_one()) is not None:
             try:
-                await self.world.in_thread(self.worktrees.reset, saved.worktree, commit, saved, keep, reason)
+                return await self._ready(partial(self._reset, saved, commit, reason), commit)
             except OrchardError:
                 # Its proof is spent, so it stays where it is; the next engine saves it and takes it away.
-                self._in_use -= 1
-                continue
-            return saved.worktree
+                self.leave(saved.worktree)
+            except asyncio.CancelledError:
+                self.leave(saved.worktree)
+                raise
         self._adding += 1
         began = time.monotonic()
         try:
             # Git's own workers help a checkout that is alone; beside another one they only get in its way.
             alone = self._adding == 1
-            worktree = await self.world.in_thread(self.worktrees.add, commit, reason, parallel=alone)
+            worktree = await self._ready(lambda: self.worktrees.add(commit, reason, parallel=alone), commit)
             self._cost, self._waited = time.monotonic() - began, 0.0
-            self._in_use += 1
             return worktree
         finally:
             self._adding -= 1
             self._changed.set()
+
+    def _reset(self, saved: Saved, commit: str, reason: str) -> Worktree:
+        self.worktrees.reset(saved.worktree, commit, saved, self.world.config.worktree.keep, reason)
+        return saved.worktree
+
+    async def _ready(self, step: Callable[[], Worktree], commit: str) -> Worktree:
+        """The folder that a step makes ready; the one that nobody waits for any more goes back at once."""
+        made: list[Worktree] = []
+        try:
+            await self.world.in_thread(lambda: made.append(step()))
+        except asyncio.CancelledError:
+            for worktree in made:
+                await self._take_back(worktree, commit)
+            raise
+        self._in_use.add(made[0].name)
+        return made[0]
+
+    async def _take_back(self, worktree: Worktree, commit: str) -> None:
+        """Have a folder again that nobody has worked in; one that is not as we made it stays where it is."""
+        ref, trees, live = wip_ref(STRAYS, worktree.name, 1), self.worktrees, self.world.integration.live
+
+        def save() -> Saved:
+            why = "orchard: found in a worktree that was made for nobody"
+            return ensure_saved(trees.repo, worktree, ref, why, commit, live, made_from=trees.made_from(worktree))
+
+        try:
+            await self.give(await self.world.in_thread(save))
+        except OrchardError:
+            self.leave(worktree)
+
+    def leave(self, worktree: Worktree) -> None:
+        """Count no longer on a folder: whoever has it keeps it for a person to look at."""
+        self._in_use.discard(worktree.name)
+        self._changed.set()
+
+    def keep(self, worktree: Worktree) -> None:
+        """Count on a folder again that a job goes on in."""
+        self._in_use.add(worktree.name)
 
     async def _free_one(self) -> Saved | None:
         """A folder that nobody uses; None: make one."""
@@ -75,12 +116,13 @@ class Pool:
             if may_add:
                 waited = time.monotonic() - began
                 patience, self._waited = patience - waited, self._waited + waited
-        self._in_use += 1
-        return self._free.pop()
+        saved = self._free.pop()
+        self._in_use.add(saved.worktree.name)
+        return saved
 
     async def give(self, saved: Saved) -> None:
         """Take back a folder whose content is saved."""
-        self._in_use = max(0, self._in_use - 1)  # those of an earlier engine were not counted
+        self._in_use.discard(saved.worktree.name)
         if len(self._free) < self.world.config.worktree.pool:
             self._free.append(saved)
             self._changed.set()

@@ -22,7 +22,7 @@ from orchard.core.events import (
     JobRetried,
 )
 from orchard.core.phases import RUNS_PROGRAMS, Phase
-from orchard.core.plan import VALIDATION, JobId, PlanId
+from orchard.core.plan import STRAYS, VALIDATION, JobId, PlanId
 from orchard.core.records import Attempt, JobRecord
 from orchard.core.replay import replay
 from orchard.core.run import Run
@@ -45,9 +45,6 @@ from orchard.process.identity import Identity
 from orchard.store.journal import JournalReader
 
 SCRATCH_SECONDS = 3600.0
-
-STRAYS = PlanId("strays")
-"""In place of a plan, for work found in folders that no plan knows."""
 
 
 async def recover(engine: Engine, reader: JournalReader) -> None:

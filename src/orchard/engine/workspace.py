@@ -1,14 +1,15 @@
-"""The folders that jobs work in: taken from a warm pool, given back when nobody needs them any more.
+"""The folders that jobs work in: taken from a warm pool, given back as soon as their job has succeeded.
 
 A folder is given back only with proof that everything in it is saved. Where saving fails, the
 folder stays where it is and a person is told: deleting is the last thing we do.
 """
 
+import asyncio
 from collections.abc import Iterable
 from pathlib import Path
 
 from orchard.core.events import WorkSaved, WorktreeGone, WorktreeTaken
-from orchard.core.plan import VALIDATION, JobId
+from orchard.core.plan import JobId
 from orchard.core.run import Run
 from orchard.core.states import JobState
 from orchard.engine.context import Context
@@ -28,6 +29,7 @@ async def take_worktree(context: Context, commit: str) -> None:
         worktree = Worktree(had.worktree, Path(had.path))
         usable = had.base == commit and not context.fresh
         if usable and await context.world.in_thread(pool.worktrees.exists, worktree):
+            pool.keep(worktree)
             context.worktree, context.base = worktree, commit
             return
         await give_back(context.engine, context.run, context.job_id, "before a new start")
@@ -91,35 +93,41 @@ async def _give_back(engine: Engine, run: Run, job_id: JobId, why: str) -> None:
     except OrchardError as error:
         engine.warn(run.id, error.message, job_id)
         return
-    if saved is None or had is None:
-        return
-    engine.record(run.id, WorktreeGone(job_id, had.worktree))
-    if saved.commit is not None:
-        await engine.durable()
+    if saved is not None and had is not None:
+        await _hand_over(engine, run, job_id, saved)
+
+
+async def _hand_over(engine: Engine, run: Run, job_id: JobId, saved: Saved) -> None:
+    """From the job to the pool, as a whole: a cancellation in the middle would leave a folder that nobody has."""
+    engine.record(run.id, WorktreeGone(job_id, saved.worktree.name))
+    canceled: asyncio.CancelledError | None = None
+    on_disk = saved.commit is None
+    while not on_disk:
+        try:
+            await engine.durable()
+            on_disk = True
+        except asyncio.CancelledError as error:
+            canceled = error
     failpoint("worktree.before-release")
     try:
         await engine.pool(run).give(saved)
         failpoint("worktree.after-release")
     except OrchardError as error:
         engine.warn(run.id, error.message, job_id)
+    if canceled is not None:
+        raise canceled
 
 
 async def release_unneeded(engine: Engine, run: Run, jobs: Iterable[JobId]) -> None:
-    """Give back the folders of these jobs, as far as nobody needs them any more."""
-    if not run.plan.cleanup:
-        return
+    """Give back the folders of those of these jobs that succeeded: their results live in refs.
+
+    Those of the others, and all of them if the plan says so, are kept for people to look into.
+    """
     for job_id in jobs:
-        if run.records[job_id].worktree is not None and not is_needed(run, job_id):
+        record = run.records[job_id]
+        if record.worktree is None:
+            continue
+        if run.plan.cleanup and record.state is JobState.SUCCEEDED:
             await give_back(engine, run, job_id, "left over after success")
-
-
-def is_needed(run: Run, job_id: JobId) -> bool:
-    """Whether somebody may still want to look into a job's folder."""
-    if run.records[job_id].state is not JobState.SUCCEEDED:
-        return True
-    if job_id == VALIDATION or run.records[VALIDATION].state is JobState.SUCCEEDED:
-        return False
-    if job_id in run.plan.leaf_set:
-        return run.snapshot is None or job_id not in run.snapshot.merged
-    dependents = run.plan.needed_by[job_id]
-    return any(job_id not in run.records[dependent].consumed for dependent in dependents)
+        if record.worktree is not None:
+            engine.pool(run).leave(Worktree(record.worktree.worktree, Path(record.worktree.path)))

@@ -161,15 +161,18 @@ class Worktrees:
         self._forget_operations(admin, worktree, keep_index=saved.index_usable)
         for name in saved.special:
             remove_special(worktree.path, name)
+        for name in saved.new_files or ():
+            remove_file(worktree.path, name)
         self.repair(worktree)
-        git = self.repo.worktree_git(worktree.name, worktree.path)
+        # Where a worktree stands is known from elsewhere, so nobody waits until it is on disk.
+        git = self.repo.worktree_git(worktree.name, worktree.path).with_config(core__fsync="objects")
         checkout = ("checkout", "-q", "--force", "--detach", "--no-recurse-submodules", commit)
         try:
             git(*checkout, timeout=ADD_TIMEOUT)
         except GitError:
             (admin / "index").unlink(missing_ok=True)
             git(*checkout, timeout=ADD_TIMEOUT)
-        if saved.clutter:
+        if saved.clutter and saved.new_files is None:
             options = [word for pattern in keep for word in ("-e", pattern)]
             git("clean", "-ffdxq", *options, timeout=ADD_TIMEOUT)
 
