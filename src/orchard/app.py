@@ -363,28 +363,12 @@ def _size(path: Path) -> int | None:
 
 
 def _configuration(run: Run, job_id: JobId) -> Json:
-    """The job as it was asked for, with values that look like secrets left out."""
-    from orchard.core.plancodec import plan_json, work_json
+    """The job as it is to be run now, also after a retry with other works; values that look like secrets are left
+    out. What each attempt ran is in `attempts_detail`."""
+    from orchard.core.plancodec import job_json, work_json
+    from orchard.core.secrets import masked
 
     job = run.job(job_id)
     if job_id == VALIDATION:
         return {"work": masked(work_json(job.work))} if job.work is not None else {}
-    found = next(one for one in plan_json(run.plan)["jobs"] if one["id"] == job_id)
-    return masked(found)
-
-
-def masked(body: Json) -> Json:
-    """The same with every secret-looking variable's value hidden, however deep it lies."""
-    from orchard.core.secrets import looks_secret
-
-    shown: Json = {}
-    for name, value in body.items():
-        if name == "env" and isinstance(value, dict):
-            shown[name] = {key: "[hidden]" if looks_secret(key) else text for key, text in value.items()}
-        elif isinstance(value, dict):
-            shown[name] = masked(value)
-        elif isinstance(value, list | tuple):
-            shown[name] = [masked(one) if isinstance(one, dict) else one for one in value]
-        else:
-            shown[name] = value
-    return shown
+    return masked(job_json(job))

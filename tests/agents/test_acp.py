@@ -12,7 +12,7 @@ import pytest
 
 from orchard.agents.acp import conversation
 from orchard.agents.acp.agent import AcpAgent
-from orchard.agents.agent import Called, McpServer, Result, Said, Settings, Task, Telling, Used
+from orchard.agents.agent import Called, Heard, McpServer, Result, Said, Settings, Task, Telling, Used
 from orchard.core.agentrows import AgentRow
 from orchard.core.usage import Usage
 from orchard.errors import OrchardError
@@ -57,6 +57,7 @@ async def test_a_turn_is_told_in_our_words_and_its_work_is_there(desk: Desk, ear
     assert (desk.folder / "hello.txt").read_text() == "Write hello."
     assert result.session == ear.session is not None
     expected: list[Telling] = [
+        Heard(),
         Said("I will write "),
         Said("a file."),
         Said("\n"),

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from orchard.agents.agent import Result, Session, Task, Watch
+from orchard.agents.agent import Heard, Result, Session, Task, Watch
 from orchard.core.events import JobFailed, MessagesDelivered, MessageSent, WorkerIdle
 from orchard.core.plan import PlanId
 from orchard.engine import opening, session, turns
@@ -36,6 +36,7 @@ def until_told(go: asyncio.Event, files: dict[str, str]) -> Turn:
 
     async def turn(task: Task, watch: Watch) -> Result:
         watch.tell(Session("s1"))
+        watch.tell(Heard())
         (task.folder / "half.txt").write_text("half")
         await go.wait()
         return writes(files)(task, watch)  # type: ignore[return-value]

@@ -1,7 +1,7 @@
 """The one vocabulary of agents: what each is given, what it tells while it works, and how its work ends.
 
     Task      instructions, a folder, settings, a session to go on with
-    Telling   what happens meanwhile: Said, Called, Used, Session, Noted
+    Telling   what happens meanwhile: Said, Called, Used, Session, Heard, Noted
     Result    how the turn ended, judged by the agent's own last word and never by an exit code alone
     Agent     whatever turns the one into the other: a CLI, an ACP server, our own loop
 
@@ -102,6 +102,9 @@ class Task:
     settings: Settings = field(default_factory=Settings)
     session: str | None = None
     """Go on in this one."""
+    calls_before: int = 0
+    """Calls of the model that were made for this turn already, before something cut it off: they count against the
+    limits of the agent's own. `settings.max_turns` is what is left of the plan's."""
     limits: Limits = field(default_factory=Limits)
     trusted_project_settings: bool = False
     """Whether the user has agreed to what `folder` holds for this agent's own program: hooks, servers, addresses. Where
@@ -141,6 +144,14 @@ class Session:
 
 
 @frozen
+class Heard:
+    """The agent has taken in what this turn tells it: its session holds the text, also if the turn is stopped now.
+
+    Told once, as soon as it is certain and not before; a turn that ends as `done` has heard it in any case.
+    """
+
+
+@frozen
 class Noted:
     """Something that whoever reads the job should know: a setting without effect, a retry, a denied tool."""
 
@@ -149,7 +160,7 @@ class Noted:
     message: str
 
 
-Telling = Said | Called | Used | Session | Noted
+Telling = Said | Called | Used | Session | Heard | Noted
 Tell = Callable[[Telling], None]
 
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import field, replace
 from typing import Any, Protocol, runtime_checkable
 
-from orchard.agents.agent import Noted, Reason, Result, Said, Task, Tell, Watch
+from orchard.agents.agent import Called, Heard, Noted, Reason, Result, Said, Task, Tell, Telling, Used, Watch
 from orchard.core.agentrows import AgentRow
 from orchard.errors import OrchardError
 from orchard.frozen import frozen
@@ -137,7 +137,7 @@ class CliAgent:
             task = replace(task, settings=replace(task.settings, model=self.row.model))
         try:
             command = self.backend.prepare(program, self.row, task, watch.tell)
-            reader = self.backend.reader(task, watch.tell)
+            reader = self.backend.reader(task, _answering(watch.tell))
         except (OrchardError, OSError) as error:
             return Result("spawn-failed", f"Agent '{self.name}' cannot be started: {_why(error)}")
         stray: list[str] = []
@@ -174,6 +174,23 @@ class CliAgent:
             return (shlex.split(self.row.command or "") or [""])[0]
         except ValueError:
             return ""
+
+
+def _answering(tell: Tell) -> Tell:
+    """The same, and before the first word, call or count of the model: the program has taken in what it was told.
+
+    A program has no other sign for that. Where it prints the id of a session, the prompt may not be in it yet.
+    """
+    heard = False
+
+    def told(telling: Telling) -> None:
+        nonlocal heard
+        if not heard and isinstance(telling, Said | Called | Used):
+            heard = True
+            tell(Heard())
+        tell(telling)
+
+    return told
 
 
 def _why(error: OrchardError | OSError) -> str:

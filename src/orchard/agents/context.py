@@ -3,6 +3,7 @@
     work_instructions      a job's task, and what whoever works on it has to know
     retry_instructions     what failed, for a session that goes on or for a new one
     go_on_instructions     a turn that was cut short through nobody's fault
+    repeated               the same, for an agent that may not have heard what it was told
     heal_instructions      a check or a command failed; mend the cause
     resolve_instructions   two jobs changed the same lines; write what both wanted
 
@@ -152,13 +153,16 @@ def work_instructions(context: WorkerContext) -> str:
     )
 
 
-def retry_instructions(context: WorkerContext, failure: Failure, *, resumed: bool, kept: bool = True) -> str:
+def retry_instructions(
+    context: WorkerContext, failure: Failure, *, resumed: bool, kept: bool = True, changed: bool = False
+) -> str:
     """What failed last time and what to do now; all of the task as well, unless the session that goes on has heard it.
 
-    `kept`: the files of the last attempt are still in the folder.
+    `kept`: the files of the last attempt are still in the folder. `changed`: the session heard another task.
     """
     if resumed:
         return _page(
+            changed_instructions(context) if changed else None,
             f"# Job {code(context.job)} failed: attempt {context.attempt} begins",
             _failed(failure),
             _next_steps(context, kept=kept),
@@ -180,6 +184,30 @@ def go_on_instructions(reason: str) -> str:
         f"Your last turn was cut short ({code(reason)}). That had nothing to do with your work.",
         "Look at what is already there, and go on with the task where you stopped. What was asked of you has not "
         "changed. End with the summary that you were asked for.",
+    )
+
+
+def changed_instructions(context: WorkerContext) -> str:
+    """For a session that knows an earlier task of the same job: the one that holds now, complete."""
+    return _page(
+        f"# Job {code(context.job)} has new instructions",
+        "They take the place of what you were asked to do before. This is your task now:",
+        "---",
+        verbatim(context.task),
+        "---",
+        _read_first(context.context_files),
+        _done(context),
+    )
+
+
+def repeated(told: str, instructions: str) -> str:
+    """What an agent is told, and below it what it may have missed."""
+    return _page(
+        told,
+        "---",
+        "It is not certain that the following has reached you. Where you know it already, do not do it twice:",
+        "---",
+        instructions,
     )
 
 

@@ -8,15 +8,20 @@ from collections.abc import Sequence
 
 from orchard.agents.quoting import verbatim
 
+_AGAIN = (
+    "Your last turn was stopped before it was certain that you had read what follows. What of it you have done "
+    "already, do not do again."
+)
 
-def message_instructions(messages: Sequence[str]) -> str:
-    """New messages for a session that goes on."""
-    return "\n\n---\n\n".join(verbatim(text) for text in messages) + "\n"
+
+def message_instructions(messages: Sequence[str], *, again: bool = False) -> str:
+    """Messages for a session that goes on; `again`: it may have heard some of them."""
+    return "\n\n---\n\n".join([*([_AGAIN] if again else []), *(verbatim(text) for text in messages)]) + "\n"
 
 
-def with_messages(instructions: str, messages: Sequence[str]) -> str:
+def with_messages(instructions: str, messages: Sequence[str], *, again: bool = False) -> str:
     """These instructions, and below them what people have said since the task was given."""
     if not messages:
         return instructions
     head = "## What you were told since\n\nMessages from the person you work for, the newest last: part of your task."
-    return f"{instructions.rstrip()}\n\n{head}\n\n{message_instructions(messages)}"
+    return f"{instructions.rstrip()}\n\n{head}\n\n{message_instructions(messages, again=again)}"

@@ -19,6 +19,8 @@ class AgentStarted(JobFact):
     """Counts the tries: of healing, or of the same turn after an error that passes."""
     subtask: str | None = None
     """The subtask that it works on, here and in the facts below; None: the job itself."""
+    messages: int = 0
+    """The number of the last message that this turn tells the agent; 0: it tells none."""
 
 
 class AgentSession(JobFact):
@@ -29,6 +31,16 @@ class AgentSession(JobFact):
     agent: str
     purpose: str
     session: str
+    subtask: str | None = None
+
+
+class AgentHeard(JobFact):
+    """The agent took in what the turn tells it: its session holds it, whatever becomes of the turn."""
+
+    attempt: int
+    phase: Phase
+    agent: str
+    purpose: str
     subtask: str | None = None
 
 
@@ -77,6 +89,8 @@ class HealTried(JobFact):
     outcome: str
     """`passed`, `failed`, or `unchanged`."""
     message: str = ""
+    tail: str = ""
+    """The last lines that the failed phase printed after the try."""
 
 
 class ConflictSettled(JobFact):

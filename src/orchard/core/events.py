@@ -17,6 +17,7 @@ from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from orchard.core.agentevents import AgentEnded as AgentEnded
+from orchard.core.agentevents import AgentHeard as AgentHeard
 from orchard.core.agentevents import AgentNoted as AgentNoted
 from orchard.core.agentevents import AgentSession as AgentSession
 from orchard.core.agentevents import AgentStarted as AgentStarted

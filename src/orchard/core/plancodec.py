@@ -41,7 +41,7 @@ _JOB_WORKS = ("prechecks", "postchecks", "setup")
 def plan_json(plan: Plan) -> Json:
     """A plan as a JSON object."""
     body = _set_fields(plan)
-    body["jobs"] = [_job_json(job) for job in plan.jobs.values() if job.id != VALIDATION]
+    body["jobs"] = [job_json(job) for job in plan.jobs.values() if job.id != VALIDATION]
     if "verify" in body:
         body["verify"] = work_json(body["verify"])
     if "setup" in body:
@@ -84,7 +84,8 @@ def work_from_json(body: Mapping[str, Any]) -> Work:
     return cls(**values)
 
 
-def _job_json(job: Job) -> Json:
+def job_json(job: Job) -> Json:
+    """A job as a JSON object."""
     body = _set_fields(job)
     if job.name == _own_name(job.id):
         del body["name"]

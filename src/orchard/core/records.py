@@ -52,8 +52,14 @@ class Turn:
     reason: str | None = None
     message: str = ""
     text: str = ""
+    messages: int = 0
+    """The number of the last message that it tells the agent."""
+    heard: bool = False
+    """Whether the agent is known to have taken in what the turn tells it."""
     healed: str | None = None
     """For healing, how the failed phase ended afterwards: `passed`, `failed`, or `unchanged`: it was not run again."""
+    check: str = ""
+    """For healing that did not pass: what the failed phase said afterwards."""
     notes: list[tuple[str, str]] = field(default_factory=list)
     used: dict[str, Usage] = field(default_factory=dict)
     """By model."""
@@ -68,6 +74,8 @@ class Attempt:
     number: int
     started: float
     first_phase: Phase
+    job: Job | None = None
+    """The job as it was when the attempt began: the works that it ran."""
     ended: float | None = None
     outcome: str = "running"
     phases: list[PhaseRecord] = field(default_factory=list)
@@ -151,6 +159,10 @@ class JobRecord:
     def queued(self) -> list[MessageSent]:
         """The messages that its agent has still to be given."""
         return [message for message in self.messages if message.number > self.delivered]
+
+    def told_before(self, number: int) -> bool:
+        """Whether a turn has begun that was to tell this message."""
+        return any(turn.messages >= number for attempt in self.attempts for turn in attempt.turns)
 
     @property
     def used(self) -> Iterator[Usage]:

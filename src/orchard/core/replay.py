@@ -6,6 +6,7 @@ from typing import Any
 
 from orchard.core.events import (
     AgentEnded,
+    AgentHeard,
     AgentNoted,
     AgentSession,
     AgentStarted,
@@ -149,7 +150,7 @@ def _job_started(run: Run, event: JobStarted, at: float) -> None:
         last.ended, last.outcome = None, "running"
         last.resumed, last.resumed_after = event.first_phase, len(last.phases)
     else:
-        record.attempts.append(Attempt(event.attempt, at, event.first_phase))
+        record.attempts.append(Attempt(event.attempt, at, event.first_phase, run.job(event.job)))
     record.continues, record.fresh, record.resume_from = False, False, None
 
 
@@ -173,7 +174,7 @@ def _succeeded(run: Run, event: JobSucceeded, at: float) -> None:
 def _failed(run: Run, event: JobFailed, at: float) -> None:
     record = run.records[event.job]
     if record.last is None or record.last.number != event.attempt:
-        record.attempts.append(Attempt(event.attempt, at, event.phase or Phase.MERGE_FI))
+        record.attempts.append(Attempt(event.attempt, at, event.phase or Phase.MERGE_FI, run.job(event.job)))
     attempt = _end(run, event.job, at, "failed")
     if attempt is not None:
         attempt.outcome, attempt.failure = "failed", event
@@ -273,7 +274,7 @@ def _agent_started(run: Run, event: AgentStarted, at: float) -> None:
     attempt = run.records[event.job].last
     if attempt is not None:
         turn = Turn(event.agent, event.purpose, event.phase, at, event.number, event.model, event.session)
-        turn.subtask = event.subtask
+        turn.subtask, turn.messages = event.subtask, event.messages
         attempt.turns.append(turn)
         if event.subtask is None:
             attempt.idle = None
@@ -291,6 +292,11 @@ def _agent_session(run: Run, event: AgentSession, at: float) -> None:
         run.records[event.job].sessions[f"{event.agent} {event.purpose}"] = event.session
     if (turn := _turn(run, event.job, event.subtask)) is not None:
         turn.session = event.session
+
+
+def _agent_heard(run: Run, event: AgentHeard, at: float) -> None:
+    if (turn := _turn(run, event.job, event.subtask)) is not None:
+        turn.heard = True
 
 
 def _agent_used(run: Run, event: AgentUsed, at: float) -> None:
@@ -311,6 +317,7 @@ def _agent_ended(run: Run, event: AgentEnded, at: float) -> None:
     if (turn := _turn(run, event.job, event.subtask)) is not None:
         turn.ended, turn.reason, turn.message = at, event.reason, event.message
         turn.text = event.text
+        turn.heard = turn.heard or event.reason == "done"
 
 
 def _heal_tried(run: Run, event: HealTried, at: float) -> None:
@@ -318,10 +325,12 @@ def _heal_tried(run: Run, event: HealTried, at: float) -> None:
     tries = [turn for turn in attempt.turns if turn.purpose == "heal"] if attempt is not None else []
     if tries:
         tries[-1].healed = event.outcome
+        tries[-1].check = f"{event.message}\n{event.tail}".strip()
 
 
 def _messages_delivered(run: Run, event: MessagesDelivered, at: float) -> None:
-    run.records[event.job].delivered = event.number
+    record = run.records[event.job]
+    record.delivered = max(record.delivered, event.number)
 
 
 def _worker_idle(run: Run, event: WorkerIdle, at: float) -> None:
@@ -402,6 +411,7 @@ APPLY: Mapping[type[Event], Callable[[Run, Any, float], None]] = {
     LeafMerged: _leaf_merged,
     AgentStarted: _agent_started,
     AgentSession: _agent_session,
+    AgentHeard: _agent_heard,
     AgentUsed: _agent_used,
     AgentNoted: _agent_noted,
     AgentEnded: _agent_ended,

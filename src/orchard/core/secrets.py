@@ -6,6 +6,7 @@ costs little (a job names it in `pass_env`, a log shows `[redacted]`), a missed 
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 from orchard.core.plan import Plan
 
@@ -42,3 +43,18 @@ def secrets_in(host: Mapping[str, str], plan: Plan | None) -> list[str]:
     """The values to be kept out of sight of whoever looks at a plan: the host's, and those it sets itself."""
     environments = [host, *([plan.env, *(job.env for job in plan.jobs.values())] if plan is not None else [])]
     return [secret for env in environments for secret in secrets_of(env)]
+
+
+def masked(body: dict[str, Any]) -> dict[str, Any]:
+    """The same with every secret-looking variable's value hidden, however deep it lies."""
+    shown: dict[str, Any] = {}
+    for name, value in body.items():
+        if name == "env" and isinstance(value, dict):
+            shown[name] = {key: "[hidden]" if looks_secret(key) else text for key, text in value.items()}
+        elif isinstance(value, dict):
+            shown[name] = masked(value)
+        elif isinstance(value, list | tuple):
+            shown[name] = [masked(one) if isinstance(one, dict) else one for one in value]
+        else:
+            shown[name] = value
+    return shown

@@ -8,10 +8,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from orchard.core.events import Json
-from orchard.core.plan import VALIDATION, JobId
+from orchard.core.plan import VALIDATION, Job, JobId
+from orchard.core.plancodec import work_json
 from orchard.core.records import Attempt, JobRecord, Turn
 from orchard.core.run import Run
 from orchard.core.scheduler import group_statuses
+from orchard.core.secrets import masked
 from orchard.core.states import JobState, JobStatus, PlanStatus
 from orchard.core.subtaskview import progress_view, subtasks_view
 from orchard.core.usage import Usage, by_model, total
@@ -286,6 +288,7 @@ def _attempt(record: JobRecord, attempt: Attempt) -> Json:
         "first_phase": str(attempt.first_phase),
         "started_at": time_text(attempt.started),
         "ended_at": time_text(attempt.ended),
+        **_works(attempt.job),
         "phases": [
             {
                 "phase": str(phase.phase),
@@ -300,6 +303,16 @@ def _attempt(record: JobRecord, attempt: Attempt) -> Json:
         "subtasks": subtasks_view(record, attempt, time_text, agents_usage),
         "usage": agents_usage(one for turn in attempt.turns for one in turn.used.values()),
         "failure": None if failure is None else _failure(failure),
+    }
+
+
+def _works(job: Job | None) -> Json:
+    """What an attempt ran: a retry can give a job other works than the attempt before it had."""
+    work = job.work if job is not None else None
+    return {
+        "work": None if work is None else masked(work_json(work)),
+        "prechecks": [masked(work_json(one)) for one in (job.prechecks if job is not None else ())],
+        "postchecks": [masked(work_json(one)) for one in (job.postchecks if job is not None else ())],
     }
 
 

@@ -16,7 +16,7 @@ class MessageSent(JobFact):
 
 
 class MessagesDelivered(JobFact):
-    """A turn that carried every message up to this number has ended, so the agent knows them."""
+    """The agent has taken in every message up to this number: they are in its session."""
 
     attempt: int
     number: int

@@ -9,6 +9,7 @@ from orchard.agents.context import (
     Delivered,
     Failure,
     WorkerContext,
+    changed_instructions,
     go_on_instructions,
     retry_instructions,
     work_instructions,
@@ -16,7 +17,7 @@ from orchard.agents.context import (
 from orchard.agents.environment import agent_environment
 from orchard.core.phases import Phase
 from orchard.core.plan import VALIDATION, AgentWork, Job, JobId, Work
-from orchard.core.records import JobRecord
+from orchard.core.records import Attempt, JobRecord
 from orchard.engine.context import Context
 from orchard.engine.conversation import talk
 from orchard.engine.handing import offered_name
@@ -177,26 +178,54 @@ def _task(context: Context, work: AgentWork) -> str:
 
 def _told(context: Context, worker: WorkerContext, agent: Agent, *, resumes: bool) -> tuple[str, str, str | None]:
     """What the agent is told, what it is told if its session is lost, and the session it goes on with."""
-    attempts = context.state.attempts
     session = context.state.sessions.get(f"{agent.name} work") if resumes else None
+    known = _heard_in(context.state, session) if session is not None else None
+    failure, kept = _last_failure(context), not context.new_worktree
+    whole = retry_instructions(worker, failure, resumed=False, kept=kept) if failure else work_instructions(worker)
+    if known is None:
+        return whole, whole, session
+    if known.number == context.number:
+        return go_on_instructions("it was stopped"), whole, session
+    changed = known.job is None or _asks(known.job) != _asks(context.job)
+    if failure is not None:
+        told = retry_instructions(worker, failure, resumed=True, kept=kept, changed=changed)
+    else:
+        told = changed_instructions(worker) if changed else go_on_instructions("it was stopped")
+    return told, whole, session
+
+
+def _last_failure(context: Context) -> Failure | None:
+    """Why the attempt before this one failed, in what an agent is told."""
+    attempts = context.state.attempts
     failure = attempts[-2].failure if len(attempts) > 1 else None
-    if failure is not None and failure.phase is not None:
-        log = context.world.logs.path(context.run.id, context.job_id, failure.attempt, failure.phase)
-        said = Failure(
-            phase=str(failure.phase),
-            message=failure.message,
-            exit_code=failure.exit_code,
-            output=failure.tail,
-            log=log if log.exists() else None,
-        )
-        kept = not context.new_worktree
-        whole = retry_instructions(worker, said, resumed=False, kept=kept)
-        told = retry_instructions(worker, said, resumed=True, kept=kept) if session else whole
-        return told, whole, session
-    whole = work_instructions(worker)
-    if session is None:
-        return whole, whole, None
-    return go_on_instructions("it was stopped"), whole, session
+    if failure is None or failure.phase is None:
+        return None
+    log = context.world.logs.path(context.run.id, context.job_id, failure.attempt, failure.phase)
+    return Failure(
+        phase=str(failure.phase),
+        message=failure.message,
+        exit_code=failure.exit_code,
+        output=failure.tail,
+        log=log if log.exists() else None,
+    )
+
+
+def _heard_in(state: JobRecord, session: str) -> Attempt | None:
+    """The last attempt whose task the agent is known to have heard in this session."""
+    for attempt in reversed(state.attempts):
+        turns = (turn for turn in attempt.turns if turn.purpose == "work" and turn.subtask is None and turn.heard)
+        if any(session == (turn.session or turn.resumed) for turn in turns):
+            return attempt
+    return None
+
+
+def _asks(job: Job) -> object:
+    """What a job asks of its agent. A file can hold other words each time, so it is never the same."""
+    work = job.work
+    if not isinstance(work, AgentWork):
+        return work
+    asked = work.instructions if work.instructions is not None else object()
+    return asked, work.context_files, work.allowed_folders, work.allowed_urls, job.postchecks
 
 
 async def worker_context(context: Context, task: str, work: Work | None, server: str | None = None) -> WorkerContext:

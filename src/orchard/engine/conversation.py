@@ -5,15 +5,16 @@
     a turn is interrupted: the same, but the work is never done by itself
 
 A held job is durable and has no slot (see `idling`). Messages are events, acknowledged before they are given to the
-agent, and count as given only when the turn that carried them has ended: one that was cut off by a crash carries them
-again, because a person's word must not be lost and an agent may hear it twice.
+agent, and count as told only when the agent says that it has taken them in (`agents.agent.Heard`), or has done what it
+was asked. A turn that was interrupted, failed or died before that is followed by one that tells the same again, and
+says so: a person's word must not be lost, and an agent may hear it twice. The same holds for the task itself.
 """
 
 from dataclasses import replace
 
 from orchard.agents.agent import Result
 from orchard.agents.talking import message_instructions, with_messages
-from orchard.core.events import AgentEnded, MessagesDelivered, WorkerIdle
+from orchard.core.events import AgentEnded, WorkerIdle
 from orchard.core.phases import Phase
 from orchard.engine.context import Context
 from orchard.engine.idling import WORKER, waiting_worker
@@ -26,22 +27,19 @@ async def talk(context: Context, asked: Asked, *, interactive: bool) -> Result |
     """Have the work done, turn after turn; the result is that of the last one."""
     state, last = context.state, context.state.last
     assert last is not None
-    task = asked.whole or asked.instructions
+    first = asked
     if last.idle is not None:
         if not state.queued:
             return _idle(context, last.idle.why)
-        asked = _next(context, asked, task)
+        asked = _next(context, first)
     elif state.queued:
-        asked = _with_what_was_said(context, asked, task)
+        asked = _with_what_was_said(context, first)
     while True:
-        carried = state.messages[-1].number if state.queued else 0
         result = await _turn(context, asked)
         if result is not None and not result.ok:
             return result
-        if carried:
-            context.engine.record(context.run.id, MessagesDelivered(context.job_id, context.number, carried))
         if state.queued:
-            asked = _next(context, asked, task)
+            asked = _next(context, first)
         elif result is None or interactive:
             return _idle(context, "interrupted" if result is None else "done")
         else:
@@ -70,25 +68,45 @@ def _note_end(context: Context, asked: Asked) -> None:
         context.engine.record(context.run.id, ended)
 
 
-def _next(context: Context, asked: Asked, task: str) -> Asked:
-    """The turn that gives the agent what was said to it, in the session where it was."""
-    state = context.state
-    session = state.sessions.get(f"{asked.agent.name} {asked.purpose}")
-    whole = _whole(context, task)
-    told = message_instructions([message.text for message in state.queued])
-    return replace(asked, instructions=told if session else whole, session=session, whole=whole, number=1)
+def _next(context: Context, first: Asked) -> Asked:
+    """The turn that gives the agent what was said to it, in the session where it was.
+
+    `first` is how the attempt began: an agent that has not heard even that is told it now.
+    """
+    state, last = context.state, context.state.last
+    turns = last.turns if last is not None else []
+    if not any(turn.heard for turn in turns if turn.purpose == first.purpose and turn.subtask is None):
+        return _with_what_was_said(context, first)
+    session = state.sessions.get(f"{first.agent.name} {first.purpose}")
+    whole = _whole(context, first)
+    texts, again = _queued(context)
+    told = message_instructions(texts, again=again)
+    return replace(
+        first, instructions=told if session else whole, session=session, whole=whole, messages=_newest(context)
+    )
 
 
-def _with_what_was_said(context: Context, asked: Asked, task: str) -> Asked:
-    """The first turn of an attempt, when messages of the attempt before have not been given yet."""
-    queued = [message.text for message in context.state.queued]
-    whole = _whole(context, task)
-    told = with_messages(asked.instructions, queued) if asked.session else whole
-    return replace(asked, instructions=told, whole=whole)
+def _with_what_was_said(context: Context, first: Asked) -> Asked:
+    """The first turn of an attempt, when there are messages that have not been told yet."""
+    whole = _whole(context, first)
+    texts, again = _queued(context)
+    told = with_messages(first.instructions, texts, again=again) if first.session else whole
+    return replace(first, instructions=told, whole=whole, messages=_newest(context))
 
 
-def _whole(context: Context, task: str) -> str:
+def _queued(context: Context) -> tuple[list[str], bool]:
+    """What the agent has still to be told, and whether an earlier turn was to tell some of it."""
+    queued = context.state.queued
+    return [message.text for message in queued], any(context.state.told_before(one.number) for one in queued)
+
+
+def _newest(context: Context) -> int:
+    return context.state.messages[-1].number
+
+
+def _whole(context: Context, first: Asked) -> str:
     """Everything, for a session that knows nothing."""
+    task = first.whole or first.instructions
     return with_messages(task, [message.text for message in context.state.messages])
 
 

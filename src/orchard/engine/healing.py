@@ -31,8 +31,8 @@ async def healed(context: Context, failed: Failed, again: Callable[[], Awaitable
         context.notes.append(f"healing was skipped: no agent is usable ({error.message})")
         return failed
     outcome: Outcome = failed
-    earlier: list[Try] = []
-    for number in range(1, tries + 1):
+    earlier = _earlier(context)
+    for number in range(len(earlier) + 1, tries + 1):
         assert isinstance(outcome, Failed)
         before = await folder_state(context)
         result = await _turn(context, agent, outcome, earlier, number)
@@ -49,12 +49,24 @@ async def healed(context: Context, failed: Failed, again: Callable[[], Awaitable
             _record(context, number, "passed", "")
             context.notes.append(f"healed by {agent.name} at try {number}")
             return outcome
-        _record(context, number, "failed", outcome.message)
+        _record(context, number, "failed", outcome.message, outcome.tail)
         if not outcome.may_heal:
             return outcome
         earlier.append(Try(result.text, f"{outcome.message}\n{outcome.tail}"))
     context.notes.append(f"healing ended: {tries} tries did not mend it")
     return outcome
+
+
+def _earlier(context: Context) -> list[Try]:
+    """What was tried at this failure before: a pause, or another engine, does not make them fewer.
+
+    A try that made the phase pass is over: what fails after it in the same phase is another failure.
+    """
+    found: list[Try] = []
+    for turn in context.state.last.turns if context.state.last is not None else ():
+        if turn.purpose == "heal" and turn.phase is context.phase and turn.healed is not None:
+            found = [] if turn.healed == "passed" else [*found, Try(turn.text, turn.check)]
+    return found
 
 
 async def _turn(context: Context, agent: Agent, failed: Failed, earlier: list[Try], number: int) -> Result:
@@ -132,10 +144,10 @@ async def folder_state(context: Context) -> str:
         return f"unreadable: {error}"
 
 
-def _record(context: Context, number: int, outcome: str, message: str) -> None:
+def _record(context: Context, number: int, outcome: str, message: str, tail: str = "") -> None:
     assert context.phase is not None
     context.engine.record(
-        context.run.id, HealTried(context.job_id, context.number, context.phase, number, outcome, message)
+        context.run.id, HealTried(context.job_id, context.number, context.phase, number, outcome, message, tail)
     )
 
 

@@ -20,6 +20,7 @@ from orchard.agents.agent import (
     TRANSIENT,
     Agent,
     Called,
+    Heard,
     Noted,
     Result,
     Said,
@@ -30,8 +31,18 @@ from orchard.agents.agent import (
     Used,
     Watch,
 )
-from orchard.agents.context import go_on_instructions
-from orchard.core.events import AgentEnded, AgentNoted, AgentSession, AgentStarted, AgentUsed, ProgramStarted
+from orchard.agents.context import go_on_instructions, repeated
+from orchard.core.events import (
+    AgentEnded,
+    AgentHeard,
+    AgentNoted,
+    AgentSession,
+    AgentStarted,
+    AgentUsed,
+    JobFact,
+    MessagesDelivered,
+    ProgramStarted,
+)
 from orchard.core.phases import Phase
 from orchard.core.plan import JobId, PlanId, Work
 from orchard.core.usage import Usage, add
@@ -74,6 +85,8 @@ class Asked:
     number: int = 1
     work: Work | None = None
     """What of the plan it is for: what the plan sets for it holds for its subtasks as well."""
+    messages: int = 0
+    """The number of the last message of a person's that the instructions tell; 0: none."""
 
 
 async def run_turn(context: Context, asked: Asked) -> Result:
@@ -93,7 +106,13 @@ async def _tried(context: Context, asked: Asked) -> Result:
         why = context.engine.budget_used_up(context.run)
         if why is not None:
             return Result("budget", why, session=asked.session)
-        result = await _once(context, asked)
+        calls = _calls_before(context, asked)
+        most = asked.settings.max_turns
+        if most is not None and calls >= most:
+            return Result(
+                "max-turns", f"The agent called the model {calls} times, {most} are allowed.", session=asked.session
+            )
+        result, heard = await _once(context, asked, calls)
         if result.reason == "session-lost" and asked.session is not None:
             message = f"The session {asked.session} cannot be gone on with ({result.message}): a new one begins."
             _note(context, asked, Noted("session", message))
@@ -108,10 +127,25 @@ async def _tried(context: Context, asked: Asked) -> Result:
         asked = replace(asked, number=asked.number + 1)
         if result.session is not None:
             told, whole = go_on_instructions(result.reason), asked.whole or asked.instructions
+            told = told if heard else repeated(told, asked.instructions)
             asked = replace(asked, session=result.session, instructions=told, whole=whole)
 
 
-async def _once(context: Context, asked: Asked) -> Result:
+def _calls_before(context: Context, asked: Asked) -> int:
+    """Calls of the model in the part of this turn that a budget, an error that passes or a crash cut off."""
+    calls = 0
+    turns = context.state.last.turns if context.state.last is not None else []
+    for turn in reversed(turns):
+        if (turn.purpose, turn.subtask, turn.phase) != (asked.purpose, context.subtask, context.phase):
+            continue
+        if turn.reason is not None and turn.reason not in (*TRANSIENT, "budget", "session-lost"):
+            break
+        calls += sum(usage.requests for usage in turn.used.values())
+    return calls
+
+
+async def _once(context: Context, asked: Asked, calls: int) -> tuple[Result, bool]:
+    """One try at a turn: how it ended, and whether the agent has taken in what it was told."""
     assert context.phase is not None
     agent, phase = asked.agent, context.phase
     log = context.make_log()
@@ -125,6 +159,7 @@ async def _once(context: Context, asked: Asked) -> Result:
         asked.session,
         asked.number,
         context.subtask,
+        asked.messages,
     )
     context.engine.record(context.run.id, started)
     # At most once per attempt: that it began must outlive us before it begins.
@@ -146,8 +181,9 @@ async def _once(context: Context, asked: Asked) -> Result:
             scratch=scratch,
             log=log,
             token=context.token,
-            settings=settings,
+            settings=_left_of(settings, calls),
             session=asked.session,
+            calls_before=calls,
             limits=asked.limits,
             trusted_project_settings=trusted,
         )
@@ -159,7 +195,14 @@ async def _once(context: Context, asked: Asked) -> Result:
     failpoint("agent.after-turn")
     if result.leftovers:
         context.notes.append(f"{result.leftovers} background processes were still running and were ended")
-    return result
+    return result, hearing.heard
+
+
+def _left_of(settings: Settings, calls: int) -> Settings:
+    """The settings with what is left of the calls that the plan allows."""
+    if settings.max_turns is None or not calls:
+        return settings
+    return replace(settings, max_turns=settings.max_turns - calls)
 
 
 async def _project_settings_trusted(context: Context, asked: Asked) -> bool:
@@ -189,6 +232,8 @@ class _Hearing:
         self._pending: dict[str, Usage] = {}
         self._line_is_open = False
         self._session: str | None = None
+        self.heard = False
+        """Whether the agent has taken in what the turn tells it."""
 
     def __enter__(self) -> "_Hearing":
         self._fd = os.open(self._log, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -213,6 +258,8 @@ class _Hearing:
             if told.id != self._session:
                 self._session = told.id
                 self._record(AgentSession(*self._where, self._asked.purpose, told.id, self._context.subtask))
+        elif isinstance(told, Heard):
+            self._take_in()
         else:
             self._write_line(f"[{told.kind}] {told.message}")
             self._notes += 1
@@ -240,17 +287,29 @@ class _Hearing:
         self._pending.clear()
         if result is not None and result.session is not None:
             self.tell(Session(result.session))
+        if result is not None and result.ok:
+            self._take_in()
         reason, message = (result.reason, _clean(self._context, result.message)) if result else ("stopped", "")
         text = _clean(self._context, result.text[-LAST_WORDS:]) if result is not None else ""
         if message:
             self._write_line(f"[{reason}] {message}")
         self._record(AgentEnded(*self._where, self._asked.purpose, reason, message, text, self._context.subtask))
 
+    def _take_in(self) -> None:
+        """Record that the agent knows what it was told: nobody has to tell it again."""
+        if self.heard:
+            return
+        self.heard = True
+        context, asked = self._context, self._asked
+        self._record(AgentHeard(*self._where, asked.purpose, context.subtask))
+        if asked.messages and context.subtask is None:
+            self._record(MessagesDelivered(context.job_id, context.number, asked.messages))
+
     @property
     def _where(self) -> tuple[JobId, int, Phase, str]:
         return self._context.job_id, self._context.number, self._phase, self._asked.agent.name
 
-    def _record(self, event: AgentSession | AgentUsed | AgentEnded | ProgramStarted) -> None:
+    def _record(self, event: JobFact) -> None:
         self._context.engine.record(self._context.run.id, event)
 
     def _record_usage(self, usage: Usage) -> None:

@@ -16,7 +16,7 @@ from orchard.agents.acp.permission import choice, objection
 from orchard.agents.acp.servers import server_list
 from orchard.agents.acp.settings import Offer, settle
 from orchard.agents.acp.updates import Decoder, Finished, VersionOne, dollars
-from orchard.agents.agent import Noted, Reason, Result, Said, Session, Task, Watch
+from orchard.agents.agent import Heard, Noted, Reason, Result, Said, Session, Task, Watch
 from orchard.agents.cli import STRAY_LINES
 from orchard.process.pipes import Pipes
 from orchard.process.text import plain
@@ -29,6 +29,11 @@ MOST_DENIALS = 50
 """One that goes on asking for what it does not get is stopped."""
 MOST_QUESTIONS = 10_000
 LONGEST_STRAY = 2000
+
+_ANSWERS = frozenset(
+    {"user_message_chunk", "agent_message_chunk", "agent_thought_chunk", "tool_call", "tool_call_update", "plan"}
+)
+"""Updates that come of a prompt: an agent that sends one has taken the prompt into its session."""
 
 _ENDS: dict[str, tuple[Reason, str]] = {
     "end_turn": ("done", ""),
@@ -83,6 +88,7 @@ class Conversation:
         self._agent = Abilities()
         self._offer = Offer()
         self._spent: float | None = None
+        self._taken_in = False
 
     # ------------------------------------------------------------------------- the course of a turn
 
@@ -299,6 +305,9 @@ class Conversation:
         if self._decoder is None:
             self._spent = self._spent if (told := dollars(update)) is None else told
         elif not self._over.done():
+            if not self._taken_in and update.get("sessionUpdate") in _ANSWERS:
+                self._taken_in = True
+                self._watch.tell(Heard())
             self._finish(self._decoder.update(update))
             if update.get("sessionUpdate") in ("tool_call", "usage_update") and (why := self._watch.stop()) is not None:
                 self._finish(Result("budget", why))

@@ -5,11 +5,11 @@ result = await agent.run(task, watch)
 """
 
 import hashlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 
-from orchard.agents.agent import Noted, Result, Session, Task, Tell, Used, Watch
+from orchard.agents.agent import Heard, Noted, Result, Session, Task, Tell, Used, Watch
 from orchard.agents.builtin import sessions
 from orchard.agents.builtin.calls import Calls
 from orchard.agents.builtin.chat_api import open_chat_model
@@ -89,6 +89,8 @@ class BuiltinAgent:
             on_start=watch.on_start,
             hurry=watch.hurry,
         )
+        # Before anything that takes time: what is in the session is not lost, however soon the turn is stopped.
+        await turn.take_in(messages)
         result = await turn.patience.wait(self._work(turn, context, Request(model, "", messages), key, server))
         return Result(
             result.reason,
@@ -117,8 +119,12 @@ class BuiltinAgent:
             )
             calls = Calls(tools, context, watch.tell)
             bounds = Bounds(row.max_messages, row.compact, row.compact_threshold, row.compact_keep_recent)
-            turns = min(row.max_iterations, task.settings.max_turns or row.max_iterations)
-            await turn.keep(request.messages)
+            left = row.max_iterations - task.calls_before
+            if left <= 0:
+                return Result(
+                    "max-turns", f"The agent called the model {task.calls_before} times without coming to an end."
+                )
+            turns = min(left, task.settings.max_turns or left)
             return await Loop(partial(turn.ask, model), request, calls, bounds, watch, turn.keep, turns).run()
 
     @asynccontextmanager
@@ -165,10 +171,27 @@ class _Turn:
         self.patience = Patience(task.limits)
         self._unsaved = False
 
+    async def take_in(self, messages: Sequence[Message]) -> None:
+        """Save the conversation with what this turn says, and tell that it is there, also if we are stopped then."""
+        saved: list[bool] = []
+
+        def save() -> None:
+            sessions.save(self.task.private, self._session, list(messages), durable=True)
+            saved.append(True)
+
+        try:
+            await self._kept(save)
+        finally:
+            if saved:
+                self.watch.tell(Heard())
+
     async def keep(self, messages: Sequence[Message]) -> None:
         """Save the conversation; where that fails the work goes on, and only cannot be resumed."""
+        await self._kept(partial(sessions.save, self.task.private, self._session, list(messages)))
+
+    async def _kept(self, save: Callable[[], None]) -> None:
         try:
-            await in_thread(sessions.save, self.task.private, self._session, list(messages))
+            await in_thread(save)
         except OSError as error:
             if not self._unsaved:
                 self.watch.tell(Noted("session", f"The session cannot be saved: {error.strerror}."))

@@ -22,8 +22,11 @@ def new_id() -> str:
     return uuid4().hex
 
 
-def save(private: Path, session: str, messages: Sequence[Message]) -> None:
-    """Keep a conversation; whoever reads it at any moment finds the old one or this one, whole."""
+def save(private: Path, session: str, messages: Sequence[Message], *, durable: bool = False) -> None:
+    """Keep a conversation; whoever reads it at any moment finds the old one or this one, whole.
+
+    `durable`: it is on disk when this returns, also if the machine loses its power then.
+    """
     path = _path(private, session)
     path.parent.mkdir(mode=0o700, exist_ok=True)
     body = {"version": VERSION, "messages": [_as_json(message) for message in messages]}
@@ -31,7 +34,16 @@ def save(private: Path, session: str, messages: Sequence[Message]) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
     with os.fdopen(os.open(beside, flags, 0o600), "w", encoding="utf-8") as file:
         json.dump(body, file, ensure_ascii=False)
+        if durable:
+            file.flush()
+            os.fsync(file.fileno())
     beside.replace(path)
+    if durable:
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
 
 
 def read(private: Path, session: str) -> list[Message] | None:

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 import click
 
-from orchard.agents.agent import Called, Noted, Result, Said, Session, Task, Telling, Used
+from orchard.agents.agent import Called, Heard, Noted, Result, Said, Session, Task, Telling, Used
 from orchard.agents.agent import Settings as AgentSettings
 from orchard.core import limits
 from orchard.core.agentrows import BuiltinRow
@@ -162,6 +162,8 @@ class Screen:
         """One thing that happened."""
         if isinstance(telling, Used):
             self._used.append(telling.usage)
+        if isinstance(telling, Heard):
+            return
         if self._terminal.json:
             self._terminal.row(self._row(telling))
         elif isinstance(telling, Said):
@@ -209,7 +211,7 @@ class Screen:
         if words and not self._terminal.quiet:
             put(sys.stdout, for_screen(words.decode(errors="replace")))
 
-    def _row(self, telling: Telling) -> Json:
+    def _row(self, telling: Said | Called | Used | Session | Noted) -> Json:
         if isinstance(telling, Said):
             return {"type": "said", "text": self._clean(telling.text)}
         if isinstance(telling, Called):

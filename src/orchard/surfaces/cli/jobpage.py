@@ -25,7 +25,7 @@ def job_lines(job: Json, look: Look) -> list[Line]:
     attempts = job.get("attempts_detail") or []
     lines = [first, *_facts(job)]
     if attempts:
-        lines += attempt_lines(attempts[-1], look)
+        lines += attempt_lines(attempts[-1], look, works=_is_other(attempts[-1], job.get("configuration") or {}))
     if len(attempts) > 1:
         lines.append([(f"{text.many(len(attempts) - 1, 'earlier attempt')}: orchard attempts {job['id']}", "dim")])
     return lines + list(_process_lines(job)) + list(_log_lines(job))
@@ -92,8 +92,22 @@ def _compact(value: object) -> str:
     return str(value)
 
 
-def attempt_lines(attempt: Json, look: Look) -> list[Line]:
-    """One try at a job: its phases, and how it failed."""
+def _is_other(attempt: Json, configuration: Json) -> bool:
+    """Whether an attempt ran something else than the job would run now."""
+    now = (configuration.get("work"), configuration.get("prechecks") or [], configuration.get("postchecks") or [])
+    return (attempt["work"], attempt["prechecks"], attempt["postchecks"]) != now
+
+
+def _work_lines(attempt: Json) -> Iterator[Line]:
+    """What an attempt ran."""
+    for name in ("work", "prechecks", "postchecks"):
+        if attempt[name]:
+            for number, row in enumerate(safe_lines(_compact(attempt[name]))[:20]):
+                yield [(f"    {padded(name if number == 0 else '', LABEL_COLUMNS)}", "dim"), (row, "dim")]
+
+
+def attempt_lines(attempt: Json, look: Look, *, works: bool = True) -> list[Line]:
+    """One try at a job: what it ran (`works`), its phases, and how it failed."""
     took = text.elapsed(attempt["started_at"], attempt["ended_at"], look.now)
     lines: list[Line] = [
         [
@@ -102,6 +116,7 @@ def attempt_lines(attempt: Json, look: Look) -> list[Line]:
             (f"  {took}  {text.day(attempt['started_at'])}", "dim"),
         ]
     ]
+    lines += _work_lines(attempt) if works else ()
     for phase in attempt["phases"]:
         spent = text.elapsed(phase["started_at"], phase["ended_at"], look.now)
         outcome = phase["outcome"] or "running"

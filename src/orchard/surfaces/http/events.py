@@ -10,9 +10,9 @@ from bisect import bisect_right
 from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
-from orchard.app import masked
 from orchard.core.events import Json, PlanReshaped, PlanSubmitted, Recorded
 from orchard.core.plan import PlanId
+from orchard.core.secrets import masked
 from orchard.core.view import time_text
 from orchard.errors import UsageError
 from orchard.frozen import frozen

@@ -226,6 +226,9 @@ class Attempt(Shown):
     first_phase: PhaseName
     started_at: Moment | None
     ended_at: Moment | None
+    work: Values | None = Field(description="What this attempt ran; a retry can change it. Secret values are hidden.")
+    prechecks: list[Values]
+    postchecks: list[Values]
     phases: list[PhaseView]
     turns: list[Values] = Field(description="What agents did, turn by turn.")
     subtasks: list[Values]
@@ -249,7 +252,9 @@ class JobDocument(Job):
     attempts_detail: list[Attempt]
     processes: list[Values] = Field(description="What runs for it now.")
     logs: list[Values] = Field(description="Which logs there are: attempt, phase, path and size.")
-    configuration: Values = Field(description="The job as it was asked for; values that look secret are hidden.")
+    configuration: Values = Field(
+        description="The job as it runs now, also after a retry; values that look secret are hidden."
+    )
     saved: list[Values] = Field(description="What was saved of its folders.")
 
 

@@ -124,7 +124,7 @@ class JobPage(Told):
     progress: dict[str, Any] = optional("What its agent reported last.")
     subtasks: list[dict[str, Any]] = optional("What its agent handed to others.")
     worker: dict[str, Any] = optional("The agent as one that can be talked to.")
-    configuration: dict[str, Any] = Field(description="The job as it was asked for.")
+    configuration: dict[str, Any] = Field(description="The job as it runs now, also after a retry.")
     logs: list[LogRow] = optional("Of its last attempt; get_job_logs reads them.")
     saved: list[str] = optional("Refs of work that was saved from its folders.")
     started_at: str = optional()
@@ -287,6 +287,9 @@ class Attempt(Output):
     first_phase: PhaseName
     started_at: str = optional()
     ended_at: str = optional()
+    work: dict[str, Any] = optional("What this attempt ran.")
+    prechecks: list[dict[str, Any]] = optional()
+    postchecks: list[dict[str, Any]] = optional()
     phases: list[dict[str, str]]
     agents: list[dict[str, Any]] = optional("Turns of agents.")
     failure: dict[str, Any] = optional()
@@ -348,7 +351,7 @@ def _attempt(row: Json, hidden: Redactor) -> Json:
         compact({"phase": one["phase"], "outcome": one["outcome"] or "running", "note": one["note"]})
         for one in row["phases"]
     ]
-    kept = {name: row[name] for name in ("started_at", "ended_at", "usage")}
+    kept = {name: row[name] for name in ("started_at", "ended_at", "usage", "work", "prechecks", "postchecks")}
     head = {name: row[name] for name in ("number", "outcome", "first_phase")}
     return {**head, "phases": phases, **compact({**kept, "agents": agents, "failure": failure})}
 
