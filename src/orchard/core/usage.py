@@ -1,10 +1,15 @@
 """What agents used: tokens, requests, cost and time, and how such figures add up."""
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
 from orchard.frozen import frozen
+
+MOST_TOKENS = 10**12
+"""No turn of an agent uses more, whatever it or its model's server says."""
+MOST_DOLLARS = 1e9
 
 CostSource = str
 """`agent`: the program said so; `prices`: tokens times a table of prices; empty: nobody knows."""
@@ -40,6 +45,35 @@ class Usage:
         told = {one.name: getattr(self, one.name) for one in fields(self)}
         free = {"cost": 0.0} if self.cost == 0 else {}
         return {**{name: value for name, value in told.items() if value not in (0, 0.0, "", None)}, **free}
+
+
+def counted(value: object) -> int:
+    """A count as a stranger tells it: a whole number that is not negative and can be true, else 0."""
+    return value if type(value) is int and 0 <= value <= MOST_TOKENS else 0
+
+
+def priced(value: object) -> float | None:
+    """A cost as a stranger tells it: a number of dollars that can be true, else None."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < MOST_DOLLARS:
+        return None
+    return float(value)
+
+
+def believed(usage: Usage) -> Usage:
+    """What of a usage can be true: budgets are kept by it, so nothing in it may be negative or without end."""
+    cost = priced(usage.cost)
+    seconds = usage.api_seconds
+    return Usage(
+        model=usage.model,
+        input=counted(usage.input),
+        cached=counted(usage.cached),
+        cache_writes=counted(usage.cache_writes),
+        output=counted(usage.output),
+        requests=counted(usage.requests),
+        cost=cost,
+        cost_source=usage.cost_source if cost is not None else "",
+        api_seconds=seconds if math.isfinite(seconds) and seconds >= 0 else 0.0,
+    )
 
 
 def usage_from_json(body: Mapping[str, Any]) -> Usage:

@@ -45,7 +45,7 @@ from orchard.core.events import (
 )
 from orchard.core.phases import Phase
 from orchard.core.plan import JobId, PlanId, Work
-from orchard.core.usage import Usage, add
+from orchard.core.usage import Usage, add, believed
 from orchard.engine.context import Context
 from orchard.engine.desk import at_desk
 from orchard.engine.handing import with_server
@@ -317,6 +317,7 @@ class _Hearing:
 
     def _count(self, usage: Usage) -> None:
         self._usages += 1
+        usage = believed(usage)
         if self._usages <= RECORDED_USAGES:
             self._record_usage(usage)
             self._context.engine.check_budget(self._context.run)

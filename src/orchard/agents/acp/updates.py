@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from orchard.agents.acp.failures import from_answer, warning_of
 from orchard.agents.agent import Called, Noted, Reason, Said, Tell, Used
-from orchard.core.usage import Usage
+from orchard.core.usage import Usage, counted, priced
 from orchard.frozen import frozen
 from orchard.process.text import plain
 
@@ -23,8 +23,6 @@ MOST_WARNINGS = 50
 LAST_WORDS = 64 * 1024
 """Characters of what was said last that are kept."""
 LONGEST_ABOUT = 200
-DEAREST = 1e9
-"""Dollars: no turn costs more, whatever an agent says."""
 
 
 @frozen
@@ -227,10 +225,7 @@ def _model_of(update: Json) -> str:
 def dollars(update: Json) -> float | None:
     """What the session has cost by an update; None: it does not say."""
     cost = update.get("cost")
-    amount = cost.get("amount") if isinstance(cost, dict) and cost.get("currency") == "USD" else None
-    if isinstance(amount, bool) or not isinstance(amount, int | float) or not 0 <= amount < DEAREST:
-        return None
-    return float(amount)
+    return priced(cost.get("amount")) if isinstance(cost, dict) and cost.get("currency") == "USD" else None
 
 
 # ----------------------------------------------------------------------------- usage
@@ -276,4 +271,4 @@ def _usage(counts: Json) -> Usage:
 
 def _count(counts: Json, *names: str) -> int:
     values = (counts.get(name) for name in names)
-    return next((value for value in values if type(value) is int and 0 <= value < 1 << 53), 0)
+    return next((found for value in values if (found := counted(value))), 0)

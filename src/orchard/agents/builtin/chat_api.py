@@ -21,7 +21,7 @@ from orchard.agents.builtin.model import (
     text_block,
     tidy,
 )
-from orchard.core.usage import Usage
+from orchard.core.usage import Usage, counted, priced
 
 SERVER = "https://api.openai.com/v1"
 
@@ -72,11 +72,14 @@ class ChatModel:
                 headers = stream.response.headers
                 async for chunk in stream:
                     parts.take(chunk)
+            return parts.reply(time.monotonic() - begun, headers)
+        except ModelError as error:
+            error.usage = error.usage or parts.used(time.monotonic() - begun)
+            raise
         except expected(self._sdk) as error:
             trouble = model_error(self._sdk, error)
-            trouble.usage = parts.usage(time.monotonic() - begun) if parts.begun else None
+            trouble.usage = parts.used(time.monotonic() - begun)
             raise trouble from error
-        return parts.reply(time.monotonic() - begun, headers)
 
 
 def _arguments(request: Request) -> Json:
@@ -159,12 +162,13 @@ class _Parts:
 
     def take(self, chunk: Any) -> None:
         self.begun = True
-        self._model = getattr(chunk, "model", None) or self._model
+        model = getattr(chunk, "model", None)
+        self._model = model if isinstance(model, str) and model else self._model
         self._usage = getattr(chunk, "usage", None) or self._usage
         for choice in (getattr(chunk, "choices", None) or [])[:1]:
             if choice.delta is not None:
                 self._grow(choice.delta)
-            self._stop = choice.finish_reason or self._stop
+            self._stop = str(choice.finish_reason or "") or self._stop
 
     def _grow(self, delta: Any) -> None:
         text = delta.content or ""
@@ -193,27 +197,31 @@ class _Parts:
             made["arguments"].append(function.arguments or "")
             self._size += len(function.arguments or "")
 
+    def used(self, seconds: float) -> Usage | None:
+        """What an answer took that broke off; None where none had begun."""
+        return self.usage(seconds) if self.begun else None
+
     def usage(self, seconds: float) -> Usage:
-        figures = self._usage.to_dict() if self._usage is not None else {}
-        details = figures.get("prompt_tokens_details") or {}
-        cached, written = details.get("cached_tokens") or 0, details.get("cache_write_tokens") or 0
-        cost = figures.get("cost")
+        figures = _figures(self._usage)
+        details = _figures(figures.get("prompt_tokens_details"))
+        cached, written = counted(details.get("cached_tokens")), counted(details.get("cache_write_tokens"))
+        cost = priced(figures.get("cost"))
         return Usage(
             model=self._model,
-            input=max(0, (figures.get("prompt_tokens") or 0) - cached - written),
+            input=max(0, counted(figures.get("prompt_tokens")) - cached - written),
             cached=cached,
             cache_writes=written,
-            output=figures.get("completion_tokens") or 0,
+            output=counted(figures.get("completion_tokens")),
             requests=1,
-            cost=float(cost) if isinstance(cost, int | float) else None,
-            cost_source="agent" if isinstance(cost, int | float) else "",
+            cost=cost,
+            cost_source="agent" if cost is not None else "",
             api_seconds=seconds,
         )
 
     def reply(self, seconds: float, headers: Any) -> Reply:
         usage = self.usage(seconds)
         if self._stop is None:
-            raise ModelError("network", "The model's answer broke off.", usage=usage if self.begun else None)
+            raise ModelError("network", "The model's answer broke off.")
         if self._text:
             self._hear("\n")
         malformed: dict[str, str] = {}
@@ -240,3 +248,9 @@ class _Parts:
             block["input"], wrong = read_input("".join(call["arguments"]))
             found.append({**block, "malformed": wrong} if wrong else block)
         return found
+
+
+def _figures(value: Any) -> Json:
+    """What a server counted, as plain values; nothing where it is of no shape that we know."""
+    found = value.to_dict(warnings=False) if hasattr(value, "to_dict") else value
+    return found if isinstance(found, dict) else {}

@@ -79,9 +79,17 @@ def _connections(sdk: Any) -> Any:
 
 
 def expected(sdk: Any) -> tuple[type[Exception], ...]:
-    """What an SDK raises when a call fails: its own errors, those of the connection, and a body that is no JSON."""
+    """What an SDK raises when a call fails: its own errors, those of the connection, and a body that is no JSON.
+
+    And what it raises, or we do, when a server sends events of a shape that nobody knows.
+    """
     http = import_module("httpx2")
-    return (sdk.APIError, http.HTTPError, http.StreamError, ValueError)
+    return (sdk.APIError, http.HTTPError, http.StreamError, ValueError, *UNREADABLE)
+
+
+UNREADABLE = (AttributeError, TypeError, KeyError, IndexError, RecursionError, OverflowError)
+"""Of a stream whose events are odd. Such an answer is none: as if the connection had been cut, it may be whole the next
+time."""
 
 
 _KINDS = {
@@ -99,6 +107,9 @@ _KINDS = {
 
 def model_error(sdk: Any, error: Exception) -> ModelError:
     """What an error of an SDK means to us."""
+    if isinstance(error, UNREADABLE):
+        why = plain(f"{type(error).__name__}: {error}", 200)
+        return ModelError("network", f"The model's answer cannot be read ({why}).")
     if isinstance(error, sdk.APITimeoutError):
         return ModelError("network", "The model's server did not answer in time.")
     body = getattr(error, "body", None)

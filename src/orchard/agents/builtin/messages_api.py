@@ -25,7 +25,7 @@ from orchard.agents.builtin.model import (
     merged,
     tidy,
 )
-from orchard.core.usage import Usage
+from orchard.core.usage import Usage, counted
 
 SERVER = "https://api.anthropic.com"
 
@@ -73,11 +73,14 @@ class MessagesModel:
                 headers = stream.response.headers
                 async for event in stream:
                     parts.take(event)
+            return parts.reply(time.monotonic() - begun, headers)
+        except ModelError as error:
+            error.usage = error.usage or parts.used(time.monotonic() - begun)
+            raise
         except expected(self._sdk) as error:
             trouble = model_error(self._sdk, error)
-            trouble.usage = parts.usage(time.monotonic() - begun) if parts.begun else None
+            trouble.usage = parts.used(time.monotonic() - begun)
             raise trouble from error
-        return parts.reply(time.monotonic() - begun, headers)
 
 
 def _arguments(request: Request) -> Json:
@@ -133,18 +136,20 @@ class _Parts:
         if kind == "message_start":
             self.begun = True
             self._count(event.message.usage)
-            self._model = event.message.model or self._model
+            model = event.message.model
+            self._model = model if isinstance(model, str) and model else self._model
         elif kind == "content_block_start":
-            self._blocks[event.index] = event.content_block.to_dict()
+            self._blocks[_number(event.index)] = _fields(event.content_block)
             self._hear(str(self._blocks[event.index].get("text") or ""))
         elif kind == "content_block_delta":
-            self._grow(event.index, event.delta.to_dict())
+            self._grow(_number(event.index), _fields(event.delta))
         elif kind == "content_block_stop" and self._blocks.get(event.index, {}).get("type") == "text":
             self._hear("\n")
         elif kind == "message_delta":
             self._count(event.usage)
-            self._stop = event.delta.stop_reason or self._stop
-            details = event.delta.to_dict().get("stop_details")
+            delta = _fields(event.delta)
+            self._stop = str(delta.get("stop_reason") or "") or self._stop
+            details = delta.get("stop_details")
             self._detail = str(details.get("explanation") or "") if isinstance(details, dict) else self._detail
         elif kind == "message_stop":
             self._ended = True
@@ -174,16 +179,20 @@ class _Parts:
 
     def _count(self, usage: Any) -> None:
         """Figures of later events are totals, not additions; what one does not name stays."""
-        found = usage.to_dict() if usage is not None else {}
+        found = _fields(usage) if usage is not None else {}
         self._usage.update({name: value for name, value in found.items() if value is not None})
+
+    def used(self, seconds: float) -> Usage | None:
+        """What an answer took that broke off; None where none had begun."""
+        return self.usage(seconds) if self.begun else None
 
     def usage(self, seconds: float) -> Usage:
         return Usage(
             model=self._model,
-            input=self._usage.get("input_tokens") or 0,
-            cached=self._usage.get("cache_read_input_tokens") or 0,
-            cache_writes=self._usage.get("cache_creation_input_tokens") or 0,
-            output=self._usage.get("output_tokens") or 0,
+            input=counted(self._usage.get("input_tokens")),
+            cached=counted(self._usage.get("cache_read_input_tokens")),
+            cache_writes=counted(self._usage.get("cache_creation_input_tokens")),
+            output=counted(self._usage.get("output_tokens")),
             requests=1,
             api_seconds=seconds,
         )
@@ -191,7 +200,7 @@ class _Parts:
     def reply(self, seconds: float, headers: Any) -> Reply:
         usage = self.usage(seconds)
         if not self._ended or self._stop is None:
-            raise ModelError("network", "The model's answer broke off.", usage=usage if self.begun else None)
+            raise ModelError("network", "The model's answer broke off.")
         malformed: dict[str, str] = {}
         blocks = tidy(self._whole_block(index) for index in sorted(self._blocks))
         stop: Stop = _STOPS.get(self._stop, "other")
@@ -214,6 +223,21 @@ class _Parts:
             if wrong and kind == "tool_use":
                 block["malformed"] = wrong
         return block
+
+
+def _fields(value: Any) -> Json:
+    """What the SDK made of an object, as plain values and without a word about those that do not fit its types."""
+    found = value if isinstance(value, dict) else value.to_dict(warnings=False)
+    if not isinstance(found, dict):
+        raise TypeError(f"an object was expected, not {type(found).__name__}")
+    return found
+
+
+def _number(value: Any) -> int:
+    """The place of a block."""
+    if type(value) is not int:
+        raise TypeError(f"a number was expected, not {type(value).__name__}")
+    return value
 
 
 def read_input(text: str) -> tuple[Json, str | None]:
