@@ -94,13 +94,16 @@ class HealTried(JobFact):
 
 
 class ConflictSettled(JobFact):
-    """Conflicting paths were settled by an agent, or as they were settled before."""
+    """Conflicting paths were resolved by an agent, by taking a side, or as they were resolved before."""
 
     attempt: int
     phase: Phase
     by: str
-    """The agent's name, or `remembered`."""
+    """The agent's name, `ours` or `theirs`, or `remembered`."""
     paths: tuple[str, ...]
     ours: str
     theirs: str
     tree: str
+    ours_jobs: tuple[str, ...] = ()
+    theirs_jobs: tuple[str, ...] = ()
+    """The jobs whose versions met, where they are known; none: the target's."""

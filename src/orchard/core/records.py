@@ -76,6 +76,8 @@ class Attempt:
     first_phase: Phase
     job: Job | None = None
     """The job as it was when the attempt began: the works that it ran."""
+    fresh: bool = False
+    """Whether it began in a new worktree although there was an earlier one."""
     ended: float | None = None
     outcome: str = "running"
     phases: list[PhaseRecord] = field(default_factory=list)
@@ -159,6 +161,15 @@ class JobRecord:
     def queued(self) -> list[MessageSent]:
         """The messages that its agent has still to be given."""
         return [message for message in self.messages if message.number > self.delivered]
+
+    @property
+    def heals(self) -> list[Turn]:
+        """The turns of agents that tried to heal it, and whose changes may be in its result."""
+        found: list[Turn] = []
+        for attempt in self.attempts:
+            found = [] if attempt.fresh else found
+            found += [turn for turn in attempt.turns if turn.purpose == "heal" and turn.healed != "unchanged"]
+        return found
 
     def told_before(self, number: int) -> bool:
         """Whether a turn has begun that was to tell this message."""

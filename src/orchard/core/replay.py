@@ -150,7 +150,8 @@ def _job_started(run: Run, event: JobStarted, at: float) -> None:
         last.ended, last.outcome = None, "running"
         last.resumed, last.resumed_after = event.first_phase, len(last.phases)
     else:
-        record.attempts.append(Attempt(event.attempt, at, event.first_phase, run.job(event.job)))
+        attempt = Attempt(event.attempt, at, event.first_phase, run.job(event.job), record.fresh)
+        record.attempts.append(attempt)
     record.continues, record.fresh, record.resume_from = False, False, None
 
 

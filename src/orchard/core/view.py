@@ -69,8 +69,17 @@ def plan_summary(run: Run, *, interrupted: bool = False) -> Json:
         "waiting": [{"job": hold.job, "kind": hold.kind, "reason": hold.reason} for hold in run.waiting_for],
         "warnings": [warning.message for warning in run.warnings],
         "resolutions": [
-            {"job": one.job, "phase": str(one.phase), "by": one.by, "paths": list(one.paths)} for one in run.resolutions
+            {
+                "job": one.job,
+                "phase": str(one.phase),
+                "by": one.by,
+                "paths": list(one.paths),
+                "ours": list(one.ours_jobs),
+                "theirs": list(one.theirs_jobs),
+            }
+            for one in run.resolutions
         ],
+        "healed": [{"job": job, **one} for job, record in run.records.items() for one in healed_phases(record)],
         "pushed": None if run.pushed is None else {"ok": run.pushed.ok, "message": run.pushed.message},
         "groups": {path: str(status) for path, status in group_statuses(run).items()},
         "after": run.plan.after,
@@ -78,6 +87,12 @@ def plan_summary(run: Run, *, interrupted: bool = False) -> Json:
         "deleted_at": time_text(run.deleted_at),
         "key": run.key,
     }
+
+
+def healed_phases(record: JobRecord) -> list[Json]:
+    """Which failed phases of a job an agent made pass, and which agent."""
+    passed = {(str(turn.phase), turn.agent): None for turn in record.heals if turn.healed == "passed"}
+    return [{"phase": phase, "agent": agent} for phase, agent in passed]
 
 
 def _result(run: Run) -> Json | None:
@@ -249,6 +264,7 @@ def job_view(run: Run, job_id: JobId, *, interrupted: bool = False) -> Json:
         "worktree": record.worktree.path if record.worktree else None,
         "summary": {**EMPTY_SUMMARY, **(committed.summary if committed else {})},
         "usage": _job_usage(record),
+        "healed": healed_phases(record),
         "task": job.task,
         "leaf": job_id in run.plan.leaf_set,
         "merged": run.snapshot is not None and job_id in run.snapshot.merged,

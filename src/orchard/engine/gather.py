@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from orchard.core.plan import Resolver
 from orchard.engine.outcome import Failed
+from orchard.engine.picks import pick_of
 from orchard.engine.world import World
 from orchard.git.accounting import Trees, check
 from orchard.git.command import GitError
@@ -73,7 +74,10 @@ def _merge(world: World, plan: str, sides: tuple[str, str], resolver: Resolver) 
     if resolution is None:
         return conflict(merge, resolver, f"Two of the job's needs ({ours:.12} and {theirs:.12})")
     when = max(commit_time(world, ours), commit_time(world, theirs))
-    return merger.commit(resolution.tree, (ours, theirs), compose_message("Gather what a job needs"), when=when)
+    made = merger.commit(resolution.tree, (ours, theirs), compose_message("Gather what a job needs"), when=when)
+    if resolution.paths:
+        world.picks.note(made, pick_of(resolution, ours, theirs))
+    return made
 
 
 def resolve(world: World, plan: str, merge: Merge, resolver: Resolver) -> Resolution | None:

@@ -144,6 +144,12 @@ async def folder_state(context: Context) -> str:
         return f"unreadable: {error}"
 
 
+def healed_trailers(context: Context) -> tuple[tuple[str, str], ...]:
+    """Which agents' changes are in a commit because something had failed: `Orchard-Healed: postchecks by builtin`."""
+    rows = dict.fromkeys(f"{turn.phase} by {turn.agent}" for turn in context.state.heals)
+    return tuple(("Orchard-Healed", row) for row in rows)
+
+
 def _record(context: Context, number: int, outcome: str, message: str, tail: str = "") -> None:
     assert context.phase is not None
     context.engine.record(

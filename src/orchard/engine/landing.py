@@ -81,7 +81,7 @@ async def _land(context: Context, new: str) -> Outcome:
     checkout = str(result.checkout) if result.checkout else None
     engine.record(run.id, Landed(intent.landing, branch, old, new, checkout))
     await engine.durable()
-    if run.resolutions:
+    if any(one.by not in ("ours", "theirs") for one in run.resolutions):
         await engine.world.in_thread(share_memory, engine.world.repo, run.id)
     failpoint("landing.after-done")
     return await _after_landing(context)

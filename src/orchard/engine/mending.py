@@ -8,6 +8,7 @@ from orchard.core.events import WorkCommitted
 from orchard.core.plan import VALIDATION
 from orchard.engine.context import Context
 from orchard.engine.gather import base_ref, commit_time
+from orchard.engine.healing import healed_trailers
 from orchard.engine.outcome import Failed, Outcome, Passed
 from orchard.engine.snapshot import MENDED, merge_leaf
 from orchard.git.commit import CommitInfo, Committed, Refused, commit_work
@@ -48,7 +49,7 @@ def _commit(context: Context) -> Committed | Refused:
         name=MENDED,
         ref=keep_ref(context.run.id, VALIDATION, context.number),
         author=world.identity,
-        trailers=(("Orchard-Plan", context.run.id), ("Orchard-Job", VALIDATION)),
+        trailers=(("Orchard-Plan", context.run.id), ("Orchard-Job", VALIDATION), *healed_trailers(context)),
         replaces=earlier.commit if earlier is not None else None,
     )
     return commit_work(world.repo, worktree, context.base, info, world.integration.live)

@@ -9,7 +9,7 @@ from orchard.engine.agentwork import run_agent_work
 from orchard.engine.context import Context
 from orchard.engine.evidence import read_evidence
 from orchard.engine.gather import base_ref, gather
-from orchard.engine.healing import edited_since
+from orchard.engine.healing import edited_since, healed_trailers
 from orchard.engine.outcome import Failed, Held, Outcome, Passed, Skipped
 from orchard.engine.phasing import PhaseFunction
 from orchard.engine.programs import (
@@ -22,6 +22,7 @@ from orchard.engine.programs import (
     limits_of,
     redacted,
 )
+from orchard.engine.resolutions import Sides, record_pick
 from orchard.engine.resolving import settling
 from orchard.engine.snapshot import merge_leaf
 from orchard.engine.workspace import take_worktree
@@ -54,6 +55,7 @@ async def merge_fi(context: Context) -> Outcome:
         if not isinstance(gathered, Passed):
             return gathered
         base = gathered.note
+        await _note_picks(context, base)
     if record.base is not None and record.base != base and context.first_phase is not Phase.MERGE_FI:
         context.notes.append("what the job needs has changed: it starts over")
         context.first_phase, context.fresh = Phase.MERGE_FI, True
@@ -61,6 +63,20 @@ async def merge_fi(context: Context) -> Outcome:
     if needs:
         context.engine.record(run.id, NeedsConsumed(context.job_id, needs))
     return await _take_folder(context, base)
+
+
+async def _note_picks(context: Context, base: str) -> None:
+    """Record where a side was taken between two needs: what one of them did is not in what the job starts from."""
+    world, run, needs = context.world, context.run, context.job.needs
+    made = {run.records[need].commit: need for need in needs}
+    commits = [commit for commit in made if commit is not None]
+    for pick in await world.in_thread(lambda: list(world.picks.inside(world.integration.objects, base, commits))):
+        theirs = made.get(pick.theirs)
+        earlier = needs[: needs.index(theirs)] if theirs is not None else ()
+        ours = (made[pick.ours],) if pick.ours in made else earlier
+        sides = Sides(ours, (theirs,) if theirs is not None else ())
+        if note := record_pick(context.engine, run, context.job_id, Phase.MERGE_FI, pick, sides):
+            context.notes.append(note)
 
 
 async def _gathered(context: Context, hold: str, commits: list[str], resolver: Resolver) -> Outcome:
@@ -156,6 +172,7 @@ async def commit(context: Context) -> Outcome:
             ("Orchard-Plan", context.run.id),
             ("Orchard-Job", context.job_id),
             ("Orchard-Attempt", str(number)),
+            *healed_trailers(context),
         ),
         replaces=earlier.commit
         if earlier is not None and (earlier.attempt, earlier.base) == (number, context.base)

@@ -7,12 +7,15 @@ when its refs are not where the journal says (a crash between the two): it is bu
 import asyncio
 
 from orchard.core.events import LeafMerged, PlanPaused, PlanStarted, SnapshotStarted
+from orchard.core.phases import Phase
 from orchard.core.plan import VALIDATION, Job, JobId
 from orchard.core.run import Run
 from orchard.engine.engine import Engine
 from orchard.engine.gather import commit_time, conflict, resolve
 from orchard.engine.naming import target_of
 from orchard.engine.outcome import Failed, Outcome, Passed
+from orchard.engine.picks import pick_of
+from orchard.engine.resolutions import Sides, record_pick
 from orchard.errors import OrchardError
 from orchard.git.command import GitError, lock_in_the_way
 from orchard.git.conflicts import Merge, Resolution
@@ -116,12 +119,16 @@ async def _merge(engine: Engine, run: Run, job_id: JobId, commit: str) -> Outcom
     prepared = await engine.world.in_thread(_bring_in, engine.world.integration, leaf)
     if isinstance(prepared, Conflicted):
         merged = [job for job in snapshot.merged if job != job_id]
-        others = f"what is merged already ({', '.join(merged[:3]) or 'the target'}{', ...' if len(merged) > 3 else ''})"
-        who = f"Job '{job_id}' and {others}"
+        beside = f"what is merged already ({', '.join(merged[:3]) or 'the target'}{', ...' if len(merged) > 3 else ''})"
+        who = f"Job '{job_id}' and {beside}"
         return conflict(prepared.merge, run.plan.resolver or engine.world.config.resolver, who)
     failpoint("snapshot.after-publish")
+    others = tuple(job for job in snapshot.merged if job != job_id)
     engine.record(run.id, _merged(engine, run, job_id, commit, prepared))
-    return Passed(_resolved_note(prepared))
+    if prepared.resolution is None:
+        return Passed()
+    pick = pick_of(prepared.resolution, leaf.integration, commit)
+    return Passed(record_pick(engine, run, job_id, Phase.MERGE_RI, pick, Sides(others, (job_id,))))
 
 
 def _bring_in(integration: Integration, leaf: LeafMerge) -> Prepared | Conflicted:
@@ -157,11 +164,23 @@ def _leaf(engine: Engine, run: Run, job_id: JobId, commit: str) -> LeafMerge:
             "Orchard-Job": job_id,
             "Orchard-Commit": commit,
             "Orchard-Jobs": ", ".join(f"{name} {made:.12}" for name, made in inside),
+            **_healed(run, job_id, [name for name, _ in inside]),
             "Orchard-Landing": landing_id(run),
         },
         resolver=resolver,
         sign=world.signs,
     )
+
+
+def _healed(run: Run, leaf: JobId, inside: list[JobId]) -> dict[str, str]:
+    """Who healed what of the work that comes in, as a trailer; none where nobody had to."""
+    jobs = dict.fromkeys([*inside, *([leaf] if leaf == VALIDATION else [])])
+    rows = {
+        f"{turn.phase} by {turn.agent}" + (f" ({job})" if len(jobs) > 1 else ""): None
+        for job in jobs
+        for turn in run.records[job].heals
+    }
+    return {"Orchard-Healed": ", ".join(rows)} if rows else {}
 
 
 def landing_id(run: Run) -> str:
@@ -216,9 +235,3 @@ def _merged(engine: Engine, run: Run, job_id: JobId, commit: str, prepared: Prep
         paths,
         (run.plan.resolver or engine.world.config.resolver) if paths else None,
     )
-
-
-def _resolved_note(prepared: Prepared) -> str:
-    if prepared.resolution is None:
-        return ""
-    return f"{len(prepared.resolution.paths)} conflicting paths were resolved"

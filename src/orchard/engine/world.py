@@ -13,6 +13,7 @@ from orchard.agents.agent import Agent, McpServer
 from orchard.core.config import Config, variables_of
 from orchard.core.event import Json
 from orchard.core.plan import PlanId, Tier, Work
+from orchard.engine.picks import Picks
 from orchard.errors import SystemRefused
 from orchard.git.integration import Integration
 from orchard.git.repository import Repository
@@ -63,6 +64,8 @@ class World:
     """Where the user's agreements are kept; None: where the platform says."""
     told_of_settings: set[tuple[PlanId, str]] = field(default_factory=set)
     """Plans and agents for which it was said that project settings are ignored."""
+    picks: Picks = field(default_factory=Picks)
+    """What merges decided without asking anybody."""
     clock: Callable[[], float] = time.time
     threads: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(max_workers=GIT_THREADS, thread_name_prefix="orchard-git")

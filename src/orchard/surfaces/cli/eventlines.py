@@ -224,7 +224,9 @@ def _heal_tried(run: Run, event: HealTried) -> list[Line]:
 def _settled(run: Run, event: ConflictSettled) -> list[Line]:
     paths = ", ".join(safe(path) for path in event.paths[:3])
     more = f" and {len(event.paths) - 3} more" if len(event.paths) > 3 else ""
-    return [_line(_job(event.job), "conflict settled", "wait", f"by {safe(event.by)}: {paths}{more}")]
+    sides = {"ours": event.ours_jobs, "theirs": event.theirs_jobs}.get(event.by)
+    kept = f", the version of {safe(', '.join(sides) or 'the target')} is kept" if sides is not None else ""
+    return [_line(_job(event.job), "conflict resolved", "wait", f"by {safe(event.by)}: {paths}{more}{kept}")]
 
 
 def _released(run: Run, event: HoldReleased) -> list[Line]:

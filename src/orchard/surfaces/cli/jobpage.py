@@ -64,6 +64,8 @@ def _facts(job: Json) -> Iterator[Line]:
         used = job["usage"]
         cost = f", ${used['cost']:.4f} ({used['cost_source']})" if used["cost"] is not None else ""
         yield _fact("used", f"{used['tokens']:,} tokens in {text.many(used['requests'], 'request')}{cost}")
+    if job["healed"]:
+        yield _fact("healed", ", ".join(f"{one['phase']} by {one['agent']}" for one in job["healed"]), "wait")
     if job["worktree"]:
         yield _fact("worktree", job["worktree"])
     if job["evidence"]:

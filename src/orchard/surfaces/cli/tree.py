@@ -14,6 +14,7 @@ from orchard.surfaces.cli.lines import Line, Piece, cells, padded, safe, safe_li
 
 NAME_COLUMNS = 44
 VALIDATION_LABEL = "(validation)"
+SHOWN_OF_MANY = 5
 
 
 @frozen
@@ -179,12 +180,38 @@ def end_lines(plan: Json) -> list[Line]:
     lines: list[Line] = []
     if plan["error"]:
         lines += [[(row, "bad" if plan["status"] == "failed" else "wait")] for row in safe_lines(plan["error"])[:10]]
+    lines += [*_healed_lines(plan["healed"]), *_resolved_lines(plan["resolutions"])]
     lines += [text.warning(warning) for warning in plan["warnings"][-10:]]
     if plan["pushed"] is not None and not plan["pushed"]["ok"]:
         lines.append(text.warning(f"the push failed: {plan['pushed']['message']}"))
     if plan["hint"]:
         lines.append(text.next_command(plan["hint"]))
     return lines
+
+
+def _healed_lines(healed: list[Json]) -> Iterator[Line]:
+    """Which jobs needed an agent to pass, and which agent changed their files."""
+    by_agent: dict[str, dict[str, list[str]]] = {}
+    for one in healed:
+        by_agent.setdefault(one["agent"], {}).setdefault(one["job"], []).append(one["phase"])
+    for agent, jobs in by_agent.items():
+        named = [f"{safe(job)} ({', '.join(phases)})" for job, phases in jobs.items()]
+        more = f" and {len(named) - SHOWN_OF_MANY} more" if len(named) > SHOWN_OF_MANY else ""
+        many = f"{text.many(len(named), 'job')} {'was' if len(named) == 1 else 'were'} healed by {safe(agent)}: "
+        yield [(many, "wait"), (", ".join(named[:SHOWN_OF_MANY]) + more, "")]
+
+
+def _resolved_lines(resolutions: list[Json]) -> Iterator[Line]:
+    """Where two jobs changed the same lines, and who decided."""
+    for one in resolutions[:SHOWN_OF_MANY]:
+        paths = ", ".join(safe(path) for path in one["paths"][:3])
+        more = f" and {len(one['paths']) - 3} more" if len(one["paths"]) > 3 else ""
+        yield [
+            ("conflict resolved ", "wait"),
+            (f"by {safe(one['by'])} in {safe(one['job'])} ({one['phase']}): {paths}{more}", ""),
+        ]
+    if len(resolutions) > SHOWN_OF_MANY:
+        yield [(f"... and {len(resolutions) - SHOWN_OF_MANY} more conflicts were resolved", "wait")]
 
 
 def result_line(plan: Json) -> Line | None:

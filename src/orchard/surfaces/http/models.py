@@ -60,12 +60,27 @@ class Push(Shown):
 
 
 class Settled(Shown):
-    """A conflict that was settled."""
+    """A conflict that was resolved."""
 
     job: str | None
     phase: str
-    by: str
+    by: str = Field(description="The agent, `ours` or `theirs` where a side was taken, or `remembered`.")
     paths: list[str]
+    ours: list[str] = Field(description="The jobs whose version is `ours`; empty: not known, or the target's.")
+    theirs: list[str]
+
+
+class HealedPhase(Shown):
+    """A failed phase that an agent made pass."""
+
+    phase: str
+    agent: str
+
+
+class HealedJob(HealedPhase):
+    """The same, with its job."""
+
+    job: str
 
 
 class PlanSummary(Shown):
@@ -90,6 +105,7 @@ class PlanSummary(Shown):
     waiting: list[Waits]
     warnings: list[str]
     resolutions: list[Settled]
+    healed: list[HealedJob]
     pushed: Push | None
     groups: dict[str, JobStatusName] = Field(description="Every group with what it shows.")
     after: str | None = Field(description="The plan that has to succeed before this one starts.")
@@ -161,6 +177,7 @@ class Job(Shown):
     worktree: str | None
     summary: Values
     usage: Values
+    healed: list[HealedPhase]
     task: str
     leaf: bool
     merged: bool

@@ -121,6 +121,7 @@ class JobPage(Told):
     worktree: str = optional()
     failed_phase: PhaseName = optional()
     evidence: dict[str, Any] = optional("Why a job that changed nothing is done all the same.")
+    healed: list[dict[str, str]] = optional("Failed phases that an agent made pass.")
     progress: dict[str, Any] = optional("What its agent reported last.")
     subtasks: list[dict[str, Any]] = optional("What its agent handed to others.")
     worker: dict[str, Any] = optional("The agent as one that can be talked to.")
@@ -147,7 +148,7 @@ def _job_page(app: App, meant: MeantJob) -> Json:
     changed = {name: count for name, count in whole["summary"].items() if count}
     kept = {name: whole.get(name) for name in (
         "group", "task", "agent", "base_commit", "commit", "usage", "worktree", "failed_phase", "evidence", "subtasks",
-        "progress", "worker",
+        "healed", "progress", "worker",
         "started_at", "ended_at",
     )}  # fmt: skip
     return {

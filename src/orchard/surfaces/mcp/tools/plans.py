@@ -64,6 +64,8 @@ class PlanPage(Told):
     base: str = optional("Branch it started from.")
     result: str = optional("Branch that holds the merged result.")
     warnings: list[str] = optional()
+    healed: list[dict[str, str]] = optional("Failed phases that an agent made pass; ten at most.")
+    resolutions: list[dict[str, Any]] = optional("Conflicts, and who or which side decided them; ten at most.")
     jobs: list[JobRow] = Field(description="Without `since`: all jobs, page by page.")
     next_cursor: Cursor = optional("There are more jobs: give this as `cursor`.")
     cursor: int = Field(description="For get_plan (`since`) and wait_plan (`cursor`).")
@@ -92,6 +94,8 @@ def _plan_page(app: App, plan: PlanId, given: GetPlan) -> Json:
             "base": summary["base"]["branch"],
             "result": result["branch"] if result else None,
             "warnings": summary["warnings"][-5:],
+            "healed": summary["healed"][-NAMED:],
+            "resolutions": summary["resolutions"][-NAMED:],
             "next_cursor": following,
         }),
     }  # fmt: skip
