@@ -10,11 +10,13 @@ Every command imports this module, so what only some of them need is imported wh
 import json
 import os
 import sys
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 from orchard.core import limits
 from orchard.core.events import Json
@@ -34,6 +36,10 @@ from orchard.store.settings import Settings, load_settings
 
 KEPT_RUNS = 64
 KEPT_SUMMARIES = 1000
+KEPT_SAMPLES = 64
+OLDEST_SAMPLE = 60.0
+BETWEEN_SAMPLES = 0.1
+"""Seconds: the share of a core that a process takes is known from two looks at it."""
 """What a program that lives long remembers of plans that it was asked about."""
 
 
@@ -67,6 +73,8 @@ class App:
         """Whether runs are remembered and brought up to date in place: for who asks on one thread and keeps none."""
         self._runs: OrderedDict[PlanId, Run] = OrderedDict()
         self._summaries: dict[tuple[str, str], Json | None] = {}
+        self._samples: dict[str, list[Any]] = {}
+        """What the processes of attempts used when somebody looked last."""
 
     # ----------------------------------------------------------------------------------- reading
 
@@ -132,6 +140,22 @@ class App:
             self._runs[plan] = run
             while len(self._runs) > KEPT_RUNS:
                 self._runs.popitem(last=False)
+        return self._with_time(run)
+
+    def _with_time(self, run: Run) -> Run:
+        """The run as it is now: the time of an idle worker runs out also while no engine is there to record it."""
+        if not any(hold.kind == "worker" for hold in run.waiting_for):
+            return run
+        from orchard.core.events import Recorded
+        from orchard.core.replay import apply
+        from orchard.engine.idling import overdue
+
+        now = time.time()
+        ends = overdue(run, self.settings.config.limits.interactive, now)
+        if ends and not self.engine_alive():
+            self._runs.pop(run.id, None)  # it is ahead of the journal
+            for event in ends:
+                apply(run, Recorded(run.seq, now, run.id, event))
         return run
 
     def waiting(self) -> list[Json]:
@@ -173,7 +197,7 @@ class App:
             "plan": plan_id,
             **shown,
             "aggregated": self._aggregated(run, job_id),
-            "attempts_detail": attempt_view(run, job_id),
+            "attempts_detail": attempt_view(run, job_id, interrupted=not alive),
             "processes": self._processes(run, job_id) if alive else [],
             "logs": [
                 {"attempt": part.attempt, "phase": str(part.phase), "path": str(part.path), "size": size}
@@ -191,7 +215,7 @@ class App:
         from orchard.core.view import attempt_view
 
         plan_id, job_id = self.find_job(job, plan)
-        return attempt_view(self.run_of(plan_id), job_id)
+        return attempt_view(self.run_of(plan_id), job_id, interrupted=not self.engine_alive())
 
     def usage(self, plan: str | None) -> Json:
         """What the agents of a plan used, row by row and added up."""
@@ -311,7 +335,13 @@ class App:
         program = last.program
         leader = Identity(program.pid, program.started, program.boot)
         log = self.logs.path(run.id, job_id, last.number, program.phase)
-        rows = family_usage(f"{run.id}:{job_id}:{last.number}", leader, log)
+        token = f"{run.id}:{job_id}:{last.number}"
+        earlier = self._samples.pop(token, None)
+        if not earlier or time.monotonic() - earlier[0].sampled > OLDEST_SAMPLE:
+            earlier = family_usage(token, leader, log)
+            time.sleep(BETWEEN_SAMPLES)
+        rows = family_usage(token, leader, log, earlier)
+        self._samples = {token: rows, **dict(list(self._samples.items())[: KEPT_SAMPLES - 1])}
         fields = ("pid", "parent", "name", "command", "cpu_percent", "cpu_seconds", "rss")
         return [{name: getattr(row, name) for name in fields} for row in rows]
 

@@ -159,7 +159,6 @@ async def test_after_a_crash_a_message_is_told_again_only_if_it_was_not_heard(
     cut_after(orchard, "MessagesDelivered" if last == "AgentHeard" else last)
     del agent.tasks[2:]
 
-    await orchard.ask("resume")
     idle = await orchard.ask("retry", jobs=["a"])
 
     assert ("Now write b." in agent.tasks[2].instructions) is again

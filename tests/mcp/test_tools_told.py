@@ -40,7 +40,7 @@ async def still(tmp_path: Path) -> AsyncIterator[Bench]:
 def test_the_toolsets_hold_the_tools_that_there_are() -> None:
     for toolset in ("core", "plans", "jobs", "groups"):
         assert {tool.name for tool in OURS if tool.toolset == toolset} == set(TOOLSETS[toolset])
-    assert len(TOOLSETS["core"]) == 15
+    assert len(TOOLSETS["core"]) == 17
     assert {tool.name for tool in ALL} <= TOOL_NAMES
     assert all(tool.name in TOOLSETS[tool.toolset] for tool in ALL)
 

@@ -60,3 +60,11 @@ def listed(names: Iterable[object], limit: int) -> str:
     found = list(names)
     shown = ", ".join(code(name, 500) for name in found[:limit])
     return shown if len(found) <= limit else f"{shown} and {len(found) - limit} more"
+
+
+def shortened(text: str, most: int) -> str:
+    """The beginning and the end of a text that is too long, and between them how much was left out."""
+    if len(text) <= most:
+        return text
+    half = (most - 60) // 2
+    return f"{text[:half]}\n[... {len(text) - 2 * half:,} characters left out ...]\n{text[-half:]}"

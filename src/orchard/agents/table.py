@@ -159,7 +159,7 @@ class Agents:
 
     def _check_usable(self, name: str) -> None:
         if name not in self.names and not name.startswith(ACP):
-            raise UsageError(f"There is no agent {quoted(name)}{did_you_mean(name, self.names)}", SEE_AGENTS)
+            raise UsageError(f"There is no agent {quoted(name)}{did_you_mean(name, self.names) or '.'}", SEE_AGENTS)
         missing = self.missing(name)
         if missing is not None:
             raise NoAgent(f"Agent {quoted(name)} cannot be used: {missing}.", self.how_to_install(name))

@@ -92,6 +92,8 @@ class Attempt:
     idle: WorkerIdle | None = None
     """Its agent waits to be told more; no turn has begun since."""
     progress: ProgressReported | None = None
+    commits: list[tuple[Phase, WorkCommitted]] = field(default_factory=list)
+    """What it committed, and in which phase: what is healed after the commit is committed again."""
     awaits: bool = False
     """Its agent only waits for subtasks, and has given the slot back."""
 

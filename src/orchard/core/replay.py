@@ -164,6 +164,9 @@ def _end(run: Run, job: JobId, at: float, outcome: str) -> Attempt | None:
     for phase in attempt.phases:
         if phase.outcome is None:
             phase.outcome, phase.ended = outcome, at
+    for turn in attempt.turns:
+        if turn.ended is None:  # its engine died: nobody was there to tell of its end
+            turn.ended, turn.reason = at, "interrupted"
     return attempt
 
 
@@ -269,6 +272,8 @@ def _program_started(run: Run, event: ProgramStarted, at: float) -> None:
 def _committed(run: Run, event: WorkCommitted, at: float) -> None:
     record = run.records[event.job]
     record.work_commit, record.base = event, event.base
+    if record.last is not None:
+        record.last.commits.append((record.last.phase or Phase.COMMIT, event))
 
 
 def _agent_started(run: Run, event: AgentStarted, at: float) -> None:

@@ -10,6 +10,7 @@ from dataclasses import field, replace
 from typing import Any, Literal
 
 from orchard.core.events import Json
+from orchard.core.phases import Phase
 from orchard.core.records import Attempt, JobRecord, Turn
 from orchard.core.run import Run
 from orchard.core.usage import Usage, total
@@ -72,10 +73,8 @@ def usage_report(run: Run) -> Json:
 def usage_rows(run: Run) -> Iterator[Row]:
     """Every turn of every attempt, a row for each model, in the order of the plan."""
     for job, record in run.records.items():
-        told = [attempt for attempt in record.attempts if attempt.turns]
-        for attempt in told:
-            rows = [row for turn in attempt.turns for row in _turn_rows(job, attempt, turn)]
-            yield from _with_lines(rows, record) if attempt is told[-1] else rows
+        turns = ((attempt, turn) for attempt in record.attempts for turn in attempt.turns)
+        yield from _with_lines([row for attempt, turn in turns for row in _turn_rows(job, attempt, turn)], record)
 
 
 def grouped(rows: Iterable[Row], by: By) -> dict[str, list[Row]]:
@@ -111,8 +110,24 @@ def _turn_rows(job: str, attempt: Attempt, turn: Turn) -> Iterator[Row]:
         yield Row(job, attempt.number, str(turn.phase), turn.agent, turn.purpose, model or UNKNOWN, usage, **counts)
 
 
-def _with_lines(rows: list[Row], record: JobRecord) -> Iterator[Row]:
-    summary = record.work_commit.summary if record.work_commit is not None else {}
-    added, deleted = summary.get("lines_added", 0), summary.get("lines_deleted", 0)
-    yield replace(rows[0], lines_added=added, lines_deleted=deleted)
-    yield from rows[1:]
+def _with_lines(rows: list[Row], record: JobRecord) -> list[Row]:
+    """The rows with the lines that they wrote: what was committed after the work, and what healing added to it.
+
+    Work that was done again takes the place of what was done before. Lines that no agent wrote are nobody's.
+    """
+    found, known = rows, (0, 0)
+    for attempt in record.attempts:
+        for phase, commit in attempt.commits:
+            counts = commit.summary.get("lines_added", 0), commit.summary.get("lines_deleted", 0)
+            if phase is Phase.COMMIT:
+                found, known = list(rows), (0, 0)
+            wrote = str(Phase.WORK if phase is Phase.COMMIT else phase)
+            more = [max(0, now - before) for now, before in zip(counts, known, strict=True)]
+            known = counts
+            for number, row in enumerate(found):
+                if (row.attempt, row.phase) == (attempt.number, wrote):
+                    found[number] = replace(
+                        row, lines_added=row.lines_added + more[0], lines_deleted=row.lines_deleted + more[1]
+                    )
+                    break
+    return found

@@ -65,6 +65,7 @@ def plan_summary(run: Run, *, interrupted: bool = False) -> Json:
         "started_at": time_text(run.started_at),
         "ended_at": time_text(run.changed_at) if run.settled else None,
         "error": plan_error(run, interrupted=gone),
+        "paused": run.paused.reason or "by the user" if run.paused is not None and not gone else None,
         "hint": plan_hint(run, interrupted=gone),
         "waiting": [{"job": hold.job, "kind": hold.kind, "reason": hold.reason} for hold in run.waiting_for],
         "warnings": [warning.message for warning in run.warnings],
@@ -106,12 +107,19 @@ def _result(run: Run) -> Json | None:
 
 def counts(run: Run, *, interrupted: bool = False) -> dict[str, int]:
     """How many jobs are in each status, and in all."""
+    if _has_no_job(run):
+        return {"pending": 1, "total": 1}
     found = {str(status): run.counts[status] for status in JobStatus if run.counts[status]}
     if interrupted:
         stopped = found.pop("running", 0) + found.pop("scheduled", 0)
         if stopped:
             found["failed"] = found.get("failed", 0) + stopped
     return {**found, "total": len(run.plan.jobs)}
+
+
+def _has_no_job(run: Run) -> bool:
+    """Whether it is a scaffold without jobs: its validation needs nothing, and is not ready for all that."""
+    return run.scaffolding and len(run.plan.jobs) == 1
 
 
 def usage(run: Run) -> Json:
@@ -164,7 +172,7 @@ def plan_error(run: Run, *, interrupted: bool) -> str | None:
         return f"Job '{failed[0]}' failed{more}: {first.message if first else ''}"
     if status is PlanStatus.CANCELED:
         return (run.canceled.reason if run.canceled else "") or "The plan was canceled."
-    if status in (PlanStatus.PAUSED, PlanStatus.WAITING) and run.paused is not None:
+    if status is PlanStatus.WAITING and run.paused is not None:
         return run.paused.reason or "The plan is paused."
     if status is PlanStatus.WAITING:
         return "; ".join(hold.reason for hold in run.waiting_for) or to_deploy(run)
@@ -246,7 +254,7 @@ def job_view(run: Run, job_id: JobId, *, interrupted: bool = False) -> Json:
         "name": job.name,
         "group": job.group,
         "needs": list(job.needs),
-        "status": "failed" if stopped else str(record.status),
+        "status": "failed" if stopped else "pending" if _has_no_job(run) else str(record.status),
         "phase": None if stopped or phase is None else str(phase),
         "agent": None if stopped else _at_work(last),
         "progress": progress_view(last.progress) if last else None,
@@ -290,10 +298,21 @@ def _job_usage(record: JobRecord) -> Json:
     return {**({"seconds": round(seconds, 3)} if seconds else {}), **agents_usage(record.used)}
 
 
-def attempt_view(run: Run, job_id: JobId) -> list[Json]:
-    """Every attempt at a job, phase by phase."""
+def attempt_view(run: Run, job_id: JobId, *, interrupted: bool = False) -> list[Json]:
+    """Every attempt at a job, phase by phase; `interrupted`: no engine works on what is under way."""
     record = run.records[job_id]
-    return [_attempt(record, attempt) for attempt in record.attempts]
+    found = [_attempt(record, attempt) for attempt in record.attempts]
+    return [_as_interrupted(one, run) if interrupted and one["ended_at"] is None else one for one in found]
+
+
+def _as_interrupted(attempt: Json, run: Run) -> Json:
+    """An attempt whose engine is gone: nothing of it runs, and nobody knows when it ended."""
+    ended = {"ended_at": time_text(run.changed_at), "outcome": "interrupted"}
+    parts = {
+        name: [{**one, **ended} if one["ended_at"] is None else one for one in attempt[name]]
+        for name in ("phases", "turns")
+    }
+    return {**attempt, **ended, **parts}
 
 
 def _attempt(record: JobRecord, attempt: Attempt) -> Json:

@@ -23,6 +23,27 @@ def waiting_worker(job_id: JobId, attempt: int, why: str) -> JobHeld:
     return JobHeld(job_id, attempt, WORKER, reason, Phase.WORK)
 
 
+def overdue(run: Run, seconds: float | None, now: float) -> list[JobFailed]:
+    """How the workers end whose time is over, while no engine is there to record it: the next one does."""
+    holds = [hold for hold in run.waiting_for if hold.kind == WORKER] if seconds is not None else []
+    since = {hold.job: run.records[hold.job].last for hold in holds}
+    late = [
+        hold
+        for hold in holds
+        if (last := since[hold.job]) is not None and (last.ended or 0.0) + (seconds or 0.0) <= now
+    ]
+    return [_nobody_came(run, hold, seconds or 0.0) for hold in late]
+
+
+def _nobody_came(run: Run, hold: JobHeld, seconds: float) -> JobFailed:
+    message = f"work: its agent waited {seconds:g} seconds for a message, and none came."
+    hint = (
+        f"What it did is kept. Take it as it is: orchard retry {hold.job} --plan {run.id} --from commit; "
+        "without '--from' its agent goes on in its session."
+    )
+    return JobFailed(hold.job, hold.attempt, Phase.WORK, "timeout", message, hint)
+
+
 class Idling:
     """A timer for every idle worker."""
 
@@ -58,9 +79,5 @@ class Idling:
         record = run.records.get(job_id)
         if record is None or record.hold is not hold or run.canceled is not None:
             return
-        message = f"work: its agent waited {self._seconds:g} seconds for a message, and none came."
-        hint = (
-            f"What it did is kept. Take it as it is: orchard retry {job_id} --plan {run.id} --from commit; "
-            "without '--from' its agent goes on in its session."
-        )
-        self._record(run.id, JobFailed(job_id, hold.attempt, Phase.WORK, "timeout", message, hint))
+        if self._seconds is not None:
+            self._record(run.id, _nobody_came(run, hold, self._seconds))

@@ -11,6 +11,7 @@ from pathlib import Path
 from orchard.agents.agent import Agent, Result, Settings
 from orchard.agents.environment import agent_environment
 from orchard.agents.helping import SubtaskContext, subtask_instructions
+from orchard.agents.quoting import shortened
 from orchard.core.events import SubtaskEnded, SubtaskPlaced, SubtaskStarted
 from orchard.core.phases import Phase
 from orchard.core.plan import ShellWork
@@ -170,7 +171,7 @@ def _settings(desk: Desk, order: Order) -> Settings:
 def _ended(context: Context, order: Order, result: Result) -> _End:
     """What the end of its turn means for a subtask; what its agent said by `complete_subtask` is its result."""
     subtask = context.state.subtasks[order.id]
-    said = subtask.result if subtask.result is not None else result.text[-SUMMARY:]
+    said = subtask.result if subtask.result is not None else shortened(result.text, SUMMARY)
     summary = redacted(said, context.world.hidden_in, context.plan)
     if not result.ok and subtask.result is None:
         message = result.message or f"Its turn ended: {result.reason}."

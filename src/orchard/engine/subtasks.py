@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol
 
 from orchard.agents.definitions import Definition, definitions
+from orchard.agents.quoting import shortened
 from orchard.core.events import Json, ProgressReported, SubtaskCompleted, SubtaskSpawned
 from orchard.core.plan import JobId, PlanId
 from orchard.core.subtaskrecords import Subtask, children_of, depth_of
@@ -181,7 +182,7 @@ async def _order(desk: Desk, agent: str | None, instructions: str) -> tuple[Orde
     definition = described.get(agent)
     if definition is None:
         guess = did_you_mean(agent, [*names, *described])
-        raise NotFound(f"There is no agent {quoted(agent)}{guess}", hint="list_agents says which there are.")
+        raise NotFound(f"There is no agent {quoted(agent)}{guess or '.'}", hint="list_agents says which there are.")
     found = world.agents.find(desk.agent)
     model = await world.in_thread(_model, desk, found.name, definition.model)
     return Order(id, found, instructions, definition.instructions, definition.tools, model), definition
@@ -304,7 +305,7 @@ async def complete_subtask(
         raise UsageError("This is for the agent of a subtask.", hint="A job's own agent is done when its turn ends.")
     if not result.strip():
         raise UsageError("'result' is empty: say in a few sentences what came of it.")
-    said = redacted(result[:SUMMARY], context.world.hidden_in, context.plan)
+    said = redacted(shortened(result, SUMMARY), context.world.hidden_in, context.plan)
     context.engine.record(
         context.run.id, SubtaskCompleted(context.job_id, context.number, context.subtask, said, succeeded)
     )

@@ -110,10 +110,12 @@ async def send(desk: Desk, plan: str, job: str, message: str) -> Json:
         job_id = desk.known(run, job)
         record = _worker(run, job_id)
         _check_message(message)
-        idle = _is_idle(record)
+        await _refuse_if_its_agent_is_gone(desk, run, job_id)
+        idle = _is_idle(record)  # looked at after the wait: its time may have run out meanwhile
         if not idle and not _listens(record):
             raise UsageError(
-                f"Nobody would hear it: {_what_it_does(run, job_id)}", hint=f"orchard job {job_id} --plan {run.id}"
+                f"Nobody would hear it: {_what_it_does(run, job_id)}",
+                hint=f"orchard resume {run.id}" if run.paused is not None else f"orchard job {job_id} --plan {run.id}",
             )
         if len(record.queued) >= QUEUED_MESSAGES:
             raise UsageError(
@@ -168,6 +170,13 @@ def _worker(run: Run, job_id: JobId) -> JobRecord:
     return run.records[job_id]
 
 
+async def _refuse_if_its_agent_is_gone(desk: Desk, run: Run, job_id: JobId) -> None:
+    """A message releases an idle worker: one whose agent is no longer there would fail instead of hearing it."""
+    work, world = run.job(job_id).work, desk.engine.world
+    if isinstance(work, AgentWork) and _is_idle(run.records[job_id]):
+        await world.in_thread(world.agents.find, work.agent)
+
+
 def _is_idle(record: JobRecord) -> bool:
     return record.hold is not None and record.hold.kind == WORKER
 
@@ -176,7 +185,8 @@ def _listens(record: JobRecord) -> bool:
     """Whether a turn of the agent is still to end, or to begin, in the attempt that is under way."""
     if record.state is JobState.RUNNING:
         return record.last is not None and not at_or_after(record.last.where, Phase.COMMIT)
-    under_way = record.state is JobState.SCHEDULED or (record.state is JobState.PENDING and record.continues)
+    tried = record.continues or (bool(record.attempts) and not record.dead)
+    under_way = record.state is JobState.SCHEDULED or (record.state is JobState.PENDING and tried)
     return under_way and not at_or_after(record.resume_from or Phase.MERGE_FI, Phase.COMMIT)
 
 

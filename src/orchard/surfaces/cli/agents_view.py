@@ -84,7 +84,7 @@ def _settings(terminal: Terminal) -> Settings:
 def _known(found: Agents, name: str) -> str:
     if name in found.names or (name.startswith(ACP) and name != ACP):
         return name
-    raise NotFound(f"There is no agent {quoted(name)}{did_you_mean(name, found.names)}", SEE_AGENTS)
+    raise NotFound(f"There is no agent {quoted(name)}{did_you_mean(name, found.names) or '.'}", SEE_AGENTS)
 
 
 # ------------------------------------------------------------------------------------------ drawing

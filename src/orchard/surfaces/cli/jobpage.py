@@ -194,8 +194,12 @@ def _ended(failure: Json) -> str:
 
 def _process_lines(job: Json) -> Iterator[Line]:
     for process in job.get("processes") or []:
-        facts = "  ".join(f"{name} {safe(value, 200)}" for name, value in process.items() if value is not None)
-        yield [("  process     ", "dim"), (facts, "")]
+        share = f"{process['cpu_percent']:.0f} % of a core, " if process["cpu_percent"] is not None else ""
+        used = f"{share}{process['cpu_seconds']:.1f} s, {text.bytes_text(process['rss'])}"
+        yield [
+            ("  process     ", "dim"),
+            (f"{process['pid']}  {used}  {safe(process['command'] or process['name'], 200)}", ""),
+        ]
 
 
 def _log_lines(job: Json) -> Iterator[Line]:

@@ -180,6 +180,8 @@ def end_lines(plan: Json) -> list[Line]:
     lines: list[Line] = []
     if plan["error"]:
         lines += [[(row, "bad" if plan["status"] == "failed" else "wait")] for row in safe_lines(plan["error"])[:10]]
+    elif plan["paused"]:
+        lines.append([(f"Paused: {safe(plan['paused'], 2000)}", "wait")])
     lines += [*_healed_lines(plan["healed"]), *_resolved_lines(plan["resolutions"])]
     lines += [text.warning(warning) for warning in plan["warnings"][-10:]]
     if plan["pushed"] is not None and not plan["pushed"]["ok"]:

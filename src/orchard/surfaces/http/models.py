@@ -101,6 +101,7 @@ class PlanSummary(Shown):
     started_at: Moment | None
     ended_at: Moment | None
     error: str | None = Field(description="Why the plan is not done, in one sentence.")
+    paused: str | None = Field(description="Why it is paused; null: it is not.")
     hint: str | None = Field(description="The command that takes it further.")
     waiting: list[Waits]
     warnings: list[str]

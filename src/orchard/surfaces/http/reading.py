@@ -157,13 +157,18 @@ def open_jobs(app: App, plan: PlanId, group: str) -> list[JobId]:
 
 def attempts(app: App, plan: PlanId, job: JobId) -> Json:
     """Every attempt at a job."""
-    return {"plan": plan, "job": job, "attempts": attempt_view(app.run_of(plan), job)}
+    return {
+        "plan": plan,
+        "job": job,
+        "attempts": attempt_view(app.run_of(plan), job, interrupted=not app.engine_alive()),
+    }
 
 
 def failure(app: App, plan: PlanId, job: JobId) -> Json:
     """Why a job is not done."""
     run = app.run_of(plan)
-    tries, view = attempt_view(run, job), job_view(run, job, interrupted=not app.engine_alive())
+    alive = app.engine_alive()
+    tries, view = attempt_view(run, job, interrupted=not alive), job_view(run, job, interrupted=not alive)
     last = tries[-1] if tries else None
     found = last["failure"] if last else None
     if found is None and (failed := run.records[job].failure) is not None:  # failed before it was tried

@@ -185,9 +185,25 @@ class Repair:
     def _may_be_null(self, schema: Json) -> bool:
         return any(form.get("type") == "null" or "type" not in form for form in self._forms(schema))
 
+    def _own_name(self, key: str, value: Any, known: Json) -> str | None:
+        """What a field is called here that was given another name: of several, the first that such a value fits."""
+        snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", key).replace("-", "_").lower()
+        if snake in known:
+            return snake
+        own = _OWN_NAMES.get(snake)
+        if own in known:
+            return own
+        names = [name for name in ARGUMENTS.get(snake, ()) if name in known]
+        fitting = (name for name in names if value is None or self._may_be(known[name], _kind(value)))
+        return next(fitting, names[0] if names else None)
+
+    def _may_be(self, schema: Json, kind: str) -> bool:
+        forms = self._forms(schema)
+        return _wants(forms, kind) or any("type" not in form for form in forms)
+
     def _keys(self, value: Json, known: Json, path: str) -> Json:
         """The fields by the names that they have here; a name that would be given twice stays as it is."""
-        renamed = {key: _own_name(key, known) for key in value if key not in known}
+        renamed = {key: self._own_name(key, inner, known) for key, inner in value.items() if key not in known}
         made: Json = {}
         for key, inner in value.items():
             name = renamed.get(key)
@@ -197,17 +213,6 @@ class Repair:
                 self.note(f"{path}.{key}" if path else key, f"is called {quoted(name)} here")
                 made[name] = inner
         return made
-
-
-def _own_name(key: str, known: Json) -> str | None:
-    """What a field is called here that was given another name."""
-    snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", key).replace("-", "_").lower()
-    if snake in known:
-        return snake
-    own = _OWN_NAMES.get(snake)
-    if own in known:
-        return own
-    return next((name for name in ARGUMENTS.get(snake, ()) if name in known), None)
 
 
 def _meant(value: Json, forms: list[Json]) -> list[Json]:

@@ -12,15 +12,15 @@ from orchard.frozen import frozen
 TOOLSETS: Mapping[str, tuple[str, ...]] = {
     "core": (
         "create_plan", "scaffold_plan", "add_job", "finalize_plan", "get_plan", "list_plans", "wait_plan",
-        "pause_plan", "resume_plan", "cancel_plan", "retry_plan", "get_job", "get_job_logs", "get_job_failure",
-        "retry_job",
+        "pause_plan", "resume_plan", "cancel_plan", "retry_plan", "land_plan", "get_job", "get_job_logs",
+        "get_job_failure", "get_job_diff", "retry_job",
     ),
     "plans": (
-        "add_jobs", "get_plan_graph", "reshape_plan", "update_plan", "delete_plan", "clone_plan", "land_plan",
-        "undo_plan", "list_waiting",
+        "add_jobs", "get_plan_graph", "reshape_plan", "update_plan", "delete_plan", "clone_plan", "undo_plan",
+        "list_waiting",
     ),
     "jobs": (
-        "create_job", "list_jobs", "get_job_attempts", "get_job_diff", "force_fail_job", "update_job", "approve_job",
+        "create_job", "list_jobs", "get_job_attempts", "force_fail_job", "update_job", "approve_job",
     ),
     "groups": ("list_groups", "get_group", "cancel_group"),
     "workers": (

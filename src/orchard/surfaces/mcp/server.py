@@ -129,7 +129,10 @@ class _Handlers:
 
     async def read_resource(self, ctx: Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
         host = self._host_of(ctx)
-        found = await _reading(host, resources.read_resource, host.served.app, params.uri, host.scope)
+        try:
+            found = await _reading(host, resources.read_resource, host.served.app, params.uri, host.scope)
+        except MCPError as error:
+            raise MCPError(error.code, error.message, {"uri": params.uri}) from error
         content = types.TextResourceContents(uri=params.uri, mime_type=found.mime_type, text=_clean(found.text))
         return types.ReadResourceResult(contents=[content])
 

@@ -62,6 +62,8 @@ class Tool:
     read_only: bool = False
     destructive: bool = False
     idempotent: bool = False
+    check: Callable[[Json], object] | None = None
+    """Says everything that is wrong inside of arguments which `input` refuses already; it changes nothing."""
 
 
 @frozen

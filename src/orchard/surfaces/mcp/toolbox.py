@@ -51,8 +51,8 @@ def _offered(selection: Selection, scope: Scope | None) -> dict[str, Tool]:
         if scope is not None:
             if tool.toolset != "subtasks" and tool.name not in OWN_PLAN:
                 continue
-        elif tool.name not in selection.names:
-            continue
+        elif tool.name not in selection.names or toolsets_of(tool.name) == ("subtasks",):
+            continue  # outside of a job nobody has subtasks
         known = found.get(tool.name)
         if known is None or _rank(tool, selection, scope) < _rank(known, selection, scope):
             found[tool.name] = tool
@@ -99,6 +99,8 @@ def _tool(name: str, offered: dict[str, Tool], selection: Selection, scope: Scop
         raise UsageError(f"The tool '{own}' is excluded here (--exclude-tools).")
     if selection.read_only and not known.read_only:
         raise UsageError(f"The tool '{own}' changes something, and only reading is enabled here (--read-only).")
+    if toolsets_of(own) == ("subtasks",):
+        raise UsageError(f"The tool '{own}' is for an agent at work on a job of a plan; nobody else has subtasks.")
     sets = " and ".join(f"'{one}'" for one in toolsets_of(own))
     raise UsageError(
         f"The tool '{own}' is not enabled; it is in toolset {sets}.",
@@ -119,7 +121,20 @@ def _checked(tool: Tool, arguments: Any) -> tuple[Input, list[str]]:
     try:
         return tool.input.model_validate(repaired), repair.told()
     except ValidationError as error:
-        raise telling.problems_of(error, repaired, tool.input) from None
+        raise _with_all(tool, repaired, telling.problems_of(error, repaired, tool.input)) from None
+
+
+def _with_all(tool: Tool, value: Json, known: InvalidInput) -> InvalidInput:
+    """The problems of a call, and what is wrong with the plan inside of it: a caller should hear everything at once."""
+    if tool.check is None:
+        return known
+    try:
+        tool.check({name: inner for name, inner in value.items() if name in tool.input.model_fields})
+    except InvalidInput as error:
+        paths = {problem.path for problem in known.problems}
+        more = [problem for problem in error.problems if problem.path not in paths]
+        return InvalidInput(known.what, [*known.problems, *more], known.hint)
+    return known
 
 
 def _answer(tool: Tool, value: Json, notes: list[str], shown: Callable[[str], str | None]) -> Answer:

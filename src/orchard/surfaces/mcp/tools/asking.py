@@ -141,6 +141,8 @@ def next_step(run: Run, status: str) -> str:
         return f'get_job_failure(plan="{run.id}", job="{job}"), then retry_job or retry_plan.'
     if status == PlanStatus.SUCCEEDED:
         return _over(run)
+    if status == PlanStatus.SCAFFOLDING and run.plan.deploy == "manual":
+        return f'add_plan_task(plan="{run.id}", ...) adds tasks; deploy_task lets one of them run.'
     if status == PlanStatus.PENDING and run.plan.after is not None and run.started is None:
         return f"It starts when plan '{run.plan.after}' has succeeded."
     if status in (PlanStatus.RUNNING, PlanStatus.PENDING):

@@ -1,6 +1,7 @@
 """Tools that make plans: at once, or bit by bit while everybody can see them grow."""
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from pydantic import Field
@@ -96,6 +97,11 @@ def _parsed(value: Json, scaffolding: bool) -> tuple[Plan, list[str]]:
     return planfile.parse_value(value, scaffolding=scaffolding), notes
 
 
+def _check(value: Json, scaffolding: bool = False) -> None:
+    """Say everything that is wrong with a plan; what is not the plan's own is checked elsewhere."""
+    _parsed({name: inner for name, inner in value.items() if name != "idempotency_key"}, scaffolding)
+
+
 async def submitted(call: Call, plan: Plan, key: str | None, notes: list[str], *, scaffolding: bool) -> Json:
     """Hand a plan to the engine; the answer does not wait for any of its work."""
     answer = await call.served.ask("submit", plan=plan, scaffolding=scaffolding, **compact({"key": key}))
@@ -182,8 +188,17 @@ async def clone_plan(call: Call, given: ClonePlan) -> Json:
 
 
 TOOLS = (
-    Tool("create_plan", "core", "Create a plan", WORDS["create_plan"], CreatePlan, Created, create_plan),
-    Tool("scaffold_plan", "core", "Begin a plan", WORDS["scaffold_plan"], ScaffoldPlan, Created, scaffold_plan),
+    Tool("create_plan", "core", "Create a plan", WORDS["create_plan"], CreatePlan, Created, create_plan, check=_check),
+    Tool(
+        "scaffold_plan",
+        "core",
+        "Begin a plan",
+        WORDS["scaffold_plan"],
+        ScaffoldPlan,
+        Created,
+        scaffold_plan,
+        check=partial(_check, scaffolding=True),
+    ),
     Tool("add_job", "core", "Add a job", WORDS["add_job"], AddJob, Shaped, add_job),
     Tool("finalize_plan", "core", "Start a plan", WORDS["finalize_plan"], FinalizePlan, Created, finalize_plan),
     Tool("clone_plan", "plans", "Clone a plan", WORDS["clone_plan"], ClonePlan, Created, clone_plan),

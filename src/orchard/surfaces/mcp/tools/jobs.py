@@ -316,7 +316,9 @@ async def get_job_attempts(call: Call, given: GetAttempts) -> Json:
 
 def _attempts(app: App, meant: MeantJob, given: GetAttempts) -> Json:
     run = app.run_of(meant.plan)
-    rows = {str(one["number"]): one for one in reversed(attempt_view(run, meant.job))}
+    rows = {
+        str(one["number"]): one for one in reversed(attempt_view(run, meant.job, interrupted=not app.engine_alive()))
+    }
     if given.attempt is not None:
         if str(given.attempt) not in rows:
             had = f"it has had {len(rows)}" if rows else "it has not started"

@@ -151,6 +151,6 @@ def _diff(app: App, meant: MeantJob, given: GetDiff) -> Json:
 TOOLS = (
     Tool("get_job_logs", "core", "Read logs", WORDS["get_job_logs"], GetLogs, Logs, get_job_logs, read_only=True),
     Tool(
-        "get_job_diff", "jobs", "What a job changed", WORDS["get_job_diff"], GetDiff, Diff, get_job_diff, read_only=True
+        "get_job_diff", "core", "What a job changed", WORDS["get_job_diff"], GetDiff, Diff, get_job_diff, read_only=True
     ),
 )

@@ -165,7 +165,7 @@ TOOLS = (
     Tool("retry_plan", "core", "Retry failed jobs", WORDS["retry_plan"], RetryPlan, Retried, retry_plan),
     Tool("delete_plan", "plans", "Delete a plan", WORDS["delete_plan"], DeletePlan, Deleted, delete_plan,
          destructive=True, idempotent=True),
-    Tool("land_plan", "plans", "Land a plan", WORDS["land_plan"], OfPlan, Moved, land_plan, destructive=True),
+    Tool("land_plan", "core", "Land a plan", WORDS["land_plan"], OfPlan, Moved, land_plan, destructive=True),
     Tool("undo_plan", "plans", "Undo a landing", WORDS["undo_plan"], OfPlan, Moved, undo_plan, destructive=True),
     Tool("list_waiting", "plans", "List what needs a person", WORDS["list_waiting"], NoArguments, Waiting,
          list_waiting, read_only=True),
