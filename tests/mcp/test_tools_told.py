@@ -93,7 +93,7 @@ def test_the_default_tools_are_small() -> None:
         for tool in toolbox.tools(Selection.from_names())
     ]  # fmt: skip
     assert [one["name"] for one in listed] == sorted(TOOLSETS["core"])
-    assert len(json.dumps(listed, separators=(",", ":"))) < 60_000
+    assert len(json.dumps(listed, separators=(",", ":"))) < 61_000
 
 
 # ----------------------------------------------------------------------------------- the selection
@@ -136,7 +136,8 @@ async def test_a_tool_that_is_not_enabled_cannot_be_called(still: Bench) -> None
     for name in sorted(TOOL_NAMES - set(TOOLSETS["core"])):
         said = await core.refused(name, plan="x")
         holder = next(toolset for toolset, inside in TOOLSETS.items() if name in inside)
-        assert f"'{holder}'" in said or "There is no tool" in said
+        expected = (f"'{holder}'", "There is no tool", "is for an agent at work on a job")
+        assert any(words in said for words in expected)
     for name in sorted(tool.name for tool in ALL if not tool.read_only):
         reading = still.with_(selection=Selection.from_names(["all"], read_only=True))
         assert "only reading is enabled" in await reading.refused(name, plan="x")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchard.agents.agent import Result, Session, Task, Watch
+from orchard.agents.agent import Heard, Result, Session, Task, Watch
 from orchard.core.plan import JobId, PlanId
 from orchard.engine import opening
 from orchard.engine.passes import Scope
@@ -82,6 +82,7 @@ async def test_a_plan_is_saved_deployed_task_by_task_talked_about_and_landed(
 async def test_a_worker_at_work_is_told_later_and_interrupted_now(tools: Bench, agents: ScriptedAgents) -> None:
     async def long(task: Task, watch: Watch) -> Result:
         watch.tell(Session("s1"))
+        watch.tell(Heard())
         await asyncio.Event().wait()
         raise AssertionError
 
