@@ -87,11 +87,20 @@ async def test_what_a_caller_does_wrong_is_told_to_the_model(daemon: Daemon, wir
     async with client_of(daemon, wire, era) as client:
         wrong = await client.call_tool("get_plan", {"plan": "nowhere"})
         unknown = await client.call_tool("make_coffee", {})
-        hidden = await client.call_tool("land_plan", {"plan": "nowhere"})
+        hidden = await client.call_tool("undo_plan", {"plan": "nowhere"})
 
     assert wrong.is_error and "nowhere" in text_of(wrong)
     assert unknown.is_error and "make_coffee" in text_of(unknown)
     assert hidden.is_error and "plans" in text_of(hidden)
+
+
+async def test_a_resource_that_is_not_there_is_named_in_the_error(daemon: Daemon, wire: Wire, era: str) -> None:
+    uri = "orchard://plans/nowhere"
+    async with client_of(daemon, wire, era) as client:
+        with pytest.raises(MCPError) as caught:
+            await client.read_resource(uri)
+
+    assert caught.value.error.data == {"uri": uri}
 
 
 async def test_resources_are_listed_and_read(daemon: Daemon, wire: Wire, era: str) -> None:
