@@ -1,6 +1,7 @@
 """A job's work becomes one commit under its ref, or is refused with a reason."""
 
 import os
+import shutil
 import sys
 import threading
 from pathlib import Path
@@ -170,6 +171,81 @@ def test_a_head_that_does_not_build_on_the_base_is_refused(
     assert "does not build on" in refused.message
 
 
+def _conflicting(job: Repo) -> tuple[str, str]:
+    """Two commits that change the same line; HEAD is at the second."""
+    start = job.head()
+    theirs = job.commit({"a": "theirs\n"}, message="theirs")
+    job("checkout", "-q", "--detach", start)
+    return theirs, job.commit({"a": "ours\n", "part": "1"}, message="ours")
+
+
+UNFINISHED = {
+    "merge": ("merge", "{theirs}"),
+    "cherry-pick": ("cherry-pick", "{theirs}"),
+    "revert": ("revert", "--no-edit", "HEAD~1"),
+    "rebase": ("rebase", "{theirs}"),
+    "am": ("am", "-3", "patch"),
+    "bisect": ("bisect", "start", "HEAD", "HEAD~2"),
+}
+
+
+@pytest.mark.parametrize("operation", UNFINISHED)
+def test_work_that_ends_in_the_middle_of_an_operation_is_refused(
+    repo: Repo, repository: Repository, worktree: Worktree, job: Repo, operation: str
+) -> None:
+    base = repo.head()
+    theirs, _ = _conflicting(job)
+    if operation == "revert":
+        job.commit({"a": "again\n"})
+        job.commit({"a": "and again\n"})
+    if operation == "am":
+        (job.path / "patch").write_text(job("format-patch", "-1", "--stdout", theirs))
+    job.run(*(word.format(theirs=theirs) for word in UNFINISHED[operation]))
+
+    refused = refuse(repository, worktree, base)
+
+    assert f"in the middle of a git {operation}" in refused.message and refused.unfinished
+    assert operation in refused.hint
+
+
+def test_an_interactive_rebase_that_stopped_without_a_conflict_is_refused(
+    repo: Repo, repository: Repository, worktree: Worktree, job: Repo
+) -> None:
+    base = repo.head()
+    for number in range(3):
+        job.commit({f"part{number}": "x"})
+    job.run("rebase", "-q", "--exec", "false", base)
+    assert not (job.path / "part2").exists()
+
+    assert "rebase" in refuse(repository, worktree, base).message
+
+
+def test_conflicts_that_are_not_resolved_are_refused_also_without_an_operation(
+    repo: Repo, repository: Repository, worktree: Worktree, job: Repo
+) -> None:
+    base = repo.head()
+    job.write({"a": "stashed\n"})
+    job("stash")
+    job.commit({"a": "committed\n"})
+    job.run("stash", "pop")
+
+    refused = refuse(repository, worktree, base)
+
+    assert refused.paths == ("a",) and "not resolved" in refused.message
+
+
+def test_a_merge_that_the_job_finished_is_its_result(
+    repo: Repo, repository: Repository, worktree: Worktree, job: Repo
+) -> None:
+    base = repo.head()
+    theirs, ours = _conflicting(job)
+    job.run("merge", theirs)
+    merged = job.commit({"a": "both\n"})
+
+    assert commit(repository, worktree, base).commit == merged
+    assert repo("rev-parse", f"{merged}^1", f"{merged}^2").split() == [ours, theirs]
+
+
 @pytest.mark.parametrize("staged", [False, True])
 @pytest.mark.parametrize("where", ["inner", "dir", "deep/er"])
 def test_embedded_repositories_are_refused(
@@ -242,7 +318,8 @@ def test_a_bare_repository_that_is_completed_by_the_job_is_refused(repo: Repo, t
 
 
 @pytest.mark.parametrize(
-    "name", [".GIT/x", "sub/.Git", "git~1/x", ".git /x", ".g\u200cit/x", ".git::$INDEX_ALLOCATION/x"]
+    "name",
+    [".GIT/x", "sub/.Git", "git~1/x", ".git /x", ".g\u200cit/x", "a\\.git", ".git\\x", ".git::$INDEX_ALLOCATION/x"],
 )
 def test_names_that_pass_for_git_are_refused(repo: Repo, repository: Repository, name: str) -> None:
     blob = repo("hash-object", "-w", "--stdin", stdin=b"evil").strip()
@@ -254,6 +331,42 @@ def test_names_that_pass_for_git_are_refused(repo: Repo, repository: Repository,
     found = review(repository, repo.head(), tree)
 
     assert isinstance(found, Finding) and found.paths == (display(name.encode()),)
+
+
+@pytest.mark.parametrize("name", ["git~1", ".GIT/notes", ".git\\x", "link .gitmodules"])
+@pytest.mark.parametrize("beside", ["a link", "nothing", "many files"])
+def test_names_that_git_ignores_are_refused_and_never_left_out(
+    repo: Repo, repository: Repository, worktree: Worktree, job: Repo, name: str, beside: str
+) -> None:
+    name = name.removeprefix("link ")
+    if name == ".gitmodules":
+        (worktree.path / name).symlink_to("a")
+    else:
+        job.write({name: "precious"})
+    job.write({"x.txt": "x"})
+    if beside == "a link":
+        (worktree.path / "link").symlink_to("x.txt")
+    elif beside == "many files":
+        job.write({f"n{number}": "x" for number in range(120)})
+
+    assert refuse(repository, worktree, repo.head()).paths == (display(name.encode()),)
+
+
+@pytest.mark.parametrize("more", [{}, {"x": "x"}])
+@pytest.mark.parametrize("target", ["a", "other"])
+def test_a_folder_that_became_a_link_is_committed(
+    repo: Repo, trees: Worktrees, more: dict[str, str], target: str
+) -> None:
+    base = repo.commit({"a": "a", "n/c": "c", "n/d/e": "e", "other/c": "c"})
+    worktree = trees.add(base, "job")
+    shutil.rmtree(worktree.path / "n")
+    (worktree.path / "n").symlink_to(target)
+    Repo(worktree.path).write(more)
+
+    files = repo.files(commit(trees.repo, worktree, base).commit)
+
+    assert files["n"] == target and not [name for name in files if name.startswith("n/")]
+    assert files.keys() >= more.keys() and files["other/c"] == "c"
 
 
 def test_paths_that_differ_only_in_case_are_refused_where_that_matters(

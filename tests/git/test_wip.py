@@ -5,6 +5,7 @@ import socket
 import stat
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from orchard.errors import UsageError
 from orchard.git.repository import Worktree, find_repository
 from orchard.git.wip import CannotSave, Saved, ensure_saved, restore, saved_work
-from orchard.git.worktrees import Worktrees
+from orchard.git.worktrees import ProofIsOld, Worktrees
 from orchard.testing import Repo
 
 REF = "refs/orchard/wip/p1/build/1"
@@ -360,3 +361,93 @@ def test_a_head_that_went_back_in_history_is_saved(repo: Repo, trees: Worktrees,
     saved = save(trees, worktree, base)
 
     assert saved.commit == repo.head("main~1")
+
+
+def test_names_that_git_does_not_store_are_saved_under_others(
+    repo: Repo, trees: Worktrees, worktree: Worktree, job: Repo
+) -> None:
+    job.write({"x.txt": "x", "git~1": "precious 1", ".GIT/notes": "precious 2", ".git\\x": "precious 3"})
+    (worktree.path / ".gitmodules").symlink_to("nowhere")
+    (worktree.path / "git~1").chmod(0o755)
+
+    saved = save(trees, worktree, repo.head())
+
+    assert saved.commit is not None
+    files = repo.files(saved.commit)
+    assert files["x.txt"] == "x"
+    kept = {name: text for name, text in files.items() if name.startswith(".orchard-saved/")}
+    assert kept == {
+        ".orchard-saved/git%7E1": "precious 1",
+        ".orchard-saved/%2EGIT/notes": "precious 2",
+        ".orchard-saved/%2Egit%5Cx": "precious 3",
+        ".orchard-saved/%2Egitmodules": "nowhere",
+    }
+    modes = {row.split("\t")[1]: row[:6] for row in repo("ls-tree", "-r", saved.commit).splitlines()}
+    assert modes[".orchard-saved/git%7E1"] == "100755" and modes[".orchard-saved/%2Egitmodules"] == "120000"
+    assert "git~1" in repo("log", "-1", "--format=%b", saved.commit)
+
+
+def test_a_folder_that_became_a_link_is_saved(repo: Repo, trees: Worktrees, worktree: Worktree) -> None:
+    (worktree.path / "dir/c").rename(worktree.path / "c")
+    (worktree.path / "dir").rmdir()
+    (worktree.path / "dir").symlink_to(".")
+
+    saved = save(trees, worktree, repo.head())
+
+    assert saved.commit is not None
+    files = repo.files(saved.commit)
+    assert files["dir"] == "." and files["c"] == "c\n" and "dir/c" not in files
+
+
+@pytest.mark.parametrize("many", [False, True])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda path: (path / "precious.txt").write_text("written down"),
+        lambda path: (path / "a").write_text("edited"),
+        lambda path: (path / "left.txt").write_text("the job's file, edited"),
+        lambda path: Repo(path).commit({"a": "committed"}),
+        lambda path: Repo(path)("commit", "-q", "--allow-empty", "-m", "empty"),
+    ],
+    ids=["new file", "edit", "edit of what was saved", "commit", "empty commit"],
+)
+def test_what_is_put_into_a_worktree_after_it_was_saved_makes_the_proof_old(
+    repo: Repo,
+    trees: Worktrees,
+    worktree: Worktree,
+    job: Repo,
+    monkeypatch: pytest.MonkeyPatch,
+    change: Callable[[Path], object],
+    many: bool,
+) -> None:
+    if many:
+        monkeypatch.setattr("orchard.git.contents.PICTURED", 2)
+    job.write({"left.txt": "left by the job"})
+    saved = save(trees, worktree, repo.head())
+    change(worktree.path)
+
+    with pytest.raises(ProofIsOld):
+        trees.reset(worktree, repo.head(), saved)
+
+    again = ensure_saved(trees.repo, worktree, REF, "found", saved.head or "")
+    files = {name: text for _, commit in again.refs for name, text in repo.files(commit).items()}
+    assert files.items() >= {one.name: one.read_text() for one in worktree.path.iterdir() if one.is_file()}.items() - {
+        (".git", (worktree.path / ".git").read_text())
+    }
+    trees.reset(worktree, repo.head(), again)
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_a_proof_stays_good_as_long_as_nobody_writes(
+    repo: Repo, trees: Worktrees, worktree: Worktree, job: Repo, monkeypatch: pytest.MonkeyPatch, many: bool
+) -> None:
+    if many:
+        monkeypatch.setattr("orchard.git.contents.PICTURED", 2)
+    job.write({"left.txt": "left by the job", "x.o": "ignored"})
+    job("add", "left.txt")
+    saved = save(trees, worktree, repo.head())
+    job("--no-optional-locks", "status")
+
+    trees.reset(worktree, repo.head(), saved)
+
+    assert not (worktree.path / "left.txt").exists()

@@ -22,7 +22,7 @@ async def take_in_mended(context: Context) -> Outcome:
     world, run = context.world, context.run
     committed = await world.in_thread(_commit, context)
     if isinstance(committed, Refused):
-        return Failed("refused", committed.message, hint=committed.hint)
+        return Failed("refused", committed.message, hint=committed.hint, may_heal=committed.unfinished)
     context.healed = False
     if not committed.changed:
         return Passed()

@@ -182,7 +182,7 @@ async def commit(context: Context) -> Outcome:
     result = await world.in_thread(_commit_work, context, info)
     failpoint("commit.after")
     if isinstance(result, Refused):
-        return Failed("refused", result.message, hint=result.hint)
+        return Failed("refused", result.message, hint=result.hint, may_heal=result.unfinished)
     evidence, wrong = read_evidence(context.place.evidence)
     failed = _proof_is_missing(job, result.changed, evidence is not None, wrong)
     if failed is None and job.expects_no_changes and result.changed:

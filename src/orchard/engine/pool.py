@@ -14,7 +14,7 @@ from orchard.errors import OrchardError
 from orchard.git.refs import wip_ref
 from orchard.git.repository import Worktree
 from orchard.git.wip import Saved, ensure_saved
-from orchard.git.worktrees import Worktrees
+from orchard.git.worktrees import ProofIsOld, Worktrees
 from orchard.process.failpoint import failpoint
 
 PATIENCE = 1.0
@@ -64,8 +64,23 @@ class Pool:
             self._changed.set()
 
     def _reset(self, saved: Saved, commit: str, reason: str) -> Worktree:
-        self.worktrees.reset(saved.worktree, commit, saved, self.world.config.worktree.keep, reason)
+        keep = self.world.config.worktree.keep
+        try:
+            self.worktrees.reset(saved.worktree, commit, saved, keep, reason)
+        except ProofIsOld:
+            self.worktrees.reset(saved.worktree, commit, self._save_again(saved), keep, reason)
         return saved.worktree
+
+    def _remove(self, saved: Saved) -> None:
+        try:
+            self.worktrees.remove(saved.worktree, saved)
+        except ProofIsOld:
+            self.worktrees.remove(saved.worktree, self._save_again(saved))
+
+    def _save_again(self, saved: Saved) -> Saved:
+        """Save what somebody has put into a worktree after it was saved, and while no job had it."""
+        name, why = saved.worktree.name, "orchard: found in a worktree that no job had"
+        return ensure_saved(self.world.repo, saved.worktree, wip_ref(STRAYS, name, 1), why, saved.head or "")
 
     async def _ready(self, step: Callable[[], Worktree], commit: str) -> Worktree:
         """The folder that a step makes ready; the one that nobody waits for any more goes back at once."""
@@ -127,7 +142,7 @@ class Pool:
             self._free.append(saved)
             self._changed.set()
         else:
-            await self.world.in_thread(self.worktrees.remove, saved.worktree, saved)
+            await self.world.in_thread(self._remove, saved)
 
     async def close(self) -> list[str]:
         """Remove every free folder; returns what could not be deleted."""
@@ -135,7 +150,7 @@ class Pool:
         while self._free:
             saved = self._free.pop()
             try:
-                await self.world.in_thread(self.worktrees.remove, saved.worktree, saved)
+                await self.world.in_thread(self._remove, saved)
             except OrchardError:
                 continue
         problems = await self.world.in_thread(self.worktrees.empty_trash)

@@ -29,8 +29,8 @@ async def picture(context: Context, why: str) -> str:
     world, run, job_id = context.world, context.run, context.job_id
     ref = wip_ref(run.id, job_id, len(context.state.saved) + 1)
     saved = await world.in_thread(ensure_saved, world.repo, context.worktree, ref, f"orchard: {why}", context.base)
-    if saved.commit is not None and saved.ref is not None:
-        context.engine.record(run.id, WorkSaved(job_id, saved.ref, saved.commit, why))
+    for ref, commit in saved.refs:
+        context.engine.record(run.id, WorkSaved(job_id, ref, commit, why))
         await context.engine.durable()
     return saved.commit or saved.head or context.base
 

@@ -243,9 +243,9 @@ def _held(runs: Iterable[Run]) -> set[str]:
 
 
 def _take_away(trees: Worktrees, worktree: Worktree) -> None:
+    """Save a worktree that no plan knows, and remove it; nobody can say what it began from."""
     ref = wip_ref(STRAYS, worktree.name, 1)
-    base = trees.head(worktree) if trees.exists(worktree) else ""
-    saved = ensure_saved(trees.repo, worktree, ref, "orchard: found without a plan", base)
+    saved = ensure_saved(trees.repo, worktree, ref, "orchard: found without a plan", base="")
     trees.remove(worktree, saved)
 
 

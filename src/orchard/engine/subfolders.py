@@ -49,8 +49,8 @@ async def save_subtask(engine: Engine, run: Run, job_id: JobId, subtask: Subtask
         held_by=held_by,
         left=trees.left_by(worktree),
     )
-    if saved.commit is not None and saved.ref is not None:
-        engine.record(run.id, WorkSaved(job_id, saved.ref, saved.commit, why))
+    for ref, commit in saved.refs:
+        engine.record(run.id, WorkSaved(job_id, ref, commit, why))
     return saved
 
 

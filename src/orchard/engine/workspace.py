@@ -69,8 +69,8 @@ async def save_work(engine: Engine, run: Run, job_id: JobId, why: str) -> Saved 
         left=trees.left_by(worktree),
     )
     failpoint("wip.after-save")
-    if saved.commit is not None and saved.ref is not None:
-        engine.record(run.id, WorkSaved(job_id, saved.ref, saved.commit, why))
+    for ref, commit in saved.refs:
+        engine.record(run.id, WorkSaved(job_id, ref, commit, why))
     return saved
 
 
@@ -101,7 +101,7 @@ async def _hand_over(engine: Engine, run: Run, job_id: JobId, saved: Saved) -> N
     """From the job to the pool, as a whole: a cancellation in the middle would leave a folder that nobody has."""
     engine.record(run.id, WorktreeGone(job_id, saved.worktree.name))
     canceled: asyncio.CancelledError | None = None
-    on_disk = saved.commit is None
+    on_disk = not saved.refs
     while not on_disk:
         try:
             await engine.durable()

@@ -8,16 +8,19 @@ a result that would make a later git run something, or write outside of its fold
 import itertools
 import time
 from dataclasses import field, replace
+from pathlib import Path
 
 from orchard.frozen import frozen
+from orchard.git.blockers import Blocked
 from orchard.git.command import Git, GitError, lock_in_the_way
 from orchard.git.contents import Contents, Left, display, look, picture, stage, submodule_problems, try_again
+from orchard.git.heads import operation_in, way_out_of
 from orchard.git.live import Live
 from orchard.git.objects import ObjectMissing
 from orchard.git.plain import Files, changes_of, read_files, write_tree
 from orchard.git.refs import RefMoved
 from orchard.git.repository import Repository, Worktree
-from orchard.git.review import Difference, Finding, Reviewed, count_lines, judge, review
+from orchard.git.review import LISTED, Difference, Finding, Reviewed, count_lines, judge, review
 from orchard.process.failpoint import failpoint
 
 LISTED_PATHS = 1000
@@ -71,6 +74,8 @@ class Refused:
     message: str
     hint: str
     paths: tuple[str, ...] = ()
+    unfinished: bool = False
+    """The job stopped in the middle of a merge, rebase or the like; whoever finishes it makes it whole."""
 
 
 @frozen
@@ -110,9 +115,16 @@ def commit_work(
     try:
         before = picture(worktree.path) if plain and not stays else None
         contents = look(git, worktree.path, untouched=plain)
+    except Blocked as blocked:
+        names = tuple(display(name) for name in blocked.names)
+        said = f"The job left a pipe, socket or device where git expects a file: {', '.join(names[:5])}"
+        return Refused(said, "Have the job remove it.", names)
     except (GitError, OSError) as error:
         return Refused(f"The worktree cannot be read: {error}", "Retry the job with '--fresh'.")
     head = contents.head or base
+    unfinished = _unfinished(git.git_dir, contents)
+    if unfinished is not None:
+        return unfinished
     if contents.nested:
         names = tuple(display(name) for name in contents.nested)
         said = f"The job left git repositories inside its folder ({', '.join(names[:5])})."
@@ -129,6 +141,24 @@ def commit_work(
         return Committed(base, changed=False)
     work = _Work(repo, live, worktree, base, head, info, plain=plain and head == base, stays=stays, before=before)
     return _commit_once_more_if_objects_vanished(work, contents)
+
+
+def _unfinished(git_dir: Path, contents: Contents) -> Refused | None:
+    """The refusal of work that ended in the middle of something of git's.
+
+    What lies in the files then is half of one side and half of another, and HEAD lacks what was still to come.
+    """
+    operation = operation_in(git_dir)
+    if operation is None and not contents.unmerged:
+        return None
+    names = tuple(display(name) for name in contents.unmerged)
+    what = f"in the middle of a git {operation}" if operation else "with conflicts that are not resolved"
+    listed = f" (unmerged: {', '.join(names[:5])})" if names else ""
+    way_out = (
+        f"finish it, or give it up with '{way_out_of(operation)}'" if operation else "resolve them and 'git add' them"
+    )
+    hint = f"Have the job {way_out}. To do it by hand: in the worktree, then retry the job."
+    return Refused(f"The job ended {what}{listed}, so its work is not whole.", hint, names, unfinished=True)
 
 
 def worktree_changes(repo: Repository, worktree: Worktree) -> Changes:
@@ -234,9 +264,20 @@ def _staged(work: _Work, contents: Contents) -> tuple[str, Reviewed | Finding]:
     if contents.clean:
         tree = work.live.objects.tree_of(work.head)
     else:
-        stage(work.git, work.worktree.path, contents)
+        refused = stage(work.git, work.worktree.path, contents)
+        if refused:
+            return "", _not_stored(refused)
         tree = work.git("write-tree").text
     return tree, review(work.repo, work.base, tree, allow_submodule_updates=work.info.allow_submodule_updates)
+
+
+def _not_stored(paths: tuple[bytes, ...]) -> Finding:
+    names = tuple(display(path) for path in paths)
+    return Finding(
+        f"The job left files whose names git does not store: {', '.join(names[:5])}",
+        "Have the job choose other names: no part of a path may pass for '.git', and '.gitmodules' may not be a link.",
+        names[:LISTED],
+    )
 
 
 def _written(work: _Work, files: Files) -> tuple[str, Reviewed | Finding]:

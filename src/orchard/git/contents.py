@@ -19,6 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from orchard.frozen import frozen
+from orchard.git.blockers import Blocked, blocks_git, refuse_blocked_notes
 from orchard.git.command import Git, GitError
 from orchard.git.objects import ObjectMissing
 from orchard.git.repository import Repository, Worktree, block_filters
@@ -80,8 +81,9 @@ def look(git: Git, path: Path, *, untouched: bool = False) -> Contents:
     """Everything that differs; flags that hide edits are taken off the index that `git` names.
 
     `untouched`: the index is as we made it, from a tree without submodules, so that no flag can be on it.
-    OSError if a folder cannot be read: what is not seen cannot be called saved.
+    OSError if a folder cannot be read: what is not seen cannot be called saved. Blocked if git would wait for ever.
     """
+    walked = _unblocked(git, path)
     submodules: list[bytes] = []
     hidden = False
     if not untouched:
@@ -93,7 +95,7 @@ def look(git: Git, path: Path, *, untouched: bool = False) -> Contents:
     top = os.fsencode(path) + b"/"
     kept = set(submodules)
     found["changed"] = [name for name in found["changed"] if name not in kept or _is_file(top + name)]
-    nested, special, empty = _walk(path, {row.rstrip(b"/") for row in found["ignored"]})
+    nested, special, empty = walked.outside({row.rstrip(b"/") for row in found["ignored"]})
     # Git shows a repository inside an untracked folder as "folder/", and never looks into it.
     nested += [row.rstrip(b"/") for row in found["untracked"] if row.endswith(b"/")]
     return Contents(
@@ -184,14 +186,16 @@ def _stamp(place: bytes) -> bytes:
     return b"%d %d %d" % (found.st_mode, found.st_size, found.st_mtime_ns)
 
 
-def stage(git: Git, path: Path, contents: Contents) -> None:
-    """Bring the index that `git` names in line with the folder."""
+def stage(git: Git, path: Path, contents: Contents) -> tuple[bytes, ...]:
+    """Bring the index that `git` names in line with the folder; returns the files whose names git does not store."""
     top = os.fsencode(path)
     wanted = set(contents.changed) | set(contents.untracked)
-    # A tracked file that a pipe or a folder has replaced is gone as far as git can tell.
-    gone = {name for name in wanted if not _storable(top + b"/" + name)}
+    # A tracked file that a pipe or a folder has replaced is gone as far as git can tell, and so is one whose folder
+    # became a link: what is found behind that is something else.
+    links: dict[bytes, bool] = {b"": False}
+    gone = {name for name in wanted if _is_behind_link(top, name, links) or not _storable(top + b"/" + name)}
     _update_index(git, ("--force-remove",), gone)
-    _update_index(git, ("--add", "--remove", "--replace"), wanted - gone)
+    return _update_index(git, ("--add", "--remove", "--replace"), wanted - gone)
 
 
 def submodule_problems(
@@ -202,6 +206,11 @@ def submodule_problems(
         problem = _submodule_problem(repo, worktree.path / os.fsdecode(name), name, head)
         if problem:
             yield display(name), problem
+
+
+def refuse_blocked(git: Git, path: Path) -> None:
+    """Raise `Blocked` if a git that reads files of this folder would wait for ever."""
+    _unblocked(git, path)
 
 
 def try_again(error: GitError | ObjectMissing | OSError, number: int) -> bool:
@@ -244,18 +253,43 @@ def _submodule_problem(repo: Repository, folder: Path, name: bytes, head: str) -
     return None if wanted == [(inside.head or "").encode()] else "is at another commit"
 
 
-def _update_index(git: Git, options: tuple[str, ...], paths: Iterable[bytes]) -> None:
+def _update_index(git: Git, options: tuple[str, ...], paths: Iterable[bytes]) -> tuple[bytes, ...]:
+    """Have git look at these paths; returns those that it passed over.
+
+    Names that could be `.git` somewhere are ignored by `update-index`, which says so and ends with 0. With `--verbose`
+    it prints a line for each path that it did something with: every other one was not.
+    """
     names = sorted(paths)
+    if not names:
+        return ()
     rows = b"".join(name + b"\0" for name in names)
     if len(names) >= PACKED_FROM:
         # Files above this size go into one pack, written and synced once; loose ones cost a sync each.
         git = git.with_config(core__bigFileThreshold="1")
-    if rows:
-        git("update-index", *options, "-z", "--stdin", stdin=rows, timeout=ADD_TIMEOUT)
+    done = git("update-index", "--verbose", *options, "-z", "--stdin", stdin=rows, timeout=ADD_TIMEOUT)
+    verb = b"remove" if "--force-remove" in options else b"add"
+    if done.stdout == b"".join(b"%s '%s'\n" % (verb, name) for name in names):
+        return ()
+    place, missing = 0, []
+    for name in names:
+        line = b"%s '%s'\n" % (verb, name)
+        if done.stdout.startswith(line, place):
+            place += len(line)
+        else:
+            missing.append(name)
+    return tuple(missing)
 
 
 def _is_file(path: bytes) -> bool:
     return os.path.lexists(path) and (Path(os.fsdecode(path)).is_symlink() or not Path(os.fsdecode(path)).is_dir())
+
+
+def _is_behind_link(top: bytes, name: bytes, known: dict[bytes, bool]) -> bool:
+    """Whether a folder on the way to this name is a link by now."""
+    folder = name.rpartition(b"/")[0]
+    if folder not in known:
+        known[folder] = _is_behind_link(top, folder, known) or Path(os.fsdecode(top + b"/" + folder)).is_symlink()
+    return known[folder]
 
 
 def _storable(path: bytes) -> bool:
@@ -317,11 +351,32 @@ def _read_status(git: Git, found: dict[str, list[bytes]]) -> str | None:
     return head
 
 
-def _walk(path: Path, ignored: set[bytes]) -> tuple[list[bytes], list[bytes], bool]:
-    """Repositories, special files and empty folders below `path`, outside of what is ignored."""
-    nested: list[bytes] = []
-    special: list[bytes] = []
-    empty = False
+@frozen
+class _Walked:
+    """What a walk over all folders found that git does not mention."""
+
+    nested: list[bytes]
+    """Folders with a `.git` of their own."""
+    special: list[bytes]
+    empty: list[bytes]
+    """Folders with nothing in them, each with a slash at its end."""
+
+    def outside(self, ignored: set[bytes]) -> tuple[list[bytes], list[bytes], bool]:
+        """Repositories, special files, and whether there are empty folders, without what is ignored."""
+
+        def counts(name: bytes) -> bool:
+            parts = name.rstrip(b"/").split(b"/")
+            return not any(b"/".join(parts[:number]) in ignored for number in range(1, len(parts) + 1))
+
+        if not ignored:
+            return self.nested, self.special, bool(self.empty)
+        special = [name for name in self.special if name in ignored or counts(name)]
+        return [one for one in self.nested if counts(one)], special, any(counts(one) for one in self.empty)
+
+
+def _walk(path: Path) -> _Walked:
+    """Look into every folder below `path`."""
+    found = _Walked([], [], [])
     folders = [b""]
     top = os.fsencode(path)
     while folders:
@@ -334,11 +389,20 @@ def _walk(path: Path, ignored: set[bytes]) -> tuple[list[bytes], list[bytes], bo
                 if entry.name == b".git":
                     # The file at the top is ours, and points to what git keeps for this worktree.
                     if folder or entry.is_dir(follow_symlinks=False):
-                        nested.append(folder.rstrip(b"/") or b".")
+                        found.nested.append(folder.rstrip(b"/") or b".")
                 elif entry.is_dir(follow_symlinks=False):
-                    if name not in ignored:
-                        folders.append(name + b"/")
+                    folders.append(name + b"/")
                 elif not entry.is_symlink() and not entry.is_file(follow_symlinks=False):
-                    special.append(name)
-            empty = empty or alone
-    return nested, special, empty
+                    found.special.append(name)
+            if alone:
+                found.empty.append(folder)
+    return found
+
+
+def _unblocked(git: Git, path: Path) -> _Walked:
+    """Walk over all folders; Blocked if git would wait for ever at something in them, or in its own."""
+    refuse_blocked_notes(git)
+    walked = _walk(path)
+    if blocking := sorted(name for name in walked.special if blocks_git(name)):
+        raise Blocked(path, blocking)
+    return walked

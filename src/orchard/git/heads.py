@@ -30,7 +30,17 @@ def branch_in(git_dir: Path, common_dir: Path) -> str | None:
 
 def operation_in(git_dir: Path) -> str | None:
     """What is under way in a checkout, by the notes git keeps about it."""
-    return next((name for note, name in _OPERATIONS.items() if os.path.lexists(git_dir / note)), None)
+    found = next((note for note in _OPERATIONS if os.path.lexists(git_dir / note)), None)
+    if found == "rebase-apply" and os.path.lexists(git_dir / found / "applying"):
+        return "am"
+    return None if found is None else _OPERATIONS[found]
+
+
+def way_out_of(operation: str) -> str:
+    """The git command that gives up what is under way."""
+    return {"bisect": "git bisect reset", "sequence": "git cherry-pick --quit"}.get(
+        operation, f"git {operation} --abort"
+    )
 
 
 def branch_to_come_back_to(git_dir: Path) -> str | None:

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 
 from orchard.errors import OrchardError
 from orchard.frozen import frozen
+from orchard.git.blockers import Blocked
+from orchard.git.contents import refuse_blocked
 from orchard.git.repository import Repository, Worktree
 
 DIFF_LIMIT = 64 * 1024 * 1024
@@ -104,6 +106,10 @@ def diff(
 def worktree_diff(repo: Repository, worktree: Worktree, base: str, limit: int) -> str:
     """How the tracked files of a worktree differ from a commit, as text for people; cut to `limit` characters."""
     git = repo.worktree_git(worktree.name, worktree.path)
+    try:
+        refuse_blocked(git, worktree.path)
+    except (Blocked, OSError) as error:
+        return f"{error}\n"
     words = (
         "diff",
         "--no-ext-diff",

@@ -21,7 +21,7 @@ from orchard.git.live import Live
 from orchard.git.objects import TREE, Change, Objects
 from orchard.git.plain import changes_of
 from orchard.git.repository import Worktree
-from orchard.git.wip import private_index
+from orchard.git.scratch import private_index
 
 
 def merge_onto(live: Live, start: str, ours: str, theirs: str) -> Merge:

@@ -191,8 +191,17 @@ def confirm(git: Git, ref: str, commit: str, base: str) -> None:
     """
     if (git.common_dir / "gc.pid").exists():
         place = git.common_dir / "objects" / "pack" / "pack"
-        git("pack-objects", "-q", "--revs", str(place), stdin=f"{commit}\n^{base}\n".encode(), timeout=600)
-    rows = git("rev-list", "--objects", ref, "--not", base, timeout=600).stdout
+        git(
+            "pack-objects",
+            "-q",
+            "--revs",
+            str(place),
+            stdin=f"{commit}\n{f'^{base}' if base else ''}\n".encode(),
+            timeout=600,
+        )
+    # Where nobody knows what it was made from, what the user's own refs hold is left out.
+    beyond = (base,) if base else ("--branches", "--tags", "--remotes")
+    rows = git("rev-list", "--objects", ref, "--not", *beyond, timeout=600).stdout
     held = rows.split(b"\n", 1)[0].decode() or read_ref(git, ref)  # older than base: nothing to list
     if held != commit:
         raise GitError(("rev-list", ref), git.cwd, 0, f"missing: the ref holds {held}, not {commit}")

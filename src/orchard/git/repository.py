@@ -19,12 +19,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from orchard.errors import NotFound, OrchardError, UsageError
+from orchard.git.blockers import Blocked, keeps_waiting, remove_blocked_notes
 from orchard.git.command import MINIMUM_VERSION, Git, GitError, GitMissing, Output, clean_environment, run_git
 from orchard.git.heads import branch_in, branch_to_come_back_to, operation_in
 from orchard.git.refs import list_refs, read_ref
 
 LOCK_REASON = "orchard"
 """How the reason begins for which `git worktree lock` holds a worktree of ours."""
+
+WORKTREE_NAME = re.compile(r"w[a-z2-7]{8}")
+"""How we call a worktree of ours."""
 
 FALLBACK_IDENTITY = ("Orchard", "orchard@localhost")
 
@@ -135,6 +139,7 @@ class Repository:
 
     def checkouts(self) -> list[Checkout]:
         """Every checkout of this repository, the main one first."""
+        _unblock(self.common_dir)
         git_dirs = _admin_folders(self.common_dir)
         listing = _list_worktrees(self.git)
         records = [record for record in listing.stdout.split(b"\0\0") if record]
@@ -354,6 +359,20 @@ def git_version(cwd: Path) -> tuple[int, ...]:
         needed = ".".join(map(str, MINIMUM_VERSION))
         raise GitMissing(f"This is {said}, which is too old.", hint=f"Install git {needed} or newer.")
     return version
+
+
+def _unblock(common_dir: Path) -> None:
+    """See that `git worktree list` waits for no pipe: those in notes on our worktrees go, others raise `Blocked`."""
+    try:
+        names = [entry.name for entry in os.scandir(common_dir / "worktrees")]
+    except OSError:
+        return
+    read = [f"worktrees/{name}/{file}" for name in names for file in ("HEAD", "gitdir", "locked", "commondir")]
+    for name in [name for name in read if keeps_waiting(os.fsencode(common_dir / name))]:
+        folder = common_dir / "worktrees" / name.split("/")[1]
+        if not WORKTREE_NAME.fullmatch(folder.name):
+            raise Blocked(common_dir, (os.fsencode(name),))
+        remove_blocked_notes(folder)
 
 
 def _admin_folders(common_dir: Path) -> dict[bytes, Path]:

@@ -127,16 +127,24 @@ def _moved_gitlinks(_: Repository, __: str, present: list[Difference]) -> list[b
 
 
 def _git_names(_: Repository, __: str, present: list[Difference]) -> list[bytes]:
-    return [one.path for one in present if _is_git_name(one.path)]
+    links = (one.path for one in present if one.new_mode == LINK and _is_modules_name(one.path))
+    return [*(one.path for one in present if _is_git_name(one.path)), *links]
 
 
 def _is_git_name(path: bytes) -> bool:
     """Whether a part of the path is `.git` to macOS or Windows, if not here."""
-    for part in path.split(b"/"):
-        name = _IGNORED.sub("", part.decode(errors="surrogateescape")).casefold().split(":")[0].rstrip(" .")
-        if name in (".git", "git~1"):
-            return True
-    return False
+    # A backslash separates folders on Windows.
+    return any(_plain_name(part) in (".git", "git~1") for part in re.split(rb"[/\\]", path))
+
+
+def _is_modules_name(path: bytes) -> bool:
+    """Whether a path is `.gitmodules` somewhere: git writes no link of that name."""
+    name = _plain_name(path.rpartition(b"/")[2])
+    return name == ".gitmodules" or re.fullmatch(r"gitmod~[1-4]|gi7eba~[1-9]", name) is not None
+
+
+def _plain_name(part: bytes) -> str:
+    return _IGNORED.sub("", part.decode(errors="surrogateescape")).casefold().split(":")[0].rstrip(" .")
 
 
 def _links_out(repo: Repository, _: str, present: list[Difference]) -> list[bytes]:

@@ -18,8 +18,9 @@ from orchard.errors import UsageError
 from orchard.frozen import frozen
 from orchard.git.command import Git
 from orchard.git.contents import display
+from orchard.git.excludes import exclude
 from orchard.git.repository import Repository, Worktree
-from orchard.git.worktrees import Worktrees, exclude
+from orchard.git.worktrees import Worktrees
 
 INCLUDE_FILE = ".worktreeinclude"
 INCLUDE_FILE_BYTES = 256 * 1024

@@ -1,8 +1,9 @@
 """Work that is still in a worktree, saved before anything may be removed.
 
-Whatever a job left (staged, not staged, untracked, commits of its own) becomes a commit under a ref
-of ours, read back by another git process. Only then is there a `Saved`, and without one nothing
-resets or removes a worktree. What cannot be saved raises `CannotSave`, and stays where it is.
+Whatever a job left (staged, not staged, untracked, commits of its own, and those that only a rebase which stopped
+or the worktree's reflog still know) becomes a commit under a ref of ours, read back by another git process. Only then
+is there a `Saved`, and without one nothing resets or removes a worktree. What cannot be saved raises `CannotSave`, and
+stays where it is.
 Ignored files are not saved: they are caches and build results, or were copied from the user's folder.
 
 Nothing in the worktree is touched: files are staged in an index of our own.
@@ -13,12 +14,12 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from orchard.errors import OrchardError, UsageError
 from orchard.frozen import frozen
+from orchard.git.blockers import Blocked, remove_blocked_notes
 from orchard.git.command import Git, GitError
 from orchard.git.contents import (
     ADD_TIMEOUT,
@@ -31,14 +32,21 @@ from orchard.git.contents import (
     submodule_problems,
     try_again,
 )
+from orchard.git.folders import remove_special
 from orchard.git.live import Live
 from orchard.git.objects import ObjectMissing
 from orchard.git.plain import holds, read_files
 from orchard.git.refs import PREFIX, RefMoved, hold, job_of_ref_part, job_ref_part, next_number
-from orchard.git.repository import FALLBACK_IDENTITY, Repository, Worktree, block_filters
+from orchard.git.remains import commit_notes, escaped, find_remains, nothing_but, staged_apart
+from orchard.git.repository import WORKTREE_NAME, Repository, Worktree, block_filters
+from orchard.git.scratch import commit_index, private_index
+from orchard.git.witness import Witness, witness
 from orchard.process.failpoint import failpoint
 
 REF_TRIES = 5
+ESCAPED = ".orchard-saved"
+"""The folder, in a commit of saved work, of files whose names git does not store."""
+LISTED_NAMES = 100
 
 
 class CannotSave(OrchardError):
@@ -70,8 +78,18 @@ class Saved:
     """Whether something lies there that a checkout would not remove."""
     index_usable: bool
     token: str
+    seen: Witness | None = None
+    """What the worktree looked like; None where there was none any more."""
+    more: tuple[tuple[str, str], ...] = ()
+    """Refs and commits that hold what only git's own notes led to: a rebase that stopped, a reflog."""
     new_files: tuple[bytes, ...] | None = None
     """The folder stands at `head` but for these files; None where more than that, or something else, differs."""
+
+    @property
+    def refs(self) -> tuple[tuple[str, str], ...]:
+        """Every ref that was made for it, with the commit that it holds."""
+        first = ((self.ref, self.commit),) if self.ref is not None and self.commit is not None else ()
+        return (*first, *self.more)
 
 
 @frozen
@@ -113,14 +131,34 @@ def ensure_saved(
         return _save_head_only(repo, worktree, _Request(ref, message, base, fresh=True))
     if worktree.path.is_symlink() or not worktree.path.is_dir():
         raise CannotSave(worktree, "it is not a folder any more.")
+    request = _Request(ref, message, base, fresh=False)
+    notes = _notes(repo, worktree)
+    if notes is not None:
+        remove_blocked_notes(notes)
     if made_from and live is not None:
         saved = _in_result(live, worktree, base, _Known(made_from, held_by, left))
         if saved is not None:
             return saved
+    try:
+        return _save_surely(repo, worktree, request)
+    except Blocked as blocked:
+        # A pipe holds nothing, and with it there no git would ever end.
+        for name in blocked.names if blocked.cwd == worktree.path else ():
+            remove_special(worktree.path, name)
+    try:
+        return _save_surely(repo, worktree, request)
+    except Blocked as blocked:
+        raise CannotSave(worktree, blocked.message) from blocked
+
+
+def _save_surely(repo: Repository, worktree: Worktree, request: "_Request") -> Saved:
+    """Save, and once more with fresh eyes where git's notes turn out to be damaged, or objects vanished."""
     for number in itertools.count():
         with private_index(repo) as index:
             try:
-                return _save(repo, worktree, index, _Request(ref, message, base, fresh=number > 0))
+                return _save(repo, worktree, index, replace(request, fresh=number > 0))
+            except Blocked:
+                raise
             except (GitError, OSError) as error:
                 if not try_again(error, number):
                     raise CannotSave(worktree, str(error)) from error
@@ -167,28 +205,36 @@ class _Request:
 
 
 def _save(repo: Repository, worktree: Worktree, index: Path, request: _Request) -> Saved:
+    seen = picture(worktree.path)
     git, index_usable = _open_index(repo, worktree, index, request)
     contents = look(git, worktree.path)
     head = contents.head or request.base
     if request.fresh:
         head = _head(repo, worktree) or request.base
     _refuse_what_cannot_be_saved(repo, worktree, contents, head)
+    proof = _proof(repo, worktree, contents, seen)
     ref = None
     commit = None
+    staged = staged_apart(git, contents)
     if not contents.clean:
         commit = _commit(git, worktree, contents, (head, request.message))
         failpoint("wip.before-hold")
         ref = _hold(repo.git, request, commit)
-    elif head != request.base and not _is_held(repo.git, head):
+    elif head != request.base and not _is_held(repo.git, head, request.base):
         commit = head
         ref = _hold(repo.git, request, commit)
     return replace(
-        _proof(worktree, contents), commit=commit, ref=ref, index_usable=index_usable and not contents.hidden
+        proof,
+        commit=commit,
+        ref=ref,
+        index_usable=index_usable and not contents.hidden,
+        more=_hold_remains(repo, worktree, replace(request, base=request.base or head), (head, staged)),
     )
 
 
-def _proof(worktree: Worktree, contents: Contents) -> Saved:
-    """For a folder that holds this, all of it saved elsewhere."""
+def _proof(repo: Repository, worktree: Worktree, contents: Contents, seen: bytes | None) -> Saved:
+    """For a folder that holds this, all of it saved elsewhere; `seen` is its picture from before the look."""
+    notes = repo.common_dir / "worktrees" / worktree.name
     return Saved(
         worktree=worktree,
         commit=None,
@@ -200,6 +246,7 @@ def _proof(worktree: Worktree, contents: Contents) -> Saved:
         clutter=contents.clutter,
         index_usable=True,
         token=secrets.token_hex(8),
+        seen=witness(worktree.path, notes, seen, contents),
     )
 
 
@@ -215,12 +262,17 @@ def _in_result(live: Live, worktree: Worktree, result: str, known: _Known) -> Sa
     try:
         if not live.is_plain(known.made_from) or not live.is_plain(result):
             return None
-        if known.left is not None and picture(worktree.path) == known.left.picture:
+        notes = live.repo.common_dir / "worktrees" / worktree.name
+        seen = picture(worktree.path)
+        if known.left is not None and seen == known.left.picture:
             contents = known.left.contents
         else:
             contents = look(live.repo.worktree_git(worktree.name, worktree.path), worktree.path, untouched=True)
+        proof = _proof(live.repo, worktree, contents, seen)
         files = read_files(worktree.path, contents)
         if files is None or contents.head is None:
+            return None
+        if not nothing_but(notes, (known.made_from, result, contents.head)):
             return None
         trees = live.objects.tree_of(contents.head), live.objects.tree_of(result)
         if not holds(live.objects, live.loose, files, trees):
@@ -230,17 +282,38 @@ def _in_result(live: Live, worktree: Worktree, result: str, known: _Known) -> Sa
     except (GitError, ObjectMissing, OSError):
         return None
     only_new = not (contents.changed or contents.ignored or contents.special or contents.empty_folders)
-    return replace(_proof(worktree, contents), new_files=contents.untracked if only_new else None)
+    return replace(proof, new_files=contents.untracked if only_new else None)
 
 
 def _save_head_only(repo: Repository, worktree: Worktree, request: _Request) -> Saved:
     """Save the commits of a worktree whose folder somebody has deleted."""
     head = _head(repo, worktree)
     ref = None
-    if head and head != request.base and not _is_held(repo.git, head):
+    if head and head != request.base and not _is_held(repo.git, head, request.base):
         ref = _hold(repo.git, request, head)
+    more = _hold_remains(repo, worktree, replace(request, base=request.base or head or ""), (head or "", b""))
     token = secrets.token_hex(8)
-    return Saved(worktree, head if ref else None, ref, head, False, 0, (), False, False, token)
+    return Saved(worktree, head if ref else None, ref, head, False, 0, (), False, False, token, None, more)
+
+
+def _hold_remains(
+    repo: Repository, worktree: Worktree, request: _Request, known: tuple[str, bytes]
+) -> tuple[tuple[str, str], ...]:
+    """Give refs to what only git's notes on the worktree lead to; `known` are its HEAD, and rows of its index."""
+    notes, (head, staged) = _notes(repo, worktree), known
+    if notes is None:
+        return ()
+    remains = find_remains(replace(repo.git, git_dir=notes), repo.git, (head, request.base))
+    commits = list(remains.tips)
+    if (last := commit_notes(repo, notes, (head, staged), remains, request.message)) is not None:
+        commits.append(last)
+    return tuple((_hold(repo.git, request, commit), commit) for commit in commits)
+
+
+def _notes(repo: Repository, worktree: Worktree) -> Path | None:
+    """Where git keeps what it notes about a worktree of ours; None where it keeps nothing."""
+    notes = repo.common_dir / "worktrees" / worktree.name
+    return notes if WORKTREE_NAME.fullmatch(worktree.name) and notes.is_dir() and not notes.is_symlink() else None
 
 
 def _open_index(repo: Repository, worktree: Worktree, index: Path, request: _Request) -> tuple[Git, bool]:
@@ -254,7 +327,7 @@ def _open_index(repo: Repository, worktree: Worktree, index: Path, request: _Req
             return git, False
         return git, True
     git = _folder_git(repo, worktree.path, index)
-    git("read-tree", _head(repo, worktree) or request.base)
+    git("read-tree", _head(repo, worktree) or request.base or "--empty")
     return git, False
 
 
@@ -284,22 +357,36 @@ def _refuse_what_cannot_be_saved(repo: Repository, worktree: Worktree, contents:
 def _commit(git: Git, worktree: Worktree, contents: Contents, why: tuple[str, str]) -> str:
     """Commit the folder's content; what was staged and then changed again becomes a second parent."""
     head, message = why
-    parents = [head]
+    parents = [head] if head else []
     if set(contents.staged) & set(contents.changed) and not contents.unmerged:
-        parents.append(_commit_index(git, [head], f"staged: {message}"))
-    stage(git, worktree.path, contents)
-    return _commit_index(git, parents, message)
+        parents.append(commit_index(git, parents[:], f"staged: {message}"))
+    refused = stage(git, worktree.path, contents)
+    if refused:
+        message = f"{message}\n\n{_stage_escaped(git, worktree.path, refused)}"
+    return commit_index(git, parents, message)
 
 
-def _commit_index(git: Git, parents: list[str], message: str) -> str:
-    name, email = FALLBACK_IDENTITY
-    named = git.with_environment(
-        GIT_AUTHOR_NAME=name, GIT_AUTHOR_EMAIL=email, GIT_COMMITTER_NAME=name, GIT_COMMITTER_EMAIL=email
-    )
-    tree = git("write-tree").text
-    words = [word for parent in parents for word in ("-p", parent)]
-    text = message.replace("\0", " ").encode(errors="replace") or b"saved work"
-    return named("commit-tree", tree, *words, "-F", "-", stdin=text).text
+def _candidates() -> Iterator[str]:
+    yield ESCAPED
+    yield from (f"{ESCAPED}-{number}" for number in itertools.count(2))
+
+
+def _stage_escaped(git: Git, top: Path, names: tuple[bytes, ...]) -> str:
+    """Put files whose names git does not store into the index under names that it does; returns what to say of it."""
+    folder = next(one for one in _candidates() if not os.path.lexists(top / one))
+    rows = []
+    for name in names:
+        place = top / os.fsdecode(name)
+        link = place.is_symlink()
+        if link:
+            oid = git("hash-object", "-w", "--stdin", stdin=os.fsencode(place.readlink())).text
+        else:
+            oid = git("hash-object", "-w", "--no-filters", "--", str(place), timeout=ADD_TIMEOUT).text
+        mode = b"120000" if link else b"100755" if place.lstat().st_mode & 0o100 else b"100644"
+        rows.append(b"%s %s\t%s/%s\0" % (mode, oid.encode(), folder.encode(), escaped(name)))
+    git("update-index", "--add", "-z", "--index-info", stdin=b"".join(rows))
+    listed = "\n".join(f"  {display(name)}" for name in names[:LISTED_NAMES])
+    return f"Git does not store files of these names; they are in {folder}/, with their names escaped:\n{listed}"
 
 
 def _hold(git: Git, request: _Request, commit: str) -> str:
@@ -315,9 +402,9 @@ def _hold(git: Git, request: _Request, commit: str) -> str:
     raise OrchardError(f"No free ref was found beside {request.ref}", hint="Run 'orchard doctor'.")
 
 
-def _is_held(git: Git, commit: str) -> bool:
-    """Whether a ref of ours reaches this commit."""
-    return bool(git("for-each-ref", "--count=1", f"--contains={commit}", PREFIX).stdout)
+def _is_held(git: Git, commit: str, base: str) -> bool:
+    """Whether a ref of ours reaches this commit; where nobody knows what it began from, any ref will do."""
+    return bool(git("for-each-ref", "--count=1", f"--contains={commit}", *([PREFIX] if base else [])).stdout)
 
 
 def _changed_files(git: Git, pairs: list[tuple[str, str]]) -> dict[str, int]:
@@ -334,16 +421,3 @@ def _changed_files(git: Git, pairs: list[tuple[str, str]]) -> dict[str, int]:
         else:
             counts[current] = counts.get(current, 0) + 1
     return counts
-
-
-@contextmanager
-def private_index(repo: Repository) -> Iterator[Path]:
-    """A place for an index of our own, for the time of the block."""
-    folder = repo.state / "tmp"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    index = folder / f"index-{secrets.token_hex(8)}"
-    try:
-        yield index
-    finally:
-        index.unlink(missing_ok=True)
-        index.with_name(f"{index.name}.lock").unlink(missing_ok=True)

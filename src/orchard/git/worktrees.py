@@ -10,7 +10,6 @@ Folder names are ours and random. What a plan calls its jobs never becomes a pat
 """
 
 import os
-import re
 import secrets
 import shutil
 import threading
@@ -27,9 +26,13 @@ from orchard.errors import OrchardError
 from orchard.frozen import frozen
 from orchard.git.command import GitError
 from orchard.git.contents import ADD_TIMEOUT, Left
+from orchard.git.excludes import exclude
 from orchard.git.folders import delete_children, mounts_below, remove_file, remove_special, write_atomically
-from orchard.git.repository import LOCK_REASON, Repository, Worktree
+from orchard.git.remains import AT_REST
+from orchard.git.repository import LOCK_REASON, WORKTREE_NAME, Repository, Worktree
+from orchard.git.scratch import private_index
 from orchard.git.wip import Saved
+from orchard.git.witness import still_holds
 from orchard.process.failpoint import failpoint
 
 LOCK_TIMEOUT = 60.0
@@ -39,9 +42,6 @@ TRASH = ".trash"
 SETTLED_FROM = 64 * 1024
 """Bytes of an index, some hundred files; with fewer, reading them again costs less than a process."""
 
-_NAME = re.compile(r"w[a-z2-7]{8}")
-# What git keeps for a linked worktree at rest; all else there was left by something a job began.
-_AT_REST = frozenset({"HEAD", "commondir", "gitdir", "index", "locked", "logs", "modules", "reftable"})
 _SPARSE_FILES = ("config.worktree", "info/sparse-checkout")
 
 
@@ -57,6 +57,10 @@ class Stray:
 
 class NotSaved(OrchardError):
     """A worktree was about to be reset or removed without proof that its content is saved."""
+
+
+class ProofIsOld(NotSaved):
+    """Somebody wrote to a worktree after it was saved; it has to be saved again."""
 
 
 @dataclass
@@ -155,6 +159,7 @@ class Worktrees:
         for name in names:
             remove_file(worktree.path, name)
         self.repair(worktree)
+        self._forget_log(worktree)
 
     def _check_out(self, worktree: Worktree, commit: str, saved: Saved, keep: tuple[str, ...]) -> None:
         admin = self._admin(worktree)
@@ -175,6 +180,7 @@ class Worktrees:
         if saved.clutter and saved.new_files is None:
             options = [word for pattern in keep for word in ("-e", pattern)]
             git("clean", "-ffdxq", *options, timeout=ADD_TIMEOUT)
+        self._forget_log(worktree)
 
     def remove(self, worktree: Worktree, saved: Saved) -> None:
         """Take a worktree away; its files wait in the trash for `empty_trash`."""
@@ -307,6 +313,21 @@ class Worktrees:
         if mounted := mounts_below(worktree.path):
             raise NotSaved(f"{mounted[0]} is mounted in the worktree, so it stays.", hint=f"Run: umount {mounted[0]}")
         self._used.add(saved.token)
+        if not self._is_as_it_was(worktree, saved):
+            said = f"Something was written to {worktree.path} after it was saved, so it stays."
+            raise ProofIsOld(said, hint="Run 'orchard doctor'.")
+
+    def _is_as_it_was(self, worktree: Worktree, saved: Saved) -> bool:
+        """Look once more: between saving and now a person or a process may have been there."""
+        if saved.seen is None:
+            return not os.path.lexists(worktree.path)
+        git = self.repo.worktree_git(worktree.name, worktree.path)
+        untouched = WORKTREE_NAME.fullmatch(worktree.name) is not None and self.made_from(worktree) is not None
+        try:
+            with private_index(self.repo) as index:
+                return still_holds(git, worktree.path, saved.seen, index, untouched=untouched)
+        except (GitError, OSError):
+            return False
 
     def _discard(self, worktree: Worktree) -> None:
         trash = self.root / TRASH
@@ -326,7 +347,7 @@ class Worktrees:
 
     def _owns(self, admin: Path, path: Path) -> bool:
         """Whether git's notes are on a worktree of ours: by their reason, or by the folder they point to."""
-        if not _NAME.fullmatch(admin.name) or admin.is_symlink() or not admin.is_dir():
+        if not WORKTREE_NAME.fullmatch(admin.name) or admin.is_symlink() or not admin.is_dir():
             return False
         try:
             reason = (admin / "locked").read_bytes()
@@ -337,7 +358,7 @@ class Worktrees:
     def _forget_operations(self, admin: Path, worktree: Worktree, *, keep_index: bool) -> None:
         """Remove a merge, rebase or setting that a job left under way, and lock files of dead processes."""
         for entry in _entries(admin):
-            if entry.name in _AT_REST and (entry.name != "index" or keep_index):
+            if entry.name in AT_REST and (entry.name != "index" or keep_index):
                 continue
             if entry.is_dir(follow_symlinks=False):
                 shutil.rmtree(entry.path)
@@ -347,6 +368,10 @@ class Worktrees:
         notes = self._sparse_notes(worktree)
         if notes.is_dir():
             shutil.copytree(notes, admin, dirs_exist_ok=True)
+
+    def _forget_log(self, worktree: Worktree) -> None:
+        """Every commit that HEAD's log names is held by a ref of ours; the next job begins with an empty one."""
+        shutil.rmtree(self._admin(worktree) / "logs", ignore_errors=True)
 
     def _note_sparse(self, worktree: Worktree) -> None:
         """Remember the settings that git copied from a sparse main worktree, to put them back on a reset."""
@@ -361,29 +386,9 @@ class Worktrees:
         return self.repo.state / "sparse" / worktree.name
 
     def _admin(self, worktree: Worktree) -> Path:
-        if not _NAME.fullmatch(worktree.name):
+        if not WORKTREE_NAME.fullmatch(worktree.name):
             raise ValueError(f"{worktree.name!r} is not the name of a worktree of ours")
         return self.repo.common_dir / "worktrees" / worktree.name
-
-
-def exclude(repo: Repository, pattern: str) -> None:
-    """Have git overlook a path in every checkout, by a line in `info/exclude`; the rest of the file stays."""
-    escaped = re.sub(r"([\\*?\[])", r"\\\1", pattern).encode(errors="surrogateescape")
-    place = Path(os.path.realpath(repo.common_dir / "info" / "exclude"))
-    mode, before = 0o644, b""
-    with suppress(FileNotFoundError):
-        before, mode = place.read_bytes(), place.stat().st_mode & 0o777
-    if escaped in before.splitlines():
-        return
-    joint = b"" if not before or before.endswith(b"\n") else b"\n"
-    try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(place, before + joint + escaped + b"\n", mode)
-    except OSError as error:
-        raise OrchardError(
-            f"Git cannot be told to overlook the worktrees: {place} cannot be written ({error.strerror}).",
-            hint="Make it writable, or set 'worktree_root' to a folder outside of the repository.",
-        ) from error
 
 
 def _index_stamp(admin: Path) -> tuple[int, ...]:

@@ -1,0 +1,134 @@
+"""Pipes and devices where git opens a file: named at once, never waited for."""
+
+import os
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from orchard.git.blockers import Blocked
+from orchard.git.commit import CommitInfo, Committed, Refused, commit_work, worktree_changes
+from orchard.git.contents import fingerprint
+from orchard.git.history import worktree_diff
+from orchard.git.repository import Repository, Worktree
+from orchard.git.wip import ensure_saved
+from orchard.git.worktrees import Worktrees
+from orchard.testing import Repo
+
+INFO = CommitInfo("Build it", "refs/orchard/keep/p1/build/1", ("Ada Tester", "ada@example.com"))
+REF = "refs/orchard/wip/p1/build/1"
+LONGEST = 15.0
+
+
+@pytest.fixture
+def worktree(repo: Repo, trees: Worktrees) -> Worktree:
+    repo.commit({"a": "a\n", "dir/c": "c\n"})
+    return trees.add(repo.head(), "job")
+
+
+@pytest.fixture(autouse=True)
+def nothing_hangs() -> Iterator[None]:
+    began = time.monotonic()
+    yield
+    assert time.monotonic() - began < LONGEST
+
+
+NAMES = (".gitignore", ".gitattributes", ".gitmodules", ".mailmap", "dir/.gitignore", "new/deep/.gitattributes")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_pipe_where_git_reads_is_refused_by_name(repo: Repo, trees: Worktrees, worktree: Worktree, name: str) -> None:
+    place = worktree.path / name
+    place.parent.mkdir(parents=True, exist_ok=True)
+    os.mkfifo(place)
+    (worktree.path / "x.txt").write_text("x")
+
+    done = commit_work(trees.repo, worktree, repo.head(), INFO, made_from=trees.made_from(worktree))
+
+    assert isinstance(done, Refused) and done.paths == (name,)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_rest_of_the_worktree_is_saved_all_the_same(
+    repo: Repo, trees: Worktrees, worktree: Worktree, name: str
+) -> None:
+    place = worktree.path / name
+    place.parent.mkdir(parents=True, exist_ok=True)
+    os.mkfifo(place)
+    (worktree.path / "x.txt").write_text("x")
+
+    saved = ensure_saved(trees.repo, worktree, REF, "stopped", repo.head())
+
+    assert saved.ref == REF and repo.files(REF)["x.txt"] == "x"
+    trees.reset(worktree, repo.head(), saved)
+    assert Repo(worktree.path)("status", "--porcelain", "--ignored") == ""
+
+
+@pytest.mark.parametrize("name", ["index", "HEAD", "ORIG_HEAD", "config.worktree", "logs/HEAD", "rebase-merge/onto"])
+def test_pipes_among_gits_notes_on_a_worktree_hang_nobody(
+    repo: Repo, trees: Worktrees, worktree: Worktree, name: str
+) -> None:
+    place = trees.repo.common_dir / "worktrees" / worktree.name / name
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.unlink(missing_ok=True)
+    os.mkfifo(place)
+    (worktree.path / "x.txt").write_text("x")
+
+    done = commit_work(trees.repo, worktree, repo.head(), INFO, made_from=trees.made_from(worktree))
+    assert isinstance(done, Refused) and done.paths == (name,)
+    saved = ensure_saved(trees.repo, worktree, REF, "stopped", repo.head())
+
+    assert repo.files(REF)["x.txt"] == "x"
+    trees.remove(worktree, saved)
+
+
+@pytest.mark.parametrize("name", ["HEAD", "gitdir", "locked", "index"])
+def test_pipes_among_gits_notes_do_not_keep_us_from_listing_checkouts(
+    repo: Repo, trees: Worktrees, worktree: Worktree, name: str
+) -> None:
+    place = trees.repo.common_dir / "worktrees" / worktree.name / name
+    place.unlink()
+    os.mkfifo(place)
+
+    assert trees.repo.checkouts()[0].path == repo.path
+    saved = ensure_saved(trees.repo, worktree, REF, "stopped", repo.head())
+    trees.remove(worktree, saved)
+
+
+def test_a_pipe_among_the_notes_on_a_worktree_of_the_users_is_named(repo: Repo, trees: Worktrees) -> None:
+    repo("worktree", "add", "-q", str(repo.path.parent / "mine"), "-b", "mine")
+    place = trees.repo.common_dir / "worktrees" / "mine" / "HEAD"
+    place.unlink()
+    os.mkfifo(place)
+
+    with pytest.raises(Blocked, match="worktrees/mine/HEAD"):
+        trees.repo.checkouts()
+    assert place.is_fifo()
+
+
+def test_looking_and_comparing_wait_for_nothing(repo: Repo, repository: Repository, worktree: Worktree) -> None:
+    os.mkfifo(worktree.path / ".gitattributes")
+
+    with pytest.raises(Blocked):
+        worktree_changes(repository, worktree)
+    with pytest.raises(Blocked):
+        fingerprint(repository.worktree_git(worktree.name, worktree.path), worktree.path)
+    assert ".gitattributes" in worktree_diff(repository, worktree, repo.head(), 1000)
+
+
+def test_a_socket_of_gits_own_is_no_obstacle(repo: Repo, trees: Worktrees, worktree: Worktree) -> None:
+    with socket.socket(socket.AF_UNIX) as server:
+        notes = trees.repo.common_dir / "worktrees" / worktree.name
+        here = Path.cwd()
+        os.chdir(notes)  # the path of a socket has to be short
+        try:
+            server.bind("fsmonitor--daemon.ipc")
+        finally:
+            os.chdir(here)
+        (worktree.path / "x.txt").write_text("x")
+
+        done = commit_work(trees.repo, worktree, repo.head(), INFO)
+
+    assert isinstance(done, Committed) and done.changed
