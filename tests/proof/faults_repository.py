@@ -352,11 +352,12 @@ def the_target_is_moved(scene: Scene) -> None:
 
 @fault("moved|target")
 def the_target_is_rewound(scene: Scene) -> None:
-    """Somebody takes a commit off the target by force: what lands stands on what is left of it."""
+    """Somebody takes a commit off the target by force: a person is asked, and what lands stands on what is left."""
     scene.repo("branch", scene.target, foreign_commit(scene, scene.repo.head()))
     scene.skip_first_failure()
     with scene.at_work():
         scene.repo("branch", "-f", scene.target, f"{scene.target}^")
+    scene.ask("land")
 
 
 @fault("moved|target|interrupted", slow=True)

@@ -114,6 +114,8 @@ class SnapshotStarted(PlanEvent):
 
     generation: int
     commit: str
+    integration: str | None = None
+    """Where the line of true merges begins, if not there: at a commit in place of what was taken off the target."""
 
 
 class LandingIntended(PlanEvent):

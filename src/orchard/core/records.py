@@ -230,3 +230,5 @@ class Snapshot:
     merged: dict[JobId, LeafMerged] = field(default_factory=dict)
     inside: set[JobId] = field(default_factory=set)
     """The jobs whose work is in it: the merged leaves and all that they need."""
+    rewritten: str | None = None
+    """The commit that stands for the target's new history, where a person said to go on with it."""

@@ -128,7 +128,8 @@ def _finalized(run: Run, event: PlanFinalized, at: float) -> None:
 
 
 def _snapshot_started(run: Run, event: SnapshotStarted, at: float) -> None:
-    run.snapshot = Snapshot(event.generation, event.commit, event.commit, event.commit)
+    line = event.integration or event.commit
+    run.snapshot = Snapshot(event.generation, event.commit, line, event.commit, rewritten=event.integration)
 
 
 def _landed(run: Run, event: Landed, at: float) -> None:

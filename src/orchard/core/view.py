@@ -185,7 +185,9 @@ def needs_person(run: Run) -> list[Json]:
         return []
     found = []
     for hold in run.waiting_for:
-        verb = {"landing": "land", "budget": "resume", "worker": "complete"}.get(hold.kind, "approve")
+        verb = {"landing": "land", "rewritten": "land", "budget": "resume", "worker": "complete"}.get(
+            hold.kind, "approve"
+        )
         of_job = verb in ("approve", "complete")
         command = f"orchard {verb} {hold.job} --plan {run.id}" if of_job else f"orchard {verb} {run.id}"
         found.append(_asking(run, hold.job, hold.kind, hold.reason, verb, command))

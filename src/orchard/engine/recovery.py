@@ -117,7 +117,8 @@ async def _settle_job(engine: Engine, run: Run, job_id: JobId) -> None:
         # Its agent had ended its turn, and no other has begun: nothing was cut off.
         engine.record(run.id, waiting_worker(job_id, attempt.number, attempt.idle.why))
         return
-    if phase in RUNS_PROGRAMS and attempt.entered and attempt.phases[-1].outcome == "held":
+    asks_again = job_id == VALIDATION and phase is Phase.PRECHECKS  # it looks at the target, and runs nothing
+    if phase in RUNS_PROGRAMS and not asks_again and attempt.entered and attempt.phases[-1].outcome == "held":
         engine.record(run.id, _hold(run, job_id, attempt))
         return
     if not _may_have_run(job_id, attempt) and not _would_run_again(job_id, record, attempt):

@@ -62,7 +62,7 @@ def _resumable(plan: Json) -> bool:
 
 
 def _landable(plan: Json) -> bool:
-    return bool(plan.get("undone")) or any(hold["kind"] == "landing" for hold in plan.get("waiting", ()))
+    return bool(plan.get("undone")) or any(hold["kind"] in ("landing", "rewritten") for hold in plan.get("waiting", ()))
 
 
 def _retriable(plan: Json) -> bool:

@@ -58,11 +58,11 @@ def _pin(engine: Engine, run: Run, others: list[str]) -> PlanStarted:
     return started
 
 
-async def _begin(engine: Engine, run: Run, start: str) -> None:
+async def _begin(engine: Engine, run: Run, start: str, line: str | None = None) -> None:
     generation = run.snapshot.generation + 1 if run.snapshot else 1
-    engine.record(run.id, SnapshotStarted(generation, start))
+    engine.record(run.id, SnapshotStarted(generation, start, line))
     failpoint("snapshot.before-start")
-    await engine.world.in_thread(engine.world.integration.start, run.id, start)
+    await engine.world.in_thread(engine.world.integration.start, run.id, start, line)
     failpoint("snapshot.after-start")
 
 
@@ -95,16 +95,24 @@ async def _merge_surely(engine: Engine, run: Run, job_id: JobId, commit: str) ->
     return await _merge(engine, run, job_id, commit)
 
 
-async def rebuild(engine: Engine, run: Run, start: str) -> Failed | None:
-    """Begin the snapshot again at another commit and bring every leaf in again, in the same order."""
+async def rebuild(engine: Engine, run: Run, start: str, *, rewritten: bool = False) -> Failed | None:
+    """Begin the snapshot again at another commit and bring every leaf in again, in the same order.
+
+    `rewritten`: the commit does not build on where the snapshot began; what is missing from it stays out.
+    """
     async with engine.merging(run.id):
-        return await _rebuild(engine, run, start)
+        return await _rebuild(engine, run, start, rewritten=rewritten)
 
 
-async def _rebuild(engine: Engine, run: Run, start: str) -> Failed | None:
-    assert run.snapshot is not None
-    leaves = [(job, leaf.commit) for job, leaf in run.snapshot.merged.items()]
-    await _begin(engine, run, start)
+async def _rebuild(engine: Engine, run: Run, start: str, *, rewritten: bool = False) -> Failed | None:
+    snapshot, world = run.snapshot, engine.world
+    assert snapshot is not None
+    leaves = [(job, leaf.commit) for job, leaf in snapshot.merged.items()]
+    line = snapshot.rewritten
+    if rewritten or (line is not None and start != snapshot.start):
+        when = commit_time(world, start)
+        line = await world.in_thread(world.integration.supersede, start, line or snapshot.start, when)
+    await _begin(engine, run, start, line)
     for job_id, commit in leaves:
         outcome = await _merge_surely(engine, run, job_id, commit)
         if isinstance(outcome, Failed):
@@ -157,7 +165,8 @@ def _leaf(engine: Engine, run: Run, job_id: JobId, commit: str) -> LeafMerge:
         snapshot=snapshot.tip,
         title=title,
         when=commit_time(world, commit),
-        mode=run.plan.merge,
+        # With its whole history a leaf would bring back what was taken off the target.
+        mode=run.plan.merge if snapshot.rewritten is None else "squash",
         body=body,
         trailers={
             "Orchard-Plan": run.id,

@@ -24,7 +24,11 @@ from orchard.engine.phasing import run_phase
 from orchard.engine.resolving import settling
 from orchard.engine.snapshot import merge_leaf, rebuild
 from orchard.engine.workspace import give_back, take_worktree
+from orchard.git.history import is_ancestor
 from orchard.process.failpoint import failpoint
+
+REWRITTEN = "rewritten"
+"""The kind of hold in which a person is asked about a target whose history is another one now."""
 
 
 async def run_validation(context: Context) -> Outcome:
@@ -81,7 +85,11 @@ async def _prechecks(context: Context) -> Outcome:
             hint=f"Make it again (git branch {run.started.target_branch} {run.snapshot.start:.12}), then retry.",
         )
     if tip is not None and not stands_on(run, tip):
-        built = await settling(context, lambda: _rebuilt(context, tip))
+        rewritten = await _is_rewritten(context, tip)
+        if rewritten and context.approved != REWRITTEN:
+            return _ask_about(run, tip)
+        context.approved = None if rewritten else context.approved  # an answer is good for what was asked about
+        built = await settling(context, lambda: _rebuilt(context, tip, rewritten=rewritten))
         if not isinstance(built, Passed):
             return built
         note = f"the target moved to {tip:.12}: everything was merged onto it again"
@@ -92,8 +100,27 @@ async def _prechecks(context: Context) -> Outcome:
     return Passed(note)
 
 
-async def _rebuilt(context: Context, tip: str) -> Outcome:
-    return await rebuild(context.engine, context.run, tip) or Passed()
+async def _rebuilt(context: Context, tip: str, *, rewritten: bool) -> Outcome:
+    return await rebuild(context.engine, context.run, tip, rewritten=rewritten) or Passed()
+
+
+async def _is_rewritten(context: Context, tip: str) -> bool:
+    """Whether the target no longer holds the commit that the plan's result was merged onto: amended, or reset."""
+    assert context.run.snapshot is not None
+    repo, start = context.world.repo, context.run.snapshot.start
+    return not await context.world.in_thread(is_ancestor, repo, start, tip)
+
+
+def _ask_about(run: Run, tip: str) -> Held:
+    assert run.started is not None
+    assert run.snapshot is not None
+    branch, start = run.started.target_branch, run.snapshot.start
+    reason = (
+        f"Branch '{branch}' was amended or reset while the plan ran: it is at {tip:.12} and no longer holds "
+        f"{start:.12}, which the plan's result was merged onto. To land the jobs' changes on it as it is now, without what was taken "
+        f"off: orchard land {run.id}"
+    )
+    return Held(REWRITTEN, reason, Phase.PRECHECKS)
 
 
 async def _bring_in_missing(context: Context) -> Failed | Held | None:

@@ -98,13 +98,21 @@ class Integration:
         """End the processes; the next call starts them anew."""
         self.live.close()
 
-    def start(self, plan: str, commit: str) -> None:
-        """Put both lines at a commit, usually the target's tip, wherever they are now."""
-        refs = (integration_ref(plan), snapshot_ref(plan))
-        now = list_refs(self.repo.git, *refs)
-        updates = [Update(ref, commit, now.get(ref)) for ref in refs if now.get(ref) != commit]
+    def start(self, plan: str, commit: str, integration: str | None = None) -> None:
+        """Put both lines at a commit, usually the target's tip; `integration`: that line goes there instead."""
+        wanted = {integration_ref(plan): integration or commit, snapshot_ref(plan): commit}
+        now = list_refs(self.repo.git, *wanted)
+        updates = [Update(ref, to, now.get(ref)) for ref, to in wanted.items() if now.get(ref) != to]
         update_refs(self.repo.git, updates, f"orchard: start of {plan}")
-        self._ancestry.begin(commit)
+        self._ancestry.begin(integration or commit)
+
+    def supersede(self, commit: str, before: str, when: int) -> str:
+        """A commit with the tree of `commit` that builds on `before` as well.
+
+        What was made on `before` is merged with it by what it changed there: what a user took off a branch stays off.
+        """
+        message = f"orchard: {commit:.12} in place of {before:.12}\n"
+        return self.merger.commit(self.objects.tree_of(commit), (commit, before), message, when=when)
 
     def tips(self, plan: str) -> tuple[str, str] | None:
         """Where integration and snapshot are; None before `start`."""
