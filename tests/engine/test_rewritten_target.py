@@ -54,7 +54,10 @@ async def test_a_target_that_was_rewritten_is_asked_about_and_lands_without_what
     plan = status["plan"]
     before = repo.head("work")
     assert plan["status"] == "waiting" and "a.txt" not in repo.files("work")
-    assert "amended or reset" in plan["waiting"][0]["reason"] and f"orchard land {plan['id']}" in plan["waiting"][0]["reason"]
+    assert (
+        "amended or reset" in plan["waiting"][0]["reason"]
+        and f"orchard land {plan['id']}" in plan["waiting"][0]["reason"]
+    )
 
     status = await orchard.ask("land")
 

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from orchard.git.landing import push
 from orchard.git.repository import find_repository
 from orchard.testing import Repo
@@ -19,3 +21,43 @@ def test_push_hands_the_branch_on_and_reports_failure(repo: Repo, tmp_path: Path
     assert sent[0]
     assert Repo(remote).head("main") == repo.head()
     assert not refused[0] and refused[1]
+
+
+@pytest.fixture
+def remotes(repo: Repo, tmp_path: Path) -> dict[str, Repo]:
+    """Two remotes that lie empty."""
+    for name in ("origin", "fork"):
+        repo("init", "-q", "--bare", str(tmp_path / f"{name}.git"))
+        repo("remote", "add", name, str(tmp_path / f"{name}.git"))
+    return {name: Repo(tmp_path / f"{name}.git") for name in ("origin", "fork")}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"remote.pushDefault": "fork"},
+        {"branch.main.pushRemote": "fork"},
+        {"branch.main.pushRemote": "fork", "remote.pushDefault": "origin"},
+        {"remote.pushDefault": "fork", "branch.main.remote": "origin"},
+        {"branch.main.remote": ".", "branch.main.pushRemote": "fork"},
+        {"branch.main.remote": "fork"},
+    ],
+)
+def test_a_branch_goes_where_git_would_push_it(repo: Repo, remotes: dict[str, Repo], settings: dict[str, str]) -> None:
+    for key, value in settings.items():
+        repo("config", key, value)
+
+    assert push(find_repository(repo.path), "main")[0]
+
+    assert remotes["fork"].head("main") == repo.head()
+    assert not remotes["origin"].exists("main")
+
+
+def test_a_branch_that_follows_a_local_one_is_not_called_pushed(repo: Repo, remotes: dict[str, Repo]) -> None:
+    repo("checkout", "-q", "--track", "-b", "work", "main")
+    repo.commit({"a": "a"})
+
+    ok, said = push(find_repository(repo.path), "work")
+
+    assert not ok and "branch.work.pushRemote" in said
+    assert not any(remote.exists("work") for remote in remotes.values())

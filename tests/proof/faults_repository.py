@@ -350,7 +350,7 @@ def the_target_is_moved(scene: Scene) -> None:
         scene.extra["theirs.txt"] = "theirs\n"
 
 
-@fault("moved|target")
+@fault("amended or reset")
 def the_target_is_rewound(scene: Scene) -> None:
     """Somebody takes a commit off the target by force: a person is asked, and what lands stands on what is left."""
     scene.repo("branch", scene.target, foreign_commit(scene, scene.repo.head()))

@@ -126,10 +126,12 @@ def where_is(repo: Repository, branch: str, landing_id: str, old: str | None, ne
 
 
 def push(repo: Repository, branch: str, remote: str | None = None) -> tuple[bool, str]:
-    """Push a branch to the same name on a remote (None: its own, else `origin`); never forced, never asks."""
+    """Push a branch to the same name on a remote (None: where git would push it); never forced, never asks."""
     if remote is None:
-        said = repo.config(r"^branch\..*\.remote$")
-        remote = said.get(f"branch.{branch}.remote", "origin")
+        remote = _push_remote(repo, branch)
+    if remote == ".":
+        said = f"Branch '{branch}' follows a branch of this repository, so git knows no remote to push it to."
+        return False, f"{said} Name one: git config branch.{branch}.pushRemote REMOTE"
     ref = f"refs/heads/{branch}"
     try:
         done = repo.git("push", "--", remote, f"{ref}:{ref}", ok=range(256), timeout=PUSH_TIMEOUT)
@@ -137,6 +139,13 @@ def push(repo: Repository, branch: str, remote: str | None = None) -> tuple[bool
         return False, error.message
     said_text = done.stderr.decode(errors="replace").strip()
     return done.status == 0, said_text or ("pushed" if done.status == 0 else f"git ended with status {done.status}")
+
+
+def _push_remote(repo: Repository, branch: str) -> str:
+    """The remote that git itself would push a branch to."""
+    said = repo.config(r"^(branch\..*\.(push)?remote|remote\.pushdefault)$")
+    keys = (f"branch.{branch}.pushremote", "remote.pushdefault", f"branch.{branch}.remote")
+    return next((said[key] for key in keys if said.get(key)), "origin")
 
 
 def _not_at(branch: str, tip: str | None, expected: str | None) -> LandingRefused | None:
