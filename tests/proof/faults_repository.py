@@ -357,7 +357,7 @@ def the_target_is_rewound(scene: Scene) -> None:
     scene.skip_first_failure()
     with scene.at_work():
         scene.repo("branch", "-f", scene.target, f"{scene.target}^")
-    scene.ask("land")
+    scene.ask("land", "--yes")
 
 
 @fault("moved|target|interrupted", slow=True)

@@ -117,8 +117,8 @@ def _ask_about(run: Run, tip: str) -> Held:
     branch, start = run.started.target_branch, run.snapshot.start
     reason = (
         f"Branch '{branch}' was amended or reset while the plan ran: it is at {tip:.12} and no longer holds "
-        f"{start:.12}, which the plan's result was merged onto. To land the jobs' changes on it as it is now, without what was taken "
-        f"off: orchard land {run.id}"
+        f"{start:.12}, which the plan's result was merged onto. To land the jobs' changes on it as it is now, without "
+        f"what was taken off: orchard land {run.id}"
     )
     return Held(REWRITTEN, reason, Phase.PRECHECKS)
 
