@@ -86,6 +86,8 @@ class PlanResumed(PlanEvent):
 
     budget: Json | None = None
     """What it may use from now on, where a person said so."""
+    alone: bool = False
+    """Whether it begins although the plan that it comes after has not succeeded."""
 
 
 class PlanCanceled(PlanEvent):

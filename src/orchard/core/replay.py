@@ -116,7 +116,7 @@ def _plan_started(run: Run, event: PlanStarted, at: float) -> None:
 
 
 def _resumed(run: Run, event: PlanResumed, at: float) -> None:
-    run.paused = None
+    run.paused, run.begins_alone = None, event.alone
     run.budget_from, run.budget_warned = run.active_seconds(at), set()
     run.used_before = (run.used_tokens, run.used_cost)
     if event.budget is not None:

@@ -57,6 +57,7 @@ class Run:
         self.changed_at = 0.0
         self.scaffolding = False
         self.paused: PlanPaused | None = None
+        self.begins_alone = False
         self.canceled: PlanCanceled | None = None
         self.deleted = False
         self.deleted_at: float | None = None

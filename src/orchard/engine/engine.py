@@ -37,6 +37,7 @@ from orchard.core.scheduler import StartJob, free_slots, next_turns, pick
 from orchard.core.states import ACTIVE, JobStatus, PlanStatus
 from orchard.core.view import plan_summary
 from orchard.engine.budget import Budgets
+from orchard.engine.chain import Chain
 from orchard.engine.idling import Idling
 from orchard.engine.interruption import Interruptible
 from orchard.engine.leases import Leases
@@ -105,6 +106,7 @@ class Engine:
         """Who makes traces of what is recorded here; None: nobody asked for any."""
         self.notes: list[str] = []
         """What a person should know that belongs to no plan."""
+        self.chain = Chain()
         self._attempting, self._starting = attempting, starting
         self._group: asyncio.TaskGroup | None = None
         self._wake = asyncio.Event()
@@ -233,8 +235,12 @@ class Engine:
     def _may_begin(self, run: Run) -> bool:
         if run.started is not None or run.scaffolding or run.paused is not None or run.canceled or run.deleted:
             return False
-        first = self.runs.get(PlanId(run.plan.after)) if run.plan.after else None
-        return run.plan.after is None or (first is not None and first.status is PlanStatus.SUCCEEDED)
+        if run.plan.after is None:
+            return True
+        asked = self.chain.question(self.runs, run)
+        if asked is not None:
+            self.record(run.id, asked)
+        return asked is None and self.chain.may_begin(self.runs, run)
 
     async def _begin(self, run: Run) -> None:
         try:

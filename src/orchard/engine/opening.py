@@ -129,6 +129,7 @@ async def _own_engine(place: Place, work: bool, trace: Traced) -> AsyncIterator[
             place.reader.recent = journal.recent
             engine = Engine(world, journal, slots, attempting=run_attempt, starting=start_plan)
             engine.tracing, engine.notes = trace.tracing, trace.notes
+            engine.chain.reader = place.reader
             engine.starts_work = False
             async with running(engine):
                 await recover(engine, place.reader)

@@ -175,7 +175,8 @@ class Requests:
                         hint=f"orchard resume {plan}",
                     )
                 if run.paused is not None:
-                    self.engine.record(run.id, PlanResumed(budget))
+                    alone = run.started is None and self.engine.chain.is_lost(self.engine.runs, run)
+                    self.engine.record(run.id, PlanResumed(budget, alone))
                 for job_id, record in run.records.items():
                     if record.hold is not None and record.hold.kind == "budget":
                         self.engine.record(run.id, HoldReleased(job_id))
