@@ -23,7 +23,7 @@ from orchard.core.events import Json
 from orchard.core.phases import PHASES, Phase
 from orchard.core.plan import VALIDATION, JobId, Plan, PlanId
 from orchard.core.run import Run
-from orchard.engine.address import read_address
+from orchard.engine.address import is_at_work, read_address
 from orchard.engine.listing import listed
 from orchard.engine.session import Place, Session, Speaking
 from orchard.errors import NotFound, OrchardError, UsageError
@@ -80,7 +80,7 @@ class App:
 
     def engine_alive(self) -> bool:
         """Whether an engine works on this repository."""
-        return read_address(self.repo.state) is not None
+        return is_at_work(self.repo.state)
 
     def plans(self, *, deleted: bool = False) -> list[Json]:
         """Every plan in a few fields, the newest last."""
@@ -372,12 +372,12 @@ class App:
         """See that an engine runs in the background."""
         from orchard.process.detached import start_detached
 
-        if self.engine_alive():
+        if read_address(self.repo.state) is not None:
             return
         self.repo.state.mkdir(mode=0o700, parents=True, exist_ok=True)
         argv = [sys.executable, "-m", "orchard.surfaces.cli.background", str(self.repo.top or self.repo.common_dir)]
         problem = start_detached(argv, self.repo.state / "engine.log", dict(os.environ))
-        if problem and not self.engine_alive():
+        if problem and read_address(self.repo.state) is None:
             said = json.loads(problem) if problem.startswith("{") else {"message": problem}
             raise OrchardError(said["message"], said.get("hint"))
 

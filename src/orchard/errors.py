@@ -49,6 +49,14 @@ class NeedsPerson(OrchardError):
     exit_code = EXIT_WAITING
 
 
+def no_locks(path: os.PathLike[str], error: OSError) -> OrchardError:
+    """The error of a file system on which files cannot be locked."""
+    return OrchardError(
+        f"{os.fspath(path)} cannot be locked ({error.strerror or error}); two engines could then work at once.",
+        hint="Put the repository on a file system that supports locks (flock), such as a local disk.",
+    )
+
+
 class SystemRefused(OrchardError):
     """A disk or the system did not do what every program may ask of it; the user can mend that, we cannot."""
 

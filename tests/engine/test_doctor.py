@@ -10,8 +10,7 @@ import pytest
 from orchard.core.config import Config
 from orchard.core.events import PlanSubmitted
 from orchard.core.plan import PlanId
-from orchard.engine import doctor, opening
-from orchard.engine.address import Address, write_address
+from orchard.engine.address import LOCK_FILE, Address, write_address
 from orchard.engine.doctor import Finding, examine, healthy
 from orchard.git.repository import find_repository
 from orchard.git.worktrees import TRASH
@@ -113,12 +112,11 @@ def test_a_lock_that_is_held_without_an_address_is_a_warning(repo: Repo) -> None
     state = repo.path / ".git" / "orchard"
     state.mkdir()
 
-    with filelock.FileLock(state / opening.LOCK_FILE):
+    with filelock.FileLock(state / LOCK_FILE):
         held = about("engine", findings(repo))
     free = about("engine", findings(repo))
 
     assert ([one.level for one in held], [one.level for one in free]) == (["warning"], ["ok"])
-    assert doctor.LOCK_FILE == opening.LOCK_FILE
 
 
 def test_an_engine_without_its_socket_is_a_warning(repo: Repo) -> None:

@@ -1,5 +1,6 @@
 """Where the engine of a repository listens: a small file that says who wrote it, so that a stale one is seen."""
 
+import fcntl
 import json
 import os
 from dataclasses import asdict
@@ -9,6 +10,7 @@ from orchard.frozen import frozen
 from orchard.process.identity import Identity, is_alive
 
 ADDRESS_FILE = "daemon.json"
+LOCK_FILE = "engine.lock"
 
 
 @frozen
@@ -39,6 +41,31 @@ def read_address(state: Path) -> Address | None:
     except (OSError, ValueError, TypeError, RecursionError):
         return None
     return address if address.alive else None
+
+
+def is_at_work(state: Path) -> bool:
+    """Whether an engine works on this repository, also where its process cannot be seen from here.
+
+    In another container a process has another number, or none; the lock that it holds is the same.
+    """
+    return read_address(state) is not None or is_locked(state / LOCK_FILE)
+
+
+def is_locked(path: Path) -> bool:
+    """Whether someone holds a lock. An engine that starts in this moment tries again, so asking harms nobody."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False  # no locks on this file system: nobody can tell
+    finally:
+        os.close(handle)
+    return False
 
 
 def write_address(state: Path, address: Address) -> None:

@@ -4,7 +4,6 @@ Each part looks at one thing and yields what it found, good or bad. A part that 
 as a finding of its own; the others still look.
 """
 
-import fcntl
 import os
 import shutil
 import sqlite3
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from orchard.core.states import PlanStatus
-from orchard.engine.address import read_address
+from orchard.engine.address import LOCK_FILE, is_locked, read_address
 from orchard.errors import OrchardError
 from orchard.frozen import frozen
 from orchard.git.command import MINIMUM_VERSION
@@ -24,7 +23,7 @@ from orchard.git.refs import list_refs
 from orchard.git.repository import Repository
 from orchard.git.worktrees import TRASH, Worktrees
 from orchard.process.identity import Identity, is_alive
-from orchard.store.db import explained, open_read_only
+from orchard.store.db import explained, open_read_only, way_out
 from orchard.store.dirs import UserDirs
 from orchard.store.reader import JOURNAL, read
 from orchard.store.settings import Settings
@@ -33,7 +32,6 @@ from orchard.store.slots import SLOTS
 Level = Literal["ok", "note", "warning", "problem"]
 
 # The same names as in `opening`, which would bring the whole engine along.
-LOCK_FILE = "engine.lock"
 SLOTS_FILE = "slots.db"
 MINIMUM_PYTHON = (3, 11)
 DISK_PROBLEM = 256 * 1024**2
@@ -193,7 +191,10 @@ def _journal(patient: Patient) -> Iterator[Finding]:
     if rows != ["ok"]:
         said = f"The journal {patient.journal} is damaged: {'; '.join(rows)}."
         yield Finding(
-            "problem", "journal", said, "Copy that folder before anything else; every result is still in git."
+            "problem",
+            "journal",
+            said,
+            f"Copy that folder before anything else. {way_out(patient.journal, JOURNAL.what)}",
         )
     elif size > JOURNAL_LARGE:
         said = f"The journal holds {events:,} events in {_size(size)}."
@@ -207,28 +208,15 @@ def _engine(patient: Patient) -> Iterator[Finding]:
     if patient.engine_alive and address is not None and not Path(address.socket).exists():
         said = f"The engine (process {address.pid}) runs, but its socket {address.socket} is gone."
         yield Finding("warning", "engine", said, "Let its plans finish; the next engine makes a new one.")
-    elif patient.engine_alive:
-        yield Finding("ok", "engine", f"an engine is running (process {address.pid if address else '?'})")
-    elif _is_locked(patient.repo.state / LOCK_FILE):
-        said = "A process holds the engine's lock, but does not say where it listens: it is starting, or stuck."
+    elif address is not None:
+        yield Finding("ok", "engine", f"an engine is running (process {address.pid})")
+    elif is_locked(patient.repo.state / LOCK_FILE):
+        said = "A process holds the engine's lock, but cannot be seen: it is starting, stuck, or in another container."
         yield Finding("warning", "engine", said, f"Look again; if it stays, see who has {LOCK_FILE} open and end it.")
+    elif patient.engine_alive:
+        yield Finding("ok", "engine", "an engine is running")
     else:
         yield Finding("ok", "engine", "no engine is running")
-
-
-def _is_locked(path: Path) -> bool:
-    """Whether someone holds a lock. An engine that starts in this moment tries again, so asking harms nobody."""
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(handle)
-    return False
 
 
 def _plans(patient: Patient) -> Iterator[Finding]:

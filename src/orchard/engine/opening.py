@@ -15,7 +15,7 @@ from orchard.agents.table import Agents
 from orchard.core.config import Config
 from orchard.core.events import Json
 from orchard.core.plan import Work
-from orchard.engine.address import Address, read_address
+from orchard.engine.address import LOCK_FILE, Address, read_address
 from orchard.engine.attempt import run_attempt
 from orchard.engine.control import Channel, Connection, EngineGone, connect, listening
 from orchard.engine.engine import Engine, running
@@ -25,10 +25,11 @@ from orchard.engine.session import Place, Session
 from orchard.engine.snapshot import start_plan
 from orchard.engine.tracingsetup import Traced, traced, without_headers
 from orchard.engine.world import World
-from orchard.errors import OrchardError, UsageError
+from orchard.errors import OrchardError, UsageError, no_locks
 from orchard.git.integration import Integration
 from orchard.git.repository import Repository
 from orchard.process.exits import wait_exit
+from orchard.process.identity import is_stopped
 from orchard.store.dirs import make_runtime_dir, make_state_dir, socket_path
 from orchard.store.journal import Journal
 from orchard.store.known import note_repository
@@ -36,10 +37,11 @@ from orchard.store.logs import LogFiles
 from orchard.store.reader import JOURNAL_FILE
 from orchard.store.slots import Slots
 
-LOCK_FILE = "engine.lock"
 CONNECT_SECONDS = 30.0
 LINGER_SECONDS = 5.0
 ENDING_SECONDS = 2.0
+STOPPED_SECONDS = 3.0
+"""For an engine that is only stopped for a moment."""
 
 
 @asynccontextmanager
@@ -91,6 +93,8 @@ async def _claim(repo: Repository, lock: filelock.BaseFileLock) -> Address | Non
             address = read_address(repo.state)
             if address is not None:
                 return address
+        except OSError as error:
+            raise no_locks(repo.state / LOCK_FILE, error) from error
         else:
             return None
         if asyncio.get_running_loop().time() > deadline:
@@ -103,6 +107,7 @@ async def _claim(repo: Repository, lock: filelock.BaseFileLock) -> Address | Non
 
 @asynccontextmanager
 async def _joined(place: Place, address: Address) -> AsyncIterator[Session]:
+    await _refuse_if_stopped(address)
     asking, hearing = await connect(address), await connect(address)
     try:
         await hearing.start_following()
@@ -110,6 +115,17 @@ async def _joined(place: Place, address: Address) -> AsyncIterator[Session]:
     finally:
         asking.close()
         hearing.close()
+
+
+async def _refuse_if_stopped(address: Address) -> None:
+    """An engine that somebody has stopped (SIGSTOP, or a debugger) takes connections and never answers."""
+    if is_stopped(address.pid):
+        await asyncio.sleep(STOPPED_SECONDS)
+    if is_stopped(address.pid):
+        raise OrchardError(
+            f"The engine of this repository (process {address.pid}) is stopped and does not answer; nothing was asked.",
+            hint=f"Let it go on: kill -CONT {address.pid}",
+        )
 
 
 @asynccontextmanager

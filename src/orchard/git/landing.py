@@ -174,8 +174,10 @@ def _only_checkout(repo: Repository, branch: str) -> Checkout | LandingRefused |
             reason = f"A {one.operation} of branch '{branch}' is under way in {one.path}"
             return LandingRefused("operation", reason, f"Finish or abort the {one.operation} there.")
         if one.ours:
-            reason = f"A job has branch '{branch}' checked out in its worktree {one.path}"
-            return LandingRefused("checkout", reason, "Wait for that job to end.")
+            whose = f" ({one.label})" if one.label else ""
+            reason = f"Branch '{branch}' is checked out in the worktree of a job, {one.path}{whose}"
+            hint = f"Wait for that job to end, or, if it failed: git -C '{one.path}' checkout --detach"
+            return LandingRefused("checkout", reason, hint)
         if not one.path.is_dir():
             reason = f"Branch '{branch}' is checked out in {one.path}, which cannot be reached."
             return LandingRefused(

@@ -9,6 +9,7 @@ Removing is a rename to `.trash`; `empty_trash` deletes later, when nobody waits
 Folder names are ours and random. What a plan calls its jobs never becomes a path.
 """
 
+import errno
 import os
 import secrets
 import shutil
@@ -22,7 +23,7 @@ from typing import Literal
 
 import filelock
 
-from orchard.errors import OrchardError
+from orchard.errors import OrchardError, no_locks
 from orchard.frozen import frozen
 from orchard.git.command import GitError
 from orchard.git.contents import ADD_TIMEOUT, Left
@@ -267,6 +268,10 @@ class Worktrees:
                 yield
         except filelock.Timeout as error:
             raise _busy(place) from error
+        except OSError as error:
+            if error.errno not in (errno.ENOLCK, errno.EOPNOTSUPP):
+                raise
+            raise no_locks(place, error) from error
         finally:
             self._turn.release()
 

@@ -44,6 +44,12 @@ def is_alive(identity: Identity) -> bool:
     return stat is not None and not stat.dead and is_same(identity_of(stat), identity)
 
 
+def is_stopped(pid: int) -> bool:
+    """Whether a process is there but does nothing until somebody lets it go on."""
+    stat = read_stat(pid) if pid > 0 else None
+    return stat is not None and stat.state in ("T", "t", "stopped", "tracing-stop")
+
+
 def is_same(one: Identity, other: Identity) -> bool:
     """Whether two identities name one process."""
     return one.pid == other.pid and one.boot == other.boot and abs(one.started - other.started) <= START_TOLERANCE

@@ -118,9 +118,10 @@ def explain(error: sqlite3.Error, path: Path, what: str) -> StoreError:
     """What an error of SQLite means for the person whose file it is."""
     code = getattr(error, "sqlite_errorname", "")
     if code.startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT")):
-        message, hint = f"The {what} {path} is damaged ({error}); it was left as it is.", "Run 'orchard doctor'."
+        message, hint = f"The {what} {path} is damaged ({error}); it was left as it is.", way_out(path, what)
     elif code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-        message, hint = f"The {what} {path} is locked by another program.", "Run 'orchard doctor'."
+        message = f"The {what} {path} is locked by another program."
+        hint = f"End the program that has it open (fuser '{path}' names it), then try again."
     elif code.startswith("SQLITE_FULL"):
         message, hint = f"There is no space left to write the {what} {path}", "Free some space, then try again."
     elif code.startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_PERM", "SQLITE_AUTH")):
@@ -128,6 +129,18 @@ def explain(error: sqlite3.Error, path: Path, what: str) -> StoreError:
     else:
         message, hint = f"The {what} {path} cannot be used: {error}.", "Run 'orchard doctor'."
     return StoreError(message, hint)
+
+
+def way_out(path: Path, what: str) -> str:
+    """What to do with a file that cannot be read any more; its neighbours belong to it, so they go with it."""
+    aside = path.parent / "damaged"
+    said = f"Move it away, and Orchard makes a new one: mkdir '{aside}' && mv '{path}'* '{aside}/'"
+    if what != "journal":
+        return said
+    return (
+        f"{said} -- Its plans are then no longer listed. Their results stay in git ('git for-each-ref refs/orchard'), "
+        "and the next 'orchard run' saves what lies in worktrees: 'orchard recover' lists it."
+    )
 
 
 def _connect(path: Path, mode: Literal["rw", "ro"]) -> sqlite3.Connection:
@@ -149,7 +162,7 @@ def _check(connection: sqlite3.Connection, path: Path, schema: Schema) -> int:
     version: int = connection.execute("PRAGMA user_version").fetchone()[0]
     if mark != schema.mark:
         raise StoreError(
-            f"{path} is not the {schema.what} of an Orchard; it was left as it is.", hint="Run 'orchard doctor'."
+            f"{path} is not the {schema.what} of an Orchard; it was left as it is.", hint=way_out(path, schema.what)
         )
     if version > schema.version:
         raise StoreError(

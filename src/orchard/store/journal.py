@@ -345,10 +345,13 @@ class Journal:
             listener(self._durable)
 
     def _fail(self, error: BaseException, batch: _Batch) -> None:
-        reason = explain(error, self.path, JOURNAL.what).message if isinstance(error, sqlite3.Error) else str(error)
+        reason, hint = str(error), "Free space or check the disk, then run 'orchard resume'."
+        if isinstance(error, sqlite3.Error):
+            reason = explain(error, self.path, JOURNAL.what).message
+            if getattr(error, "sqlite_errorname", "").startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+                hint = f"End the program that has it open (fuser '{self.path}' names it), then run 'orchard resume'."
         failure = JournalFailed(
-            f"The journal can record nothing any more after event {self._durable}: {reason}",
-            hint="Free space or check the disk, then run 'orchard resume'.",
+            f"The journal can record nothing any more after event {self._durable}: {reason}", hint=hint
         )
         failure.__cause__ = error
         with self._changed:
