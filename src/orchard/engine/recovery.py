@@ -35,6 +35,7 @@ from orchard.engine.subfolders import remove_subtask_folders, settle_subtasks, s
 from orchard.engine.turns import remove_scratch
 from orchard.engine.workspace import give_back, release_unneeded, save_work
 from orchard.errors import OrchardError
+from orchard.git.leftovers import end_leftovers
 from orchard.git.refs import wip_ref
 from orchard.git.repository import Worktree
 from orchard.git.wip import ensure_saved
@@ -49,6 +50,7 @@ SCRATCH_SECONDS = 3600.0
 
 async def recover(engine: Engine, reader: JournalReader) -> None:
     """Load every plan that is not over, and settle what the last engine left."""
+    await engine.world.in_thread(end_leftovers, engine.world.repo.common_dir)
     for row in reader.plans():
         if not row.settled or row.summary.get("undoing"):
             await recover_plan(engine, reader, row.id)

@@ -10,6 +10,7 @@ Everything here is synchronous: a step such as "merge, commit, move two refs" is
 a row that must not be interrupted half-way, so the engine runs it as a whole in a thread.
 """
 
+import hashlib
 import os
 import re
 import signal
@@ -21,10 +22,13 @@ from pathlib import Path
 
 from orchard.errors import OrchardError
 from orchard.frozen import frozen
+from orchard.process.identity import identify
 
 MINIMUM_VERSION = (2, 38)
 """`merge-tree --write-tree` came with 2.38."""
 
+MARK = "ORCHARD_GIT"
+"""The variable that tells whose a git is."""
 TERMINATE_GRACE = 5.0
 LAST_WAIT = 2.0
 """Seconds for a git whose time is up: if it was we who stood still, its answer has been there for long."""
@@ -149,6 +153,7 @@ class Git:
         env = clean_environment({**OVERRIDES, **self.config})
         env["GIT_DIR"] = str(self.git_dir)
         env["GIT_COMMON_DIR"] = str(self.common_dir)
+        env[MARK] = mark_of(self.common_dir)
         if self.work_tree is not None:
             env["GIT_WORK_TREE"] = str(self.work_tree)
         if self.index is not None:
@@ -167,6 +172,14 @@ class Git:
     def with_environment(self, **environment: str) -> "Git":
         """The same, with these variables on top."""
         return replace(self, environment={**self.environment, **environment})
+
+
+@cache
+def mark_of(common_dir: Path) -> str:
+    """What a git of ours carries: a repository, and the process that started it. See `leftovers`."""
+    me = identify(os.getpid())
+    name = hashlib.sha256(os.fsencode(common_dir)).hexdigest()[:16]
+    return f"{name}:{os.getpid()}:{me.started if me is not None else 0.0}"
 
 
 def clean_environment(overrides: Mapping[str, str] = OVERRIDES) -> dict[str, str]:
