@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 import pytest
 
-from orchard.core.events import JobFailed, JobRetried, JobSucceeded, WorkCommitted
+from orchard.core.events import JobFailed, JobRetried, JobSucceeded, PhaseStarted, WorkCommitted
 from orchard.core.phases import Phase
 from orchard.core.plan import JobId
 from orchard.core.usage import Usage
@@ -45,6 +45,7 @@ def run() -> Simulation:
     made.record(JobRetried(api, Phase.WORK))
     begin(made, api)
     turn(made, "api", "claude", (Phase.POSTCHECKS, "heal"), [Usage(SONNET, 100, 2000, 0, 50, 1, 0.002, "agent", 2.0)])
+    made.record(PhaseStarted(api, 2, Phase.POSTCHECKS))
     made.record(WorkCommitted(api, 2, "base", "c1", {"lines_added": 120, "lines_deleted": 4}))
     made.record(JobSucceeded(api, 2, "c1"))
     begin(made, docs)
