@@ -171,13 +171,13 @@ def test_only_sound_messages_pass(line: bytes, message: dict[str, Any] | None) -
 
 
 @pytest.mark.parametrize(
-    ("argv", "variable"),
+    ("argv", "home"),
     [
-        (["/opt/bin/codex-acp"], "CODEX_API_KEY"),
-        (["npx", "@agentclientprotocol/claude-agent-acp@0.99.0"], "ANTHROPIC_API_KEY"),
-        (["copilot", "--acp"], "COPILOT_GITHUB_TOKEN"),
+        (["/opt/bin/codex-acp"], "CODEX_HOME"),
+        (["npx", "@agentclientprotocol/claude-agent-acp@0.99.0"], "CLAUDE_CONFIG_DIR"),
+        (["copilot", "--acp"], "COPILOT_HOME"),
     ],
 )
-def test_an_agent_is_known_by_its_program_however_it_is_started(argv: list[str], variable: str) -> None:
-    assert variable in known(argv).variables
-    assert known(["some-agent"]).variables == ()
+def test_an_agent_is_known_by_its_program_however_it_is_started(argv: list[str], home: str) -> None:
+    assert known(argv).home == home
+    assert known(["some-agent"]).home == "HOME"

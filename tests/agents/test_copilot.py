@@ -273,7 +273,7 @@ def test_its_settings_are_flags_and_secrets_are_in_no_argument(desk: Desk, ear: 
         assert words in line
     assert "secret" not in line.replace("--secret-env-vars", "")
     assert command.stdin == b"The instructions."
-    assert command.env == {"COPILOT_HOME": str(desk.private / "copilot")}
+    assert command.env == {"COPILOT_HOME": str(desk.private / "copilot"), "COPILOT_ALLOW_ALL": "1"}
     file = Path(command.argv[-1].removeprefix("@"))
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     told = json.loads(file.read_text())["mcpServers"]

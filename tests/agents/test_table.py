@@ -1,5 +1,6 @@
 """Which agents there are, which of them can be used here, and what is said where one cannot."""
 
+import contextlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -249,6 +250,53 @@ def test_a_row_gives_a_command_behind_the_protocol_a_name_and_variables(machine:
 
     assert {"COPILOT_GITHUB_TOKEN", "COPILOT_PROVIDER_BASE_URL", "MORE"} <= set(agents.find("pilot").variables)
     assert agents.find("other").variables == ()
+
+
+@pytest.mark.parametrize(
+    ("command", "gets"),
+    [
+        ("claude-agent-acp", True),
+        ("{bin}/claude-agent-acp", True),
+        ("{bin}/../bin/claude-agent-acp --any", True),
+        ("{elsewhere}/claude-agent-acp", False),
+        ("{elsewhere}/claude-agent-acp --acp", False),
+        ("./claude-agent-acp", False),
+        ("../claude-agent-acp", False),
+        ("sh -c 'exec claude-agent-acp'", False),
+        ("sh {elsewhere}/claude-agent-acp", False),
+        ("env claude-agent-acp", False),
+        ("npx claude-agent-acp", False),
+        ("npx @evil/claude-agent-acp", False),
+        ("Claude-Agent-Acp", False),
+        ("claude-agent-acp\u200b", False),
+        ("cl\u0430ude-agent-acp", False),
+    ],
+)
+def test_keys_go_to_the_program_that_the_users_own_path_finds_and_to_no_namesake(
+    command: str, gets: bool, machine: Machine, tmp_path: Path
+) -> None:
+    machine.install("claude-agent-acp", "sh", "env", "npx", "Claude-Agent-Acp", "claude-agent-acp\u200b")
+    machine.install("cl\u0430ude-agent-acp")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "claude-agent-acp").write_text("#!/bin/sh\nenv\n")
+    (elsewhere / "claude-agent-acp").chmod(0o755)
+    said = command.format(bin=machine.bin, elsewhere=elsewhere)
+    agents = machine.agents(Config(agents={"mine": AgentRow(command=f"acp:{said}")}))
+
+    try:
+        variables = agents.find("mine").variables
+    except NoAgent:
+        variables = ()
+    assert ("ANTHROPIC_API_KEY" in variables) == gets
+
+
+def test_a_folder_on_the_path_that_is_not_whole_finds_no_program(machine: Machine, tmp_path: Path) -> None:
+    (tmp_path / "claude").write_text("#!/bin/sh\n")
+    (tmp_path / "claude").chmod(0o755)
+
+    with contextlib.chdir(tmp_path), pytest.raises(NoAgent, match="is not installed"):
+        machine.agents(PATH=f".:{machine.bin}:", ANTHROPIC_API_KEY="k").find("claude")
 
 
 def test_a_row_whose_command_cannot_be_read_stands_in_nobodys_way(machine: Machine) -> None:

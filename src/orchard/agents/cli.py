@@ -10,12 +10,12 @@ import json
 import math
 import re
 import shlex
-import shutil
 from collections.abc import Mapping
 from dataclasses import field, replace
 from typing import Any, Protocol, runtime_checkable
 
 from orchard.agents.agent import Called, Heard, Noted, Reason, Result, Said, Task, Tell, Telling, Used, Watch
+from orchard.agents.environment import find_program
 from orchard.core.agentrows import AgentRow
 from orchard.errors import OrchardError
 from orchard.frozen import frozen
@@ -130,7 +130,7 @@ class CliAgent:
     async def run(self, task: Task, watch: Watch) -> Result:
         """One turn."""
         name = self._program()
-        program = shutil.which(name, path=task.env.get("PATH")) if name else None
+        program = find_program(name, task.env.get("PATH", "")) if name else None
         if program is None:
             return Result("spawn-failed", f"Agent '{self.name}' cannot be started: there is no program '{name}'.")
         if task.settings.model is None and self.row.model is not None:

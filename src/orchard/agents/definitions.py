@@ -28,6 +28,8 @@ FILE_BYTES = 64 * 1024
 DESCRIPTION = 500
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
+_MODEL = re.compile(r"[A-Za-z0-9][\w.:/@+-]{0,199}")
+"""What could be taken for an option of a program is no model."""
 _FIELD = re.compile(r"([A-Za-z][\w-]*)\s*:(?:\s+(.*)|$)")
 _NO_MODEL = ("", "inherit", "default")
 
@@ -79,7 +81,7 @@ def parse(text: str, stem: str, file: str = "") -> Definition | None:
         name,
         " ".join(plain_text(fields.get("description", "")).split())[:DESCRIPTION],
         body,
-        None if model.lower() in _NO_MODEL else model,
+        None if model.lower() in _NO_MODEL or not _MODEL.fullmatch(model) else model,
         tools,
         file,
     )

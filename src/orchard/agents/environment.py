@@ -1,6 +1,8 @@
 """What of the user's environment an agent sees: an allow-list, and what its backend or the user names."""
 
+import os
 import re
+import shutil
 from collections.abc import Iterable, Mapping
 
 _ALLOWED = re.compile(
@@ -11,6 +13,14 @@ _ALLOWED = re.compile(
     r"|PYENV_ROOT|VIRTUAL_ENV|CONDA_PREFIX|UV_CACHE_DIR|PIP_CACHE_DIR|NPM_CONFIG_CACHE|npm_config_cache)$"
 )
 """What programs need to be found, to speak the right language and to reach the network: nothing that is a secret."""
+
+
+def find_program(name: str, path: str) -> str | None:
+    """Where a program is. Folders of a PATH that are no whole paths would be looked for in whichever folder is near."""
+    if os.sep in name:
+        return shutil.which(name)
+    whole = os.pathsep.join(part for part in path.split(os.pathsep) if os.path.isabs(part))  # noqa: PTH117 - a PATH's part
+    return shutil.which(name, path=whole) if whole else None
 
 
 def agent_environment(host: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:

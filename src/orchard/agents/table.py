@@ -10,7 +10,6 @@ Backends are imported when one of them is used.
 import os.path
 import re
 import shlex
-import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from importlib.util import find_spec
@@ -18,7 +17,7 @@ from importlib.util import find_spec
 from orchard.agents.agent import Agent, McpServer
 from orchard.agents.cache import user_cache
 from orchard.agents.cli import Backend, CliAgent
-from orchard.agents.environment import agent_environment
+from orchard.agents.environment import agent_environment, find_program
 from orchard.agents.known import BUILTIN_LOGIN, PROGRAMS, SPEAKS_FOR, Login, builtin_login, key_variable, program_login
 from orchard.agents.models import Models
 from orchard.core.agentrows import ACP, AGENTS, AgentRow
@@ -120,7 +119,7 @@ class Agents:
     def path_of(self, name: str) -> str | None:
         """Where the program of an agent is."""
         program = self.program(name)
-        return shutil.which(program, path=self.host.get("PATH", "")) if program else None
+        return find_program(program, self.host.get("PATH", "")) if program else None
 
     def login(self, name: str) -> Login:
         """Whether an agent has credentials, as far as variables and files tell."""
@@ -181,11 +180,26 @@ class Agents:
             from orchard.agents.acp.agent import AcpAgent
 
             command = (row.command or name).removeprefix(ACP).strip()
-            seen = replace(row, command=None, pass_env=(*_variables_of(command), *row.pass_env))
+            seen = replace(row, command=None, pass_env=(*self._variables_of(command), *row.pass_env))
             return AcpAgent(command, seen, name=name)
         from orchard.agents.backends.custom import Custom
 
         return CliAgent(Custom(name), row)
+
+    def _variables_of(self, command: str) -> tuple[str, ...]:
+        """The variables that a program behind the protocol may see: those of the agent that it speaks for.
+
+        Anybody can give a file the name of a known program. What counts is the one that the user's own PATH finds.
+        """
+        program = _first_word(command)
+        name = os.path.basename(program)  # noqa: PTH119 - a name, not a path
+        known = SPEAKS_FOR.get(name)
+        if known is None:
+            return ()
+        path = self.host.get("PATH", "")
+        own, meant = find_program(name, path), find_program(program, path)
+        same = own is not None and meant is not None and os.path.realpath(own) == os.path.realpath(meant)
+        return tuple(_backend(known).variables) if same else ()
 
     def _server(self, name: str) -> McpServer:
         row = self.config.mcp_servers.get(name)
@@ -216,12 +230,6 @@ def _first_word(command: str) -> str:
         return (shlex.split(command.removeprefix(ACP)) or [""])[0]
     except ValueError:
         return ""
-
-
-def _variables_of(command: str) -> tuple[str, ...]:
-    """The variables that a program behind the protocol may see: those of the agent that it speaks for."""
-    known = SPEAKS_FOR.get(os.path.basename(_first_word(command)))  # noqa: PTH119 - a name, not a path
-    return tuple(_backend(known).variables) if known is not None else ()
 
 
 def _backend(name: str) -> Backend:

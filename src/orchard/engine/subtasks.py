@@ -176,7 +176,8 @@ async def _order(desk: Desk, agent: str | None, instructions: str) -> tuple[Orde
     context, world = desk.context, desk.context.world
     id = _new_id(one for record in context.run.records.values() for one in record.subtasks)
     names = [one["name"] for one in await world.in_thread(world.agents.listed)]
-    if agent is None or agent in names or ":" in agent:
+    if agent is None or agent in names:
+        # Only what has a name here: behind `acp:` stands any command, and that is the user's to choose.
         return Order(id, world.agents.find(agent or desk.agent), instructions), None
     described = await world.in_thread(definitions, context.place.folder)
     definition = described.get(agent)

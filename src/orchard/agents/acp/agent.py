@@ -43,8 +43,8 @@ class AcpAgent:
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """Variables of the user's that it may see."""
-        return (*self._known.variables, *self.row.pass_env)
+        """Variables of the user's that it may see: what its row says. By its name alone a program gets no key."""
+        return self.row.pass_env
 
     async def run(self, task: Task, watch: Watch) -> Result:
         """One turn."""

@@ -1,4 +1,4 @@
-"""What is known of agents by the names of their programs: what they may see, where they live, what suits us."""
+"""What is known of agents by the names of their programs: where they live, what suits us. Never what they may see."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -6,7 +6,7 @@ from dataclasses import field
 from pathlib import PurePath
 
 from orchard.agents.agent import McpServer, Task
-from orchard.agents.backends import claude, codex, copilot, gemini, opencode, qwen
+from orchard.agents.backends import claude, codex, copilot
 from orchard.agents.backends.pieces import is_private, stdio, write_private
 from orchard.core.agentrows import AgentRow
 from orchard.frozen import frozen
@@ -16,8 +16,6 @@ from orchard.frozen import frozen
 class Known:
     """One program; what nobody knows is empty."""
 
-    variables: tuple[str, ...] = ()
-    """Variables of the user's that it may see: its keys, its own settings."""
     keys: tuple[str, ...] = ()
     """With any of these it needs no login by hand."""
     home: str = "HOME"
@@ -47,17 +45,12 @@ class Known:
 
 
 # A guess at what the user types next is a call of the model, and here nobody types.
-_CLAUDE = Known(
-    claude.Claude.variables, claude.KEYS, "CLAUDE_CONFIG_DIR", {"CLAUDE_CODE_ENABLE_PROMPT_SUGGESTION": "false"}
-)
+_CLAUDE = Known(claude.KEYS, "CLAUDE_CONFIG_DIR", {"CLAUDE_CODE_ENABLE_PROMPT_SUGGESTION": "false"})
 _KNOWN = {
     "claude-agent-acp": _CLAUDE,
     "claude-code-acp": _CLAUDE,
-    "codex-acp": Known(codex.Codex.variables, codex.KEYS, "CODEX_HOME", {"CODEX_ACP_PROMPT_SUGGESTIONS": "false"}),
-    "copilot": Known(copilot.Copilot.variables, copilot.KEYS, "COPILOT_HOME", server_flag="--additional-mcp-config"),
-    "gemini": Known(gemini.Gemini.variables),
-    "opencode": Known(opencode.Opencode.variables),
-    "qwen": Known(qwen.Qwen.variables),
+    "codex-acp": Known(codex.KEYS, "CODEX_HOME", {"CODEX_ACP_PROMPT_SUGGESTIONS": "false"}),
+    "copilot": Known(copilot.KEYS, "COPILOT_HOME", server_flag="--additional-mcp-config"),
 }
 
 

@@ -5,6 +5,7 @@ import os
 from typing import ClassVar
 
 from orchard.agents.agent import McpServer, Task, Tell
+from orchard.agents.backends.foreign import with_own_words
 from orchard.agents.backends.messages import MessageReader, api_seconds
 from orchard.agents.backends.pieces import amount, count, is_private, part, write_private
 from orchard.agents.cli import Command, Json, no_effect
@@ -32,6 +33,8 @@ class Claude:
         settings = task.settings
         argv = [program, *row.args, "-p", "--output-format", "stream-json", "--verbose",
                 "--dangerously-skip-permissions", "--strict-mcp-config"]  # fmt: skip
+        if not task.trusted_project_settings:
+            argv += ["--setting-sources", "user"]
         if model := settings.model or row.model:
             argv += ["--model", model]
         if settings.effort is not None:
@@ -47,7 +50,7 @@ class Claude:
             no_effect(tell, self.name, "allowed_urls", ", ".join(settings.allowed_urls))
         if task.session is not None:
             argv += ["--resume", task.session]
-        return Command(tuple(argv), _environment(row, task), task.instructions.encode())
+        return Command(tuple(argv), _environment(row, task), with_own_words(task, ("CLAUDE.md", ".claude/CLAUDE.md")))
 
     def reader(self, task: Task, tell: Tell) -> "ClaudeReader":
         """For one turn."""

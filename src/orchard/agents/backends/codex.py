@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from orchard.agents.agent import Called, McpServer, Noted, Reason, Result, Said, Session, Task, Tell, Used
+from orchard.agents.backends.foreign import with_own_words
 from orchard.agents.backends.pieces import (
     Complaints,
     about,
@@ -52,6 +53,8 @@ class Codex:
             home.mkdir(mode=0o700, exist_ok=True)
             env["CODEX_HOME"] = str(home)
             config |= _provider({**task.env, **row.env})
+        if not task.trusted_project_settings:
+            config["projects"] = _untrusted(task)
         if settings.effort is not None:
             config["model_reasoning_effort"] = settings.effort
         if settings.mcp_servers:
@@ -70,7 +73,7 @@ class Codex:
             no_effect(tell, self.name, "allowed_urls", ", ".join(settings.allowed_urls))
         if task.session is not None:
             argv += ["resume", _thread(task.session)]
-        return Command((*argv, "-"), env, task.instructions.encode())
+        return Command((*argv, "-"), env, with_own_words(task, ("AGENTS.override.md", "AGENTS.md")))
 
     def reader(self, task: Task, tell: Tell) -> "CodexReader":
         """For one turn."""
@@ -83,6 +86,12 @@ def _thread(session: str) -> str:
         return str(UUID(session))
     except ValueError:
         return str(UUID(int=0))
+
+
+def _untrusted(task: Task) -> Json:
+    """That no project around the folder is trusted. Of a worktree it asks for the repository that it belongs to."""
+    folder = task.folder.resolve()
+    return {str(place): {"trust_level": "untrusted"} for place in (folder, *folder.parents)}
 
 
 def _provider(env: Mapping[str, str]) -> Json:

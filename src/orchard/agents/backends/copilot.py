@@ -119,7 +119,10 @@ class Copilot:
             servers = {"mcpServers": {server.name: _server(server) for server in settings.mcp_servers}}
             file = write_private(task.private / "copilot-mcp.json", json.dumps(servers))
             argv += ["--additional-mcp-config", f"@{file}"]
-        return Command(tuple(argv), {"COPILOT_HOME": home} if private else {}, task.instructions.encode())
+        env = {"COPILOT_HOME": home} if private else {}
+        # Only this very word lets the folder's hooks and servers count; `--trust-folder` is for `-p` only.
+        env |= {"COPILOT_ALLOW_ALL": "true" if task.trusted_project_settings else "1"}
+        return Command(tuple(argv), env, task.instructions.encode())
 
     def reader(self, task: Task, tell: Tell) -> "CopilotReader":
         """For one turn."""

@@ -6,9 +6,11 @@ that what only settings can say (MCP servers, the most turns, how often it asks 
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from orchard.agents.agent import McpServer, Noted, Reason, Result, Said, Session, Task, Tell, Used
+from orchard.agents.backends.foreign import addresses, refused, steering_files, there
 from orchard.agents.backends.pieces import (
     Calls,
     Complaints,
@@ -29,6 +31,7 @@ from orchard.process.program import Ended
 
 KEYS = ("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI")
 """With any of these it needs no login by hand."""
+ADDRESSES = {"GOOGLE_GEMINI_BASE_URL": "https://generativelanguage.googleapis.com"}
 _NO_LOGIN, _BAD_INPUT, _TURNS = 41, 42, 53
 """Its own exit codes."""
 _LOST = "Error resuming session"
@@ -61,6 +64,10 @@ class Gemini:
     def prepare(self, program: str, row: AgentRow, task: Task, tell: Tell) -> Command:
         """How it is started; the instructions go to its standard input."""
         settings = task.settings
+        private = is_private(row, {**task.env, **row.env}, KEYS)
+        if not task.trusted_project_settings:
+            _check_project(task, own_settings=private)
+        # In a folder that it does not trust it does not begin.
         argv = [program, *row.args, "--output-format", "stream-json", "--approval-mode", "yolo", "--skip-trust"]
         if task.session:
             argv.append(f"--resume={task.session}")
@@ -73,10 +80,10 @@ class Gemini:
             no_effect(tell, self.name, "allowed_urls", url)
         env: dict[str, str] = {}
         seen = {**task.env, **row.env}
-        if is_private(row, seen, KEYS):
+        if private:
             home = task.private / "gemini"
             write_private(home / ".gemini" / "settings.json", json.dumps(_settings(task, seen)))
-            env["GEMINI_CLI_HOME"] = str(home)
+            env |= {"GEMINI_CLI_HOME": str(home), **addresses(seen, ADDRESSES)}
         else:
             self._note_unsettable(task, tell)
         return Command(tuple(argv), env, task.instructions.encode())
@@ -93,12 +100,24 @@ class Gemini:
             tell(Noted("mcp", f"The MCP server '{server.name}' is not used: {why}."))
 
 
+def _check_project(task: Task, *, own_settings: bool) -> None:
+    """Refuse what it would obey: nothing switches off the settings of a folder, nor `.gemini/.env` above it.
+
+    That `.env` does not count is a setting, which we write where the settings are ours.
+    """
+    names = (".gemini/.env",) if own_settings else (".gemini/.env", ".env")
+    found: list[str | Path] = [*there(task.folder, (".gemini",)), *steering_files(task, names)]
+    if found:
+        raise refused(task, "gemini", found)
+
+
 def _settings(task: Task, env: Mapping[str, str]) -> Json:
     """Its settings for a job. Our own policy decides what is tried again, where people see it."""
     found: Json = {
         "general": {"enableAutoUpdate": False, "maxAttempts": 1, "retryFetchErrors": False},
         "privacy": {"usageStatisticsEnabled": False},
         "telemetry": {"enabled": False},
+        "advanced": {"ignoreLocalEnv": not task.trusted_project_settings},
     }
     if kind := _auth(env):
         found["security"] = {"auth": {"selectedType": kind}}

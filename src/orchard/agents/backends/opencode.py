@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from orchard.agents.agent import McpServer, Noted, Reason, Result, Said, Session, Task, Tell, Used
+from orchard.agents.backends.foreign import anywhere, refused, with_own_words
 from orchard.agents.backends.pieces import (
     Calls,
     Complaints,
@@ -44,6 +45,7 @@ _BY_HAND = (
     *(f".config/opencode/{name}" for name in ("opencode.json", "opencode.jsonc", "config.json")),
 )
 _FOLDERS = {"XDG_CONFIG_HOME": "config", "XDG_DATA_HOME": "data", "XDG_STATE_HOME": "state"}
+_PROJECT_OFF = ("OPENCODE_DISABLE_PROJECT_CONFIG", "OPENCODE_DISABLE_CLAUDE_CODE_SKILLS")
 _LOST = "Session not found"
 _DENIED = ("rule which prevents", "rejected permission", "permission requested")
 _ENDS: Mapping[str, tuple[Reason, str]] = {
@@ -90,11 +92,17 @@ class Opencode:
             "OPENCODE_DISABLE_AUTOUPDATE": "1",
             "OPENCODE_DISABLE_TERMINAL_TITLE": "1",
         }
+        if not task.trusted_project_settings:
+            # No addresses, servers and commands of the repository's.
+            env |= dict.fromkeys(_PROJECT_OFF, "1")
+            if code := anywhere(task, (".opencode",)):
+                # What is code in there it runs all the same.
+                raise refused(task, self.name, code)
         if _is_private(row, {**task.env, **row.env}):
-            # A folder of its own holds no plugins; those of a repository are code that nobody vouches for.
+            # A folder of its own holds no plugins.
             argv.append("--pure")
             env |= {name: str(task.private / "opencode" / below) for name, below in _FOLDERS.items()}
-        return Command(tuple(argv), env, task.instructions.encode())
+        return Command(tuple(argv), env, with_own_words(task, ("AGENTS.md", "CLAUDE.md")))
 
     def reader(self, task: Task, tell: Tell) -> "OpencodeReader":
         """For one turn."""

@@ -3,9 +3,11 @@
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import ClassVar
 
-from orchard.agents.agent import McpServer, Reason, Task, Tell
+from orchard.agents.agent import McpServer, Noted, Reason, Task, Tell
+from orchard.agents.backends.foreign import addresses, refused, steering_files, there
 from orchard.agents.backends.messages import MessageReader, api_seconds
 from orchard.agents.backends.pieces import count, is_private, part, text, write_private
 from orchard.agents.backends.totals import Totals
@@ -14,6 +16,7 @@ from orchard.core.agentrows import AgentRow
 from orchard.core.usage import Usage
 
 KEYS = ("OPENAI_API_KEY",)
+ADDRESSES = {"OPENAI_BASE_URL": "https://api.openai.com/v1"}
 SETTINGS: Json = {
     "privacy": {"usageStatisticsEnabled": False},
     "telemetry": {"enabled": False},
@@ -37,10 +40,20 @@ class Qwen:
         settings = task.settings
         argv = [program, *row.args, "--yolo", "--output-format", "stream-json"]
         env = {"QWEN_CODE_SUPPRESS_YOLO_WARNING": "1"}
-        if is_private(row, {**task.env, **row.env}, KEYS):
+        foreign = [] if task.trusted_project_settings else _foreign(task)
+        seen = {**task.env, **row.env}
+        if is_private(row, seen, KEYS):
             write_private(task.private / "qwen" / "settings.json", json.dumps(SETTINGS))
-            env["QWEN_HOME"] = str(task.private / "qwen")
+            env |= {"QWEN_HOME": str(task.private / "qwen"), **addresses(seen, ADDRESSES)}
             argv += ["--auth-type", "openai"]
+            if foreign:
+                # It reads no settings at all then, ours neither: what they say, variables say as well.
+                argv.append("--bare")
+                env["QWEN_USAGE_STATISTICS_ENABLED"] = "false"
+                said = ", ".join(map(str, foreign))
+                tell(Noted("setting", f"qwen works without its settings: nobody has agreed to those here ({said})."))
+        elif foreign:
+            raise refused(task, self.name, foreign)
         if model := settings.model or row.model:
             argv += ["--model", model]
         if settings.max_turns is not None:
@@ -61,6 +74,11 @@ class Qwen:
     def reader(self, task: Task, tell: Tell) -> "QwenReader":
         """For one turn."""
         return QwenReader(task, tell)
+
+
+def _foreign(task: Task) -> list[str | Path]:
+    """What it would obey of a repository, and of the folders above."""
+    return [*there(task.folder, (".qwen",)), *steering_files(task, (".qwen/.env", ".env"))]
 
 
 def _server(server: McpServer) -> Json:

@@ -1,0 +1,41 @@
+"""Variables that decide where an agent's keys go, or which programs run: a plan may not set them for agent work.
+
+A plan looks harmless that only gives tasks to agents, and a model can write one. With one of these variables it would
+still send the user's keys to an address of its own, or start a program of its own with them.
+"""
+
+import re
+
+_HARMLESS = frozenset(
+    {
+        "NODE_ENV", "NODE_DEBUG", "NODE_NO_WARNINGS",
+        "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE", "PYTHONHASHSEED", "PYTHONUTF8", "PYTHONIOENCODING",
+        "PYTHONFAULTHANDLER", "PYTHONASYNCIODEBUG",
+    }
+)  # fmt: skip
+"""They begin like those that load code, and only say how it runs."""
+
+_RESERVED = re.compile(
+    # which programs are found, and what a shell or a loader runs before anything else
+    r"PATH|HOME|USER|LOGNAME|SHELL|IFS|CDPATH|ENV|BASH_ENV|BASH_FUNC_.*|BASHOPTS|SHELLOPTS|PS4|PROMPT_COMMAND|ZDOTDIR|FPATH"
+    r"|EDITOR|VISUAL|PAGER|MANPAGER|BROWSER|LESSOPEN|LESSCLOSE|TMPDIR|TMP|TEMP"
+    r"|(LD|DYLD|GLIBC|MALLOC)_.*|GCONV_PATH|LOCPATH|NLSPATH|HOSTALIASES|RESOLV_HOST_CONF|LOCALDOMAIN"
+    # what interpreters load, and where package managers fetch
+    r"|(NODE|NPM|BUN|DENO|YARN|PNPM|COREPACK)_.*|(PYTHON|PERL5|RUBY).*|PERLLIB|PERL_.*|(PIP|UV|GEM|BUNDLE|LUA|PHP|CARGO)_.*"
+    r"|PHPRC|RUSTC.*|RUSTFLAGS|GOFLAGS|GOPROXY|JAVA_TOOL_OPTIONS|_JAVA_OPTIONS|JDK_JAVA_OPTIONS|CLASSPATH|.*_LD_PRELOAD"
+    # git and the ways to servers
+    r"|(GIT|SSH|GPG|GNUPG)_.*|GNUPGHOME|SSH.*ASKPASS.*"
+    # where requests go, and whom they believe
+    r"|.*_(BASE_URL|API_URL|API_BASE|API_HOST|ENDPOINT|ENDPOINT_URL|PROXY|PROXY_URL|CA_BUNDLE|CA_CERTS|CAINFO|CERT_FILE)"
+    r"|SSL_.*|OPENSSL_.*|SSLKEYLOGFILE|KRB5.*"
+    # what belongs to agents, their models and the tools that hold logins
+    r"|(CLAUDE|CODEX|ANTHROPIC|OPENAI|GEMINI|GOOGLE|GCLOUD|CLOUDSDK|QWEN|DASHSCOPE|COPILOT|OPENCODE|OPENROUTER|XAI|GROQ"
+    r"|MISTRAL|DEEPSEEK|OLLAMA|LITELLM|AIDER|VERTEX|BEDROCK|AZURE|AWS|GH|GITHUB|XDG|ORCHARD)_.*"
+    r"|CLAUDECODE|IS_SANDBOX|SANDBOX|CLOUD_ML_REGION|DISABLE_AUTOUPDATER|DOCKER_.*|KUBECONFIG"
+)
+
+
+def reserved(name: str) -> bool:
+    """Whether a plan may not set a variable for an agent, unless the user's own configuration allows it."""
+    upper = name.upper()
+    return upper not in _HARMLESS and _RESERVED.fullmatch(upper) is not None
