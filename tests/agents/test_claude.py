@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from orchard.agents.agent import Called, McpServer, Noted, Reason, Said, Session, Settings, Used
+from orchard.agents.agent import Called, McpServer, Noted, Reason, Result, Said, Session, Settings, Used
 from orchard.agents.backends.claude import RETRIES, Claude
-from orchard.agents.cli import Json
+from orchard.agents.cli import Json, judged
 from orchard.process.program import Ended
 from tests.agents.claims import NOWHERE, WRITES, OverHttp
 from tests.agents.conftest import Desk, Ear
@@ -156,6 +156,22 @@ def test_what_the_program_says_in_the_models_name_costs_nothing(desk: Desk, ear:
 )
 def test_the_result_is_judged_by_its_own_words(message: Json, reason: Reason, desk: Desk, ear: Ear) -> None:
     assert heard(desk, ear, INIT, message)[0] == reason
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ("[API Error: 400 bad request]", "failed"),
+        ("API Error: 429 too many requests", "rate-limit"),
+        ("API Error 401 invalid key", "not-logged-in"),
+        ("  api error (529): overloaded", "overloaded"),
+        ("API errors are handled now.", "done"),
+        ("API Error handling was added.", "done"),
+        ("Done. The log had: API Error: 400", "done"),
+    ],
+)
+def test_last_words_that_are_an_error_of_the_models_owner_are_no_success(words: str, reason: Reason) -> None:
+    assert judged(Result("done", text=words), ENDED).reason == reason
 
 
 def test_a_denied_tool_beside_others_that_worked_is_noted_only(desk: Desk, ear: Ear) -> None:

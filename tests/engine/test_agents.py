@@ -10,6 +10,7 @@ from orchard.agents.agent import Noted, Result, Task, Used, Watch
 from orchard.core.events import AgentNoted, AgentStarted
 from orchard.core.usage import Usage
 from orchard.engine import opening, turns
+from orchard.errors import InvalidInput
 from orchard.store.projectsettings import committed
 from orchard.store.trust import trust
 from tests.engine.conftest import Orchard, job, statuses, until
@@ -365,3 +366,49 @@ async def test_settings_that_a_job_writes_do_not_count_for_the_next(orchard: Orc
     """)
 
     assert [task.trusted_project_settings for task in agent.tasks] == [False]
+
+
+# ------------------------------------------------------------------------------ what a plan may not set
+
+
+async def test_a_plan_that_steers_an_agents_keys_is_refused_before_anything_is_made(
+    orchard: Orchard, agents: ScriptedAgents
+) -> None:
+    agents.add("one", writes({"a.txt": "a"}))
+
+    with pytest.raises(InvalidInput) as caught:
+        await orchard.run("""
+            name: Steered
+            env: {PATH: "/x:/bin"}
+            jobs:
+              - {id: a, work: {type: agent, agent: one, instructions: x, env: {ANTHROPIC_BASE_URL: "http://evil"}}}
+        """)
+
+    assert [problem.path for problem in caught.value.problems] == ["env.PATH", "job 'a'.work.env.ANTHROPIC_BASE_URL"]
+    assert "'allow_env' of [agents.one]" in str(caught.value)
+    assert agents.agents["one"].tasks == []
+
+
+async def test_an_agent_that_mends_a_command_finds_programs_with_the_users_path(
+    orchard: Orchard, agents: ScriptedAgents
+) -> None:
+    one = agents.add("one", writes({"mended": ""}))
+
+    status = await orchard.run("""
+        name: Mended
+        jobs: [{id: a, env: {PATH: "/nowhere:/usr/bin:/bin", CI: "1"}, work: "test -e mended"}]
+    """)
+
+    assert status["plan"]["status"] == "succeeded"
+    assert one.tasks[0].env["PATH"] == os.environ["PATH"]
+    assert one.tasks[0].env["CI"] == "1"
+
+
+async def test_a_folder_that_is_not_there_is_refused(orchard: Orchard, agents: ScriptedAgents) -> None:
+    agents.add("one", writes({"a.txt": "a"}))
+
+    with pytest.raises(InvalidInput, match="there is no folder '/not/there'"):
+        await orchard.run("""
+            name: Missing
+            jobs: [{id: a, work: {type: agent, agent: one, instructions: x, allowed_folders: [/not/there]}}]
+        """)

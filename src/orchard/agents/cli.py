@@ -221,6 +221,7 @@ def judged(result: Result, ended: Ended) -> Result:
     if ended.reason in ("timeout", "idle", "output-limit", "spawn-failed"):
         reason: Reason = ended.reason
         return Result(reason, ended.message, result.text, result.session, ended.exit_code, leftovers=ended.leftovers)
+    result = honest(result)
     if result.ok and ended.reason == "signal":
         return Result("signal", ended.message, result.text, result.session, leftovers=ended.leftovers)
     return Result(
@@ -234,7 +235,17 @@ def judged(result: Result, ended: Ended) -> Result:
     )
 
 
+def honest(result: Result) -> Result:
+    """The result; one that claims success, and whose last words are an error of the model's owner, has failed."""
+    if not result.ok or not _API_ERROR.match(result.text):
+        return result
+    words = " ".join(result.text.split())[:400].strip("[]")
+    return replace(result, reason=reason_of(words), message=f"Its last words are an error: {words}")
+
+
 # ----------------------------------------------------------------------------- what many of them share
+
+_API_ERROR = re.compile(r"\s*\[?(API|Model API|LLM API) Error(:|\s+\d{3}\b|\s*\()", re.I)
 
 _STATUS: tuple[tuple[re.Pattern[str], Reason], ...] = (
     (re.compile(r"\b429\b|rate.?limit|too many requests|quota", re.I), "rate-limit"),

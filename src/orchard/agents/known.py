@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
-from orchard.core.agentrows import BuiltinRow
+from orchard.core.agentrows import AgentRow, BuiltinRow
 from orchard.frozen import frozen
 
 Ability = Literal["resume", "mcp", "effort", "max_turns", "usage", "cost", "models"]
@@ -56,6 +56,8 @@ class Known:
     """Arguments with which the program says whether it is logged in, by its exit status."""
     keychain: bool = False
     """On macOS the login is in the keychain, which is not asked."""
+    providers: tuple[str, ...] = ()
+    """Variables any of which means that another service is asked, with credentials that only the program finds."""
     anonymous: bool = False
     """Some of its models need no login: it can be used without one by whoever names it, but is not chosen."""
 
@@ -84,8 +86,21 @@ PROGRAMS: Mapping[str, Known] = {
             ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"),
             ("CLAUDE_CONFIG_DIR", ".claude"),
             (".credentials.json",),
-            ((".claude/settings.json", "apiKeyHelper"), (".claude/settings.json", "ANTHROPIC_")),
+            (
+                (".claude/settings.json", "apiKeyHelper"),
+                (".claude/settings.json", "ANTHROPIC_"),
+                (".claude/settings.json", "CLAUDE_CODE_USE_"),
+            ),
             _can("effort", "max_turns", "cost"),
+            providers=(
+                "CLAUDE_CODE_USE_BEDROCK",
+                "CLAUDE_CODE_USE_VERTEX",
+                "CLAUDE_CODE_USE_FOUNDRY",
+                "CLAUDE_CODE_USE_MANTLE",
+                "ANTHROPIC_BASE_URL",
+                "ANTHROPIC_CUSTOM_HEADERS",
+                "AWS_BEARER_TOKEN_BEDROCK",
+            ),
             keychain=True,
         ),
         Known(
@@ -97,8 +112,15 @@ PROGRAMS: Mapping[str, Known] = {
             ("CODEX_API_KEY", "OPENAI_API_KEY"),
             ("CODEX_HOME", ".codex"),
             ("auth.json",),
-            ((".codex/config.toml", "model_provider"),),
+            ((".codex/config.toml", "model_provider"), (".codex/config.toml", "oss_provider")),
             _can("effort"),
+            providers=(
+                "AZURE_OPENAI_API_KEY",
+                "OPENAI_BASE_URL",
+                "CODEX_OSS_BASE_URL",
+                "CODEX_OSS_PORT",
+                "CODEX_ACCESS_TOKEN",
+            ),
             status=("login", "status"),
         ),
         Known(
@@ -112,6 +134,7 @@ PROGRAMS: Mapping[str, Known] = {
             (),
             ((".copilot/config.json", "ogged"), (".config/gh/hosts.yml", "github.com")),
             _can("effort"),
+            providers=("COPILOT_PROVIDER_API_KEY_COMMAND", "COPILOT_PROVIDER_BEARER_TOKEN", "COPILOT_GH_HOST"),
         ),
         Known(
             "gemini",
@@ -122,8 +145,15 @@ PROGRAMS: Mapping[str, Known] = {
             ("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI"),
             ("GEMINI_CLI_HOME", ".gemini"),
             ("oauth_creds.json",),
-            ((".gemini/settings.json", "selectedType"), (".gemini/.env", "_KEY")),
+            ((".gemini/settings.json", "selectedType"), (".gemini/.env", "_KEY"), (".gemini/.env", "GOOGLE_")),
             _can("max_turns"),
+            providers=(
+                "GOOGLE_GENAI_USE_GCA",
+                "GEMINI_CLI_USE_COMPUTE_ADC",
+                "GOOGLE_APPLICATION_CREDENTIALS",
+                "GEMINI_DEFAULT_AUTH_TYPE",
+                "GOOGLE_GEMINI_BASE_URL",
+            ),
         ),
         Known(
             "qwen",
@@ -134,8 +164,15 @@ PROGRAMS: Mapping[str, Known] = {
             ("OPENAI_API_KEY",),
             ("QWEN_HOME", ".qwen"),
             ("oauth_creds.json",),
-            ((".qwen/settings.json", "selectedType"), (".qwen/settings.json", "_KEY"), (".qwen/.env", "_KEY")),
+            (
+                (".qwen/settings.json", "selectedType"),
+                (".qwen/settings.json", "_KEY"),
+                (".qwen/settings.json", "apiKey"),
+                (".qwen/settings.json", "modelProviders"),
+                (".qwen/.env", "_KEY"),
+            ),
             _can("max_turns"),
+            providers=("DASHSCOPE_API_KEY", "OPENAI_BASE_URL", "QWEN_DEFAULT_AUTH_TYPE"),
         ),
         Known(
             "opencode",
@@ -177,8 +214,11 @@ SPEAKS_FOR: Mapping[str, str] = {
 """Programs that speak the Agent Client Protocol, and the agent whose login and variables each of them uses."""
 
 
-def program_login(known: Known, env: Mapping[str, str]) -> Login:
-    """Whether a program finds credentials with these variables."""
+def program_login(known: Known, env: Mapping[str, str], row: AgentRow | None = None) -> Login:
+    """Whether a program finds credentials with these variables, started as the row says.
+
+    `no` is said only where the program would certainly fail: what the row adds may bring a login of its own.
+    """
     for name in known.keys:
         if env.get(name):
             return Login("yes", f"{name} is set")
@@ -189,13 +229,26 @@ def program_login(known: Known, env: Mapping[str, str]) -> Login:
         if _is_there(folder / name):
             return Login("yes", f"{_short(folder / name, home)} is there")
     for name, word in known.settings:
-        if _holds(home / name, word):
-            return Login("unknown", f"{_short(home / name, home)} may hold a login")
+        place = folder / name.removeprefix(f"{below}/") if name.startswith(f"{below}/") else home / name
+        if _holds(place, word):
+            return Login("unknown", f"{_short(place, home)} may hold a login")
+    chosen = next((name for name in known.providers if env.get(name)), None)
+    if chosen is not None:
+        return Login("unknown", f"{chosen} is set: whether there is a login for that, only {known.program} knows")
+    added = _added(row) if row is not None else None
+    if added is not None:
+        return Login("unknown", f"'{added}' of [agents.{known.name}] may bring a login of its own")
     if known.anonymous:
         return Login("no", "no key is set and no login was found; some of its models need none")
     if known.keychain and sys.platform == "darwin":
         return Login("unknown", "a login may be in the keychain")
     return Login("no", "no key is set and no login was found")
+
+
+def _added(row: AgentRow) -> str | None:
+    """What of a row may bring a login that nobody but the program knows of."""
+    given = {"command": row.command, "args": row.args, "env": row.env, "pass_env": row.pass_env}
+    return next((name for name, value in given.items() if value), None)
 
 
 def key_variable(row: BuiltinRow) -> str:

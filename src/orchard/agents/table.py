@@ -127,7 +127,7 @@ class Agents:
             return builtin_login(self.config.builtin, {**self.host, **self.config.builtin.env})
         if name in PROGRAMS:
             # Not only what it gets to see: whoever has a login in an odd place names it in `env` or `pass_env`.
-            return program_login(PROGRAMS[name], {**self.host, **self.row(name).env})
+            return program_login(PROGRAMS[name], {**self.host, **self.row(name).env}, self.row(name))
         return Login("unknown", "it looks after its login itself")
 
     def environment(self, name: str) -> dict[str, str]:

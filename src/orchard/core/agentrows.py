@@ -28,6 +28,10 @@ class AgentRow:
     model: str | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     pass_env: tuple[str, ...] = ()
+    allow_env: tuple[str, ...] = ()
+    """Variables that a plan may set for it, although they decide where keys go or which programs run."""
+    droppings: tuple[str, ...] = ()
+    """Files that it leaves for itself: patterns of paths in the worktree. They are no work, and are not committed."""
     home: Home = "auto"
 
 
@@ -50,6 +54,8 @@ class BuiltinRow:
     """Tools that it does not get, by name; `github_*` stands for all that begin so."""
     env: Mapping[str, str] = field(default_factory=dict)
     pass_env: tuple[str, ...] = ()
+    allow_env: tuple[str, ...] = ()
+    """As that of any agent."""
 
 
 @frozen

@@ -106,6 +106,15 @@ class Config:
     mcp_servers: Mapping[str, ServerRow] = field(default_factory=dict)
 
 
+def allowed_env(config: Config, agent: str | None) -> tuple[str, ...]:
+    """The variables that plans may set for an agent although they steer it; None: the default one."""
+    name = agent or config.agent
+    if name == "builtin":
+        return config.builtin.allow_env
+    row = config.agents.get(name) if name is not None else None
+    return row.allow_env if row is not None else ()
+
+
 SECTIONS: Mapping[str, type[Heal | Worktree | Capacity | WorkLimits | Traces]] = {
     "heal": Heal,
     "worktree": Worktree,

@@ -59,8 +59,14 @@ def _tool(text: str) -> str | None:
     return None if re.fullmatch(r"[\w-]+\*?|\*", text) else "must be the name of a tool, or its beginning and '*'"
 
 
+def _pattern(text: str) -> str | None:
+    fits = re.fullmatch(r"[^\x00-\x1f/][^\x00-\x1f]{0,199}", text) and ".." not in text.split("/")
+    return None if fits and text.strip("*/") else "must be a path in the worktree, in which '*' stands for anything"
+
+
 # --------------------------------------------------------------------------------------- the fields
 
+_ALLOW_ENV = "variables that a plan may set for it, though they decide where keys go or which programs run"
 _VARIABLES = table_of(variable, _argument)
 
 AGENT_FIELDS = (
@@ -69,6 +75,8 @@ AGENT_FIELDS = (
     Key("model", text_of(_word), "the model of works that name none"),
     Key("env", _VARIABLES, "variables that it gets"),
     Key("pass_env", list_of(variable), "your variables that it may see, beside those it needs anyway"),
+    Key("allow_env", list_of(variable), _ALLOW_ENV),
+    Key("droppings", list_of(_pattern), "paths of files that it leaves for itself, such as `.mine/` or `.mine*`"),
     Key("home", one_of(*get_args(Home)), "where it keeps settings and sessions: with the job, or in your own place"),
 )
 BUILTIN_FIELDS = (
@@ -85,6 +93,7 @@ BUILTIN_FIELDS = (
     Key("deny_tools", list_of(_tool), "tools that it does not get; `github_*` stands for all that begin so"),
     Key("env", _VARIABLES, "variables that its commands get"),
     Key("pass_env", list_of(variable), "your variables that its commands may see"),
+    Key("allow_env", list_of(variable), _ALLOW_ENV),
 )
 SERVER_FIELDS = (
     Key("command", text_of(command), "the program to start, which speaks over standard input and output"),

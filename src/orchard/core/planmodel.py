@@ -39,6 +39,7 @@ from orchard.core.planrules import (
     checked_line,
     checked_ref,
     checked_text,
+    checked_url,
     checked_work_text,
     environment_value,
     heal_value,
@@ -101,6 +102,8 @@ class Fields(BaseModel):
 Line = Annotated[str, StringConstraints(min_length=1, max_length=limits.NAME_LENGTH), AfterValidator(checked_line)]
 Text = Annotated[str, StringConstraints(min_length=1), AfterValidator(checked_text)]
 Word = Annotated[str, StringConstraints(min_length=1, max_length=limits.NAME_LENGTH), AfterValidator(checked_ref)]
+Folder = Annotated[str, StringConstraints(min_length=1), AfterValidator(checked_ref)]
+Address = Annotated[str, StringConstraints(min_length=1), AfterValidator(checked_url)]
 Id = Annotated[str, AfterValidator(checked_id), WithJsonSchema({"type": "string", "pattern": limits.JOB_ID_PATTERN})]
 Group = Annotated[str, AfterValidator(checked_group)]
 Seconds = Annotated[
@@ -197,8 +200,8 @@ class AgentFields(WorkFields):
     effort: Effort = _optional("How much the model should think.", "the agent's own choice")
     max_turns: Annotated[int, Field(ge=1, le=100_000)] = _optional("How many turns it may take.", "no limit")
     context_files: list[Text] = _optional("Files it should read first.", "[]")
-    allowed_folders: list[Text] = _optional("Folders outside the worktree that it may write to.", "[]")
-    allowed_urls: list[Text] = _optional("Addresses that it may reach.", "[]")
+    allowed_folders: list[Folder] = _optional("Folders outside the worktree that it may write to.", "[]")
+    allowed_urls: list[Address] = _optional("Addresses that it may reach.", "[]")
     resume_session: bool = _optional(
         "On a retry: whether it goes on in the session of the attempt before.", "yes, if the agent can"
     )

@@ -31,6 +31,7 @@ _DURATION = re.compile(r"(?:(\d{1,9})d)?(?:(\d{1,9})h)?(?:(\d{1,9})m)?(?:(\d{1,9
 _ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # A job that could point git elsewhere could make our own git commands read another repository.
 _GIT_NAMES = frozenset({"GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY"})
+_HOST = re.compile(r"(\*|(\*\.)?[A-Za-z0-9_][A-Za-z0-9._-]*|\[[0-9a-fA-F:.]+\])(:\d{1,5})?([/?#][^\s\\]*)?")
 _AGENT_TEXT = re.compile(r"@([A-Za-z0-9][A-Za-z0-9._-]{0,63})(?:\s+(.*))?", re.DOTALL)
 
 
@@ -78,6 +79,17 @@ def checked_ref(text: str) -> str:
     if text.startswith("-"):
         refuse("must not begin with '-'")
     return checked_line(text)
+
+
+def checked_url(text: str) -> str:
+    """An address that an agent may reach, or the name of a host: nothing on this disk, nothing else than the web."""
+    scheme, mark, rest = text.partition("://")
+    host = rest if mark else text
+    if mark and scheme.lower() not in ("http", "https"):
+        refuse(f"{quoted(text)} is not an address of the web: use 'https://...' or the name of a host")
+    if not _HOST.fullmatch(host):
+        refuse(f"{quoted(text)} is not an address: use 'https://...' or the name of a host")
+    return checked_ref(text)
 
 
 def checked_id(text: str) -> str:

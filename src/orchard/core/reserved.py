@@ -5,6 +5,13 @@ still send the user's keys to an address of its own, or start a program of its o
 """
 
 import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+
+from orchard.core.plan import VALIDATION, AgentWork, Job, Plan
+from orchard.errors import Problem
+
+Allowed = Callable[[str | None], Collection[str]]
+"""The name of an agent, or None for the default one -> the variables that plans may set for it all the same."""
 
 _HARMLESS = frozenset(
     {
@@ -39,3 +46,49 @@ def reserved(name: str) -> bool:
     """Whether a plan may not set a variable for an agent, unless the user's own configuration allows it."""
     upper = name.upper()
     return upper not in _HARMLESS and _RESERVED.fullmatch(upper) is not None
+
+
+def settable(env: Mapping[str, str], allowed: Collection[str]) -> dict[str, str]:
+    """Of what a plan sets, what an agent gets.
+
+    A plan is refused that sets more for an agent's own work. One that mends, settles or helps works beside what others
+    were given: a command's PATH is not an agent's.
+    """
+    return {name: value for name, value in env.items() if not reserved(name) or name in allowed}
+
+
+def reserved_problems(plan: Plan, allowed: Allowed) -> list[Problem]:
+    """Every variable that a plan sets for agent work and may not, with where it stands."""
+    found: dict[str, Problem] = {}
+    for job in plan.jobs.values():
+        for where, work in _agent_works(plan, job):
+            places = ((("env",), plan.env), ((f"job '{job.id}'", "env"), job.env), ((*where, "env"), work.env))
+            for place, names in places:
+                for name in names:
+                    if reserved(name) and name not in allowed(work.agent):
+                        path = ".".join((*place, name))
+                        found.setdefault(path, Problem(refusal(name, work.agent), path))
+    return list(found.values())
+
+
+def refusal(name: str, agent: str | None) -> str:
+    """Why a variable cannot be set, and what would allow it."""
+    row = agent if agent is not None and ":" not in agent else "NAME"
+    return (
+        f"a plan may not set '{name}' for an agent: it decides where keys go or which programs run; "
+        f"'allow_env' of [agents.{row}] in your own configuration would allow it"
+    )
+
+
+def _agent_works(plan: Plan, job: Job) -> Iterator[tuple[tuple[str, ...], AgentWork]]:
+    is_last = job.id == VALIDATION
+    for word, works in (
+        ("work", () if is_last or job.work is None else (job.work,)),
+        ("verify", (plan.verify,) if is_last and plan.verify is not None else ()),
+        ("prechecks", job.prechecks),
+        ("postchecks", job.postchecks),
+        ("setup", (*(plan.setup or ()), *(job.setup or ()))),
+    ):
+        for work in works:
+            if isinstance(work, AgentWork):
+                yield (word,) if is_last else (f"job '{job.id}'", word), work

@@ -15,14 +15,16 @@ from orchard.agents.context import (
     work_instructions,
 )
 from orchard.agents.environment import agent_environment
+from orchard.core.config import allowed_env
 from orchard.core.phases import Phase
 from orchard.core.plan import VALIDATION, AgentWork, Job, JobId, Work
 from orchard.core.records import Attempt, JobRecord
+from orchard.core.reserved import settable
 from orchard.engine.context import Context
 from orchard.engine.conversation import talk
 from orchard.engine.handing import offered_name
 from orchard.engine.outcome import Failed, Held
-from orchard.engine.programs import TAIL_LINES, environment, folder_of, limits_of, redacted, shown
+from orchard.engine.programs import TAIL_LINES, folder_of, limits_of, redacted, shown
 from orchard.engine.turns import Asked, run_turn
 from orchard.errors import OrchardError
 from orchard.git.history import files
@@ -121,7 +123,9 @@ def environment_for(context: Context, agent: Agent, work: Work) -> dict[str, str
     """What an agent sees: an allow-list, what its backend and the user name, and what the plan says."""
     world = context.world
     host = agent_environment(world.environment, (*agent.variables, *world.config.pass_env))
-    return environment(host, context.plan, context.job, work, context.place)
+    allowed = allowed_env(world.config, agent.name)
+    given = settable({**context.plan.env, **context.job.env, **work.env}, allowed)
+    return {**host, **given, "PWD": str(context.place.folder), **context.place.told}
 
 
 def limits_for(context: Context, work: Work) -> Limits:

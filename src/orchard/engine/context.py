@@ -1,11 +1,12 @@
 """An attempt under way, as its phases see it."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from orchard.core.droppings import droppings_of, is_dropping
 from orchard.core.phases import Phase
 from orchard.core.plan import Job, JobId, Plan, PlanId
 from orchard.core.records import JobRecord
@@ -87,6 +88,15 @@ class Context:
     def make_log(self) -> Path:
         """The same, there to be appended to."""
         return self.world.logs.make(self.log)
+
+    @property
+    def droppings(self) -> Callable[[str], bool]:
+        """Which paths are files that the agents of this job left for themselves."""
+        names = {turn.agent for attempt in self.state.attempts for turn in attempt.turns}
+        if self.subtask is not None:
+            names.add(self.state.subtasks[self.subtask].agent)
+        patterns = droppings_of(self.world.config, sorted(names))
+        return lambda path: is_dropping(path, patterns)
 
     @property
     def place(self) -> Place:

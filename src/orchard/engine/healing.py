@@ -139,7 +139,7 @@ async def folder_state(context: Context) -> str:
         return ""
     git = context.world.repo.worktree_git(context.worktree.name, context.worktree.path)
     try:
-        return await context.world.in_thread(fingerprint, git, context.worktree.path)
+        return await context.world.in_thread(fingerprint, git, context.worktree.path, context.droppings)
     except GitError as error:
         return f"unreadable: {error}"
 

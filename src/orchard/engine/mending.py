@@ -46,6 +46,7 @@ def _commit(context: Context) -> Committed | Refused:
     assert worktree is not None
     earlier = context.state.work_commit
     info = CommitInfo(
+        droppings=context.droppings,
         name=MENDED,
         ref=keep_ref(context.run.id, VALIDATION, context.number),
         author=world.identity,

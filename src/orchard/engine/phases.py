@@ -174,6 +174,7 @@ async def commit(context: Context) -> Outcome:
             ("Orchard-Attempt", str(number)),
             *healed_trailers(context),
         ),
+        droppings=context.droppings,
         replaces=earlier.commit
         if earlier is not None and (earlier.attempt, earlier.base) == (number, context.base)
         else None,
@@ -183,6 +184,9 @@ async def commit(context: Context) -> Outcome:
     failpoint("commit.after")
     if isinstance(result, Refused):
         return Failed("refused", result.message, hint=result.hint, may_heal=result.unfinished)
+    if result.dropped:
+        shown = ", ".join(result.dropped[:LISTED_PATHS]) + (" ..." if len(result.dropped) > LISTED_PATHS else "")
+        context.notes.append(f"not in the commit, because the agent left it for itself: {shown}")
     evidence, wrong = read_evidence(context.place.evidence)
     failed = _proof_is_missing(job, result.changed, evidence is not None, wrong)
     if failed is None and job.expects_no_changes and result.changed:

@@ -33,6 +33,7 @@ from orchard.core.events import (
 from orchard.core.jobnames import find_job
 from orchard.core.plan import VALIDATION, JobId, Plan, PlanId
 from orchard.core.plancodec import plan_json
+from orchard.core.reach import reach_warnings
 from orchard.core.reshape import reshape
 from orchard.core.run import Run
 from orchard.core.states import ACTIVE, JobState, PlanStatus
@@ -131,7 +132,7 @@ class Requests:
         self.engine.add_new(run)
         self.engine.record(run.id, PlanSubmitted(plan_json(asked), scaffolding, file, remembered))
         failpoint("plan.submitted")
-        return {"plan": run.id, "notes": list(self.engine.notes), "known": False}
+        return {"plan": run.id, "notes": [*self.engine.notes, *reach_warnings(asked)], "known": False}
 
     def _known_by(self, key: Json | None) -> Json | None:
         """The answer to who asks again with a key that made a plan."""

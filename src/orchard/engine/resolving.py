@@ -13,9 +13,11 @@ from pathlib import Path
 from orchard.agents.agent import Agent
 from orchard.agents.context import ResolveContext, Side, resolve_instructions
 from orchard.agents.environment import agent_environment
+from orchard.core.config import allowed_env
 from orchard.core.events import ConflictSettled, WorkSaved
 from orchard.core.phases import Phase
 from orchard.core.plan import VALIDATION, AgentWork, JobId
+from orchard.core.reserved import settable
 from orchard.engine.agentwork import intent_of, summary_of
 from orchard.engine.context import Context
 from orchard.engine.outcome import Failed, Held, Outcome
@@ -151,7 +153,7 @@ def _asked(context: Context, agent: Agent, told: str, folder: Path, number: int)
         purpose="resolve",
         instructions=told,
         folder=folder,
-        env={**host, **context.plan.env, "PWD": str(folder)},
+        env={**host, **settable(context.plan.env, allowed_env(world.config, agent.name)), "PWD": str(folder)},
         limits=Limits(wall=limits.wall, idle=limits.idle, log_bytes=limits.log_bytes, grace=limits.grace),
         number=number,
     )

@@ -9,20 +9,19 @@ from dataclasses import replace
 from pathlib import Path
 
 from orchard.agents.agent import Agent, Result, Settings
-from orchard.agents.environment import agent_environment
 from orchard.agents.helping import SubtaskContext, subtask_instructions
 from orchard.agents.quoting import shortened
 from orchard.core.events import SubtaskEnded, SubtaskPlaced, SubtaskStarted
 from orchard.core.phases import Phase
 from orchard.core.plan import ShellWork
 from orchard.core.subtaskrecords import Subtask, depth_of
-from orchard.engine.agentwork import limits_for
+from orchard.engine.agentwork import environment_for, limits_for
 from orchard.engine.context import Context
 from orchard.engine.desk import Desk
 from orchard.engine.handing import offered_name
 from orchard.engine.outcome import Failed, Held
 from orchard.engine.phases import setup
-from orchard.engine.programs import environment, redacted
+from orchard.engine.programs import redacted
 from orchard.engine.subfolders import give_back_subtask, save_subtask
 from orchard.engine.turns import Asked, run_turn
 from orchard.errors import OrchardError, SystemRefused
@@ -128,7 +127,7 @@ def _begin(context: Context, started: SubtaskStarted) -> None:
 
 
 def _asked(desk: Desk, order: Order, context: Context) -> Asked:
-    agent, world = order.agent, context.world
+    agent = order.agent
     work = desk.work or ShellWork(command="true")
     settings = _settings(desk, order)
     may_spawn = depth_of(context.state.subtasks, order.id) < MOST_DEPTH
@@ -145,8 +144,7 @@ def _asked(desk: Desk, order: Order, context: Context) -> Asked:
         allowed_folders=settings.allowed_folders,
         allowed_urls=settings.allowed_urls,
     )
-    host = agent_environment(world.environment, (*agent.variables, *world.config.pass_env))
-    env = environment(host, context.plan, context.job, work, context.place)
+    env = environment_for(context, agent, work)
     env.pop("ORCHARD_EVIDENCE", None)  # of the job's own work; a subtask proves nothing
     return Asked(
         agent=agent,
@@ -211,6 +209,7 @@ def _commit(context: Context, subtask: Subtask) -> Committed | None:
         name=subtask.name or subtask.id,
         ref=subtask_ref(context.run.id, context.job_id, context.number, subtask.id),
         author=world.identity,
+        droppings=context.droppings,
         trailers=(
             ("Orchard-Plan", context.run.id),
             ("Orchard-Job", context.job_id),

@@ -6,7 +6,9 @@ a result that would make a later git run something, or write outside of its fold
 """
 
 import itertools
+import os
 import time
+from collections.abc import Callable
 from dataclasses import field, replace
 from pathlib import Path
 
@@ -37,6 +39,8 @@ class CommitInfo:
     body: str = ""
     trailers: tuple[tuple[str, str], ...] = ()
     allow_submodule_updates: bool = False
+    droppings: Callable[[str], bool] | None = None
+    """Which paths are files that an agent left for itself: new ones of those are no work, and stay out of it."""
     replaces: str | None = None
     """What the ref holds already: an earlier result of the same attempt, which the folder stands at."""
 
@@ -65,6 +69,8 @@ class Committed:
     """The job committed by itself, so that there may be more commits than the one made here."""
     left: Left | None = None
     """What the folder holds beside what it was made from, where that is known for certain."""
+    dropped: tuple[str, ...] = ()
+    """What an agent left for itself, and is not in the commit; escaped for people."""
 
 
 @frozen
@@ -137,10 +143,44 @@ def commit_work(
             f"The job moved HEAD to {head:.12}, which does not build on the commit it was given, {base:.12}",
             "Have the job commit on top of what it was given, or not commit at all.",
         )
+    contents, dropped = _without_droppings(git, contents, info)
     if contents.clean and head == base:
-        return Committed(base, changed=False)
+        return Committed(base, changed=False, dropped=dropped)
+    before = None if dropped else before
     work = _Work(repo, live, worktree, base, head, info, plain=plain and head == base, stays=stays, before=before)
-    return _commit_once_more_if_objects_vanished(work, contents)
+    result = _commit_once_more_if_objects_vanished(work, contents)
+    return replace(result, dropped=dropped) if isinstance(result, Committed) else result
+
+
+def _without_droppings(git: Git, contents: Contents, info: CommitInfo) -> tuple[Contents, tuple[str, ...]]:
+    """What a folder holds without the new files that an agent left for itself, and their names.
+
+    Those that it put into the index are taken out of there again; they stay in the folder.
+    """
+    mine = info.droppings
+    if mine is None:
+        return contents, ()
+    untracked = {name for name in contents.untracked if mine(os.fsdecode(name))}
+    staged = [name for name in contents.staged if mine(os.fsdecode(name))]
+    if staged:
+        rows = git("ls-tree", "-r", "-z", "--name-only", contents.head or "HEAD", "--", *map(_literal, staged)).fields
+        staged = [name for name in staged if name not in set(rows)]
+    if staged:
+        git("update-index", "-z", "--force-remove", "--stdin", stdin=b"\0".join(staged) + b"\0")
+    gone = untracked | set(staged)
+    if not gone:
+        return contents, ()
+    less = replace(
+        contents,
+        untracked=tuple(name for name in contents.untracked if name not in gone),
+        staged=tuple(name for name in contents.staged if name not in gone),
+        changed=tuple(name for name in contents.changed if name not in gone),
+    )
+    return less, tuple(display(name) for name in sorted(gone))[:LISTED_PATHS]
+
+
+def _literal(name: bytes) -> str:
+    return f":(literal){os.fsdecode(name)}"
 
 
 def _unfinished(git_dir: Path, contents: Contents) -> Refused | None:
@@ -193,7 +233,7 @@ def _commit_once_more_if_objects_vanished(work: _Work, contents: Contents) -> Co
                 # The open processes may remember packs that are gone.
                 work.live.close()
                 work.git("read-tree", "--reset", work.head)
-                contents = look(work.git, work.worktree.path)
+                contents, _ = _without_droppings(work.git, look(work.git, work.worktree.path), work.info)
                 work = replace(work, plain=False)
             return _commit(work, contents)
         except (GitError, ObjectMissing) as error:

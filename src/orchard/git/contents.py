@@ -14,7 +14,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -143,15 +143,16 @@ def picture(path: Path) -> bytes | None:
     return digest.digest()
 
 
-def fingerprint(git: Git, path: Path) -> str:
+def fingerprint(git: Git, path: Path, but: Callable[[str], bool] = lambda name: False) -> str:
     """What differs as soon as somebody has changed something in a folder: files, their contents, HEAD, the index.
 
-    Of large files, and of what is ignored, only sizes and times are looked at.
+    Of large files, and of what is ignored, only sizes and times are looked at. New files that `but` names are left out.
     """
     contents = look(git, path)
     digest = hashlib.sha256(repr((contents.head, contents.staged, contents.ignored, contents.special)).encode())
     top = os.fsencode(path) + b"/"
-    for name in sorted({*contents.changed, *contents.untracked, *contents.staged}):
+    untracked = (name for name in contents.untracked if not but(os.fsdecode(name)))
+    for name in sorted({*contents.changed, *untracked, *contents.staged}):
         digest.update(name + b"\0" + _content(top + name) + b"\n")
     seen, waiting = 0, [top + name for name in contents.ignored]
     while waiting and seen < FINGERPRINTED:

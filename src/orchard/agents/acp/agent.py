@@ -11,6 +11,7 @@ from dataclasses import replace
 from orchard.agents.acp.conversation import ANSWER_WITHIN, Conversation
 from orchard.agents.acp.known import known
 from orchard.agents.agent import Reason, Result, Task, Watch
+from orchard.agents.cli import honest
 from orchard.core.agentrows import AgentRow
 from orchard.errors import OrchardError
 from orchard.process.program import Ended, Launch, run_program
@@ -76,7 +77,7 @@ class AcpAgent:
         if ended.reason in ("timeout", "idle", "output-limit", "spawn-failed"):
             reason: Reason = ended.reason
             result = Result(reason, ended.message)
-        return Result(
+        whole = Result(
             result.reason,
             result.message,
             talk.text,
@@ -85,6 +86,7 @@ class AcpAgent:
             result.retry_after,
             ended.leftovers,
         )
+        return honest(whole)
 
 
 def _split(command: str, name: str) -> tuple[str, ...]:

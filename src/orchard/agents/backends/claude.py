@@ -13,6 +13,11 @@ from orchard.core.agentrows import AgentRow
 from orchard.core.usage import Usage
 
 KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN")
+_TOOLS = (
+    "Bash", "BashOutput", "KillShell", "Read", "Edit", "MultiEdit", "Write", "NotebookEdit", "Glob", "Grep", "LS",
+    "Task", "Agent", "TodoWrite", "ToolSearch", "Skill", "WebFetch", "WebSearch", "TaskCreate", "TaskUpdate",
+    "TaskList", "TaskGet", "TaskOutput", "TaskStop", "ListMcpResourcesTool", "ReadMcpResourceTool",
+)  # fmt: skip
 RETRIES = 2
 """Of its own, after which it is ours to wait; it would go on for minutes."""
 
@@ -25,14 +30,18 @@ class Claude:
     variables: tuple[str, ...] = (
         *KEYS, "ANTHROPIC_BASE_URL", "ANTHROPIC_CUSTOM_HEADERS", "ANTHROPIC_MODEL", "ANTHROPIC_SMALL_FAST_MODEL",
         "ANTHROPIC_DEFAULT_HAIKU_MODEL", "ANTHROPIC_DEFAULT_SONNET_MODEL", "ANTHROPIC_DEFAULT_OPUS_MODEL",
-        "CLAUDE_CONFIG_DIR",
+        "CLAUDE_CONFIG_DIR", "CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_USE_FOUNDRY",
+        "CLAUDE_CODE_USE_MANTLE", "CLAUDE_CODE_SKIP_BEDROCK_AUTH", "CLAUDE_CODE_SKIP_VERTEX_AUTH",
+        "ANTHROPIC_BEDROCK_BASE_URL", "ANTHROPIC_VERTEX_BASE_URL", "ANTHROPIC_VERTEX_PROJECT_ID",
+        "ANTHROPIC_FOUNDRY_BASE_URL", "ANTHROPIC_FOUNDRY_RESOURCE", "ANTHROPIC_FOUNDRY_API_KEY", "CLOUD_ML_REGION",
+        "AWS_REGION", "AWS_PROFILE", "AWS_BEARER_TOKEN_BEDROCK",
     )  # fmt: skip
 
     def prepare(self, program: str, row: AgentRow, task: Task, tell: Tell) -> Command:
         """One turn, unattended; its own servers only, and no question about permissions."""
         settings = task.settings
-        argv = [program, *row.args, "-p", "--output-format", "stream-json", "--verbose",
-                "--dangerously-skip-permissions", "--strict-mcp-config"]  # fmt: skip
+        argv = [program, *row.args, "-p", "--output-format", "stream-json", "--verbose", *_permissions(row, task),
+                "--strict-mcp-config"]  # fmt: skip
         if not task.trusted_project_settings:
             argv += ["--setting-sources", "user"]
         if model := settings.model or row.model:
@@ -57,14 +66,20 @@ class Claude:
         return ClaudeReader(task, tell)
 
 
+def _permissions(row: AgentRow, task: Task) -> tuple[str, ...]:
+    """That it asks nobody. As root it takes that only in a sandbox, so it is told then what it may use, one by one."""
+    if os.geteuid() != 0 or row.env.get("IS_SANDBOX") or task.env.get("IS_SANDBOX"):
+        return ("--dangerously-skip-permissions",)
+    servers = (f"mcp__{server.name}" for server in task.settings.mcp_servers)
+    return ("--permission-mode", "acceptEdits", "--allowedTools", ",".join((*_TOOLS, *servers)))
+
+
 def _environment(row: AgentRow, task: Task) -> dict[str, str]:
     env = {
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         "DISABLE_AUTOUPDATER": "1",
         "CLAUDE_CODE_MAX_RETRIES": str(RETRIES),
     }
-    if os.geteuid() == 0:
-        env["IS_SANDBOX"] = "1"  # as root it refuses to work unattended anywhere else
     if is_private(row, {**task.env, **row.env}, KEYS):
         home = task.private / "claude"
         home.mkdir(mode=0o700, exist_ok=True)

@@ -1,7 +1,10 @@
 """Codex: `codex exec --json`, told its task by standard input."""
 
 import json
+import os
+import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -44,7 +47,7 @@ class Codex:
     variables: tuple[str, ...] = (*KEYS, "OPENAI_BASE_URL", "OPENAI_ORGANIZATION", "OPENAI_PROJECT", "CODEX_HOME")
 
     def prepare(self, program: str, row: AgentRow, task: Task, tell: Tell) -> Command:
-        """One turn, unattended, with no sandbox of its own: it works in ours."""
+        """One turn, unattended, in its own sandbox where that works: there is none of ours yet."""
         settings = task.settings
         env: dict[str, str] = {}
         config: dict[str, Any] = dict(_QUIET)
@@ -59,8 +62,13 @@ class Codex:
             config["model_reasoning_effort"] = settings.effort
         if settings.mcp_servers:
             config["mcp_servers"] = _servers(settings.mcp_servers, task.env, env)
-        argv = [program, *row.args, "exec", "--json", "--dangerously-bypass-approvals-and-sandbox",
-                "--skip-git-repo-check"]  # fmt: skip
+        argv = [program, *row.args, "exec", "--json", "--skip-git-repo-check"]
+        if no_walls := without_namespaces():
+            tell(Noted("warning", f"codex works without its own sandbox ({no_walls}): it can do all that you can."))
+            argv.append("--dangerously-bypass-approvals-and-sandbox")
+        else:
+            argv += ["--sandbox", "workspace-write"]
+            config |= {"approval_policy": "never", "sandbox_workspace_write": _walls(task)}
         if model := settings.model or row.model:
             argv += ["--model", model]
         for name, value in config.items():
@@ -70,7 +78,8 @@ class Codex:
         if settings.max_turns is not None:
             no_effect(tell, self.name, "max_turns", settings.max_turns)
         if settings.allowed_urls:
-            no_effect(tell, self.name, "allowed_urls", ", ".join(settings.allowed_urls))
+            listed = ", ".join(settings.allowed_urls)
+            tell(Noted("setting", f"'allowed_urls: {listed}' lets codex reach any address: it knows all or none."))
         if task.session is not None:
             argv += ["resume", _thread(task.session)]
         return Command((*argv, "-"), env, with_own_words(task, ("AGENTS.override.md", "AGENTS.md")))
@@ -86,6 +95,32 @@ def _thread(session: str) -> str:
         return str(UUID(session))
     except ValueError:
         return str(UUID(int=0))
+
+
+def _walls(task: Task) -> Json:
+    """What its sandbox lets commands do beside writing to the worktree: give evidence, and reach addresses if asked."""
+    evidence = task.env.get("ORCHARD_EVIDENCE")
+    roots = [str(Path(evidence).parent)] if evidence else []
+    return {"writable_roots": roots, "network_access": bool(task.settings.allowed_urls)}
+
+
+def without_namespaces() -> str | None:
+    """Why a sandbox that a program makes for itself cannot work here, as far as the system tells; None: it can."""
+    if sys.platform != "linux":
+        return None
+    unprivileged = os.geteuid() != 0
+    for name, closed, matters in (
+        ("user/max_user_namespaces", "0", True),
+        ("kernel/unprivileged_userns_clone", "0", unprivileged),
+        ("kernel/apparmor_restrict_unprivileged_userns", "1", unprivileged),
+    ):
+        try:
+            found = (Path("/proc/sys") / name).read_text("ascii").strip()
+        except (OSError, ValueError):
+            continue
+        if matters and found == closed:
+            return f"/proc/sys/{name} is {found}"
+    return None
 
 
 def _untrusted(task: Task) -> Json:
@@ -113,11 +148,20 @@ def _servers(servers: Sequence[McpServer], inherited: Mapping[str, str], env: di
             env |= {names[header]: value for header, value in server.headers.items()}
             found[server.name] = {"url": server.url, "env_http_headers": names}
             continue
-        own = {name: value for name, value in server.env.items() if name not in inherited}
-        clashing = {name: value for name, value in server.env.items() if name in inherited}
-        env |= own
-        found[server.name] = {"command": server.command or "", "args": list(server.args), "env_vars": list(own),
-                              "env": clashing}  # fmt: skip
+        command, args = server.command or "", list(server.args)
+        clashing = {name: value for name, value in server.env.items() if inherited.get(name, value) != value
+                    or env.get(name, value) != value}  # fmt: skip
+        own = {name: value for name, value in server.env.items() if name not in clashing}
+        if clashing:
+            # It hands variables on by their names only. What has another value for the program itself goes by another
+            # name, and a shell puts it right.
+            renamed = {f"ORCHARD_MCP_{len(env)}_{number}": name for number, name in enumerate(clashing)}
+            env |= {other: clashing[name] for other, name in renamed.items()}
+            script = " ".join(f'{name}="${other}"; export {name}; unset {other};' for other, name in renamed.items())
+            command, args = "/bin/sh", ["-c", f'{script} exec "$@"', "sh", command, *args]
+            own |= dict.fromkeys(renamed, "")
+        env |= {name: value for name, value in own.items() if name not in env}
+        found[server.name] = {"command": command, "args": args, "env_vars": list(own)}
     return found
 
 

@@ -1,0 +1,56 @@
+"""Files that agents leave for themselves in the folder they work in: histories, caches, settings that they rewrite.
+
+They are no work: an agent that leaves nothing else has done nothing, and none of them gets into a commit. What the
+repository tracks already is its own, whatever its name.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+
+from orchard.core.config import Config
+
+KNOWN: Mapping[str, tuple[str, ...]] = {
+    "aider": (".aider*",),
+    "claude": (".claude/settings.local.json", ".claude/worktrees/", ".claude/scheduled_tasks.lock"),
+    "claude-agent-acp": (".claude/settings.local.json",),
+    "cline": (".cline/",),
+    "codex": (".codex/tmp/", ".codex/sessions/", ".codex/log/"),
+    "copilot": (".copilot/logs/", ".copilot/session-state/"),
+    "crush": (".crush/",),
+    "fast-agent": (".fast-agent/", "fastagent.jsonl"),
+    "gemini": (".gemini/tmp/", ".gemini/settings.json.orig", "gemini-client-error-*.json"),
+    "goose": (".goose/",),
+    "opencode": (".opencode/node_modules/", ".opencode/package.json", ".opencode/bun.lock", ".opencode/.gitignore"),
+    "qwen": (".qwen/",),
+}
+"""By the name of the program; for whatever else there is, a row names them."""
+
+
+def droppings_of(config: Config, agents: Iterable[str]) -> tuple[str, ...]:
+    """The patterns of what these agents leave for themselves."""
+    found: dict[str, None] = {}
+    for agent in agents:
+        row = config.agents.get(agent)
+        command = (row.command if row is not None else None) or agent
+        for word in (agent, *_words(command)):
+            found |= dict.fromkeys(KNOWN.get(word.rpartition("/")[2], ()))
+        found |= dict.fromkeys(row.droppings if row is not None else ())
+    return tuple(found)
+
+
+def is_dropping(path: str, patterns: Iterable[str]) -> bool:
+    """Whether a path in the worktree is one of them: `name*` at the top, a path, or a folder with all that is in it."""
+    top = path.partition("/")[0]
+    return any(
+        path.startswith(one) if one.endswith("/") else _fits(path, one) or ("/" not in one and _fits(top, one))
+        for one in patterns
+    )
+
+
+def _fits(path: str, pattern: str) -> bool:
+    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), path, re.DOTALL) is not None
+
+
+def _words(command: str) -> list[str]:
+    """The first words of a command line: the program, and what a launcher starts."""
+    return command.removeprefix("acp:").replace("'", "").replace('"', "").split()[:4]
