@@ -242,6 +242,11 @@ class App:
         """What a job changed, or what the whole plan changes of its target."""
         from orchard.git.history import diff
 
+        base, commit = self.changed_between(job, plan)
+        return diff(self.repo, base, commit, stat=stat)
+
+    def changed_between(self, job: str | None, plan: str | None) -> tuple[str, str]:
+        """The commits between which a job, or the whole plan, made its changes."""
         if job is not None:
             plan_id, job_id = self.find_job(job, plan)
             run = self.run_of(plan_id)
@@ -250,12 +255,12 @@ class App:
                 commit = record.work_commit.commit if record.work_commit else record.commit
                 if commit is None or record.base is None:
                     raise NotFound(f"Job '{job_id}' has no result yet; it is {record.status}.")
-                return diff(self.repo, record.base, commit, stat=stat)
+                return record.base, commit
         else:
             run = self.run_of(self.find_plan(plan))
         if run.snapshot is None:
             raise NotFound(f"Plan '{run.id}' has no result yet; it is {run.status}.")
-        return diff(self.repo, run.snapshot.start, run.snapshot.tip, stat=stat)
+        return run.snapshot.start, run.snapshot.tip
 
     def saved_work(self, plan: str | None = None) -> list[Json]:
         """What was saved from folders before they were reset or removed."""

@@ -1,11 +1,15 @@
 """Counting and showing what lies between two commits."""
 
+import subprocess
+import sys
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 
 from orchard.errors import OrchardError
 from orchard.git import history
+from orchard.git.command import TooMuchOutput
 from orchard.git.history import Summary, diff, files, is_ancestor, merge_bases, show_path, summary
 from orchard.git.repository import Repository
 from orchard.testing import Repo
@@ -94,3 +98,36 @@ def test_ancestors_and_merge_bases(repo: Repo, repository: Repository) -> None:
     assert is_ancestor(repository, base, ours) and is_ancestor(repository, ours, ours)
     assert not is_ancestor(repository, ours, theirs)
     assert merge_bases(repository, ours, theirs) == (base,)
+
+
+def test_a_diff_that_is_too_large_is_not_read_to_its_end(repo: Repo) -> None:
+    """In a process of its own, whose memory can be measured."""
+    base = repo.head()
+    repo.commit({"large.txt": "".join(f"{n} {'x' * 1000}\n" for n in range(200_000))})
+    program = """
+        import resource, sys
+        from pathlib import Path
+        from orchard.git.history import diff
+        from orchard.git.repository import find_repository
+        from orchard.errors import OrchardError
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        try:
+            diff(find_repository(Path(sys.argv[1])), sys.argv[2], "HEAD")
+        except OrchardError as error:
+            print(error.message)
+        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+    """
+    words = [sys.executable, "-c", dedent(program), str(repo.path), base]
+    said = subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines()
+
+    assert "larger than 64 MB" in said[0]
+    unit = 1 if sys.platform == "darwin" else 1024
+    assert int(said[1]) * unit < 110 * 1024 * 1024, said
+
+
+def test_what_git_prints_is_cut_or_refused_where_it_is_too_much(repository: Repository) -> None:
+    shown = repository.git("log", "--format=%H", limit=3, cut=True)
+    with pytest.raises(TooMuchOutput, match="printed more than"):
+        repository.git("log", "--format=%H", limit=3)
+
+    assert len(shown.stdout) == 3

@@ -1,6 +1,6 @@
 """What each event means for a run: one function an event, and one table that finds it."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -64,6 +64,7 @@ from orchard.core.plan import VALIDATION, Budget, JobId
 from orchard.core.plancodec import plan_from_json, work_from_json
 from orchard.core.records import Attempt, PhaseRecord, Snapshot, Turn
 from orchard.core.run import Run
+from orchard.core.states import JobState, after
 from orchard.core.subtaskreplay import APPLY_SUBTASKS, stop_waiting
 from orchard.core.usage import add, usage_from_json
 
@@ -88,6 +89,18 @@ def apply(run: Run, recorded: Recorded) -> None:
         run.clock_active(was_active, recorded.at)
     run.seq, run.changed_at = recorded.seq, recorded.at
     APPLY[type(event)](run, event, recorded.at)
+
+
+def foresee(run: Run, events: Sequence[Event]) -> None:
+    """Raise where one of these events could not happen, each after those before it; nothing is changed."""
+    states: dict[JobId, JobState] = {}
+    for event in events:
+        job = getattr(event, "job", None)
+        if job is None:
+            continue
+        known = run.records[job].state  # of an unknown job nothing can happen
+        if isinstance(event, JobEvent):
+            states[job] = after(states.get(job, known), event, lambda job=job: run.story(job))  # type: ignore[misc]
 
 
 def _submitted(run: Run, event: PlanSubmitted, at: float) -> None:

@@ -44,6 +44,11 @@ class Budgets:
             return used_up("minutes", minutes)
         return next((used_up(kind, limit) for kind, used, limit in _spent(run) if used >= limit), None)
 
+    def forget(self, plan: PlanId) -> None:
+        """Drop the timer of a plan that is over."""
+        if (timer := self._timers.pop(plan, None)) is not None:
+            timer.cancel()
+
     def close(self) -> None:
         """Forget all timers."""
         for timer in self._timers.values():

@@ -21,21 +21,16 @@ from orchard.core.events import (
     JobPicked,
     JobStarted,
     JobSucceeded,
-    Landed,
-    LandingUndone,
-    PlanDeleted,
     PlanPaused,
-    PlanReshaped,
     Recorded,
-    UndoIntended,
     Warned,
+    encode,
 )
 from orchard.core.plan import VALIDATION, JobId, PlanId
-from orchard.core.replay import apply
+from orchard.core.replay import apply, foresee
 from orchard.core.run import Run
 from orchard.core.scheduler import StartJob, free_slots, next_turns, pick
 from orchard.core.states import ACTIVE, JobStatus, PlanStatus
-from orchard.core.view import plan_summary
 from orchard.engine.budget import Budgets
 from orchard.engine.chain import Chain
 from orchard.engine.idling import Idling
@@ -44,6 +39,7 @@ from orchard.engine.leases import Leases
 from orchard.engine.lending import Lending
 from orchard.engine.passes import Passes, Scope
 from orchard.engine.pool import Pool
+from orchard.engine.runs import Runs
 from orchard.engine.tracing import Tracing
 from orchard.engine.vigil import Vigil
 from orchard.engine.world import World
@@ -91,9 +87,9 @@ class Engine:
         self, world: World, journal: Journal, slots: Slots, *, attempting: Attempting, starting: Starting
     ) -> None:
         self.world = world
-        self.journal = journal
+        self.journal, self.opened_at = journal, journal.last_seq
         self._leases = Leases(slots)
-        self.runs: dict[PlanId, Run] = {}
+        self.runs = Runs()
         self.live: dict[tuple[PlanId, JobId], Live] = {}
         self.starts_work = True
         self.asked = 0
@@ -114,9 +110,6 @@ class Engine:
         self.vigil = Vigil(self._idle, self._at_work, lambda run, message: self.warn(run.id, message))
         self.closing = False
         self._preparing: set[PlanId] = set()
-        self._turns: list[PlanId] = []
-        self._statuses: dict[PlanId, PlanStatus] = {}
-        self._merging: dict[PlanId, asyncio.Lock] = {}
         self._budgets = Budgets(self.record, world.clock)
         self.idling = Idling(self.record, world.clock, world.config.limits.interactive)
         self._pools: dict[str, Pool] = {}
@@ -135,18 +128,27 @@ class Engine:
         `listed`: what lists show of the plan changes although its status does not.
         """
         run, at = self.runs[plan], self.world.clock()
-        recorded = Recorded(self.journal.last_seq + 1, at, plan, event)
-        apply(run, recorded)
-        status = run.status
-        row = None
-        if self._statuses.get(plan) is not status or listed or isinstance(event, ALWAYS_LISTED):
-            self._statuses[plan] = status
-            row = PlanRow(plan, run.plan.name, run.created, 0, str(status), run.settled, plan_summary(run))
-        seq = self.journal.append(plan, event, at, row)
+        heard: list[Recorded] = []
+
+        def take_in(recorded: Recorded) -> PlanRow | None:
+            apply(run, recorded)
+            heard.append(recorded)
+            return self.runs.row_after(run, event, listed=listed)
+
+        # The journal first says that it has a place for it: memory never believes what no journal holds.
+        seq = self.journal.append(plan, event, at, take_in=take_in)
         if self.tracing is not None:
-            self.tracing.hear(run, recorded)
+            self.tracing.hear(run, heard[0])
         self._wake.set()
         return seq
+
+    def record_together(self, plan: PlanId, *events: Event, listed: bool = False) -> None:
+        """Record several events as a whole; where one of them cannot happen or has no place, none does."""
+        foresee(self.runs[plan], events)
+        with self.journal.together():
+            self.journal.check_room(len(events), sum(len(encode(event)[1]) for event in events))
+            for event in events:
+                self.record(plan, event, listed=listed and event is events[-1])
 
     async def durable(self) -> None:
         """Wait until everything recorded so far has reached the disk."""
@@ -166,23 +168,20 @@ class Engine:
         """Why no agent of the plan may call its model again, if that is so."""
         return self._budgets.used_up(run)
 
-    def add_run(self, run: Run) -> None:
-        """Take a run that the journal holds already."""
-        self.runs[run.id] = run
-        self._statuses[run.id] = run.status
-        self._turns.append(run.id)
-
-    def add_new(self, run: Run) -> None:
-        """Take a run of which nothing is recorded yet."""
-        self.runs[run.id] = run
-        self._turns.append(run.id)
-
     def drop_run(self, plan: PlanId) -> None:
         """Forget a run that was purged."""
-        self.runs.pop(plan, None)
-        self._statuses.pop(plan, None)
-        if plan in self._turns:
-            self._turns.remove(plan)
+        self.runs.drop(plan)
+        self._forget(plan)
+
+    def _forget(self, plan: PlanId) -> None:
+        self._budgets.forget(plan)
+        if self.tracing is not None:
+            self.tracing.forget(plan)
+
+    def _is_in_use(self, run: Run) -> bool:
+        if run.id in self._preparing or run.seq > self.journal.durable_seq:
+            return True
+        return any(plan == run.id for plan, _ in (*self.live, *self.giving_back))
 
     def pool(self, run: Run) -> Pool:
         """The folders that jobs of this plan work in."""
@@ -194,7 +193,7 @@ class Engine:
 
     def merging(self, plan: PlanId) -> asyncio.Lock:
         """Held by whoever moves the plan's snapshot."""
-        return self._merging.setdefault(plan, asyncio.Lock())
+        return self.runs.merging(plan)
 
     # ----------------------------------------------------------------------------------- driving
 
@@ -210,6 +209,8 @@ class Engine:
                         self._start(start)
                     await asyncio.sleep(0)
                 self._budgets.watch(self.runs.values())
+            for plan in self.runs.let_go(self._is_in_use):
+                self._forget(plan)
             self._note_idle()
             await self._wake.wait()
 
@@ -256,7 +257,7 @@ class Engine:
 
     def _pick(self) -> list[StartJob]:
         """What starts now, within the plans' limits and the leases this user's engines share."""
-        runs = [run for plan in self._turns if (run := self.runs[plan]).may_start and run.has_ready()]
+        runs = [run for plan in self.runs.turns if (run := self.runs[plan]).may_start and run.has_ready()]
         if not runs:
             self._leases.unwanted()
             return []
@@ -268,7 +269,7 @@ class Engine:
         self._leases.give_back(leased - used)
         if leased < wanted and not used:
             self.lending.wait_for_lease()
-        self._turns = next_turns(self._turns, starts)
+        self.runs.turns = next_turns(self.runs.turns, starts)
         return starts
 
     def _start(self, start: StartJob) -> None:
@@ -403,13 +404,14 @@ class Engine:
             await pool.close()
         self.wake()
 
+    def committed(self) -> None:
+        """Something has become durable: plans that are over may be let go."""
+        if self.runs.too_many:
+            self.wake()
+
     def bind(self, group: asyncio.TaskGroup) -> None:
         """Take the group that all tasks belong to."""
         self._group = group
-
-
-# These change what a list shows of a plan although its status stays the same.
-ALWAYS_LISTED: tuple[type[Event], ...] = (Landed, LandingUndone, PlanDeleted, PlanReshaped, UndoIntended)
 
 
 async def _finish(work: Awaitable[None]) -> None:
@@ -429,6 +431,7 @@ async def running(engine: Engine) -> AsyncIterator[Engine]:
     try:
         async with asyncio.TaskGroup() as group:
             engine.bind(group)
+            engine.journal.on_commit(lambda _: engine.committed(), asyncio.get_running_loop())
             drive = group.create_task(engine.drive())
             awake = group.create_task(engine.vigil.keep())
             try:

@@ -23,10 +23,8 @@ def remembered_key(plan: Json, key: str | None) -> Json | None:
     return {"key": key, "digest": sha256(said.encode()).hexdigest()}
 
 
-def plan_with(wanted: Json | None, runs: Iterable[Run], rows: Iterable[PlanRow]) -> PlanId | None:
+def plan_with(wanted: Json, runs: Iterable[Run], rows: Iterable[PlanRow]) -> PlanId | None:
     """The plan that was made with this key; a key that was used for another plan is refused."""
-    if wanted is None:
-        return None
     keys = {row.id: row.summary.get("key") for row in rows}
     keys.update((run.id, run.key) for run in runs)
     for found, given in keys.items():

@@ -1,7 +1,7 @@
 """Which commits and branches a plan means, asked of git at the moment it matters."""
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from orchard.core.events import PlanStarted
 from orchard.core.plan import Plan, PlanId
@@ -18,14 +18,14 @@ def slug(name: str, length: int = 40) -> str:
     return words[:length].strip("-") or "plan"
 
 
-def new_plan_id(name: str, taken: set[str]) -> PlanId:
+def new_plan_id(name: str, is_taken: Callable[[PlanId], bool]) -> PlanId:
     """A short id that people can type: the name, and enough chance to be unique."""
     from secrets import choice  # brings hashing, which naming needs only here
 
     while True:
-        plan_id = f"{slug(name, 24)}-{''.join(choice(_ALPHABET) for _ in range(5))}"
-        if plan_id not in taken:
-            return PlanId(plan_id)
+        plan_id = PlanId(f"{slug(name, 24)}-{''.join(choice(_ALPHABET) for _ in range(5))}")
+        if not is_taken(plan_id):
+            return plan_id
 
 
 def check_start(repo: Repository, plan: Plan) -> None:

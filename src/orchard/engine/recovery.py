@@ -63,8 +63,16 @@ async def recover_plan(engine: Engine, reader: JournalReader, plan: PlanId) -> R
     """Load one plan and settle what was under way in it."""
     if plan in engine.runs:
         return engine.runs[plan]
-    run = replay(reader.events(plan))
-    engine.add_run(run)
+    with engine.runs.holding(plan):
+        # Beside the engine's own work: a large plan takes seconds.
+        run = await engine.world.in_thread(lambda: replay(reader.events(plan)))
+        engine.runs.add(run, known=True)
+        await _settle_plan(engine, run)
+    return run
+
+
+async def _settle_plan(engine: Engine, run: Run) -> None:
+    """Settle what was under way in a plan when the last engine ended."""
     await settle(engine, run)
     for job_id in run.active:
         failpoint("recovery.before-job")
@@ -84,7 +92,6 @@ async def recover_plan(engine: Engine, reader: JournalReader, plan: PlanId) -> R
     if run.deleted:
         await remove_folders(engine, run)
     await release_unneeded(engine, run, list(run.records))
-    return run
 
 
 async def _end_survivors(engine: Engine, run: Run, job_id: JobId) -> None:
@@ -130,10 +137,10 @@ async def _settle_job(engine: Engine, run: Run, job_id: JobId) -> None:
     message = f"{phase}: interrupted, because the engine was stopped while it ran."
     kept = record.worktree is not None and Path(record.worktree.path).is_dir()
     hint = f"Its folder is {'kept' if kept else 'gone'}. Run it again: orchard retry {job_id} --plan {run.id}"
-    with engine.journal.together():  # a crash between the two would leave a failure that nobody looks at again
-        engine.record(run.id, JobFailed(job_id, attempt.number, phase, "interrupted", message, hint))
-        if run.job(job_id).retry_on_interrupt:
-            engine.record(run.id, JobRetried(job_id, why="interrupted, and the plan says to run it again"))
+    failed = JobFailed(job_id, attempt.number, phase, "interrupted", message, hint)
+    again = [JobRetried(job_id, why="interrupted, and the plan says to run it again")]
+    # As a whole: a crash between the two would leave a failure that nobody looks at again.
+    engine.record_together(run.id, failed, *(again if run.job(job_id).retry_on_interrupt else ()))
 
 
 def _hold(run: Run, job_id: JobId, attempt: Attempt) -> JobHeld:

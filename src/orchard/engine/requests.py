@@ -12,7 +12,7 @@ was looked at before is looked at again afterwards.
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -69,8 +69,10 @@ class Requests:
         """Carry out one request; what a person did wrong is an OrchardError."""
         self.came.set()
         self.engine.asked += 1
+        plan = args.get("plan")
         try:
-            return await self._carry_out(verb, args)
+            with self.engine.runs.holding(PlanId(plan)) if isinstance(plan, str) else nullcontext():
+                return await self._carry_out(verb, args)
         finally:
             self.engine.asked -= 1
             self.engine.wake()
@@ -127,10 +129,13 @@ class Requests:
         if (known := self._known_by(remembered)) is not None:
             return known
         asked = replace(asked, after=self._first(asked))
-        taken: set[str] = {*self.engine.runs, *(row.id for row in self.reader.plans())}
-        run = Run(new_plan_id(asked.name, taken))
-        self.engine.add_new(run)
-        self.engine.record(run.id, PlanSubmitted(plan_json(asked), scaffolding, file, remembered))
+        run = Run(new_plan_id(asked.name, self._is_taken))
+        self.engine.runs.add(run, known=False)
+        try:
+            self.engine.record(run.id, PlanSubmitted(plan_json(asked), scaffolding, file, remembered))
+        except BaseException:
+            self.engine.runs.drop(run.id)  # a plan of which nothing is recorded is none
+            raise
         failpoint("plan.submitted")
         return {"plan": run.id, "notes": [*self.engine.notes, *reach_warnings(asked)], "known": False}
 
@@ -138,8 +143,11 @@ class Requests:
         """The answer to who asks again with a key that made a plan."""
         if key is None:
             return None
-        known = plan_with(key, self.engine.runs.values(), self.reader.plans())
+        known = plan_with(key, self.engine.runs.values(), self.reader.mentioning(key["key"]))
         return None if known is None else {"plan": known, "notes": [], "known": True}
+
+    def _is_taken(self, plan: PlanId) -> bool:
+        return plan in self.engine.runs or self.reader.plan(plan) is not None
 
     async def finalize(self, plan: str) -> Json:
         """Declare a scaffolding plan complete."""
@@ -188,7 +196,8 @@ class Requests:
             raise UsageError(f"Plan '{run.id}' is still being scaffolded.", hint="Finalize it first.")
         if run.deleted:
             raise UsageError(f"Plan '{run.id}' was deleted.", hint=f"orchard recover --plan {run.id}")
-        if run.settled:
+        # What this engine found interrupted goes on by itself, and may be over before anybody asks for that.
+        if run.settled and run.seq <= self.engine.opened_at:
             raise UsageError(f"Plan '{run.id}' is {run.status} and cannot be resumed.", hint=instead_of_resume(run))
         if run.paused is None and budget is not None:
             raise UsageError(f"Plan '{run.id}' is {run.status}: it does not wait for a budget.")

@@ -87,7 +87,7 @@ class Session:
         gone: EngineGone | None = None
         while True:
             newest = self._reader.last_seq()
-            batch = list(self._reader.events(plan, at, BLOCK))
+            batch = await self._next(plan, at)
             if batch:
                 at = batch[-1].seq
                 if own:
@@ -95,6 +95,7 @@ class Session:
                         apply(run, recorded)
                 yield batch
             if len(batch) == BLOCK:
+                await asyncio.sleep(0)
                 continue
             if at == 0 or self._is_over(run):
                 return
@@ -106,6 +107,14 @@ class Session:
                 await asyncio.sleep(GATHER)
             except EngineGone as error:
                 gone = error  # once it has ended, the journal holds all there will be: it is read once more
+
+    async def _next(self, plan: PlanId, at: int) -> list[Recorded]:
+        """The next block of what happened; what only the file knows is read beside everything else that goes on."""
+        recent = self._reader.recent
+        known = recent.since(at, plan) if recent is not None else None
+        if known is not None:
+            return known[:BLOCK]
+        return await asyncio.to_thread(lambda: list(self._reader.events(plan, at, BLOCK)))
 
     def _is_over(self, run: Run) -> bool:
         """Whether nothing more will happen by itself."""

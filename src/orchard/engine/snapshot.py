@@ -35,14 +35,17 @@ BASE = "__base__"
 
 async def start_plan(engine: Engine, run: Run) -> None:
     """Pin base and target to commits and begin the snapshot there; a person is asked where that is impossible."""
-    others = [other.started.target_branch for other in engine.runs.values() if other.started and other is not run]
+    asked = run.plan
     try:
-        started = await engine.world.in_thread(_pin, engine, run, others)
+        started = await engine.world.in_thread(_pin, engine, run, engine.runs.targets(run))
     except OrchardError as error:
         engine.record(run.id, PlanPaused(f"The plan cannot start: {error.message}", waiting=True))
         return
     if run.paused is not None or run.canceled is not None or run.deleted:
         return
+    taken = started.target_commit is None and asked.target is None and started.target_branch in engine.runs.targets(run)
+    if run.plan is not asked or taken:
+        return  # it was reshaped, or another plan was first to choose this name, while git was asked: begin anew
     engine.record(run.id, started)
     failpoint("plan.started")
     start = started.target_commit or started.base_commit

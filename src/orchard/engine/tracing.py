@@ -161,6 +161,10 @@ class Tracing:
         if isinstance(recorded.event, PlanPurged):
             del self._plans[run.id]
 
+    def forget(self, plan: PlanId) -> None:
+        """Drop what is known of a plan that is over; should it go on, that is found in its run again."""
+        self._plans.pop(plan, None)
+
     def told(self, run: PlanId, job: JobId, telling: Telling, subtask: str | None = None) -> None:
         """Take in what an agent tells in its turn: agents do not tell when a tool has ended.
 

@@ -82,11 +82,8 @@ async def deploy(desk: Desk, plan: str, jobs: list[str], finalize: bool = False)
                 "Every one of these jobs is deployed already." if chosen else "No job is named.",
                 hint=f"orchard status {plan}",
             )
-        with desk.engine.journal.together():
-            if run.scaffolding:
-                desk.engine.record(run.id, PlanFinalized())
-            for job_id in waiting:
-                desk.engine.record(run.id, JobDeployed(job_id), listed=job_id == waiting[-1])
+        final = [PlanFinalized()] if run.scaffolding else []
+        desk.engine.record_together(run.id, *final, *(JobDeployed(job_id) for job_id in waiting), listed=True)
         return {"jobs": waiting, "status": str(run.status)}
 
 
@@ -123,10 +120,8 @@ async def send(desk: Desk, plan: str, job: str, message: str) -> Json:
                 hint=f"Let its agent read them first: orchard interrupt {job_id} --plan {run.id}",
             )
         number = len(record.messages) + 1
-        with desk.engine.journal.together():
-            desk.engine.record(run.id, MessageSent(job_id, number, message))
-            if idle:
-                desk.engine.record(run.id, HoldReleased(job_id), listed=True)
+        released = [HoldReleased(job_id)] if idle else []
+        desk.engine.record_together(run.id, MessageSent(job_id, number, message), *released, listed=idle)
         return {"job": job_id, "number": number, "queued": not idle, "worker": worker_state(run, job_id)}
 
 
@@ -157,9 +152,8 @@ async def complete(desk: Desk, plan: str, job: str) -> Json:
                 if at_work
                 else f"orchard job {job_id} --plan {run.id}",
             )
-        with desk.engine.journal.together():
-            desk.engine.record(run.id, WorkerCompleted(job_id, record.number))
-            desk.engine.record(run.id, HoldReleased(job_id), listed=True)
+        completed = WorkerCompleted(job_id, record.number)
+        desk.engine.record_together(run.id, completed, HoldReleased(job_id), listed=True)
         return {"job": job_id, "worker": worker_state(run, job_id)}
 
 

@@ -13,8 +13,11 @@ a row that must not be interrupted half-way, so the engine runs it as a whole in
 import hashlib
 import os
 import re
+import select
+import selectors
 import signal
 import subprocess
+import time
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -23,6 +26,8 @@ from pathlib import Path
 from orchard.errors import OrchardError
 from orchard.frozen import frozen
 from orchard.process.identity import identify
+
+READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
 MINIMUM_VERSION = (2, 38)
 """`merge-tree --write-tree` came with 2.38."""
@@ -33,6 +38,8 @@ TERMINATE_GRACE = 5.0
 LAST_WAIT = 2.0
 """Seconds for a git whose time is up: if it was we who stood still, its answer has been there for long."""
 OUTPUT_LIMIT = 256 * 1024 * 1024
+"""Bytes that one git may print: no question of ours has a longer answer, and memory is not endless."""
+_BLOCK = 256 * 1024
 
 # What git may know of the world: who and where the user is, and how to reach a remote.
 ALLOWED_ENVIRONMENT = (
@@ -98,6 +105,10 @@ def lock_in_the_way(stderr: str) -> str | None:
     return found[1] if found else None
 
 
+class TooMuchOutput(OrchardError):
+    """Git printed more than the asker can take; it was stopped."""
+
+
 class GitMissing(OrchardError):
     """There is no usable git program."""
 
@@ -138,10 +149,19 @@ class Git:
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(
-        self, *args: str | bytes, stdin: bytes = b"", ok: Container[int] = (0,), timeout: float = 60.0
+        self,
+        *args: str | bytes,
+        stdin: bytes = b"",
+        ok: Container[int] = (0,),
+        timeout: float = 60.0,
+        limit: int = OUTPUT_LIMIT,
+        cut: bool = False,
     ) -> Output:
-        """Run `git ARGS`; a status that is not in `ok` raises GitError."""
-        done = run_git(args, cwd=self.cwd, env=self.env, stdin=stdin, timeout=timeout)
+        """Run `git ARGS`; a status that is not in `ok` raises GitError.
+
+        One that prints more than `limit` bytes is stopped: TooMuchOutput, or with `cut` what it printed so far.
+        """
+        done = run_git(args, cwd=self.cwd, env=self.env, stdin=stdin, timeout=timeout, limit=limit, cut=cut)
         if done.status not in ok:
             words = tuple(os.fsdecode(arg) for arg in args)
             raise GitError(words, self.cwd, done.status, done.stderr.decode(errors="replace"))
@@ -206,9 +226,16 @@ def git_program(path: str) -> str:
 
 
 def run_git(
-    args: tuple[str | bytes, ...], *, cwd: Path, env: Mapping[str, str], stdin: bytes = b"", timeout: float = 60.0
+    args: tuple[str | bytes, ...],
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    stdin: bytes = b"",
+    timeout: float = 60.0,
+    limit: int = OUTPUT_LIMIT,
+    cut: bool = False,
 ) -> Output:
-    """Run git to its end in a process group of its own, and stop that group if it takes too long."""
+    """Run git to its end in a process group of its own, and stop that group if it takes too long or says too much."""
     try:
         process = subprocess.Popen(
             [git_program(env.get("PATH", os.defpath)), *args],
@@ -223,12 +250,10 @@ def run_git(
         if not cwd.is_dir():
             raise OrchardError(f"The folder {cwd} is gone.", hint="Run 'orchard doctor'.") from error
         raise GitMissing("There is no 'git' on the PATH.", hint="Install git 2.38 or newer.") from error
+    talk = _Talk(process, stdin, limit)
     with process:
         try:
-            try:
-                stdout, stderr = process.communicate(stdin or None, timeout=timeout)
-            except subprocess.TimeoutExpired:
-                stdout, stderr = process.communicate(timeout=LAST_WAIT)
+            talk.finish(timeout)
         except subprocess.TimeoutExpired:
             _stop(process)
             words = tuple(os.fsdecode(arg) for arg in args)
@@ -236,7 +261,58 @@ def run_git(
         except BaseException:
             _stop(process)
             raise
-    return Output(process.returncode, stdout, stderr)
+        if talk.too_much:
+            _stop(process)
+    if not talk.too_much:
+        return Output(process.returncode, bytes(talk.stdout), bytes(talk.stderr))
+    if cut:
+        return Output(0, bytes(talk.stdout[:limit]), bytes(talk.stderr))
+    shown = " ".join(os.fsdecode(arg) for arg in args[:3])
+    raise TooMuchOutput(f"'git {shown}' in {cwd} printed more than {limit // (1024 * 1024)} MB and was stopped.")
+
+
+class _Talk:
+    """What is written to git and what it prints, read as it comes and never more than the limit of it."""
+
+    def __init__(self, process: subprocess.Popen[bytes], stdin: bytes, limit: int) -> None:
+        self._process, self._limit = process, limit
+        self._left = memoryview(stdin)
+        self.stdout, self.stderr = bytearray(), bytearray()
+        self.too_much = False
+
+    def finish(self, timeout: float) -> None:
+        """Talk until git has ended or has said too much; TimeoutExpired where it does not end."""
+        deadline, patience = time.monotonic() + timeout, LAST_WAIT
+        process = self._process
+        with selectors.DefaultSelector() as selector:
+            for stream, event in ((process.stdout, READ), (process.stderr, READ), (process.stdin, WRITE)):
+                if stream is not None:
+                    selector.register(stream, event)
+            while selector.get_map() and not self.too_much:
+                ready = selector.select(max(0.0, deadline - time.monotonic()))
+                if not ready and time.monotonic() >= deadline:
+                    if not patience:
+                        raise subprocess.TimeoutExpired(process.args, timeout)
+                    deadline, patience = time.monotonic() + patience, 0.0
+                for key, _ in ready:
+                    if self._is_done_with(key):
+                        selector.unregister(key.fileobj)
+                        key.fileobj.close()  # type: ignore[union-attr]
+        if not self.too_much:
+            process.wait(max(LAST_WAIT, deadline - time.monotonic()))
+
+    def _is_done_with(self, key: selectors.SelectorKey) -> bool:
+        if key.events == WRITE:
+            try:
+                self._left = self._left[os.write(key.fd, self._left[: select.PIPE_BUF]) :]
+            except BrokenPipeError:
+                return True  # it does not want to know the rest
+            return not self._left
+        heard = self.stdout if key.fileobj is self._process.stdout else self.stderr
+        read = os.read(key.fd, _BLOCK)
+        heard += read
+        self.too_much = len(heard) > self._limit
+        return not read
 
 
 def start_git(
@@ -269,7 +345,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
         except ProcessLookupError:
             break
         try:
-            process.communicate(timeout=TERMINATE_GRACE)
+            process.wait(TERMINATE_GRACE)
         except subprocess.TimeoutExpired:
             continue
         break

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from orchard.errors import OrchardError
 from orchard.frozen import frozen
 from orchard.git.blockers import Blocked
+from orchard.git.command import TooMuchOutput
 from orchard.git.contents import refuse_blocked
 from orchard.git.repository import Repository, Worktree
 
@@ -94,13 +95,13 @@ def diff(
     words = ["--stat"] if stat else ["-p", "--no-ext-diff", "--no-textconv", "--no-color-moved"]
     words += ["-r", "-M", f"--color={'always' if color else 'never'}", "--src-prefix=a/", "--dst-prefix=b/"]
     git = repo.git.with_environment(GIT_LITERAL_PATHSPECS="1")
-    shown = git("diff-tree", *words, base, commit, "--", *paths, timeout=300).stdout
-    if len(shown) > DIFF_LIMIT:
+    try:
+        return git("diff-tree", *words, base, commit, "--", *paths, timeout=300, limit=DIFF_LIMIT).stdout
+    except TooMuchOutput as error:
         raise OrchardError(
             f"The difference is larger than {DIFF_LIMIT // (1024 * 1024)} MB.",
             hint="Ask for some paths only, or for the table of files (--stat).",
-        )
-    return shown
+        ) from error
 
 
 def worktree_diff(repo: Repository, worktree: Worktree, base: str, limit: int) -> str:
@@ -121,8 +122,8 @@ def worktree_diff(repo: Repository, worktree: Worktree, base: str, limit: int) -
         base,
         "--",
     )
-    shown = git(*words, ok=(0, 1, 128), timeout=120).stdout
-    return shown[:limit].decode(errors="replace")
+    shown = git(*words, ok=(0, 1, 128), timeout=120, limit=4 * limit, cut=True).stdout
+    return shown.decode(errors="replace")[:limit]
 
 
 def show_path(path: bytes) -> str:

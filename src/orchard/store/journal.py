@@ -79,6 +79,15 @@ class _Batch:
     def __bool__(self) -> bool:
         return bool(self.events or self.forgets)
 
+    def mark(self) -> tuple[int, int, int, int, bool]:
+        """How far it is filled, for `cut`."""
+        return len(self.events), len(self.rows), self.last, self.size, self.urgent
+
+    def cut(self, mark: tuple[int, int, int, int, bool]) -> None:
+        """Take out again what was put in after the mark."""
+        events, rows, self.last, self.size, self.urgent = mark
+        del self.events[events:], self.recorded[events:], self.rows[rows:]
+
 
 @frozen
 class _Waiter:
@@ -147,30 +156,34 @@ class Journal:
         """Why nothing can be recorded any more."""
         return self._failure
 
-    def append(self, plan: PlanId, event: Event, at: float, summary: PlanRow | None = None) -> int:
+    def append(
+        self,
+        plan: PlanId,
+        event: Event,
+        at: float,
+        summary: PlanRow | None = None,
+        take_in: Callable[[Recorded], PlanRow | None] | None = None,
+    ) -> int:
         """Give the event its number and queue it to be written, with the plan's row as it is after it.
 
         Never waits. Raises JournalFailed where the journal has failed, and where the disk is so far behind
-        that the queue is full; in both cases the event did not happen.
+        that the queue is full; in both cases the event did not happen. `take_in` is called once it is certain that
+        the event has a place, and returns the row; what it raises leaves the journal as it was.
         """
         name, body = encode(event)
         body = _storable(body)
-        row = _row(summary) if summary is not None else None
-        size = len(body) + (len(row[-1]) if row is not None else 0)
         with self._changed:
+            self.check_room(1, len(body))
             queue = self._queue
-            if self._failure is not None or self._closing:
-                self._refuse()
-            if len(queue.events) >= QUEUED_EVENTS or queue.size + size > max(QUEUED_BYTES, size):
-                raise JournalFailed(
-                    f"The journal {self.path} is {len(queue.events)} events behind: its disk is too slow.",
-                    hint="Check the disk, then run 'orchard resume'.",
-                )
+            recorded = Recorded(self._last + 1, at, plan, event)
+            if take_in is not None:
+                summary = take_in(recorded)
+            row = _row(summary) if summary is not None else None
             self._last += 1
             queue.last = self._last
-            queue.size += size
+            queue.size += len(body) + (len(row[-1]) if row is not None else 0)
             queue.events.append((self._last, plan, at, name, body))
-            queue.recorded.append(Recorded(self._last, at, plan, event))
+            queue.recorded.append(recorded)
             if row is not None:
                 queue.rows.append((*row[:3], row[3] or self._last, *row[4:]))
                 queue.urgent |= summary is not None and summary.settled  # people wait for that
@@ -178,11 +191,32 @@ class Journal:
                 self._changed.notify_all()  # not for each: the thread would wake only to wait again
             return self._last
 
+    def check_room(self, events: int, size: int) -> None:
+        """Raise JournalFailed where so many events of so many bytes could not be appended now."""
+        with self._changed:
+            queue = self._queue
+            if self._failure is not None or self._closing:
+                self._refuse()
+            if len(queue.events) + events > QUEUED_EVENTS or queue.size + size > max(QUEUED_BYTES, size):
+                raise JournalFailed(
+                    f"The journal {self.path} is {len(queue.events)} events behind: its disk is too slow.",
+                    hint="Check the disk, then run 'orchard resume'.",
+                )
+
     @contextmanager
     def together(self) -> Iterator[None]:
-        """What is appended within is committed as a whole or not at all; nothing may be awaited in there."""
+        """What is appended within is committed as a whole or not at all; nothing may be awaited in there.
+
+        Where the block raises, nothing of it is.
+        """
         with self._changed:  # the writing thread takes what is queued only when it has this
-            yield
+            queue, last, before = self._queue, self._last, self._queue.mark()
+            try:
+                yield
+            except BaseException:
+                queue.cut(before)
+                self._last = last
+                raise
 
     async def durable(self, seq: int | None = None) -> None:
         """Wait until this event, or the newest one, has reached the disk; JournalFailed if it will not."""

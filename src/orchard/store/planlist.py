@@ -66,6 +66,16 @@ class PlanList:
         """One plan, by its whole id."""
         return next((_plan_row(row) for row in self._ask(f"{_PLANS} WHERE id = ?", plan)), None)
 
+    def mentioning(self, text: str) -> list[PlanRow]:
+        """The plans whose row holds this text somewhere, the newest last; what does not is not even read."""
+        try:
+            written = json.dumps(text, ensure_ascii=False)
+            written.encode()
+        except UnicodeEncodeError:
+            written = json.dumps(text)
+        question = f"{_PLANS} WHERE instr(summary, ?) > 0 ORDER BY first_seq"
+        return [_plan_row(row) for row in self._ask(question, written)]
+
     def close(self) -> None:
         """Let the file go; a later question opens it again."""
         with self._lock:

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from typing import Annotated
+from weakref import WeakKeyDictionary
 
 from pydantic import Field
 
@@ -131,8 +132,7 @@ async def get_job_diff(call: Call, given: GetDiff) -> Json:
 
 
 def _diff(app: App, meant: MeantJob, given: GetDiff) -> Json:
-    whole = app.diff(meant.job, meant.plan, stat=given.stat)
-    hidden = Redactor(app.secrets(app.run_of(meant.plan).plan)).whole(whole)
+    hidden = _hidden_diff(app, meant, stat=given.stat)
     start = min(given.offset, len(hidden))
     end = min(start + given.max_bytes, len(hidden))
     if end < len(hidden):
@@ -146,6 +146,20 @@ def _diff(app: App, meant: MeantJob, given: GetDiff) -> Json:
         "size": len(hidden),
         **compact({"next_offset": following}),
     }
+
+
+_LAST: WeakKeyDictionary[App, tuple[object, bytes]] = WeakKeyDictionary()
+"""The diff that was asked about last: its next pieces are of the same, and need no git and no search for secrets."""
+
+
+def _hidden_diff(app: App, meant: MeantJob, *, stat: bool) -> bytes:
+    plan = app.run_of(meant.plan).plan
+    key = (*app.changed_between(meant.job, meant.plan), stat, meant.plan)
+    known, hidden = _LAST.get(app, (None, b""))
+    if known != key:
+        hidden = Redactor(app.secrets(plan)).whole(app.diff(meant.job, meant.plan, stat=stat))
+        _LAST[app] = key, hidden
+    return hidden
 
 
 TOOLS = (

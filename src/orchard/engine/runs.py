@@ -1,0 +1,104 @@
+"""The plans that an engine has in memory: those that are not over, those somebody asks about, and the newest that are.
+
+A plan that is over leaves memory once the journal holds all of it; whoever asks about it loads it again. So what an
+engine holds, and what each of its steps costs, does not grow with the plans that it ever ran.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from orchard.core.events import Event, Landed, LandingUndone, PlanDeleted, PlanReshaped, UndoIntended
+from orchard.core.plan import PlanId
+from orchard.core.run import Run
+from orchard.core.states import PlanStatus
+from orchard.core.view import plan_summary
+from orchard.store.journal import PlanRow
+
+KEPT_ENDED = 4
+"""Plans that are over and stay in memory: what was just run is what people ask about."""
+
+# These change what a list shows of a plan although its status stays the same.
+ALWAYS_LISTED: tuple[type[Event], ...] = (Landed, LandingUndone, PlanDeleted, PlanReshaped, UndoIntended)
+
+
+class Runs(dict[PlanId, Run]):
+    """Runs by plan, in the order in which they came."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.turns: list[PlanId] = []
+        """Who may start something next, the one that waited longest first."""
+        self._statuses: dict[PlanId, PlanStatus] = {}
+        self._ended: dict[PlanId, None] = {}
+        """Those that are over, the newest last."""
+        self._held: Counter[PlanId] = Counter()
+        self._targets: dict[PlanId, str] = {}
+        """Of plans that are over and not in here any more, and whose result a retry may still land."""
+        self._merging: dict[PlanId, asyncio.Lock] = {}
+
+    def add(self, run: Run, *, known: bool) -> None:
+        """Take a run; `known`: the journal holds it already."""
+        self[run.id] = run
+        self.turns.append(run.id)
+        self._targets.pop(run.id, None)
+        if known:
+            self._note(run, run.status)
+
+    def drop(self, plan: PlanId) -> None:
+        """Forget a run: it was purged, or is over and the journal holds all of it."""
+        for known in (self, self._statuses, self._ended, self._targets, self._merging):
+            known.pop(plan, None)
+        if plan in self.turns:
+            self.turns.remove(plan)
+
+    @contextmanager
+    def holding(self, plan: PlanId) -> Iterator[None]:
+        """Keep the run of this plan in memory, for whoever works with it."""
+        self._held[plan] += 1
+        try:
+            yield
+        finally:
+            self._held[plan] -= 1
+            self._held += Counter()  # drops what is zero
+
+    def row_after(self, run: Run, event: Event, *, listed: bool) -> PlanRow | None:
+        """What lists show of the plan after this event, where that changed."""
+        status = run.status
+        if self._statuses.get(run.id) is status and not listed and not isinstance(event, ALWAYS_LISTED):
+            return None
+        self._note(run, status)
+        return PlanRow(run.id, run.plan.name, run.created, 0, str(status), run.settled, plan_summary(run))
+
+    def _note(self, run: Run, status: PlanStatus) -> None:
+        self._statuses[run.id] = status
+        self._ended.pop(run.id, None)
+        if run.settled:
+            self._ended[run.id] = None
+
+    @property
+    def too_many(self) -> bool:
+        """Whether there are plans to let go of."""
+        return len(self._ended) > KEPT_ENDED
+
+    def let_go(self, in_use: Callable[[Run], bool]) -> list[PlanId]:
+        """Drop plans that are over and that nobody works with, but for the newest few; returns which."""
+        dropped = []
+        for plan in list(self._ended)[:-KEPT_ENDED] if self.too_many else ():
+            run = self[plan]
+            if not self._held[plan] and not in_use(run):
+                self.drop(plan)
+                dropped.append(plan)
+                if run.started is not None and run.status is not PlanStatus.SUCCEEDED:
+                    self._targets[plan] = run.started.target_branch
+        return dropped
+
+    def targets(self, run: Run) -> list[str]:
+        """The branches that other plans make, or have made, theirs."""
+        others = [other.started.target_branch for other in self.values() if other.started and other is not run]
+        return [*others, *self._targets.values()]
+
+    def merging(self, plan: PlanId) -> asyncio.Lock:
+        """Held by whoever moves the plan's snapshot."""
+        return self._merging.setdefault(plan, asyncio.Lock())
