@@ -331,3 +331,42 @@ async def test_a_thousand_plans_are_listed_in_one_small_question(tmp_path: Path)
 
     with read(tmp_path / "journal.db") as reader:
         assert [plan.first_seq for plan in reader.plans()] == list(range(1, 1001))
+
+
+async def test_where_the_second_of_two_events_cannot_happen_neither_does(tmp_path: Path) -> None:
+    with Journal.open(tmp_path / "journal.db") as journal:
+        journal.append(PLAN, Warned("before"), 1.0)
+        with pytest.raises(ValueError, match="no"), journal.together():
+            journal.append(PLAN, Warned("first"), 2.0)
+            raise ValueError("no")
+        seq = journal.append(PLAN, Warned("after"), 3.0)
+        await journal.durable()
+
+    found = [(one.seq, one.event) for one in read(tmp_path / "journal.db").events()]
+    assert found == [(1, Warned("before")), (seq, Warned("after"))]
+
+
+async def test_what_cannot_be_taken_in_has_no_number_and_is_not_written(tmp_path: Path) -> None:
+    def refuse(recorded: Recorded) -> None:
+        raise ValueError(f"not {recorded.seq}")
+
+    with Journal.open(tmp_path / "journal.db") as journal:
+        with pytest.raises(ValueError, match="not 1"):
+            journal.append(PLAN, Warned("never"), 1.0, take_in=refuse)
+        taken: list[int] = []
+        journal.append(PLAN, Warned("one"), 2.0, take_in=lambda one: taken.append(one.seq))
+        await journal.durable()
+
+    assert taken == [1]
+    assert [one.event for one in read(tmp_path / "journal.db").events()] == [Warned("one")]
+
+
+async def test_an_event_for_which_there_is_no_room_is_not_taken_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal_module, "QUEUED_EVENTS", 0)
+    taken: list[Recorded] = []
+    with Journal.open(tmp_path / "journal.db") as journal, pytest.raises(JournalFailed, match="behind"):
+        journal.append(PLAN, Warned("never"), 1.0, take_in=taken.append)
+
+    assert taken == []

@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from orchard.core.events import Json
-from orchard.engine.address import ADDRESS_FILE, Address, write_address
+from orchard.engine.address import ADDRESS_FILE, Address, read_address, write_address
 from orchard.engine.passes import Passes, Scope
 from orchard.engine.refusals import note_refusal
 from orchard.errors import (
@@ -98,13 +98,18 @@ async def listening(
     write_address(state, address)
     if passes is not None:
         passes.socket = str(path)
+    made = path.stat().st_ino
     try:
         yield address
     finally:
-        (state / ADDRESS_FILE).unlink(missing_ok=True)
+        # Where the repository was made anew under us, another engine may have put its own there.
+        if (now := read_address(state)) is None or now == address:
+            (state / ADDRESS_FILE).unlink(missing_ok=True)
         server.close()
         await door.close()
-        path.unlink(missing_ok=True)
+        with suppress(FileNotFoundError):
+            if path.stat().st_ino == made:
+                path.unlink()
 
 
 class _Door:

@@ -30,7 +30,7 @@ from orchard.core.plan import VALIDATION, JobId, PlanId
 from orchard.core.replay import apply, foresee
 from orchard.core.run import Run
 from orchard.core.scheduler import StartJob, free_slots, next_turns, pick
-from orchard.core.states import ACTIVE, JobStatus, PlanStatus
+from orchard.core.states import ACTIVE, JobStatus
 from orchard.engine.budget import Budgets
 from orchard.engine.chain import Chain
 from orchard.engine.idling import Idling
@@ -110,6 +110,8 @@ class Engine:
         self.vigil = Vigil(self._idle, self._at_work, lambda run, message: self.warn(run.id, message))
         self.closing = False
         self._preparing: set[PlanId] = set()
+        self.check_place: Callable[[], None] = lambda: None
+        """Raises where another repository, or none, is where this engine's own was."""
         self._budgets = Budgets(self.record, world.clock)
         self.idling = Idling(self.record, world.clock, world.config.limits.interactive)
         self._pools: dict[str, Pool] = {}
@@ -151,8 +153,9 @@ class Engine:
                 self.record(plan, event, listed=listed and event is events[-1])
 
     async def durable(self) -> None:
-        """Wait until everything recorded so far has reached the disk."""
+        """Wait until everything recorded so far has reached the disk, of the repository that is there."""
         await self.journal.durable()
+        self.check_place()
 
     def warn(self, plan: PlanId, message: str, job: JobId | None = None) -> None:
         """Tell a person something that stops nothing; the same thing is told once."""
@@ -200,6 +203,7 @@ class Engine:
     async def drive(self) -> None:
         """Start what may start whenever something happened, until the engine is closed."""
         while not self.closing:
+            self.check_place()
             self._wake.clear()
             self.lending.serve()
             if self.starts_work:

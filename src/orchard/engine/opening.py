@@ -24,6 +24,7 @@ from orchard.engine.requests import Requests
 from orchard.engine.session import Place, Session
 from orchard.engine.snapshot import start_plan
 from orchard.engine.tracingsetup import Traced, traced, without_headers
+from orchard.engine.whereabouts import Whereabouts
 from orchard.engine.world import World
 from orchard.errors import OrchardError, UsageError, no_locks
 from orchard.git.integration import Integration
@@ -147,6 +148,7 @@ async def _own_engine(place: Place, work: bool, trace: Traced) -> AsyncIterator[
             engine.tracing, engine.notes = trace.tracing, trace.notes
             engine.chain.reader = place.reader
             engine.starts_work = False
+            engine.check_place = Whereabouts(repo).check
             async with running(engine):
                 await recover(engine, place.reader)
                 requests = Requests(engine, place.reader)
@@ -183,6 +185,8 @@ def _setup_works(config: Config) -> tuple[Work, ...]:
 
 
 def _state(repo: Repository) -> Path:
+    if not repo.common_dir.is_dir():
+        raise OrchardError(f"The repository {repo.common_dir} is gone.", hint="Look for where it is now.")
     repo.state.mkdir(mode=0o700, parents=True, exist_ok=True)
     return repo.state
 

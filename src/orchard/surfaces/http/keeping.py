@@ -27,6 +27,9 @@ from orchard.surfaces.speaking import speak_mcp
 FIRST_WAIT, LONGEST_WAIT = 0.1, 30.0
 """Seconds between two tries to have an engine."""
 
+LOOK_AGAIN = 5.0
+"""Seconds after which an engine that nobody asks looks whether its repository was removed or replaced."""
+
 STARTING = NoEngine("The engine of this repository is starting.", "Ask again in a moment.")
 
 
@@ -119,7 +122,11 @@ class Kept(Served):
                 async with self.following():
                     self.settled.set()
                     while not link.gone and not self._stopping.haste:
-                        await self._sleep()
+                        with suppress(TimeoutError):
+                            async with asyncio.timeout(LOOK_AGAIN):
+                                await self._sleep()
+                        if self._engine is not None:
+                            self._engine.engine.wake()  # it looks whether its repository is still there
                     await self._finish()
             finally:
                 self.session, self.problem = None, STARTING
