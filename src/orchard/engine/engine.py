@@ -408,8 +408,8 @@ class Engine:
             await pool.close()
         self.wake()
 
-    def committed(self) -> None:
-        """Something has become durable: plans that are over may be let go."""
+    def committed(self, _: int) -> None:
+        """Let go of plans that are over, now that the journal may hold all of them."""
         if self.runs.too_many:
             self.wake()
 
@@ -435,7 +435,7 @@ async def running(engine: Engine) -> AsyncIterator[Engine]:
     try:
         async with asyncio.TaskGroup() as group:
             engine.bind(group)
-            engine.journal.on_commit(lambda _: engine.committed(), asyncio.get_running_loop())
+            engine.journal.on_commit(engine.committed, asyncio.get_running_loop())
             drive = group.create_task(engine.drive())
             awake = group.create_task(engine.vigil.keep())
             try:
