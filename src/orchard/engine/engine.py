@@ -107,7 +107,7 @@ class Engine:
         self._group: asyncio.TaskGroup | None = None
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
-        self.vigil = Vigil(self._idle, self._at_work, lambda run, message: self.warn(run.id, message))
+        self.vigil = Vigil(self._idle, self.runs.at_work, lambda run, message: self.warn(run.id, message))
         self.closing = False
         self._preparing: set[PlanId] = set()
         self.check_place: Callable[[], None] = lambda: None
@@ -360,9 +360,6 @@ class Engine:
                 live.hurry.set()
 
     # ------------------------------------------------------------------------------------ waiting
-
-    def _at_work(self) -> list[Run]:
-        return [run for run in self.runs.values() if run.is_active]
 
     @property
     def is_idle(self) -> bool:

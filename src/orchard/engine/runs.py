@@ -77,6 +77,10 @@ class Runs(dict[PlanId, Run]):
         if run.settled:
             self._ended[run.id] = None
 
+    def at_work(self) -> list[Run]:
+        """Those that have a job under way."""
+        return [run for run in self.values() if run.is_active]
+
     @property
     def too_many(self) -> bool:
         """Whether there are plans to let go of."""
