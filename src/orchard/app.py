@@ -160,10 +160,15 @@ class App:
 
     def waiting(self) -> list[Json]:
         """What needs a person, the oldest first: which plan and job, why, and the command that answers."""
-        from orchard.core.view import needs_person
+        from orchard.core.view import needs_person, stands_still
 
-        rows = [row for row in self.reader.plans() if not row.settled]
-        return [one for row in rows for one in needs_person(self.run_of(row.id))]
+        runs = [self.run_of(row.id) for row in self.reader.plans() if not row.settled]
+        alive = bool(runs) and self.engine_alive()
+        found = []
+        for run in runs:
+            still = stands_still(run, engine=alive)
+            found += [*needs_person(run), *([still] if still is not None else [])]
+        return found
 
     def copy_of(self, plan: PlanId) -> Plan:
         """The plan with its jobs as they are now, retries with other work included: what a clone is made from."""

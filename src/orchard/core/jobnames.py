@@ -12,9 +12,14 @@ VALIDATION_NAMES = ("verify", "validation", "(validation)", VALIDATION)
 SHOWN = 8
 
 
-def job_word(job: str) -> str:
-    """What people call a job: its id, and `verify` for the one that every plan has."""
-    return "verify" if job == VALIDATION else job
+def job_word(job: str, jobs: Collection[str] = ()) -> str:
+    """What people call a job, here and in commands: its id, and `verify` for the one that every plan has.
+
+    Where a job among `jobs` is called so itself, the validation job has its whole id only.
+    """
+    if job != VALIDATION:
+        return job
+    return VALIDATION if any(one.rpartition("/")[2] == "verify" for one in jobs) else "verify"
 
 
 def jobs_called(jobs: Mapping[JobId, Job], name: str) -> list[JobId]:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from orchard.core.events import Json
+from orchard.core.phases import Phase
 from orchard.core.plan import VALIDATION, Job, JobId
 from orchard.core.plancodec import work_json
 from orchard.core.records import Attempt, JobRecord, Turn
@@ -164,12 +165,13 @@ def plan_error(run: Run, *, interrupted: bool) -> str | None:
     """Why the plan is not done, in one sentence."""
     status = run.status
     if interrupted:
-        return "No engine is working on this plan: it was interrupted."
+        why = "it was interrupted." if run.is_active else "it goes on when you resume it."
+        return f"No engine is working on this plan: {why}"
     if status is PlanStatus.FAILED:
         failed = [job for job, record in run.records.items() if record.state is JobState.FAILED]
         first = run.records[failed[0]].failure
         more = f" (and {len(failed) - 1} more failed)" if len(failed) > 1 else ""
-        return f"Job '{failed[0]}' failed{more}: {first.message if first else ''}"
+        return f"{failed_words(failed[0], first.phase if first else None)}{more}: {first.message if first else ''}"
     if status is PlanStatus.CANCELED:
         return (run.canceled.reason if run.canceled else "") or "The plan was canceled."
     if status is PlanStatus.WAITING and run.paused is not None:
@@ -177,6 +179,15 @@ def plan_error(run: Run, *, interrupted: bool) -> str | None:
     if status is PlanStatus.WAITING:
         return "; ".join(hold.reason for hold in run.waiting_for) or to_deploy(run)
     return None
+
+
+def failed_words(job: str, phase: str | None) -> str:
+    """That a job failed, and where: the subject and the verb of a sentence."""
+    if job == VALIDATION:
+        return {Phase.WORK: "verify failed", Phase.MERGE_RI: "landing failed"}.get(
+            Phase(phase) if phase else Phase.WORK, f"verify failed in {phase}"
+        )
+    return f"Job '{job}' failed{f' in {phase}' if phase else ''}"
 
 
 def needs_person(run: Run) -> list[Json]:
@@ -196,6 +207,23 @@ def needs_person(run: Run) -> list[Json]:
     if run.status is PlanStatus.WAITING and run.paused is None and run.to_deploy:
         found.append(_asking(run, None, "deploy", to_deploy(run), "deploy", _deploy_command(run)))
     return found
+
+
+def stands_still(run: Run, *, engine: bool) -> Json | None:
+    """That a plan goes on only when somebody resumes it: it was paused, or its engine is gone."""
+    if run.settled or run.deleted or run.scaffolding:
+        return None
+    if run.paused is not None and not run.paused.waiting:
+        reason = run.paused.reason or "The plan is paused."
+    elif not engine and run.status in (PlanStatus.RUNNING, PlanStatus.PENDING) and not _waits_for_plan(run):
+        reason = plan_error(run, interrupted=True) or ""
+    else:
+        return None
+    return _asking(run, None, "paused", reason, "resume", f"orchard resume {run.id}")
+
+
+def _waits_for_plan(run: Run) -> bool:
+    return run.status is PlanStatus.PENDING and run.plan.after is not None
 
 
 def to_deploy(run: Run) -> str:

@@ -38,9 +38,9 @@ _PROGRAMS = frozenset({"timeout", "idle", "output-limit", "spawn-failed", "signa
 _HINTS = {
     "not-logged-in": "Log in to it or set its key, then retry. See: orchard agents {agent}",
     "spawn-failed": "See what is installed and how to install it: orchard agents {agent}",
-    "rate-limit": "Retry later: orchard retry {job}",
-    "overloaded": "Retry later: orchard retry {job}",
-    "network": "Retry when the network is there: orchard retry {job}",
+    "rate-limit": "Retry later: orchard retry {job} --plan {plan}",
+    "overloaded": "Retry later: orchard retry {job} --plan {plan}",
+    "network": "Retry when the network is there: orchard retry {job} --plan {plan}",
     "max-turns": "Raise 'max_turns' or make the task smaller; a retry goes on in the same session.",
     "refused": "Word the task differently, or give it to another agent or model.",
     "denied": "Allow what it needs ('allowed_folders', 'allowed_urls'), or change the task.",
@@ -98,7 +98,7 @@ def outcome_of(context: Context, agent: Agent, work: Work, result: Result) -> Fa
     return Failed(
         result.reason if result.reason in _PROGRAMS else "agent",
         f"{advice.message} ({message})" if advice.message else message,
-        hint=hint.format(agent=agent.name, job=context.job_id) if hint else None,
+        hint=hint.format(agent=agent.name, job=context.job_id, plan=context.run.id) if hint else None,
         exit_code=result.exit_code,
         tail=redacted(tail(context.log, TAIL_LINES), context.world.hidden_in, context.plan),
         resume_from=advice.resume_from,

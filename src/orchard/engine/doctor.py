@@ -19,8 +19,9 @@ from orchard.errors import OrchardError
 from orchard.frozen import frozen
 from orchard.git.command import MINIMUM_VERSION
 from orchard.git.hazards import hazards
+from orchard.git.merge import signing_problem
 from orchard.git.refs import list_refs
-from orchard.git.repository import Repository
+from orchard.git.repository import FALLBACK_IDENTITY, Repository
 from orchard.git.worktrees import TRASH, Worktrees
 from orchard.process.identity import Identity, is_alive
 from orchard.store.db import explained, open_read_only, way_out
@@ -129,6 +130,22 @@ def _repository(patient: Patient) -> Iterator[Finding]:
         yield Finding(levels[hazard.severity], f"git/{hazard.kind}", hazard.message, hint)
     if not found:
         yield Finding("ok", "repository", f"{patient.repo.main_top or patient.repo.common_dir} has nothing unusual")
+
+
+def _commits(patient: Patient) -> Iterator[Finding]:
+    """Whether commits can be made as the user wants them: in their name, and signed."""
+    name, email = patient.repo.identity()
+    if (name, email) == FALLBACK_IDENTITY:
+        said = f"Git does not know who you are here: what lands is by {name} <{email}>."
+        yield Finding("warning", "identity", said, "git config --global user.name NAME, and user.email ADDRESS")
+    else:
+        yield Finding("ok", "identity", f"commits are by {name} <{email}>")
+    if patient.repo.wants_signing():
+        problem = signing_problem(patient.repo)
+        if problem is not None:
+            yield Finding("problem", "signing", problem.message, problem.hint)
+        else:
+            yield Finding("ok", "signing", "a commit can be signed without asking")
 
 
 def _settings(patient: Patient) -> Iterator[Finding]:
@@ -314,6 +331,7 @@ PARTS: dict[str, Callable[[Patient], Iterator[Finding]]] = {
     "git": _git,
     "sqlite": _sqlite,
     "repository": _repository,
+    "commits": _commits,
     "settings": _settings,
     "disk": _disk,
     "state": _state,

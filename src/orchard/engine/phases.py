@@ -358,7 +358,7 @@ async def _run_work(context: Context, one: Work) -> Failed | Held | None:
     if ended.ok:
         return None
     said = redacted(tail(context.log, TAIL_LINES), world.hidden_in, context.plan)
-    return failure(ended, one, context.phase, said)
+    return failure(ended, one, said)
 
 
 def _note_start(context: Context) -> Callable[[Identity], Awaitable[None]]:

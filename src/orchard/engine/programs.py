@@ -114,15 +114,15 @@ def limits_of(work: Work, job: Job, limits: Limits) -> Limits:
     return Limits(wall=wall, idle=limits.idle, log_bytes=limits.log_bytes, grace=limits.grace)
 
 
-def failure(ended: Ended, work: Work, phase: str, tail: str) -> Failed:
+def failure(ended: Ended, work: Work, tail: str) -> Failed:
     """Why the work failed, with what its author says about that."""
     command = shown(work)
     if ended.reason == "exit":
-        message = f"{phase}: '{command}' ended with status {ended.exit_code}."
+        message = f"'{command}' exited with {ended.exit_code}."
     elif ended.reason == "signal":
-        message = f"{phase}: '{command}' was ended by signal {ended.signal}."
+        message = f"'{command}' was ended by signal {ended.signal}."
     else:
-        message = f"{phase}: {ended.message}"
+        message = ended.message
     advice = work.on_failure
     return Failed(
         ended.reason,

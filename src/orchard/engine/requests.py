@@ -347,7 +347,8 @@ class Requests:
             hold = run.records[job_id].hold
             if hold is not None and hold.kind == WORKER:
                 raise UsageError(
-                    f"Job '{job_id}' does not wait for approval; {hold.reason}", hint=f"orchard complete {job_id}"
+                    f"Job '{job_id}' does not wait for approval; {hold.reason}",
+                    hint=f"orchard complete {job_id} --plan {run.id}",
                 )
             if hold is None:
                 raise UsageError(f"Job '{job_id}' does not wait for approval; it is {run.records[job_id].status}.")

@@ -46,7 +46,7 @@ async def run_validation(context: Context) -> Outcome:
     return Failed(
         "conflict",
         f"Branch '{branch}' moved {limits.RELANDINGS} times while the plan was being validated.",
-        hint="Retry when it is quiet: orchard retry __snapshot-validation__",
+        hint=f"Retry when it is quiet: orchard retry {context.run.id}",
         resume_from=Phase.PRECHECKS,
     )
 

@@ -54,11 +54,9 @@ class UnrelatedHistories(OrchardError):
 class SigningFailed(NeedsPerson):
     """The user wants signed commits and this one could not be signed, so it was not made."""
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(
-            f"The commit could not be signed: {reason}",
-            hint="Try 'git commit --allow-empty -S' in a terminal and unlock the key, or turn 'commit.gpgSign' off.",
-        )
+    def __init__(self, reason: str, hint: str = "") -> None:
+        unlock = "Try 'git commit --allow-empty -S' in a terminal and unlock the key, or turn 'commit.gpgSign' off."
+        super().__init__(f"The commit could not be signed: {reason}", hint=hint or unlock)
 
 
 class Merger:
@@ -276,24 +274,45 @@ def _sweep(place: Path) -> None:
 def _signed(
     repo: Repository, objects: Objects, who: tuple[str, str], what: tuple[str, tuple[str, ...], str, int]
 ) -> str:
+    commit = _sign(repo, repo.git, who, what)
+    if b"\ngpgsig" not in objects.read(commit)[1].split(b"\n\n", 1)[0]:
+        raise SigningFailed("git made a commit without a signature.")
+    return commit
+
+
+def signing_problem(repo: Repository) -> SigningFailed | None:
+    """Why a commit could not be signed now: an empty one is signed in a folder that is thrown away."""
+    with tempfile.TemporaryDirectory(prefix="orchard-") as place:
+        objects = str(repo.common_dir / "objects")
+        aside = repo.git.with_environment(GIT_OBJECT_DIRECTORY=place, GIT_ALTERNATE_OBJECT_DIRECTORIES=objects)
+        try:
+            empty = aside("hash-object", "-w", "-t", "tree", "--stdin", stdin=b"").text
+            _sign(repo, aside, repo.identity(), (empty, (), "Try to sign", 0))
+        except SigningFailed as problem:
+            return problem
+    return None
+
+
+def _sign(repo: Repository, git: Git, who: tuple[str, str], what: tuple[str, tuple[str, ...], str, int]) -> str:
     tree, parents, message, when = what
     rows = repo.git("config", "--show-scope", "-z", "--get-regexp", r"^gpg\..*program$", ok=(0, 1)).fields
     if {b"local", b"worktree"} & set(rows[::2]):
         # A job can write to the repository's settings; what they name is not run with the user's key.
-        raise SigningFailed("the repository's own config names the signing program; move it to your global config.")
+        raise SigningFailed(
+            "the repository's own config names the signing program.",
+            "Name it in your global config ('git config --global gpg.program PROGRAM') and take it out of this one.",
+        )
     date = f"@{when} +0000"
     variables = {"GPG_TTY": ""}
     for role in ("AUTHOR", "COMMITTER"):
         variables |= {f"GIT_{role}_NAME": who[0], f"GIT_{role}_EMAIL": who[1], f"GIT_{role}_DATE": date}
-    git = repo.git.with_environment(**variables)
+    git = git.with_environment(**variables)
     flags = [word for parent in parents for word in ("-p", parent)]
     try:
         text = clean_message(message).encode(errors="replace")
         commit = git("commit-tree", "-S", *flags, tree, stdin=text, timeout=SIGN_TIMEOUT).text
     except GitError as error:
         raise SigningFailed(error.stderr.strip() or "the signing program failed.") from error
-    if b"\ngpgsig" not in objects.read(commit)[1].split(b"\n\n", 1)[0]:
-        raise SigningFailed("git made a commit without a signature.")
     return commit
 
 

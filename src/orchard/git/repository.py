@@ -13,6 +13,7 @@ to ignore and nothing to commit by accident.
 
 import os
 import re
+import shlex
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -434,11 +435,15 @@ def _path(done: Output) -> Path | None:
 
 
 def _not_found(start: Path, done: Output) -> OrchardError:
+    start = start.absolute()
     said = done.stderr.decode(errors="replace").strip()
     if "dubious ownership" in said:
+        # Git names the folder that it looks for in its settings; a subfolder of it would not do.
+        named = re.search(r"dubious ownership in repository at '(.+)'", said)
+        top = named[1] if named else str(start)
         return UsageError(
-            f"The repository at {start} belongs to another user, so git does not trust it.",
-            hint=f"If you do, run: git config --global --add safe.directory {start}",
+            f"The repository at {top} belongs to another user, so git does not trust it.",
+            hint=f"If you do, run: git config --global --add safe.directory {shlex.quote(top)}",
         )
     if "not a git repository" in said:
         return UsageError(f"{start} is not in a git repository.", hint="Run 'git init' there, or go to one.")

@@ -42,10 +42,12 @@ from orchard.core.events import (
     SubtaskSpawned,
     Warned,
     WorkerCompleted,
+    WorkSaved,
 )
 from orchard.core.phases import Phase
 from orchard.core.plan import VALIDATION, JobId
 from orchard.core.run import Run
+from orchard.core.states import JobState
 from orchard.surfaces.cli import text
 from orchard.surfaces.cli.lines import Line, Meaning, safe, safe_lines
 
@@ -68,8 +70,11 @@ def _line(subject: str, what: str, meaning: Meaning = "", more: str = "") -> Lin
     return [*line, (f"  {more}", "")] if more else line
 
 
-def _job(job: JobId) -> str:
-    return "validation" if job == VALIDATION else safe(job)
+def _job(job: JobId, phase: Phase | None = None) -> str:
+    """Who an event is about; the validation job is called `verify` where it runs what the plan says there."""
+    if job == VALIDATION:
+        return "verify" if phase is Phase.WORK else "validation"
+    return safe(job)
 
 
 def _took(run: Run, job: JobId) -> str:
@@ -104,8 +109,9 @@ def _undone(run: Run, event: LandingUndone) -> list[Line]:
 
 
 def _pushed(run: Run, event: Pushed) -> list[Line]:
-    word, meaning = ("pushed", "good") if event.ok else ("push failed", "bad")
-    return [_line("plan", word, meaning, f"{safe(event.branch)} {safe(event.message)}".strip())]  # type: ignore[arg-type]
+    if not event.ok:  # the warning that follows says it
+        return []
+    return [_line("plan", "pushed", "good", f"{safe(event.branch)} {safe(event.message)}".strip())]
 
 
 def _warned(run: Run, event: Warned) -> list[Line]:
@@ -125,8 +131,12 @@ def _job_started(run: Run, event: JobStarted) -> list[Line]:
 
 def _phase_started(run: Run, event: PhaseStarted) -> list[Line]:
     if event.job == VALIDATION and event.phase is Phase.MERGE_RI:
-        return [_line(_job(event.job), "landing", "busy", "started")]
-    return [_line(_job(event.job), str(event.phase), "busy", "started")] if _runs_program(run, event) else []
+        return [_line("plan", "landing", "busy")]
+    if not _runs_program(run, event):
+        return []
+    if event.job == VALIDATION and event.phase is Phase.WORK:
+        return [_line("verify", "started", "busy")]
+    return [_line(_job(event.job), str(event.phase), "busy", "started")]
 
 
 def _runs_program(run: Run, event: PhaseStarted) -> bool:
@@ -148,9 +158,10 @@ def _succeeded(run: Run, event: JobSucceeded) -> list[Line]:
 
 
 def _failed(run: Run, event: JobFailed) -> list[Line]:
-    where = f"failed in {event.phase}" if event.phase else "failed"
+    plain = event.phase is None or (event.job == VALIDATION and event.phase is Phase.WORK)
+    where = "failed" if plain else f"failed in {event.phase}"
     message = f"{_took(run, event.job)}  {safe(event.message, 2000)}".strip()
-    lines = [_line(_job(event.job), where, "bad", message)]
+    lines = [_line(_job(event.job, event.phase), where, "bad", message)]
     tail = safe_lines(event.tail, 500)[-TAIL_LINES:] if event.tail.strip() else []
     lines += [[("         | ", "dim"), (row, "")] for row in tail]
     if event.hint:
@@ -229,6 +240,14 @@ def _settled(run: Run, event: ConflictSettled) -> list[Line]:
     return [_line(_job(event.job), "conflict resolved", "wait", f"by {safe(event.by)}: {paths}{more}{kept}")]
 
 
+def _saved(run: Run, event: WorkSaved) -> list[Line]:
+    """What lay in a validation job's worktree before it starts anew: somebody may have edited it to mend the result."""
+    if event.job != VALIDATION or run.records[event.job].state is not JobState.RUNNING:
+        return []
+    kept = f"the merged result is checked as it is; what lay in its worktree is kept: orchard recover {event.ref} DIR"
+    return [_line("verify", "saved", "wait", kept)]
+
+
 def _released(run: Run, event: HoldReleased) -> list[Line]:
     released = run.records[event.job].released
     if released == "worker":  # the message, or that it is complete, says more
@@ -265,6 +284,7 @@ LINES: Mapping[type[Event], Callable[[Run, Any], list[Line]]] = {
     JobContinued: lambda run, event: [_line(_job(event.job), "continues", "busy", f"from {event.resume_from}")],
     JobRetried: _retried,
     HoldReleased: _released,
+    WorkSaved: _saved,
     JobDeployed: lambda run, event: [_line(_job(event.job), "deployed", "busy")],
     MessageSent: lambda run, event: [_line(_job(event.job), "message", "busy", safe(event.text, 200))],
     WorkerCompleted: lambda run, event: [_line(_job(event.job), "completed", "good", "the work of its agent is done")],

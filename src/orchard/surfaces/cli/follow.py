@@ -57,7 +57,8 @@ async def _act_and_follow(terminal: Terminal, app: App, act: Act, plan: PlanId |
         session = await open_session(app, stack)
         asked = await act(session)
         if detach:
-            terminal.answer({"plan": asked, "detached": True}, text.started_in_background(asked))
+            said = text.raw(asked) if terminal.quiet else text.started_in_background(asked)
+            terminal.answer({"plan": asked, "detached": True}, said)
             return 0
         followed = Followed(before or Run(asked))
         await stay(terminal, app, session, followed)
@@ -146,7 +147,11 @@ def finish(terminal: Terminal, app: App, followed: Followed) -> int:
             terminal.row({"type": "result", **document})
         except (BrokenPipeError, Unwritable):
             drop(sys.stdout)  # nobody reads any more, but the exit code is still heard
-    elif not followed.detached and not terminal.quiet:  # git is asked for what changed
+    elif terminal.quiet:
+        terminal.show(text.raw(followed.run.id))
+        if not followed.detached and document["plan"]["status"] != "succeeded":
+            terminal.tell(text.about_plan(followed.run.id), *summary_lines(app, followed.run, document))
+    elif not followed.detached:  # git is asked for what changed
         terminal.say(*summary_lines(app, followed.run, document))
     return EXIT_CANCELED if followed.detached else exit_code(document["plan"]["status"])
 

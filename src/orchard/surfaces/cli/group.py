@@ -48,7 +48,7 @@ def shared_options() -> list[click.Parameter]:
             help="Work in the repository of this folder, not in the current one.",
         ),
         flag("--json", help="Print data for programs: one JSON document, or JSON lines."),
-        flag("-q", "--quiet", help="Print the answer only, no progress and no talk."),
+        flag("-q", "--quiet", help="Print only the result; why something failed is still said on stderr."),
         flag("--no-color", help="Print no colours (NO_COLOR does the same)."),
     ]
 

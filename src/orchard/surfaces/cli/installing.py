@@ -259,8 +259,8 @@ def _print(terminal: Terminal, asked: Asked, wanted: Json) -> int:
         for key in reversed(asked.keys):
             whole = {key: whole}
         rows = json.dumps(whole, indent=2, ensure_ascii=False).split("\n")
-    lines: list[Line] = [[(safe(asked.place.file), "name"), (":", "")], *[text.raw(safe_row(row)) for row in rows]]
-    terminal.answer(_document(asked, wanted, changed=False), *lines)
+    terminal.note([("This belongs into ", ""), (safe(asked.place.file), "name"), (":", "")])
+    terminal.answer(_document(asked, wanted, changed=False), *[text.raw(safe_row(row)) for row in rows])
     return 0
 
 

@@ -27,7 +27,8 @@ def job_lines(job: Json, look: Look) -> list[Line]:
     if attempts:
         lines += attempt_lines(attempts[-1], look, works=_is_other(attempts[-1], job.get("configuration") or {}))
     if len(attempts) > 1:
-        lines.append([(f"{text.many(len(attempts) - 1, 'earlier attempt')}: orchard attempts {job['id']}", "dim")])
+        earlier = text.many(len(attempts) - 1, "earlier attempt")
+        lines.append([(f"{earlier}: orchard attempts {job['id']} --plan {job['plan']}", "dim")])
     return lines + list(_process_lines(job)) + list(_log_lines(job))
 
 
@@ -70,6 +71,8 @@ def _facts(job: Json) -> Iterator[Line]:
         yield _fact("worktree", job["worktree"])
     if job["evidence"]:
         yield _fact("evidence", f"{job['evidence'].get('type', '')}: {job['evidence'].get('summary', '')}")
+        if job["evidence"].get("outcome"):
+            yield from _several("outcome", _compact(job["evidence"]["outcome"]), "")
     if job["error"]:
         yield from _several("error", job["error"], "bad")
     if job["hint"]:
@@ -78,10 +81,13 @@ def _facts(job: Json) -> Iterator[Line]:
         if name == "env":  # the values may be secrets
             yield _fact("env", ", ".join(value), "dim")
         elif name not in SHOWN_ABOVE:
-            yield from _several(name, _compact(value), "dim")
+            yield from _several(name.replace("_", " "), _compact(value), "dim")
 
 
 def _several(label: str, value: object, meaning: Meaning) -> Iterator[Line]:
+    if len(label) > LABEL_COLUMNS:  # the label has a line of its own rather than being cut
+        yield [(f"  {label}", "dim")]
+        label = ""
     for number, row in enumerate(safe_lines(value)[:20]):
         yield [(f"  {padded(label if number == 0 else '', LABEL_COLUMNS)}", "dim"), (row, meaning)]
 
@@ -91,7 +97,7 @@ def _compact(value: object) -> str:
         return str(value.get("command") or ", ".join(f"{name}: {inner}" for name, inner in value.items()))
     if isinstance(value, list | tuple):
         return "\n".join(_compact(inner) for inner in value)
-    return str(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _is_other(attempt: Json, configuration: Json) -> bool:

@@ -16,6 +16,7 @@ from typing import Any
 import click
 
 from orchard.app import App
+from orchard.core.jobnames import job_word
 from orchard.core.phases import PHASES, Phase
 from orchard.core.plan import JobId
 from orchard.core.replay import apply
@@ -105,7 +106,9 @@ def show_logs(app: App, run: Run, job: JobId, wanted: Wanted, reading: "Reading"
         asyncio.run(_follow(app, run, job, wanted, reading))
     reading.end()
     if not reading.parts:
-        reading.printer.terminal.note(text.done(text.NO_OUTPUT))
+        record = run.records[job]
+        begun = text.NO_OUTPUT if record.attempts else text.NOT_BEGUN.format(job=job_word(job), status=record.status)
+        reading.printer.terminal.note(text.done(begun))
 
 
 async def _follow(app: App, run: Run, job: JobId, wanted: Wanted, reading: "Reading") -> None:

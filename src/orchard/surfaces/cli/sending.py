@@ -90,7 +90,15 @@ def interrupt(terminal: Terminal, job: str, plan: str | None) -> None:
     idle = answer["worker"] == "idle"
     done = "is interrupted and idle." if idle else "is interrupted, and goes on with what was sent to it."
     lines = [text.done(f"The agent of job '{job_id}' {done}")]
-    lines += [text.next_command(f"orchard send {job_id} MESSAGE, or orchard complete {job_id}")] if idle else []
+    lines += (
+        [
+            text.next_command(
+                f"orchard send {job_id} MESSAGE --plan {found}; or: orchard complete {job_id} --plan {found}"
+            )
+        ]
+        if idle
+        else []
+    )
     terminal.answer({"plan": found, **answer}, *lines)
 
 

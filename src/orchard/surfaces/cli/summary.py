@@ -4,7 +4,9 @@ import time
 
 from orchard.app import App
 from orchard.core.events import Json, Landed
+from orchard.core.jobnames import job_word
 from orchard.core.run import Run
+from orchard.core.view import failed_words
 from orchard.surfaces.cli import text
 from orchard.surfaces.cli.lines import Line, safe, safe_lines
 from orchard.surfaces.cli.tree import end_lines, result_line
@@ -45,7 +47,7 @@ def _landed_line(app: App, run: Run, landed: Landed) -> Line:
 def _facts(app: App, old: str, new: str) -> str:
     """How many commits and files the landing brought."""
     commits = app.repo.git("rev-list", "--count", f"{old}..{new}").stdout
-    names = app.repo.git("diff-tree", "-r", "-z", "--name-only", old, new).stdout
+    names = app.repo.git("diff-tree", "-r", "-M", "-z", "--name-only", old, new).stdout
     return f", {text.many(int(commits), 'commit')}, {text.many(names.count(bytes(1)), 'file')}"
 
 
@@ -71,11 +73,9 @@ def _failures(run: Run, document: Json) -> list[Line]:
 
 
 def _failure(run: Run, job: Json) -> list[Line]:
-    where = f" in {job['failed_phase']}" if job["failed_phase"] else ""
     message: Line = [
         ("  ", ""),
-        (safe(job["id"]), "name"),
-        (f" failed{where}: ", "bad"),
+        (f"{safe(failed_words(job['id'], job['failed_phase']))}: ", "bad"),
         (safe(job["error"] or ""), ""),
     ]
     lines = [message]
@@ -85,5 +85,5 @@ def _failure(run: Run, job: Json) -> list[Line]:
     if job["hint"]:
         lines.append([("    hint: ", "wait"), (safe(job["hint"], 2000), "")])
     if tail.strip():
-        lines.append([(f"    all of it: orchard logs {job['id']} --plan {run.id}", "dim")])
+        lines.append([(f"    full log: orchard logs {job_word(job['id'], run.plan.jobs)} --plan {run.id}", "dim")])
     return lines

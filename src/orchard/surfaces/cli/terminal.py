@@ -37,6 +37,10 @@ class Terminal:
         if not self.quiet:
             self._talk(sys.stderr if self.json else sys.stdout, lines)
 
+    def tell(self, *lines: Line) -> None:
+        """Print on stderr what nobody may miss, also with `--quiet`: why something failed."""
+        self._talk(sys.stderr, lines)
+
     def note(self, *lines: Line) -> None:
         """Print talk beside the answer, on stderr."""
         if not self.quiet:

@@ -65,10 +65,12 @@ NO_PLANS = "There is no plan yet. Start one with 'orchard run plan.yaml', or see
 NOTHING_SAVED = "There is no saved work."
 NOTHING_CHANGED = "Nothing was changed."
 NO_OUTPUT = "Nothing was printed."
+NOT_BEGUN = "Job '{job}' has not begun; it is {status}."
 UNTRUSTED = "This repository's orchard.toml has settings that count only after you have agreed to them: {keys}"
 UNTRUSTED_HINT = "orchard trust --show, then orchard trust"
 ASK_TRUST = "Do you agree to these settings?"
 LEAVE_WATCH = "q leaves; the plan goes on"
+LEAVE_ENDED = "q leaves; nothing runs any more"
 NOTHING_TO_TRUST = "There is nothing to agree to: no setting of this repository waits for you."
 TRUSTED = "Agreed. A change of these settings needs a new agreement."
 
@@ -177,6 +179,10 @@ def bug_report(path: Path | None) -> str:
 def submitted(plan: Mapping[str, Any]) -> Line:
     """The first thing said about a new plan: what later commands need."""
     return [("Plan ", ""), (safe(plan["name"]), "name"), (" is ", ""), (safe(plan["id"]), "strong")]
+
+
+def about_plan(plan: str) -> Line:
+    return [("Plan ", ""), (safe(plan), "strong")]
 
 
 def started_in_background(plan: str) -> Line:

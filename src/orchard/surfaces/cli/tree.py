@@ -133,7 +133,7 @@ def _word(row: Row) -> str:
         return f"running {job['phase']}"
     if row.status == "waiting":
         return f"waiting: {safe(job['waiting']['kind'], 20)}"
-    if row.status == "failed" and job["failed_phase"]:
+    if row.status == "failed" and job["failed_phase"] and not (job["validation"] and job["failed_phase"] == "work"):
         return f"failed: {job['failed_phase']}"
     if row.status == "pending" and not job["deployed"]:
         return "not deployed"
@@ -184,7 +184,8 @@ def end_lines(plan: Json) -> list[Line]:
         lines.append([(f"Paused: {safe(plan['paused'], 2000)}", "wait")])
     lines += [*_healed_lines(plan["healed"]), *_resolved_lines(plan["resolutions"])]
     lines += [text.warning(warning) for warning in plan["warnings"][-10:]]
-    if plan["pushed"] is not None and not plan["pushed"]["ok"]:
+    told = any("push" in warning for warning in plan["warnings"])
+    if plan["pushed"] is not None and not plan["pushed"]["ok"] and not told:
         lines.append(text.warning(f"the push failed: {plan['pushed']['message']}"))
     if plan["hint"]:
         lines.append(text.next_command(plan["hint"]))

@@ -70,7 +70,7 @@ async def follow_events(app: App, run: Run, progress: Progress) -> None:
 def watch(terminal: Terminal, plan: str | None) -> int:
     """Watch a plan on the whole screen until you press q."""
     if not terminal.live or not is_terminal(sys.stdin):
-        raise UsageError("A plan can be watched on a terminal only.", "orchard wait, or orchard status")
+        raise UsageError("A plan can be watched on a terminal only.", "orchard wait; or: orchard status")
     app = app_of(terminal)
     run = app.run_of(app.find_plan(plan))
     asyncio.run(_watch(terminal, app, run))
@@ -80,7 +80,7 @@ def watch(terminal: Terminal, plan: str | None) -> int:
 async def _watch(terminal: Terminal, app: App, run: Run) -> None:
     alive = app.engine_alive()
     with LiveTree(terminal, run, screen=True, interrupted=not alive) as live, _pressed_keys() as keys:
-        live.footer = [(text.LEAVE_WATCH, "dim")]
+        live.footer = [(text.LEAVE_WATCH if alive and not run.settled else text.LEAVE_ENDED, "dim")]
         async with asyncio.TaskGroup() as tasks:
             drawing = tasks.create_task(live.keep_drawing())
             following = tasks.create_task(_show_events(app, run, live))
@@ -97,7 +97,8 @@ async def _show_events(app: App, run: Run, live: LiveTree) -> None:
         await follow_events(app, run, live)
     except EngineGone:
         live.interrupted = True
-        live.take([])
+    live.footer = [(text.LEAVE_ENDED, "dim")]
+    live.take([])
 
 
 @contextmanager
