@@ -154,8 +154,20 @@ Shell and process work sees the variables of the machine, without git's own (`GI
 names that look like secrets, unless `pass_env` in the configuration names them. Agents see only a short list of
 common variables and what the configuration names. Over that come `env` of the plan, of the job and of the work, the
 last one winning, and then `ORCHARD_PLAN`, `ORCHARD_JOB`, `ORCHARD_ATTEMPT`, `ORCHARD_WORKTREE`, `ORCHARD_BASE`,
-`ORCHARD_TARGET` and `ORCHARD_EVIDENCE`. A plan cannot set variables that begin with `ORCHARD_`, nor those that point
-git at another repository.
+`ORCHARD_TARGET` and `ORCHARD_EVIDENCE`, and what is for Orchard itself: `ORCHARD_TOKEN`, by which it finds
+the processes of a job, and `TRACEPARENT` where plans are [traced](tracing.md). A plan cannot set variables that begin
+with `ORCHARD_`, nor those that point git at another repository.
+
+### Evidence
+
+Work that changes no file and should not fail for that writes a JSON document to the path in `ORCHARD_EVIDENCE`:
+
+```json
+{"type": "analysis", "summary": "counted the files", "outcome": {"files": 17}}
+```
+
+`summary` is required. `type` is `file_changes`, `external_effect`, `analysis` or `validation`; `outcome` is any object.
+`orchard job JOB` shows it.
 """
 
 OTHER_FORMATS = """\

@@ -8,7 +8,7 @@ Two looks at the same value, so that one kind of mistake never hides the other:
 Only a value that passes both becomes a `Plan`.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -45,6 +45,7 @@ from orchard.core.planmodel import (
 from orchard.core.planmodel import Work as WorkForms
 from orchard.core.planproblems import findings
 from orchard.core.planrules import DEEPEST_GROUP, work_from_text
+from orchard.core.planworks import Paths, interactive_findings
 from orchard.core.suggest import did_you_mean, quoted
 from orchard.errors import InvalidInput
 
@@ -63,6 +64,15 @@ _SHOWN_CYCLE = 12
 def parse(data: bytes, name: str = "plan.yaml", format: Format | None = None, *, scaffolding: bool = False) -> Plan:
     """The plan in a file; raises InvalidInput with everything that is wrong with it."""
     return _plan(read_document(data, name, format), scaffolding=scaffolding)
+
+
+def review(data: bytes, name: str, look: Callable[[Plan, Paths], list[Finding]]) -> Plan:
+    """The plan in a file, if nothing is wrong with it by itself, and nothing that `look` finds."""
+    document = read_document(data, name, None)
+    plan, paths = _placed(document)
+    if found := look(plan, paths):
+        raise document.refuse(found)
+    return plan
 
 
 def parse_value(value: object, name: str = "plan", *, scaffolding: bool = False) -> Plan:
@@ -177,6 +187,11 @@ def _outside_value(value: object, name: str, root: str = "") -> Document:
 
 
 def _plan(document: Document, *, scaffolding: bool = False) -> Plan:
+    return _placed(document, scaffolding=scaffolding)[0]
+
+
+def _placed(document: Document, *, scaffolding: bool = False) -> tuple[Plan, Paths]:
+    """A plan, and where its jobs stand in the document."""
     value = document.value
     outline = _Outline()
     if isinstance(value, dict):
@@ -192,7 +207,11 @@ def _plan(document: Document, *, scaffolding: bool = False) -> Plan:
     if outline.found:
         raise document.refuse(outline.found)
     jobs = [_job(fields, entry) for fields, entry in zip(_job_models(model), outline.entries, strict=True)]
-    return _built(model, {job.id: job for job in jobs})
+    plan = _built(model, {job.id: job for job in jobs})
+    paths = {job.id: entry.path for job, entry in zip(jobs, outline.entries, strict=True)}
+    if talking := interactive_findings(plan, paths):
+        raise document.refuse(talking)
+    return plan, paths
 
 
 # ---------------------------------------------------------------------------------------- graph

@@ -193,15 +193,21 @@ class AgentFields(WorkFields):
         "Always `agent`; may be left out, since only this form has `instructions`.", "agent"
     )
     instructions: Text = _optional("The task, in Markdown. Either this or `instructions_file` is required.")
-    instructions_file: Text = _optional("A file that holds the task.")
+    instructions_file: Text = _optional(
+        "A file that holds the task: committed in what the job starts from, and named from the top of the repository."
+    )
     agent: Word = _optional("Which agent: a name from the configuration.", "from the configuration")
     model: Word = _optional("The model, by the name the agent knows it by.", "the agent's own choice")
     tier: Tier = _optional("How capable a model has to be, where none is named.")
     effort: Effort = _optional("How much the model should think.", "the agent's own choice")
     max_turns: Annotated[int, Field(ge=1, le=100_000)] = _optional("How many turns it may take.", "no limit")
-    context_files: list[Text] = _optional("Files it should read first.", "[]")
+    context_files: list[Text] = _optional(
+        "Files it should read first, named from the top of the repository; one that is not there is warned about.", "[]"
+    )
     allowed_folders: list[Folder] = _optional("Folders outside the worktree that it may write to.", "[]")
-    allowed_urls: list[Address] = _optional("Addresses that it may reach.", "[]")
+    allowed_urls: list[Address] = _optional(
+        "Addresses that it may reach. Not every agent has such a setting; the job says where it has no effect.", "[]"
+    )
     resume_session: bool = _optional(
         "On a retry: whether it goes on in the session of the attempt before.", "yes, if the agent can"
     )

@@ -28,6 +28,9 @@ _INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 _LONGEST_NUMBER = 300
 
+COLON_INSIDE = "found unexpected ':'"
+"""What the C library says of `{a: 1:30}` and `{url: http://a/b}`. YAML 1.2 allows both; the parser in Python does."""
+
 # What YAML allows nowhere, not even in quotes.
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufffe\uffff]")
 
@@ -149,6 +152,11 @@ def read_yaml(text: str, places: Places | None = None, *, pure: bool = False) ->
     try:
         _compose(composer, _events(text, pure=pure))
     except MarkedYAMLError as error:
+        if not pure and str(error.problem) == COLON_INSIDE:
+            if places is not None:
+                places.keys.clear()
+                places.values.clear()
+            return read_yaml(text, places, pure=True)
         raise Unreadable([*composer.findings, _syntax_finding(error, text)]) from None
     except (YAMLError, ValueError, OverflowError) as error:
         # The readers of the two libraries differ in how they refuse odd characters and escapes.

@@ -238,6 +238,9 @@ async def worker_context(context: Context, task: str, work: Work | None, server:
     needs = [await _delivered(context, need) for need in job.needs] if context.job_id != VALIDATION else []
     agent_work = work if isinstance(work, AgentWork) else None
     checks = tuple(shown(check) for check in job.postchecks)
+    for name in agent_work.context_files if agent_work else ():
+        if not (context.place.folder / name).exists():
+            context.engine.warn(context.run.id, f"There is no '{name}' of 'context_files' here.", context.job_id)
     return WorkerContext(
         task=task,
         folder=context.place.folder,

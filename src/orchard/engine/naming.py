@@ -30,13 +30,24 @@ def new_plan_id(name: str, is_taken: Callable[[PlanId], bool]) -> PlanId:
 
 def check_start(repo: Repository, plan: Plan) -> None:
     """Refuse a plan that could not start now, before anything is made."""
-    branches = repo.branches()
     if plan.after is None:
-        _base_of(repo, plan, branches)  # what a chained plan starts from may be what the plan before it lands
-    if plan.target is not None:
-        repo.check_branch_name(plan.target)
-        if plan.target not in branches:
-            _check_clash(repo, plan.target, branches)
+        check_base(repo, plan)  # what a chained plan starts from may be what the plan before it lands
+    check_target(repo, plan)
+
+
+def check_base(repo: Repository, plan: Plan) -> None:
+    """Refuse a plan whose base is not there."""
+    _base_of(repo, plan, repo.branches())
+
+
+def check_target(repo: Repository, plan: Plan) -> None:
+    """Refuse a plan whose target cannot be a branch here."""
+    if plan.target is None:
+        return
+    repo.check_branch_name(plan.target)
+    branches = repo.branches()
+    if plan.target not in branches:
+        _check_clash(repo, plan.target, branches)
 
 
 def target_of(repo: Repository, plan: Plan, others: list[str]) -> PlanStarted:

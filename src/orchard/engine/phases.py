@@ -119,6 +119,8 @@ async def setup(context: Context) -> Outcome:
     done = [f"copied {len(copied)} ignored files"] if copied else []
     done += [f"linked {', '.join(linked.linked)}"] if linked.linked else []
     done += [f"did not link {name}: {why}" for name, why in linked.skipped]
+    for name, why in linked.skipped:
+        context.engine.warn(context.run.id, f"'{name}' of 'worktree.link' is not linked into worktrees: {why}.")
     return Passed("; ".join(done))
 
 

@@ -3,7 +3,7 @@
 All of it may take long, so it is done before anybody decides about the plan, and whoever asked looks again afterwards.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from orchard.core.config import allowed_env
@@ -17,6 +17,9 @@ from orchard.engine.workers import refuse_interactive
 from orchard.engine.world import World
 from orchard.errors import InvalidInput, OrchardError, Problem, UsageError
 from orchard.process.failpoint import failpoint
+
+SHOWN = 20
+"""How many refusals are told at once."""
 
 
 async def check_agents(world: World, plan: Plan) -> None:
@@ -67,11 +70,18 @@ async def check_works(world: World, works: Sequence[tuple[str, Sequence[Work]]])
 
 def _check_works(world: World, works: Sequence[tuple[str, Sequence[Work]]]) -> None:
     failpoint("request.checking")
+    refused: list[OrchardError] = []
     for who, own in works:
-        _check_own(world, who, own)
+        refused += _refused_of(world, who, own)
+    if len(refused) > 1:
+        said = list(dict.fromkeys(error.message for error in refused))
+        more = f"\n... and {len(said) - SHOWN} more" if len(said) > SHOWN else ""
+        raise UsageError("\n".join(said[:SHOWN]) + more, hint=refused[0].hint)
+    if refused:
+        raise refused[0]
 
 
-def _check_own(world: World, who: str, works: Sequence[Work]) -> None:
+def _refused_of(world: World, who: str, works: Sequence[Work]) -> Iterator[OrchardError]:
     agents = world.agents
     for work in works:
         if not isinstance(work, AgentWork):
@@ -82,7 +92,7 @@ def _check_own(world: World, who: str, works: Sequence[Work]) -> None:
             agents.model_for(found.name, work.model, work.tier)
             agents.servers(work.mcp_servers)
         except OrchardError as error:
-            raise type(error)(f"{who} is work for an agent: {error.message}", hint=error.hint) from error
+            yield type(error)(f"{who} is work for an agent: {error.message}", hint=error.hint)
 
 
 async def check_place(world: World, plan: Plan) -> None:

@@ -18,7 +18,10 @@ from orchard.frozen import frozen
 FLUSH_SECONDS = 2.0
 """For how long the last spans may keep a process that has nothing else to do."""
 
-INSTALL = "Plans are not traced, although that is configured: install the extra with: pip install 'orchard[tracing]'"
+INSTALL = (
+    "Plans are not traced, although that is configured: pip install "
+    "opentelemetry-sdk opentelemetry-exporter-otlp-proto-http"
+)
 
 
 @frozen

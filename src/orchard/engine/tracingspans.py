@@ -1,6 +1,6 @@
 """Spans of OpenTelemetry, made of the parts that `tracing` hands on, and sent where they were asked for.
 
-Everything that needs the extra `orchard[tracing]` is here; `tracingsetup` imports this only where traces are wanted.
+Everything that needs the extra `tracing` is here; `tracingsetup` imports this only where traces are wanted.
 Spans are sent in batches by a thread of the SDK's, from a queue with an end: a place that does not answer costs
 spans, never a plan.
 """

@@ -148,7 +148,7 @@ class BuiltinAgent:
         if settings.tier is not None and settings.tier in tiers:
             return tiers[settings.tier]
         if settings.tier is not None:
-            no_effect(tell, self.name, "tier", settings.tier)
+            tell(Noted("setting", f"'tier: {settings.tier}' has no effect: {self.name} knows no such model here."))
         return self.row.model or tiers.get("standard") or (None if self._model is None else "scripted")
 
     async def _begun(self, task: Task, session: str) -> list[Message] | None:

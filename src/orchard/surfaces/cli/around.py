@@ -9,7 +9,7 @@ from orchard.core import limits
 from orchard.core.events import Json
 from orchard.core.plan import Plan
 from orchard.core.states import JobStatus
-from orchard.errors import UsageError
+from orchard.errors import OrchardError, UsageError
 from orchard.store.shown import shown_settings
 from orchard.surfaces.cli import text
 from orchard.surfaces.cli.group import cli, verb
@@ -32,7 +32,7 @@ def demo(terminal: Terminal, folder: Path | None, keep: bool) -> int:
 
 
 @verb("init", examples="orchard init\norchard init --config")
-@click.option("--config", is_flag=True, help="Write an orchard.toml with every setting instead.")
+@click.option("--config", is_flag=True, help="Write an orchard.toml with the settings, commented out, instead.")
 @click.argument("name", metavar="[FILE]", required=False)
 def init(terminal: Terminal, config: bool, name: str | None) -> int:
     """Write a commented plan file to start from.
@@ -47,12 +47,31 @@ def init(terminal: Terminal, config: bool, name: str | None) -> int:
 @verb("validate", examples="orchard validate plan.yaml")
 @click.argument("file", metavar="PLAN", type=click.Path(allow_dash=True))
 def validate(terminal: Terminal, file: str) -> None:
-    """Check a plan file and say everything that is wrong with it."""
-    plan = plan_in(terminal, file)
+    """Check a plan file and say everything that is wrong with it.
+
+    In a repository its agents, models, base, target and the plan that it waits for are looked for as well.
+    """
+    plan = reviewed(terminal, file)
     jobs = len(plan.jobs) - 1
     groups = len({job.group for job in plan.jobs.values() if job.group})
     document = {"valid": True, "name": plan.name, "jobs": jobs, "groups": groups, "leaves": list(plan.leaves)}
     terminal.answer(document, text.valid(plan.name, jobs, groups))
+
+
+def reviewed(terminal: Terminal, file: str) -> Plan:
+    """The plan in a file, if it could start in the repository that is meant; outside of one, if it is a plan."""
+    from orchard.agents.table import Agents
+    from orchard.core.planfile import review  # brings pydantic
+    from orchard.engine.foresight import foreseen
+
+    path = "-" if file == "-" else str(find_file(terminal, file))
+    data, name = read_input(path, limits.PLAN_BYTES), "<stdin>" if file == "-" else file
+    try:
+        app = app_of(terminal)
+    except OrchardError:
+        return review(data, name, lambda plan, paths: [])
+    agents = Agents(app.settings.config, os.environ)
+    return review(data, name, lambda plan, paths: foreseen(app.repo, agents, app.reader.plans(), plan, paths))
 
 
 def plan_in(terminal: Terminal, file: str) -> Plan:

@@ -79,7 +79,7 @@ def run_demo(terminal: Terminal, folder: Path | None = None, *, keep: bool = Fal
         project = make_project(scratch.folder)
         terminal.say([("A scratch repository with a small Python program is in ", ""), (safe(project.top), "name")])
         terminal.say([("Its plan is ", ""), (safe(project.plan), "name"), (": nine jobs, one of which must fail", "")])
-        app = open_app(project.top)
+        app = open_app(project.top, {"heal.enabled": False})  # its failure is on purpose: no agent is asked
         followed = asyncio.run(_play(terminal, app, project))
         scratch.keep |= followed.run.landed is None  # something to look into
         if followed.detached:

@@ -17,7 +17,7 @@ from orchard.core import limits
 from orchard.core.events import Json
 from orchard.core.plan import Plan
 from orchard.core.usage import Usage
-from orchard.errors import UsageError
+from orchard.errors import NeedsPerson, UsageError
 from orchard.frozen import frozen
 from orchard.process.identity import Identity
 from orchard.store.redact import redact_text
@@ -62,7 +62,7 @@ def plan(
     wrong with it at most three times. Nothing runs until you say so.
     """
     if run and not yes and not terminal.can_ask:
-        raise UsageError("Nobody can be asked here whether the plan may run.", "Add --yes, or leave --run out.")
+        raise NeedsPerson("Cannot ask without a terminal whether the plan may run.", "Add --yes, or leave --run out.")
     wanted = read_goal(goal)
     app = app_for_work(terminal)
     place = place_for(terminal, file, wanted, yes=yes)
@@ -152,7 +152,7 @@ def place_for(terminal: Terminal, file: Path | None, goal: str, *, yes: bool) ->
         raise UsageError(f"There is no folder '{safe(file.parent)}' to save the plan in.")
     if (file.exists() or file.is_symlink()) and not yes:
         if not terminal.can_ask:
-            raise UsageError(f"'{safe(file)}' exists already.", "Add --yes to replace it, or name another file.")
+            raise NeedsPerson(f"'{safe(file)}' exists already.", "Add --yes to replace it, or name another file.")
         if not terminal.agreed(f"'{file}' exists already. Replace it when the plan is there?"):
             raise UsageError(f"'{safe(file)}' exists already.", "Name another file with --file.")
     return file

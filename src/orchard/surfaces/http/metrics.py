@@ -14,7 +14,7 @@ from orchard.surfaces.http.door import Traffic
 from orchard.surfaces.http.repos import Repos
 
 MISSING = "The numbers need a package that is not installed."
-MISSING_HINT = "Install it with: pip install 'orchard[metrics]'"
+MISSING_HINT = "Install it with: pip install prometheus-client"
 
 
 @frozen

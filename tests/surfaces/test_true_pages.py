@@ -1,0 +1,177 @@
+"""What the pages say is what happens: plan files are checked in full, bodies are accepted, no agent is asked."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from orchard.core.planfile import parse
+from orchard.surfaces.http.operation import Part
+from orchard.surfaces.http.operations import OPERATIONS
+from tests.acceptance.program import Desk, desks
+
+ROOT = Path(__file__).parent.parent.parent
+BODY = re.compile(r"`(POST|PATCH) (/\S+)` \| .*?`(\{.*?\})`", re.MULTILINE)
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    yield from desks(tmp_path)
+
+
+# --------------------------------------------------------------------------------------- validate
+
+BAD = """
+name: Bad
+base: nosuch
+target: "bad..x"
+jobs:
+  - {id: a, work: "@clade x"}
+  - {id: b, work: "@nosuch x"}
+"""
+
+
+def test_validate_says_at_once_and_with_its_place_whatever_would_keep_a_plan_from_starting(desk: Desk) -> None:
+    plan = desk.plan(BAD)
+
+    done = desk("validate", plan)
+
+    assert done.code == 2
+    for place, words in {
+        ":3:7 base": "no branch or commit 'nosuch'",
+        ":4:9 target": "'bad..x' is not a name that git allows",
+        ":6:19 jobs[0].work": "did you mean 'claude'?",
+        ":7:19 jobs[1].work": "no agent 'nosuch'",
+    }.items():
+        assert any(place in row and words in row for row in done.err.splitlines()), (place, done.err)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ("after: nosuch\njobs: [{id: a, work: 'true'}]", ":2:8 after: There is no plan 'nosuch'"),
+        (
+            "jobs: [{id: a, work: 'true', postchecks: {instructions: x, interactive: true}}]",
+            "jobs[0].postchecks[0].interactive: a check or a setup is interactive",
+        ),
+        ("verify: {instructions: x, interactive: true}\njobs: [{id: a, work: 'true'}]", ":2:40 verify.interactive"),
+        ("worktree_root: .git\njobs: [{id: a, work: 'true'}]", ":2:16 worktree_root"),
+    ],
+)
+def test_validate_refuses_what_run_would_refuse(desk: Desk, fields: str, said: str) -> None:
+    plan = desk.plan(f"name: x\n{fields}\n")
+
+    checked, ran = desk("validate", plan), desk("run", plan)
+
+    assert checked.code == 2 and said in checked.err, checked.err
+    assert ran.code in (2, 3)
+
+
+def test_validate_needs_no_repository(desk: Desk) -> None:
+    plan = desk.plan(BAD.replace("@clade", "echo").replace("@nosuch", "echo"))
+
+    assert desk("validate", plan, cwd=desk.folder).code == 0
+
+
+def test_a_run_names_every_agent_that_is_not_there(desk: Desk) -> None:
+    done = desk("run", desk.plan(BAD.replace('base: nosuch\ntarget: "bad..x"\n', "")))
+
+    assert done.code == 2 and "'clade'" in done.err and "'nosuch'" in done.err
+    assert not desk.events()
+
+
+# ------------------------------------------------------------------------------------------- YAML
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"), [("1:30", "1:30"), ("http://a.b/c", "http://a.b/c"), ("a:b", "a:b"), ("'x:y'", "x:y")]
+)
+def test_text_with_a_colon_inside_is_text_in_braces_as_it_is_in_a_block(written: str, meant: str) -> None:
+    braces = parse(f"name: x\nenv: {{X: {written}}}\njobs: [{{id: a, work: 'true'}}]\n".encode())
+    block = parse(f"name: x\nenv:\n  X: {written}\njobs: [{{id: a, work: 'true'}}]\n".encode())
+
+    assert braces.env == block.env == {"X": meant}
+
+
+# ------------------------------------------------------------------------------------------ pages
+
+
+def test_every_body_that_the_page_of_the_api_shows_is_accepted() -> None:
+    shown = BODY.findall((ROOT / "docs" / "api.md").read_text())
+    assert len(shown) >= 5
+    for method, path, body in shown:
+        if "..." in body:
+            continue
+        operation = next(one for one in OPERATIONS if one.method == method and one.path == path)
+        assert operation.body is not None and not isinstance(operation.body, Part), path
+        try:
+            operation.body.model_validate_json(body)
+        except ValidationError as error:
+            pytest.fail(f"{method} {path} refuses {body}: {error}")
+
+
+def test_no_text_tells_people_to_install_a_package_that_is_not_ours() -> None:
+    places = [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md", *(ROOT / "src").rglob("*.py")]
+
+    named = [str(place) for place in places if re.search(r"pip install '?orchard", place.read_text("utf-8"))]
+
+    assert named == []
+
+
+def test_the_demo_asks_no_agent_for_anything(desk: Desk, tmp_path: Path) -> None:
+    trace = tmp_path / "asked"
+    config = tmp_path / "config" / "orchard"
+    config.mkdir(parents=True)
+    (config / "config.toml").write_text(f'agent = "mine"\n[agents.mine]\ncommand = "touch"\nargs = ["{trace}"]\n')
+
+    done = desk("demo", "--folder", tmp_path / "demo")
+
+    assert done.code == 0, done.talk
+    assert not trace.exists()
+
+
+@pytest.mark.parametrize("words", [["--run"], ["--file", "there.yaml"]])
+def test_a_plan_that_needs_a_yes_waits_for_a_person(desk: Desk, words: list[str]) -> None:
+    (desk.repo.path / "there.yaml").write_text("name: mine\n")
+
+    done = desk("plan", "Do something", *words)
+
+    assert done.code == 4 and "--yes" in done.err
+
+
+# -------------------------------------------------------------------------- fields that are accepted
+
+
+def test_a_folder_that_cannot_be_linked_is_warned_about(desk: Desk) -> None:
+    config = desk.folder / "config" / "orchard"
+    config.mkdir(parents=True)
+    (config / "config.toml").write_text('[worktree]\nlink = ["shared"]\n')
+    (desk.repo.path / "shared").mkdir()
+
+    done = desk("run", desk.plan("name: x\njobs: [{id: a, work: 'echo a > a'}, {id: b, work: 'echo b > b'}]\n"))
+
+    assert done.code == 0 and done.out.split("Succeeded")[1].count("'shared' of 'worktree.link' is not linked") == 1
+
+
+def test_a_file_to_read_first_that_is_not_there_is_warned_about(desk: Desk) -> None:
+    config = desk.folder / "config" / "orchard"
+    config.mkdir(parents=True)
+    (config / "config.toml").write_text('[agents.mine]\ncommand = "touch"\nargs = ["made.txt"]\n')
+    work = "{agent: mine, instructions: x, context_files: [README.md, nowhere.md]}"
+
+    desk("run", desk.plan(f"name: x\njobs: [{{id: a, work: {work}}}]\n"))
+    warnings = desk.status()["plan"]["warnings"]
+
+    assert [one for one in warnings if "nowhere.md" in one] and not [one for one in warnings if "README" in one]
+
+
+def test_what_evidence_found_is_shown(desk: Desk) -> None:
+    said = json.dumps({"type": "analysis", "summary": "counted", "outcome": {"files": 17}})
+    desk("run", desk.plan(f"name: x\njobs:\n  - id: a\n    work: |\n      echo '{said}' > \"$ORCHARD_EVIDENCE\"\n"))
+
+    shown = desk("job", "a").out
+
+    assert "analysis: counted" in shown and "files: 17" in shown
