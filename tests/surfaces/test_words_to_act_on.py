@@ -113,6 +113,15 @@ def test_quiet_success_prints_the_plan_only(desk: Desk) -> None:
     assert (done.code, done.out, done.err) == (0, f"{desk.status()['plan']['id']}\n", "")
 
 
+def test_what_is_in_the_way_of_a_landing_is_a_sentence_and_said_once_in_the_status(desk: Desk) -> None:
+    (desk.repo.path / "README.md").write_text("edited\n")
+    desk("run", desk.plan(GOOD.replace("target: goal", "target: main").replace("a.txt", "README.md")))
+
+    shown = desk("status").out
+
+    assert shown.count("in the way: README.md. Commit") == 1 and shown.count("in the way") == 1, shown
+
+
 # ------------------------------------------------------------------------------------- places
 
 

@@ -77,7 +77,7 @@ async def _land(context: Context, new: str) -> Outcome:
             raise canceled
         if result.kind == "moved":
             return Moved(result.reason)
-        return Held("landing", f"{result.reason} {result.hint}", Phase.MERGE_RI)
+        return Held("landing", f"{result.reason.rstrip('.')}. {result.hint}", Phase.MERGE_RI)
     checkout = str(result.checkout) if result.checkout else None
     engine.record(run.id, Landed(intent.landing, branch, old, new, checkout))
     await engine.durable()

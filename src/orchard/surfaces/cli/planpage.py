@@ -15,7 +15,8 @@ def status_lines(document: Json) -> list[Line]:
     plan, look = document["plan"], look_now(details=True)
     lines = [header(plan, look), *tree(plan, document["jobs"], look), counts_line(plan)]
     result = result_line(plan)
-    return [*lines, *([result] if result else []), *end_lines(plan)]
+    told = plan["status"] == "waiting" and any(job["waiting"] for job in document["jobs"])  # under the job, above
+    return [*lines, *([result] if result else []), *end_lines({**plan, "error": None} if told else plan)]
 
 
 def look_now(*, details: bool = False) -> Look:
