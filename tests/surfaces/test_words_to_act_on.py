@@ -122,6 +122,18 @@ def test_what_is_in_the_way_of_a_landing_is_a_sentence_and_said_once_in_the_stat
     assert shown.count("in the way: README.md. Commit") == 1 and shown.count("in the way") == 1, shown
 
 
+def test_an_undo_of_a_branch_that_went_on_names_the_revert_that_works(desk: Desk) -> None:
+    desk("run", desk.plan(GOOD.replace("target: goal", "target: main")))
+    desk.repo.commit({"later.txt": "later\n"})
+
+    done = desk("undo", "--yes")
+    command = done.err.split("git revert ")[1].split()
+    desk.repo("revert", *command)
+
+    assert done.code == 4
+    assert set(desk.repo.files("main")) == {"README.md", "later.txt"}
+
+
 # ------------------------------------------------------------------------------------- places
 
 

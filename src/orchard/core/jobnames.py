@@ -41,6 +41,8 @@ def jobs_in_group(jobs: Mapping[JobId, Job], group: str) -> list[JobId]:
 
 def find_job(plan: str, jobs: Mapping[JobId, Job], name: str, *, exact: bool = False) -> JobId:
     """The job that is meant: by full id, unique bare id or unique name; by a unique beginning unless `exact`."""
+    if JobId(name) in jobs:  # the common case must not cost a look at every job
+        return JobId(name)
     begun = [job for job in jobs if job.startswith(name) or job.rpartition("/")[2].startswith(name)]
     found = jobs_called(jobs, name) or ([] if exact else begun)
     if len(found) == 1:

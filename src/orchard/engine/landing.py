@@ -186,7 +186,7 @@ async def undo(engine: Engine, run: Run) -> LandingUndone:
     result = await engine.world.in_thread(git_landing.undo, repo, landed.branch, landed.old, landed.new)
     failpoint("undo.after-move")
     if isinstance(result, LandingRefused):
-        raise NeedsPerson(f"The landing was not undone. {result.reason}", hint=result.hint)
+        raise NeedsPerson(f"The landing was not undone. {result.reason}", hint=_instead_of_undo(run, landed, result))
     undone = LandingUndone(landed.landing, landed.branch, landed.old)
     engine.record(run.id, undone)
     await engine.durable()
@@ -228,3 +228,10 @@ async def land_again(engine: Engine, run: Run) -> Landed:
     engine.record(run.id, landed)
     await engine.durable()
     return landed
+
+
+def _instead_of_undo(run: Run, landed: Landed, refused: LandingRefused) -> str:
+    """What to do where the branch has gone on: what landed can still be taken back by commits of its own."""
+    if refused.kind != "moved" or landed.old is None or run.plan.merge == "merge":
+        return refused.hint
+    return f"To take it back by new commits, there: git revert --no-edit {landed.old:.12}..{landed.new:.12}"
