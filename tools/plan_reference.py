@@ -162,7 +162,7 @@ with `ORCHARD_`, nor those that point git at another repository.
 
 Work that changes no file and should not fail for that writes a JSON document to the path in `ORCHARD_EVIDENCE`:
 
-```json
+```text
 {"type": "analysis", "summary": "counted the files", "outcome": {"files": 17}}
 ```
 

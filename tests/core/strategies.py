@@ -89,6 +89,11 @@ def works() -> st.SearchStrategy[Work]:
     return _simple_works | shell_works | process_works | agent_works
 
 
+def checks() -> st.SearchStrategy[Work]:
+    """Any work that is not a job's own: nobody can talk to it."""
+    return works().map(lambda work: replace(work, interactive=False) if isinstance(work, AgentWork) else work)
+
+
 @st.composite
 def jobs(draw: st.DrawFn, job: JobId, group: str | None, needs: tuple[JobId, ...]) -> Job:
     """Any job with this place in the graph; most of its fields are left alone in most examples."""
@@ -103,7 +108,7 @@ def jobs(draw: st.DrawFn, job: JobId, group: str | None, needs: tuple[JobId, ...
     )
     if draw(st.integers(0, 3)):
         return plain
-    few_works = st.lists(works(), max_size=2).map(tuple)
+    few_works = st.lists(checks(), max_size=2).map(tuple)
     return replace(
         plain,
         name=draw(names),
@@ -151,8 +156,8 @@ def _with_all_settings(draw: st.DrawFn, plan: Plan) -> Plan:
         plan,
         base=draw(st.none() | st.just("main")),
         target=draw(st.none() | st.just("feature/x")),
-        verify=draw(st.none() | works()),
-        setup=draw(st.none() | st.lists(works(), max_size=2).map(tuple)),
+        verify=draw(st.none() | checks()),
+        setup=draw(st.none() | st.lists(checks(), max_size=2).map(tuple)),
         env=draw(environments),
         start_paused=draw(st.booleans()),
         after=draw(st.none() | st.just("01ARZ3NDEKTSV4RRFFQ69G5FAV")),

@@ -87,4 +87,4 @@ def test_without_the_package_it_says_what_to_install(desk: Desk) -> None:
 
     assert answer.status == 501
     assert answer.header("content-type") == "application/problem+json"
-    assert re.search(r"pip install 'orchard\[metrics\]'", answer.json["hint"])
+    assert re.search(r"pip install prometheus-client", answer.json["hint"])

@@ -139,7 +139,7 @@ def test_what_is_there_is_never_replaced_unasked(place: Place) -> None:
     place.answers(fenced(GOOD))
     place.repo.write({"greet.yaml": "mine\n", "other.yaml": "mine\n"})
 
-    _, err = place.orchard("plan", "Greet", "--file", "other.yaml", code=2)
+    _, err = place.orchard("plan", "Greet", "--file", "other.yaml", code=4)
     assert "exists already" in err and place.prompts() == []
 
     place.orchard("plan", "Greet")
@@ -153,7 +153,6 @@ def test_what_is_there_is_never_replaced_unasked(place: Place) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["Greet", "--run"], "Nobody can be asked"),
         (["Greet", "--file", "plan.json"], "does not end in .yaml"),
         (["Greet", "--file", "nowhere/plan.yaml"], "no folder 'nowhere'"),
         (["   "], "The goal is empty"),
@@ -167,6 +166,14 @@ def test_what_cannot_work_is_said_before_an_agent_is_asked(place: Place, words: 
 
     assert message in err and "Traceback" not in err
     assert place.prompts() == []
+
+
+def test_a_plan_that_nobody_agreed_to_is_not_asked_for(place: Place) -> None:
+    place.answers(fenced(GOOD))
+
+    _, err = place.orchard("plan", "Greet", "--run", code=4)
+
+    assert "Cannot ask without a terminal" in err and place.prompts() == []
 
 
 def test_a_plan_runs_when_the_user_has_said_so(place: Place) -> None:

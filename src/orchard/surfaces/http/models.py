@@ -111,7 +111,7 @@ class PlanSummary(Shown):
     groups: dict[str, JobStatusName] = Field(description="Every group with what it shows.")
     after: str | None = Field(description="The plan that has to succeed before this one starts.")
     deleted: bool
-    deleted_at: Moment | None
+    deleted_at: Moment | None = Field(default=None, description="When it was deleted.")
     key: Values | None = Field(
         description="The `Idempotency-Key` it was made with, and a digest of what was asked for."
     )
