@@ -77,10 +77,13 @@ async def test_a_message_whose_turn_is_stopped_before_the_agent_heard_it_is_told
     await orchard.run(TALK)
 
     idle = await interrupt_turn(orchard, agent, 2, ("send", {"message": "Now write b."}))
+    again = await orchard.ask("send", job="a", message="And c.")
 
-    assert "Now write b." in agent.tasks[2].instructions and agent.tasks[2].session == "s1"
-    assert "before it was certain that you had read" in agent.tasks[2].instructions
-    assert (worker(idle)["state"], worker(idle)["queued"], len(agent.tasks)) == ("idle", 0, 3)
+    assert (worker(idle)["state"], worker(idle)["queued"]) == ("idle", 1)
+    told = agent.tasks[2].instructions
+    assert told.index("Now write b.") < told.index("And c.") and agent.tasks[2].session == "s1"
+    assert "before it was certain that you had read" in told
+    assert (worker(again)["state"], worker(again)["queued"], len(agent.tasks)) == ("idle", 0, 3)
 
 
 async def test_a_message_that_the_agent_heard_before_its_turn_was_stopped_is_not_told_again(
@@ -163,6 +166,23 @@ async def test_after_a_crash_a_message_is_told_again_only_if_it_was_not_heard(
 
     assert ("Now write b." in agent.tasks[2].instructions) is again
     assert (worker(idle)["state"], worker(idle)["queued"]) == ("idle", 0)
+
+
+async def test_an_agent_without_a_session_is_idle_after_an_interruption_and_hears_everything_next_time(
+    orchard: Orchard, agents: ScriptedAgents
+) -> None:
+    async def silent(task: Task, watch: Watch) -> Result:
+        await asyncio.Event().wait()
+        return Result("done")
+
+    agent = agents.add("one", writes({"a.txt": "a"}, session=None), silent, writes({"b.txt": "b"}, session=None))
+    await orchard.run(TALK)
+
+    idle = await interrupt_turn(orchard, agent, 2, ("send", {"message": "Now write b."}))
+    await orchard.ask("send", job="a", message="And c.")
+
+    assert (worker(idle)["state"], worker(idle)["queued"]) == ("idle", 0)
+    assert "Now write b." in agent.tasks[2].instructions and "And c." in agent.tasks[2].instructions
 
 
 # -------------------------------------------------------------------- senders against interrupters
@@ -272,8 +292,8 @@ async def test_none_of_48_messages_is_lost_while_others_interrupt_the_agent(
         await asyncio.gather(*(send(found, MESSAGES[start : start + 16]) for start in (0, 16, 32)))
         over.set()
         await asyncio.gather(*interrupters)
-        await until(lambda: idle_with_nothing_queued(orchard))
-        # What a turn that was interrupted has heard is in the session, and known in the next one.
+        await until(lambda: worker(orchard.status())["state"] == "idle")
+        # What an interrupted turn has told is in the session, what it has not is told now.
         await found.request("send", plan=plan, job="a", message="The last word.")
         await until(lambda: "The last word." in heard() and idle_with_nothing_queued(orchard))
 

@@ -2,7 +2,8 @@
 
     a turn ends well ──► a message came meanwhile ──► the next turn, in the same session
                      └─► no message: plain work is done; `interactive` work is held until somebody says more
-    a turn is interrupted: the same, but the work is never done by itself
+    a turn is interrupted: the same, but the work is never done by itself; what that turn was to tell and the agent has
+                           not heard waits for the next turn
 
 A held job is durable and has no slot (see `idling`). Messages are events, acknowledged before they are given to the
 agent, and count as told only when the agent says that it has taken them in (`agents.agent.Heard`), or has done what it
@@ -14,7 +15,7 @@ from dataclasses import replace
 
 from orchard.agents.agent import Result
 from orchard.agents.talking import message_instructions, with_messages
-from orchard.core.events import AgentEnded, WorkerIdle
+from orchard.core.events import AgentEnded, MessagesDelivered, WorkerIdle
 from orchard.core.phases import Phase
 from orchard.engine.context import Context
 from orchard.engine.idling import WORKER, waiting_worker
@@ -38,6 +39,9 @@ async def talk(context: Context, asked: Asked, *, interactive: bool) -> Result |
         result = await _turn(context, asked)
         if result is not None and not result.ok:
             return result
+        if result is None and _newest(context) <= asked.messages:
+            _know_without_session(context, asked)
+            return _idle(context, "interrupted")
         if state.queued:
             asked = _next(context, first)
         elif result is None or interactive:
@@ -57,6 +61,12 @@ async def _turn(context: Context, asked: Asked) -> Result | None:
     if result is None:
         _note_end(context, asked)
     return result
+
+
+def _know_without_session(context: Context, asked: Asked) -> None:
+    """An agent without a session is told everything in every turn: nothing has to wait for it."""
+    if asked.messages and context.state.queued and f"{asked.agent.name} {asked.purpose}" not in context.state.sessions:
+        context.engine.record(context.run.id, MessagesDelivered(context.job_id, context.number, asked.messages))
 
 
 def _note_end(context: Context, asked: Asked) -> None:
@@ -101,7 +111,7 @@ def _queued(context: Context) -> tuple[list[str], bool]:
 
 
 def _newest(context: Context) -> int:
-    return context.state.messages[-1].number
+    return context.state.messages[-1].number if context.state.messages else 0
 
 
 def _whole(context: Context, first: Asked) -> str:
