@@ -2,12 +2,14 @@
 
 import time
 from collections.abc import Sequence
+from functools import partial
 
 from orchard.core.plan import Resolver
 from orchard.engine.outcome import Failed
 from orchard.engine.picks import pick_of
 from orchard.engine.world import World
 from orchard.git.accounting import Trees, check
+from orchard.git.ancestry import Line, Meeting, Unclear
 from orchard.git.command import GitError
 from orchard.git.conflicts import SHARED, Merge, Resolution, resolve_by_side, resolve_from_memory
 from orchard.git.history import is_ancestor, merge_bases, show_path
@@ -20,56 +22,94 @@ LISTED_PATHS = 10
 VANISHED_TRIES = 5
 
 
-def gather(world: World, plan: str, ref: str, commits: Sequence[str], resolver: Resolver) -> str | Failed:
+def gather(
+    world: World, plan: str, ref: str, commits: Sequence[str], resolver: Resolver, floor: str | None = None
+) -> str | Failed:
     """The first commit with every other merged into it; a new commit is held by `ref` and read back.
 
     The same commits give the same result: dates come from the commits themselves. What has no ref
-    yet can be taken by somebody's `git gc --prune=now`; then it is made again.
+    yet can be taken by somebody's `git gc --prune=now`; then it is made again. `floor`: the commit that
+    all of them descend from.
     """
     for number in range(VANISHED_TRIES):
         try:
-            return _gather(world, plan, ref, commits, resolver)
+            return _gather(world, (plan, ref, resolver), commits, floor)
         except (GitError, ObjectMissing):
             # Processes that stay open remember packs that are gone, and would not write their objects again.
             world.integration.close()
+            world.gathered.forget()
             time.sleep(0.05 * 2**number)
-    return _gather(world, plan, ref, commits, resolver)
+    return _gather(world, (plan, ref, resolver), commits, floor)
 
 
-def _gather(world: World, plan: str, ref: str, commits: Sequence[str], resolver: Resolver) -> str | Failed:
-    base, made = commits[0], False
-    for other in dict.fromkeys(commits[1:]):
-        if is_ancestor(world.repo, other, base):
-            continue
-        if is_ancestor(world.repo, base, other):
-            base = other
-            continue
-        merged = _merge(world, plan, (base, other), resolver)
-        if isinstance(merged, Failed):
-            return merged
-        base, made = merged, True
+def _gather(world: World, what: tuple[str, str, Resolver], commits: Sequence[str], floor: str | None) -> str | Failed:
+    plan, ref, resolver = what
+    first, *others = dict.fromkeys(commits)
+    try:
+        line = Line(world.integration.objects, floor, first) if floor is not None else None
+        joined = _join(world, (plan, resolver), (first, others), line)
+    except Unclear:
+        joined = _join(world, (plan, resolver), (first, others), None)
+    if isinstance(joined, Failed):
+        return joined
+    commit, made = joined
     if made:
         failpoint("gather.before-hold")
-        _hold(world, ref, base, commits[0])
+        _hold(world, ref, commit, first)
         failpoint("gather.after-hold")
-    return base
+    return commit
+
+
+def _join(
+    world: World, how: tuple[str, Resolver], commits: tuple[str, Sequence[str]], line: Line | None
+) -> tuple[str, bool] | Failed:
+    """All commits in one, and whether that took a merge."""
+    (base, others), made = commits, False
+    for other in others:
+        meeting = line.meet(other) if line is not None else None
+        if _has(world, base, other, meeting):
+            continue
+        if _has_all(world, base, other, line, meeting):
+            base = other
+        else:
+            bases = tuple(meeting.met) if meeting is not None and len(meeting.met) == 1 else None
+            merge = partial(_merge, world, how, (base, other), bases)
+            merged = world.gathered.merged((*how, base, other), merge)
+            if isinstance(merged, Failed):
+                return merged
+            base, made = merged, True
+        if line is not None and meeting is not None:
+            line.grow(meeting, base)
+    return base, made
+
+
+def _has(world: World, base: str, other: str, meeting: Meeting | None) -> bool:
+    return not meeting.fresh if meeting is not None else is_ancestor(world.repo, other, base)
+
+
+def _has_all(world: World, base: str, other: str, line: Line | None, meeting: Meeting | None) -> bool:
+    if line is not None and meeting is not None:
+        return line.is_behind(meeting)
+    return is_ancestor(world.repo, base, other)
 
 
 def _hold(world: World, ref: str, commit: str, known: str) -> None:
     try:
-        hold(world.repo.git, ref, commit, known)
+        hold(world.repo.git, ref, commit, known, world.integration.live.results.move)
     except RefMoved as moved:
         if moved.actual != commit:
             update_refs(world.repo.git, [Update(ref, commit, moved.actual)], "orchard: gathered again")
 
 
-def _merge(world: World, plan: str, sides: tuple[str, str], resolver: Resolver) -> str | Failed:
-    ours, theirs = sides
+def _merge(
+    world: World, how: tuple[str, Resolver], sides: tuple[str, str], bases: tuple[str, ...] | None
+) -> str | Failed:
+    (plan, resolver), (ours, theirs) = how, sides
     objects, merger = world.integration.objects, world.integration.merger
     merge = merger.merge(ours, theirs)
     tree = objects.tree_of
-    bases = tuple(tree(base) for base in merge_bases(world.repo, ours, theirs))
-    check(objects, Trees(bases, tree(ours), tree(theirs), merge.tree, merge.conflicts))
+    found = tuple(tree(base) for base in bases or merge_bases(world.repo, ours, theirs))
+    check(objects, Trees(found, tree(ours), tree(theirs), merge.tree, merge.conflicts))
     resolution = resolve(world, plan, merge, resolver)
     if resolution is None:
         return conflict(merge, resolver, f"Two of the job's needs ({ours:.12} and {theirs:.12})")

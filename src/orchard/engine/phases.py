@@ -82,7 +82,9 @@ async def _note_picks(context: Context, base: str) -> None:
 async def _gathered(context: Context, hold: str, commits: list[str], resolver: Resolver) -> Outcome:
     """Bring together what the job needs; the commit is the note of `Passed`."""
     world = context.world
-    found = await world.in_thread(gather, world, context.run.id, hold, commits, resolver)
+    assert context.run.started is not None
+    floor = context.run.started.base_commit
+    found = await world.in_thread(gather, world, context.run.id, hold, commits, resolver, floor)
     return Passed(found) if isinstance(found, str) else found
 
 

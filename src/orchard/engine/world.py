@@ -14,6 +14,7 @@ from orchard.core.config import Config, variables_of
 from orchard.core.event import Json
 from orchard.core.plan import PlanId, Tier, Work
 from orchard.engine.picks import Picks
+from orchard.engine.gathered import Gathered
 from orchard.errors import SystemRefused
 from orchard.git.integration import Integration
 from orchard.git.repository import Repository
@@ -66,6 +67,7 @@ class World:
     """Plans and agents for which it was said that project settings are ignored."""
     picks: Picks = field(default_factory=Picks)
     """What merges decided without asking anybody."""
+    gathered: Gathered = field(default_factory=Gathered)
     clock: Callable[[], float] = time.time
     threads: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(max_workers=GIT_THREADS, thread_name_prefix="orchard-git")
