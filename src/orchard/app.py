@@ -113,7 +113,12 @@ class App:
         return shown[-1].id
 
     def find_job(self, name: str, plan: str | None, verb: str = "") -> tuple[PlanId, JobId]:
-        """The job that is meant: by full id, unique bare id or unique name; `PLAN:JOB` names both.
+        """The job that is meant; see `job_of`, which is for who goes on to look at it."""
+        run, job_id = self.job_of(name, plan, verb)
+        return run.id, job_id
+
+    def job_of(self, name: str, plan: str | None, verb: str = "") -> tuple[Run, JobId]:
+        """The job that is meant, and its run: by full id, unique bare id or unique name; `PLAN:JOB` names both.
 
         The beginning of an id is enough, except for a verb that ends or approves something.
         """
@@ -124,7 +129,8 @@ class App:
             plan, name = name.split(":", 1)
         exact = verb in EXACT
         plan_id = self.find_plan(plan, verb if exact and plan is not None else "")
-        return plan_id, find_job(plan_id, self.run_of(plan_id).plan.jobs, name, exact=exact)
+        run = self.run_of(plan_id)
+        return run, find_job(plan_id, run.plan.jobs, name, exact=exact)
 
     def run_of(self, plan: PlanId) -> Run:
         """A run as the journal tells it; one that is remembered is only brought up to date."""
@@ -191,15 +197,14 @@ class App:
         """Everything about one job."""
         from orchard.core.view import attempt_view, job_view
 
-        plan_id, job_id = self.find_job(job, plan)
-        run = self.run_of(plan_id)
+        run, job_id = self.job_of(job, plan)
         alive = self.engine_alive()
         shown = job_view(run, job_id, interrupted=not alive)
         for subtask in shown["subtasks"]:
             log = self.logs.subtask_path(run.id, job_id, shown["attempts"], subtask["id"])
             subtask["log"] = str(log) if log.exists() else None
         return {
-            "plan": plan_id,
+            "plan": run.id,
             **shown,
             "aggregated": self._aggregated(run, job_id),
             "attempts_detail": attempt_view(run, job_id, interrupted=not alive),
@@ -219,8 +224,7 @@ class App:
         """Every attempt at a job."""
         from orchard.core.view import attempt_view
 
-        plan_id, job_id = self.find_job(job, plan)
-        return attempt_view(self.run_of(plan_id), job_id, interrupted=not self.engine_alive())
+        return attempt_view(*self.job_of(job, plan), interrupted=not self.engine_alive())
 
     def usage(self, plan: str | None) -> Json:
         """What the agents of a plan used, row by row and added up."""
@@ -232,13 +236,12 @@ class App:
         self, job: str, plan: str | None, *, attempt: int | None = None, phase: str | None = None
     ) -> list[LogPart]:
         """The logs of a job, in the order in which they were written; by default those of the last attempt."""
-        plan_id, job_id = self.find_job(job, plan)
-        run = self.run_of(plan_id)
+        run, job_id = self.job_of(job, plan)
         numbers = [one.number for one in run.records[job_id].attempts]
         chosen = attempt if attempt is not None else (numbers[-1] if numbers else 1)
         if attempt is not None and attempt not in numbers:
             raise NotFound(
-                f"Job '{job_id}' has no attempt {attempt}.", hint=f"orchard attempts {job_id} --plan {plan_id}"
+                f"Job '{job_id}' has no attempt {attempt}.", hint=f"orchard attempts {job_id} --plan {run.id}"
             )
         parts = [part for part in self._parts(run, job_id) if part.attempt == chosen]
         return [part for part in parts if phase is None or part.phase == phase]
@@ -253,8 +256,7 @@ class App:
     def changed_between(self, job: str | None, plan: str | None) -> tuple[str, str]:
         """The commits between which a job, or the whole plan, made its changes."""
         if job is not None:
-            plan_id, job_id = self.find_job(job, plan)
-            run = self.run_of(plan_id)
+            run, job_id = self.job_of(job, plan)
             record = run.records[job_id]
             if job_id != VALIDATION:
                 commit = record.work_commit.commit if record.work_commit else record.commit

@@ -5,11 +5,18 @@ import os
 import sqlite3
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from orchard.app import open_app
+from orchard.core.events import Recorded
+from orchard.core.plan import PlanId
+from orchard.git.command import git_program
+from orchard.store.journal import JournalReader
 from orchard.testing import Repo
 
 PLAN = 'name: One\ntarget: goal\njobs:\n  - {id: one, work: "echo 1 > one.txt"}\n'
@@ -17,7 +24,7 @@ LIST = "import sys; from orchard.surfaces.cli.start import run_command_line as r
 LOADED = f"{LIST}; print([name for name in sys.modules if name in ('orchard.app', 'orchard.core.plan', 'asyncio')])"
 
 
-def python(repo: Repo, *words: str | Path) -> str:
+def python(repo: Repo, *words: str | Path, ends_with: int = 0) -> str:
     done = subprocess.run(
         [sys.executable, *words],
         cwd=repo.path,
@@ -27,7 +34,7 @@ def python(repo: Repo, *words: str | Path) -> str:
         timeout=120,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == ends_with, done.stderr
     return done.stdout
 
 
@@ -57,3 +64,39 @@ def test_a_plan_that_is_not_settled_is_replayed_and_shown_the_same(landed: Repo)
 
     assert answer == before.strip()
     assert "orchard.app" in loaded
+
+
+def test_listing_many_plans_that_are_not_settled_starts_no_git_for_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repo = Repo.make(tmp_path / "repo")
+    (tmp_path / "plan.yaml").write_text(f"start_paused: true\n{PLAN}")
+    for _ in range(3):
+        python(repo, "-m", "orchard", "run", tmp_path / "plan.yaml", "--quiet", ends_with=4)
+    notes, folder = tmp_path / "asked", tmp_path / "bin"
+    folder.mkdir()
+    real = git_program(os.environ["PATH"])
+    (folder / "git").write_text(f'#!/bin/sh\nprintf "%s\\n" "$1" >> "{notes}"\nexec "{real}" "$@"\n')
+    (folder / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+    shown = json.loads(python(repo, "-c", LIST))
+
+    assert [plan["status"] for plan in shown] == ["paused"] * 3
+    assert max(Counter(notes.read_text().split()).values()) <= 2
+
+
+@pytest.mark.parametrize("verb", ["job", "attempts", "log_parts", "diff"])
+def test_what_is_told_of_a_job_takes_one_replay(landed: Repo, verb: str) -> None:
+    app = open_app(landed.path)
+    asked: list[PlanId | None] = []
+
+    class Counting(JournalReader):
+        def events(self, plan: PlanId | None = None, since: int = 0, limit: int | None = None) -> Iterator[Recorded]:
+            asked.append(plan)
+            return super().events(plan, since, limit)
+
+    app.reader = Counting(landed.path / ".git" / "orchard" / "journal.db")
+    getattr(app, verb)("one", None)
+
+    assert len(asked) == 1

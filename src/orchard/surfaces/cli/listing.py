@@ -1,7 +1,8 @@
 """`orchard list`, which scripts and prompts ask often: it opens all of `App` only for a plan that must be replayed."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 import click
@@ -9,6 +10,7 @@ import click
 from orchard.core.names import PlanId
 from orchard.engine.listing import listed
 from orchard.git.repository import find_repository
+from orchard.store.dirs import user_dirs
 from orchard.store.planlist import JOURNAL_FILE, PlanList
 from orchard.store.settings import load_settings
 from orchard.surfaces.cli import text
@@ -25,10 +27,14 @@ def list_plans(terminal: Terminal, deleted: bool) -> None:
     settings = load_settings(repo.main_top or repo.top, {}, os.environ, common_dir=repo.common_dir)
     terminal.note(*[text.warning(warning) for warning in settings.warnings])
 
-    def replayed(plan: PlanId) -> dict[str, Any]:
-        from orchard.app import open_app
+    @cache
+    def summary() -> Callable[[PlanId], dict[str, Any]]:
+        from orchard.app import App
 
-        return open_app(terminal.repo).summary(plan)
+        return App(repo, settings, user_dirs()).summary
+
+    def replayed(plan: PlanId) -> dict[str, Any]:
+        return summary()(plan)
 
     plans = listed(PlanList(repo.state / JOURNAL_FILE).plans(), replayed, deleted=deleted)
     if not plans:

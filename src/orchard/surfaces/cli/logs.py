@@ -88,8 +88,7 @@ def logs(terminal: Terminal, job: str, plan: str | None, follow: bool, **options
     if options["every"] and options["attempt"] is not None:
         raise UsageError("'--all' and '--attempt' exclude each other.", "Give one of them.")
     app = app_of(terminal)
-    found, job_id = app.find_job(job, plan)
-    run = app.run_of(found)
+    run, job_id = app.job_of(job, plan)
     phase = options["phase"]
     wanted = Wanted(options["attempt"], Phase(phase) if phase else None, options["every"])
     printer = Printer(terminal, lambda: Redactor(app.secrets(run.plan)), raw=options["raw"])
