@@ -2,8 +2,10 @@
 
 import pytest
 
-from orchard.core.events import LeafMerged, PhaseEnded
-from tests.engine.conftest import Orchard, job, statuses
+from orchard.core.events import Landed, LeafMerged, PhaseEnded, SnapshotStarted
+from orchard.core.plan import PlanId
+from orchard.engine.session import Session
+from tests.engine.conftest import Orchard, job, statuses, until
 
 pytestmark = pytest.mark.anyio
 
@@ -325,3 +327,21 @@ async def test_a_leaf_tells_its_own_work_apart_from_all_it_brings_with_it(orchar
     leaf = orchard.app.job("b", None)
     assert (leaf["summary"]["added"], leaf["aggregated"]["added"]) == (1, 2)
     assert done["plan"]["summary"]["added"] == 2
+
+
+async def test_the_first_snapshot_is_the_first_generation_and_a_moved_target_begins_the_second(
+    orchard: Orchard,
+) -> None:
+    where = orchard.repo.path.parent / "running"
+
+    async def move(session: Session, plan: PlanId) -> None:
+        await until(where.exists)
+        orchard.repo.commit({"users.txt": "mine"})
+
+    await orchard.run("name: one\njobs: [{id: a, work: 'echo a > a.txt'}]\n")
+    first = [one.generation for one in orchard.events(SnapshotStarted)], orchard.events(Landed)[0].landing
+    await orchard.run(f"name: two\njobs: [{{id: b, work: 'echo b > b.txt; touch {where}; sleep 1'}}]\n", move)
+    second = [one.generation for one in orchard.events(SnapshotStarted)], orchard.events(Landed)[0].landing
+
+    assert first[0] == [1] and first[1].endswith(".1")
+    assert second[0] == [1, 2] and second[1].endswith(".2")

@@ -49,7 +49,7 @@ async def start_plan(engine: Engine, run: Run) -> None:
     engine.record(run.id, started)
     failpoint("plan.started")
     start = started.target_commit or started.base_commit
-    await _begin(engine, run, start)
+    await _begin(engine, run, start, 1)
 
 
 def _pin(engine: Engine, run: Run, others: list[str]) -> PlanStarted:
@@ -61,8 +61,7 @@ def _pin(engine: Engine, run: Run, others: list[str]) -> PlanStarted:
     return started
 
 
-async def _begin(engine: Engine, run: Run, start: str, line: str | None = None) -> None:
-    generation = run.snapshot.generation + 1 if run.snapshot else 1
+async def _begin(engine: Engine, run: Run, start: str, generation: int, line: str | None = None) -> None:
     engine.record(run.id, SnapshotStarted(generation, start, line))
     failpoint("snapshot.before-start")
     await engine.world.in_thread(engine.world.integration.start, run.id, start, line)
@@ -115,7 +114,7 @@ async def _rebuild(engine: Engine, run: Run, start: str, *, rewritten: bool = Fa
     if rewritten or (line is not None and start != snapshot.start):
         when = commit_time(world, start)
         line = await world.in_thread(world.integration.supersede, start, line or snapshot.start, when)
-    await _begin(engine, run, start, line)
+    await _begin(engine, run, start, snapshot.generation + 1, line)
     for job_id, commit in leaves:
         outcome = await _merge_surely(engine, run, job_id, commit)
         if isinstance(outcome, Failed):
