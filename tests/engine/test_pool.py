@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -218,3 +220,69 @@ async def test_a_plan_that_is_canceled_while_a_worktree_is_made_leaves_none_behi
 
     assert not orchard.events(WorktreeTaken)
     assert not (orchard.repo.path / ".worktrees").exists()
+
+
+async def test_a_worktree_that_somebody_stands_in_is_not_used_again_and_nobody_is_ended(repo: Repo, pool: Pool) -> None:
+    first = await use(pool, repo.head(), 0)
+    users = subprocess.Popen(["sleep", "60"], cwd=first, start_new_session=True)  # noqa: ASYNC220
+    try:
+        second = await use(pool, repo.head(), 0)
+        assert second != first and users.poll() is None
+        assert await use(pool, repo.head(), 0) == second
+        await pool.close()
+        assert first.is_dir() and users.poll() is None and not second.exists()
+    finally:
+        users.kill()
+        users.wait()
+
+
+async def test_a_worktree_that_a_process_has_left_goes_with_the_others(repo: Repo, pool: Pool) -> None:
+    first = await use(pool, repo.head(), 0)
+    users = subprocess.Popen(["sleep", "60"], cwd=first, start_new_session=True)  # noqa: ASYNC220
+    try:
+        await use(pool, repo.head(), 0)
+    finally:
+        users.kill()
+        users.wait()
+    await pool.close()
+
+    assert not first.exists()
+
+
+async def test_what_hid_from_its_job_does_not_write_into_the_next_one(orchard: Orchard, tmp_path: Path) -> None:
+    (tmp_path / "hide.py").write_text(HIDE)
+    (tmp_path / "write.sh").write_text("while [ -d $1 ]; do echo junk > $1/junk.txt; sleep 0.02; done\n")
+    hide = f"{sys.executable} {tmp_path}/hide.py 'sh {tmp_path}/write.sh '$PWD; until [ -e junk.txt ]; do :; done"
+
+    await orchard.run(f"""
+        name: hidden
+        max_parallel: 2
+        jobs:
+          - {{id: a, priority: 5, work: "{hide}; echo a > a.txt"}}
+          - {{id: b, priority: 4, work: "sleep 1.2; echo b > b.txt"}}
+          - {{id: c, work: "sleep 0.5; echo c > c.txt"}}
+    """)
+    repo = orchard.repo
+    results = [ref for ref in repo.refs("refs/orchard/keep") if ref.split("/")[-2] in ("b", "c")]
+
+    assert len({one.worktree for one in orchard.events(WorktreeTaken)}) == 2
+    assert len(results) == 2 and all("junk.txt" not in repo.files(ref) for ref in results)
+    assert not [place for place in Path("/proc").glob("[0-9]*/cmdline") if str(tmp_path).encode() in _read(place)]
+
+
+HIDE = """
+import os, sys
+if os.fork(): os._exit(0)
+os.setsid()
+if os.fork(): os._exit(0)
+for one in range(3): os.close(one)
+for one in range(3): os.open("/dev/null", os.O_RDWR)
+os.execve("/bin/sh", ["sh", "-c", sys.argv[1]], {})
+"""
+
+
+def _read(place: Path) -> bytes:
+    try:
+        return place.read_bytes()
+    except OSError:
+        return b""

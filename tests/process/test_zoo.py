@@ -52,8 +52,6 @@ async def test_a_program_that_ends_leaves_nothing_behind(animal: Animal, tmp_pat
 
     with anyio.fail_after(BOUND):
         ended = await run_program(launch)
-    if animal.scrubbed:
-        await end_adopted()
 
     assert (ended.reason, ended.exit_code) == animal.ends, ended
     assert ended.ok == (animal.ends == ("exit", 0))

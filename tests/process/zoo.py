@@ -38,8 +38,6 @@ class Animal:
     """The leader never ends by itself."""
     ends: tuple[str, int | None] = ("exit", 0)
     """The reason of its end, and its exit code; one that does not `exit` ends at once, whatever one does."""
-    scrubbed: bool = False
-    """Once the leader is gone nothing proves whose child it was: for `adopted` to find."""
 
     @property
     def env(self) -> dict[str, str]:
@@ -80,9 +78,7 @@ ZOO = (
     Animal("child that closed stdio and left the session", f"setsid {UP} <&- >&- 2>&- & {WAIT} echo READY; $HOLD"),
     Animal("child that forgot the token", f"env -u ORCHARD_TOKEN setsid {UP} & {WAIT} echo READY; $HOLD"),
     Animal("child with no environment", f"env -i {UP} >/dev/null 2>&1 & {WAIT} echo READY; $HOLD"),
-    Animal(
-        "no environment, own session", f"env -i setsid {UP} >/dev/null 2>&1 & {WAIT} echo READY; $HOLD", scrubbed=True
-    ),
+    Animal("no environment, own session", f"env -i setsid {UP} >/dev/null 2>&1 & {WAIT} echo READY; $HOLD"),
     Animal("own process groups", "set -m 2>/dev/null; sleep $NAP & sleep $NAP & echo READY; $HOLD"),
     Animal("nohup", "nohup sleep $NAP >/dev/null 2>&1 & echo READY; $HOLD"),
     Animal("changes its folder", "cd /; sleep $NAP & echo READY; $HOLD"),

@@ -191,7 +191,7 @@ class Engine:
         setting = run.plan.worktree_root or self.world.config.worktree_root
         if setting not in self._pools:
             root = self.world.repo.worktree_root(setting)
-            self._pools[setting] = Pool(self.world, Worktrees(self.world.repo, root))
+            self._pools[setting] = Pool(self.world, Worktrees(self.world.repo, root), self.notes)
         return self._pools[setting]
 
     def merging(self, plan: PlanId) -> asyncio.Lock:

@@ -16,11 +16,22 @@ from orchard.git.repository import Worktree
 from orchard.git.wip import Saved, ensure_saved
 from orchard.git.worktrees import ProofIsOld, Worktrees
 from orchard.process.failpoint import failpoint
+from orchard.process.occupants import Occupant, moment, occupants
 
 PATIENCE = 1.0
 """Seconds that a job waits for a folder in use before it gets a new one."""
 WORTH = 4
 """A new folder is worth it when jobs have waited for others this many times as long as making one takes."""
+
+
+class Occupied(OrchardError):
+    """Somebody is in a folder that was to be used again."""
+
+    def __init__(self, worktree: Worktree, who: Occupant) -> None:
+        super().__init__(
+            f"The worktree {worktree.path} is not used again: process {who.pid} {who.how}.",
+            hint="It goes when Orchard next starts after that process has left.",
+        )
 
 
 class Pool:
@@ -30,8 +41,11 @@ class Pool:
     job waits a little for one; how long all of them wait is bounded by what a folder more would cost.
     """
 
-    def __init__(self, world: World, worktrees: Worktrees) -> None:
+    def __init__(self, world: World, worktrees: Worktrees, notes: list[str] | None = None) -> None:
         self.world, self.worktrees = world, worktrees
+        self._notes = notes if notes is not None else []  # for a person to read
+        self._made: dict[str, float] = {}  # when each folder was made, as far as that was here
+        self._occupied: list[Saved] = []
         self._free: deque[Saved] = deque()
         self._in_use: set[str] = set()  # the names of those that a job gives back in a while
         self._adding = 0
@@ -45,6 +59,10 @@ class Pool:
         while (saved := await self._free_one()) is not None:
             try:
                 return await self._ready(partial(self._reset, saved, commit, reason), commit)
+            except Occupied as error:
+                self._notes.append(error.message)
+                self._occupied.append(saved)
+                self.leave(saved.worktree)
             except OrchardError:
                 # Its proof is spent, so it stays where it is; the next engine saves it and takes it away.
                 self.leave(saved.worktree)
@@ -56,7 +74,9 @@ class Pool:
         try:
             # Git's own workers help a checkout that is alone; beside another one they only get in its way.
             alone = self._adding == 1
+            made = moment()
             worktree = await self._ready(lambda: self.worktrees.add(commit, reason, parallel=alone), commit)
+            self._made[worktree.name] = made
             self._cost, self._waited = time.monotonic() - began, 0.0
             return worktree
         finally:
@@ -64,6 +84,7 @@ class Pool:
             self._changed.set()
 
     def _reset(self, saved: Saved, commit: str, reason: str) -> Worktree:
+        self._check_occupants(saved.worktree)
         keep = self.world.config.worktree.keep
         try:
             self.worktrees.reset(saved.worktree, commit, saved, keep, reason)
@@ -81,6 +102,12 @@ class Pool:
         """Save what somebody has put into a worktree after it was saved, and while no job had it."""
         name, why = saved.worktree.name, "orchard: found in a worktree that no job had"
         return ensure_saved(self.world.repo, saved.worktree, wip_ref(STRAYS, name, 1), why, saved.head or "")
+
+    def _check_occupants(self, worktree: Worktree) -> None:
+        """A job never shares its folder: who is in one that is free may be anybody, and is not ended."""
+        found = occupants(worktree.path, self._made.get(worktree.name, 0.0))
+        if found:
+            raise Occupied(worktree, found[0])
 
     async def _ready(self, step: Callable[[], Worktree], commit: str) -> Worktree:
         """The folder that a step makes ready; the one that nobody waits for any more goes back at once."""
@@ -147,6 +174,8 @@ class Pool:
     async def close(self) -> list[str]:
         """Remove every free folder; returns what could not be deleted."""
         failpoint("pool.before-close")
+        self._free.extend(saved for saved in self._occupied if not occupants(saved.worktree.path))
+        self._occupied.clear()
         while self._free:
             saved = self._free.pop()
             try:

@@ -26,6 +26,7 @@ from pathlib import Path
 from orchard.errors import OrchardError
 from orchard.frozen import frozen
 from orchard.process.identity import identify
+from orchard.process.marks import unmarked
 
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
@@ -237,15 +238,16 @@ def run_git(
 ) -> Output:
     """Run git to its end in a process group of its own, and stop that group if it takes too long or says too much."""
     try:
-        process = subprocess.Popen(
-            [git_program(env.get("PATH", os.defpath)), *args],
-            cwd=cwd,
-            env=dict(env),
-            stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            process_group=0,
-        )
+        with unmarked():
+            process = subprocess.Popen(
+                [git_program(env.get("PATH", os.defpath)), *args],
+                cwd=cwd,
+                env=dict(env),
+                stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                process_group=0,
+            )
     except FileNotFoundError as error:
         if not cwd.is_dir():
             raise OrchardError(f"The folder {cwd} is gone.", hint="Run 'orchard doctor'.") from error
@@ -325,16 +327,17 @@ def start_git(
     """
     git = git_program(env.get("PATH", os.defpath))
     words = ["stdbuf", "-o0", git, *args] if unbuffered else [git, *args]
-    return subprocess.Popen(
-        words,
-        cwd=cwd,
-        env=dict(env),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=errors,
-        bufsize=0,
-        process_group=0,
-    )
+    with unmarked():
+        return subprocess.Popen(
+            words,
+            cwd=cwd,
+            env=dict(env),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            bufsize=0,
+            process_group=0,
+        )
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

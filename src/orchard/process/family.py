@@ -6,6 +6,7 @@ shell a session of its own. So a family is whatever carries proof of its origin:
     token      the environment it was started with holds the attempt's token, or one that was made from it (`TOKEN~x`)
     session    it is in the session or group of the leader, or in one that a holder of the token opened
     output     its standard output or standard error is the attempt's log
+    mark       it inherited the resource limit that the program was started with (`marks`)
     descent    its parent is one of the family
 
 A process that is older than the leader is never family, and neither are we, our ancestors, and
@@ -29,6 +30,7 @@ from typing import Any
 from orchard.frozen import frozen
 from orchard.process.exits import exit_notice, send, wait_exit
 from orchard.process.identity import START_TOLERANCE, Identity, boot_id, identity_of, is_same
+from orchard.process.marks import carries, read_mark
 from orchard.process.orphans import KILL_WAIT, LAST_RESORT, QUIET_LOOKS, Orphans, bury, left_alone
 from orchard.process.table import (
     UNKNOWN,
@@ -101,7 +103,10 @@ def _belongs(stat: Stat, token: bytes | None, sessions: set[int], proof: _Proof)
         return False
     if stat.session in sessions or stat.group in sessions:
         return True
-    return proof.log is not None and writes_to(stat.pid, proof.log)
+    if proof.log is not None and writes_to(stat.pid, proof.log):
+        return True
+    # Helpers of ours are in our own session, which no program can enter.
+    return stat.session != os.getsid(0) and carries(read_mark(stat.pid), proof.token.decode(errors="surrogateescape"))
 
 
 def _carries(token: bytes | None, proof: _Proof) -> bool:

@@ -28,6 +28,7 @@ from orchard.process.exits import child_exit_notice, wait_last_thread
 from orchard.process.failpoint import failpoint
 from orchard.process.family import end_family, look
 from orchard.process.identity import Identity, boot_id, identify
+from orchard.process.marks import marked
 from orchard.process.orphans import leading
 from orchard.process.pipes import Converse, Pipes, Talk, open_pipes
 from orchard.process.table import TOKEN_VARIABLE
@@ -206,15 +207,16 @@ def _spawn(launch: Launch) -> _Child | Ended:
     except OSError as error:
         return _not_started(f"The log {plain(str(launch.log))} cannot be opened: {error.strerror}.", started)
     try:
-        process = subprocess.Popen(
-            argv,
-            cwd=launch.cwd,
-            env={**launch.env, TOKEN_VARIABLE: launch.token},
-            stdin=subprocess.PIPE if launch.pipes else subprocess.DEVNULL,
-            stdout=subprocess.PIPE if launch.pipes else log_fd,
-            stderr=log_fd,
-            start_new_session=True,
-        )
+        with marked(launch.token):
+            process = subprocess.Popen(
+                argv,
+                cwd=launch.cwd,
+                env={**launch.env, TOKEN_VARIABLE: launch.token},
+                stdin=subprocess.PIPE if launch.pipes else subprocess.DEVNULL,
+                stdout=subprocess.PIPE if launch.pipes else log_fd,
+                stderr=log_fd,
+                start_new_session=True,
+            )
     except (OSError, ValueError) as error:
         os.close(log_fd)
         return _not_started(_why_not_started(launch, error), started)

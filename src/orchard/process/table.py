@@ -141,6 +141,11 @@ def read_token(pid: int) -> bytes | None:
     return environment[at + len(name) : environment.index(b"\0", at + len(name))]
 
 
+def read_limits(pid: int) -> bytes:
+    """The resource limits of a process, as the kernel writes them; nothing where it does not tell."""
+    return _read(f"/proc/{pid}/limits", 4096) if LINUX else b""
+
+
 def _is_becoming(pid: int) -> bool:
     """Whether the environment was empty only for a moment, rather than unreadable or empty for good."""
     stat = read_stat(pid)
