@@ -284,7 +284,7 @@ class JobFields(Fields):
     work: Work = _optional("What it does. Left out, it only gathers what it needs.")
     prechecks: Checks = _optional("Has to pass before the work starts.")
     postchecks: Checks = _optional("Has to pass on the commit that the work led to.")
-    setup: Setup = _optional("Prepares its new worktree, instead of the plan's `setup`.", "the plan's")
+    setup: Setup = _optional("Sets its worktree up, instead of the plan's `setup`.", "the plan's")
     expects_no_changes: bool = _optional(
         "For work that should change no file, such as a linter: no change is success, and a change is failure.", "false"
     )
@@ -339,7 +339,7 @@ class PlanFields(Fields):
         "How many of its jobs run at once; `0` sets no limit of its own.", "from the configuration"
     )
     verify: Work = _optional("Checks the merged result of all jobs before it lands.")
-    setup: Setup = _optional("Prepares each new worktree: installs what jobs need.", "from the configuration")
+    setup: Setup = _optional("Sets a worktree up for a job: installs what it needs.", "from the configuration")
     env: Environment = _optional("Environment variables for every job.", "{}")
     start_paused: bool = _optional("Whether it waits to be resumed before its first job starts.", "false")
     after: Word = _optional("Another plan, by its id or its unique name: this one starts when that one has succeeded.")

@@ -37,6 +37,10 @@ class Context:
     worktree: Worktree | None = None
     new_worktree: bool = False
     """Whether the folder was made or reset for this start, so that it has to be set up."""
+    setup_key: str | None = None
+    """What decides how the folder is set up; None: there is nothing to set up, or it is done anew in any case."""
+    is_set_up: bool = False
+    """Whether the folder holds already what setting it up would leave."""
     target_tip: str | None = None
     """Where the target was when the validation job last looked; None: the landing makes the branch."""
     phase: Phase | None = None

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from orchard.core.events import NeedsConsumed, ProgramStarted, WorkCommitted
 from orchard.core.phases import Phase, at_or_after
-from orchard.core.plan import AgentWork, Job, Plan, Resolver, Work
+from orchard.core.plan import AgentWork, Job, Resolver, Work
 from orchard.engine.agentwork import run_agent_work
 from orchard.engine.context import Context
 from orchard.engine.evidence import read_evidence
@@ -25,7 +25,7 @@ from orchard.engine.programs import (
 from orchard.engine.resolutions import Sides, record_pick
 from orchard.engine.resolving import settling
 from orchard.engine.snapshot import merge_leaf
-from orchard.engine.workspace import take_worktree
+from orchard.engine.workspace import setup_works, take_worktree
 from orchard.git.commit import CommitInfo, Committed, Refused, commit_work, worktree_changes
 from orchard.git.history import count_commits, files
 from orchard.git.refs import Update, keep_ref, update_refs
@@ -114,10 +114,14 @@ async def setup(context: Context) -> Outcome:
     was_set_up = at_or_after(context.first_phase, Phase.PRECHECKS) and not context.new_worktree
     if context.worktree is None or was_set_up:
         return Skipped()
+    if context.is_set_up:
+        return Passed("the worktree was set up for an earlier job")
     copied, linked = await _fill(context, context.worktree)
     failed = await run_works(context, setup_works(context.plan, context.job, context.world.setup))
     if failed is not None:
         return failed
+    if context.setup_key is not None and context.new_worktree:
+        await context.engine.pool(context.run).note_ready(context.worktree, context.setup_key)
     done = [f"copied {len(copied)} ignored files"] if copied else []
     done += [f"linked {', '.join(linked.linked)}"] if linked.linked else []
     done += [f"did not link {name}: {why}" for name, why in linked.skipped]
@@ -138,13 +142,6 @@ async def _fill(context: Context, worktree: Worktree) -> tuple[list[str], Linked
         return copied, link_folders(trees, top, worktree, config.link)
 
     return await world.in_thread(fill)
-
-
-def setup_works(plan: Plan, job: Job, configured: tuple[Work, ...]) -> tuple[Work, ...]:
-    """What is run in a new folder: what the job says, else the plan, else the configuration."""
-    if job.setup is not None:
-        return job.setup
-    return plan.setup if plan.setup is not None else configured
 
 
 async def prechecks(context: Context) -> Outcome:

@@ -11,6 +11,8 @@ from functools import partial
 from orchard.core.plan import STRAYS
 from orchard.engine.world import World
 from orchard.errors import OrchardError
+from orchard.git.folders import remove_file
+from orchard.git.readiness import Ready, beside, take_stock
 from orchard.git.refs import wip_ref
 from orchard.git.repository import Worktree
 from orchard.git.wip import Saved, ensure_saved
@@ -46,6 +48,7 @@ class Pool:
         self._notes = notes if notes is not None else []  # for a person to read
         self._made: dict[str, float] = {}  # when each folder was made, as far as that was here
         self._occupied: list[Saved] = []
+        self._ready_for: dict[str, Ready] = {}
         self._free: deque[Saved] = deque()
         self._in_use: set[str] = set()  # the names of those that a job gives back in a while
         self._adding = 0
@@ -54,11 +57,14 @@ class Pool:
         self._waited = 0.0  # seconds that jobs have waited since then
         self._changed = asyncio.Event()
 
-    async def take(self, commit: str, reason: str) -> Worktree:
-        """A folder that holds exactly this commit; `reason` says whom it is for, the plan's id first."""
+    async def take(self, commit: str, reason: str, setup: str | None = None) -> Worktree:
+        """A folder that holds exactly this commit; `reason` says whom it is for, the plan's id first.
+
+        `setup` says how it will be set up: where it was set up just so, what that left is kept, see `is_ready`.
+        """
         while (saved := await self._free_one()) is not None:
             try:
-                return await self._ready(partial(self._reset, saved, commit, reason), commit)
+                return await self._ready(partial(self._reset, saved, commit, reason, setup), commit)
             except Occupied as error:
                 self._notes.append(error.message)
                 self._occupied.append(saved)
@@ -83,14 +89,24 @@ class Pool:
             self._adding -= 1
             self._changed.set()
 
-    def _reset(self, saved: Saved, commit: str, reason: str) -> Worktree:
+    def _reset(self, saved: Saved, commit: str, reason: str, setup: str | None) -> Worktree:
         self._check_occupants(saved.worktree)
-        keep = self.world.config.worktree.keep
+        keep, worktree = self.world.config.worktree.keep, saved.worktree
+        ready = self._ready_for.pop(worktree.name, None)
+        if ready is None or ready.key != setup or (more := beside(self.world.repo, worktree, ready, keep)) is None:
+            self._reset_surely(saved, commit, keep, reason)
+            return worktree
+        self._reset_surely(saved, commit, None, reason)
+        for name in more:
+            remove_file(worktree.path, name)
+        self._ready_for[worktree.name] = ready
+        return worktree
+
+    def _reset_surely(self, saved: Saved, commit: str, keep: tuple[str, ...] | None, reason: str) -> None:
         try:
             self.worktrees.reset(saved.worktree, commit, saved, keep, reason)
         except ProofIsOld:
             self.worktrees.reset(saved.worktree, commit, self._save_again(saved), keep, reason)
-        return saved.worktree
 
     def _remove(self, saved: Saved) -> None:
         try:
@@ -108,6 +124,17 @@ class Pool:
         found = occupants(worktree.path, self._made.get(worktree.name, 0.0))
         if found:
             raise Occupied(worktree, found[0])
+
+    async def note_ready(self, worktree: Worktree, setup: str) -> None:
+        """Remember what setting a folder up has left there."""
+        ready = await self.world.in_thread(take_stock, self.world.repo, worktree, setup)
+        if ready is not None:
+            self._ready_for[worktree.name] = ready
+
+    def is_ready(self, worktree: Worktree, setup: str) -> bool:
+        """Whether a folder holds what setting it up this way would leave."""
+        ready = self._ready_for.get(worktree.name)
+        return ready is not None and ready.key == setup
 
     async def _ready(self, step: Callable[[], Worktree], commit: str) -> Worktree:
         """The folder that a step makes ready; the one that nobody waits for any more goes back at once."""

@@ -5,11 +5,14 @@ folder stays where it is and a person is told: deleting is the last thing we do.
 """
 
 import asyncio
+import hashlib
+import json
 from collections.abc import Iterable
 from pathlib import Path
 
 from orchard.core.events import WorkSaved, WorktreeGone, WorktreeTaken
-from orchard.core.plan import JobId
+from orchard.core.plan import AgentWork, Job, JobId, Plan, Work
+from orchard.core.plancodec import work_json
 from orchard.core.run import Run
 from orchard.core.states import JobState
 from orchard.engine.context import Context
@@ -17,6 +20,7 @@ from orchard.engine.engine import Engine
 from orchard.errors import OrchardError
 from orchard.git.refs import keep_ref, wip_ref
 from orchard.git.repository import Worktree
+from orchard.git.setup import fills_nothing, included_files
 from orchard.git.wip import Saved, ensure_saved
 from orchard.process.failpoint import failpoint
 
@@ -36,11 +40,43 @@ async def take_worktree(context: Context, commit: str) -> None:
         if record.worktree is not None:
             context.engine.record(context.run.id, WorktreeGone(context.job_id, had.worktree))
     failpoint("worktree.before-take")
-    context.worktree = await pool.take(commit, f"{context.run.id} {context.job_id}")
+    setup = await setup_key(context, commit)
+    context.worktree = await pool.take(commit, f"{context.run.id} {context.job_id}", setup)
+    context.setup_key, context.is_set_up = setup, setup is not None and pool.is_ready(context.worktree, setup)
     failpoint("worktree.after-take")
     context.base, context.new_worktree = commit, True
     taken = WorktreeTaken(context.job_id, context.number, context.worktree.name, str(context.worktree.path), commit)
     context.engine.record(context.run.id, taken)
+
+
+async def setup_key(context: Context, commit: str) -> str | None:
+    """What decides how a folder is set up: the tree, the works, their variables, what is copied and linked.
+
+    None where there is nothing to set up. The work of an agent is done anew for each job.
+    """
+    world, config, plan, job = context.world, context.world.config.worktree, context.plan, context.job
+    works, top = setup_works(plan, job, world.setup), world.repo.main_top
+    if any(isinstance(work, AgentWork) for work in works):
+        return None
+    fills = not fills_nothing(top, config.include, config.link)
+    if not works and not fills:
+        return None
+    root = context.engine.pool(context.run).worktrees.root
+
+    def key() -> str:
+        included = included_files(world.repo, top, config.include, (root,)) if fills else ()
+        said = [[work_json(work) for work in works], plan.env, job.env, config.link, world.config.pass_env]
+        facts = (world.integration.objects.tree_of(commit), json.dumps(said, sort_keys=True, default=str), included)
+        return hashlib.sha256(repr(facts).encode()).hexdigest()
+
+    return await world.in_thread(key)
+
+
+def setup_works(plan: Plan, job: Job, configured: tuple[Work, ...]) -> tuple[Work, ...]:
+    """What is run in a new folder: what the job says, else the plan, else the configuration."""
+    if job.setup is not None:
+        return job.setup
+    return plan.setup if plan.setup is not None else configured
 
 
 async def save_work(engine: Engine, run: Run, job_id: JobId, why: str) -> Saved | None:

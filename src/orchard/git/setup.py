@@ -11,7 +11,7 @@ import secrets
 import shutil
 import stat
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from orchard.errors import UsageError
@@ -45,15 +45,34 @@ def copy_included(
     """
     if top is None:
         return []
+    names = [name for name in _included(repo, top, patterns, roots) if not _behind_link(worktree.path, name)]
+    names = _ignored_in(repo.worktree_git(worktree.name, worktree.path), names)
+    _check_size(top, names)
+    return [display(name) for name in names if _copy(top, worktree.path, name)]
+
+
+def included_files(
+    repo: Repository, top: Path | None, patterns: Sequence[str], roots: Sequence[Path] = ()
+) -> tuple[tuple[bytes, tuple[int, ...]], ...]:
+    """What `copy_included` would look at, each with what changes as soon as the file does."""
+    found: list[tuple[bytes, tuple[int, ...]]] = []
+    if top is None:
+        return ()
+    for name in _included(repo, top, patterns, roots):
+        with suppress(OSError):
+            status = os.lstat(os.fsencode(top) + b"/" + name)
+            stamp = (status.st_ino, status.st_mode, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+            found.append((name, stamp))
+    return tuple(found)
+
+
+def _included(repo: Repository, top: Path, patterns: Sequence[str], roots: Sequence[Path]) -> list[bytes]:
+    """The ignored files of the checkout at `top` that are to be copied."""
     wanted = [*_include_file(top), *(pattern.encode(errors="surrogateescape") for pattern in patterns)]
     if not wanted:
         return []
     main = _main_git(repo, top)
-    names = _ignored_in(main, _matching(repo, main, wanted, roots))
-    names = [name for name in names if not _behind_link(worktree.path, name)]
-    names = _ignored_in(repo.worktree_git(worktree.name, worktree.path), names)
-    _check_size(top, names)
-    return [display(name) for name in names if _copy(top, worktree.path, name)]
+    return _ignored_in(main, _matching(repo, main, wanted, roots))
 
 
 def fills_nothing(top: Path | None, patterns: Sequence[str], links: Sequence[str]) -> bool:

@@ -125,9 +125,14 @@ class Worktrees:
         self._made[worktree.name] = (commit, _index_stamp(self._admin(worktree)), left)
 
     def reset(
-        self, worktree: Worktree, commit: str, saved: Saved, keep: tuple[str, ...] = (), reason: str | None = None
+        self,
+        worktree: Worktree,
+        commit: str,
+        saved: Saved,
+        keep: tuple[str, ...] | None = (),
+        reason: str | None = None,
     ) -> None:
-        """Make the folder hold exactly `commit`, and of what is ignored only what matches `keep`."""
+        """Make the folder hold exactly `commit`, and of what is ignored only what matches `keep`; None: all of it."""
         self._use(worktree, saved)
         failpoint("worktree.before-reset")
         if reason is not None:
@@ -162,7 +167,7 @@ class Worktrees:
         self.repair(worktree)
         self._forget_log(worktree)
 
-    def _check_out(self, worktree: Worktree, commit: str, saved: Saved, keep: tuple[str, ...]) -> None:
+    def _check_out(self, worktree: Worktree, commit: str, saved: Saved, keep: tuple[str, ...] | None) -> None:
         admin = self._admin(worktree)
         self._forget_operations(admin, worktree, keep_index=saved.index_usable)
         for name in saved.special:
@@ -179,8 +184,8 @@ class Worktrees:
             (admin / "index").unlink(missing_ok=True)
             git(*checkout, timeout=ADD_TIMEOUT)
         if saved.clutter and saved.new_files is None:
-            options = [word for pattern in keep for word in ("-e", pattern)]
-            git("clean", "-ffdxq", *options, timeout=ADD_TIMEOUT)
+            options = [word for pattern in keep or () for word in ("-e", pattern)]
+            git("clean", "-ffdq" if keep is None else "-ffdxq", *options, timeout=ADD_TIMEOUT)
         self._forget_log(worktree)
 
     def remove(self, worktree: Worktree, saved: Saved) -> None:
