@@ -13,8 +13,8 @@ from orchard.agents.agent import Agent, McpServer
 from orchard.core.config import Config, variables_of
 from orchard.core.event import Json
 from orchard.core.plan import PlanId, Tier, Work
-from orchard.engine.picks import Picks
 from orchard.engine.gathered import Gathered
+from orchard.engine.picks import Picks
 from orchard.errors import SystemRefused
 from orchard.git.integration import Integration
 from orchard.git.repository import Repository
