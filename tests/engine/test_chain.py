@@ -1,7 +1,10 @@
 """A plan that comes after another one begins when that has succeeded; if that will not happen, a person is asked."""
 
+import asyncio
+
 import pytest
 
+from orchard.core.events import Landed
 from orchard.core.view import needs_person
 from tests.engine.conftest import Orchard
 
@@ -20,8 +23,14 @@ async def test_a_plan_after_one_that_failed_asks_and_goes_on_without_it(orchard:
     assert f"orchard resume {second['id']}" in second["error"] and f"--plan {first['id']}" in second["error"]
     [asked] = needs_person(orchard.app.run_of(second["id"]))
     assert asked["command"] == f"orchard resume {second['id']}"
-    done = await orchard.ask("resume", second["id"])
-    assert done["plan"]["status"] == "succeeded" and "d.txt" in orchard.repo.files("work")
+    app, heard = orchard.app, list[object]()
+    async with asyncio.timeout(60), app.session() as session:
+        await session.request("resume", plan=second["id"])
+        async for batch in session.follow(second["id"]):
+            heard += [one.event for one in batch]
+        # Whoever follows hears it to its end, and not only that it goes on.
+        assert any(isinstance(one, Landed) for one in heard)
+    assert orchard.status(second["id"])["plan"]["status"] == "succeeded" and "d.txt" in orchard.repo.files("work")
 
 
 @pytest.mark.parametrize("verbs", [("delete",), ("delete", "purge")])

@@ -124,7 +124,7 @@ class Session:
             return False
         if run.status in (PlanStatus.WAITING, PlanStatus.PAUSED, PlanStatus.SCAFFOLDING):
             return True
-        if run.status is PlanStatus.PENDING and run.plan.after is not None:
+        if run.status is PlanStatus.PENDING and run.plan.after is not None and not run.begins_alone:
             first = self._reader.plan(PlanId(run.plan.after))
             return first is None or (first.status in OVER and first.status != "succeeded")
         return False
