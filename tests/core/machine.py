@@ -19,6 +19,9 @@ from tests.core.model import PHASES, PROGRAMS, VALIDATION, Model, NotAllowed, Ta
 from tests.core.planted import REAL, Core
 from tests.core.simulation import PaperEngine, change_json, compare, facts, happenings, job_of, known_of
 
+FOUND = (e.WorkSaved, e.Warned, e.LandingVoided, e.SubtaskEnded, e.SubtaskFolderGone, e.WorktreeGone)
+"""What an engine may record before it says what became of a job while there was no engine."""
+
 MOST_PLANS = 3
 MOST_JOBS = 9
 DEFAULT_LIMIT = 2
@@ -69,9 +72,12 @@ class SchedulerMachine(RuleBasedStateMachine):
         """Let something happen to the core and to the model."""
         at = self.engine.record(plan, event)
         work = self.model.works[plan]
-        if work.active:
-            work.seconds += at - work.last
+        found = isinstance(event, e.JobContinued) or getattr(event, "reason", None) == "interrupted"
+        if work.active:  # while no engine was there nobody worked on it
+            work.seconds += (work.alive if found else at) - work.last
         work.last = at
+        if found or not isinstance(event, FOUND):
+            work.alive = at
         change(work)
         self.past[plan].append((len(self.engine.journal), work.twin()))
         self.changed.add(plan)

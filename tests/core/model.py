@@ -120,6 +120,8 @@ class Work:
     undone: bool = False
     seconds: float = 0.0
     last: float = 0.0
+    alive: float = 0.0
+    """When an engine was last known to work on it."""
     manual: bool = False
     """Whether its jobs have to be deployed."""
 

@@ -8,27 +8,41 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchard.core.events import (
+    Event,
     HoldReleased,
     JobCanceled,
     JobContinued,
     JobEvent,
     JobFailed,
     JobHeld,
+    JobPicked,
     JobRetried,
+    JobStarted,
     JobSucceeded,
+    Landed,
+    LandingUndone,
+    PhaseStarted,
     PlanCanceled,
     PlanPaused,
     PlanResumed,
+    PlanStarted,
+    PlanSubmitted,
+    Recorded,
+    UndoIntended,
+    Warned,
     decode,
     encode,
     event_types,
 )
 from orchard.core.phases import Phase
-from orchard.core.plan import VALIDATION, Job, JobId, Plan, ShellWork, with_validation
+from orchard.core.plan import VALIDATION, Job, JobId, Plan, PlanId, ShellWork, with_validation
+from orchard.core.plancodec import plan_json
+from orchard.core.planfile import parse_value
 from orchard.core.replay import APPLY, apply, replay
 from orchard.core.run import Run, statuses
-from orchard.core.scheduler import pick
+from orchard.core.scheduler import StartJob, pick
 from orchard.core.states import ACTIVE, TRANSITIONS, IllegalTransition, JobState, JobStatus, PlanStatus
+from orchard.core.view import plan_summary, time_text
 from tests.core.simulation import Simulation
 from tests.core.strategies import plans
 
@@ -213,3 +227,38 @@ def test_active_seconds_count_only_while_a_job_is_worked_on() -> None:
     ended = simulation.journal[-1].at
 
     assert simulation.run.active_seconds(now=ended + 1000) == ended - begun
+
+
+def test_a_night_without_an_engine_is_no_time_in_which_jobs_ran() -> None:
+    plan = parse_value({"name": "n", "budget": {"minutes": 60}, "jobs": [{"id": "a", "work": "true"}]})
+    job, night = JobId("a"), 36_000.0
+    told: list[tuple[float, Event]] = [
+        (0.0, PlanSubmitted(plan_json(plan))),
+        (1.0, PlanStarted("main", "a" * 40, "t", "b" * 40)),
+        (2.0, JobPicked(job, 1)),
+        (3.0, JobStarted(job, 1)),
+        (4.0, PhaseStarted(job, 1, Phase.WORK)),
+        (night, Warned("found", job)),
+        (night + 1, JobFailed(job, 1, Phase.WORK, "interrupted", "it was")),
+        (night + 2, JobRetried(job)),
+        (night + 3, JobPicked(job, 2)),
+        (night + 4, JobStarted(job, 2)),
+    ]
+    run = replay(Recorded(seq, at, PlanId("p-abcde"), event) for seq, (at, event) in enumerate(told, 1))
+
+    assert run.active_seconds(night + 10) == 2.0 + 7.0
+    assert [attempt.ended for attempt in run.records[job].attempts] == [4.0, None]
+
+
+def test_a_plan_that_is_over_does_not_become_longer_by_what_is_done_with_it() -> None:
+    done = Simulation(parse_value({"name": "n", "jobs": [{"id": "a", "work": "true"}]})).start()
+    for job in (JobId("a"), VALIDATION):
+        done.begin(StartJob(done.run.id, job, takes_slot=False))
+        done.record(JobSucceeded(job, 1, "x" * 40))
+    ended = done.run.ended_at
+    done.record(Landed("l", "work", "a", "b"))
+    done.record(UndoIntended("l", "work", "a", "b"))
+    done.record(LandingUndone("l", "work", "a"))
+
+    assert ended is not None and done.run.ended_at == ended
+    assert plan_summary(done.run)["ended_at"] == time_text(ended)

@@ -1,6 +1,6 @@
 """What each event means for a run: one function an event, and one table that finds it."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -64,7 +64,7 @@ from orchard.core.plan import VALIDATION, Budget, JobId
 from orchard.core.plancodec import plan_from_json, work_from_json
 from orchard.core.records import Attempt, PhaseRecord, Snapshot, Turn
 from orchard.core.run import Run
-from orchard.core.states import JobState, after
+from orchard.core.subtaskevents import SubtaskEnded, SubtaskFolderGone
 from orchard.core.subtaskreplay import APPLY_SUBTASKS, stop_waiting
 from orchard.core.usage import add, usage_from_json
 
@@ -86,21 +86,25 @@ def apply(run: Run, recorded: Recorded) -> None:
     if isinstance(event, JobEvent):
         was_active = run.is_active
         run.move(event)
+        if _is_found(event):
+            run.skip_until(recorded.at)
         run.clock_active(was_active, recorded.at)
     run.seq, run.changed_at = recorded.seq, recorded.at
+    if not isinstance(event, FOUND) and not _is_found(event):
+        run.alive_at = recorded.at
     APPLY[type(event)](run, event, recorded.at)
+    if isinstance(event, ENDING):
+        run.ended_at = (run.ended_at or recorded.at) if run.settled else None
 
 
-def foresee(run: Run, events: Sequence[Event]) -> None:
-    """Raise where one of these events could not happen, each after those before it; nothing is changed."""
-    states: dict[JobId, JobState] = {}
-    for event in events:
-        job = getattr(event, "job", None)
-        if job is None:
-            continue
-        known = run.records[job].state  # of an unknown job nothing can happen
-        if isinstance(event, JobEvent):
-            states[job] = after(states.get(job, known), event, lambda job=job: run.story(job))  # type: ignore[misc]
+def _is_found(event: Event) -> bool:
+    """Whether an engine found this to have happened while there was none, perhaps hours before."""
+    return isinstance(event, JobContinued) or (isinstance(event, JobFailed) and event.reason == "interrupted")
+
+
+# What a new engine records before it says what became of a job; none of it shows that the job was worked on.
+FOUND = (WorkSaved, Warned, LandingVoided, SubtaskEnded, SubtaskFolderGone, WorktreeGone)
+ENDING = (JobEvent, PlanSubmitted, PlanCanceled, PlanReshaped, PlanResumed, HoldReleased, JobDeployed, PlanFinalized)
 
 
 def _submitted(run: Run, event: PlanSubmitted, at: float) -> None:
@@ -193,7 +197,7 @@ def _failed(run: Run, event: JobFailed, at: float) -> None:
     record = run.records[event.job]
     if record.last is None or record.last.number != event.attempt:
         record.attempts.append(Attempt(event.attempt, at, event.phase or Phase.MERGE_FI, run.job(event.job)))
-    attempt = _end(run, event.job, at, "failed")
+    attempt = _end(run, event.job, run.alive_at if _is_found(event) else at, "failed")
     if attempt is not None:
         attempt.outcome, attempt.failure = "failed", event
     run.set_hold(event.job, None)
@@ -226,7 +230,7 @@ def _continued(run: Run, event: JobContinued, at: float) -> None:
     record = run.records[event.job]
     if record.last is not None and record.last.ended is None:  # else it had a slot, and its attempt had not begun
         record.continues = True
-    _end(run, event.job, at, "interrupted")
+    _end(run, event.job, run.alive_at, "interrupted")
     record.resume_from = event.resume_from
 
 

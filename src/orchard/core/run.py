@@ -55,6 +55,10 @@ class Run:
         self.started: PlanStarted | None = None
         self.started_at: float | None = None
         self.changed_at = 0.0
+        self.alive_at = 0.0
+        """When an engine was last known to work on it; what the next engine finds and records comes later."""
+        self.ended_at: float | None = None
+        """When it was over; what a person does with it afterwards does not make it longer."""
         self.scaffolding = False
         self.paused: PlanPaused | None = None
         self.begins_alone = False
@@ -130,6 +134,12 @@ class Run:
         elif was_active and not self.is_active and self._active_since is not None:
             self._active_seconds += max(0.0, at - self._active_since)
             self._active_since = None
+
+    def skip_until(self, at: float) -> None:
+        """No engine worked on the plan after `alive_at` and before this: that time is not counted."""
+        if self._active_since is not None:
+            self._active_seconds += max(0.0, self.alive_at - self._active_since)
+            self._active_since = at
 
     @property
     def active(self) -> list[JobId]:

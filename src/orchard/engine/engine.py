@@ -26,8 +26,9 @@ from orchard.core.events import (
     Warned,
     encode,
 )
+from orchard.core.foresight import foresee
 from orchard.core.plan import VALIDATION, JobId, PlanId
-from orchard.core.replay import apply, foresee
+from orchard.core.replay import apply
 from orchard.core.run import Run
 from orchard.core.scheduler import StartJob, free_slots, next_turns, pick
 from orchard.core.states import ACTIVE, JobStatus
