@@ -43,7 +43,7 @@ STARTERS = {
 }
 STARTING_PREFIXES = ("exec", "spawn")  # os.execve, os.spawnl, ...
 STARTING_MODULES = frozenset({"multiprocessing", "concurrent.futures.process", "pty"})
-MAY_START_PROGRAMS = ("process/", "git/command.py", "surfaces/cli/detach.py")
+MAY_START_PROGRAMS = ("process/", "git/command.py")
 
 MAY_CATCH_EVERYTHING = (
     "engine/attempt.py",

@@ -244,10 +244,9 @@ def with_validation(plan: Plan) -> Plan:
     return replace(plan, jobs={**jobs, VALIDATION: validation})
 
 
-def graph_problems(jobs: Iterable[Job], places: Mapping[JobId, str] | None = None) -> list[Problem]:
+def graph_problems(jobs: Iterable[Job]) -> list[Problem]:
     """What is wrong with the graph as a whole: only cycles are left to find once every name is known."""
     _, cycle = topological_order({job.id: job.needs for job in jobs})
     if cycle is None:
         return []
-    where = (places or {}).get(cycle[0], "")
-    return [Problem(f"jobs need each other in a circle: {' -> '.join(cycle)}", path=where)]
+    return [Problem(f"jobs need each other in a circle: {' -> '.join(cycle)}", path="")]

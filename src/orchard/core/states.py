@@ -65,7 +65,6 @@ class PlanStatus(StrEnum):
 
 ENDED = frozenset({JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELED})
 ACTIVE = frozenset({JobState.SCHEDULED, JobState.RUNNING})
-SETTLED_PLAN = frozenset({PlanStatus.SUCCEEDED, PlanStatus.FAILED, PlanStatus.CANCELED})
 
 _S = JobState
 

@@ -27,7 +27,7 @@ from orchard.errors import OrchardError
 from orchard.frozen import frozen
 from orchard.git.history import show_path
 from orchard.git.objects import GITLINK, SYMLINK, TREE, Entry, Objects
-from orchard.git.refs import ANY, PREFIX, Update, delete_refs, job_ref_part, list_refs, read_ref, update_refs
+from orchard.git.refs import ANY, PREFIX, Update, job_ref_part, list_refs, read_ref, update_refs
 from orchard.git.repository import Repository
 
 SHARED = "__shared__"
@@ -283,11 +283,6 @@ def share_memory(repo: Repository, plan: str) -> None:
         [Update(_memory(SHARED, ref.removeprefix(prefix)), oid, ANY) for ref, oid in found.items()],
         "orchard: resolution",
     )
-
-
-def forget_memory(repo: Repository, plan: str) -> None:
-    """Ask again about what was resolved in this plan."""
-    delete_refs(repo.git, list_refs(repo.git, _memory(plan, "").rstrip("/")), "orchard: resolve again")
 
 
 def _memory(plan: str, key: str) -> str:
