@@ -50,6 +50,11 @@ class AcpAgent:
     async def run(self, task: Task, watch: Watch) -> Result:
         """One turn."""
         model = task.settings.model or self.row.model
+        try:
+            self._known.check_project(task, self._argv[0])
+        except OrchardError as error:
+            message = f"Agent '{self.name}' cannot be started: {error.message} {error.hint or ''}".rstrip()
+            return Result("spawn-failed", message)
         arguments, servers = self._known.servers(task)
         task = replace(task, settings=replace(task.settings, mcp_servers=servers))
         talk = Conversation(f"Agent '{self.name}'", model, task, watch, self._answer_within)

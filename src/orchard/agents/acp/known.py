@@ -7,6 +7,7 @@ from pathlib import PurePath
 
 from orchard.agents.agent import McpServer, Task
 from orchard.agents.backends import claude, codex, copilot
+from orchard.agents.backends.foreign import refused, steering_files, there
 from orchard.agents.backends.pieces import is_private, stdio, write_private
 from orchard.core.agentrows import AgentRow
 from orchard.frozen import frozen
@@ -22,6 +23,10 @@ class Known:
     """The variable that says where its settings and sessions are."""
     env: Mapping[str, str] = field(default_factory=dict)
     """What it is told where nobody says otherwise."""
+    obeys: tuple[str, ...] = ()
+    """What of a repository it obeys, and cannot be told over the protocol to leave out."""
+    files: tuple[str, ...] = ()
+    """Files of variables that it reads, there and in the folders above."""
     server_flag: str | None = None
     """How it is told of servers that are commands, where it takes none over the protocol."""
 
@@ -32,6 +37,13 @@ class Known:
             home[self.home] = str(task.private / "home")
             (task.private / "home").mkdir(mode=0o700, exist_ok=True)
         return {**self.env, **task.env, "TMPDIR": str(task.scratch), **home, **row.env}
+
+    def check_project(self, task: Task, name: str) -> None:
+        """Refuse a folder with settings for its program that nobody has agreed to."""
+        if not task.trusted_project_settings:
+            found = [*there(task.folder, self.obeys), *steering_files(task, self.files)]
+            if found:
+                raise refused(task, name, found)
 
     def servers(self, task: Task) -> tuple[tuple[str, ...], tuple[McpServer, ...]]:
         """Arguments that name servers, and the servers that are left to be named over the protocol."""
@@ -45,12 +57,20 @@ class Known:
 
 
 # A guess at what the user types next is a call of the model, and here nobody types.
-_CLAUDE = Known(claude.KEYS, "CLAUDE_CONFIG_DIR", {"CLAUDE_CODE_ENABLE_PROMPT_SUGGESTION": "false"})
+_CLAUDE = Known(
+    claude.KEYS,
+    "CLAUDE_CONFIG_DIR",
+    {"CLAUDE_CODE_ENABLE_PROMPT_SUGGESTION": "false"},
+    obeys=(".claude/settings.json", ".claude/settings.local.json", ".mcp.json"),
+)
 _KNOWN = {
     "claude-agent-acp": _CLAUDE,
     "claude-code-acp": _CLAUDE,
-    "codex-acp": Known(codex.KEYS, "CODEX_HOME", {"CODEX_ACP_PROMPT_SUGGESTIONS": "false"}),
+    "codex-acp": Known(codex.KEYS, "CODEX_HOME", {"CODEX_ACP_PROMPT_SUGGESTIONS": "false"}, obeys=(".codex",)),
     "copilot": Known(copilot.KEYS, "COPILOT_HOME", server_flag="--additional-mcp-config"),
+    "gemini": Known(obeys=(".gemini",), files=(".gemini/.env", ".env")),
+    "qwen": Known(obeys=(".qwen",), files=(".qwen/.env", ".env")),
+    "opencode": Known(obeys=(".opencode", "opencode.json", "opencode.jsonc")),
 }
 
 
