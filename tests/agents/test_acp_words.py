@@ -181,3 +181,17 @@ def test_only_sound_messages_pass(line: bytes, message: dict[str, Any] | None) -
 def test_an_agent_is_known_by_its_program_however_it_is_started(argv: list[str], home: str) -> None:
     assert known(argv).home == home
     assert known(["some-agent"]).home == "HOME"
+
+
+@pytest.mark.parametrize("wrap", [lambda told: told, lambda told: {"field_meta": told}])
+def test_what_openhands_tells_beside_the_protocol_is_read(wrap: Any) -> None:
+    told = {
+        "input_tokens": 1000,
+        "output_tokens": 50,
+        "cache_read_tokens": 300,
+        "cache_write_tokens": 100,
+        "cost": 0.25,
+    }
+    (usage,) = used({"stopReason": "end_turn", "_meta": wrap({"openhands.dev/metrics": told})})
+
+    assert (usage.input, usage.cached, usage.cache_writes, usage.output, usage.cost) == (600, 300, 100, 50, 0.25)

@@ -1,6 +1,7 @@
 """Issues on GitHub, asked of a local server that answers in GitHub's shapes, by HTTP and by a `gh` of our own."""
 
 import json
+import subprocess
 import sys
 import threading
 import time
@@ -13,6 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from orchard.agents.builtin.agent import TOKENS, BuiltinAgent
 from orchard.agents.builtin.tool import LONGEST_ANSWER, Answer
 from orchard.agents.builtin.tools import github
 from orchard.agents.builtin.tools.github import proxy_for
@@ -346,3 +348,29 @@ async def test_a_redirect_to_another_host_does_not_take_the_token_along(tmp_path
 )
 def test_the_proxy_is_the_tasks_own(url: str, env: dict[str, str], proxy: str | None) -> None:
     assert proxy_for(url, env) == proxy
+
+
+@pytest.fixture
+def on_github(tmp_path: Path) -> Path:
+    """A repository whose origin is on GitHub."""
+    for argv in (["init", "-q"], ["remote", "add", "origin", "https://github.com/acme/app.git"]):
+        subprocess.run(["git", *argv], cwd=tmp_path, check=True)
+    return tmp_path
+
+
+async def test_a_hint_about_the_address_of_the_api_can_be_followed(on_github: Path) -> None:
+    answer = await asked_without({"GITHUB_API_URL": "https://git.example/api/v3"}, on_github)
+
+    assert answer.failed
+    assert "or have GITHUB_API_URL set" not in answer.text
+    assert "GITHUB_SERVER_URL" in answer.text
+    assert "GITHUB_SERVER_URL" in BuiltinAgent().variables
+
+
+async def test_tokens_of_github_are_for_its_tools_and_for_no_command(tmp_path: Path) -> None:
+    env = {"GH_TOKEN": "token-4", "GITHUB_TOKEN": "token-5", "PATH": "/usr/bin:/bin", "MINE": "seen"}
+    async with open_box(tmp_path, env=env, withheld=frozenset(TOKENS)) as box:
+        answer = await box.use("bash", command="env")
+
+    assert "MINE=seen" in answer.text
+    assert "token-" not in answer.text

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import field
-from pathlib import PurePath
+from pathlib import Path, PurePath
 
 from orchard.agents.agent import McpServer, Task
 from orchard.agents.backends import claude, codex, copilot
@@ -41,7 +41,7 @@ class Known:
     def check_project(self, task: Task, name: str) -> None:
         """Refuse a folder with settings for its program that nobody has agreed to."""
         if not task.trusted_project_settings:
-            found = [*there(task.folder, self.obeys), *steering_files(task, self.files)]
+            found: list[str | Path] = [*there(task.folder, self.obeys), *steering_files(task, self.files)]
             if found:
                 raise refused(task, name, found)
 

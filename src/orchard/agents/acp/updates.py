@@ -230,10 +230,16 @@ def dollars(update: Json) -> float | None:
 
 # ----------------------------------------------------------------------------- usage
 
+_OPENHANDS = "openhands.dev/metrics"
+
 
 def used(answer: Json) -> Iterator[Usage]:
     """What a turn used, by the answer to its prompt: for each model where that is told, else in one."""
     meta = answer.get("_meta")
+    counts = _metrics(meta)
+    if counts is not None:
+        yield from [counts] if counts.tokens else []
+        return
     quota = meta.get("quota") if isinstance(meta, dict) else None
     rows = quota.get("model_usage") if isinstance(quota, dict) else None
     found = [usage for row in rows if (usage := _row(row)) is not None] if isinstance(rows, list) else []
@@ -241,6 +247,26 @@ def used(answer: Json) -> Iterator[Usage]:
         counts = answer.get("usage") or (quota.get("token_count") if isinstance(quota, dict) else None)
         found = [_usage(counts)] if isinstance(counts, dict) else []
     yield from (usage for usage in found if usage.tokens)
+
+
+def _metrics(meta: Any) -> Usage | None:
+    """What OpenHands tells beside the protocol, once more wrapped by the package that it uses; None: nothing."""
+    for place in (meta, meta.get("field_meta") if isinstance(meta, dict) else None):
+        told = place.get(_OPENHANDS) if isinstance(place, dict) else None
+        if not isinstance(told, dict):
+            continue
+        cached, written = _count(told, "cache_read_tokens"), _count(told, "cache_write_tokens")
+        sent = _count(told, "input_tokens", "prompt_tokens")
+        cost = priced(told.get("cost", told.get("accumulated_cost")))
+        return Usage(
+            input=max(0, sent - cached - written),
+            cached=cached,
+            cache_writes=written,
+            output=_count(told, "output_tokens", "completion_tokens"),
+            cost=cost,
+            cost_source="agent" if cost is not None else "",
+        )
+    return None
 
 
 def _row(row: Any) -> Usage | None:

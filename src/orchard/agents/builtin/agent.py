@@ -30,7 +30,8 @@ from orchard.core.plan import Tier
 
 KEYS = {"anthropic": "ANTHROPIC_API_KEY", "openai": "OPENAI_API_KEY"}
 SERVERS = {"anthropic": "ANTHROPIC_BASE_URL", "openai": "OPENAI_BASE_URL"}
-GITHUB = ("GH_TOKEN", "GITHUB_TOKEN", "GITHUB_API_URL")
+TOKENS = ("GH_TOKEN", "GITHUB_TOKEN")
+GITHUB = (*TOKENS, "GITHUB_API_URL", "GITHUB_SERVER_URL", "GH_HOST")
 
 TIERS: dict[str, dict[Tier, str]] = {
     "anthropic": {"fast": "claude-haiku-5-5", "standard": "claude-sonnet-5-5", "premium": "claude-opus-5-5"},
@@ -83,6 +84,7 @@ class BuiltinAgent:
         context = ToolContext(
             folder=task.folder,
             env={name: value for name, value in env.items() if name not in hidden},
+            withheld=frozenset(TOKENS) - {*self.row.pass_env, *self.row.env},
             allowed_folders=task.settings.allowed_folders,
             scratch=task.scratch,
             token=task.token,

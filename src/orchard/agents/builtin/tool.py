@@ -39,6 +39,8 @@ class ToolContext:
     """Paths of tools are relative to it, and stay in it (links followed) or in `allowed_folders`."""
     env: Mapping[str, str] = field(default_factory=dict)
     """For programs that a tool starts; the model's key is not in it."""
+    withheld: frozenset[str] = frozenset()
+    """Of `env`: what tools of ours use and no command gets, such as a token that may do much more."""
     allowed_folders: tuple[Path, ...] = ()
     scratch: Path | None = None
     token: str = ""
@@ -47,6 +49,11 @@ class ToolContext:
     shell_most_seconds: float = 300.0
     on_start: Callable[[Identity], Awaitable[None]] = _nobody
     hurry: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def for_commands(self) -> dict[str, str]:
+        """The variables of commands that the model chooses."""
+        return {name: value for name, value in self.env.items() if name not in self.withheld}
 
 
 class Tool(Protocol):

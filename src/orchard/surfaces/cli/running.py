@@ -7,7 +7,7 @@ import click
 
 from orchard.app import App
 from orchard.core import limits
-from orchard.core.plan import Plan, PlanId
+from orchard.core.plan import AgentWork, Plan, PlanId
 from orchard.engine.session import Session
 from orchard.surfaces.cli import text
 from orchard.surfaces.cli.follow import act_and_follow
@@ -79,6 +79,8 @@ def submit(terminal: Terminal, plan: Plan, file: str) -> Any:
     async def ask(session: Session) -> PlanId:
         answer = await session.request("submit", plan=plan, file=None if file == "-" else file)
         terminal.say(text.submitted({"name": plan.name, "id": answer["plan"]}))
+        if any(isinstance(job.work, AgentWork) for job in plan.jobs.values()):
+            terminal.note(text.warning("Agents run with your rights: there is no sandbox around them yet."))
         terminal.note(*[text.warning(note) for note in answer.get("notes", [])])
         return PlanId(answer["plan"])
 

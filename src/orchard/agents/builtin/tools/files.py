@@ -193,7 +193,7 @@ class _FileTools:
             launch = Launch(
                 argv=(sys.executable, "-I", "-S", "-c", SEARCH, str(Path(orchard.__file__).parent.parent)),
                 cwd=context.folder,
-                env=context.env,
+                env=context.for_commands,
                 log=log,
                 token=own_token(context),
                 limits=Limits(wall=self._search_seconds, log_bytes=LIST_BYTES, grace=0.0),

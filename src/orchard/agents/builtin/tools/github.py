@@ -159,10 +159,15 @@ class _GitHubTools:
             raise ToolError("There is no remote 'origin' that points to GitHub: name the repository as 'owner/name'.")
         host = (found["host"] or found["scp"]).lower()
         if host not in _hosts(context.env):
-            raise ToolError(
-                f"'origin' is on {plain_text(host)}, and the API for that host is not known: name the repository as "
-                "'owner/name', or have GITHUB_API_URL set."
+            known = context.env.get("GITHUB_API_URL")
+            why = (
+                f"GITHUB_API_URL, {plain_text(known)}, is not for that host: name the repository as 'owner/name', or "
+                "have GITHUB_SERVER_URL name the host that the API is for."
+                if known
+                else "the API for that host is not known: name the repository as 'owner/name', or have "
+                "GITHUB_API_URL set."
             )
+            raise ToolError(f"'origin' is on {plain_text(host)}, and {why}")
         return found["name"]
 
 

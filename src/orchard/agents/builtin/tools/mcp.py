@@ -212,7 +212,7 @@ class Server:
         launch = Launch(
             argv=(self._server.command, *self._server.args),
             cwd=self._context.folder,
-            env={**self._context.env, **self._server.env},
+            env={**self._context.for_commands, **self._server.env},
             log=self._log,
             token=own_token(self._context),
             limits=Limits(log_bytes=MOST_BYTES, grace=GRACE),

@@ -65,7 +65,7 @@ async def run_command(context: ToolContext, arguments: Json) -> Answer:
         launch = Launch(
             argv=(shell, "-c", command),
             cwd=context.folder,
-            env=context.env,
+            env=context.for_commands,
             log=log,
             token=own_token(context),
             limits=Limits(wall=seconds, log_bytes=MOST_OUTPUT, grace=GRACE),
