@@ -176,7 +176,7 @@ async def test_two_retries_at_once_are_one_retry_and_one_refusal_in_words(orchar
 
 async def test_a_pause_during_a_resume_holds(orchard: Orchard, tmp_path: Path) -> None:
     async with asking(orchard, PAUSED) as (session, plan):
-        with gate("request.fetching", tmp_path) as fetching:
+        with gate("request.checking", tmp_path) as fetching:
             resume = asyncio.ensure_future(outcome(session.request("resume", plan=plan)))
             await fetching.reached()
             await session.request("pause", plan=plan)
@@ -194,7 +194,7 @@ async def test_a_pause_while_a_retry_fetches_holds(orchard: Orchard, tmp_path: P
     async with asking(orchard, plan_text) as (session, plan):
         await until(lambda: statuses(orchard.status(plan))["a"] == "failed")
         await session.request("pause", plan=plan)
-        with gate("request.fetching", tmp_path) as fetching:
+        with gate("request.checking", tmp_path, 2) as fetching:
             retry = asyncio.ensure_future(session.request("retry", plan=plan, jobs=["a"], fresh=True))
             await fetching.reached()
             await session.request("pause", plan=plan)
@@ -209,7 +209,7 @@ async def test_a_pause_while_a_retry_fetches_holds(orchard: Orchard, tmp_path: P
 async def test_a_cancel_does_not_wait_for_the_fetch_of_a_retry(orchard: Orchard, tmp_path: Path) -> None:
     async with asking(orchard, FAILS) as (session, plan):
         await over(session, plan)
-        with gate("request.fetching", tmp_path) as fetching:
+        with gate("request.checking", tmp_path, 2) as fetching:
             retry = asyncio.ensure_future(outcome(session.request("retry", plan=plan, fresh=True)))
             await fetching.reached()
             async with asyncio.timeout(5):

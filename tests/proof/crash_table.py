@@ -13,7 +13,8 @@ REACHED: Mapping[str, str] = {
         journal.half-written* keep.after-hold keep.before-hold landing.after-done landing.after-move
         landing.before-intent landing.before-move plan.before-pin plan.started plan.submitted pool.before-close
         process.after-spawn process.before-sweep program.after-end program.before-start recovery.done
-        ref.after-update* ref.before-update* request.after-durable request.before snapshot.after-publish
+        ref.after-update* ref.before-update* request.after-durable request.before request.checking*
+        snapshot.after-publish
         snapshot.after-start snapshot.before-publish snapshot.before-start store.after-name* store.before-name*
         trash.before-empty* validation.before-settle wip.after-save wip.before-save worktree.after-register
         worktree.after-release worktree.after-remove worktree.after-rename worktree.after-take worktree.before-release
@@ -25,7 +26,8 @@ REACHED: Mapping[str, str] = {
         keep.after-hold* keep.before-hold* landing.after-done landing.after-move landing.before-intent
         landing.before-move plan.before-pin plan.started plan.submitted pool.before-close process.after-spawn*
         process.before-sweep* program.after-end* program.before-start* recovery.done ref.after-update*
-        ref.before-update* request.after-durable request.before snapshot.after-publish snapshot.after-start
+        ref.before-update* request.after-durable request.before request.checking*
+        snapshot.after-publish snapshot.after-start
         snapshot.before-publish snapshot.before-start store.after-name* store.before-name* trash.before-empty*
         validation.before-settle wip.after-save* wip.before-save* worktree.after-register worktree.after-release*
         worktree.after-remove worktree.after-rename worktree.after-reset* worktree.after-take*
@@ -37,7 +39,8 @@ REACHED: Mapping[str, str] = {
         journal.before-commit* journal.half-written* keep.after-hold* keep.before-hold* landing.after-done
         landing.after-move landing.before-intent landing.before-move plan.before-pin plan.started plan.submitted
         pool.before-close process.after-spawn* process.before-sweep* program.after-end* program.before-start*
-        recovery.done ref.after-update* ref.before-update* request.after-durable request.before snapshot.after-publish
+        recovery.done ref.after-update* ref.before-update* request.after-durable request.before request.checking*
+        snapshot.after-publish
         snapshot.after-start snapshot.before-publish snapshot.before-start store.after-name* store.before-name*
         trash.before-empty* validation.before-settle wip.after-save* wip.before-save* worktree.after-register*
         worktree.after-release* worktree.after-remove* worktree.after-rename* worktree.after-reset*
@@ -50,7 +53,8 @@ REACHED: Mapping[str, str] = {
         journal.half-written* keep.after-hold* keep.before-hold* landing.after-done landing.after-move
         landing.before-intent landing.before-move plan.before-pin plan.started plan.submitted pool.before-close
         process.after-spawn* process.before-sweep* program.after-end* program.before-start* recovery.done
-        ref.after-update* ref.before-update* request.after-durable request.before snapshot.after-publish*
+        ref.after-update* ref.before-update* request.after-durable request.before request.checking*
+        snapshot.after-publish*
         snapshot.after-start snapshot.before-publish* snapshot.before-start store.after-name* store.before-name*
         trash.before-empty* validation.after-verify validation.before-settle validation.before-verify wip.after-save*
         wip.before-save* worktree.after-register* worktree.after-release* worktree.after-remove*
@@ -64,6 +68,7 @@ REACHED: Mapping[str, str] = {
         landing.after-done landing.after-move landing.before-intent landing.before-move plan.before-pin plan.started
         plan.submitted pool.before-close process.after-spawn* process.before-sweep* program.after-end*
         program.before-start* recovery.done ref.after-update* ref.before-update* request.after-durable request.before
+        request.checking*
         snapshot.after-publish* snapshot.after-start snapshot.before-publish* snapshot.before-start store.after-name*
         store.before-name* trash.before-empty* validation.before-settle wip.after-save* wip.before-save*
         worktree.after-register* worktree.after-release* worktree.after-remove* worktree.after-rename*
@@ -76,7 +81,8 @@ REACHED: Mapping[str, str] = {
         journal.half-written* keep.after-hold* keep.before-hold* landing.after-done landing.after-move
         landing.before-intent landing.before-move plan.before-pin plan.started plan.submitted pool.before-close
         process.after-spawn* process.before-sweep* program.after-end* program.before-start* recovery.done
-        ref.after-update* ref.before-update* request.after-durable request.before snapshot.after-publish*
+        ref.after-update* ref.before-update* request.after-durable request.before request.checking*
+        snapshot.after-publish*
         snapshot.after-start snapshot.before-publish* snapshot.before-start store.after-name* store.before-name*
         trash.before-empty* validation.after-verify validation.before-settle validation.before-verify wip.after-save*
         wip.before-hold wip.before-save* worktree.after-register* worktree.after-release* worktree.after-remove*
@@ -89,7 +95,8 @@ REACHED: Mapping[str, str] = {
         journal.half-written* keep.after-hold keep.before-hold landing.after-done landing.after-move
         landing.before-intent landing.before-move plan.before-pin plan.started plan.submitted pool.before-close
         process.after-spawn* process.before-sweep* program.after-end* program.before-start* recovery.done
-        ref.after-update* ref.before-update* request.after-durable request.before snapshot.after-publish
+        ref.after-update* ref.before-update* request.after-durable request.before request.checking*
+        snapshot.after-publish
         snapshot.after-start snapshot.before-publish snapshot.before-start store.after-name* store.before-name*
         trash.before-empty* validation.before-settle wip.after-save* wip.before-hold wip.before-save*
         worktree.after-register worktree.after-release* worktree.after-remove worktree.after-rename
@@ -103,7 +110,8 @@ REACHED: Mapping[str, str] = {
         landing.after-done landing.after-move landing.before-intent landing.before-move plan.before-pin
         plan.started plan.submitted pool.before-close process.after-spawn* process.before-sweep*
         program.after-end* program.before-start* recovery.done ref.after-update* ref.before-update*
-        request.after-durable request.before snapshot.after-publish snapshot.after-start
+        request.after-durable request.before request.checking*
+        snapshot.after-publish snapshot.after-start
         snapshot.before-publish snapshot.before-start store.after-name* store.before-name* trash.before-empty*
         validation.before-settle wip.after-save* wip.before-save* worktree.after-register*
         worktree.after-release* worktree.after-remove* worktree.after-rename* worktree.after-reset
@@ -116,7 +124,8 @@ REACHED: Mapping[str, str] = {
         keep.after-hold* keep.before-hold* landing.after-done landing.after-move landing.before-intent
         landing.before-move plan.before-pin plan.started plan.submitted pool.before-close process.after-spawn*
         process.before-sweep* program.after-end* program.before-start* recovery.done ref.after-update*
-        ref.before-update* request.after-durable request.before snapshot.after-publish* snapshot.after-start*
+        ref.before-update* request.after-durable request.before request.checking*
+        snapshot.after-publish* snapshot.after-start*
         snapshot.before-publish* snapshot.before-start* store.after-name* store.before-name* trash.before-empty*
         validation.after-verify* validation.before-settle* validation.before-verify* wip.after-save* wip.before-save*
         worktree.after-register* worktree.after-release* worktree.after-remove* worktree.after-rename*
@@ -129,7 +138,8 @@ REACHED: Mapping[str, str] = {
         journal.half-written* keep.after-hold keep.before-hold landing.after-done landing.after-move
         landing.before-intent landing.before-move plan.before-pin plan.started plan.submitted pool.before-close
         process.after-spawn process.before-sweep program.after-end program.before-start recovery.done
-        ref.after-update* ref.before-update* request.after-durable request.before snapshot.after-publish
+        ref.after-update* ref.before-update* request.after-durable request.before request.checking*
+        snapshot.after-publish
         snapshot.after-start snapshot.before-publish snapshot.before-start store.after-name* store.before-name*
         trash.before-empty* validation.before-settle wip.after-save wip.before-save worktree.after-register
         worktree.after-release worktree.after-remove worktree.after-rename worktree.after-take worktree.before-release
@@ -150,7 +160,8 @@ REACHED: Mapping[str, str] = {
         keep.after-hold keep.before-hold landing.after-done landing.after-move landing.before-intent
         landing.before-move plan.before-pin plan.started plan.submitted pool.before-close process.after-spawn
         process.before-sweep program.after-end program.before-start recovery.done ref.after-update* ref.before-update*
-        request.after-durable request.before snapshot.after-publish snapshot.after-start snapshot.before-publish
+        request.after-durable request.before request.checking*
+        snapshot.after-publish snapshot.after-start snapshot.before-publish
         snapshot.before-start store.after-name* store.before-name* trash.before-empty* validation.before-settle
         wip.after-save wip.before-save worktree.after-register worktree.after-release worktree.after-remove
         worktree.after-rename worktree.after-take worktree.before-release worktree.before-remove worktree.before-take
@@ -174,7 +185,8 @@ REACHED: Mapping[str, str] = {
         journal.after-commit* journal.before-commit* journal.half-written* keep.after-hold keep.before-hold
         landing.after-branch plan.before-pin plan.started plan.submitted pool.before-close process.after-spawn
         process.before-sweep program.after-end program.before-start recovery.done ref.after-update* ref.before-update*
-        request.after-durable request.before snapshot.after-publish snapshot.after-start snapshot.before-publish
+        request.after-durable request.before request.checking*
+        snapshot.after-publish snapshot.after-start snapshot.before-publish
         snapshot.before-start store.after-name* store.before-name* trash.before-empty* validation.before-settle
         wip.after-save wip.before-save worktree.after-register worktree.after-release worktree.after-remove
         worktree.after-rename worktree.after-take worktree.before-release worktree.before-remove worktree.before-take
@@ -227,7 +239,8 @@ REACHED: Mapping[str, str] = {
         journal.half-written* keep.after-hold* keep.before-hold* landing.after-done landing.after-move
         landing.before-intent landing.before-move plan.before-pin plan.started plan.submitted pool.before-close
         process.after-spawn* process.before-sweep* program.after-end* program.before-start* recovery.done
-        ref.after-update* ref.before-update* request.after-durable request.before reshape.recorded
+        ref.after-update* ref.before-update* request.after-durable request.before request.checking*
+        reshape.recorded
         snapshot.after-publish snapshot.after-start snapshot.before-publish snapshot.before-start store.after-name*
         store.before-name* trash.before-empty* validation.before-settle wip.after-save* wip.before-save*
         worktree.after-register worktree.after-release* worktree.after-remove worktree.after-rename
@@ -241,7 +254,8 @@ REACHED: Mapping[str, str] = {
         landing.after-done landing.after-move landing.before-intent landing.before-move mending.before-merge
         plan.before-pin plan.started plan.submitted pool.before-close process.after-spawn*
         process.before-sweep* program.after-end* program.before-start* recovery.done ref.after-update*
-        ref.before-update* request.after-durable request.before resolve.remembered snapshot.after-publish*
+        ref.before-update* request.after-durable request.before request.checking*
+        resolve.remembered snapshot.after-publish*
         snapshot.after-start snapshot.before-publish* snapshot.before-start store.after-name*
         store.before-name* trash.before-empty* validation.after-verify* validation.before-settle
         validation.before-verify* wip.after-save* wip.before-save* worktree.after-register*
@@ -269,6 +283,8 @@ REACHED: Mapping[str, str] = {
 
 def by_chance(place: str) -> bool:
     """How many folders are made and removed depends on the pace of the machine; whether one is given on does not."""
+    if place == "request.checking":  # also where remotes are fetched, by whoever goes on
+        return True
     return place.startswith("worktree.") and place.endswith(("-remove", "-rename", "-register"))
 
 

@@ -115,7 +115,7 @@ async def fetch(engine: Engine, run: Run) -> None:
 
 def _fetched(world: World) -> str | None:
     """Fetch all remotes; what a person has to know about it."""
-    failpoint("request.fetching")
+    failpoint("request.checking")
     git = world.repo.git
     if not git("remote").stdout.strip():
         return None

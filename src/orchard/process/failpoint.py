@@ -42,7 +42,6 @@ FAILPOINTS: frozenset[str] = frozenset(
         # what a person asks for
         "request.before",
         "request.checking",
-        "request.fetching",
         "request.after-durable",
         "plan.submitted",
         "plan.before-pin",
