@@ -233,5 +233,5 @@ def test_a_damaged_journal_is_named_and_kept(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="damaged") as caught, read(path) as reader:
         list(reader.events())
 
-    assert caught.value.hint == "Run 'orchard doctor'."
+    assert caught.value.hint is not None and caught.value.hint.startswith("Move it away")
     assert path.read_bytes() == bytes(content)
