@@ -11,6 +11,9 @@ from typing import NoReturn
 
 from orchard import __version__
 
+HOLD_SECRETS = frozenset({"agent", "approve", "do", "land", "mcp", "plan", "resume", "retry", "run", "serve"})
+"""Verbs whose process may hold keys while jobs run beside it."""
+
 OBJECTS_BEFORE_LOOKING = 100_000
 """Few of our objects refer to each other in circles, and looking for such as often as Python does slows the start."""
 
@@ -35,6 +38,10 @@ def main() -> int:
     if sys.argv[1:] == ["--version"]:
         sys.stdout.write(f"orchard {__version__}\n")
         return 0
+    if not HOLD_SECRETS.isdisjoint(sys.argv[1:]):
+        from orchard.process.privacy import hide_memory
+
+        hide_memory()  # at once: an engine does it anyway, but only when it opens
     from orchard.surfaces.cli.start import run_command_line  # brings click: 40 ms and more
 
     return run_command_line(sys.argv[1:])

@@ -353,3 +353,78 @@ def test_a_folder_is_no_worktree_root_once_git_tracks_something_there(repo: Repo
 
     with pytest.raises(UsageError, match="holds files that git tracks"):
         repository.worktree_root("trees")
+
+
+# --------------------------------------------------------------- repositories that come with a clone
+
+
+def planted(repo: Repo, tmp_path: Path, *settings: str) -> Path:
+    """A folder of tracked files that git would take for a repository without a checkout; its filter leaves a mark."""
+    folder = repo.path / "docs" / "tools"
+    repo("init", "-q", "--bare", str(folder))
+    (folder / "objects" / "x").write_text("x")
+    (folder / "refs" / "x").write_text("x")
+    mark = tmp_path / "ran"
+    (folder / "config").write_text(
+        "[core]\nrepositoryformatversion = 0\n" + "".join(settings) + f'[filter "f"]\nclean = touch {mark}\n'
+    )
+    repo("add", "-A", "-f")
+    repo("commit", "-qm", "docs")
+    return folder
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_tracked_files_that_look_like_a_repository_are_refused(
+    repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: bool
+) -> None:
+    folder = planted(repo, tmp_path, "bare = true\n")
+    monkeypatch.chdir(folder)
+
+    with pytest.raises(UsageError, match="tracked by the one" if named else "counts only where you name it"):
+        find_repository(folder if named else Path())
+
+
+def test_a_bare_repository_counts_where_it_is_named_and_not_where_one_happens_to_stand(
+    repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bare = tmp_path / "bare.git"
+    repo("clone", "-q", "--bare", str(repo.path), str(bare))
+    monkeypatch.chdir(bare)
+
+    assert find_repository(bare).bare
+    with pytest.raises(UsageError, match="counts only where you name it"):
+        find_repository(Path())
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_a_repository_whose_files_are_those_of_another_is_refused(
+    repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: bool
+) -> None:
+    victim = Repo.make(tmp_path / "victim")
+    other = Repo.make(tmp_path / "other")
+    other("config", "core.worktree", str(victim.path))
+    monkeypatch.chdir(other.path)
+
+    with pytest.raises(UsageError, match="belongs to another repository"):
+        find_repository(other.path if named else Path())
+
+
+def test_tracked_files_that_look_like_a_repository_cannot_borrow_the_files_of_another(
+    repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    victim = Repo.make(tmp_path / "victim")
+    folder = planted(repo, tmp_path, f"worktree = {victim.path}\n")
+    monkeypatch.chdir(folder)
+
+    for start in (Path(), folder):
+        with pytest.raises(UsageError):
+            find_repository(start)
+
+
+def test_a_submodule_and_its_linked_worktrees_are_found_by_their_own_folder(repo: Repo, tmp_path: Path) -> None:
+    inner = Repo.make(tmp_path / "inner")
+    repo("-c", "protocol.file.allow=always", "submodule", "add", "-q", str(inner.path), "sub")
+    Repo(repo.path / "sub")("worktree", "add", "-q", "--detach", str(tmp_path / "linked"))
+
+    assert find_repository(repo.path / "sub").top == repo.path / "sub"
+    assert find_repository(tmp_path / "linked").main_top == repo.path / "sub"

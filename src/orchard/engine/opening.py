@@ -31,6 +31,7 @@ from orchard.git.integration import Integration
 from orchard.git.repository import Repository
 from orchard.process.exits import wait_exit
 from orchard.process.identity import is_stopped
+from orchard.process.privacy import hide_memory
 from orchard.store.dirs import make_runtime_dir, make_state_dir, socket_path
 from orchard.store.journal import Journal
 from orchard.store.known import note_repository
@@ -131,6 +132,7 @@ async def _refuse_if_stopped(address: Address) -> None:
 
 @asynccontextmanager
 async def _own_engine(place: Place, work: bool, trace: Traced) -> AsyncIterator["OwnEngine"]:
+    hide_memory()
     repo, config = place.repo, place.config
     runtime = make_runtime_dir(place.dirs.runtime)
     door = socket_path(runtime, f"{hashlib.sha256(os.fsencode(repo.common_dir)).hexdigest()[:16]}.sock")

@@ -77,6 +77,7 @@ OVERRIDES = {
     "gc.auto": "0",
     "maintenance.auto": "false",
     "protocol.ext.allow": "never",
+    "safe.bareRepository": "explicit",
     "submodule.recurse": "false",
     "advice.detachedHead": "false",
     "color.ui": "false",

@@ -23,6 +23,7 @@ from orchard.errors import NotFound, OrchardError, UsageError
 from orchard.git.blockers import Blocked, keeps_waiting, remove_blocked_notes
 from orchard.git.command import MINIMUM_VERSION, Git, GitError, GitMissing, Output, clean_environment, run_git
 from orchard.git.heads import branch_in, branch_to_come_back_to, operation_in
+from orchard.git.ownership import naming, path_in, points_elsewhere
 from orchard.git.refs import list_refs, read_ref
 
 LOCK_REASON = "orchard"
@@ -315,12 +316,21 @@ def block_filters(git: Git, trusted: tuple[tuple[str, str], ...], *, fail: bool 
 
 
 def find_repository(start: Path) -> Repository:
-    """The repository that this folder is in."""
+    """The repository that this folder is in.
+
+    A repository without a checkout may be a few tracked files of another one, with settings that run programs, so it
+    counts only where it is named: `Path()`, the folder that the user happens to stand in, names nothing.
+    """
     if not start.is_dir():
         raise UsageError(f"There is no folder {start}")
     version = git_version(start)
     env = clean_environment()
-    object_format, common_dir, git_dir, top = _places(start, env)
+    object_format, common_dir, git_dir, top = _places(start, naming(start, env))
+    if top is not None and points_elsewhere(top, git_dir):
+        raise UsageError(
+            f"The repository in {git_dir} says that its files are in {top}, which belongs to another repository.",
+            hint=f"Look at 'core.worktree' in {git_dir / 'config'}.",
+        )
     repo = Repository(common_dir, git_dir, top, None, object_format, version)
     said = repo.config(r"^(filter\.|core\.ignorecase$)")
     ignores_case = said.pop("core.ignorecase", "false").lower() in ("true", "yes", "on", "1")
@@ -347,8 +357,8 @@ def _places(start: Path, env: Mapping[str, str]) -> tuple[str, Path, Path, Path 
         raise _not_found(start, done)
     object_format, place = os.fsdecode(done.stdout.removesuffix(b"\n")).split("\n", 1)
     common_dir = Path(place).resolve()
-    git_dir = _path(run_git(("rev-parse", "--absolute-git-dir"), cwd=start, env=env)) or common_dir
-    return object_format, common_dir, git_dir, _path(run_git(("rev-parse", "--show-toplevel"), cwd=start, env=env))
+    git_dir = path_in(run_git(("rev-parse", "--absolute-git-dir"), cwd=start, env=env)) or common_dir
+    return object_format, common_dir, git_dir, path_in(run_git(("rev-parse", "--show-toplevel"), cwd=start, env=env))
 
 
 def git_version(cwd: Path) -> tuple[int, ...]:
@@ -413,7 +423,8 @@ def _main_top(repo: Repository) -> Path | None:
     if said.get("core.bare", "false").lower() in ("true", "yes", "on", "1"):
         return None
     if "core.worktree" in said:
-        return (repo.common_dir / said["core.worktree"]).resolve()
+        top = (repo.common_dir / said["core.worktree"]).resolve()
+        return None if points_elsewhere(top, repo.common_dir) else top
     return repo.common_dir.parent if repo.common_dir.name == ".git" else None
 
 
@@ -429,11 +440,6 @@ def _stamp(*files: Path) -> tuple[int, ...]:
     return tuple(stamp)
 
 
-def _path(done: Output) -> Path | None:
-    said = os.fsdecode(done.stdout.removesuffix(b"\n"))
-    return Path(said).resolve() if done.status == 0 and said else None
-
-
 def _not_found(start: Path, done: Output) -> OrchardError:
     start = start.absolute()
     said = done.stderr.decode(errors="replace").strip()
@@ -444,6 +450,11 @@ def _not_found(start: Path, done: Output) -> OrchardError:
         return UsageError(
             f"The repository at {top} belongs to another user, so git does not trust it.",
             hint=f"If you do, run: git config --global --add safe.directory {shlex.quote(top)}",
+        )
+    if "safe.bareRepository" in said:
+        return UsageError(
+            f"{start} is in a git folder or in a repository without a checkout, which counts only where you name it.",
+            hint="Name its top: orchard -C DIR ...",
         )
     if "not a git repository" in said:
         return UsageError(f"{start} is not in a git repository.", hint="Run 'git init' there, or go to one.")

@@ -13,11 +13,13 @@ from pathlib import Path
 
 from orchard.app import open_app
 from orchard.errors import EXIT_FAILED, OrchardError
+from orchard.process.privacy import hide_memory
 from orchard.surfaces.speaking import teach
 
 
 def main(argv: list[str]) -> int:
     """Serve the repository that the folder is in."""
+    hide_memory()
     ready = int(os.environ.pop("ORCHARD_READY", "-1"))
 
     def say_ready() -> None:

@@ -24,7 +24,8 @@ def _remember(context: click.Context, parameter: click.Parameter, value: Any) ->
     """Write a shared option into the terminal; an option that was not given changes nothing."""
     terminal = context.ensure_object(Terminal)
     if value and parameter.name == "repo":
-        terminal.repo = terminal.repo / value
+        # `-C .` names this folder, which no option at all does not: see `find_repository`.
+        terminal.repo = terminal.repo / value if terminal.repo / value != Path() else Path.cwd()
     elif value and parameter.name is not None:
         setattr(terminal, parameter.name, True)
     return value
