@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchard.core.secrets import looks_secret, secrets_of
+from orchard.core.planfile import parse
+from orchard.core.secrets import looks_secret, secrets_in, secrets_of
 from orchard.store.redact import CARRY, Redactor, redact_text
 from orchard.store.screen import for_screen
 
@@ -185,7 +186,8 @@ def test_text_is_redacted_as_a_whole() -> None:
     "name",
     ["GH_TOKEN", "github_token", "MY_SECRET_X", "DB_PASSWORD", "PASSWD", "OPENAI_API_KEY", "APIKEY", "TLS_PRIVATE_KEY",
      "GOOGLE_APPLICATION_CREDENTIALS", "AWS_ACCESS_KEY_ID", "AWS_SESSION_TOKEN", "NPM_AUTH", "SIGNING_KEY",
-     "GITLAB_PAT"],
+     "GITLAB_PAT", "MYSQL_PWD", "SSHPASS", "PGPASS", "DB_PASS", "DOCKER_AUTH_CONFIG", "AUTH_HEADER", "GCP_CREDS",
+     "MY_CRED", "SLACK_WEBHOOK_URL", "ANTHROPIC_CUSTOM_HEADERS", "EXTRA_HEADER"],
 )  # fmt: skip
 def test_names_that_look_secret(name: str) -> None:
     assert looks_secret(name)
@@ -194,10 +196,130 @@ def test_names_that_look_secret(name: str) -> None:
 @pytest.mark.parametrize(
     "name",
     ["PATH", "PWD", "OLDPWD", "HOME", "SSH_AUTH_SOCK", "AWS_REGION", "KEYBOARD", "MAX_TOKENS", "MAX_OUTPUT_TOKENS",
-     "TOKENIZERS_PARALLELISM", "COMPASS", "XAUTHORITY", "PATTERN"],
+     "TOKENIZERS_PARALLELISM", "COMPASS", "BYPASS", "XAUTHORITY", "PATTERN", "GIT_AUTHOR_NAME", "HEADERS_DIR"],
 )  # fmt: skip
 def test_names_that_do_not_look_secret(name: str) -> None:
     assert not looks_secret(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "secret"),
+    [
+        ("DATABASE_URL", "postgres://ada:hunter22@db/x", True),
+        ("DATABASE_URL", "postgres://ada@db/x", False),
+        ("HTTPS_PROXY", "http://ada:hunter22@proxy:3128", False),
+    ],
+)
+def test_a_variable_with_a_password_in_its_address_is_a_secret(name: str, value: str, secret: bool) -> None:
+    assert looks_secret(name, value) is secret
+
+
+SPLIT = "planlevelsecret77"
+
+
+def dump(group: int, width: int = 16, offset: str = "{:08x}: ") -> str:
+    """Like xxd: an offset, bytes in groups, and the same as text."""
+    data, rows = b"x=" + SPLIT.encode() + b"\n", []
+    for at in range(0, len(data), width):
+        part = data[at : at + width]
+        digits = " ".join(part[place : place + group].hex() for place in range(0, len(part), group))
+        text = part.decode().replace("\n", ".")
+        rows.append(f"{offset.format(at)}{digits:<{width * 2 + width // group}} {text}")
+    return "\n".join(rows)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "planleve\x1b[0mlsecret77",
+        "planleve\x1b[01;31m\x1b[Klsecret77",
+        "\x1b[31mp\x1b[0mlanlevelsecret7\x1b[m7",
+        "planleve\x1b]0;title\x07lsecret77",
+        "planleve\x1b]8;;http://x\x1b\\lsecret77",
+        "planleve\x00lsecret77",
+        "planleve\x08lsecret77",
+        "plan\u200blevelsecret77",
+        "plan\ufefflevel\u00adsecret77",
+        "planleve\u009b1mlsecret77",
+        "key=\x1b[1mplan\x1b[0mlevelsecret77",
+    ],
+)
+@pytest.mark.parametrize("step", [1, 7, 10_000])
+def test_a_secret_with_control_sequences_in_it_is_not_shown_as_a_whole(said: str, step: int) -> None:
+    data = f"before {said} after\n".encode()
+    redactor = Redactor([SPLIT])
+    shown = b"".join(redactor.feed(data[at : at + step]) for at in range(0, len(data), step)) + redactor.close()
+
+    assert SPLIT not in for_screen(shown.decode())
+    assert SPLIT not in for_screen(shown.decode(), keep_colors=True).replace("\x1b[0m", "")
+    assert for_screen(shown.decode()).startswith("before ") and "after" in shown.decode()
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        SPLIT.encode().hex(" "),
+        SPLIT.encode().hex(" ").upper(),
+        SPLIT.encode().hex(":"),
+        SPLIT.encode().hex(" ", 2),
+        "".join(f"\\x{byte:02x}" for byte in SPLIT.encode()),
+        "".join(f"%{byte:02x}" for byte in SPLIT.encode()),
+        "".join(f"%{byte:02X}" for byte in SPLIT.encode()),
+        ", ".join(f"0x{byte:02x}" for byte in SPLIT.encode()),
+        dump(2),
+        dump(1, offset="{:07o} "),
+        dump(1, offset="{:08x}  "),
+        "\n".join(SPLIT.encode().hex()[at : at + 20] for at in range(0, 34, 20)),
+    ],
+    ids=[
+        "spaced",
+        "upper",
+        "colons",
+        "words",
+        "escaped",
+        "percent",
+        "percent-upper",
+        "c",
+        "xxd",
+        "od",
+        "hexdump",
+        "wrapped",
+    ],
+)
+def test_a_secret_written_byte_by_byte_is_not_shown(said: str) -> None:
+    shown = Redactor([SPLIT]).whole(f"before {said} after\n".encode()).decode()
+
+    assert "[redacted]" in shown and shown.startswith("before ")
+    digits = "".join(one for one in shown.lower() if one in "0123456789abcdef")
+    assert SPLIT.encode().hex()[8:-8] not in digits
+    assert "secret" not in shown
+
+
+@pytest.mark.parametrize(
+    "text", ["00 11 22 33 44 55 66 77 88 99 aa bb cc dd ee ff", "deadbeef " * 20, "%41%42%43%44%45%46%47"]
+)
+def test_other_bytes_in_hexadecimal_are_shown(text: str) -> None:
+    assert Redactor([SPLIT]).whole(text.encode()) == text.encode()
+
+
+def test_what_a_single_work_sets_is_a_secret_of_the_plan() -> None:
+    plan = parse(
+        b"""
+name: Env
+setup: [{type: shell, command: x, env: {SETUP_TOKEN: setupsecret1}}]
+verify: {type: shell, command: x, env: {VERIFY_TOKEN: verifysecret1}}
+jobs:
+  - id: a
+    setup: [{type: shell, command: x, env: {OWN_TOKEN: ownsecret1}}]
+    prechecks: {type: shell, command: x, env: {PRE_TOKEN: presecret1}}
+    work: {type: shell, command: x, env: {WORK_TOKEN: worksecret1}}
+    postchecks: [{type: shell, command: x, env: {POST_TOKEN: postsecret1}}]
+""",
+        "plan.yaml",
+    )
+
+    words = ("setup", "verify", "own", "pre", "work", "post")
+    assert {f"{word}secret1" for word in words} <= set(secrets_in({}, plan))
 
 
 def test_the_secrets_of_an_environment() -> None:
@@ -228,7 +350,8 @@ def test_the_secrets_of_an_environment() -> None:
         ("\x1b]0;never ends\nnext line", "\nnext line"),
         ("\x1b\x1b[31mx", "x"),
         ("\x1b(Bx\x1bcx", "xx"),
-        ("a\rb\x08c\x00d\x7f", "abcd"),
+        ("a\rb\x08c\x00d\x7f", "a\nbcd"),
+        ("one\r\ntwo\rthree", "one\ntwo\nthree"),
         ("user\u202egpj.exe\u200b\ufeff\u2066", "usergpj.exe"),
         ("tag\U000e0041s", "tags"),
         ("half \udc9b pair", "half \ufffd pair"),

@@ -55,6 +55,21 @@ def test_what_begins_like_a_token_again_and_again_takes_linear_time(unit: bytes)
     assert take(LARGE) < 0.02 + 8 * take(SMALL)
 
 
+@pytest.mark.parametrize("end", [b"", b" ", b"-", b"\n", b"x"])
+@pytest.mark.parametrize(
+    "unit",
+    [b"\x1b[", b"\x1b]0;", b"\x1b", b"\xc2\x9d", b"\xe2\x80\x8b", b"70 6c ", b"\\x70", b"70  ", b"70\n",
+     b"70  x\n00000000: "],
+)  # fmt: skip
+def test_what_begins_like_a_disguise_again_and_again_takes_linear_time(unit: bytes, end: bytes) -> None:
+    redactor = Redactor(["planlevelsecret77"])
+
+    def take(size: int) -> float:
+        return seconds(lambda: redactor.whole((unit + end) * (size // len(unit + end))))
+
+    assert take(LARGE // 8) < 0.02 + 8 * take(SMALL // 8)
+
+
 def test_the_first_word_of_a_key_far_behind_is_looked_for_once() -> None:
     key = b"-----BEGIN PRIVATE KEY-----x-----END PRIVATE KEY-----\n"
 

@@ -5,7 +5,7 @@ costs little (a job names it in `pass_env`, a log shows `[redacted]`), a missed 
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from orchard.core.plan import Plan
@@ -15,18 +15,22 @@ SECRET_LENGTH = 6
 
 _SECRET = re.compile(
     r"TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|API_?KEY|PRIVATE_?KEY|ACCESS_?KEY|CREDENTIAL|AUTHORIZATION|COOKIE"
-    r"|CONNECTION_?STRING|(?:^|_)(?:AUTH|PASS|PAT|KEY|JWT|DSN|BEARER)$"
+    r"|CONNECTION_?STRING|DOCKER_AUTH|SSHPASS|WEBHOOK|HEADERS?$|(?:^|_)(?:AUTH|CREDS?)(?:_|$)"
+    r"|(?:^|_)(?:PASS|PAT|KEY|JWT|DSN|BEARER)$|[A-Z0-9]PASS$|_PWD$"
 )
 # Settings of language models and tokenizers, which count tokens rather than hold one.
-_HARMLESS = re.compile(r"^TOKENIZERS_|(?:MAX|MIN|NUM|THINKING|OUTPUT|INPUT)_(?:\w+_)?TOKENS?$")
+_HARMLESS = re.compile(
+    r"^TOKENIZERS_|^(?:SSH_AUTH_SOCK|OLD_?PWD)$|(?:^|_)(?:BY|COM)PASS$|(?:MAX|MIN|NUM|THINKING|OUTPUT|INPUT)_(?:\w+_)?TOKENS?$"
+)
 _NAMES_A_PLACE = re.compile(r"_(?:FILE|PATH|DIR|DIRECTORY|SOCK|HOME)$|^GOOGLE_APPLICATION_CREDENTIALS$")
 _PASSWORD_IN_URL = re.compile(r"://[^\s/:@]*:([^\s/@]+)@")
 
 
-def looks_secret(name: str) -> bool:
-    """Whether a variable of this name is kept from programs that were not promised it."""
+def looks_secret(name: str, value: str = "") -> bool:
+    """Whether a variable is kept from programs that were not promised it: by its name, or for a password in a URL."""
     upper = name.upper()
-    return _SECRET.search(upper) is not None and _HARMLESS.search(upper) is None
+    named = _SECRET.search(upper) is not None and _HARMLESS.search(upper) is None
+    return named or (_PASSWORD_IN_URL.search(value) is not None and not upper.endswith("_PROXY"))
 
 
 def secrets_of(environment: Mapping[str, str]) -> list[str]:
@@ -41,8 +45,18 @@ def secrets_of(environment: Mapping[str, str]) -> list[str]:
 
 def secrets_in(host: Mapping[str, str], plan: Plan | None) -> list[str]:
     """The values to be kept out of sight of whoever looks at a plan: the host's, and those it sets itself."""
-    environments = [host, *([plan.env, *(job.env for job in plan.jobs.values())] if plan is not None else [])]
-    return [secret for env in environments for secret in secrets_of(env)]
+    environments = [host, *(_environments(plan) if plan is not None else ())]
+    return list(dict.fromkeys(secret for env in environments if env for secret in secrets_of(env)))
+
+
+def _environments(plan: Plan) -> Iterator[Mapping[str, str]]:
+    """Every table of variables that a plan sets: for all jobs, for one, and for a single work of it."""
+    yield plan.env
+    yield from (work.env for work in (plan.verify, *(plan.setup or ())) if work is not None)
+    for job in plan.jobs.values():
+        yield job.env
+        works = (job.work, *job.prechecks, *job.postchecks, *(job.setup or ()))
+        yield from (work.env for work in works if work is not None)
 
 
 def masked(body: dict[str, Any]) -> dict[str, Any]:
@@ -50,7 +64,7 @@ def masked(body: dict[str, Any]) -> dict[str, Any]:
     shown: dict[str, Any] = {}
     for name, value in body.items():
         if name == "env" and isinstance(value, dict):
-            shown[name] = {key: "[hidden]" if looks_secret(key) else text for key, text in value.items()}
+            shown[name] = {key: "[hidden]" if looks_secret(key, str(text)) else text for key, text in value.items()}
         elif isinstance(value, dict):
             shown[name] = masked(value)
         elif isinstance(value, list | tuple):

@@ -63,7 +63,7 @@ def host_environment(host: Mapping[str, str], pass_env: tuple[str, ...]) -> dict
     return {
         name: value
         for name, value in host.items()
-        if not _GITS_OWN.match(name) and not _OURS.match(name) and (name in pass_env or not looks_secret(name))
+        if not _GITS_OWN.match(name) and not _OURS.match(name) and (name in pass_env or not looks_secret(name, value))
     }
 
 

@@ -1,6 +1,7 @@
 """Keeping secrets and control sequences out of what leaves a log.
 
-Known values are looked for as they are and as programs like to print them (URL, base64, hex, JSON);
+Known values are looked for as they are, with control sequences in them, and as programs like to print them (URL,
+base64, hex, JSON);
 tokens of well-known services are looked for by their shape. A chunk may end anywhere, so the last
 unfinished line is held back until it is whole: every shape but a private key stays within a line.
 
@@ -17,6 +18,7 @@ from urllib.parse import quote, quote_plus
 
 from orchard.core.secrets import SECRET_LENGTH, looks_secret, secrets_of
 from orchard.frozen import frozen
+from orchard.store.disguise import Shown, hex_spans
 from orchard.store.values import Values
 
 __all__ = ["REDACTED", "Redactor", "looks_secret", "redact_text", "secrets_of"]
@@ -80,7 +82,11 @@ class Redactor:
     """Hides secrets in a stream of bytes, wherever the stream is cut into chunks."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
+        secrets = tuple(secrets)
         self._known = Values(form for secret in secrets for form in _forms(secret))
+        self._coded = Values(
+            secret.strip().encode(errors="surrogateescape").hex().encode() for secret in _long(secrets)
+        )
         self._with_breaks = tuple(form for form in self._known.all if b"\n" in form or b"\r" in form)
         self._carry = b""
 
@@ -125,7 +131,10 @@ class Redactor:
     def _spans(self, text: bytes, *, ended: bool) -> tuple[list[_Span], int]:
         """What is to be hidden, in order and apart; and where a private key begins that has no end yet."""
         keys, open_key = _private_keys(text, ended=ended)
-        spans = [*keys, *self._known.spans(text), *_tokens(text)]
+        spans = [*keys, *self._known.spans(text), *_tokens(text), *hex_spans(text, self._coded)]
+        shown = Shown(text)
+        if shown.text is not text:  # what a screen would show as a whole must be found as a whole
+            spans += [shown.span(*span) for span in (*self._known.spans(shown.text), *_tokens(shown.text))]
         return _joined(spans), open_key
 
 
@@ -184,6 +193,10 @@ def _hide(text: bytes, spans: list[_Span]) -> bytes:
         parts += [text[place:start], REDACTED]
         place = end
     return b"".join([*parts, text[place:]])
+
+
+def _long(secrets: Iterable[str]) -> Iterator[str]:
+    return (secret for secret in secrets if SECRET_LENGTH <= len(secret.strip()) <= PIECE // 2)
 
 
 def _forms(secret: str) -> Iterator[bytes]:

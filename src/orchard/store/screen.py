@@ -22,7 +22,8 @@ def for_screen(text: str, *, keep_colors: bool = False) -> str:
     """
     if text.isprintable():
         return text
-    text = _HALF_PAIRS.sub("\ufffd", text)
+    # A line that is written over becomes one of its own: what stood apart must not be read as one.
+    text = _HALF_PAIRS.sub("\ufffd", text).replace("\r\n", "\n").replace("\r", "\n")
     if not keep_colors:
         return _CONTROLS.sub("", text)
     shown = _CONTROLS.sub(lambda match: match["color"] or "", text)
