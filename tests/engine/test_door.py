@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import logging
 import os
+import resource
 import stat
 import subprocess
 import sys
@@ -17,6 +19,7 @@ from orchard.core.plan import JobId, PlanId
 from orchard.engine import control
 from orchard.engine.address import Address, read_address
 from orchard.engine.control import Caller
+from orchard.engine.crowd import MOST_LINES, OF_ONE_PASS, UNGREETED
 from orchard.engine.opening import OwnEngine
 from orchard.engine.passes import Scope
 from orchard.engine.session import Session
@@ -262,3 +265,47 @@ print(os.getuid(), heard)
 
     assert done.stdout == f"{OTHER_USER} b''\n", done.stderr
     assert f"of user {OTHER_USER}: another user" in refusals(orchard)[0]
+
+
+async def test_a_crowd_that_says_nothing_keeps_nobody_out_and_takes_few_descriptors(orchard: Orchard) -> None:
+    async with opened(orchard) as (address, _, _):
+        crowd = [await asyncio.open_unix_connection(address.socket) for _ in range(100)]
+        gone = [asyncio.create_task(reader.read()) for reader, _ in crowd]
+        await until(lambda: sum(task.done() for task in gone) >= len(crowd) - UNGREETED)
+
+        assert await said(address, {"nonce": address.nonce}, PING, end=True) == [{"ok": {"plans": []}}]
+        for task, (_, writer) in zip(gone, crowd, strict=True):
+            task.cancel()
+            writer.close()
+
+
+async def test_one_pass_opens_so_many_connections_and_the_user_is_let_in_beside_them(orchard: Orchard) -> None:
+    async with opened(orchard) as (address, session, spoke):
+        engine = session.link.engine  # type: ignore[attr-defined]
+        with engine.passes.issued(SCOPE) as shown:
+            crowd = []
+            for _ in range(OF_ONE_PASS + 20):
+                reader, writer = await asyncio.open_unix_connection(address.socket)
+                hello = {"pass": shown}, {"verb": "channel", "name": "echo", "args": {}}
+                writer.write(b"".join(json.dumps(line).encode() + b"\n" for line in hello))
+                crowd.append((reader, writer))
+                await asyncio.sleep(0)
+            await until(lambda: len(spoke) == OF_ONE_PASS)
+            await until(lambda: sum("too many connections" in row for row in refusals(orchard)) == 20)
+
+            assert await said(address, {"nonce": address.nonce}, PING, end=True) == [{"ok": {"plans": []}}]
+            for _, writer in crowd:
+                writer.close()
+
+
+async def test_an_engine_takes_as_many_descriptors_as_it_may_and_logs_few_errors_of_its_loop(orchard: Orchard) -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, before[1]))
+    try:
+        async with opened(orchard):
+            soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+            assert soft == (65_536 if hard == resource.RLIM_INFINITY else min(hard, 65_536))
+            record = logging.makeLogRecord({"msg": "socket.accept() out of system resource"})
+            assert 0 < sum(bool(logging.getLogger("asyncio").filter(record)) for _ in range(1000)) <= MOST_LINES
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)

@@ -5,8 +5,11 @@ import os
 import random
 import socket
 import stat
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -348,3 +351,63 @@ def test_a_path_in_other_clothes_is_no_way_around_the_door(daemon: Daemon) -> No
         line = head(daemon, method="GET").replace(b"GET / ", b"GET " + target + b" ")
         without = b"\r\n".join(row for row in line.split(b"\r\n") if not row.startswith(b"Authorization"))
         assert talk(daemon, without).split(b" ")[1] in (b"400", b"401", b"405"), target
+
+
+# --------------------------------------------------------------- before the token nothing costs anything
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/?code=x"])
+@pytest.mark.parametrize("more", ["Content-Length: 8388608", "Transfer-Encoding: chunked"])
+def test_a_body_is_refused_where_no_token_is_asked_for(daemon: Daemon, path: str, more: str) -> None:
+    begun = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{daemon.port}\r\n{more}\r\n\r\n".encode()
+
+    assert talk(daemon, begun).startswith(b"HTTP/1.1 413 ")
+
+
+def test_bodies_without_a_token_do_not_fill_the_memory(daemon: Daemon) -> None:
+    before = daemon.process.memory_info().rss
+    crowd = []
+    for _ in range(40):
+        line = daemon.raw()
+        line.settimeout(0.2)
+        line.sendall(
+            f"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1:{daemon.port}\r\nContent-Length: 8388608\r\n\r\n".encode()
+        )
+        with suppress(OSError):
+            for _ in range(7):
+                line.sendall(b" " * 1024 * 1024)
+        crowd.append(line)
+
+    grown = daemon.process.memory_info().rss - before
+    for line in crowd:
+        line.close()
+    assert grown < 60 * 1024 * 1024
+
+
+def test_who_holds_every_connection_without_a_token_keeps_nobody_out(daemon: Daemon) -> None:
+    crowd = [daemon.raw() for _ in range(400)]
+    try:
+        assert daemon.ask("GET", "/api/v1/plans", daemon.bearer).status == 200
+        assert daemon.ask("GET", "/api/v1/plans", daemon.bearer).status == 200
+    finally:
+        for line in crowd:
+            line.close()
+
+
+@pytest.mark.skipif(os.getuid() != 0 or not Path("/proc/net/tcp").exists(), reason="needs to be another user")
+def test_another_user_holds_so_many_connections_and_no_more(daemon: Daemon) -> None:
+    script = (
+        "import os, socket, sys, time\n"
+        "'x'.encode('idna'); os.setgid(54321); os.setuid(54321)\n"
+        f"lines = [socket.create_connection(('127.0.0.1', {daemon.port})) for _ in range(150)]\n"
+        "time.sleep(1)\n"
+        "for line in lines: line.setblocking(False)\n"
+        "def told(line):\n"
+        "    try: return line.recv(12)\n"
+        "    except BlockingIOError: return b''\n"
+        "print(sum(told(line) == b'HTTP/1.1 503' for line in lines))\n"
+    )
+
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+
+    assert 150 - 64 - 2 <= int(done.stdout) <= 150 - 64 + 2

@@ -32,6 +32,8 @@ from typing import Any
 
 from orchard.core.events import Json
 from orchard.engine.address import ADDRESS_FILE, Address, read_address, write_address
+from orchard.engine.address import ADDRESS_FILE, Address, write_address
+from orchard.engine.crowd import Crowd
 from orchard.engine.passes import Passes, Scope
 from orchard.engine.refusals import note_refusal
 from orchard.errors import (
@@ -129,6 +131,7 @@ class _Door:
         self._open: dict[asyncio.StreamWriter, asyncio.Task[Any] | None] = {}
         self._asked: Counter[asyncio.StreamWriter] = Counter()
         """How many requests of each are being carried out."""
+        self._crowd = Crowd()
         self._grown: set[asyncio.Event] = set()
         self._closing = False
 
@@ -154,15 +157,18 @@ class _Door:
             if not _same_user(peer):
                 note_refusal(self._state, peer, "another user")
                 return
+            self._crowd.enter(writer)
             scope = await self._greeted(reader)
-            if isinstance(scope, str):
-                note_refusal(self._state, peer, scope)
+            refused = scope if isinstance(scope, str) else self._crowd.greet(writer, scope)
+            if isinstance(scope, str) or refused is not None:
+                note_refusal(self._state, peer, str(refused))
                 return
             await self._serve(Caller(reader, writer, {}, scope), peer)
         except (OSError, ValueError, RecursionError, TimeoutError, EngineGone):
             return  # a peer that went away, or that does not speak our language
         finally:
             self._open.pop(writer, None)
+            self._crowd.leave(writer)
             writer.close()
 
     async def _serve(self, caller: Caller, peer: socket.socket) -> None:

@@ -18,6 +18,7 @@ from orchard.core.plan import Work
 from orchard.engine.address import LOCK_FILE, Address, read_address
 from orchard.engine.attempt import run_attempt
 from orchard.engine.control import Channel, Connection, EngineGone, connect, listening
+from orchard.engine.crowd import prepare_for_crowds
 from orchard.engine.engine import Engine, running
 from orchard.engine.recovery import recover
 from orchard.engine.requests import Requests
@@ -133,6 +134,7 @@ async def _refuse_if_stopped(address: Address) -> None:
 @asynccontextmanager
 async def _own_engine(place: Place, work: bool, trace: Traced) -> AsyncIterator["OwnEngine"]:
     hide_memory()
+    prepare_for_crowds()
     repo, config = place.repo, place.config
     runtime = make_runtime_dir(place.dirs.runtime)
     door = socket_path(runtime, f"{hashlib.sha256(os.fsencode(repo.common_dir)).hexdigest()[:16]}.sock")

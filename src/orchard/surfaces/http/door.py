@@ -8,7 +8,7 @@ in this order, and before any route is looked up:
     Sec-Fetch-Site   absent, `same-origin` or `none`, else 403: not even another port of this machine
     token            `Authorization: Bearer`, or the cookie; else 401. Only /healthz and exchanging a code need none
     writing          the token itself, or the cookie and `X-Orchard: 1`, else 403: a cookie alone never writes
-    body             JSON, else 415; at most 8 MiB, else 413. It is read here, as a whole
+    body             JSON, else 415; at most 8 MiB, else 413. It is read here, as a whole, and never before the token
 
 A header that no other site can add without being asked is what makes a cookie good for writing: the browser would ask
 first, and the answer has no CORS header, ever. No answer leaves without the headers that keep a browser strict.
@@ -34,6 +34,8 @@ METHODS = READING | {"POST", "PUT", "PATCH", "DELETE"}
 JSON_TYPES = frozenset({"application/json"})
 COMES_FROM_HERE = frozenset({"same-origin", "none"})
 OPEN_PATH = "/healthz"
+CONNECTION = "orchard.connection"
+"""In the state of a request: what to call once its sender has shown the token."""
 
 CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
@@ -151,8 +153,13 @@ class Door:
         if "sec-fetch-site" in headers and headers.only("sec-fetch-site").lower() not in COMES_FROM_HERE:
             return Refusal(403, "Requests of other sites are refused.")
         if exchanging or (path == OPEN_PATH and method in ("GET", "HEAD")):
-            return None
-        return self._not_allowed(method, headers) or _bad_body(method, headers)
+            return NO_BODY if headers.has_body else None
+        refusal = self._not_allowed(method, headers)
+        if refusal is None:
+            prove = scope.get("state", {}).get(CONNECTION)
+            if prove is not None:
+                prove()
+        return refusal or _bad_body(method, headers)
 
     def _not_allowed(self, method: str, headers: "_Headers") -> Refusal | None:
         """Why this caller may not do this: the token may do everything, a cookie may look."""
@@ -191,6 +198,7 @@ class Door:
 NEW_LINK = "Run 'orchard serve' in the repository again: it prints a new link."
 UNKNOWN = Refusal(401, "This needs the daemon's token.", NEW_LINK, ((b"www-authenticate", b'Bearer realm="orchard"'),))
 USED_UP = Refusal(401, "This link was used before, or is older than ten minutes.", NEW_LINK, UNKNOWN.headers)
+NO_BODY = Refusal(413, "Nothing may be sent along with this: nobody reads it before the token.")
 TOO_LARGE = Refusal(413, f"A request may have {BODY_BYTES} bytes.")
 
 

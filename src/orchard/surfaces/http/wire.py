@@ -7,12 +7,12 @@ happens, where uvicorn's own wakes ten times a second.
 import asyncio
 import contextlib
 import logging
+import os
 import socket
 import ssl
 import sys
-import time
-from collections import deque
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,10 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
+from orchard.engine.crowd import Few
 from orchard.errors import OrchardError, SystemRefused, UsageError
-from orchard.surfaces.http.door import HEAD_BYTES, STRICT, App, Refusal
+from orchard.surfaces.http.door import CONNECTION, HEAD_BYTES, STRICT, App, Refusal
+from orchard.surfaces.http.owners import owners_of
 from orchard.surfaces.http.problems import document, json_bytes
 
 REQUEST_SECONDS = 30.0
@@ -33,8 +35,14 @@ MOST_CONNECTIONS = 320
 GOODBYE_SECONDS = 1.0
 """For what is being answered when the server ends; then streams are cut."""
 END_SECONDS = 5.0
-MOST_LINES, LINES_SECONDS = 20, 60.0
-"""What may be logged in a minute: no client fills the disk by being wrong."""
+
+
+FEW = 32
+"""So many who have not shown the token are not looked at closer."""
+OF_ANOTHER_USER = 64
+"""Connections of one other user of this machine, without the token."""
+
+_NUMBERS = count()
 
 
 class Protocol(H11Protocol):
@@ -47,12 +55,15 @@ class Protocol(H11Protocol):
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
-        super().__init__(config, server_state, app_state, _loop)
+        super().__init__(config, server_state, {**app_state, CONNECTION: self._prove}, _loop)
+        self.number = next(_NUMBERS)
+        self.proven = False
+        """Whether who is at the other end has shown the token."""
         self._cutting: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        if len(self.connections) > MOST_CONNECTIONS:
+        if self._is_one_too_many():
             transport.write(_last_words(Refusal(503, "Too many connections are open.", "Close some, or try later.")))
             transport.close()
             return
@@ -68,6 +79,24 @@ class Protocol(H11Protocol):
         super().data_received(data)
         if self.conn.their_state in (h11.DONE, h11.MUST_CLOSE, h11.CLOSED):
             self._cut_never()  # the request has arrived as a whole; how long the answer takes is our business
+
+    def _prove(self) -> None:
+        self.proven = True
+
+    def _is_one_too_many(self) -> bool:
+        """Whether this connection has to go; where others have shown less and came before, the oldest of them goes."""
+        strangers = [one for one in self.connections if isinstance(one, Protocol) and not one.proven]
+        if len(strangers) > FEW:
+            owners = owners_of(one.client for one in strangers)
+            mine = owners.get(self.client)
+            if mine not in (None, os.getuid()) and list(owners.values()).count(mine) > OF_ANOTHER_USER:
+                return True
+        if len(self.connections) <= MOST_CONNECTIONS:
+            return False
+        others = [one for one in strangers if one is not self]
+        if others:
+            min(others, key=lambda one: one.number).transport.abort()
+        return not others
 
     def _cut_later(self) -> None:
         self._cutting = self.loop.call_later(REQUEST_SECONDS, self.transport.abort)
@@ -200,27 +229,12 @@ def listen_at(host: str, port: int) -> socket.socket:
     return listener
 
 
-class _Few(logging.Filter):
-    """Lets a few records pass in a while, whatever happens."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._times: deque[float] = deque(maxlen=MOST_LINES)
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        now = time.monotonic()
-        if len(self._times) == MOST_LINES and self._times[0] > now - LINES_SECONDS:
-            return False
-        self._times.append(now)
-        return True
-
-
 def _log_little() -> None:
     """Errors of ours go to stderr; what clients do is not written down, and never an address with a code in it."""
     log = logging.getLogger("uvicorn.error")
     log.setLevel(logging.ERROR)
     if not log.handlers:
         handler = logging.StreamHandler()
-        handler.addFilter(_Few())
+        handler.addFilter(Few())
         log.addHandler(handler)
         log.propagate = False
