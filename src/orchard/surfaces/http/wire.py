@@ -11,10 +11,12 @@ import os
 import socket
 import ssl
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 import h11
 import uvicorn
@@ -42,7 +44,11 @@ FEW = 32
 OF_ANOTHER_USER = 64
 """Connections of one other user of this machine, without the token."""
 
+SWEEP_SECONDS = 0.5
+
 _NUMBERS = count()
+_SWEPT: WeakSet[uvicorn.Config] = WeakSet()
+"""Servers whose connections are about to be looked at."""
 
 
 class Protocol(H11Protocol):
@@ -85,18 +91,32 @@ class Protocol(H11Protocol):
 
     def _is_one_too_many(self) -> bool:
         """Whether this connection has to go; where others have shown less and came before, the oldest of them goes."""
-        strangers = [one for one in self.connections if isinstance(one, Protocol) and not one.proven]
-        if len(strangers) > FEW:
-            owners = owners_of(one.client for one in strangers)
-            mine = owners.get(self.client)
-            if mine not in (None, os.getuid()) and list(owners.values()).count(mine) > OF_ANOTHER_USER:
-                return True
+        strangers = self._strangers()
+        if len(strangers) > FEW and self.config not in _SWEPT:
+            _SWEPT.add(self.config)
+            self.loop.call_later(SWEEP_SECONDS, self._sweep)
         if len(self.connections) <= MOST_CONNECTIONS:
             return False
         others = [one for one in strangers if one is not self]
         if others:
             min(others, key=lambda one: one.number).transport.abort()
         return not others
+
+    def _strangers(self) -> "list[Protocol]":
+        return [one for one in self.connections if isinstance(one, Protocol) and not one.proven]
+
+    def _sweep(self) -> None:
+        """Cut what other users of this machine hold beyond their share; the kernel's table takes a while to read."""
+        _SWEPT.discard(self.config)
+        strangers = sorted(self._strangers(), key=lambda one: one.number)
+        owners = owners_of(one.client for one in strangers)
+        held: Counter[int] = Counter()
+        for one in strangers:
+            owner = owners.get(one.client)
+            if owner is not None and owner != os.getuid():
+                held[owner] += 1
+                if held[owner] > OF_ANOTHER_USER:
+                    one.transport.abort()
 
     def _cut_later(self) -> None:
         self._cutting = self.loop.call_later(REQUEST_SECONDS, self.transport.abort)
