@@ -32,7 +32,6 @@ from typing import Any
 
 from orchard.core.events import Json
 from orchard.engine.address import ADDRESS_FILE, Address, read_address, write_address
-from orchard.engine.address import ADDRESS_FILE, Address, write_address
 from orchard.engine.crowd import Crowd
 from orchard.engine.passes import Passes, Scope
 from orchard.engine.refusals import note_refusal

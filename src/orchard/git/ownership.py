@@ -1,9 +1,11 @@
 """Which git folder a folder belongs to, where a stranger may have written either of them."""
 
 import os
+import re
+import shlex
 from pathlib import Path
 
-from orchard.errors import UsageError
+from orchard.errors import OrchardError, UsageError
 from orchard.git.command import Output, run_git
 
 _BARE = ("HEAD", "objects", "refs")
@@ -43,3 +45,25 @@ def path_in(done: Output) -> Path | None:
     """The path that git answered with, if it did."""
     said = os.fsdecode(done.stdout.removesuffix(b"\n"))
     return Path(said).resolve() if done.status == 0 and said else None
+
+
+def not_found(start: Path, done: Output) -> OrchardError:
+    """Why git finds no repository at a folder, and what to do."""
+    start = start.absolute()
+    said = done.stderr.decode(errors="replace").strip()
+    if "dubious ownership" in said:
+        # Git names the folder that it looks for in its settings; a subfolder of it would not do.
+        named = re.search(r"dubious ownership in repository at '(.+)'", said)
+        top = named[1] if named else str(start)
+        return UsageError(
+            f"The repository at {top} belongs to another user, so git does not trust it.",
+            hint=f"If you do, run: git config --global --add safe.directory {shlex.quote(top)}",
+        )
+    if "safe.bareRepository" in said:
+        return UsageError(
+            f"{start} is in a git folder or in a repository without a checkout, which counts only where you name it.",
+            hint="Name its top: orchard -C DIR ...",
+        )
+    if "not a git repository" in said:
+        return UsageError(f"{start} is not in a git repository.", hint="Run 'git init' there, or go to one.")
+    return UsageError(f"Git cannot use the repository at {start}: {said}", hint="Run 'orchard doctor'.")

@@ -13,17 +13,16 @@ to ignore and nothing to commit by accident.
 
 import os
 import re
-import shlex
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from orchard.errors import NotFound, OrchardError, UsageError
+from orchard.errors import NotFound, UsageError
 from orchard.git.blockers import Blocked, keeps_waiting, remove_blocked_notes
 from orchard.git.command import MINIMUM_VERSION, Git, GitError, GitMissing, Output, clean_environment, run_git
 from orchard.git.heads import branch_in, branch_to_come_back_to, operation_in
-from orchard.git.ownership import naming, path_in, points_elsewhere
+from orchard.git.ownership import naming, not_found, path_in, points_elsewhere
 from orchard.git.refs import list_refs, read_ref
 
 LOCK_REASON = "orchard"
@@ -354,7 +353,7 @@ def _places(start: Path, env: Mapping[str, str]) -> tuple[str, Path, Path, Path 
         return rows[0], paths[0], paths[1], paths[2] if done.status == 0 else None
     done = run_git(("rev-parse", *common), cwd=start, env=env)
     if done.status != 0:
-        raise _not_found(start, done)
+        raise not_found(start, done)
     object_format, place = os.fsdecode(done.stdout.removesuffix(b"\n")).split("\n", 1)
     common_dir = Path(place).resolve()
     git_dir = path_in(run_git(("rev-parse", "--absolute-git-dir"), cwd=start, env=env)) or common_dir
@@ -438,24 +437,3 @@ def _stamp(*files: Path) -> tuple[int, ...]:
             continue
         stamp += (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
     return tuple(stamp)
-
-
-def _not_found(start: Path, done: Output) -> OrchardError:
-    start = start.absolute()
-    said = done.stderr.decode(errors="replace").strip()
-    if "dubious ownership" in said:
-        # Git names the folder that it looks for in its settings; a subfolder of it would not do.
-        named = re.search(r"dubious ownership in repository at '(.+)'", said)
-        top = named[1] if named else str(start)
-        return UsageError(
-            f"The repository at {top} belongs to another user, so git does not trust it.",
-            hint=f"If you do, run: git config --global --add safe.directory {shlex.quote(top)}",
-        )
-    if "safe.bareRepository" in said:
-        return UsageError(
-            f"{start} is in a git folder or in a repository without a checkout, which counts only where you name it.",
-            hint="Name its top: orchard -C DIR ...",
-        )
-    if "not a git repository" in said:
-        return UsageError(f"{start} is not in a git repository.", hint="Run 'git init' there, or go to one.")
-    return UsageError(f"Git cannot use the repository at {start}: {said}", hint="Run 'orchard doctor'.")
