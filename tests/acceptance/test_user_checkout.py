@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orchard.git import command, landing, merge, refs
+from orchard.git import checkout, command, merge, refs
 from orchard.git.command import run_git
 from orchard.git.repository import find_repository
 from orchard.testing import Repo
@@ -248,7 +248,7 @@ def test_with_a_base_and_a_target_of_its_own_a_plan_lands_beside_what_is_under_w
 def test_a_lock_that_something_left_is_waited_for_and_never_removed(
     desk: Desk, lock: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(landing, "LOCK_WAIT", 0.1)
+    monkeypatch.setattr(checkout, "LOCK_WAIT", 0.1)
     base = desk.tree("work")
     place = desk.repo.path / ".git" / lock
     place.write_text("")

@@ -175,7 +175,7 @@ async def test_a_landing_again_that_is_killed_is_found_landed(orchard: Orchard, 
     (tmp_path / "plan.yaml").write_text(PLAN)
     run_cli(orchard, "run", str(tmp_path / "plan.yaml"))
     run_cli(orchard, "undo", "--yes")
-    run_cli(orchard, "land", failpoint="checkout.after-forward:1:kill")
+    run_cli(orchard, "land", failpoint="checkout.after:1:kill")
 
     again = run_cli(orchard, "land")
 

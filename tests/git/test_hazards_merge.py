@@ -8,10 +8,11 @@ import pytest
 from orchard.git.command import OVERRIDES
 from orchard.git.conflicts import resolve_by_side
 from orchard.git.integration import Integration, LeafMerge, Prepared
-from orchard.git.landing import LandedRef, LandingRefused, land
+from orchard.git.landing import LandedRef, land
 from orchard.git.merge import Merger, UnrelatedHistories, merge_commits
 from orchard.git.objects import GITLINK, Objects
 from orchard.git.refs import integration_ref, snapshot_ref
+from orchard.git.refusal import LandingRefused
 from orchard.git.repository import Repository, find_repository
 from orchard.testing import Content, Repo
 

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from orchard.git import landing
-from orchard.git.landing import LandedRef, LandingRefused, Undone, land, undo, where_is
+from orchard.git import checkout, landing
+from orchard.git.landing import LandedRef, Undone, land, undo, where_is
+from orchard.git.refusal import LandingRefused
 from orchard.git.repository import Repository, find_repository
 from orchard.testing import Repo
 
@@ -264,7 +265,7 @@ MATRIX: dict[str, tuple[State, str]] = {
 def test_every_file_of_the_user_is_as_it_was_or_fast_forwarded(
     scene: Scene, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(landing, "LOCK_WAIT", 0.1)
+    monkeypatch.setattr(checkout, "LOCK_WAIT", 0.1)
     prepare, expected = MATRIX[name]
     prepare(scene)
     home = scene.repo.path.parent
@@ -341,7 +342,7 @@ def commit_at(scene: Scene, place: str, monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_landing_that_the_user_has_built_on_already_is_a_landing(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    commit_at(scene, "checkout.after-forward", monkeypatch)
+    commit_at(scene, "checkout.after", monkeypatch)
 
     assert scene.land() == LandedRef(scene.repo.path)
     assert scene.repo("rev-parse", "main~1").strip() == scene.new
@@ -349,7 +350,7 @@ def test_a_landing_that_the_user_has_built_on_already_is_a_landing(
 
 
 def test_a_commit_of_the_users_that_came_first_is_no_landing(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    commit_at(scene, "checkout.before-forward", monkeypatch)
+    commit_at(scene, "checkout.before", monkeypatch)
 
     refused = scene.land()
 
@@ -360,7 +361,7 @@ def test_a_commit_of_the_users_that_came_first_is_no_landing(scene: Scene, monke
 
 def test_an_undo_that_the_user_has_built_on_already_is_an_undo(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     scene.land()
-    commit_at(scene, "checkout.after-back", monkeypatch)
+    commit_at(scene, "checkout.after", monkeypatch)
 
     assert undo(scene.repository, "main", scene.old, scene.new) == Undone(scene.repo.path)
     assert scene.repo("rev-parse", "main~1").strip() == scene.old
@@ -370,7 +371,7 @@ def test_an_undo_gives_back_what_the_user_has_just_built_on_the_landing(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene.land()
-    commit_at(scene, "checkout.before-back", monkeypatch)
+    commit_at(scene, "checkout.before", monkeypatch)
 
     refused = undo(scene.repository, "main", scene.old, scene.new)
 
@@ -549,7 +550,7 @@ UNDO_REFUSED: dict[str, tuple[State, str]] = {
 def test_an_undo_that_would_lose_something_changes_nothing(
     scene: Scene, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(landing, "LOCK_WAIT", 0.1)
+    monkeypatch.setattr(checkout, "LOCK_WAIT", 0.1)
     scene.land()
     prepare, expected = UNDO_REFUSED[name]
     prepare(scene)

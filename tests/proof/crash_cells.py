@@ -66,9 +66,9 @@ def kills_of_recovery() -> Iterator[Plan]:
 
 
 GAPS = {
-    "single": ("landing.before-intent", "landing.before-move", "checkout.before-forward", "checkout.after-forward"),
+    "single": ("landing.before-intent", "landing.before-move", "checkout.before", "checkout.after"),
     "chain": ("landing.before-intent", "landing.before-move", "branch.before-swap", "branch.after-swap"),
-    "wide": ("validation.before-verify", "validation.after-verify", "checkout.before-forward", "landing.after-move"),
+    "wide": ("validation.before-verify", "validation.after-verify", "checkout.before", "landing.after-move"),
     "joins": ("snapshot.before-publish", "validation.before-settle", "landing.before-move"),
 }
 

@@ -8,16 +8,17 @@ from collections.abc import Mapping
 
 REACHED: Mapping[str, str] = {
     "single@0": """
-        attempt.after-end* attempt.before-end* attempt.started* checkout.after-forward checkout.before-forward
-        commit.after commit.before hold.before-read-back journal.after-commit* journal.before-commit*
-        journal.half-written* keep.after-hold keep.before-hold landing.after-done landing.after-move
-        landing.before-intent landing.before-move plan.before-pin plan.started plan.submitted pool.before-close
-        process.after-spawn process.before-sweep program.after-end program.before-start recovery.done
-        ref.after-update* ref.before-update* request.after-durable request.before request.checking*
-        snapshot.after-publish
-        snapshot.after-start snapshot.before-publish snapshot.before-start store.after-name* store.before-name*
-        trash.before-empty* validation.before-settle wip.after-save wip.before-save worktree.after-register
-        worktree.after-release worktree.after-remove worktree.after-rename worktree.after-take worktree.before-release
+        attempt.after-end* attempt.before-end* attempt.started* checkout.after checkout.after-rename*
+        checkout.before checkout.before-rename* checkout.intended checkout.locked checkout.placed
+        checkout.published checkout.settled checkout.staged checkout.swapped commit.after commit.before
+        hold.before-read-back journal.after-commit* journal.before-commit* journal.half-written* keep.after-hold
+        keep.before-hold landing.after-done landing.after-move landing.before-intent landing.before-move
+        plan.before-pin plan.started plan.submitted pool.before-close process.after-spawn process.before-sweep
+        program.after-end program.before-start recovery.done ref.after-update* ref.before-update*
+        request.after-durable request.before request.checking* snapshot.after-publish snapshot.after-start
+        snapshot.before-publish snapshot.before-start store.after-name* store.before-name* trash.before-empty*
+        validation.before-settle wip.after-save wip.before-save worktree.after-register worktree.after-release
+        worktree.after-remove worktree.after-rename worktree.after-take worktree.before-release
         worktree.before-remove worktree.before-take
     """,
     "chain@0": """
@@ -48,55 +49,59 @@ REACHED: Mapping[str, str] = {
         worktree.before-take*
     """,
     "wide@0": """
-        attempt.after-end* attempt.before-end* attempt.started* checkout.after-forward checkout.before-forward
-        commit.after* commit.before* hold.before-read-back* journal.after-commit* journal.before-commit*
-        journal.half-written* keep.after-hold* keep.before-hold* landing.after-done landing.after-move
-        landing.before-intent landing.before-move plan.before-pin plan.started plan.submitted pool.before-close
-        process.after-spawn* process.before-sweep* program.after-end* program.before-start* recovery.done
-        ref.after-update* ref.before-update* request.after-durable request.before request.checking*
-        snapshot.after-publish*
+        attempt.after-end* attempt.before-end* attempt.started* checkout.after checkout.after-rename*
+        checkout.before checkout.before-rename* checkout.intended checkout.locked checkout.placed
+        checkout.published checkout.settled checkout.staged checkout.swapped commit.after* commit.before*
+        hold.before-read-back* journal.after-commit* journal.before-commit* journal.half-written*
+        keep.after-hold* keep.before-hold* landing.after-done landing.after-move landing.before-intent
+        landing.before-move plan.before-pin plan.started plan.submitted pool.before-close process.after-spawn*
+        process.before-sweep* program.after-end* program.before-start* recovery.done ref.after-update*
+        ref.before-update* request.after-durable request.before request.checking* snapshot.after-publish*
         snapshot.after-start snapshot.before-publish* snapshot.before-start store.after-name* store.before-name*
-        trash.before-empty* validation.after-verify validation.before-settle validation.before-verify wip.after-save*
-        wip.before-save* worktree.after-register* worktree.after-release* worktree.after-remove*
+        trash.before-empty* validation.after-verify validation.before-settle validation.before-verify
+        wip.after-save* wip.before-save* worktree.after-register* worktree.after-release* worktree.after-remove*
         worktree.after-rename* worktree.after-reset* worktree.after-take* worktree.before-release*
         worktree.before-remove* worktree.before-reset* worktree.before-take*
     """,
     "joins@0": """
-        attempt.after-end* attempt.before-end* attempt.started* checkout.after-forward checkout.before-forward
-        commit.after* commit.before* gather.after-hold* gather.before-hold* hold.before-read-back*
-        journal.after-commit* journal.before-commit* journal.half-written* keep.after-hold* keep.before-hold*
-        landing.after-done landing.after-move landing.before-intent landing.before-move plan.before-pin plan.started
-        plan.submitted pool.before-close process.after-spawn* process.before-sweep* program.after-end*
-        program.before-start* recovery.done ref.after-update* ref.before-update* request.after-durable request.before
-        request.checking*
-        snapshot.after-publish* snapshot.after-start snapshot.before-publish* snapshot.before-start store.after-name*
-        store.before-name* trash.before-empty* validation.before-settle wip.after-save* wip.before-save*
-        worktree.after-register* worktree.after-release* worktree.after-remove* worktree.after-rename*
-        worktree.after-reset worktree.after-take* worktree.before-release* worktree.before-remove*
-        worktree.before-reset worktree.before-take*
+        attempt.after-end* attempt.before-end* attempt.started* checkout.after checkout.after-rename*
+        checkout.before checkout.before-rename* checkout.intended checkout.locked checkout.placed
+        checkout.published checkout.settled checkout.staged checkout.swapped commit.after* commit.before*
+        gather.after-hold* gather.before-hold* hold.before-read-back* journal.after-commit*
+        journal.before-commit* journal.half-written* keep.after-hold* keep.before-hold* landing.after-done
+        landing.after-move landing.before-intent landing.before-move plan.before-pin plan.started plan.submitted
+        pool.before-close process.after-spawn* process.before-sweep* program.after-end* program.before-start*
+        recovery.done ref.after-update* ref.before-update* request.after-durable request.before
+        request.checking* snapshot.after-publish* snapshot.after-start snapshot.before-publish*
+        snapshot.before-start store.after-name* store.before-name* trash.before-empty* validation.before-settle
+        wip.after-save* wip.before-save* worktree.after-register* worktree.after-release* worktree.after-remove*
+        worktree.after-rename* worktree.after-reset worktree.after-take* worktree.before-release*
+        worktree.before-remove* worktree.before-reset worktree.before-take*
     """,
     "checks@0": """
-        attempt.after-end* attempt.before-end* attempt.started* checkout.after-forward checkout.before-forward
-        commit.after* commit.before* hold.before-read-back* journal.after-commit* journal.before-commit*
-        journal.half-written* keep.after-hold* keep.before-hold* landing.after-done landing.after-move
-        landing.before-intent landing.before-move plan.before-pin plan.started plan.submitted pool.before-close
-        process.after-spawn* process.before-sweep* program.after-end* program.before-start* recovery.done
-        ref.after-update* ref.before-update* request.after-durable request.before request.checking*
-        snapshot.after-publish*
+        attempt.after-end* attempt.before-end* attempt.started* checkout.after checkout.after-rename*
+        checkout.before checkout.before-rename* checkout.intended checkout.locked checkout.placed
+        checkout.published checkout.settled checkout.staged checkout.swapped commit.after* commit.before*
+        hold.before-read-back* journal.after-commit* journal.before-commit* journal.half-written*
+        keep.after-hold* keep.before-hold* landing.after-done landing.after-move landing.before-intent
+        landing.before-move plan.before-pin plan.started plan.submitted pool.before-close process.after-spawn*
+        process.before-sweep* program.after-end* program.before-start* recovery.done ref.after-update*
+        ref.before-update* request.after-durable request.before request.checking* snapshot.after-publish*
         snapshot.after-start snapshot.before-publish* snapshot.before-start store.after-name* store.before-name*
-        trash.before-empty* validation.after-verify validation.before-settle validation.before-verify wip.after-save*
-        wip.before-hold wip.before-save* worktree.after-register* worktree.after-release* worktree.after-remove*
-        worktree.after-rename* worktree.after-reset* worktree.after-take* worktree.before-release*
-        worktree.before-remove* worktree.before-reset* worktree.before-take*
+        trash.before-empty* validation.after-verify validation.before-settle validation.before-verify
+        wip.after-save* wip.before-hold wip.before-save* worktree.after-register* worktree.after-release*
+        worktree.after-remove* worktree.after-rename* worktree.after-reset* worktree.after-take*
+        worktree.before-release* worktree.before-remove* worktree.before-reset* worktree.before-take*
     """,
     "flaky@0": """
-        attempt.after-end* attempt.before-end* attempt.started* checkout.after-forward checkout.before-forward
-        commit.after commit.before hold.before-read-back* journal.after-commit* journal.before-commit*
-        journal.half-written* keep.after-hold keep.before-hold landing.after-done landing.after-move
-        landing.before-intent landing.before-move plan.before-pin plan.started plan.submitted pool.before-close
-        process.after-spawn* process.before-sweep* program.after-end* program.before-start* recovery.done
-        ref.after-update* ref.before-update* request.after-durable request.before request.checking*
-        snapshot.after-publish
+        attempt.after-end* attempt.before-end* attempt.started* checkout.after checkout.after-rename*
+        checkout.before checkout.before-rename* checkout.intended checkout.locked checkout.placed
+        checkout.published checkout.settled checkout.staged checkout.swapped commit.after commit.before
+        hold.before-read-back* journal.after-commit* journal.before-commit* journal.half-written*
+        keep.after-hold keep.before-hold landing.after-done landing.after-move landing.before-intent
+        landing.before-move plan.before-pin plan.started plan.submitted pool.before-close process.after-spawn*
+        process.before-sweep* program.after-end* program.before-start* recovery.done ref.after-update*
+        ref.before-update* request.after-durable request.before request.checking* snapshot.after-publish
         snapshot.after-start snapshot.before-publish snapshot.before-start store.after-name* store.before-name*
         trash.before-empty* validation.before-settle wip.after-save* wip.before-hold wip.before-save*
         worktree.after-register worktree.after-release* worktree.after-remove worktree.after-rename
@@ -104,19 +109,19 @@ REACHED: Mapping[str, str] = {
         worktree.before-reset worktree.before-take*
     """,
     "groups@0": """
-        attempt.after-end* attempt.before-end* attempt.started* checkout.after-forward checkout.before-forward
-        commit.after* commit.before* gather.after-hold* gather.before-hold* hold.before-read-back*
-        journal.after-commit* journal.before-commit* journal.half-written* keep.after-hold* keep.before-hold*
-        landing.after-done landing.after-move landing.before-intent landing.before-move plan.before-pin
-        plan.started plan.submitted pool.before-close process.after-spawn* process.before-sweep*
-        program.after-end* program.before-start* recovery.done ref.after-update* ref.before-update*
-        request.after-durable request.before request.checking*
-        snapshot.after-publish snapshot.after-start
-        snapshot.before-publish snapshot.before-start store.after-name* store.before-name* trash.before-empty*
-        validation.before-settle wip.after-save* wip.before-save* worktree.after-register*
-        worktree.after-release* worktree.after-remove* worktree.after-rename* worktree.after-reset
-        worktree.after-take* worktree.before-release* worktree.before-remove* worktree.before-reset
-        worktree.before-take*
+        attempt.after-end* attempt.before-end* attempt.started* checkout.after checkout.after-rename*
+        checkout.before checkout.before-rename* checkout.intended checkout.locked checkout.placed
+        checkout.published checkout.settled checkout.staged checkout.swapped commit.after* commit.before*
+        gather.after-hold* gather.before-hold* hold.before-read-back* journal.after-commit*
+        journal.before-commit* journal.half-written* keep.after-hold* keep.before-hold* landing.after-done
+        landing.after-move landing.before-intent landing.before-move plan.before-pin plan.started plan.submitted
+        pool.before-close process.after-spawn* process.before-sweep* program.after-end* program.before-start*
+        recovery.done ref.after-update* ref.before-update* request.after-durable request.before
+        request.checking* snapshot.after-publish snapshot.after-start snapshot.before-publish
+        snapshot.before-start store.after-name* store.before-name* trash.before-empty* validation.before-settle
+        wip.after-save* wip.before-save* worktree.after-register* worktree.after-release* worktree.after-remove*
+        worktree.after-rename* worktree.after-reset worktree.after-take* worktree.before-release*
+        worktree.before-remove* worktree.before-reset worktree.before-take*
     """,
     "moved@0": """
         attempt.after-end* attempt.before-end* attempt.started* branch.after-swap branch.before-swap commit.after*
@@ -133,26 +138,30 @@ REACHED: Mapping[str, str] = {
         worktree.before-reset* worktree.before-take*
     """,
     "undo@0": """
-        attempt.after-end* attempt.before-end* attempt.started* checkout.after-forward checkout.before-forward
-        commit.after commit.before hold.before-read-back journal.after-commit* journal.before-commit*
-        journal.half-written* keep.after-hold keep.before-hold landing.after-done landing.after-move
-        landing.before-intent landing.before-move plan.before-pin plan.started plan.submitted pool.before-close
-        process.after-spawn process.before-sweep program.after-end program.before-start recovery.done
-        ref.after-update* ref.before-update* request.after-durable request.before request.checking*
-        snapshot.after-publish
-        snapshot.after-start snapshot.before-publish snapshot.before-start store.after-name* store.before-name*
-        trash.before-empty* validation.before-settle wip.after-save wip.before-save worktree.after-register
-        worktree.after-release worktree.after-remove worktree.after-rename worktree.after-take worktree.before-release
+        attempt.after-end* attempt.before-end* attempt.started* checkout.after checkout.after-rename*
+        checkout.before checkout.before-rename* checkout.intended checkout.locked checkout.placed
+        checkout.published checkout.settled checkout.staged checkout.swapped commit.after commit.before
+        hold.before-read-back journal.after-commit* journal.before-commit* journal.half-written* keep.after-hold
+        keep.before-hold landing.after-done landing.after-move landing.before-intent landing.before-move
+        plan.before-pin plan.started plan.submitted pool.before-close process.after-spawn process.before-sweep
+        program.after-end program.before-start recovery.done ref.after-update* ref.before-update*
+        request.after-durable request.before request.checking* snapshot.after-publish snapshot.after-start
+        snapshot.before-publish snapshot.before-start store.after-name* store.before-name* trash.before-empty*
+        validation.before-settle wip.after-save wip.before-save worktree.after-register worktree.after-release
+        worktree.after-remove worktree.after-rename worktree.after-take worktree.before-release
         worktree.before-remove worktree.before-take
     """,
     "undo@1": """
-        checkout.after-back checkout.before-back journal.after-commit* journal.before-commit* journal.half-written*
-        recovery.done request.after-durable request.before trash.before-empty undo.after-done undo.after-move
-        undo.before-intent undo.before-move
+        checkout.after checkout.after-rename* checkout.before checkout.before-rename* checkout.intended
+        checkout.locked checkout.placed checkout.published checkout.settled checkout.staged checkout.swapped
+        journal.after-commit* journal.before-commit* journal.half-written* recovery.done request.after-durable
+        request.before trash.before-empty undo.after-done undo.after-move undo.before-intent undo.before-move
     """,
     "undo@2": """
-        checkout.after-forward checkout.before-forward journal.after-commit* journal.before-commit*
-        journal.half-written* recovery.done request.after-durable request.before trash.before-empty
+        checkout.after checkout.after-rename* checkout.before checkout.before-rename* checkout.intended
+        checkout.locked checkout.placed checkout.published checkout.settled checkout.staged checkout.swapped
+        journal.after-commit* journal.before-commit* journal.half-written* recovery.done request.after-durable
+        request.before trash.before-empty
     """,
     "apart@0": """
         attempt.after-end* attempt.before-end* attempt.started* branch.after-swap branch.before-swap commit.after
@@ -202,15 +211,17 @@ REACHED: Mapping[str, str] = {
         worktree.before-release worktree.before-reset worktree.before-take*
     """,
     "cancel@1": """
-        attempt.after-end* attempt.before-end* attempt.started* checkout.after-forward checkout.before-forward
-        commit.after commit.before hold.before-read-back* journal.after-commit* journal.before-commit*
-        journal.half-written* keep.after-hold keep.before-hold landing.after-done landing.after-move
-        landing.before-intent landing.before-move pool.before-close process.after-spawn process.before-sweep
-        program.after-end program.before-start recovery.done ref.after-update* ref.before-update*
-        request.after-durable request.before snapshot.after-publish snapshot.before-publish trash.before-empty*
+        attempt.after-end* attempt.before-end* attempt.started* checkout.after checkout.after-rename*
+        checkout.before checkout.before-rename* checkout.intended checkout.locked checkout.placed
+        checkout.published checkout.settled checkout.staged checkout.swapped commit.after commit.before
+        hold.before-read-back* journal.after-commit* journal.before-commit* journal.half-written*
+        keep.after-hold keep.before-hold landing.after-done landing.after-move landing.before-intent
+        landing.before-move pool.before-close process.after-spawn process.before-sweep program.after-end
+        program.before-start recovery.done ref.after-update* ref.before-update* request.after-durable
+        request.before snapshot.after-publish snapshot.before-publish trash.before-empty*
         validation.before-settle wip.after-save* wip.before-hold wip.before-save* worktree.after-release*
-        worktree.after-remove worktree.after-rename worktree.after-reset worktree.after-take worktree.before-release*
-        worktree.before-remove worktree.before-reset worktree.before-take
+        worktree.after-remove worktree.after-rename worktree.after-reset worktree.after-take
+        worktree.before-release* worktree.before-remove worktree.before-reset worktree.before-take
     """,
     "delete@0": """
         attempt.after-end attempt.before-end attempt.started* cancel.after-stop cancel.before-stop commit.after
@@ -234,46 +245,48 @@ REACHED: Mapping[str, str] = {
         ref.before-update request.after-durable request.before trash.before-empty
     """,
     "reshape@0": """
-        attempt.after-end* attempt.before-end* attempt.started* checkout.after-forward checkout.before-forward
-        commit.after* commit.before* hold.before-read-back* journal.after-commit* journal.before-commit*
-        journal.half-written* keep.after-hold* keep.before-hold* landing.after-done landing.after-move
-        landing.before-intent landing.before-move plan.before-pin plan.started plan.submitted pool.before-close
-        process.after-spawn* process.before-sweep* program.after-end* program.before-start* recovery.done
-        ref.after-update* ref.before-update* request.after-durable request.before request.checking*
-        reshape.recorded
-        snapshot.after-publish snapshot.after-start snapshot.before-publish snapshot.before-start store.after-name*
-        store.before-name* trash.before-empty* validation.before-settle wip.after-save* wip.before-save*
-        worktree.after-register worktree.after-release* worktree.after-remove worktree.after-rename
-        worktree.after-reset worktree.after-take* worktree.before-release* worktree.before-remove
-        worktree.before-reset worktree.before-take*
+        attempt.after-end* attempt.before-end* attempt.started* checkout.after checkout.after-rename*
+        checkout.before checkout.before-rename* checkout.intended checkout.locked checkout.placed
+        checkout.published checkout.settled checkout.staged checkout.swapped commit.after* commit.before*
+        hold.before-read-back* journal.after-commit* journal.before-commit* journal.half-written*
+        keep.after-hold* keep.before-hold* landing.after-done landing.after-move landing.before-intent
+        landing.before-move plan.before-pin plan.started plan.submitted pool.before-close process.after-spawn*
+        process.before-sweep* program.after-end* program.before-start* recovery.done ref.after-update*
+        ref.before-update* request.after-durable request.before request.checking* reshape.recorded
+        snapshot.after-publish snapshot.after-start snapshot.before-publish snapshot.before-start
+        store.after-name* store.before-name* trash.before-empty* validation.before-settle wip.after-save*
+        wip.before-save* worktree.after-register worktree.after-release* worktree.after-remove
+        worktree.after-rename worktree.after-reset worktree.after-take* worktree.before-release*
+        worktree.before-remove worktree.before-reset worktree.before-take*
     """,
     "agents@0": """
         agent.after-turn* agent.before-turn* attempt.after-end* attempt.before-end* attempt.started*
-        checkout.after-forward checkout.before-forward commit.after* commit.before* hold.before-read-back*
-        journal.after-commit* journal.before-commit* journal.half-written* keep.after-hold* keep.before-hold*
-        landing.after-done landing.after-move landing.before-intent landing.before-move mending.before-merge
-        plan.before-pin plan.started plan.submitted pool.before-close process.after-spawn*
-        process.before-sweep* program.after-end* program.before-start* recovery.done ref.after-update*
-        ref.before-update* request.after-durable request.before request.checking*
-        resolve.remembered snapshot.after-publish*
-        snapshot.after-start snapshot.before-publish* snapshot.before-start store.after-name*
-        store.before-name* trash.before-empty* validation.after-verify* validation.before-settle
-        validation.before-verify* wip.after-save* wip.before-save* worktree.after-register*
-        worktree.after-release* worktree.after-remove* worktree.after-rename* worktree.after-reset*
-        worktree.after-take* worktree.before-release* worktree.before-remove* worktree.before-reset*
-        worktree.before-take*
+        checkout.after checkout.after-rename* checkout.before checkout.before-rename* checkout.intended
+        checkout.locked checkout.placed checkout.published checkout.settled checkout.staged checkout.swapped
+        commit.after* commit.before* hold.before-read-back* journal.after-commit* journal.before-commit*
+        journal.half-written* keep.after-hold* keep.before-hold* landing.after-done landing.after-move
+        landing.before-intent landing.before-move mending.before-merge plan.before-pin plan.started
+        plan.submitted pool.before-close process.after-spawn* process.before-sweep* program.after-end*
+        program.before-start* recovery.done ref.after-update* ref.before-update* request.after-durable
+        request.before request.checking* resolve.remembered snapshot.after-publish* snapshot.after-start
+        snapshot.before-publish* snapshot.before-start store.after-name* store.before-name* trash.before-empty*
+        validation.after-verify* validation.before-settle validation.before-verify* wip.after-save*
+        wip.before-save* worktree.after-register* worktree.after-release* worktree.after-remove*
+        worktree.after-rename* worktree.after-reset* worktree.after-take* worktree.before-release*
+        worktree.before-remove* worktree.before-reset* worktree.before-take*
     """,
     "subtasks@0": """
         agent.after-turn* agent.before-turn* attempt.after-end* attempt.before-end* attempt.started*
-        checkout.after-forward checkout.before-forward commit.after commit.before hold.before-read-back*
-        journal.after-commit* journal.before-commit* journal.half-written* keep.after-hold* keep.before-hold*
-        landing.after-done landing.after-move landing.before-intent landing.before-move plan.before-pin
-        plan.started plan.submitted pool.before-close process.after-spawn* process.before-sweep*
-        program.after-end program.before-start recovery.done ref.after-update* ref.before-update*
-        request.after-durable* request.before* snapshot.after-publish snapshot.after-start
-        snapshot.before-publish snapshot.before-start store.after-name* store.before-name* subtask.after-pull
-        subtask.before-pull subtask.spawned trash.before-empty* validation.before-settle wip.after-save
-        wip.before-hold* wip.before-save worktree.after-register* worktree.after-release
+        checkout.after checkout.after-rename* checkout.before checkout.before-rename* checkout.intended
+        checkout.locked checkout.placed checkout.published checkout.settled checkout.staged checkout.swapped
+        commit.after commit.before hold.before-read-back* journal.after-commit* journal.before-commit*
+        journal.half-written* keep.after-hold* keep.before-hold* landing.after-done landing.after-move
+        landing.before-intent landing.before-move plan.before-pin plan.started plan.submitted pool.before-close
+        process.after-spawn* process.before-sweep* program.after-end program.before-start recovery.done
+        ref.after-update* ref.before-update* request.after-durable* request.before* snapshot.after-publish
+        snapshot.after-start snapshot.before-publish snapshot.before-start store.after-name* store.before-name*
+        subtask.after-pull subtask.before-pull subtask.spawned trash.before-empty* validation.before-settle
+        wip.after-save wip.before-hold* wip.before-save worktree.after-register* worktree.after-release
         worktree.after-remove* worktree.after-rename* worktree.after-take worktree.before-release
         worktree.before-remove* worktree.before-take
     """,

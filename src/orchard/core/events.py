@@ -165,6 +165,13 @@ class UndoIntended(PlanEvent):
     new: str
 
 
+class UndoVoided(PlanEvent):
+    """The intended undo did not happen and will not."""
+
+    landing: str
+    reason: str
+
+
 class LandingUndone(PlanEvent):
     """The target is back where it was before the landing."""
 

@@ -1,12 +1,14 @@
 """Moving the target to the validated commit: at most once, whatever dies whenever.
 
-    intent row → act (compare-and-swap, or a fast-forward in the user's checkout) → read back → done row
+    intent row → act (compare-and-swap of the branch, together with the checkout that has it) → read back → done row
 
 After a crash the intent is compared with git, not with memory: the branch holds the commit, or it
 does not. The commit was made before the intent, so doing it again is the same landing.
 """
 
 import asyncio
+from collections.abc import Sequence
+from pathlib import Path
 
 from orchard.core.events import (
     Landed,
@@ -16,6 +18,7 @@ from orchard.core.events import (
     NothingToLand,
     Pushed,
     UndoIntended,
+    UndoVoided,
 )
 from orchard.core.phases import Phase
 from orchard.core.run import Run
@@ -28,9 +31,11 @@ from orchard.errors import NeedsPerson, UsageError
 from orchard.frozen import frozen
 from orchard.git import landing as git_landing
 from orchard.git.conflicts import share_memory
-from orchard.git.history import is_ancestor
-from orchard.git.landing import LandedRef, LandingRefused
+from orchard.git.landing import LandedRef
+from orchard.git.obstacles import some
 from orchard.git.refs import Update, list_refs, update_refs
+from orchard.git.refusal import LandingRefused
+from orchard.git.settlement import Settled
 from orchard.process.failpoint import failpoint
 
 
@@ -61,7 +66,7 @@ async def land(context: Context) -> Outcome:
 async def _land(context: Context, new: str) -> Outcome:
     engine, run = context.engine, context.run
     assert run.started is not None
-    branch, old = run.started.target_branch, context.target_tip
+    branch, old = context.world.repo.meant_branch(run.started.target_branch), context.target_tip
     await _harden(context, new)
     intent = LandingIntended(landing_id(run), branch, old, new)
     failpoint("landing.before-intent")
@@ -81,6 +86,7 @@ async def _land(context: Context, new: str) -> Outcome:
     checkout = str(result.checkout) if result.checkout else None
     engine.record(run.id, Landed(intent.landing, branch, old, new, checkout))
     await engine.durable()
+    _tell_kept(engine, run, result.kept)
     if any(one.by not in ("ours", "theirs") for one in run.resolutions):
         await engine.world.in_thread(share_memory, engine.world.repo, run.id)
     failpoint("landing.after-done")
@@ -129,6 +135,24 @@ async def _after_landing(context: Context) -> Outcome:
     return Passed(f"landed on {run.landed.branch}")
 
 
+def _tell_kept(engine: Engine, run: Run, kept: Path | None) -> None:
+    if kept is not None:
+        said = "A program wrote to files of your checkout while they were replaced."
+        engine.warn(run.id, f"{said} What it wrote is in {kept}.")
+
+
+def tell_settled(engine: Engine, run: Run, found: Sequence[Settled]) -> None:
+    """Say what was left alone when an interrupted landing or undo of this plan was finished or taken back."""
+    intent = run.landing or run.undo
+    for one in found:
+        if intent is None or one.intent is None or {intent.old, intent.new} != {one.intent.old, one.intent.new}:
+            continue
+        if one.theirs:
+            said = f"was interrupted, and these files were edited since: they are left as they are: {some(one.theirs)}"
+            engine.warn(run.id, f"A landing or an undo in {one.intent.top} {said}")
+        _tell_kept(engine, run, one.kept)
+
+
 async def settle(engine: Engine, run: Run) -> None:
     """Find out from git what became of a landing that was intended before the engine died."""
     intent = run.landing
@@ -168,16 +192,14 @@ def _new_branch(context: Context, tip: str) -> str:
 # ------------------------------------------------------------------------------- undo and again
 
 
-async def undo(engine: Engine, run: Run) -> LandingUndone:
-    """Take a landing back by compare-and-swap."""
+async def undo(engine: Engine, run: Run) -> tuple[LandingUndone, bool]:
+    """Take a landing back by compare-and-swap; False: that had been done before."""
     landed = run.landed
-    found = await settle_undo(engine, run)
-    if found is not None:
-        return found
+    await settle_undo(engine, run)
+    if run.undone is not None:
+        return run.undone, False  # asked for twice, or found done after a crash: either way it is as it should be
     if landed is None:
         raise UsageError(f"Plan '{run.id}' has not landed, so there is nothing to undo.")
-    if run.undone is not None:
-        return run.undone  # asked for twice, or found done after a crash: either way it is as it should be
     failpoint("undo.before-intent")
     engine.record(run.id, UndoIntended(landed.landing, landed.branch, landed.old, landed.new))
     await engine.durable()
@@ -186,27 +208,29 @@ async def undo(engine: Engine, run: Run) -> LandingUndone:
     result = await engine.world.in_thread(git_landing.undo, repo, landed.branch, landed.old, landed.new)
     failpoint("undo.after-move")
     if isinstance(result, LandingRefused):
+        engine.record(run.id, UndoVoided(landed.landing, result.reason))
+        await engine.durable()
         raise NeedsPerson(f"The landing was not undone. {result.reason}", hint=_instead_of_undo(run, landed, result))
     undone = LandingUndone(landed.landing, landed.branch, landed.old)
     engine.record(run.id, undone)
     await engine.durable()
+    _tell_kept(engine, run, result.kept)
     failpoint("undo.after-done")
-    return undone
+    return undone, True
 
 
-async def settle_undo(engine: Engine, run: Run) -> LandingUndone | None:
+async def settle_undo(engine: Engine, run: Run) -> None:
     """An undo that was interrupted: git says whether it happened, also where the branch has moved on since."""
     intent = run.undo
     if intent is None or run.undone is not None:
-        return None
+        return
     repo = engine.world.repo
-    tip = await engine.world.in_thread(repo.branch_tip, intent.branch)
-    if tip is not None and await engine.world.in_thread(is_ancestor, repo, intent.new, tip):
-        return None
-    undone = LandingUndone(intent.landing, intent.branch, intent.old)
-    engine.record(run.id, undone)
+    done = await engine.world.in_thread(git_landing.was_undone, repo, intent.branch, intent.old, intent.new)
+    if done:
+        engine.record(run.id, LandingUndone(intent.landing, intent.branch, intent.old))
+    else:
+        engine.record(run.id, UndoVoided(intent.landing, "found not done after an interruption"))
     await engine.durable()
-    return undone
 
 
 async def land_again(engine: Engine, run: Run) -> Landed:
@@ -214,7 +238,9 @@ async def land_again(engine: Engine, run: Run) -> Landed:
     before = run.landed
     if before is not None and before.found and run.undone is None:
         return before  # we were killed while it landed, and have just found out that it did
-    if before is None or run.undone is None:
+    if before is not None and run.undone is None:
+        raise UsageError(f"Plan '{run.id}' has landed on '{before.branch}' already.", hint=f"orchard status {run.id}")
+    if before is None:
         raise UsageError(f"Plan '{run.id}' has nothing to land.", hint=f"orchard status {run.id}")
     intent = LandingIntended(before.landing, before.branch, before.old, before.new)
     engine.record(run.id, intent)
@@ -227,6 +253,7 @@ async def land_again(engine: Engine, run: Run) -> Landed:
     landed = Landed(intent.landing, before.branch, before.old, before.new, str(result.checkout or "") or None)
     engine.record(run.id, landed)
     await engine.durable()
+    _tell_kept(engine, run, result.kept)
     return landed
 
 

@@ -9,7 +9,7 @@ interrupted, and what it left is kept, unless the job says `retry_on_interrupt`.
 
 import shutil
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -29,7 +29,7 @@ from orchard.core.run import Run
 from orchard.core.states import JobState
 from orchard.engine.engine import Engine
 from orchard.engine.idling import WORKER, waiting_worker
-from orchard.engine.landing import settle, settle_undo
+from orchard.engine.landing import settle, settle_undo, tell_settled
 from orchard.engine.naming import slug
 from orchard.engine.subfolders import remove_subtask_folders, settle_subtasks, subtask_folders
 from orchard.engine.turns import remove_scratch
@@ -38,6 +38,7 @@ from orchard.errors import OrchardError
 from orchard.git.leftovers import end_leftovers
 from orchard.git.refs import wip_ref
 from orchard.git.repository import Worktree
+from orchard.git.settlement import Settled, settle_all
 from orchard.git.wip import ensure_saved
 from orchard.git.worktrees import Worktrees
 from orchard.process.failpoint import failpoint
@@ -51,22 +52,24 @@ SCRATCH_SECONDS = 3600.0
 async def recover(engine: Engine, reader: JournalReader) -> None:
     """Load every plan that is not over, and settle what the last engine left."""
     await engine.world.in_thread(end_leftovers, engine.world.repo.common_dir)
+    found = await engine.world.in_thread(settle_all, engine.world.repo)
     for row in reader.plans():
         if not row.settled or row.summary.get("undoing"):
-            await recover_plan(engine, reader, row.id)
+            await recover_plan(engine, reader, row.id, found)
     await _save_strays(engine, reader)
     await engine.durable()
     failpoint("recovery.done")
 
 
-async def recover_plan(engine: Engine, reader: JournalReader, plan: PlanId) -> Run:
-    """Load one plan and settle what was under way in it."""
+async def recover_plan(engine: Engine, reader: JournalReader, plan: PlanId, found: Sequence[Settled] = ()) -> Run:
+    """Load one plan and settle what was under way in it; `found` is what a crash had left in the user's checkouts."""
     if plan in engine.runs:
         return engine.runs[plan]
     with engine.runs.holding(plan):
         # Beside the engine's own work: a large plan takes seconds.
         run = await engine.world.in_thread(lambda: replay(reader.events(plan)))
         engine.runs.add(run, known=True)
+        tell_settled(engine, run, found)
         await _settle_plan(engine, run)
     return run
 

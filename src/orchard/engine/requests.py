@@ -367,8 +367,8 @@ class Requests:
     async def undo(self, plan: str) -> Json:
         """Take a landing back."""
         async with self.deciding(plan) as run:
-            undone = await landing.undo(self.engine, run)
-        return {"branch": undone.branch, "commit": undone.commit}
+            undone, now = await landing.undo(self.engine, run)
+        return {"branch": undone.branch, "commit": undone.commit, **({} if now else {"undone_before": True})}
 
     async def ping(self) -> Json:
         """Say that somebody is there."""

@@ -20,7 +20,7 @@ KEPT_ENDED = 4
 """Plans that are over and stay in memory: what was just run is what people ask about."""
 
 # These change what a list shows of a plan although its status stays the same.
-ALWAYS_LISTED: tuple[type[Event], ...] = (Landed, LandingUndone, PlanDeleted, PlanReshaped, UndoIntended)
+ALWAYS_LISTED: tuple[type[Event], ...] = (Landed, LandingUndone, PlanDeleted, PlanReshaped, UndoIntended, UndoVoided)
 
 
 class Runs(dict[PlanId, Run]):

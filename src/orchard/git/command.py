@@ -64,6 +64,8 @@ FIXED_ENVIRONMENT = {
     "GIT_PAGER": "cat",
     "GIT_NO_LAZY_FETCH": "1",
     "GIT_ADVICE": "0",
+    # Progress is written even by commands that were told to be quiet, and whoever reads it may be gone by then.
+    "GIT_PROGRESS_DELAY": "1000000",
 }
 
 OVERRIDES = {

@@ -22,10 +22,15 @@ _ON_A_BRANCH = re.compile(rb"ref: refs/heads/((?!\.)[^\n]+)\n")
 def branch_in(git_dir: Path, common_dir: Path) -> str | None:
     """The branch that a checkout is on; None where only git can tell."""
     said = _ON_A_BRANCH.fullmatch(_beginning(git_dir / "HEAD"))
-    # A branch may be another name for a branch.
-    if said is None or _beginning(common_dir / "refs" / "heads" / os.fsdecode(said[1])).startswith(b"ref:"):
+    if said is None or may_be_alias(common_dir, os.fsdecode(said[1])):
         return None
     return os.fsdecode(said[1])
+
+
+def may_be_alias(common_dir: Path, branch: str) -> bool:
+    """Whether a branch may be another name for a branch: git keeps such a name in a file, or in a reftable."""
+    file = common_dir / "refs" / "heads" / branch
+    return _beginning(file).startswith(b"ref:") or file.is_symlink() or (common_dir / "reftable").is_dir()
 
 
 def operation_in(git_dir: Path) -> str | None:

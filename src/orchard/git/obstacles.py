@@ -1,26 +1,18 @@
-"""What git finds out only when half of a checkout is written, found before; and putting a half-written one back.
+"""What stands in the way in a checkout of the user's, found before anything is touched.
 
-find_obstacle   a reason not to begin: closed folders, links, filled submodules, filters that fail
-look            how the files that will change stand before git writes
-put_back        take back what git wrote before it gave up, if it is still exactly what git wrote
+`find_obstacle` looks at what git does not tell, or tells too late: folders that may not be written to, links in place
+of folders, submodules with something in them, and every file that git does not track (ignored ones and special files as
+well) at a path that has to be written or emptied. Edited and staged files are found by git itself, see `stage`.
 """
 
 import os
-import shutil
-import tempfile
-from collections.abc import Sequence
+import stat
+from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
 
 from orchard.frozen import frozen
-from orchard.git.command import Git
 from orchard.git.history import show_path
 from orchard.git.objects import GITLINK, Change
-from orchard.git.repository import Repository
-
-TIMEOUT = 600.0
-
-Stand = tuple[int, ...]
-"""What changes when somebody writes a file; empty where there is none."""
 
 
 @frozen
@@ -31,14 +23,28 @@ class Obstacle:
     hint: str
 
 
-def find_obstacle(repo: Repository, git: Git, top: Path, changes: Sequence[Change], after: str) -> Obstacle | None:
-    """The first thing in a checkout that would stop git on its way to commit `after`."""
+def find_obstacle(
+    top: Path, changes: Sequence[Change], tracked: Container[bytes], written: Container[bytes], command: str
+) -> Obstacle | None:
+    """The first thing in a checkout that has to be put right by a person; `written` are the paths that get a file."""
     return (
         _closed_folder(top, changes)
         or _linked_folder(top, changes)
         or _filled_submodule(top, changes)
-        or _failing_filter(repo, git, changes, after)
+        or _untracked(top, changes, tracked, written, command)
     )
+
+
+def in_the_way(top: Path, paths: Sequence[bytes], command: str) -> Obstacle:
+    """Files of the user's that a landing or an undo would have to overwrite."""
+    reason = f"Your files in {top} are in the way: {some(paths)}"
+    return Obstacle(reason, f"Commit or move them, then run '{command}'.")
+
+
+def some(paths: Sequence[bytes]) -> str:
+    """A few paths, and how many more there are."""
+    shown = ", ".join(show_path(path) for path in paths[:3])
+    return shown if len(paths) <= 3 else f"{shown} and {len(paths) - 3} more"
 
 
 def _closed_folder(top: Path, changes: Sequence[Change]) -> Obstacle | None:
@@ -54,21 +60,28 @@ def _closed_folder(top: Path, changes: Sequence[Change]) -> Obstacle | None:
 
 
 def _linked_folder(top: Path, changes: Sequence[Change]) -> Obstacle | None:
-    """Git takes a folder that the user put a link in place of for one that is missing, and removes the link."""
+    """A link that the user put in place of a folder leads to somewhere that is not ours to write to."""
     start = os.fsencode(top)
-    folders = {os.path.dirname(change.path) for change in changes if change.old is not None}  # noqa: PTH120 (bytes)
-    for folder in sorted(folders):
-        while folder:
+    seen: set[bytes] = set()
+    for change in changes:
+        folder = os.path.dirname(change.path)  # noqa: PTH120 (bytes)
+        while folder and folder not in seen:
+            seen.add(folder)
             where = os.path.join(start, folder)  # noqa: PTH118
-            if os.path.islink(where):  # noqa: PTH114
+            if os.path.islink(where) and _becomes(changes, folder) is None:  # noqa: PTH114
                 reason = f"{show_path(where)} is a link, where git knows a folder with files that change."
                 return Obstacle(reason, "Put the folder back in its place, then try again.")
             folder = os.path.dirname(folder)  # noqa: PTH120
     return None
 
 
+def _becomes(changes: Sequence[Change], path: bytes) -> Change | None:
+    """What changes at a path itself: a link that is tracked may turn into a folder."""
+    return next((one for one in changes if one.path == path and one.old is not None), None)
+
+
 def _filled_submodule(top: Path, changes: Sequence[Change]) -> Obstacle | None:
-    """Git deletes the folder of a submodule that becomes a file, with all that the user has in it."""
+    """The folder of a submodule that becomes a file would go, with all that the user has in it."""
     for change in changes:
         if change.old is None or change.old.mode != GITLINK or change.new is None or change.new.mode == GITLINK:
             continue
@@ -80,72 +93,63 @@ def _filled_submodule(top: Path, changes: Sequence[Change]) -> Obstacle | None:
     return None
 
 
-def _failing_filter(repo: Repository, git: Git, changes: Sequence[Change], after: str) -> Obstacle | None:
-    """A filter that has no network fails after git has removed the file it is for, so it is tried elsewhere first."""
-    paths = [change.path for change in changes if change.new is not None and change.new.mode != GITLINK]
-    if not repo.filters or not paths:
+def _untracked(
+    top: Path, changes: Sequence[Change], tracked: Container[bytes], written: Container[bytes], command: str
+) -> Obstacle | None:
+    """Files that git does not track, where something has to be written or has to go."""
+    start = os.fsencode(top) + b"/"
+    # Where `A` and `a` are one file, what is found at the one name may be what goes from the other.
+    leaving = {_who(start + one.path) for one in changes if one.new is None and one.path in tracked}
+    found: dict[bytes, None] = {}
+    free: set[bytes] = set()
+    for change in changes:
+        if change.new is None:
+            if change.path not in tracked and _is_file(start + change.path):
+                found[change.path] = None
+            continue
+        if change.path not in written:
+            continue
+        for name in (*_parents(change.path, free), change.path):
+            here = _who(start + name)
+            if not here or name in tracked or here in leaving:
+                continue
+            if _is_file(start + name):
+                found[name] = None
+            elif name == change.path and change.new.mode != GITLINK:
+                found.update(dict.fromkeys(one for one in _files_below(start, name) if one not in tracked))
+    if not found:
         return None
-    with _scratch(repo) as folder:
-        trial = git.with_index(Path(folder, "index"))
-        trial("read-tree", after, timeout=TIMEOUT)
-        asked = trial("check-attr", "--cached", "-z", "--stdin", "filter", stdin=_lines(paths), timeout=TIMEOUT)
-        rows = asked.stdout.split(b"\0")
-        filtered = [path for path, value in zip(rows[::3], rows[2::3], strict=False) if value != b"unspecified"]
-        if not filtered:
-            return None
-        words = ("checkout-index", "-z", "--stdin", f"--prefix={folder}/files/")
-        done = trial(*words, stdin=_lines(filtered), ok=range(256), timeout=TIMEOUT)
-    if done.status == 0:
-        return None
-    said = done.stderr.decode(errors="replace").strip().splitlines()
-    reason = f"A filter of yours fails for a file that would land: {said[0] if said else 'git gave no reason'}"
-    return Obstacle(reason, "Make the filter work (it may need the network), then try again.")
+    return in_the_way(top, sorted(found), command)
 
 
-def _scratch(repo: Repository) -> "tempfile.TemporaryDirectory[str]":
-    return tempfile.TemporaryDirectory(dir=repo.state if repo.state.is_dir() else None, prefix="trial-")
+def _parents(path: bytes, seen: set[bytes]) -> Iterator[bytes]:
+    end = path.find(b"/")
+    while end >= 0:
+        if path[:end] not in seen:
+            seen.add(path[:end])
+            yield path[:end]
+        end = path.find(b"/", end + 1)
 
 
-def _lines(paths: Sequence[bytes]) -> bytes:
-    return b"".join(path + b"\0" for path in paths)
-
-
-# ------------------------------------------------------------------------------------ half-way and back
-
-
-def look(top: Path, changes: Sequence[Change]) -> dict[bytes, Stand]:
-    """How every file that will change stands now."""
-    start = os.fsencode(top)
-    return {change.path: _stand(os.path.join(start, change.path)) for change in changes}  # noqa: PTH118 (bytes)
-
-
-def _stand(where: bytes) -> Stand:
+def _who(where: bytes) -> tuple[int, int] | None:
     try:
         status = os.lstat(where)
     except OSError:
-        return ()
-    return status.st_mode, status.st_ino, status.st_size, status.st_mtime_ns
+        return None
+    return status.st_dev, status.st_ino
 
 
-def put_back(repo: Repository, git: Git, top: Path, changes: Sequence[Change], before: dict[bytes, Stand]) -> None:
-    """Undo what a git that died or gave up has written; the index is still what it was.
+def _is_file(where: bytes) -> bool:
+    """Whether something is there that is no folder."""
+    try:
+        return not stat.S_ISDIR(os.lstat(where).st_mode)
+    except OSError:
+        return False
 
-    In an index of our own the touched files are entered as git meant to write them. From there `read-tree -m` goes
-    back, and refuses to touch what is anything else by now.
-    """
-    now = look(top, changes)
-    touched = [change for change in changes if now[change.path] != before[change.path]]
-    if not touched:
-        return
-    with _scratch(repo) as folder:
-        trial = git.with_index(Path(folder, "index"))
-        shutil.copyfile(git.git_dir / "index", Path(folder, "index"))
-        intended = trial("write-tree", timeout=TIMEOUT).text
-        gone = b"".join(b"0 %s\t%s\0" % (b"0" * len(intended), one.path) for one in touched if one.new is None)
-        made = b"".join(
-            b"%06o %s\t%s\0" % (one.new.mode, one.new.oid.encode(), one.path) for one in touched if one.new is not None
-        )
-        trial("update-index", "-z", "--index-info", stdin=gone + made, timeout=TIMEOUT)
-        written = trial("write-tree", timeout=TIMEOUT).text
-        trial("update-index", "-q", "--refresh", ok=range(256), timeout=TIMEOUT)
-        trial("read-tree", "-m", "-u", written, intended, ok=range(256), timeout=TIMEOUT)
+
+def _files_below(start: bytes, name: bytes) -> Iterator[bytes]:
+    """Everything in a folder that is no folder itself."""
+    for folder, folders, names in os.walk(start + name):
+        links = [one for one in folders if os.path.islink(folder + b"/" + one)]  # noqa: PTH114 (bytes)
+        for one in [*names, *links]:
+            yield (folder + b"/" + one)[len(start) :]

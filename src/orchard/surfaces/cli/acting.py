@@ -180,7 +180,8 @@ def undo(terminal: Terminal, plan: str | None, yes: bool) -> int:
     if not confirm(terminal, question, f"orchard undo {found} --yes", yes=yes or document["undone"]):
         return 4
     answer = ask_engine(app, "undo", plan=found)
-    terminal.answer({"plan": found, **answer}, text.undone(answer.get("branch"), answer.get("commit")))
+    said = text.undone_before(found) if answer.get("undone_before") else text.undone(answer["branch"], answer["commit"])
+    terminal.answer({"plan": found, **answer}, said)
     return 0
 
 

@@ -258,6 +258,10 @@ def undone(branch: str | None, commit: str | None) -> Line:
     return [(f"Branch {safe(branch)} is back at {commit}", "")]
 
 
+def undone_before(plan: str) -> Line:
+    return [(f"The landing of plan {plan} had been undone before; nothing was changed now.", "")]
+
+
 def still(plan: Mapping[str, Any]) -> str:
     return f"Plan {plan['id']} is still {plan['status']}: {counts(plan['counts'])}."
 

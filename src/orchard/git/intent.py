@@ -1,0 +1,170 @@
+"""What is about to happen in a checkout of the user's, written down before the first file of it moves.
+
+For every path it says what the old and the new commit hold there, which file stood there when we looked, and which file
+git has prepared for it. A file is known again by its inode, size and time (renaming changes none of them); where they
+say nothing, by its content. Whoever finds an intent after a crash can therefore tell for each path whether the file is
+the old one, the new one, or somebody else's.
+
+    Item     one path          Intent   all of them, and where everything lies
+    stand    what tells a file from another, or from the same one after an edit
+"""
+
+import hashlib
+import json
+import os
+import stat
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from orchard.frozen import frozen
+from orchard.git.folders import write_atomically
+from orchard.git.objects import Entry
+
+FILE_NAME = "intent.json"
+DONE_NAME = "done.json"
+
+RECENT = 0.1
+RECENT_COARSE = 2.5
+"""Within so many seconds two edits may leave one time; the second figure is for file systems that count in seconds."""
+
+Stand = tuple[int | str, ...]
+"""Type and mode, inode, size, time of the last edit, and a digest where that proves nothing; () for no file."""
+
+
+class Item(NamedTuple):
+    """One path of a checkout that changes."""
+
+    path: bytes
+    old: Entry | None
+    new: Entry | None
+    was: Stand
+    """The file that stood there when we looked; () where there was none, or where it is not ours to take."""
+    will: Stand
+    """The file that was prepared for it; () where there is to be none."""
+
+
+@frozen
+class Intent:
+    """A checkout, the two commits it goes from and to, and every path."""
+
+    top: Path
+    git_dir: Path
+    branch: str
+    old: str
+    new: str
+    stage: Path
+    index: Stand
+    """The index when we looked."""
+    items: tuple[Item, ...]
+    emptied: tuple[tuple[bytes, int], ...] = ()
+    """Folders that have to make way for a file, with their modes."""
+    made: tuple[bytes, ...] = ()
+    """Folders that are needed and were not there."""
+    done: bool = False
+
+    def place(self, item: Item) -> bytes:
+        """Where the file belongs."""
+        return os.fsencode(self.top) + b"/" + item.path
+
+    def staged(self, item: Item) -> bytes:
+        """Where the new file waits; after the two have changed places, the old one lies here."""
+        return os.fsencode(self.stage) + b"/new/" + item.path
+
+    def spare(self, item: Item) -> bytes:
+        """Where an old file goes that no new one changes places with."""
+        return os.fsencode(self.stage) + b"/old/" + hashlib.sha256(item.path).hexdigest().encode()
+
+
+def stand(where: bytes) -> Stand:
+    """How a file stands now."""
+    try:
+        status = os.lstat(where)
+    except (FileNotFoundError, NotADirectoryError):
+        return ()
+    return stand_of(status)
+
+
+def stand_of(status: os.stat_result) -> Stand:
+    """The same, of a file that was just looked at."""
+    return status.st_mode, status.st_ino, status.st_size, status.st_mtime_ns, ""
+
+
+def first_look(where: bytes, status: os.stat_result) -> Stand:
+    """How a file stands, told so that an edit from now on will show in any case."""
+    coarse = status.st_mtime_ns % 1_000_000 == 0
+    if time.time() - status.st_mtime > (RECENT_COARSE if coarse else RECENT):
+        return stand_of(status)
+    return (*stand_of(status)[:4], _digest(where))
+
+
+def is_same(where: bytes, known: Stand) -> bool:
+    """Whether the file there is this one, as it was."""
+    now = stand(where)
+    if not now or not known or now[:4] != known[:4]:
+        return False
+    return not known[4] or _digest(where) == known[4]
+
+
+def _digest(where: bytes) -> str:
+    try:
+        if stat.S_ISLNK(os.lstat(where).st_mode):
+            return hashlib.sha256(os.readlink(where)).hexdigest()  # noqa: PTH115 (bytes)
+        with open(where, "rb") as file:  # noqa: PTH123 (bytes)
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        return "unreadable"
+
+
+# ------------------------------------------------------------------------------------ on disk
+
+
+def write_intent(claim: Path, intent: Intent) -> None:
+    """Write it down, so that it is there after a crash."""
+    row = {
+        "top": str(intent.top), "git_dir": str(intent.git_dir), "branch": intent.branch, "stage": str(intent.stage),
+        "old": intent.old, "new": intent.new, "index": intent.index,
+        "items": [[os.fsdecode(one.path), one.old, one.new, one.was, one.will] for one in intent.items],
+        "emptied": [[os.fsdecode(path), mode] for path, mode in intent.emptied],
+        "made": [os.fsdecode(path) for path in intent.made],
+    }  # fmt: skip
+    write_atomically(claim / FILE_NAME, json.dumps(row).encode(), 0o600)
+    sync_folder(claim)
+
+
+def mark_done(claim: Path) -> None:
+    """All of it has happened: what is left is to tidy up."""
+    with suppress(FileNotFoundError):
+        (claim / FILE_NAME).rename(claim / DONE_NAME)
+
+
+def read_intent(claim: Path) -> Intent | None:
+    """What was written down; None if nothing was, or not all of it: then no file has moved yet."""
+    for name in (FILE_NAME, DONE_NAME):
+        try:
+            row: Any = json.loads((claim / name).read_bytes())
+        except (OSError, ValueError):
+            continue
+        return Intent(
+            Path(row["top"]), Path(row["git_dir"]), row["branch"], row["old"], row["new"], Path(row["stage"]),
+            tuple(row["index"]), tuple(_item(one) for one in row["items"]),
+            tuple((os.fsencode(path), mode) for path, mode in row["emptied"]),
+            tuple(os.fsencode(path) for path in row["made"]), done=name == DONE_NAME,
+        )  # fmt: skip
+    return None
+
+
+def _item(row: Sequence[Any]) -> Item:
+    path, old, new, was, will = row
+    return Item(os.fsencode(path), Entry(*old) if old else None, Entry(*new) if new else None, tuple(was), tuple(will))
+
+
+def sync_folder(folder: Path) -> None:
+    """What was named in a folder outlives a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

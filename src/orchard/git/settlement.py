@@ -1,0 +1,250 @@
+"""What becomes of a checkout where a landing or an undo ended before it was over: it is finished or taken back.
+
+The branch decides. Where the checkout's HEAD has reached the new commit, all files are at their places already (the
+branch moves after them), and what is left is to publish the index. Where it has not, every file that we brought goes
+back for the one that was there. A path that holds neither is the user's: it is left alone and named. Only locks that
+are ours are removed.
+
+    settle       one checkout, by our notes about it; also how every landing ends, good or bad
+    settle_all   every checkout that has notes: what an engine does first
+    publish      the new index takes the place of the old one
+"""
+
+import hashlib
+import os
+import secrets
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+
+from orchard.frozen import frozen
+from orchard.git.claim import NEW_INDEX, GitLocks, TurnTaken, claim_of, claims, same_file, turn
+from orchard.git.command import Git, GitError
+from orchard.git.folders import delete_children
+from orchard.git.indexfile import EMPTY, BadIndex, Index, read_index
+from orchard.git.intent import Intent, Item, mark_done, read_intent, stand
+from orchard.git.objects import SYMLINK, Entry
+from orchard.git.placement import edited_aside, remove_empty_folders, take_back, verify
+from orchard.git.repository import Repository, block_filters
+from orchard.process.failpoint import failpoint
+
+_READY, _STAGE = "index.ready", "stage.path"
+_TIMEOUT = 600.0
+_SETTLE_WAIT = 5.0
+_STILL_WAIT = 2.0
+_GIT_ENDS = 0.5
+"""How long a git that moves a branch may live on beside us."""
+
+
+@frozen
+class Settled:
+    """What was found and done."""
+
+    intent: Intent | None = None
+    forward: bool = False
+    """The checkout is at the new commit; else it is as it was."""
+    theirs: tuple[bytes, ...] = ()
+    """Paths that somebody else has written to meanwhile: they are as they were found."""
+    kept: Path | None = None
+    """Where edits were put that came through a file that was open while we moved it."""
+
+
+def settle_all(repo: Repository) -> list[Settled]:
+    """Finish or take back whatever a crash has left in any checkout."""
+    found = []
+    with suppress(FileNotFoundError):
+        for claim in sorted(claims(repo).iterdir()):
+            if not claim.is_dir():
+                continue
+            # Whoever holds it is alive, and will settle it himself.
+            with suppress(TurnTaken), turn(claim, _SETTLE_WAIT):
+                found.append(settle(repo, claim))
+    return [one for one in found if one.intent is not None]
+
+
+def settle(repo: Repository, claim: Path) -> Settled:
+    """Finish what was begun in the checkout of this claim, or take it back; then let go of it."""
+    if not claim.is_dir():
+        return Settled()
+    intent = read_intent(claim)
+    settled = Settled()
+    if intent is not None:
+        if not intent.done:
+            _free_branch(repo, intent)
+        settled = _settle(repo, claim, intent)
+        GitLocks(claim, intent.git_dir).release()
+        if not intent.done:
+            mark_done(claim)
+        failpoint("checkout.settled")
+    else:
+        GitLocks(claim, _git_dir(repo, claim)).release()
+    _forget(claim, intent)
+    return settled
+
+
+def _settle(repo: Repository, claim: Path, intent: Intent) -> Settled:
+    forward = intent.done or is_published(claim, intent) or _head(repo, intent) == intent.new
+    if intent.done and not is_published(claim, intent) and _head(repo, intent) != intent.new:
+        return Settled(intent)  # it was taken back, and only tidying up was left
+    theirs: list[bytes] = []
+    if not forward:
+        theirs = _take_back(repo, intent)
+    elif not intent.done:
+        theirs = [path for path in [verify(intent)] if path is not None]
+        if (
+            (claim / NEW_INDEX).exists()
+            and not is_published(claim, intent)
+            and stand(os.fsencode(intent.git_dir / "index")) == intent.index
+        ):
+            publish(claim, GitLocks(claim, intent.git_dir))
+    if forward:
+        remove_empty_folders(intent)
+    return Settled(intent, forward, tuple(theirs), _keep_edits(repo, intent) if forward else None)
+
+
+@contextmanager
+def held_still(repo: Repository, git_dir: Path) -> Iterator[None]:
+    """Keep a checkout from being switched for the instant in which a branch moves that it is not on.
+
+    Only its index is locked: whoever switches needs it. Where we land at this moment nobody can switch either, and a
+    lock that stays was left by a git that died, which keeps everybody else from switching as well.
+    """
+    claim = claim_of(repo, git_dir)
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(turn(claim, _STILL_WAIT))
+        except TurnTaken:
+            yield
+            return
+        settle(repo, claim)
+        claim.mkdir(mode=0o700, parents=True, exist_ok=True)
+        stack.callback(settle, repo, claim)
+        GitLocks(claim, git_dir).hold_index(_STILL_WAIT)
+        yield
+
+
+def publish(claim: Path, locks: GitLocks) -> None:
+    """Our index takes the place of its lock, and then of the user's index: there is one at every moment."""
+    ready = claim / _READY
+    ready.unlink(missing_ok=True)
+    try:
+        os.link(claim / NEW_INDEX, ready)
+    except OSError:  # no file has two names here
+        ready = claim / NEW_INDEX
+    if not same_file(claim / NEW_INDEX, locks.index):
+        ready.replace(locks.index)
+    locks.index.replace(locks.git_dir / "index")
+
+
+def is_published(claim: Path, intent: Intent) -> bool:
+    """Whether the index of the checkout is the one that we made."""
+    own = claim / NEW_INDEX
+    return same_file(own, intent.git_dir / "index") or not own.exists()
+
+
+def _free_branch(repo: Repository, intent: Intent) -> None:
+    """Remove the lock of the branch that a git of ours left when it was killed: nobody else would write that commit."""
+    lock = repo.common_dir / "refs" / "heads" / f"{intent.branch}.lock"
+    deadline = time.monotonic() + _GIT_ENDS
+    while _holds(lock, intent.new):
+        if time.monotonic() >= deadline:
+            lock.unlink(missing_ok=True)
+        time.sleep(0.02)
+
+
+def _holds(lock: Path, commit: str) -> bool:
+    try:
+        return lock.read_bytes() == f"{commit}\n".encode()
+    except OSError:
+        return False
+
+
+def _take_back(repo: Repository, intent: Intent) -> list[bytes]:
+    git = Git(repo.common_dir, intent.git_dir, cwd=intent.top, work_tree=intent.top)
+    index = EMPTY
+    if stand(os.fsencode(intent.git_dir / "index")) != intent.index:
+        index = _read(intent)  # somebody has removed our lock and gone on: what they took over is theirs
+
+    def knows(item: Item, where: bytes) -> bool:
+        return item.new is not None and blob_of(block_filters(git, repo.filters), item, where) == item.new
+
+    kept = tuple(item for item in intent.items if not _taken_over(index, item))
+    return take_back(replace(intent, items=kept), knows)
+
+
+def _taken_over(index: Index, item: Item) -> bool:
+    entry = index.entries.get(item.path)
+    return entry is not None and item.new is not None and Entry(entry.mode, entry.oid) == item.new
+
+
+def blob_of(git: Git, item: Item, where: bytes) -> Entry | None:
+    """What git would store for the file that is there now."""
+    status = os.lstat(where)
+    if stat.S_ISLNK(status.st_mode):
+        target = os.readlink(where)  # noqa: PTH115 (bytes)
+        size = len(item.new.oid) if item.new is not None else 40
+        digest = hashlib.sha1 if size == 40 else hashlib.sha256
+        return Entry(SYMLINK, digest(b"blob %d\0" % len(target) + target, usedforsecurity=False).hexdigest())
+    if not stat.S_ISREG(status.st_mode):
+        return None
+    try:
+        said = git("hash-object", b"--path=" + item.path, "--", where, timeout=_TIMEOUT).text
+    except GitError:
+        return None
+    return Entry(0o100755 if status.st_mode & 0o100 else 0o100644, said)
+
+
+def _keep_edits(repo: Repository, intent: Intent) -> Path | None:
+    """Save what was written to an old file after it had made way for the new one."""
+    folder = None
+    for item, aside in edited_aside(intent):
+        folder = folder or repo.state / "kept" / secrets.token_hex(6)
+        goal = folder / os.fsdecode(item.path)
+        goal.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.replace(aside, os.fsencode(goal))  # noqa: PTH105 (bytes)
+    return folder
+
+
+def _head(repo: Repository, intent: Intent) -> str:
+    git = Git(repo.common_dir, intent.git_dir, cwd=repo.common_dir)
+    return git("rev-parse", "-q", "--verify", "HEAD^{commit}", ok=(0, 1, 128)).text
+
+
+def _read(intent: Intent) -> Index:
+    try:
+        return read_index((intent.git_dir / "index").read_bytes(), len(intent.new) // 2)
+    except (OSError, BadIndex):
+        return EMPTY
+
+
+def _git_dir(repo: Repository, claim: Path) -> Path:
+    if claim.name == "main":
+        return repo.common_dir
+    return repo.common_dir / "worktrees" / claim.name.removeprefix("worktree-")
+
+
+def _forget(claim: Path, intent: Intent | None) -> None:
+    """Remove the stage, and our notes after it."""
+    stage = intent.stage if intent is not None else _noted_stage(claim)
+    if stage is not None and not stage.is_relative_to(claim):
+        delete_children(stage)
+        with suppress(OSError):
+            stage.rmdir()
+    delete_children(claim)
+    with suppress(OSError):
+        claim.rmdir()
+
+
+def note_stage(claim: Path, stage: Path) -> None:
+    """Say where the stage will be, before it is there."""
+    (claim / _STAGE).write_bytes(os.fsencode(stage))
+
+
+def _noted_stage(claim: Path) -> Path | None:
+    try:
+        return Path(os.fsdecode((claim / _STAGE).read_bytes()))
+    except OSError:
+        return None
