@@ -34,6 +34,11 @@ class Scene:
 
 @pytest.fixture
 def scene(repo: Repo) -> Scene:
+    return make_scene(repo)
+
+
+def make_scene(repo: Repo) -> Scene:
+    """A landing that edits, removes and adds files, changes a mode and a link."""
     (repo.path / "run.sh").write_text("#!/bin/sh\n")
     (repo.path / "other.sh").write_text("#!/bin/sh\n")
     (repo.path / "link").symlink_to("README.md")

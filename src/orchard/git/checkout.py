@@ -47,6 +47,7 @@ from orchard.git.stage import TIMEOUT, Blocked, Staged, Stager
 from orchard.process.failpoint import failpoint
 
 LOCK_WAIT = 2.0
+TURN_WAIT = 60.0
 _STAGE_NAME = ".orchard-landing-"
 _NO_HEAD = "ref: refs/orchard/none\n"
 
@@ -87,7 +88,7 @@ def move_checkout(move: Move) -> Followed | LandingRefused:
     """Bring a checkout and its branch to another commit, or leave everything as it is and say why."""
     claim = claim_of(move.repo, move.place.git_dir)
     try:
-        with turn(claim):
+        with turn(claim, TURN_WAIT):
             settle(move.repo, claim)
             outside = move.place.path.stat().st_dev != claim.parent.stat().st_dev
             done = _try(move, claim, _stage(move, claim, outside=outside))

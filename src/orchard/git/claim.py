@@ -24,7 +24,6 @@ from pathlib import Path
 
 from orchard.git.repository import Repository
 
-TURN_WAIT = 60.0
 SWITCH_GAP = 0.1
 """How long a git command needs at most between the index and HEAD; git itself waits so long for HEAD's lock."""
 _LOOK_AGAIN = 0.02
@@ -52,7 +51,7 @@ def claim_of(repo: Repository, git_dir: Path) -> Path:
 
 
 @contextmanager
-def turn(claim: Path, wait: float = TURN_WAIT) -> Iterator[None]:
+def turn(claim: Path, wait: float) -> Iterator[None]:
     """Wait until nobody else lands in the checkout of this claim; TurnTaken if that takes too long."""
     claim.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     place = claim.with_name(f"{claim.name}.lock")

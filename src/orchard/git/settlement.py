@@ -31,7 +31,7 @@ from orchard.git.placement import edited_aside, remove_empty_folders, take_back,
 from orchard.git.repository import Repository, block_filters
 from orchard.process.failpoint import failpoint
 
-_READY, _STAGE = "index.ready", "stage.path"
+_READY, _STAGE, _TRASH = "index.ready", "stage.path", "trash-"
 _TIMEOUT = 600.0
 _SETTLE_WAIT = 5.0
 _STILL_WAIT = 2.0
@@ -57,6 +57,8 @@ def settle_all(repo: Repository) -> list[Settled]:
     found = []
     with suppress(FileNotFoundError):
         for claim in sorted(claims(repo).iterdir()):
+            if claim.name.startswith(_TRASH):
+                _remove(claim)
             if not claim.is_dir():
                 continue
             # Whoever holds it is alive, and will settle it himself.
@@ -230,12 +232,18 @@ def _forget(claim: Path, intent: Intent | None) -> None:
     """Remove the stage, and our notes after it."""
     stage = intent.stage if intent is not None else _noted_stage(claim)
     if stage is not None and not stage.is_relative_to(claim):
-        delete_children(stage)
-        with suppress(OSError):
-            stage.rmdir()
-    delete_children(claim)
+        _remove(stage)
+    # A git that outlived its engine may still be writing there: it must not find the notes of the next landing.
+    trash = claim.with_name(f"{_TRASH}{secrets.token_hex(6)}")
+    with suppress(FileNotFoundError):
+        claim.rename(trash)
+        _remove(trash)
+
+
+def _remove(folder: Path) -> None:
+    delete_children(folder)
     with suppress(OSError):
-        claim.rmdir()
+        folder.rmdir()
 
 
 def note_stage(claim: Path, stage: Path) -> None:
