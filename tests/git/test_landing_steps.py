@@ -272,15 +272,15 @@ def test_whoever_waits_too_long_for_another_landing_is_told(scene: Scene, monkey
     monkeypatch.setattr(checkout, "TURN_WAIT", 0.1)
     claim = claim_of(scene.repository, scene.repository.common_dir)
     claim.parent.mkdir(parents=True)
-    code = f"import fcntl, time; f = open({str(claim) + '.lock'!r}, 'w'); fcntl.flock(f, 2); print(1, flush=True); time.sleep(60)"
+    lock = f"{claim}.lock"
+    code = f"import fcntl, time; f = open({lock!r}, 'w'); fcntl.flock(f, 2); print(1, flush=True); time.sleep(60)"
     other = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
-    assert other.stdout is not None and other.stdout.readline()
-    before = picture(scene.repo.path)
+    with other:
+        assert other.stdout is not None and other.stdout.readline()
+        before = picture(scene.repo.path)
+        refused = scene.land()
+        other.kill()
 
-    refused = scene.land()
-
-    other.kill()
-    other.wait()
     assert isinstance(refused, LandingRefused) and refused.kind == "locked" and "under way" in refused.reason
     assert picture(scene.repo.path) == before
     assert scene.land() == LandedRef(scene.repo.path)
