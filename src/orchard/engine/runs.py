@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from orchard.core.events import Event, Landed, LandingUndone, PlanDeleted, PlanReshaped, UndoIntended
+from orchard.core.events import Event, Landed, LandingUndone, PlanDeleted, PlanReshaped, UndoIntended, UndoVoided
 from orchard.core.plan import PlanId
 from orchard.core.run import Run
 from orchard.core.states import PlanStatus
