@@ -30,6 +30,7 @@ from orchard.engine.snapshot import landing_id
 from orchard.errors import NeedsPerson, UsageError
 from orchard.frozen import frozen
 from orchard.git import landing as git_landing
+from orchard.git.aliases import meant_branch
 from orchard.git.conflicts import share_memory
 from orchard.git.landing import LandedRef
 from orchard.git.obstacles import some
@@ -66,7 +67,7 @@ async def land(context: Context) -> Outcome:
 async def _land(context: Context, new: str) -> Outcome:
     engine, run = context.engine, context.run
     assert run.started is not None
-    branch, old = context.world.repo.meant_branch(run.started.target_branch), context.target_tip
+    branch, old = meant_branch(context.world.repo, run.started.target_branch), context.target_tip
     await _harden(context, new)
     intent = LandingIntended(landing_id(run), branch, old, new)
     failpoint("landing.before-intent")

@@ -31,6 +31,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from orchard.git.aliases import checked_out_in
 from orchard.git.claim import GitLocks, TurnTaken, claim_of, turn
 from orchard.git.command import Git, GitError
 from orchard.git.heads import operation_in
@@ -194,7 +195,7 @@ def _elsewhere(move: Move) -> LandingRefused | None:
     if operation is not None:
         reason = f"A {operation} of branch '{move.branch}' is under way in {move.place.path}"
         return move.refuse("operation", reason, f"Finish or abort the {operation} there.")
-    if move.repo.checked_out_in(git_dir) != move.branch:
+    if checked_out_in(move.repo, git_dir) != move.branch:
         reason = f"{move.place.path} has just been switched to another branch."
         return move.refuse("moved", reason, f"Run '{move.command}' again.")
     return None
@@ -250,7 +251,7 @@ def _log_head(move: Move) -> None:
 def _read_back(move: Move, claim: Path, intent: Intent) -> LandingRefused | None:
     """What git says now is what counts."""
     tip = read_ref(move.repo.git, move.ref)
-    if tip != move.new or move.repo.checked_out_in(move.place.git_dir) != move.branch:
+    if tip != move.new or checked_out_in(move.repo, move.place.git_dir) != move.branch:
         return move.refuse("moved", f"Branch '{move.branch}' moved while it was landing.", "Run 'git log' and look.")
     mark_done(claim)
     return None

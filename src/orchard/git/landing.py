@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Literal
 
 from orchard.frozen import frozen
+from orchard.git.aliases import checked_out_in, meant_branch
 from orchard.git.checkout import Followed, Move, move_checkout
 from orchard.git.command import Git, GitError, lock_in_the_way
 from orchard.git.history import is_ancestor
@@ -58,7 +59,7 @@ class Undone:
 
 def land(repo: Repository, branch: str, old: str | None, new: str, message: str) -> LandedRef | LandingRefused:
     """Move a branch from `old` (None: it must not exist) to `new`; already being there is success."""
-    branch = repo.meant_branch(branch)
+    branch = meant_branch(repo, branch)
     tip = repo.branch_tip(branch)
     if tip == new:
         return LandedRef()
@@ -74,7 +75,7 @@ def land(repo: Repository, branch: str, old: str | None, new: str, message: str)
 
 def undo(repo: Repository, branch: str, old: str | None, new: str) -> Undone | LandingRefused:
     """Take a landing back if the branch is still exactly where it put it; no edit is lost."""
-    branch = repo.meant_branch(branch)
+    branch = meant_branch(repo, branch)
     refusal = _not_at(branch, repo.branch_tip(branch), new)
     if refusal is not None:
         return refusal
@@ -224,7 +225,7 @@ def _swap(repo: Repository, branch: str, old: str | None, new: str | None, messa
         for one in repo.checkouts():
             if not one.bare and not one.ours and not one.prunable:
                 stack.enter_context(held_still(repo, one.git_dir))
-            if repo.checked_out_in(one.git_dir) == branch and not one.bare and not one.prunable:
+            if checked_out_in(repo, one.git_dir) == branch and not one.bare and not one.prunable:
                 reason = f"{one.path} has just been switched to branch '{branch}'."
                 return LandingRefused("moved", reason, "Try again.")
         try:

@@ -21,7 +21,7 @@ from pathlib import Path
 from orchard.errors import NotFound, UsageError
 from orchard.git.blockers import Blocked, keeps_waiting, remove_blocked_notes
 from orchard.git.command import MINIMUM_VERSION, Git, GitError, GitMissing, Output, clean_environment, run_git
-from orchard.git.heads import branch_in, branch_to_come_back_to, may_be_alias, operation_in
+from orchard.git.heads import branch_in, branch_to_come_back_to, operation_in
 from orchard.git.ownership import naming, not_found, path_in, points_elsewhere
 from orchard.git.refs import list_refs, read_ref
 
@@ -262,22 +262,6 @@ class Repository:
                 raise UsageError(f"The worktree root {root} holds files that git tracks", hint=hint)
             self._free_roots[root] = index
         return root
-
-    def checked_out_in(self, git_dir: Path) -> str | None:
-        """The branch whose commit a checkout is at; where HEAD names another name for a branch, that branch."""
-        branch = branch_in(git_dir, self.common_dir)
-        if branch is not None:
-            return branch
-        git = Git(self.common_dir, git_dir, cwd=self.common_dir)
-        name = git("rev-parse", "-q", "--symbolic-full-name", "HEAD", ok=(0, 1, 128)).text
-        return name.removeprefix("refs/heads/") if name.startswith("refs/heads/") else None
-
-    def meant_branch(self, branch: str) -> str:
-        """The branch that a name stands for: a branch may be another name for a branch."""
-        if not may_be_alias(self.common_dir, branch):
-            return branch
-        named = self.git("symbolic-ref", "-q", f"refs/heads/{branch}", ok=(0, 1, 128)).text
-        return named.removeprefix("refs/heads/") if named.startswith("refs/heads/") else branch
 
     def _branch_in(self, git_dir: Path) -> str | None:
         branch = branch_in(git_dir, self.common_dir)
