@@ -141,10 +141,6 @@ def _resumed(run: Run, event: PlanResumed, at: float) -> None:
         run.plan = replace(run.plan, budget=Budget(**event.budget))
 
 
-def _finalized(run: Run, event: PlanFinalized, at: float) -> None:
-    run.scaffolding = False
-
-
 def _snapshot_started(run: Run, event: SnapshotStarted, at: float) -> None:
     line = event.integration or event.commit
     run.snapshot = Snapshot(event.generation, event.commit, line, event.commit, rewritten=event.integration)
@@ -398,7 +394,7 @@ def _set(name: str, value: Callable[[Any], Any] = lambda event: event) -> Callab
 
 APPLY: Mapping[type[Event], Callable[[Run, Any, float], None]] = {
     PlanSubmitted: _submitted,
-    PlanFinalized: _finalized,
+    PlanFinalized: _set("scaffolding", lambda event: False),
     PlanStarted: _plan_started,
     PlanPaused: _set("paused"),
     PlanResumed: _resumed,
