@@ -41,6 +41,7 @@ environments = st.dictionaries(
 )
 seconds = st.none() | st.sampled_from([0.5, 1.0, 90.0, 3600.0])
 few_paths = st.lists(paths, max_size=2).map(tuple)
+few_folders = st.lists(st.sampled_from(["../lib", "/opt/data", "a b/c"]), max_size=2).map(tuple)
 
 on_failures = st.builds(
     OnFailure,
@@ -71,7 +72,7 @@ agent_works = st.builds(
     effort=_some(*get_args(Effort)),
     max_turns=_some(1, 50),
     context_files=few_paths,
-    allowed_folders=few_paths,
+    allowed_folders=few_folders,
     allowed_urls=st.sampled_from([(), ("https://example.com",)]),
     resume_session=_some(True, False),
     interactive=st.booleans(),

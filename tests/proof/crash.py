@@ -134,14 +134,14 @@ class Cell:
     def _next_to_land(self, plan: Any) -> list[str] | None:
         state = plan["status"]
         if state == "succeeded" and plan["undone"]:
-            return ["land"]
+            return ["land", "--yes"]
         if state == "succeeded":
             assert plan["landed"] or self.shape.goals[self.stage] == "branched", "it succeeded without landing"
             return None
         if state in ("failed", "canceled"):
             return ["retry", *(["--fresh"] if self.shape.fresh else [])]
         if state == "waiting":
-            return ["land"]
+            return ["land", "--yes"]
         if self.shape.changes and not self.events("PlanReshaped"):
             return ["reshape", plan["id"], str(self._changes())]
         return ["resume"]

@@ -33,7 +33,7 @@ def undo(scene: Scene, armed: str) -> None:
     assert there in ("", before, landed)
     scene.words = ""
     assert scene.ask("undo", "--yes").code == 0
-    assert scene.ask("land").code == 0
+    assert scene.ask("land", "--yes").code == 0
     scene.landings = 2
 
 

@@ -333,7 +333,11 @@ def _next(world: World, plan: dict[str, Any], *, fresh: bool) -> Iterator[list[s
         yield ["retry", name, *(["--fresh"] if fresh else [])]
     elif plan["waiting"]:
         for one in plan["waiting"]:
-            yield ["land", name] if one["kind"] == "landing" else ["approve", one["job"], "--plan", name, "--yes"]
+            yield (
+                ["land", name, "--yes"]
+                if one["kind"] == "landing"
+                else ["approve", one["job"], "--plan", name, "--yes"]
+            )
     else:
         yield ["resume", name]
 
