@@ -7,8 +7,9 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -224,13 +225,64 @@ def test_a_file_that_breaks_later_does_not_break_the_count(tmp_path: Path) -> No
         assert slots.warning is not None
 
 
-def test_renewing_shows_that_the_holder_is_there(tmp_path: Path) -> None:
+HOLDS_THE_LOCK = """
+import sqlite3, sys, time
+db = sqlite3.connect(sys.argv[1], isolation_level=None)
+db.execute("BEGIN EXCLUSIVE")
+print("locked", flush=True)
+time.sleep(float(sys.argv[2]))
+db.execute("ROLLBACK")
+"""
+
+
+@contextmanager
+def locked(path: Path, seconds: float) -> Iterator[None]:
+    """Another process holds the lock of the file for so long."""
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDS_THE_LOCK, str(path), str(seconds)], stdout=subprocess.PIPE, text=True
+    ) as holder:
+        assert holder.stdout is not None and holder.stdout.readline() == "locked\n"
+        yield
+
+
+def test_a_lock_of_another_process_makes_nobody_wait_and_is_no_reason_to_count_alone(tmp_path: Path) -> None:
     path = tmp_path / "slots.db"
-    with closing(Slots.open(path, 3)) as slots, closing(sqlite3.connect(path)) as look:
-        slots.acquire()
-        look.execute("UPDATE leases SET renewed = 0")
-        look.commit()
+    with closing(Slots.open(path, 3)) as slots:
+        assert slots.acquire() and slots.acquire()
+        slots.release()
+        with locked(path, 1.0):
+            began = time.monotonic()
+            tried = [slots.drain(), slots.acquire(), slots.acquire(), *(slots.acquire() for _ in range(20))]
+            took = time.monotonic() - began
 
-        slots.renew()
+            # What should have gone back is kept, and is there for who wants one next; new ones are not to be had.
+            assert tried == [False, True, *[False] * 21]
+            assert took < 0.3, took
+        assert slots.warning is None
+        asyncio.run(slots.wait_free())
 
-        assert look.execute("SELECT min(renewed) FROM leases").fetchone()[0] > 0
+        assert slots.acquire()
+        slots.release()
+        assert slots.drain()
+        assert slots.count() == 2
+
+
+@pytest.mark.anyio
+async def test_whoever_meets_a_lock_tries_again_soon_and_gets_what_is_free(tmp_path: Path) -> None:
+    path = tmp_path / "slots.db"
+    with closing(Slots.open(path, 1)) as slots, locked(path, 0.5):
+        began = time.monotonic()
+        while not slots.acquire():
+            await slots.wait_free()
+        assert time.monotonic() - began < 3.0
+        assert slots.warning is None
+
+
+def test_a_file_that_stays_locked_is_given_up_after_a_while(tmp_path: Path) -> None:
+    path = tmp_path / "slots.db"
+    with closing(Slots.open(path, 2)) as slots, locked(path, 12.0):
+        began = time.monotonic()
+        while not slots.acquire():
+            time.sleep(0.1)
+        assert time.monotonic() - began > 3.0
+        assert slots.warning is not None and "locked by another program" in slots.warning

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from orchard.store.slots import Slots
+from orchard.store.slots import AGAIN_SECONDS, Slots
 
 LINGER = 0.5
 """Seconds that an unused lease is kept: the next job of a chain wants it at once."""
@@ -62,4 +62,5 @@ class Leases:
 
     def _drain(self) -> None:
         self._timer = None
-        self._slots.drain()
+        if not self._slots.drain():
+            self._timer = asyncio.get_running_loop().call_later(AGAIN_SECONDS, self._drain)

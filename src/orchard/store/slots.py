@@ -8,6 +8,9 @@ Who finds no lease leaves an address (a socket of its own) in the same transacti
 writes a byte to each address. So nobody looks over and over, and no wake-up falls between looking
 and waiting. A slow timer covers holders that died, which wake nobody.
 
+The engine asks on its event loop, so it never waits there for the lock of another process: a file that is locked gives
+nothing now, leases that should go back are kept, and both are tried again in a moment.
+
 Capacity is a courtesy to the machine, not a promise: where the file cannot be used, each process
 counts for itself and `warning` says so.
 """
@@ -23,10 +26,16 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from orchard.process.identity import Identity, identify, is_alive
-from orchard.store.db import Schema, StoreError, explain, open_database
+from orchard.store.db import BUSY_SECONDS, Schema, StoreError, explain, open_database
 
 CHECK_SECONDS = 5.0
 ADDRESS_BYTES = 100
+PATIENCE = 0.02
+"""Seconds for which a try waits for another process's lock."""
+AGAIN_SECONDS = 0.1
+"""After a try that met a lock, nothing is tried for this long: so a lock takes little of an event loop's time."""
+MOST_VAIN = 50
+"""After so many tries that met a lock one after the other, a process counts alone."""
 
 SLOTS = Schema(
     what="list of slots",
@@ -65,16 +74,30 @@ class Slots:
         self._doorbell: socket.socket | None = None
         self._address: bytes | None = None
         self._woken = asyncio.Event()
+        self._vain = 0
+        """How many tries have met a lock since the last one that did not."""
+        self._try_after = 0.0
 
     @classmethod
-    def open(cls, path: Path, total: int, runtime: Path | None = None, me: Identity | None = None) -> "Slots":
-        """The slots in this file; `runtime` is a folder, the user's alone, for the sockets of those who wait."""
+    def open(
+        cls,
+        path: Path,
+        total: int,
+        runtime: Path | None = None,
+        me: Identity | None = None,
+        patience: float = PATIENCE,
+    ) -> "Slots":
+        """The slots in this file; `runtime` is a folder, the user's alone, for the sockets of those who wait.
+
+        `patience`: how many seconds a try may wait for another process's lock.
+        """
         me = me or identify(os.getpid())
         assert me is not None, "this process has no identity"
         slots = cls(path, total, runtime, me)
         if total > 0:
             try:
                 slots._connection = open_database(path, SLOTS, shared=True)
+                slots._wait_for_locks(patience)
             except StoreError as error:
                 slots._count_alone(error.message)
         return slots
@@ -96,14 +119,18 @@ class Slots:
         self._idle.append(lease)
         self._woken.set()
 
-    def drain(self) -> None:
-        """Free the leases that no job uses."""
-        idle, self._idle = self._idle, []
-        self.free(*idle)
+    def drain(self) -> bool:
+        """Free the leases that no job uses; False: the file is locked, and they are kept until the next try."""
+        if not self.free(*self._idle):
+            return False
+        self._idle = []
+        return True
 
     async def wait_free(self, longest: float = CHECK_SECONDS) -> None:
         """Wait after a vain `acquire` until it is worth trying again."""
         loop, bell = asyncio.get_running_loop(), self._doorbell
+        if self._vain:  # a lock that goes away wakes nobody
+            longest = min(longest, AGAIN_SECONDS)
         if bell is not None:
             loop.add_reader(bell, self._woken.set)
         try:
@@ -116,15 +143,10 @@ class Slots:
                 _empty(bell)
         self._woken.clear()
 
-    def renew(self) -> None:
-        """Note that this process still uses its leases; for people who look, nobody's right depends on it."""
-        self._change(
-            lambda db: db.execute(f"UPDATE leases SET renewed = ? WHERE {_HOLDER}", (time.time(), *self._who()))
-        )
-
     def close(self) -> None:
         """Free all that this process holds."""
-        self._idle = []
+        self._idle, self._try_after = [], 0.0
+        self._wait_for_locks(BUSY_SECONDS)  # nobody is served any more; leases that stay would be lost to others
         self.free(*self._mine)
         if self._address is not None:
             self._change(lambda db: db.execute("DELETE FROM waiters WHERE address = ?", (self._address,)))
@@ -141,16 +163,15 @@ class Slots:
     def try_take(self, holder: Identity, n: int = 1) -> list[int]:
         """Up to `n` leases for a process, as many as are free now."""
         taken: list[int] = []
-        if self._connection is not None:
-            self._change(lambda db: taken.extend(self._take(db, holder, n)))
+        if not self._change(lambda db: taken.extend(self._take(db, holder, n))):
+            taken = []
         if self._connection is None:
             taken = list(self._take_alone(n))
         self._mine.update(taken)
         return taken
 
-    def free(self, *leases: int) -> None:
-        """Give leases back, and wake those who wait for one."""
-        self._mine.difference_update(leases)
+    def free(self, *leases: int) -> bool:
+        """Give leases back, and wake those who wait for one; False: the file is locked, and nothing was given back."""
         shared = [(lease,) for lease in leases if lease > 0]
         waiting: list[bytes] = []
 
@@ -158,10 +179,12 @@ class Slots:
             db.executemany("DELETE FROM leases WHERE id = ?", shared)
             waiting.extend(row[0] for row in db.execute("SELECT address FROM waiters"))
 
-        if shared:
-            self._change(give_back)
+        if shared and not self._change(give_back) and self._connection is not None:
+            return False
+        self._mine.difference_update(leases)
         _ring([address for address in waiting if address != self._address])
         self._woken.set()
+        return True
 
     def count(self) -> int:
         """How many leases are out, of this process where it counts alone."""
@@ -211,21 +234,33 @@ class Slots:
     def _who(self) -> tuple[int, float, str]:
         return self._me.pid, self._me.started, self._me.boot
 
-    def _change(self, change: Callable[[sqlite3.Connection], object]) -> None:
-        """Change the shared file as a whole; where it cannot be, count alone from now on."""
-        if self._connection is None:
-            return
+    def _wait_for_locks(self, seconds: float) -> None:
+        if self._connection is not None:
+            with suppress(sqlite3.Error):
+                self._connection.execute(f"PRAGMA busy_timeout = {round(seconds * 1000)}")
+
+    def _change(self, change: Callable[[sqlite3.Connection], object]) -> bool:
+        """Change the shared file as a whole, unless it is locked; where it cannot be, count alone from now on."""
+        if self._connection is None or time.monotonic() < self._try_after:
+            return False
         try:
             with _transaction(self._connection):
                 change(self._connection)
         except sqlite3.Error as error:
-            self._count_alone(explain(error, self.path, SLOTS.what).message)
+            if getattr(error, "sqlite_errorname", "").startswith("SQLITE_BUSY") and self._vain < MOST_VAIN:
+                self._vain, self._try_after = self._vain + 1, time.monotonic() + AGAIN_SECONDS
+            else:
+                self._count_alone(explain(error, self.path, SLOTS.what).message)
+            return False
+        self._vain = 0
+        return True
 
     def _count_alone(self, reason: str) -> None:
         if self._connection is not None:
             with suppress(sqlite3.Error):
                 self._connection.close()
             self._connection = None
+        self._vain = 0
         self.warning = self.warning or f"Each process counts its own jobs against the limit of {self.total}: {reason}"
 
 

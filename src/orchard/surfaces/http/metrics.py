@@ -9,6 +9,7 @@ from typing import Any
 from orchard.app import App
 from orchard.errors import OrchardError
 from orchard.frozen import frozen
+from orchard.store.db import BUSY_SECONDS
 from orchard.store.slots import Slots
 from orchard.surfaces.http.door import Traffic
 from orchard.surfaces.http.repos import Repos
@@ -60,7 +61,7 @@ def _slots(app: App) -> tuple[int, int]:
     total, place = app.settings.config.capacity.global_, app.dirs.state / "slots.db"
     if total == 0 or not place.is_file():
         return total, 0
-    slots = Slots.open(place, total)
+    slots = Slots.open(place, total, patience=BUSY_SECONDS)
     try:
         return total, slots.count()
     finally:
