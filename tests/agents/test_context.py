@@ -25,10 +25,10 @@ from orchard.agents.context import (
 )
 from orchard.engine.evidence import TYPES, read_evidence
 from orchard.git.conflicts import Conflict, extract
-from orchard.git.merge import merge_commits
 from orchard.git.objects import Objects
 from orchard.git.repository import find_repository
 from orchard.testing import Repo
+from tests.git.merger import merge_commits
 
 CONTEXT = WorkerContext(
     task="# Login\n\nPOST /login returns a cookie.",

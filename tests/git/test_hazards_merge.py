@@ -9,12 +9,13 @@ from orchard.git.command import OVERRIDES
 from orchard.git.conflicts import resolve_by_side
 from orchard.git.integration import Integration, LeafMerge, Prepared
 from orchard.git.landing import LandedRef, land
-from orchard.git.merge import Merger, UnrelatedHistories, merge_commits
+from orchard.git.merge import Merger, UnrelatedHistories
 from orchard.git.objects import GITLINK, Objects
 from orchard.git.refs import integration_ref, snapshot_ref
 from orchard.git.refusal import LandingRefused
 from orchard.git.repository import Repository, find_repository
 from orchard.testing import Content, Repo
+from tests.git.merger import merge_commits
 
 TEXT = "".join(f"line {number}\n" for number in range(20))
 

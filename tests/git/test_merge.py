@@ -8,10 +8,11 @@ import pytest
 
 from orchard.git import merge as merge_module
 from orchard.git.conflicts import ConflictKind
-from orchard.git.merge import Merger, SigningFailed, UnrelatedHistories, commit_tree, merge_commits
+from orchard.git.merge import Merger, SigningFailed, UnrelatedHistories
 from orchard.git.objects import Entry, Objects
 from orchard.git.repository import Repository, find_repository
 from orchard.testing import Content, Repo
+from tests.git.merger import commit_tree, merge_commits
 
 LINES = "".join(f"line {number}\n" for number in range(20))
 

@@ -18,6 +18,10 @@ from orchard.store.logs import LogFiles, read, tail
 PLAN = PlanId("01jq-plan")
 
 
+def made(logs: LogFiles, plan: PlanId, job: str, phase: Phase = Phase.WORK) -> Path:
+    return logs.make(logs.path(plan, JobId(job), 1, phase))
+
+
 def test_a_log_lies_where_the_design_says(tmp_path: Path) -> None:
     logs = LogFiles(tmp_path)
 
@@ -34,7 +38,7 @@ def test_an_id_that_could_leave_the_folder_is_refused(tmp_path: Path, job: str) 
 
 
 def test_folders_and_files_are_the_users_alone(tmp_path: Path) -> None:
-    path = LogFiles(tmp_path / "state").create(PLAN, JobId("a/b"), 1, Phase.WORK)
+    path = made(LogFiles(tmp_path / "state"), PLAN, "a/b")
 
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     folders = [folder for folder in path.parents if folder.is_relative_to(tmp_path / "state" / "logs")]
@@ -44,14 +48,14 @@ def test_folders_and_files_are_the_users_alone(tmp_path: Path) -> None:
 
 def test_creating_again_keeps_what_was_written_and_a_link_is_refused(tmp_path: Path) -> None:
     logs = LogFiles(tmp_path)
-    path = logs.create(PLAN, JobId("a"), 1, Phase.WORK)
+    path = made(logs, PLAN, "a")
     path.write_bytes(b"kept")
     link = logs.path(PLAN, JobId("a"), 1, Phase.SETUP)
     link.symlink_to(tmp_path / "elsewhere")
 
-    assert logs.create(PLAN, JobId("a"), 1, Phase.WORK).read_bytes() == b"kept"
+    assert made(logs, PLAN, "a").read_bytes() == b"kept"
     with pytest.raises(OSError, match="symbolic"):
-        logs.create(PLAN, JobId("a"), 1, Phase.SETUP)
+        made(logs, PLAN, "a", Phase.SETUP)
 
 
 def test_a_log_is_read_in_blocks(tmp_path: Path) -> None:
@@ -107,9 +111,9 @@ def test_removing_the_logs_of_a_plan_follows_no_link(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "precious").write_text("here")
-    path = logs.create(PLAN, JobId("a"), 1, Phase.WORK)
+    path = made(logs, PLAN, "a")
     (path.parent / "link").symlink_to(outside)
-    kept = logs.create(PlanId("other"), JobId("a"), 1, Phase.WORK)
+    kept = made(logs, PlanId("other"), "a")
     (tmp_path / "state" / "logs" / "linked").symlink_to(outside)
 
     for plan in (PLAN, PlanId("linked"), PlanId("never-there")):

@@ -38,7 +38,6 @@ class CommitInfo:
     """Name and email, see `Repository.identity`."""
     body: str = ""
     trailers: tuple[tuple[str, str], ...] = ()
-    allow_submodule_updates: bool = False
     droppings: Callable[[str], bool] | None = None
     """Which paths are files that an agent left for itself: new ones of those are no work, and stay out of it."""
     replaces: str | None = None
@@ -308,7 +307,7 @@ def _staged(work: _Work, contents: Contents) -> tuple[str, Reviewed | Finding]:
         if refused:
             return "", _not_stored(refused)
         tree = work.git("write-tree").text
-    return tree, review(work.repo, work.base, tree, allow_submodule_updates=work.info.allow_submodule_updates)
+    return tree, review(work.repo, work.base, tree)
 
 
 def _not_stored(paths: tuple[bytes, ...]) -> Finding:

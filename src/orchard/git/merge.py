@@ -8,8 +8,7 @@ work tree that holds the `.gitattributes` files of *ours* and nothing else (merg
 git 2.39 does not take them from an index). What a repository may ask for are the built-in drivers (text, binary,
 union). A driver of the user's own is never run: files that ask for it are conflicts when both sides changed them.
 
-    Merger         merges and commits, through processes that stay open; `close` it
-    commit_tree    one commit, from a tree and its parents
+`Merger` merges and commits, through processes that stay open; `close` it.
 
 A conflict is a result, not an error: the tree exists either way, and holds the usual markers.
 """
@@ -217,20 +216,6 @@ FLUSHES = (2, 49)
 def can_stay_open(version: tuple[int, ...]) -> bool:
     """Whether `merge-tree --stdin` can be talked to: it came with 2.39, and answered at once only later."""
     return version >= FLUSHES or (version >= (2, 39) and shutil.which("stdbuf") is not None)
-
-
-def merge_commits(repo: Repository, ours: str, theirs: str) -> Merge:
-    """One merge, for those who do not keep a Merger."""
-    with Objects(repo.git) as objects, Merger(repo, objects) as merger:
-        return merger.merge(ours, theirs)
-
-
-def commit_tree(
-    repo: Repository, tree: str, parents: Sequence[str], message: str, *, when: int, sign: bool = False
-) -> str:
-    """One commit, for those who do not keep a Merger."""
-    with Objects(repo.git) as objects, Merger(repo, objects) as merger:
-        return merger.commit(tree, parents, message, when=when, sign=sign)
 
 
 def clean_message(message: str) -> str:

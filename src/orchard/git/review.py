@@ -68,10 +68,10 @@ class Reviewed:
         return self.added + self.modified + self.deleted
 
 
-def review(repo: Repository, base: str, tree: str, *, allow_submodule_updates: bool = False) -> Reviewed | Finding:
+def review(repo: Repository, base: str, tree: str) -> Reviewed | Finding:
     """Look at everything in `tree` that is not as in `base`."""
     differences, lines = _differences(repo, base, tree)
-    return judge(repo, tree, differences, lines, allow_submodule_updates=allow_submodule_updates)
+    return judge(repo, tree, differences, lines)
 
 
 def judge(
@@ -79,14 +79,12 @@ def judge(
     tree: str,
     differences: list[Difference],
     lines: tuple[int, int],
-    *,
-    allow_submodule_updates: bool = False,
 ) -> Reviewed | Finding:
     """Hold the differences that led to `tree` against the rules; `lines` came and went."""
     present = [one for one in differences if one.present]
     for rule in _RULES:
         found = sorted(set(rule.find(repo, tree, present)))
-        if found and not (allow_submodule_updates and rule.find is _moved_gitlinks):
+        if found:
             names = tuple(display(path) for path in found)
             return Finding(f"{rule.message}: {', '.join(names[:5])}", rule.hint, names[:LISTED])
     counts = [one.status for one in differences]

@@ -58,10 +58,6 @@ class LogFiles:
         assert attempt >= 0, attempt
         return self._plan_folder(plan).joinpath(*_parts_of(job), str(attempt))
 
-    def create(self, plan: PlanId, job: JobId, attempt: int, phase: Phase) -> Path:
-        """The log of one phase, there to be appended to."""
-        return self.make(self.path(plan, job, attempt, phase))
-
     def make(self, path: Path) -> Path:
         """A log, there to be appended to: folders and file are the user's alone."""
         self._make_folder(path.parent)
