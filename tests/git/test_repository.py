@@ -428,3 +428,26 @@ def test_a_submodule_and_its_linked_worktrees_are_found_by_their_own_folder(repo
 
     assert find_repository(repo.path / "sub").top == repo.path / "sub"
     assert find_repository(tmp_path / "linked").main_top == repo.path / "sub"
+
+
+def test_a_link_that_git_tracks_leads_no_worktree_out_of_the_repository(
+    repo: Repo, repository: Repository, tmp_path: Path
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (repo.path / "l").symlink_to(tmp_path / "elsewhere")
+    (repo.path / "deep").mkdir()
+    (repo.path / "deep" / "m").symlink_to("../l")
+    repo("add", "l", "deep/m")
+
+    for setting in ("l", "l/x", "./l/x", "deep/m/x", "deep/m/y/z"):
+        with pytest.raises(UsageError, match="leads out of the repository"):
+            repository.worktree_root(setting)
+
+
+def test_a_link_that_the_user_made_may_lead_worktrees_elsewhere(
+    repo: Repo, repository: Repository, tmp_path: Path
+) -> None:
+    (tmp_path / "disk").mkdir()
+    (repo.path / ".worktrees").symlink_to(tmp_path / "disk")
+
+    assert repository.worktree_root(".worktrees") == (tmp_path / "disk").resolve()

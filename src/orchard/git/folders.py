@@ -27,6 +27,13 @@ def mounts_below(path: Path) -> list[Path]:
     return [Path(os.fsdecode(point)) for point in points if point == inside or point.startswith(inside + b"/")]
 
 
+def links_out_of(home: Path, path: Path) -> list[Path]:
+    """The links on the way from a folder to a path below it, where they lead out of that folder."""
+    if path.is_absolute() or ".." in path.parts or (home / path).resolve().is_relative_to(home):
+        return []
+    return [place for place in (path, *path.parents) if (home / place).is_symlink() and place != Path()]
+
+
 def delete_children(folder: Path) -> list[str]:
     """Delete everything in a folder; what could not be deleted is said, not raised."""
     errors: list[str] = []

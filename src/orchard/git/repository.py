@@ -21,6 +21,7 @@ from pathlib import Path
 from orchard.errors import NotFound, UsageError
 from orchard.git.blockers import Blocked, keeps_waiting, remove_blocked_notes
 from orchard.git.command import MINIMUM_VERSION, Git, GitError, GitMissing, Output, clean_environment, run_git
+from orchard.git.folders import links_out_of
 from orchard.git.heads import branch_in, branch_to_come_back_to, operation_in
 from orchard.git.ownership import naming, not_found, path_in, points_elsewhere
 from orchard.git.refs import list_refs, read_ref
@@ -247,6 +248,11 @@ class Repository:
         if home is None and not chosen.is_absolute():
             return self.state / "worktrees"
         root = ((home or self.state) / chosen).resolve()
+        if home is not None and (links := links_out_of(home, chosen)):
+            git = Git(self.common_dir, self.common_dir, cwd=home, work_tree=home)
+            if found := git("ls-files", "--", *(f":(literal){link}" for link in links)).text:
+                said = f"The worktree root {chosen} leads out of the repository by {found}, a link that git tracks"
+                raise UsageError(said, hint="Name the folder that you mean by its full path, in your own settings.")
         if root.exists() and not root.is_dir():
             raise UsageError(f"The worktree root {root} is not a folder", hint="Move it away, or set 'worktree_root'.")
         hint = "Set 'worktree_root' to a folder of its own, such as '.orchard-worktrees'."

@@ -94,7 +94,7 @@ class LogFiles:
 
 def read(path: Path, offset: int = 0, limit: int = BLOCK) -> Block:
     """At most `limit` bytes from `offset` on; nothing where there is no such file yet."""
-    with _opened(path) as (descriptor, size):
+    with opened(path) as (descriptor, size):
         start = min(max(offset, 0), size)
         data = os.pread(descriptor, limit, start) if descriptor is not None else b""
         return Block(data, start, start + len(data), max(size, start + len(data)))
@@ -102,7 +102,7 @@ def read(path: Path, offset: int = 0, limit: int = BLOCK) -> Block:
 
 def tail(path: Path, lines: int = 40, max_bytes: int = BLOCK) -> str:
     """The last lines as text, within `max_bytes` however long they are; not yet redacted."""
-    with _opened(path) as (descriptor, size):
+    with opened(path) as (descriptor, size):
         start = max(size - max_bytes, 0)
         data = os.pread(descriptor, max_bytes, start) if descriptor is not None else b""
     text = data.decode(errors="replace")
@@ -112,8 +112,14 @@ def tail(path: Path, lines: int = 40, max_bytes: int = BLOCK) -> str:
     return "\n".join(found[-lines:]) if lines > 0 else ""
 
 
+def log_size(path: Path) -> int | None:
+    """How long a log is now; None where there is none, or something else is in its place."""
+    with opened(path) as (descriptor, found):
+        return None if descriptor is None else found
+
+
 @contextmanager
-def _opened(path: Path) -> Iterator[tuple[int | None, int]]:
+def opened(path: Path) -> Iterator[tuple[int | None, int]]:
     """A regular file and its size; anything else counts as missing (a fifo would make us wait for ever)."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -12,6 +12,7 @@ from orchard.agents.agent import Called, McpServer, Noted, Result, Tell
 from orchard.agents.cli import Json
 from orchard.core.agentrows import AgentRow
 from orchard.process.text import plain
+from orchard.store.logs import log_size, opened
 
 LONGEST_ABOUT = 200
 LONGEST_MESSAGE = 400
@@ -146,15 +147,15 @@ class Complaints:
 
     def __init__(self, log: Path) -> None:
         self._log = log
-        self._start = log.stat().st_size if log.exists() else 0
+        self._start = log_size(log) or 0
 
     def read(self) -> str:
         """The end of it."""
         try:
-            with self._log.open("rb") as file:
-                end = file.seek(0, os.SEEK_END)
-                file.seek(max(self._start, end - TAIL))
-                return file.read(TAIL).decode(errors="replace")
+            with opened(self._log) as (file, end):
+                if file is None:
+                    return ""
+                return os.pread(file, TAIL, max(self._start, end - TAIL)).decode(errors="replace")
         except OSError:
             return ""
 

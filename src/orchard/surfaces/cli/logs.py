@@ -6,6 +6,7 @@ colours stay where colours are wanted, every other control sequence is dropped.
 
 import asyncio
 import codecs
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
@@ -27,6 +28,7 @@ from orchard.engine.session import Session
 from orchard.errors import NotFound, UsageError
 from orchard.frozen import frozen
 from orchard.store.follow import Changes
+from orchard.store.logs import log_size, opened
 from orchard.store.redact import KEY_LENGTH, Redactor
 from orchard.store.screen import for_screen
 from orchard.surfaces.cli import text
@@ -63,7 +65,7 @@ class Wanted:
         chosen = numbers if self.every else numbers[-1:] if self.attempt is None else [self.attempt]
         phases = PHASES if self.phase is None else (self.phase,)
         made = [Part(n, phase, app.logs.path(run.id, job, n, phase)) for n in chosen for phase in phases]
-        return [part for part in made if part.path.exists()]
+        return [part for part in made if log_size(part.path) is not None]
 
 
 @verb(
@@ -187,7 +189,7 @@ class Reading:
 
         A program may print faster than we do: what it adds meanwhile is for the next time, or we would never end.
         """
-        sizes = {part.path: part.path.stat().st_size for part in parts}
+        sizes = {part.path: log_size(part.path) or 0 for part in parts}
         if not self.parts and self.tail is not None:
             self.parts = dict(starts(sizes, self.tail))
         for part in parts:
@@ -208,9 +210,8 @@ class Reading:
 
 def blocks(path: Path, at: int, end: int) -> Iterator[tuple[bytes, int]]:
     """What a file holds between two offsets, with the offset after each block."""
-    with path.open("rb") as file:
-        file.seek(at)
-        while at < end and (block := file.read(min(BLOCK, end - at))):
+    with opened(path) as (file, _):
+        while file is not None and at < end and (block := os.pread(file, min(BLOCK, end - at), at)):
             at += len(block)
             yield block, at
 
@@ -230,12 +231,11 @@ def last_lines(path: Path, size: int, lines: int) -> tuple[int, int]:
     if lines == 0 or size == 0:
         return size, lines
     at = size
-    with path.open("rb") as file:
-        while at > 0:
+    with opened(path) as (file, _):
+        while file is not None and at > 0:
             length = min(BLOCK, at)
             at -= length
-            file.seek(at)
-            block = file.read(length)
+            block = os.pread(file, length, at)
             end = min(length, size - 1 - at)  # a newline at the very end begins no line
             while (newline := block.rfind(b"\n", 0, end)) >= 0:
                 lines -= 1
@@ -247,10 +247,9 @@ def last_lines(path: Path, size: int, lines: int) -> tuple[int, int]:
 
 def before(path: Path, at: int) -> bytes:
     """What stands before an offset, as far as a secret that began there can reach."""
-    with path.open("rb") as file:
+    with opened(path) as (file, _):
         start = max(0, at - KEY_LENGTH)
-        file.seek(start)
-        return file.read(at - start)
+        return b"" if file is None else os.pread(file, at - start, start)
 
 
 # --------------------------------------------------------------------------------------- printing

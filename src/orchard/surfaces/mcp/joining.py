@@ -19,6 +19,7 @@ from orchard.engine.address import Address, read_address
 from orchard.errors import OrchardError
 from orchard.frozen import frozen
 from orchard.git.repository import Repository, find_repository
+from orchard.store.logs import log_size, read
 from orchard.surfaces.mcp.frames import LINE_BYTES
 from orchard.surfaces.mcp.selection import Selection
 
@@ -114,7 +115,7 @@ def start_daemon(repo: Repository) -> None:
     repo.state.mkdir(mode=0o700, parents=True, exist_ok=True)
     log = repo.state / "engine.log"
     words = ["serve", "--repo", str(place), "--background", "--until-idle", str(IDLE_SECONDS), "--json"]
-    begun = log.stat().st_size if log.exists() else 0
+    begun = log_size(log) or 0
     # It starts the daemon, waits until that is ready, and ends: then the descriptor that it was given is closed.
     problem = start_detached([sys.executable, "-m", "orchard", *words], log, dict(os.environ))
     if read_address(repo.state) is None:
@@ -132,9 +133,7 @@ def _not_started(problem: str, log: Path, begun: int) -> NoDaemon:
 def _said(log: Path, begun: int) -> str:
     """What the daemon said before it gave up."""
     try:
-        with log.open("rb") as file:
-            file.seek(begun)
-            rows = file.read(PASS_BYTES).decode(errors="replace").splitlines()
+        rows = read(log, begun, PASS_BYTES).data.decode(errors="replace").splitlines()
     except OSError:
         return ""
     return next((row.removeprefix("error: ") for row in rows if row.startswith("error: ")), "")

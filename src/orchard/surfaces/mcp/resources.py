@@ -9,6 +9,7 @@ A job's id may hold slashes, which are written %2F here. An agent in a job sees 
 """
 
 import json
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
@@ -20,6 +21,7 @@ from orchard.core.plan import JobId, PlanId
 from orchard.engine.passes import Scope
 from orchard.errors import NotFound, OrchardError
 from orchard.frozen import frozen
+from orchard.store.logs import opened
 from orchard.store.redact import KEY_LENGTH, Redactor
 from orchard.store.screen import for_screen
 
@@ -162,13 +164,14 @@ def log_tail(app: App, plan: PlanId, job: JobId, most: int = LOG_BYTES) -> str:
 
 def _tail(path: Path, redactor: Redactor, most: int) -> str:
     try:
-        with path.open("rb") as file:
-            size = file.seek(0, 2)
+        with opened(path) as (file, size):
+            if file is None:
+                return ""
             start = max(0, size - most)
-            file.seek(max(0, start - KEY_LENGTH))
+            unseen = min(start, KEY_LENGTH)
             # What stands before is not shown, but a key that begins there is known by it.
-            redactor.feed(file.read(min(start, KEY_LENGTH)))
-            data = redactor.feed(file.read(most)) + redactor.close()
+            redactor.feed(os.pread(file, unseen, start - unseen))
+            data = redactor.feed(os.pread(file, most, start)) + redactor.close()
     except OSError:
         return ""
     return for_screen(data[-most:].decode(errors="replace"))

@@ -34,6 +34,7 @@ from orchard.frozen import frozen
 from orchard.git.command import GitError
 from orchard.process.pipes import Pipes
 from orchard.process.program import Launch, Limits, run_program
+from orchard.store.logs import read
 
 PUBLIC = "https://api.github.com"
 SECONDS = 30.0
@@ -289,7 +290,7 @@ async def _by_gh(context: ToolContext, gh: str, method: str, path: str, content:
             pipes=True,
         )
         ended = await run_program(launch, context.on_start, context.hurry, converse)
-        complaint = plain_text((log.read_bytes() if log.exists() else b"")[:2000]).strip()
+        complaint = plain_text(read(log, 0, 2000).data).strip()
     head, _, body = b"".join(parts).replace(b"\r\n", b"\n").partition(b"\n\n")
     first, *rest = head.decode(errors="replace").split("\n")
     status = re.match(r"^HTTP/[\d.]+ (\d{3})", first)
