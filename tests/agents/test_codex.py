@@ -1,10 +1,13 @@
 """Codex as an agent: the real program against a scripted model, and its event stream without it."""
 
 import json
+import tomllib
+from itertools import pairwise
 
 import pytest
 
 from orchard.agents.agent import Called, McpServer, Noted, Reason, Said, Session, Settings, Used
+from orchard.agents.backends import codex
 from orchard.agents.backends.codex import RETRIES, Codex
 from orchard.agents.cli import Enough, Json
 from orchard.core.agentrows import AgentRow
@@ -205,3 +208,36 @@ def test_what_may_be_secret_of_a_server_is_not_an_argument(desk: Desk, ear: Ear)
     assert "hidden" not in " ".join(command.argv)
     assert {"hidden-1", "Bearer hidden-2"} <= set(command.env.values())
     assert command.env.get("PATH") is None
+
+
+def configured(argv: tuple[str, ...]) -> Json:
+    """What the arguments say of one table each, as Codex reads it."""
+    said = [value for flag, value in pairwise(argv) if flag == "--config"]
+    return {one.partition("=")[0]: tomllib.loads(f"it={one.partition('=')[2]}")["it"] for one in said}
+
+
+def test_in_its_sandbox_the_tools_of_the_servers_wait_for_nobody(
+    desk: Desk, ear: Ear, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(codex, "without_namespaces", lambda: None)
+    servers = (McpServer("local", "serve"), McpServer("far", url="http://127.0.0.1:1/mcp"))
+
+    command = Codex().prepare("codex", AgentRow(), desk.task(settings=Settings(mcp_servers=servers)), ear.told.append)
+
+    told = configured(command.argv)
+    assert command.argv[command.argv.index("--sandbox") + 1] == "workspace-write"
+    assert told["approval_policy"] == "never"
+    assert {row["default_tools_approval_mode"] for row in told["mcp_servers"].values()} == {"approve"}
+    assert ear.notes("warning") == []
+
+
+def test_where_its_sandbox_cannot_work_it_runs_without_and_that_is_noted(
+    desk: Desk, ear: Ear, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(codex, "without_namespaces", lambda: "/proc/sys/user/max_user_namespaces is 0")
+
+    command = Codex().prepare("codex", AgentRow(), desk.task(), ear.told.append)
+
+    assert "--dangerously-bypass-approvals-and-sandbox" in command.argv and "--sandbox" not in command.argv
+    (note,) = ear.notes("warning")
+    assert "without its own sandbox (/proc/sys/user/max_user_namespaces is 0)" in note

@@ -6,10 +6,12 @@ import shlex
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from uuid import uuid4
 
 import psutil
 import pytest
 
+from orchard.agents.backends.codex import without_namespaces
 from orchard.core.events import AgentNoted, ConflictSettled, HealTried
 from orchard.core.plan import PlanId
 from orchard.engine import turns
@@ -170,6 +172,25 @@ async def test_what_an_agent_wrote_lands_and_its_usage_is_the_models_own(
         assert (turn["outcome"], turn["text"]) == ("done", "Wrote hello.")
         used, handed_out = status["plan"]["usage"], llm.usage()
         assert {name: used[name] for name in kind.counts} == {name: getattr(handed_out, name) for name in kind.counts}
+
+
+async def test_a_plan_of_codex_lands_from_its_own_sandbox_or_says_that_there_is_none(
+    orchard: Orchard, monkeypatch: pytest.MonkeyPatch, private_home: Path
+) -> None:
+    # Its sandbox lets commands write to the folders for temporary files that it knows; this one is none of them.
+    outside = Path("/var/tmp") / f"orchard-outside-{uuid4().hex}"
+    with ScriptedLlm(steps(Shell(f"touch {outside}; printf 'hello\\n' > hello.txt"), Say("Wrote hello."))) as llm:
+        install(monkeypatch, private_home, llm, CODEX)
+
+        status = await orchard.run(f"name: One\njobs: [{{id: a, work: {asks(CODEX, 'Write hello')}}}]")
+
+    escaped = outside.exists()
+    outside.unlink(missing_ok=True)
+    assert statuses(status) == {"a": "succeeded"}, job(status, "a")["error"]
+    assert orchard.repo.files("work")["hello.txt"] == "hello\n"
+    noted = [one.message for one in orchard.events(AgentNoted)]
+    no_walls = any("without its own sandbox" in message for message in noted)
+    assert escaped == no_walls == (without_namespaces() is not None), noted
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.id)

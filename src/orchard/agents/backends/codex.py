@@ -37,6 +37,8 @@ _QUIET: dict[str, bool] = {
     "check_for_update_on_startup": False, "analytics.enabled": False, "features.plugins": False, "features.apps": False,
 }  # fmt: skip
 """What it would otherwise call outside hosts for."""
+_APPROVED = {"default_tools_approval_mode": "approve"}
+"""A server's tools are for the agent to use: in its sandbox, where nobody is asked, it would refuse all that write."""
 
 
 class Codex:
@@ -146,7 +148,7 @@ def _servers(servers: Sequence[McpServer], inherited: Mapping[str, str], env: di
         if server.url is not None:
             names = {header: f"ORCHARD_MCP_{len(env)}_{number}" for number, header in enumerate(server.headers)}
             env |= {names[header]: value for header, value in server.headers.items()}
-            found[server.name] = {"url": server.url, "env_http_headers": names}
+            found[server.name] = {"url": server.url, "env_http_headers": names, **_APPROVED}
             continue
         command, args = server.command or "", list(server.args)
         clashing = {name: value for name, value in server.env.items() if inherited.get(name, value) != value
@@ -161,7 +163,7 @@ def _servers(servers: Sequence[McpServer], inherited: Mapping[str, str], env: di
             command, args = "/bin/sh", ["-c", f'{script} exec "$@"', "sh", command, *args]
             own |= dict.fromkeys(renamed, "")
         env |= {name: value for name, value in own.items() if name not in env}
-        found[server.name] = {"command": command, "args": args, "env_vars": list(own)}
+        found[server.name] = {"command": command, "args": args, "env_vars": list(own), **_APPROVED}
     return found
 
 
