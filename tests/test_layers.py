@@ -271,6 +271,58 @@ def test_the_rule_sees_what_breaks_it(rule: Rule, path: str, source: str) -> Non
     assert list(rule(Module(path, ast.parse(source))))
 
 
+# ----------------------------------------------------------------------------------------- circles
+
+
+def graph(found: list[Module]) -> dict[str, set[str]]:
+    """Which modules each module imports, by their paths; an import inside a function counts as well."""
+    names = {"orchard." + module.path.removesuffix(".py").replace("/", "."): module.path for module in found}
+    names |= {name.removesuffix(".__init__"): path for name, path in names.items() if name.endswith(".__init__")}
+
+    def meant(name: str) -> str | None:
+        parts = name.split(".")
+        return next((names[one] for n in range(len(parts), 1, -1) if (one := ".".join(parts[:n])) in names), None)
+
+    wanted = {module.path: {meant(name) for _, name in imports(module)} for module in found}
+    return {path: {one for one in targets if one not in (None, path)} for path, targets in wanted.items()}
+
+
+def circles(edges: dict[str, set[str]]) -> list[str]:
+    """What is left when all modules that import only what is done, or that only such import, are taken away."""
+    left = {path: set(targets) for path, targets in edges.items()}
+    while True:
+        imported = {one for targets in left.values() for one in targets}
+        done = {path for path, targets in left.items() if not targets or path not in imported}
+        if not done:
+            return [f"{path} imports {', '.join(sorted(targets))}" for path, targets in sorted(left.items())]
+        left = {path: targets - done for path, targets in left.items() if path not in done}
+
+
+def test_no_module_imports_another_that_leads_back_to_it() -> None:
+    edges = graph(modules())
+
+    assert sum(map(len, edges.values())) > 1000
+    assert not circles(edges), "\n".join(circles(edges))
+
+
+@pytest.mark.parametrize(
+    "sources",
+    [
+        {"core/a.py": "import orchard.core.b", "core/b.py": "from orchard.core.a import A"},
+        {"core/a.py": "from orchard.core import b", "core/b.py": "def f():\n    from orchard.core.a import A"},
+        {"git/a.py": "if X:\n    import orchard.git.b", "git/b.py": "from orchard.git.c import C",
+         "git/c.py": "import orchard.git.a"},
+    ],
+    ids=["two", "in-a-function", "three"],
+)  # fmt: skip
+def test_a_circle_of_modules_is_seen_and_what_only_leads_to_it_is_not_blamed(sources: dict[str, str]) -> None:
+    beside = {"app.py": "from orchard.core.a import A\nimport orchard.git.a", "errors.py": ""}
+
+    found = circles(graph([Module(path, ast.parse(text)) for path, text in {**sources, **beside}.items()]))
+
+    assert [row.split()[0] for row in found] == sorted(sources)
+
+
 def test_init_files_are_empty_but_for_the_top_one() -> None:
     filled = [path for path in PACKAGE.rglob("__init__.py") if path.parent != PACKAGE and path.read_text().strip()]
 

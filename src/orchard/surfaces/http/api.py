@@ -90,7 +90,9 @@ class Api:
         body = _body(operation, request, data)
         served = self.repos.find(query.repo) if isinstance(query, Query) else next(iter(self.repos.all()))
         kept = self._kept_of(served)
-        asked = Asked(self.repos, served, self.streams, self._threads, request, path, query, body, data, kept)
+        asked = Asked(
+            self.repos, served, self.streams, self._threads, request, path, query, body, data, kept, _document
+        )
         answer = await operation.run(asked)
         if isinstance(answer, Response):
             return answer
@@ -100,6 +102,12 @@ class Api:
         if served.id not in self._kept:
             self._kept[served.id] = Kept(served)
         return self._kept[served.id]
+
+
+def _document() -> bytes:
+    from orchard.surfaces.http.openapi import document_bytes
+
+    return document_bytes()
 
 
 def _parts(request: Request) -> tuple[str, ...]:

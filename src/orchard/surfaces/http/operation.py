@@ -96,6 +96,8 @@ class Asked:
     data: bytes
     """The body as it was sent."""
     kept: Kept
+    document: Callable[[], bytes]
+    """What all operations are asked with and answer, for programs."""
 
     @property
     def raw(self) -> Json:

@@ -112,9 +112,7 @@ def _seen(asked: Asked) -> int | None:
 
 async def get_document(asked: Asked) -> Response:
     """What is asked with and answered, for programs."""
-    from orchard.surfaces.http.openapi import document_bytes
-
-    return Response(document_bytes(), media_type="application/json")
+    return Response(asked.document(), media_type="application/json")
 
 
 LAST_EVENT_ID: dict[str, Json] = {

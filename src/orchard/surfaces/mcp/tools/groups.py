@@ -9,12 +9,10 @@ from orchard.core.events import Json
 from orchard.core.plan import PlanId
 from orchard.core.run import Run
 from orchard.core.scheduler import group_statuses
-from orchard.core.suggest import did_you_mean, quoted
-from orchard.errors import NotFound
 from orchard.surfaces.mcp.telling import compact
 from orchard.surfaces.mcp.tool import Call, Output, Tool
 from orchard.surfaces.mcp.tools.asking import ask, done, meant_plan
-from orchard.surfaces.mcp.tools.jobs import jobs_in
+from orchard.surfaces.mcp.tools.membership import jobs_in, known_group
 from orchard.surfaces.mcp.tools.models import (
     PAGE,
     AboutPlan,
@@ -33,21 +31,6 @@ from orchard.surfaces.mcp.tools.plans import job_row, page_of
 from orchard.surfaces.mcp.tools.words import WORDS
 
 GROUP = Field(description="The group's path, such as `backend/api`.")
-
-
-def known_group(run: Run, name: str) -> str:
-    """The path of a group, or of the only one whose last part is this."""
-    paths = list(group_statuses(run))
-    path = name.strip().strip("/")
-    if path in paths:
-        return path
-    same = [one for one in paths if one.rpartition("/")[2] == path]
-    if len(same) == 1:
-        return same[0]
-    near = did_you_mean(path, paths) or (
-        f"; there is {', '.join(sorted(paths)[:10])}" if paths else "; it has no groups"
-    )
-    raise NotFound(f"Plan '{run.id}' has no group {quoted(name)}{near}")
 
 
 class GroupRow(Output):

@@ -25,6 +25,7 @@ from orchard.surfaces.mcp.tools.asking import (
     meant_plan,
     next_for_job,
 )
+from orchard.surfaces.mcp.tools.membership import jobs_in
 from orchard.surfaces.mcp.tools.models import (
     PAGE,
     AboutJob,
@@ -86,14 +87,6 @@ def _job_list(app: App, plan: PlanId, given: ListJobs) -> Json:
     shown, following = page_of(jobs, given.limit, given.cursor)
     rows = [job_row(run, job, interrupted=interrupted) for job in shown]
     return {"plan": plan, "jobs": rows, "total": len(jobs), **compact({"next_cursor": following})}
-
-
-def jobs_in(run: Run, group: str) -> list[JobId]:
-    """The jobs of a group and of the groups in it."""
-    from orchard.surfaces.mcp.tools.groups import known_group
-
-    path = known_group(run, group)
-    return [job.id for job in run.plan.jobs.values() if job.group and f"{job.group}/".startswith(f"{path}/")]
 
 
 class LogRow(Output):
