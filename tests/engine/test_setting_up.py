@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from orchard.core.events import PhaseEnded
+from orchard.core.phases import Phase
 from tests.engine.conftest import Orchard, job
 
 pytestmark = pytest.mark.anyio
@@ -89,7 +91,8 @@ async def test_included_files_are_copied_again_only_when_they_change(orchard: Or
     top = orchard.repo.path
     (top / ".worktreeinclude").write_text(".env\n")
     (top / ".env").write_text("one")
-    change = "stat -c %i .env > $ORCHARD_JOB.txt; cat .env >> $ORCHARD_JOB.txt"
+    # The time of its last change tells a copy from the same file; its number alone may be given out again.
+    change = "stat -c %i-%z .env > $ORCHARD_JOB.txt; cat .env >> $ORCHARD_JOB.txt"
     text = (
         "name: n\nmax_parallel: 1\njobs:\n"
         f"  - {{id: a, priority: 3, work: '{change}'}}\n"
@@ -99,6 +102,9 @@ async def test_included_files_are_copied_again_only_when_they_change(orchard: Or
 
     await orchard.run(text)
     files = orchard.repo.files("work")
+    notes = {one.job: one.note for one in orchard.events(PhaseEnded) if one.phase is Phase.SETUP}
 
+    again = "the worktree was set up for an earlier job"
+    assert [notes[name] for name in "abc"] == ["copied 1 ignored files", again, "copied 1 ignored files"]
     assert files["a.txt"] == files["b.txt"] and files["a.txt"].endswith("one")
     assert files["c.txt"].endswith("two\n")
