@@ -73,6 +73,14 @@ def test_a_fresh_repository_is_healthy(repo: Repo) -> None:
     assert not [finding for finding in found if finding.level == "warning"]
 
 
+def test_that_agents_run_with_the_rights_of_the_user_is_said_in_plain_words(repo: Repo) -> None:
+    (said,) = about("agents", findings(repo))
+
+    assert said.level == "note"
+    assert "Agents run with your rights" in said.message and "read and write whatever you can" in said.message
+    assert said.hint is not None and "container" in said.hint
+
+
 def test_looking_changes_nothing(repo: Repo) -> None:
     write_journal(repo, "running")
     (repo.path / ".worktrees" / TRASH).mkdir(parents=True)

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -68,6 +69,33 @@ def test_validate_refuses_what_run_would_refuse(desk: Desk, fields: str, said: s
 
     assert checked.code == 2 and said in checked.err, checked.err
     assert ran.code in (2, 3)
+
+
+# ------------------------------------------------------------------------------------ the rights of agents
+
+BARE = f"{Path(shutil.which('git') or '').parent}:/usr/bin:/bin"
+"""Without the programs of agents that a person may have installed."""
+USABLE = {"ANTHROPIC_API_KEY": "not-a-key", "ANTHROPIC_BASE_URL": "http://127.0.0.1:1"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "env", "said"),
+    [
+        ("start_paused: true\njobs: [{id: a, work: {agent: builtin, model: m, instructions: x}}]", USABLE, True),
+        ("jobs: [{id: a, work: 'echo a > a'}]\nresolver: fail", USABLE, True),
+        ("jobs: [{id: a, work: 'echo a > a', heal: false}]", USABLE, True),
+        ("jobs: [{id: a, work: 'echo a > a'}]", {"PATH": BARE}, False),
+    ],
+    ids=["work", "heal", "resolve", "no agent is usable"],
+)
+def test_the_first_line_of_a_run_says_that_agents_have_the_rights_of_the_user(
+    desk: Desk, fields: str, env: dict[str, str], said: bool
+) -> None:
+    done = desk("run", "--detach", desk.plan(f"name: x\n{fields}\n"), cwd=None, stdin=b"", **env)
+
+    lines = [line for line in done.err.splitlines() if line]
+    assert done.code == 0, done.err
+    assert any("Agents run with your rights" in line for line in lines[:2]) == said, lines
 
 
 def test_validate_needs_no_repository(desk: Desk) -> None:

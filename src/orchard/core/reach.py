@@ -3,7 +3,10 @@
 from collections.abc import Iterator
 from posixpath import normpath
 
+from orchard.core.config import Config
 from orchard.core.plan import AgentWork, Job, Plan
+
+RIGHTS = "Agents run with your rights: there is no wall around them yet, so they can read and write whatever you can."
 
 _WHOLE = frozenset({"/", "~", "/home", "/root", "/Users", "/etc", "/var", "/usr", "/proc", "/sys", "/dev"})
 _SECRET = (
@@ -18,6 +21,20 @@ def reach_of(plan: Plan) -> Iterator[tuple[str, str]]:
     for job in plan.jobs.values():
         for word, work in _works(plan, job):
             yield from ((f"job '{job.id}'.{word}", folder) for folder in work.allowed_folders)
+
+
+def asks_agents(plan: Plan) -> bool:
+    """Whether an agent is given work by the plan itself: by a job, a check, a setup or `verify`."""
+    works = [plan.verify, *(plan.setup or ())]
+    for job in plan.jobs.values():
+        works += [job.work, *(job.setup or ()), *job.prechecks, *job.postchecks]
+    return any(isinstance(work, AgentWork) for work in works)
+
+
+def may_ask_agents(plan: Plan, config: Config) -> bool:
+    """Whether an agent that can be had would heal a job of the plan, or resolve a conflict of it."""
+    heals = any(config.heal.enabled if job.heal is None else job.heal for job in plan.jobs.values())
+    return bool(heals) or (plan.resolver or config.resolver) == "agent"
 
 
 def reach_warnings(plan: Plan) -> list[str]:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal
 
+from orchard.core.reach import RIGHTS
 from orchard.core.states import PlanStatus
 from orchard.engine.address import LOCK_FILE, is_locked, read_address
 from orchard.errors import OrchardError
@@ -117,6 +118,12 @@ def _sqlite(patient: Patient) -> Iterator[Finding]:
         yield Finding("note", "sqlite", f"{said} The journal has one writer, so it is not affected.")
     else:
         yield Finding("ok", "sqlite", f"SQLite {version}")
+
+
+def _agents(patient: Patient) -> Iterator[Finding]:
+    yield Finding(
+        "note", "agents", RIGHTS, "Give plans of strangers to agents only in a container or a virtual machine."
+    )
 
 
 # -------------------------------------------------------------------------------- the repository
@@ -330,6 +337,7 @@ PARTS: dict[str, Callable[[Patient], Iterator[Finding]]] = {
     "python": _python,
     "git": _git,
     "sqlite": _sqlite,
+    "agents": _agents,
     "repository": _repository,
     "commits": _commits,
     "settings": _settings,

@@ -251,4 +251,4 @@ def _run(terminal: Terminal, app: App, plan: Plan, place: Path) -> int:
     from orchard.surfaces.cli.follow import act_and_follow
     from orchard.surfaces.cli.running import submit
 
-    return act_and_follow(terminal, app, submit(terminal, plan, str(place)))
+    return act_and_follow(terminal, app, submit(terminal, plan, str(place), app.settings.config))

@@ -1,5 +1,6 @@
 """`orchard run`."""
 
+import os
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -7,7 +8,9 @@ import click
 
 from orchard.app import App
 from orchard.core import limits
-from orchard.core.plan import AgentWork, Plan, PlanId
+from orchard.core.config import Config
+from orchard.core.plan import Plan, PlanId
+from orchard.core.reach import RIGHTS, asks_agents, may_ask_agents
 from orchard.engine.session import Session
 from orchard.surfaces.cli import text
 from orchard.surfaces.cli.follow import act_and_follow
@@ -43,7 +46,7 @@ def run(terminal: Terminal, file: str, detach: bool, **changes: Any) -> int:
     """
     app = app_for_work(terminal)
     plan = changed(read_plan(terminal, app, file), **changes)
-    return act_and_follow(terminal, app, submit(terminal, plan, file), detach=detach)
+    return act_and_follow(terminal, app, submit(terminal, plan, file, app.settings.config), detach=detach)
 
 
 def read_plan(terminal: Terminal, app: App, file: str) -> Plan:
@@ -73,15 +76,22 @@ def changed(
     )
 
 
-def submit(terminal: Terminal, plan: Plan, file: str) -> Any:
+def submit(terminal: Terminal, plan: Plan, file: str, config: Config) -> Any:
     """What asks an engine to take the plan in."""
 
     async def ask(session: Session) -> PlanId:
         answer = await session.request("submit", plan=plan, file=None if file == "-" else file)
         terminal.say(text.submitted({"name": plan.name, "id": answer["plan"]}))
-        if any(isinstance(job.work, AgentWork) for job in plan.jobs.values()):
-            terminal.note(text.warning("Agents run with your rights: there is no sandbox around them yet."))
+        if asks_agents(plan) or (may_ask_agents(plan, config) and _usable(config)):
+            terminal.note(text.warning(RIGHTS))
         terminal.note(*[text.warning(note) for note in answer.get("notes", [])])
         return PlanId(answer["plan"])
 
     return ask
+
+
+def _usable(config: Config) -> bool:
+    """Whether there is an agent here that could heal or resolve."""
+    from orchard.agents.table import Agents
+
+    return any(row["usable"] for row in Agents(config, os.environ).listed())
