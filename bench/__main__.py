@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-from bench import agents, daemon, gitside, jobs, rest
+from bench import agents, daemon, gitside, jobs, rest, shapes
 from bench.floors import ninja_program
 from orchard.bench import floors
 from orchard.bench.machine import Watch, caution, described
@@ -38,6 +38,11 @@ MEASURES: Mapping[str, Entry] = {
     "small": Entry(jobs.small, SCRIPTS),
     "layered": Entry(jobs.layered, ("git", "ninja")),
     "chain": Entry(jobs.chain, ("git", "ninja")),
+    "fan-in": Entry(shapes.fan_in, SCRIPTS),
+    "joins": Entry(shapes.joins),
+    "writing": Entry(shapes.writing),
+    "redaction": Entry(shapes.redaction),
+    "listing": Entry(shapes.listing),
     "merge": Entry(gitside.merge, ("git", "sh")),
     "lock": Entry(gitside.lock),
     "journal": Entry(rest.journal),

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from orchard.bench.plans import Graph, job_name
+from orchard.bench.plans import Graph, independent, job_name
 
 WIDTH = 100
 NEEDS = 3
@@ -21,6 +21,12 @@ def layered(jobs: int, width: int = WIDTH) -> Graph:
 def chain(jobs: int) -> Graph:
     """One job after the other."""
     return {job_name(number): [job_name(number - 1)] if number else [] for number in range(jobs)}
+
+
+def joined(jobs: int, joins: int) -> Graph:
+    """Jobs that need nothing, and some that need them all."""
+    leaves = independent(jobs)
+    return {**leaves, **{f"join{number:05}": list(leaves) for number in range(joins)}}
 
 
 def write_ninja(path: Path, graph: Graph, command: str = "true") -> Path:
