@@ -171,7 +171,7 @@ async def test_cancellation_in_mid_turn_leaves_no_process_and_no_late_edit_and_t
         assert not (desk.folder / "late.txt").exists()
 
         result = await turn(kind, llm, desk, Ear(), session=ear.session, instructions="Go on.")
-        assert (result.reason, result.text) == ("done", "I am back.")
+        assert (result.reason, result.text) == ("done", "I am back."), result.message
 
 
 async def test_a_model_that_hangs_is_canceled(kind: Kind, desk: Desk, ear: Ear) -> None:

@@ -19,8 +19,19 @@ _VARIABLE = re.compile(rb"^\s*(?:export\s+)?([\w.-]+)\s*[=:]", re.MULTILINE)
 
 
 def there(folder: Path, names: Iterable[str]) -> list[str]:
-    """Which of these the folder holds, links included."""
-    return [name for name in names if os.path.lexists(folder / name)]
+    """Which of these the folder holds, links included.
+
+    An empty folder says nothing: the sandbox of a program that was killed leaves some, where it had closed a place.
+    """
+    return [name for name in names if os.path.lexists(folder / name) and not _is_empty(folder / name)]
+
+
+def _is_empty(path: Path) -> bool:
+    """Whether it is a folder, and no link to one, that certainly holds nothing."""
+    try:
+        return stat.S_ISDIR(path.lstat().st_mode) and not any(path.iterdir())
+    except OSError:
+        return False
 
 
 def _text(path: Path) -> str:
