@@ -36,6 +36,11 @@ class Bug:
     right: str
     wrong: str
 
+    @property
+    def whole_name(self) -> str:
+        """Of the module; one without a package is of the core."""
+        return f"orchard.{self.module}" if "." in self.module else f"orchard.core.{self.module}"
+
 
 REAL = Core(*(importlib.import_module(f"orchard.core.{name}") for name in MODULES))
 
@@ -45,15 +50,16 @@ def core_with(bug: Bug) -> Core:
     names = [f"orchard.core.{name}" for name in MODULES]
     before: Mapping[str, ModuleType] = {name: sys.modules[name] for name in names}
     try:
-        return Core(*(_copy(before[name], bug) for name in names))
+        return Core(*(copy_of(before[name], bug) for name in names))
     finally:
         sys.modules.update(before)
 
 
-def _copy(module: ModuleType, bug: Bug) -> ModuleType:
+def copy_of(module: ModuleType, bug: Bug) -> ModuleType:
+    """A module executed anew, with the bug if it is the one that has it; it takes the place of the real one."""
     path = str(module.__file__)
     source = Path(path).read_text("utf-8")
-    if module.__name__ == f"orchard.core.{bug.module}":
+    if module.__name__ == bug.whole_name:
         count = source.count(bug.right)
         assert count == 1, f"{bug.right!r} stands {count} times in {path}: plant the bug anew"
         source = source.replace(bug.right, bug.wrong)

@@ -24,6 +24,7 @@ from orchard.core.events import (
     PhaseStarted,
     PlanCanceled,
     PlanPaused,
+    PlanReshaped,
     PlanResumed,
     PlanStarted,
     PlanSubmitted,
@@ -262,3 +263,23 @@ def test_a_plan_that_is_over_does_not_become_longer_by_what_is_done_with_it() ->
 
     assert ended is not None and done.run.ended_at == ended
     assert plan_summary(done.run)["ended_at"] == time_text(ended)
+
+
+def test_a_job_that_was_removed_while_it_ran_keeps_no_slot() -> None:
+    """Journals of older engines hold such a reshape; the plan goes on when it is replayed."""
+    work = ShellWork(command="true")
+    jobs = {JobId(name): Job(id=JobId(name), name=name, work=work) for name in "ab"}
+    plan = Plan(name="p", jobs=jobs, max_parallel=1)
+    simulation = Simulation(plan).start()
+    [start] = pick([simulation.run], 1, 1)
+    simulation.begin(start)
+    left = {job: jobs[job] for job in jobs if job != start.job}
+    gone = ({"op": "remove", "id": start.job},)
+    simulation.record(PlanReshaped(gone, plan_json(replace(plan, jobs=left))))
+
+    replayed = replay(simulation.journal)
+
+    for run in (simulation.run, replayed):
+        assert run.slots_used == 0
+        assert not run.is_active
+        assert [one.job for one in pick([run], 1, 1)] == list(left)

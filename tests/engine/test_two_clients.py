@@ -272,3 +272,24 @@ async def test_two_purges_at_once_are_one_purge_and_one_refusal_in_words(orchard
 
     assert sorted(isinstance(one, OrchardError) for one in both) == [False, True], both
     assert orchard.app.plans() == []
+
+
+async def test_a_plan_that_is_reshaped_while_git_is_asked_where_it_starts_begins_anew(
+    orchard: Orchard, tmp_path: Path
+) -> None:
+    with gate("plan.before-pin", tmp_path) as pinned:
+        async with asyncio.timeout(LONGEST), orchard.app.session() as session:
+            submitted = await session.request(
+                "submit", plan=parsed(orchard, PAUSED.replace("start_paused: true\n", ""))
+            )
+            plan = PlanId(submitted["plan"])
+            await pinned.reached()
+            elsewhere = [{"op": "update_plan", "set": {"target": "elsewhere"}}]
+            await session.request("reshape", plan=plan, changes=elsewhere)
+            pinned.open()
+            await over(session, plan)
+
+    [started] = orchard.events(e.PlanStarted, plan)
+    assert started.target_branch == "elsewhere"
+    assert orchard.status(plan)["plan"]["status"] == "succeeded"
+    assert "a.txt" in orchard.repo.files("elsewhere")
