@@ -18,7 +18,7 @@ from tests.engine.planted import BUGS, REAL, Asked, modules_with
 STEPS = 10
 EXAMPLES = 60
 MOST = 2000
-SAMPLE = 2
+SAMPLE = 1
 
 
 def search(modules: Asked, examples: int, steps: int, number: int, *, shrink: bool) -> None:
