@@ -74,10 +74,6 @@ class Daemon:
         return int(urlsplit(self.said["address"]).port or 0)
 
     @property
-    def code(self) -> str:
-        return str(urlsplit(self.said["url"]).query.removeprefix("code="))
-
-    @property
     def token(self) -> str:
         return Path(self.said["token_file"]).read_text()
 
@@ -103,12 +99,20 @@ class Daemon:
         """A connection on which nothing has been said yet."""
         return socket.create_connection(("127.0.0.1", self.port), timeout=SECONDS)
 
-    def cookie(self) -> str:
-        """A cookie, as a browser gets it from a link."""
+    def new_code(self) -> str:
+        """The code of a new link."""
         link = self.desk("serve", "--json").json["url"]
-        answer = self.ask("GET", f"/?{urlsplit(link).query}")
-        assert answer.status == 303, answer
-        return str(answer.header("set-cookie")).partition(";")[0]
+        return str(urlsplit(link).fragment.removeprefix("code="))
+
+    def exchange(self, code: str, **headers: str) -> Answer:
+        """What the start page does with the code of its link."""
+        return self.ask("POST", "/session", {"X-Orchard-Code": code, **headers})
+
+    def session(self) -> str:
+        """A session, as a browser gets it from a link."""
+        answer = self.exchange(self.new_code())
+        assert answer.status == 200, answer
+        return str(answer.json["session"])
 
 
 def serve(desk: Desk, *words: str | Path) -> Daemon:

@@ -1,6 +1,7 @@
 """Who gets into the daemon and who does not, over real HTTP, compared with the rules written down a second time."""
 
 import itertools
+import json
 import os
 import random
 import socket
@@ -10,7 +11,11 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from http.cookiejar import CookieJar, DefaultCookiePolicy
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
+from urllib.request import HTTPCookieProcessor, ProxyHandler, Request, build_opener
 
 import pytest
 
@@ -32,8 +37,8 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
 
 
 @pytest.fixture(scope="module")
-def cookie(daemon: Daemon) -> str:
-    return daemon.cookie()
+def session(daemon: Daemon) -> str:
+    return daemon.session()
 
 
 # -------------------------------------------------------------------------------------- the matrix
@@ -61,8 +66,9 @@ SITES = (None, "same-origin", "none", "same-site", "cross-site", "")
 METHODS = ("GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE", "TRACE", "BREW")
 TYPES = (None, "application/json", "application/json; charset=utf-8", "text/plain", "application/x-www-form-urlencoded",
          "multipart/form-data; boundary=x", "text/json, application/json")  # fmt: skip
-SECRETS = ("none", "wrong token", "token", "token in the address", "basic", "cookie", "cookie and header",
-           "wrong cookie and header", "wrong token and cookie and header", "header alone")  # fmt: skip
+SECRETS = ("none", "wrong token", "token", "token in the address", "basic", "session", "wrong session",
+           "session as a cookie", "token as a cookie", "session in a header of its own")  # fmt: skip
+LOOKED_AT = "/api/v1/repos"
 Case = tuple[str, str | None, str | None, str, str | None, str]
 
 
@@ -77,14 +83,12 @@ def verdict(case: Case) -> int:
         return 403
     if site not in (None, "same-origin", "none"):
         return 403
-    if secret not in ("token", "cookie", "cookie and header"):
+    if secret not in ("token", "session"):
         return 401
-    if method in ("POST", "PUT", "PATCH", "DELETE"):
-        if secret == "cookie":
-            return 403
-        if kind not in ("application/json", "application/json; charset=utf-8"):
-            return 415
-    return 200 if method in ("GET", "HEAD") else 405
+    json_type = kind in ("application/json", "application/json; charset=utf-8")
+    if method in ("POST", "PUT", "PATCH", "DELETE") and not json_type:
+        return 415
+    return 200 if method == "GET" else 405
 
 
 def cases() -> list[Case]:
@@ -92,7 +96,7 @@ def cases() -> list[Case]:
     parts = (OUR_HOSTS + OTHER_HOSTS, ORIGINS, SITES, METHODS, TYPES, SECRETS)
     good: list[Case] = [
         ("127.0.0.1:{port}", None, None, "GET", None, "token"),
-        ("localhost:{port}", "http://{host}", "same-origin", "POST", "application/json", "cookie and header"),
+        ("localhost:{port}", "http://{host}", "same-origin", "POST", "application/json", "session"),
     ]
     near = [
         (*case[:place], value, *case[place + 1 :])
@@ -106,7 +110,7 @@ def cases() -> list[Case]:
     return [*near, *lot.sample(every, 900), *lot.sample(passing, 400)]
 
 
-def asked(case: Case, daemon: Daemon, client: Client, cookie: str) -> Answer:
+def asked(case: Case, daemon: Daemon, client: Client, session: str) -> Answer:
     host, origin, site, method, kind, secret = case
     name = host.format(port=daemon.port, other=daemon.port + 1)
     headers = {"Host": name}
@@ -116,26 +120,28 @@ def asked(case: Case, daemon: Daemon, client: Client, cookie: str) -> Answer:
         headers["Sec-Fetch-Site"] = site
     if kind is not None:
         headers["Content-Type"] = kind
-    if "token" in secret and "address" not in secret:
-        headers["Authorization"] = f"Bearer {'wrong' if 'wrong token' in secret else daemon.token}"
-    if secret == "basic":
-        headers["Authorization"] = f"Basic {daemon.token}"
-    if "cookie" in secret:
-        headers["Cookie"] = f"a=b; {cookie}x" if "wrong cookie" in secret else f"a=b; {cookie}; c=d"
-    if "header" in secret:
-        headers["X-Orchard"] = "1"
-    path = f"/?token={daemon.token}" if "address" in secret else "/"
+    headers |= {
+        "token": {"Authorization": f"Bearer {daemon.token}"},
+        "wrong token": {"Authorization": "Bearer wrong"},
+        "basic": {"Authorization": f"Basic {daemon.token}"},
+        "session": {"Authorization": f"Bearer {session}"},
+        "wrong session": {"Authorization": f"Bearer {session}x"},
+        "session as a cookie": {"Cookie": f"a=b; orchard_{daemon.port}={session}", "X-Orchard": "1"},
+        "token as a cookie": {"Cookie": f"orchard_{daemon.port}={daemon.token}", "X-Orchard": "1"},
+        "session in a header of its own": {"X-Orchard": session, "X-Orchard-Code": session},
+    }.get(secret, {})
+    path = f"{LOOKED_AT}?token={daemon.token}" if "address" in secret else LOOKED_AT
     return client(method, path, headers, b"{}" if method not in ("GET", "HEAD", "OPTIONS") else None)
 
 
-def test_every_combination_gets_exactly_the_verdict_of_the_rules(daemon: Daemon, cookie: str) -> None:
+def test_every_combination_gets_exactly_the_verdict_of_the_rules(daemon: Daemon, session: str) -> None:
     client = Client(daemon.port)
     wrong = []
     seen = set()
     every = cases()
 
     for case in every:
-        answer = asked(case, daemon, client, cookie)
+        answer = asked(case, daemon, client, session)
         if answer.status != verdict(case):
             wrong.append((case, verdict(case), answer.status))
         seen.add(answer.status)
@@ -170,12 +176,15 @@ def test_the_policy_for_browsers_allows_nothing_from_elsewhere(daemon: Daemon) -
 
 
 def test_only_whether_somebody_is_there_is_told_without_a_token(daemon: Daemon) -> None:
-    paths = ("/", "/metrics", "/api/v1/plans", "/api/v1/openapi.json", "/api/v1/events", "/mcp", "/start.js",
+    paths = ("/session", "/metrics", "/api/v1/plans", "/api/v1/openapi.json", "/api/v1/events", "/mcp", "//", "/start",
              "/nothing", "/healthz/", "/healthz/x", "//healthz", "/HEALTHZ", "/./healthz", "/%68ealthz/x")  # fmt: skip
 
     assert daemon.ask("GET", "/healthz").json == {"status": "ok"}
     assert {path: daemon.ask("GET", path).status for path in paths} == dict.fromkeys(paths, 401)
     assert daemon.ask("POST", "/healthz", {"Content-Type": "application/json"}, b"{}").status == 401
+    assert daemon.ask("POST", "/", {"Content-Type": "application/json"}, b"{}").status == 401
+    page = daemon.ask("GET", "/")
+    assert page.status == 200 and daemon.desk.repo.path.name not in page.body.decode().split()
 
 
 def test_another_site_cannot_even_ask_whether_somebody_is_there(daemon: Daemon) -> None:
@@ -183,11 +192,8 @@ def test_another_site_cannot_even_ask_whether_somebody_is_there(daemon: Daemon) 
     assert daemon.ask("GET", "/healthz", {"Origin": "http://evil.example"}).status == 403
 
 
-def test_a_write_without_a_body_needs_no_content_type(daemon: Daemon, cookie: str) -> None:
-    passed = daemon.ask("DELETE", "/", daemon.bearer)
-    by_cookie = daemon.ask("DELETE", "/", {"Cookie": cookie})
-
-    assert (passed.status, by_cookie.status) == (405, 403)
+def test_a_write_without_a_body_needs_no_content_type(daemon: Daemon) -> None:
+    assert daemon.ask("DELETE", "/", daemon.bearer).status == 405
 
 
 # -------------------------------------------------------------------------------------- the secrets
@@ -206,61 +212,98 @@ def test_the_token_is_long_private_and_nowhere_to_be_read(daemon: Daemon) -> Non
     assert daemon.token not in str(daemon.process.environ())
 
 
-def test_a_code_is_good_once_and_becomes_a_strict_cookie(daemon: Daemon) -> None:
-    link = daemon.desk("serve", "--json").json["url"]
-    path = "/?" + link.partition("?")[2]
+def test_a_code_is_good_once_and_becomes_a_session(daemon: Daemon) -> None:
+    code = daemon.new_code()
 
-    first, second = daemon.ask("GET", path), daemon.ask("GET", path)
+    first, second = daemon.exchange(code), daemon.exchange(code)
 
-    assert (first.status, second.status) == (303, 401)
-    assert first.header("location") == "/"
-    given = str(first.header("set-cookie"))
-    assert given.partition("; ")[2] == "HttpOnly; SameSite=Strict; Path=/"
-    assert given.startswith(f"orchard_{daemon.port}=")
-    assert daemon.ask("GET", "/", {"Cookie": given.partition(";")[0]}).status == 200
-    assert second.header("set-cookie") is None
-
-
-def test_a_browser_that_was_here_before_may_open_an_old_link(daemon: Daemon, cookie: str) -> None:
-    answer = daemon.ask("GET", "/?code=used-up", {"Cookie": cookie})
-
-    assert answer.status == 303 and answer.header("set-cookie") is None
+    assert (first.status, second.status) == (200, 401)
+    session = {"Authorization": f"Bearer {first.json['session']}"}
+    assert len(first.json["session"]) >= 43
+    assert daemon.ask("GET", "/api/v1/repos", session).status == 200
+    assert "session" not in second.json
 
 
 @pytest.mark.parametrize(
-    ("method", "headers"),
+    ("method", "path", "headers"),
     [
-        ("HEAD", {}),
-        ("POST", {"Content-Type": "application/json"}),
-        ("GET", {"Origin": "http://evil.example"}),
-        ("GET", {"Sec-Fetch-Site": "cross-site"}),
-        ("GET", {"Host": "evil.example"}),
-        ("GET", {"Sec-Purpose": "prefetch;prerender"}),
+        ("HEAD", "/session", {}),
+        ("GET", "/session", {}),
+        ("POST", "/", {"Content-Type": "application/json"}),
+        ("POST", "/session", {"Origin": "http://evil.example"}),
+        ("POST", "/session", {"Origin": "http://127.0.0.1:1"}),
+        ("POST", "/session", {"Sec-Fetch-Site": "same-site"}),
+        ("POST", "/session", {"Host": "evil.example"}),
+        ("OPTIONS", "/session", {"Access-Control-Request-Headers": "x-orchard-code"}),
     ],
 )
-def test_what_is_refused_does_not_use_a_code_up(daemon: Daemon, method: str, headers: dict[str, str]) -> None:
-    path = "/?" + daemon.desk("serve", "--json").json["url"].partition("?")[2]
+def test_what_is_refused_does_not_use_a_code_up(
+    daemon: Daemon, method: str, path: str, headers: dict[str, str]
+) -> None:
+    code = daemon.new_code()
 
-    refused = daemon.ask(method, path, headers, b"{}" if method == "POST" else None)
+    refused = daemon.ask(method, path, {"X-Orchard-Code": code, **headers})
 
-    assert refused.status in (401, 403, 421) and refused.header("set-cookie") is None
-    assert daemon.ask("GET", path).status == 303
+    assert refused.status in (401, 403, 421)
+    assert daemon.exchange(code).status == 200
+
+
+def test_a_code_in_the_address_opens_nothing_and_stays_good(daemon: Daemon) -> None:
+    code = daemon.new_code()
+
+    assert daemon.ask("POST", f"/session?code={code}").status == 401
+    assert daemon.ask("GET", f"/?code={code}").header("set-cookie") is None
+    assert daemon.exchange(code).status == 200
 
 
 def test_a_code_that_is_too_old_is_refused(daemon: Daemon) -> None:
-    path = "/?" + daemon.desk("serve", "--json").json["url"].partition("?")[2]
+    code = daemon.new_code()
     for place in (Path(daemon.said["token_file"]).parent / "codes").iterdir():
         os.utime(place, (time.time() - 601, time.time() - 601))
 
-    answer = daemon.ask("GET", path)
+    answer = daemon.exchange(code)
 
     assert answer.status == 401
     assert "ten minutes" in answer.json["detail"]
 
 
-@pytest.mark.parametrize("code", ["", "x", "../../token", "%2e%2e%2ftoken", "%00", "%ff", "a" * 2000])
+@pytest.mark.parametrize("code", ["", "x", "../../token", "%2e%2e%2ftoken", "%00", "\xff", "a" * 2000])
 def test_a_code_that_was_never_made_is_refused(daemon: Daemon, code: str) -> None:
-    assert daemon.ask("GET", f"/?code={code}").status == 401
+    assert daemon.exchange(code).status == 401
+
+
+def test_a_server_on_another_port_gets_nothing_that_opens_the_api(daemon: Daemon) -> None:
+    received: list[dict[str, str]] = []
+
+    class Neighbour(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            received.append(dict(self.headers))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Nobody reads it."""
+
+    jar = CookieJar(DefaultCookiePolicy(strict_domain=False))
+    browser = build_opener(ProxyHandler({}), HTTPCookieProcessor(jar))
+    here = f"http://127.0.0.1:{daemon.port}"
+    with HTTPServer(("127.0.0.1", 0), Neighbour) as neighbour:
+        serving = Thread(target=neighbour.serve_forever)
+        serving.start()
+        for path in ("/", f"/?code={daemon.new_code()}", "/start.js"):
+            browser.open(f"{here}{path}").close()
+        with browser.open(Request(f"{here}/session", b"", {"X-Orchard-Code": daemon.new_code()})) as answer:
+            session = json.loads(answer.read())["session"]
+        browser.open(Request(f"{here}/api/v1/repos", headers={"Authorization": f"Bearer {session}"})).close()
+        browser.open(f"http://127.0.0.1:{neighbour.server_port}/").close()
+        neighbour.shutdown()
+        serving.join()
+
+    (got,) = received
+    assert not list(jar) and "Cookie" not in got and session not in str(got)
+    replayed = {**got, "Host": f"127.0.0.1:{daemon.port}", "X-Orchard": "1"}
+    assert daemon.ask("GET", "/api/v1/repos", replayed).status == 401
+    assert daemon.ask("POST", "/api/v1/plans", replayed).status == 401
 
 
 # --------------------------------------------------------------------------------------- the limits
@@ -356,7 +399,7 @@ def test_a_path_in_other_clothes_is_no_way_around_the_door(daemon: Daemon) -> No
 # --------------------------------------------------------------- before the token nothing costs anything
 
 
-@pytest.mark.parametrize("path", ["/healthz", "/?code=x"])
+@pytest.mark.parametrize("path", ["/healthz", "/", "/start.js"])
 @pytest.mark.parametrize("more", ["Content-Length: 8388608", "Transfer-Encoding: chunked"])
 def test_a_body_is_refused_where_no_token_is_asked_for(daemon: Daemon, path: str, more: str) -> None:
     begun = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{daemon.port}\r\n{more}\r\n\r\n".encode()

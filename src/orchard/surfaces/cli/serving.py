@@ -275,7 +275,7 @@ def tell(terminal: Terminal, address: HttpAddress, *, already: bool) -> None:
     """Print a new link to a daemon."""
     from orchard.surfaces.http.tokens import new_code
 
-    url = f"{address.url}?code={new_code(address.folder)}"
+    url = f"{address.url}#code={new_code(address.folder)}"
     if terminal.json:
         row = {
             "url": url, "address": address.url, "token_file": address.token_file, "pid": address.pid,

@@ -6,12 +6,14 @@ in this order, and before any route is looked up:
     Host             a name of ours with our very port, else 421: no name of somebody else's leads here
     Origin           absent, or exactly what Host says, else 403
     Sec-Fetch-Site   absent, `same-origin` or `none`, else 403: not even another port of this machine
-    token            `Authorization: Bearer`, or the cookie; else 401. Only /healthz and exchanging a code need none
-    writing          the token itself, or the cookie and `X-Orchard: 1`, else 403: a cookie alone never writes
+    token            `Authorization: Bearer` with the token or a session; else 401. Only /healthz, the start page, which
+                     is the same for everybody, and exchanging a code for a session need none
     body             JSON, else 415; at most 8 MiB, else 413. It is read here, as a whole, and never before the token
 
-A header that no other site can add without being asked is what makes a cookie good for writing: the browser would ask
-first, and the answer has no CORS header, ever. No answer leaves without the headers that keep a browser strict.
+There is no cookie: a browser sends those of a machine to every port of it, so also to the servers that jobs start. The
+start page keeps its session where only pages of the same port can read it, and sends it in a header, which no other
+site can add without being asked: the browser would ask first, and the answer has no CORS header, ever. No answer leaves
+without the headers that keep a browser strict.
 """
 
 import time
@@ -19,9 +21,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from email.utils import formatdate
-from http.cookies import CookieError, SimpleCookie
 from typing import Any
-from urllib.parse import unquote
 
 from orchard.frozen import frozen
 from orchard.surfaces.http.problems import document, json_bytes
@@ -33,7 +33,10 @@ READING = frozenset({"GET", "HEAD", "OPTIONS"})
 METHODS = READING | {"POST", "PUT", "PATCH", "DELETE"}
 JSON_TYPES = frozenset({"application/json"})
 COMES_FROM_HERE = frozenset({"same-origin", "none"})
-OPEN_PATH = "/healthz"
+OPEN_PATHS = frozenset({"/healthz", "/", "/start.js", "/start.css"})
+"""What is the same for everybody, and tells nothing."""
+SESSION_PATH = "/session"
+CODE_HEADER = "x-orchard-code"
 CONNECTION = "orchard.connection"
 """In the state of a request: what to call once its sender has shown the token."""
 
@@ -90,8 +93,6 @@ class Door:
         self._app, self._tokens, self._traffic, self._scheme = app, tokens, traffic, scheme
         usual = {"http": 80, "https": 443}[scheme]
         self._hosts = {f"{host}:{port}" for host in hosts} | (set(hosts) if port == usual else set())
-        # Cookies know no ports: two daemons must not overwrite each other's.
-        self._cookie = f"orchard_{port}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -113,7 +114,7 @@ class Door:
         if refusal is not None:
             await refuse(send, refusal)
         elif code is not None:
-            await self._exchange(code, headers, send)
+            await self._exchange(code, send)
         elif not headers.has_body:
             await self._app(scope, receive, send)
         else:
@@ -152,47 +153,31 @@ class Door:
             return Refusal(403, "Requests of other sites are refused.")
         if "sec-fetch-site" in headers and headers.only("sec-fetch-site").lower() not in COMES_FROM_HERE:
             return Refusal(403, "Requests of other sites are refused.")
-        if exchanging or (path == OPEN_PATH and method in ("GET", "HEAD")):
+        if exchanging or (path in OPEN_PATHS and method in ("GET", "HEAD")):
             return NO_BODY if headers.has_body else None
-        refusal = self._not_allowed(method, headers)
+        refusal = self._not_allowed(headers)
         if refusal is None:
             prove = scope.get("state", {}).get(CONNECTION)
             if prove is not None:
                 prove()
         return refusal or _bad_body(method, headers)
 
-    def _not_allowed(self, method: str, headers: "_Headers") -> Refusal | None:
-        """Why this caller may not do this: the token may do everything, a cookie may look."""
-        if "authorization" in headers:
-            kind, _, given = headers.only("authorization").partition(" ")
-            return None if kind.lower() == "bearer" and self._tokens.is_token(given.strip()) else UNKNOWN
-        if not self._is_visitor(headers):
-            return UNKNOWN
-        if method in READING or headers.only("x-orchard") == "1":
-            return None
-        return Refusal(403, "A cookie alone changes nothing.", "Send the token, or the header 'X-Orchard: 1'.")
+    def _not_allowed(self, headers: "_Headers") -> Refusal | None:
+        """Why this caller may do nothing here; a header, since a browser sends cookies to every port of a machine."""
+        kind, _, given = headers.only("authorization").partition(" ")
+        known = self._tokens.is_token(given.strip()) or self._tokens.is_session(given.strip())
+        return None if kind.lower() == "bearer" and known else UNKNOWN
 
-    def _is_visitor(self, headers: "_Headers") -> bool:
-        found: SimpleCookie = SimpleCookie()
-        try:
-            found.load(headers.only("cookie"))
-        except CookieError:
-            return False
-        return self._cookie in found and self._tokens.is_visit(found[self._cookie].value)
-
-    async def _exchange(self, code: str, headers: "_Headers", send: "_Answer") -> None:
-        """Give a browser its cookie, and lead it to the page without the code."""
-        visit = None if self._is_visitor(headers) else self._tokens.exchange(code)
-        if visit is None and not self._is_visitor(headers):
+    async def _exchange(self, code: str, send: "_Answer") -> None:
+        """Give the start page its session for the code of its link."""
+        session = self._tokens.exchange(code)
+        if session is None:
             await refuse(send, USED_UP)
             return
-        found = [(b"location", b"/"), (b"content-length", b"0")]
-        if visit is not None:
-            secure = "; Secure" if self._scheme == "https" else ""
-            cookie = f"{self._cookie}={visit}; HttpOnly; SameSite=Strict; Path=/{secure}"
-            found.append((b"set-cookie", cookie.encode()))
-        await send({"type": "http.response.start", "status": 303, "headers": found})
-        await send({"type": "http.response.body", "body": b""})
+        body = json_bytes({"session": session})
+        found = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+        await send({"type": "http.response.start", "status": 200, "headers": found})
+        await send({"type": "http.response.body", "body": body})
 
 
 NEW_LINK = "Run 'orchard serve' in the repository again: it prints a new link."
@@ -228,8 +213,7 @@ class _Headers:
 
     def only(self, name: str) -> str:
         values = self._values.get(name, [])
-        joined = "; ".join(values) if name == "cookie" else ", ".join(values)
-        return joined.strip()
+        return ", ".join(values).strip()
 
     @property
     def has_body(self) -> bool:
@@ -273,15 +257,12 @@ async def refuse(send: Send, refusal: Refusal) -> None:
 
 
 def _code(scope: Scope, headers: "_Headers") -> str | None:
-    """The code in the address that 'orchard serve' printed; only a look at the first page exchanges one.
+    """The code of a link that 'orchard serve' printed, as the start page brings it to be exchanged.
 
-    A browser that fetches the page before anybody has asked for it must not use the code up.
+    It comes in a header, which no other site can add without being asked.
     """
-    if scope["method"] != "GET" or scope["path"] != "/" or "prefetch" in headers.only("sec-purpose"):
-        return None
-    if not scope["query_string"].startswith(b"code="):
-        return None
-    return unquote(scope["query_string"][len(b"code=") :].decode("latin-1"))
+    wanted = scope["method"] == "POST" and scope["path"] == SESSION_PATH and CODE_HEADER in headers
+    return headers.only(CODE_HEADER) if wanted else None
 
 
 def _once(body: bytes, receive: Receive) -> Receive:

@@ -27,7 +27,7 @@ document (RFC 9457) with a hint."""
 REFUSALS: dict[int, str] = {
     400: "The request cannot be read: broken JSON, an unknown parameter, a field of the wrong type.",
     401: "The token is missing or wrong.",
-    403: "The request comes from another site, or a cookie alone would write.",
+    403: "The request comes from another site.",
     404: "There is no such repository, plan, job or result.",
     409: "A person has to do something first, or the world refused it: the hint says what.",
     413: "The body is too large.",

@@ -1,8 +1,8 @@
-"""What opens the door of a daemon: its token, codes that are good once, and cookies made from them.
+"""What opens the door of a daemon: its token, codes that are good once, and sessions made from them.
 
     token    256 random bits, new at every start, in a 0600 file of a 0700 folder; `Authorization: Bearer`
-    code     part of the printed link; good once and for ten minutes; exchanged for a cookie
-    cookie   a name of a browser's visit, known to this daemon only and gone with it
+    code     part of the printed link; good once and for ten minutes; exchanged for a session
+    session  256 random bits for one tab of a browser, known to this daemon only and gone with it; sent like the token
 
 A code is a file in the daemon's folder that is called after the code's digest. So whoever may read the token can make
 a new link without asking anybody, and taking the file away is what makes a code good only once.
@@ -22,7 +22,7 @@ from orchard.surfaces.http.address import FOLDERS, read_http_address, write_priv
 TOKEN_FILE = "token"
 CODES = "codes"
 CODE_SECONDS = 600.0
-MOST_VISITS = 64
+MOST_SESSIONS = 64
 BYTES = 32
 
 
@@ -50,7 +50,7 @@ def _is_old(folder: Path) -> bool:
 
 
 def new_code(folder: Path) -> str:
-    """A code that can be exchanged for a cookie, once and soon."""
+    """A code that can be exchanged for a session, once and soon."""
     _sweep(folder)
     code = secrets.token_urlsafe(BYTES)
     write_private(folder / CODES / _digest(code), b"")
@@ -66,22 +66,22 @@ class Tokens:
         token = secrets.token_urlsafe(BYTES)
         write_private(self.file, token.encode())
         self._token = _digest(token)
-        self._visits: OrderedDict[str, None] = OrderedDict()
-        """Digests of the cookies that are good, the oldest first."""
+        self._sessions: OrderedDict[str, None] = OrderedDict()
+        """Digests of the sessions that are good, the oldest first."""
 
     def is_token(self, given: str) -> bool:
         """Whether this is the token; digests are compared, so that the time taken tells nothing."""
         return hmac.compare_digest(_digest(given), self._token)
 
-    def is_visit(self, given: str) -> bool:
-        """Whether this cookie was given out here."""
+    def is_session(self, given: str) -> bool:
+        """Whether this session was given out here."""
         shown, found = _digest(given), False
-        for known in self._visits:
+        for known in self._sessions:
             found |= hmac.compare_digest(shown, known)
         return found
 
     def exchange(self, code: str) -> str | None:
-        """The cookie for a code, or None where the code was used, is too old or was never made."""
+        """The session for a code, or None where the code was used, is too old or was never made."""
         place = self.folder / CODES / _digest(code)
         try:
             made = place.stat().st_mtime
@@ -90,11 +90,11 @@ class Tokens:
             return None
         if not 0.0 <= time.time() - made + 1.0 <= CODE_SECONDS + 1.0:
             return None
-        visit = secrets.token_urlsafe(BYTES)
-        self._visits[_digest(visit)] = None
-        while len(self._visits) > MOST_VISITS:
-            self._visits.popitem(last=False)
-        return visit
+        session = secrets.token_urlsafe(BYTES)
+        self._sessions[_digest(session)] = None
+        while len(self._sessions) > MOST_SESSIONS:
+            self._sessions.popitem(last=False)
+        return session
 
 
 def _sweep(folder: Path) -> None:

@@ -2,9 +2,22 @@
 "use strict";
 
 const SHOWN = 50;
+const SESSION = "orchard-session";
+
+// The code of the link becomes a session, which only pages of this very port can read: a cookie would go to every port.
+async function enter() {
+  const code = new URLSearchParams(location.hash.slice(1)).get("code");
+  if (!code) return;
+  history.replaceState(null, "", location.pathname);
+  const answer = await fetch("/session", { method: "POST", headers: { "x-orchard-code": code } });
+  const found = await answer.json();
+  if (answer.ok) sessionStorage.setItem(SESSION, found.session);
+  else if (!sessionStorage.getItem(SESSION)) throw new Error(`${found.detail} ${found.hint || ""}`);
+}
 
 async function ask(path) {
-  const answer = await fetch(path, { headers: { accept: "application/json" } });
+  const authorization = `Bearer ${sessionStorage.getItem(SESSION) || ""}`;
+  const answer = await fetch(path, { headers: { accept: "application/json", authorization } });
   const found = await answer.json();
   if (!answer.ok) throw new Error(found.detail || answer.statusText);
   return found;
@@ -47,6 +60,7 @@ async function show(repository) {
 async function start() {
   const said = document.getElementById("said");
   try {
+    await enter();
     const found = await ask("/api/v1/repos");
     const repositories = found.repos;
     const parts = await Promise.all(repositories.map(show));
@@ -57,4 +71,5 @@ async function start() {
   }
 }
 
+addEventListener("hashchange", start);
 start();
