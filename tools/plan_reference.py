@@ -152,7 +152,8 @@ ENVIRONMENT = """\
 
 Shell and process work sees the variables of the machine, without git's own (`GIT_DIR` and the like) and without
 names that look like secrets, unless `pass_env` in the configuration names them. Agents see only a short list of
-common variables and what the configuration names. Over that come `env` of the plan, of the job and of the work, the
+common variables and what the configuration names, and a plan may not set what steers them
+([what an agent sees](agents.md#what-an-agent-sees)). Over that come `env` of the plan, of the job and of the work, the
 last one winning, and then `ORCHARD_PLAN`, `ORCHARD_JOB`, `ORCHARD_ATTEMPT`, `ORCHARD_WORKTREE`, `ORCHARD_BASE`,
 `ORCHARD_TARGET` and `ORCHARD_EVIDENCE`, and what is for Orchard itself: `ORCHARD_TOKEN`, by which it finds
 the processes of a job, and `TRACEPARENT` where plans are [traced](tracing.md). A plan cannot set variables that begin

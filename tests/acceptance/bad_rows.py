@@ -198,7 +198,7 @@ STATES = [
     said("an attempt that was not made", "logs alpha --plan landed --attempt 9", 3, "no attempt 9"),
     said("an unknown phase", "logs alpha --plan landed --phase lunch", 2, "--phase"),
     said("approval that nobody waits for", "approve alpha --plan landed --yes", 2, "does not wait"),
-    said("a landing of what has landed", "land landed", 2, "nothing to land"),
+    said("a landing of what has landed", "land landed", 2, "has landed"),
     said("a landing of what failed", "land failed", 2, "nothing to land"),
     said("a landing before the start", "land held", 2, "nothing to land"),
     said("a pause of what is over", "pause landed", 2, "cannot be paused"),

@@ -315,7 +315,7 @@ STATES: dict[str, tuple[Prepare, str]] = {
     "removal of the entry alone": (git("rm", "-q", "--cached", "gone.txt"), "gone.txt"),
     "staged as it will land": (every(edit("new.txt", content="new\n"), git("add", "new.txt")), LANDS),
     "conflicted with nothing under way": (conflicted, "unmerged"),
-    "in a bunch of patches": (patch_fails, "rebase"),
+    "in a bunch of patches": (patch_fails, "am"),
     "in a row of picks": (picking_several, "sequence"),
     "three stashes": (stashes, LANDS),
     # what is edited

@@ -333,8 +333,8 @@ async def test_delete_saves_work_removes_folders_and_keeps_commits_until_purge(o
 async def test_a_budget_of_minutes_warns_and_then_pauses_the_plan(orchard: Orchard) -> None:
     waiting = await orchard.run("""
         name: Budget
-        budget: {minutes: 0.01}
-        jobs: [{id: a, work: "sleep 1; echo a > a.txt"}, {id: b, needs: [a], work: echo b > b.txt}]
+        budget: {minutes: 0.05}
+        jobs: [{id: a, work: "sleep 3.5; echo a > a.txt"}, {id: b, needs: [a], work: echo b > b.txt}]
     """)
     assert waiting["plan"]["status"] == "waiting"
     assert "budget" in waiting["plan"]["error"].lower()
@@ -441,7 +441,7 @@ async def test_work_for_an_agent_that_nobody_knows_is_refused_before_anything_is
 
 
 async def test_no_more_jobs_run_at_once_than_the_plan_allows(orchard: Orchard, tmp_path: Path) -> None:
-    script = f"echo + >> {tmp_path}/log; sleep 0.1; echo - >> {tmp_path}/log; echo $ORCHARD_JOB > $ORCHARD_JOB.txt"
+    script = f"echo + >> {tmp_path}/log; sleep 0.4; echo - >> {tmp_path}/log; echo $ORCHARD_JOB > $ORCHARD_JOB.txt"
     jobs = "\n".join(f'          - {{id: j{number}, work: "{script}"}}' for number in range(6))
     await orchard.run(f"""
         name: Two at once

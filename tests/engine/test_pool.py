@@ -25,7 +25,7 @@ from orchard.store.logs import LogFiles
 from orchard.testing import Repo
 from tests.engine.conftest import Orchard, job, until
 
-CHECKOUT = 0.3
+CHECKOUT = 0.6
 
 pytestmark = pytest.mark.anyio
 
@@ -78,7 +78,7 @@ async def test_the_first_ones_wait_for_nobody_and_no_more_are_made_at_once_than_
 ) -> None:
     began = time.monotonic()
     first = [asyncio.ensure_future(pool.take(repo.head(), "job")) for _ in range(4)]
-    done, waiting = await asyncio.wait(first, timeout=CHECKOUT + 0.2)
+    done, waiting = await asyncio.wait(first, timeout=CHECKOUT + 0.5)
 
     assert len(done) == 2 and len(waiting) == 2
     await asyncio.wait(waiting)

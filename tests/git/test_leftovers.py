@@ -31,7 +31,7 @@ def waits(pid: int) -> list[int]:
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:
         for child in found.read_text().split():
-            if b"hash-object" in Path(f"/proc/{child}/cmdline").read_bytes():
+            if Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")[1:2] == [b"hash-object"]:
                 return [int(child)]
         time.sleep(0.05)
     raise AssertionError("no git was started")

@@ -51,6 +51,8 @@ class Fit:
     """The moment by which the newest of several is meant; None: with several, one has to be named."""
     last_first: bool = False
     """Whether the plan that was made last is meant wherever the verb applies to it."""
+    already: Callable[[Json], bool] = lambda plan: False
+    """Plans for which nothing would change; one of them is meant where the verb applies to no other."""
 
 
 def _open(plan: Json) -> bool:
@@ -70,7 +72,7 @@ def _retriable(plan: Json) -> bool:
 
 
 FITS: Mapping[str, Fit] = {
-    "pause": Fit(lambda plan: _open(plan) and plan["status"] != "paused", "is under way"),
+    "pause": Fit(lambda plan: _open(plan) and plan["status"] != "paused", "is under way", already=_open),
     "resume": Fit(_resumable, "is paused"),
     "retry": Fit(_retriable, "has a failed or canceled job", last_first=True),
     "cancel": Fit(_open, "is under way"),
@@ -85,7 +87,7 @@ def fitting(plans: Sequence[Json], verb: str) -> PlanId:
     """The plan that a verb without a name means; `plans` are all there are, the oldest first."""
     fit = FITS[verb]
     possible = [plan for plan in plans if bool(plan.get("deleted")) is (verb == "purge")]
-    found = [plan for plan in possible if fit.applies(plan)]
+    found = [plan for plan in possible if fit.applies(plan)] or [plan for plan in possible if fit.already(plan)]
     if not found:
         raise NotFound(f"No plan here {fit.what}.", hint="orchard list")
     if len(found) == 1 or (fit.last_first and found[-1] is possible[-1]):

@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary
 from orchard.agents.builtin.governor import pace_of, retry_after_of
 from orchard.agents.builtin.model import ModelError, TooLong
 from orchard.agents.cli import reason_of
+from orchard.core.usage import Usage
 from orchard.process.text import plain
 
 CONNECT_SECONDS = 20.0
@@ -125,6 +126,16 @@ def model_error(sdk: Any, error: Exception) -> ModelError:
     status = getattr(error, "status_code", None)
     status = _KINDS.get(kind, 500) if status is None or status < 400 else status
     return _of_status(said, kind, status, inner, getattr(getattr(error, "response", None), "headers", {}))
+
+
+def with_usage(error: ModelError, usage: Usage | None) -> ModelError:
+    """The error with what the call used.
+
+    A caller that named the error would keep itself, and with it a connection that is half read, until a collection of
+    garbage comes by, in whatever thread.
+    """
+    error.usage = usage
+    return error
 
 
 def _of_status(said: str, kind: str, status: int, inner: dict[str, Any], headers: Any) -> ModelError:

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
-from orchard.agents.builtin.clients import expected, load, model_error, open_connections
+from orchard.agents.builtin.clients import expected, load, model_error, open_connections, with_usage
 from orchard.agents.builtin.governor import pace_of
 from orchard.agents.builtin.model import (
     LONGEST_REPLY,
@@ -78,9 +78,7 @@ class MessagesModel:
             error.usage = error.usage or parts.used(time.monotonic() - begun)
             raise
         except expected(self._sdk) as error:
-            trouble = model_error(self._sdk, error)
-            trouble.usage = parts.used(time.monotonic() - begun)
-            raise trouble from error
+            raise with_usage(model_error(self._sdk, error), parts.used(time.monotonic() - begun)) from error
 
 
 def _arguments(request: Request) -> Json:
