@@ -74,7 +74,7 @@ def test_the_inspector_lists_and_calls_tools(daemon: Daemon, tmp_path: Path, wir
             "limit=5",
         )
 
-    assert len(listed["tools"]) == 15
+    assert len(listed["tools"]) == 17
     assert called["structuredContent"]["plans"] == []
 
 

@@ -155,13 +155,18 @@ async def test_a_connection_is_used_again_and_its_clock_begins_anew(monkeypatch:
         assert (await reader.readuntil(b"hello")).startswith(b"HTTP/1.1 200 ")
 
 
-async def test_one_connection_too_many_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_connection_too_many_is_told_so_where_all_others_have_shown_the_token(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(wire, "MOST_CONNECTIONS", 3)
     async with serving(Behind()) as (server, port):
         first = []
         for _ in range(3):
             first.append(await call(port, HELLO))
             await first[-1][0].readuntil(b"hello")
+        for one in server.server_state.connections:
+            assert isinstance(one, wire.Protocol)
+            one.proven = True
 
         refused = await rest(await call(port))
         first.pop()[1].close()

@@ -55,7 +55,7 @@ async def test_the_server_says_who_it_is_and_lists_its_tools(daemon: Daemon, wir
         tools = (await client.list_tools()).tools
         again = (await client.list_tools(cache_mode="bypass")).tools
 
-    assert len(tools) == 15
+    assert len(tools) == 17
     assert [tool.name for tool in tools] == sorted(tool.name for tool in tools) == [tool.name for tool in again]
     hints = {tool.name: tool.annotations for tool in tools}
     assert hints["get_plan"] is not None and hints["get_plan"].read_only_hint is True

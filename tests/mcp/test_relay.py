@@ -48,7 +48,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     desk = Desk(tmp_path_factory.mktemp("recorded"))
     with talk(desk) as host:
         host.ask(1, "tools/list")
-        assert len(host.result(1)["tools"]) == 15
+        assert len(host.result(1)["tools"]) == 17
         folder = desk.folder / "state" / "orchard" / "mcp"
         yield until(lambda: next(iter(folder.glob("*.json")), None), "the record is written")
     desk.close()
@@ -83,7 +83,7 @@ def test_it_starts_a_daemon_where_there_is_none_and_the_daemon_outlives_it(desk:
         assert host.result(1)["serverInfo"]["name"] == "orchard"
         host.send(method="notifications/initialized")
         host.send(id=2, method="tools/list")
-        assert len(host.result(2)["tools"]) == 15
+        assert len(host.result(2)["tools"]) == 17
         began = time.monotonic()
         assert host.close() == 0
         assert time.monotonic() - began < 5
@@ -111,7 +111,7 @@ def test_with_a_record_a_host_is_answered_though_there_is_no_daemon_yet(desk: De
         host.ask(1, "server/discover")
         assert host.result(1)["supportedVersions"] == ["2026-07-28"]
         host.ask(2, "tools/list")
-        assert len(host.result(2)["tools"]) == 15
+        assert len(host.result(2)["tools"]) == 17
 
 
 def test_what_needs_consent_is_told_and_goes_on_once_it_is_given(desk: Desk, recorded: Path) -> None:

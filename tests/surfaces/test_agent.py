@@ -110,7 +110,11 @@ def test_repository_settings_count_once_they_are_trusted_and_tools_reach_the_rep
     (repo.path / "orchard.toml").write_text('[agents.builtin]\nmodel = "of-the-repository"\n')
 
     refused = orchard(repo.path / "a", llm, "Greet.")
-    subprocess.run([sys.executable, "-m", "orchard", "trust", "--yes"], cwd=repo.path, check=False, timeout=SECONDS)
+    trust = [sys.executable, "-m", "orchard", "trust"]
+    shown = subprocess.run(
+        [*trust, "--show", "--json"], cwd=repo.path, check=True, timeout=SECONDS, capture_output=True, text=True
+    )
+    subprocess.run([*trust, "--yes", json.loads(shown.stdout)["digest"]], cwd=repo.path, check=True, timeout=SECONDS)
     trusted = orchard(repo.path / "a", llm, "Greet.")
 
     assert refused.returncode == 4 and "orchard trust" in refused.stderr

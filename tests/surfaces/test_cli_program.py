@@ -159,16 +159,17 @@ def test_a_failed_run_exits_1_and_the_command_it_names_mends_it(desk: Desk) -> N
     again = desk(*hint.split(), "--work", "echo 2 > two.txt")
 
     assert failed.code == 1
-    assert "bad failed in work" in failed.out and "about to fail" in failed.out
+    assert "bad  failed in work" in failed.out and "about to fail" in failed.out
     assert again.code == 0, again.err
     assert "attempt 2" in again.out and "good  " not in again.out
     assert set(desk.repo.files("feature")) == {"README.md", "one.txt", "two.txt", "three.txt"}
 
 
-def test_quiet_prints_nothing_but_the_exit_code_tells(desk: Desk) -> None:
+def test_quiet_prints_the_plan_and_why_it_failed(desk: Desk) -> None:
     done = desk("-q", "run", desk.plan(FAILS))
 
-    assert (done.code, done.out, done.err) == (1, "", "")
+    assert done.code == 1 and done.out.startswith("fails-") and len(done.out.splitlines()) == 1
+    assert "bad" in done.err and "orchard retry" in done.err
 
 
 def test_a_bad_plan_reports_all_its_problems_and_makes_nothing(desk: Desk) -> None:

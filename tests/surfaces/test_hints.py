@@ -67,6 +67,8 @@ def advised() -> list[tuple[str, str]]:
 
 def refusal(words: list[str]) -> str | None:
     """What the command line says against these words, without doing what they say."""
+    if words[:1] == ["-C"]:
+        words = words[2:]
     if not words or words[0] not in VERBS:
         return f"there is no command '{' '.join(words[:1])}'"
     command = cli.get_command(click.Context(cli), words[0])

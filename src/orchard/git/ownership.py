@@ -62,7 +62,7 @@ def not_found(start: Path, done: Output) -> OrchardError:
     if "safe.bareRepository" in said:
         return UsageError(
             f"{start} is in a git folder or in a repository without a checkout, which counts only where you name it.",
-            hint="Name its top: orchard -C DIR ...",
+            hint="Name its top: orchard -C DIR list",
         )
     if "not a git repository" in said:
         return UsageError(f"{start} is not in a git repository.", hint="Run 'git init' there, or go to one.")
