@@ -450,7 +450,8 @@ def test_a_plan_is_watched_from_another_terminal_until_q(desk: Desk) -> None:
 @pytest.mark.parametrize("words", [["wait"], ["logs", "first", "-f"], ["resume"]], ids=" ".join)
 def test_those_who_follow_an_engine_that_is_killed_are_told_and_end(desk: Desk, words: list[str]) -> None:
     owner = run_two(desk)
-    follower = desk.start(*words)
+    named = [desk.status()["plan"]["id"]] if words == ["resume"] else []
+    follower = desk.start(*words, *named)
     until(lambda: _listens(follower), "the follower's connection")
 
     owner.signal(signal.SIGKILL)

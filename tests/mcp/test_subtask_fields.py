@@ -33,13 +33,13 @@ class Parent:
     def __init__(self, served: Served, task: Task) -> None:
         token = task.token.split(":")
         scope = Scope(PlanId(token[0]), JobId(token[1]), int(token[2]), token[3] if len(token) > 3 else None)
-        self._call, self.task = Call(served, scope), task
+        self._call, self.task, self._scope = Call(served, scope), task, scope
 
     async def __call__(self, name: str, /, **arguments: Any) -> Json:
         answer = await toolbox.call(self._call, SUBTASKS, name, arguments)
         assert not answer.is_error, answer.text
         assert answer.value is not None
-        tool = next(one for one in toolbox.tools(SUBTASKS) if one.name == name)
+        tool = next(one for one in toolbox.tools(SUBTASKS, self._scope) if one.name == name)
         tool.output.model_validate(answer.value)
         return answer.value
 

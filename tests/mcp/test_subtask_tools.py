@@ -18,6 +18,7 @@ from mcp import Client, StdioServerParameters
 from orchard.agents.agent import McpServer, Result, Task, Watch
 from orchard.app import App
 from orchard.engine import opening
+from orchard.errors import InvalidInput
 from orchard.surfaces.mcp.selection import OWN_PLAN, TOOL_NAMES, TOOLSETS
 from orchard.surfaces.speaking import teach
 from orchard.testing import Turn
@@ -341,13 +342,15 @@ async def test_a_pass_is_good_for_nothing_when_its_turn_is_over(taught: Taught, 
 async def test_the_repository_does_not_decide_which_program_shows_the_pass(
     taught: Taught, agents: ScriptedAgents
 ) -> None:
-    """A folder that is called like our package lies in the worktree, and the plan sets a search path."""
+    """A folder that is called like our package lies in the worktree; a plan that sets a search path is refused."""
     trap = "import os; open(os.environ['ORCHARD_WORKTREE'] + '/trapped', 'w').write('x')\n"
     taught.repo.commit({
         "orchard/__init__.py": trap, "orchard/surfaces/__init__.py": trap, "sitecustomize.py": trap,
     })  # fmt: skip
     agents.add("one", talks(parent=_looks))
-    status = await taught.run("name: Trap\nenv: {PYTHONPATH: ., PYTHONSTARTUP: sitecustomize.py}\n" + PLAN[11:])
+    with pytest.raises(InvalidInput, match="PYTHONPATH"):
+        await taught.run("name: Trap\nenv: {PYTHONPATH: ., PYTHONSTARTUP: sitecustomize.py}\n" + PLAN[11:])
+    status = await taught.run("name: Trap\n" + PLAN[11:])
 
     assert statuses(status) == {"a": "succeeded"}, job(status, "a")["error"]
     assert "trapped" not in taught.repo.files("work")

@@ -32,7 +32,7 @@ from tests.proof.crash_shapes import AGENT, ATTEMPT, BEFORE, HELPER, Goal, Shape
 COMMANDS = 12
 """More than any plan needs: who has not come to an end by then is stuck."""
 EDITED, NOTES, IGNORED = "README.md", "notes.txt", "build.log"
-OWN_LOCKS = ("engine.lock", "worktrees.lock")
+OWN_LOCKS = ("engine.lock", "worktrees.lock", "main.lock")
 
 
 @dataclass(frozen=True)
