@@ -84,6 +84,6 @@ def test_a_person_is_told_of_whole_disks_and_of_places_of_secrets(folder: str) -
     assert folder in said
 
 
-@pytest.mark.parametrize("folder", ["/srv/data", "../other", "~/work/shared", "/home/me/sshd"])
+@pytest.mark.parametrize("folder", ["/srv/data", "../other", "~/projects/data", "/home/me/sshd"])
 def test_of_other_folders_nothing_is_said(folder: str) -> None:
     assert reach_warnings(parse_value(plan(allowed_folders=[folder]))) == []
