@@ -108,7 +108,7 @@ class Cell:
     def _next_of_any_kind(self, goal: Goal) -> list[str]:
         """Whoever died at the very end has left something to tidy up, which the next command does."""
         plans = [row[1] for row in self.desk.events()]
-        return ["delete", "--yes", plans[-1]] if goal == "deleted" else ["resume"]
+        return ["delete", "--yes", plans[-1]] if goal == "deleted" else ["resume", *plans[-1:]]
 
     def _status(self) -> Any:
         """The plan as the user sees it; None where there is none."""
@@ -170,7 +170,7 @@ class Cell:
                 looked = self.desk("status")
                 assert looked.code in (0, 3), looked.talk
         else:
-            assert done.code in (0, 1, 4, 130) or words == ["resume"], done.talk
+            assert done.code in (0, 1, 4, 130) or words[0] == "resume", done.talk
 
     def _armed(self) -> str:
         if self.trace:
@@ -236,11 +236,26 @@ class Cell:
         until(lambda: not self.desk.gits(), "the end of git's own processes")
         self.found |= self._in_worktrees()
         self._check_told()
-        # Between the first rename and the last a checkout is neither old nor new; the next engine makes it whole.
-        if not list((self.repo.path / ".git" / "orchard" / "landing").glob("*/intent.json")):
-            self._check_checkout()
+        if (self.repo.path / ".git" / "HEAD.lock").exists():
+            # A landing is under way: git's locks there are ours until the next engine makes the checkout whole.
+            self._check_half_way()
+            self.repo("prune", "--expire=now")
+            return
+        self._check_checkout()
         self.repo("reflog", "expire", "--expire=now", "--expire-unreachable=now", "--all")
         self.repo("gc", "--quiet", "--prune=now")
+
+    def _check_half_way(self) -> None:
+        """Every file is the user's, or exactly what one of the two commits of the landing has."""
+        repo = self.repo
+        notes = list((repo.path / ".git" / "orchard" / "landing").glob("*/intent.json"))
+        ends = [json.loads(note.read_text())[end] for note in notes for end in ("old", "new")] or ["HEAD"]
+        held = [set(repo.files(end).items()) for end in ends]
+        own = {EDITED: "# edited\n", NOTES: "mine\n", IGNORED: "kept\n"}
+        shown = {one.relative_to(repo.path).as_posix(): one.read_text() for one in _files(repo.path)}
+        assert shown.items() <= set().union(own.items(), *held)
+        assert set(shown) >= set.intersection(*({name for name, _ in files} for files in held))
+        assert own.items() <= shown.items()
 
     def _in_worktrees(self) -> set[str]:
         places = (self.repo.path / ".worktrees").glob("w*")
