@@ -1,6 +1,7 @@
 """What jobs leave and what they do: it lands byte by byte, or is refused and nothing of the user's has changed."""
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -191,6 +192,8 @@ def test_ten_thousand_files_land(desk: Desk) -> None:
     assert len(names) == 10_000 + 4
     assert (desk.repo.path / "d42/9942").read_text() == "9942"
     assert desk.repo("status", "--porcelain") == ""
+    packs = list((desk.repo.path / ".git/objects/pack").glob("*.pack"))
+    assert 1 <= len(packs) <= 4, "git was made to end and sync a pack for each file"
 
 
 @pytest.mark.parametrize(
@@ -284,17 +287,22 @@ def test_a_job_that_goes_back_in_history_is_refused(desk: Desk) -> None:
     refused(desk, ran, before, "does not build on")
 
 
-def test_a_job_that_leaves_an_operation_half_done_is_taken_by_its_files(desk: Desk) -> None:
+def test_a_job_that_ends_in_the_middle_of_a_merge_is_refused_until_it_is_finished(desk: Desk) -> None:
     work = (
         "git checkout -q --detach; echo a > shared.txt; " + f"{ME} commit -qam a; "
         f"git checkout -q --detach HEAD~1; echo b > shared.txt; {ME} commit -qam b; git merge -q HEAD@{{2}}; "
         "echo solved > shared.txt"
     )
-    base = desk.tree("work")
+    base, before = desk.tree("work"), desk.picture()
 
     ran = desk.run(work, "echo 2 > other")
+    refused(desk, ran, before, "in the middle of a git merge")
 
-    landed(desk, ran, {**base, b"shared.txt": (FILE, b"solved\n"), b"other": (FILE, b"2\n")})
+    folder = Path(ran.job("j1")["worktree"])
+    assert (folder / "shared.txt").read_text() == "solved\n", "the files of the job are kept"
+    subprocess.run(f"git add -A && {ME} commit -qm merged", shell=True, check=True, cwd=folder)
+    again = desk("retry", "j1", "--from", "commit")
+    landed(desk, again, {**base, b"shared.txt": (FILE, b"solved\n"), b"other": (FILE, b"2\n")})
 
 
 def test_a_job_that_stashes_its_work_is_told_so_and_the_users_stash_stays(desk: Desk) -> None:

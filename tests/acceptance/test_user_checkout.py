@@ -172,8 +172,11 @@ def test_nothing_lands_unsigned_where_signing_is_wanted(
     monkeypatch.setattr(merge, "SIGN_TIMEOUT", 0.3)
     (tmp_path / "gpg").write_text(f"#!/bin/sh\n{program}\n")
     (tmp_path / "gpg").chmod(0o755)
-    for key, value in (("commit.gpgSign", "true"), ("user.signingKey", "0xMISSING"), ("gpg.program", tmp_path / "gpg")):
-        desk.repo("config", key, str(value))
+    settings = tmp_path / "gitconfig"  # the user's own: a program that the repository names is never run
+    settings.write_text(f"[gpg]\n\tprogram = {tmp_path / 'gpg'}\n")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(settings))
+    for key, value in (("commit.gpgSign", "true"), ("user.signingKey", "0xMISSING")):
+        desk.repo("config", key, value)
     before = desk.picture()
 
     ran = desk.run(WORK)

@@ -257,8 +257,9 @@ def _submodule_problem(repo: Repository, folder: Path, name: bytes, head: str) -
 def _update_index(git: Git, options: tuple[str, ...], paths: Iterable[bytes]) -> tuple[bytes, ...]:
     """Have git look at these paths; returns those that it passed over.
 
-    Names that could be `.git` somewhere are ignored by `update-index`, which says so and ends with 0. With `--verbose`
-    it prints a line for each path that it did something with: every other one was not.
+    `update-index` ignores names that could be `.git` somewhere: it says so and ends with 0. With `--verbose` it prints
+    a line for each path that it did something with, and every other one was ignored. Git ends its pack before each such
+    line, and syncs it, so it is asked for them only where it ignored something.
     """
     names = sorted(paths)
     if not names:
@@ -267,10 +268,11 @@ def _update_index(git: Git, options: tuple[str, ...], paths: Iterable[bytes]) ->
     if len(names) >= PACKED_FROM:
         # Files above this size go into one pack, written and synced once; loose ones cost a sync each.
         git = git.with_config(core__bigFileThreshold="1")
+    done = git("update-index", *options, "-z", "--stdin", stdin=rows, timeout=ADD_TIMEOUT)
+    if b"gnoring path" not in done.stderr:
+        return ()
     done = git("update-index", "--verbose", *options, "-z", "--stdin", stdin=rows, timeout=ADD_TIMEOUT)
     verb = b"remove" if "--force-remove" in options else b"add"
-    if done.stdout == b"".join(b"%s '%s'\n" % (verb, name) for name in names):
-        return ()
     place, missing = 0, []
     for name in names:
         line = b"%s '%s'\n" % (verb, name)
