@@ -24,6 +24,7 @@ def table() -> str:
     for key in KEYS.values():
         variable = f"`{key.variables[-1]}`"
         trust = " (in a repository's file: after `orchard trust`)" if key.needs_trust else ""
+        trust = " (in a repository's file: looser only after `orchard trust`)" if key.loosens else trust
         default = defaults[key.name] if defaults[key.name] is not None or key.nothing == 0 else key.nothing
         rows.append(f"| `{key.name}` | {shown(default)} | {variable} | {key.meaning}{trust} |")
     later = ", ".join(f"`{name}`" for name in LATER)

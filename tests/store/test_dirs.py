@@ -2,6 +2,7 @@
 
 import os
 import stat
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,24 @@ def test_an_unusable_runtime_folder_falls_back_to_a_short_one(
     runtime = user_dirs().runtime
 
     assert len(os.fsencode(socket_path(runtime, "s" * SOCKET_NAME_BYTES))) <= SOCKET_PATH_BYTES
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can make a folder for another user")
+def test_a_name_that_another_user_took_first_is_given_up_for_a_folder_of_ours(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    with tempfile.TemporaryDirectory(dir="/tmp") as short:
+        monkeypatch.setattr("orchard.store.dirs.TEMPORARY", Path(short))
+        monkeypatch.setenv("XDG_STATE_HOME", f"{short}/s")
+        assert user_dirs().runtime == Path(short) / "orchard-0"
+        (Path(short) / "orchard-0").mkdir()
+        os.chown(Path(short) / "orchard-0", 4242, 4242)
+
+        runtime = user_dirs().runtime
+
+        assert runtime == Path(short) / "s" / "orchard" / "run"
+        assert make_runtime_dir(runtime).stat().st_mode & 0o777 == 0o700
 
 
 def test_a_runtime_folder_is_made_for_the_user_alone(tmp_path: Path) -> None:

@@ -1,11 +1,14 @@
 """Which settings hold: flags over environment over repository over user over defaults."""
 
+import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from orchard.core.config import Config
+from orchard.core.config import Config, flatten
+from orchard.core.configkeys import KEYS, NAMES_AGENT
 from orchard.errors import InvalidInput
 from orchard.store.dirs import UserDirs
 from orchard.store.settings import FILE_BYTES, LINE_DOTS, Settings, load_settings
@@ -59,7 +62,7 @@ def test_without_any_file_the_defaults_hold_and_nothing_is_made(place: Place, tm
 
 
 def test_flags_beat_the_environment_beats_the_repository_beats_the_user(place: Place) -> None:
-    place.user("max_parallel = 1\nresolver = 'ours'\n[heal]\nattempts = 1\n[limits]\ngrace = 1\nidle = 1\n")
+    place.user("max_parallel = 1\nresolver = 'ours'\n[heal]\nattempts = 1\n[limits]\ngrace = 5\nidle = 1\n")
     place.repository("max_parallel = 2\nresolver = 'theirs'\n[heal]\nattempts = 2\n[limits]\ngrace = 2\n")
     env = {"ORCHARD_MAX_PARALLEL": "3", "ORCHARD_RESOLVER": "fail", "ORCHARD_HEAL_ATTEMPTS": "3"}
 
@@ -177,6 +180,66 @@ def test_a_repositorys_file_cannot_put_worktrees_outside(place: Place) -> None:
     place.repository("worktree_root = '/home'")
 
     assert "must be a path inside the repository" in place.problems()[0]
+
+
+LOOSER = [
+    ("limits.log_bytes", 10**15), ("limits.wall", 0), ("limits.wall", 7200), ("limits.idle", 0),
+    ("limits.interactive", 0), ("limits.grace", 3600), ("capacity.global", 0), ("capacity.global", 100),
+    ("heal.enabled", True), ("heal.attempts", 100), ("limits.subtasks_per_job", 1000),
+    ("limits.subtasks_per_plan", 10_000), ("worktree.pool", 64), ("agent_tools", True), ("resolver", "theirs"),
+    ("resolver", "ours"), ("resolver", "agent"),
+]  # fmt: skip
+OWN = {
+    "limits.log_bytes": 2**20, "limits.wall": 3600, "limits.idle": 600, "limits.interactive": 60, "limits.grace": 5,
+    "capacity.global": 2, "heal.enabled": False, "heal.attempts": 1, "limits.subtasks_per_job": 2,
+    "limits.subtasks_per_plan": 3, "worktree.pool": 1, "agent_tools": False, "resolver": "fail",
+}  # fmt: skip
+
+
+def toml(values: Mapping[str, object]) -> str:
+    return "\n".join(f"{name} = {json.dumps(value)}" for name, value in values.items())
+
+
+@pytest.mark.parametrize(("name", "value"), LOOSER, ids=str)
+def test_a_repositorys_file_loosens_nothing_before_trust(place: Place, name: str, value: object) -> None:
+    place.user(toml(OWN))
+    place.repository(toml({name: value}))
+
+    asked = place.load()
+    assert flatten(asked.config)[name] == OWN[name]
+    assert asked.untrusted == {name: value}
+
+    trust(place.top, str(asked.untrusted_digest), place.dirs.state)
+    agreed = place.load()
+    assert flatten(agreed.config)[name] == (value or (None if name.startswith("limits") else value))
+    assert not agreed.untrusted
+
+
+def test_a_repositorys_file_may_be_stricter_than_the_user(place: Place) -> None:
+    place.repository(toml(OWN))
+
+    settings = place.load()
+
+    assert {name: flatten(settings.config)[name] for name in OWN} == OWN
+    assert not settings.untrusted
+
+
+def test_every_setting_has_a_rule_for_the_files_of_strangers() -> None:
+    ruled = {key.name for key in KEYS.values() if key.needs_trust or key.loosens or key.stays_inside}
+
+    # Which agent works, and how many at once below the user's limit, is a wish; what lies ignored in it is told.
+    assert KEYS.keys() - ruled == {"max_parallel", *NAMES_AGENT, "worktree.include", "worktree.keep"}
+    assert {key.name for key in KEYS.values() if key.loosens} == OWN.keys() == {name for name, _ in LOOSER}
+
+
+def test_ignored_files_that_a_repositorys_file_takes_along_are_told(place: Place) -> None:
+    place.repository("[worktree]\ninclude = ['.env', '*.pem']\nkeep = ['node_modules/']")
+
+    settings = place.load()
+
+    assert settings.config.worktree.include == (".env", "*.pem")
+    assert [warning for warning in settings.warnings if ".env, *.pem" in warning]
+    assert [warning for warning in settings.warnings if "node_modules/" in warning]
 
 
 # ---------------------------------------------------------------------------------- hostile files

@@ -4,8 +4,8 @@ Files, the environment and flags are all checked against `KEYS`, and the names o
 variables follow from it. A key that is in the table has an effect; every other key is a problem.
 """
 
-from collections.abc import Mapping
-from typing import get_args
+from collections.abc import Callable, Mapping
+from typing import Any, get_args
 
 from orchard.core import limits
 from orchard.core.configkinds import (
@@ -39,6 +39,9 @@ class Key:
     meaning: str
     needs_trust: bool = False
     """It runs programs or loosens safety, so a repository's own file is believed only after `orchard trust`."""
+    loosens: Callable[[Any, Any], bool] | None = None
+    """Whether a value is looser than another: a repository's own file may only be stricter than the user, or needs
+    `orchard trust` as well. None: no value is looser than another, or all need it."""
     stays_inside: bool = False
     """A repository's own file may only name a path inside that repository."""
     nothing: int | str = 0
@@ -53,15 +56,40 @@ class Key:
         return (full,) if short is None or not rest else (full, short)
 
 
+def _more(value: float, other: float) -> bool:
+    return value > other
+
+
+def _more_or_endless(value: float | None, other: float | None) -> bool:
+    """As `_more`, for limits where nothing, or 0, is no limit at all."""
+    return bool(other) and (not value or value > (other or 0))
+
+
+def _less_careful(value: str, other: str) -> bool:
+    """A conflict that nobody settles is the careful end; a side that wins unseen is the other one."""
+    care = {"fail": 0, "agent": 1}
+    return value != other and care.get(value, 2) >= care.get(other, 2)
+
+
 SLOTS = whole(0, limits.MAX_PARALLEL)
 MONTH = 30 * 86_400.0
 
 _TABLE = (
     Key("max_parallel", SLOTS, "jobs of one plan at once; 0: as many as the global limit allows"),
     Key("agent", agent(), "the agent of works that name none; empty: the first that is usable", nothing=""),
-    Key("resolver", one_of(*get_args(Resolver)), "who settles a conflict; `agent` is `fail` where none is usable"),
+    Key(
+        "resolver",
+        one_of(*get_args(Resolver)),
+        "who settles a conflict; `agent` is `fail` where none is usable",
+        loosens=_less_careful,
+    ),
     Key("resolver_agent", agent(), "the agent that settles conflicts; empty: the one that did the work", nothing=""),
-    Key("agent_tools", flag(), "whether agents in jobs get Orchard's own MCP server: their plan to read, and subtasks"),
+    Key(
+        "agent_tools",
+        flag(),
+        "whether agents in jobs get Orchard's own MCP server: their plan to read, and subtasks",
+        loosens=_more,
+    ),
     Key("worktree_root", text_of(place), "folder that holds the jobs' worktrees", stays_inside=True),
     Key(
         "setup",
@@ -70,8 +98,8 @@ _TABLE = (
         needs_trust=True,
     ),
     Key("pass_env", list_of(variable), "variables that reach the work although they look secret", needs_trust=True),
-    Key("heal.enabled", flag(), "whether an agent tries to mend a failed check"),
-    Key("heal.attempts", whole(0, 100), "how often it tries, per phase"),
+    Key("heal.enabled", flag(), "whether an agent tries to mend a failed check", loosens=_more),
+    Key("heal.attempts", whole(0, 100), "how often it tries, per phase", loosens=_more),
     Key("heal.agent", agent(), "the agent that mends; empty: the one that did the work", nothing=""),
     Key("worktree.include", list_of(pattern), "ignored files that are copied into worktrees"),
     Key(
@@ -85,15 +113,35 @@ _TABLE = (
         list_of(pattern),
         "ignored paths that a warm worktree keeps for its next job, while one engine runs",
     ),
-    Key("worktree.pool", SLOTS, "warm worktrees that an engine keeps while it runs; 0: none"),
-    Key("capacity.global", SLOTS, "jobs at once over all repositories of the user; 0: no limit"),
-    Key("limits.grace", seconds(3600), "seconds between asking a program to stop and killing it"),
-    Key("limits.log_bytes", whole(1024, 2**50), "size of a phase's log at which its work is stopped"),
-    Key("limits.idle", seconds_or_none(MONTH), "seconds without output and CPU use before a stop; 0: no limit"),
-    Key("limits.wall", seconds_or_none(MONTH), "seconds for a work that has no `timeout`; 0: no limit"),
-    Key("limits.interactive", seconds_or_none(MONTH), "seconds that an idle agent waits for a message; 0: no limit"),
-    Key("limits.subtasks_per_job", whole(0, 1000), "subtasks of one attempt at a job; 0: none"),
-    Key("limits.subtasks_per_plan", whole(0, 10_000), "subtasks of one plan, all in all; 0: none"),
+    Key("worktree.pool", SLOTS, "warm worktrees that an engine keeps while it runs; 0: none", loosens=_more),
+    Key(
+        "capacity.global",
+        SLOTS,
+        "jobs at once over all repositories of the user; 0: no limit",
+        loosens=_more_or_endless,
+    ),
+    Key("limits.grace", seconds(3600), "seconds between asking a program to stop and killing it", loosens=_more),
+    Key("limits.log_bytes", whole(1024, 2**50), "size of a phase's log at which its work is stopped", loosens=_more),
+    Key(
+        "limits.idle",
+        seconds_or_none(MONTH),
+        "seconds without output and CPU use before a stop; 0: no limit",
+        loosens=_more_or_endless,
+    ),
+    Key(
+        "limits.wall",
+        seconds_or_none(MONTH),
+        "seconds for a work that has no `timeout`; 0: no limit",
+        loosens=_more_or_endless,
+    ),
+    Key(
+        "limits.interactive",
+        seconds_or_none(MONTH),
+        "seconds that an idle agent waits for a message; 0: no limit",
+        loosens=_more_or_endless,
+    ),
+    Key("limits.subtasks_per_job", whole(0, 1000), "subtasks of one attempt at a job; 0: none", loosens=_more),
+    Key("limits.subtasks_per_plan", whole(0, 10_000), "subtasks of one plan, all in all; 0: none", loosens=_more),
     Key("tracing.endpoint", maybe(address), "where traces go, as OTLP over HTTP", needs_trust=True, nothing=""),
     Key("tracing.headers_env", maybe(variable), "the variable with headers for it", needs_trust=True, nothing=""),
 )

@@ -16,6 +16,8 @@ from orchard.frozen import frozen
 SOCKET_PATH_BYTES = 100
 """What every system takes as a unix socket's path, with room to spare (macOS ends at 104)."""
 
+TEMPORARY = Path("/tmp")
+
 SOCKET_NAME_BYTES = 40
 """What a runtime folder leaves for the names of sockets in it."""
 
@@ -35,7 +37,7 @@ def user_dirs() -> UserDirs:
 
     state = _absolute(user_state_path("orchard"), "XDG_STATE_HOME")
     config = _absolute(user_config_path("orchard"), "XDG_CONFIG_HOME")
-    return UserDirs(state, config, _runtime_dir())
+    return UserDirs(state, config, _runtime_dir(state))
 
 
 def make_state_dir(path: Path) -> Path:
@@ -72,15 +74,27 @@ def socket_path(runtime: Path, name: str) -> Path:
     return path
 
 
-def _runtime_dir() -> Path:
-    """Below XDG_RUNTIME_DIR if that is ours and short enough for sockets, else below /tmp."""
+def _runtime_dir(state: Path) -> Path:
+    """Below XDG_RUNTIME_DIR if that is ours and short enough for sockets, else below /tmp, else with the state."""
     given = os.environ.get("XDG_RUNTIME_DIR", "")
     place = Path(given) / "orchard"
-    fits = len(os.fsencode(place)) + 1 + SOCKET_NAME_BYTES <= SOCKET_PATH_BYTES
-    if given and place.is_absolute() and fits and _is_ours_alone(place.parent):
+    if given and place.is_absolute() and _holds_sockets(place) and _is_ours_alone(place.parent):
         return place
     # Not tempfile.gettempdir(): TMPDIR differs from terminal to terminal, and all must meet here.
-    return Path(f"/tmp/orchard-{os.getuid()}")
+    place = TEMPORARY / f"orchard-{os.getuid()}"
+    return state / "run" if _is_taken(place) and _holds_sockets(state / "run") else place
+
+
+def _holds_sockets(place: Path) -> bool:
+    return len(os.fsencode(place)) + 1 + SOCKET_NAME_BYTES <= SOCKET_PATH_BYTES
+
+
+def _is_taken(place: Path) -> bool:
+    """Whether another user was first to use this name, which nobody else can remove in a folder like /tmp."""
+    try:
+        return place.lstat().st_uid != os.getuid()
+    except OSError:
+        return False
 
 
 def _is_ours_alone(path: Path) -> bool:

@@ -1,8 +1,8 @@
 """The settings that hold here: flags over environment over repository over user over defaults.
 
 A repository's `orchard.toml` is a stranger's file. It is read with bounds, and the keys in it that
-run programs or loosen safety are left out until the user has trusted exactly that content; they are
-handed back as `Settings.untrusted`, and the caller decides whether to ask or to stop.
+run programs or loosen what the user has set are left out until the user has trusted exactly that
+content; they are handed back as `Settings.untrusted`, and the caller decides whether to ask or to stop.
 """
 
 import os
@@ -12,8 +12,9 @@ from dataclasses import field, replace
 from pathlib import Path
 
 from orchard.core.agentrows import ACP
-from orchard.core.config import Config, Layer, environment_layers, flag_layers, lookup, merge_layers
-from orchard.core.configkeys import NAMES_AGENT, NEEDS_TRUST
+from orchard.core.config import Config, Layer, environment_layers, flag_layers, flatten, lookup, merge_layers
+from orchard.core.configkeys import KEYS, NAMES_AGENT, NEEDS_TRUST, Key
+from orchard.core.suggest import quoted
 from orchard.errors import InvalidInput, Problem
 from orchard.frozen import frozen
 from orchard.store.dirs import UserDirs, user_dirs
@@ -54,9 +55,11 @@ def load_settings(
     repository = None if top is None else _read_layer(top / REPOSITORY_FILE, REPOSITORY_FILE, problems)
     doubtful: dict[str, object] = {}
     if top is not None and repository is not None:
-        doubtful = untrusted_keys(top, repository.values, dirs.state, common_dir)
+        doubtful = untrusted_keys(top, repository.values, user.values if user else {}, dirs.state, common_dir)
         repository = replace(repository, repository=True, ignored=frozenset(doubtful))
     variables, warnings = environment_layers(env)
+    if repository is not None:
+        warnings += _told_of(repository.values)
     layers = [layer for layer in (user, repository, *variables, *flag_layers(flags)) if layer is not None]
     try:
         resolved = merge_layers(layers)
@@ -69,14 +72,45 @@ def load_settings(
 
 
 def untrusted_keys(
-    top: Path, values: Mapping[str, object], state: Path | None = None, common_dir: Path | None = None
+    top: Path,
+    values: Mapping[str, object],
+    user: Mapping[str, object],
+    state: Path | None = None,
+    common_dir: Path | None = None,
 ) -> dict[str, object]:
-    """What in a repository's settings needs trust and does not have it, by dotted key."""
+    """What in a repository's settings needs trust and does not have it, by dotted key; `user` is the user's file."""
     # An empty list runs nothing and lets nothing through, so it needs nobody's consent.
     found = {name: value for name in NEEDS_TRUST if (value := lookup(values, name))}
     # The name of an agent only chooses one; behind `acp:` it is a command.
     found |= {name: value for name in NAMES_AGENT if str(value := lookup(values, name)).startswith(ACP)}
+    found |= {name: lookup(values, name) for name, key in KEYS.items() if _loosens(key, values, user)}
     return {} if not found or trusted(top, digest(found), state, common_dir) else found
+
+
+def _loosens(key: Key, values: Mapping[str, object], user: Mapping[str, object]) -> bool:
+    """Whether a repository's file takes a limit away that the user, or a default, has set."""
+    given, own = lookup(values, key.name), lookup(user, key.name)
+    if key.loosens is None or given is None:
+        return False
+    try:
+        below = key.kind.check(own) if own is not None else flatten(Config(), [key.name])[key.name]
+        return key.loosens(key.kind.check(given), below)
+    except ValueError:
+        return False  # which is a problem of that file, and is told as one
+
+
+def _told_of(values: Mapping[str, object]) -> list[str]:
+    """What a repository's file does with ignored files, among which secrets may be: it is done, but not in silence."""
+    told = {
+        "worktree.include": "copies ignored files into the jobs' folders",
+        "worktree.keep": "keeps for the next job",
+    }
+    found = [(what, lookup(values, name)) for name, what in told.items()]
+    return [f"{REPOSITORY_FILE} {what}: {quoted(_listed(names))}" for what, names in found if _listed(names)]
+
+
+def _listed(names: object) -> str:
+    return ", ".join(str(name) for name in names) if isinstance(names, list) else ""
 
 
 def _read_layer(path: Path, name: str, problems: list[Problem]) -> Layer | None:

@@ -82,7 +82,8 @@ def starter_config() -> str:
     defaults = flatten(Config())
     lines = [
         "# Settings of Orchard for this repository. Every line shows a default; remove the '#' to change it.",
-        "# What is marked with 'trust' runs programs or loosens safety: it counts after 'orchard trust'.",
+        "# What is marked with 'trust' runs programs or loosens safety: it counts after 'orchard trust'. What is",
+        "# marked with 'stricter' does so only where it is looser than what you have set for yourself.",
     ]
     section = ""
     for key in KEYS.values():
@@ -93,7 +94,7 @@ def starter_config() -> str:
         elif not table:
             lines.append("")
         lines += [
-            f"# {key.meaning}{' (trust)' if key.needs_trust else ''}",
+            f"# {key.meaning}{' (trust)' if key.needs_trust else ' (stricter)' if key.loosens else ''}",
             f"# {own} = {_toml(defaults[key.name], key.nothing)}",
         ]
     return "\n".join([*lines, "", ROWS])
