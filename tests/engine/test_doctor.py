@@ -81,6 +81,19 @@ def test_that_agents_run_with_the_rights_of_the_user_is_said_in_plain_words(repo
     assert said.hint is not None and "container" in said.hint
 
 
+def test_programs_that_the_repositorys_own_git_config_names_are_told_by_their_keys(repo: Repo) -> None:
+    assert about("programs", findings(repo)) == []
+    repo("config", "filter.fancy.smudge", "/tmp/evil --token=hunter2")
+    repo("config", "remote.origin.uploadpack", "evil")
+    repo("config", "credential.https://host.helper", "evil")
+
+    (said,) = about("programs", findings(repo))
+
+    for key in ("filter.fancy.smudge", "remote.origin.uploadpack", "credential.https://host.helper"):
+        assert key in said.message
+    assert "hunter2" not in said.message and said.hint is not None and "git config --local" in said.hint
+
+
 def test_looking_changes_nothing(repo: Repo) -> None:
     write_journal(repo, "running")
     (repo.path / ".worktrees" / TRASH).mkdir(parents=True)

@@ -232,6 +232,22 @@ def test_every_setting_has_a_rule_for_the_files_of_strangers() -> None:
     assert {key.name for key in KEYS.values() if key.loosens} == OWN.keys() == {name for name, _ in LOOSER}
 
 
+def test_what_a_strangers_row_takes_over_from_the_users_own_is_part_of_what_is_agreed_to(place: Place) -> None:
+    place.user("[mcp_servers.x]\nurl = 'https://mine.example'")
+    place.repository("[mcp_servers.x]\nurl = 'https://theirs.example'")
+    trust(place.top, str(place.load().untrusted_digest), place.dirs.state)
+    assert place.load().config.mcp_servers["x"].url == "https://theirs.example"
+
+    place.user("[mcp_servers.x]\nurl = 'https://mine.example'\nheaders = {Authorization = 'key'}")
+    asked = place.load()
+    assert asked.config.mcp_servers["x"].url == "https://mine.example", "nobody agreed that the key goes there"
+    assert asked.untrusted["mcp_servers.x, which takes over from your own row"] == ["headers"]
+
+    trust(place.top, str(asked.untrusted_digest), place.dirs.state)
+    agreed = place.load().config.mcp_servers["x"]
+    assert (agreed.url, agreed.headers) == ("https://theirs.example", {"Authorization": "key"})
+
+
 def test_ignored_files_that_a_repositorys_file_takes_along_are_told(place: Place) -> None:
     place.repository("[worktree]\ninclude = ['.env', '*.pem']\nkeep = ['node_modules/']")
 
@@ -328,7 +344,8 @@ def test_agents_and_servers_of_a_repository_count_only_after_trust(place: Place)
     trust(place.top, str(before.untrusted_digest), place.dirs.state)
     after = place.load()
 
-    assert set(before.untrusted) == {"agents", "mcp_servers"}
+    taken_over = "agents.claude, which takes over from your own row"
+    assert set(before.untrusted) == {"agents", "mcp_servers", taken_over}
     assert set(before.config.agents) == {"claude"} and before.config.agents["claude"].args == ()
     assert before.config.mcp_servers == {}
     assert before.config.agent == "mine"

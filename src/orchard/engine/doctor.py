@@ -43,6 +43,11 @@ LISTED = 10
 COUNTED_FILES = 100_000
 """How many files of the trash are looked at before its size is only a lower bound."""
 
+PROGRAM_KEYS = (
+    r"^(filter\..*\.(clean|smudge|process)|remote\..*\.(uploadpack|receivepack|vcs)"
+    r"|credential\.(.*\.)?helper|core\.(sshcommand|gitproxy))$"
+)
+
 # Two connections that write or checkpoint at the same moment could damage the file (fixed in 3.51.3).
 WAL_BUG = ((3, 7, 0), (3, 51, 2))
 
@@ -137,6 +142,19 @@ def _repository(patient: Patient) -> Iterator[Finding]:
         yield Finding(levels[hazard.severity], f"git/{hazard.kind}", hazard.message, hint)
     if not found:
         yield Finding("ok", "repository", f"{patient.repo.main_top or patient.repo.common_dir} has nothing unusual")
+
+
+def _programs(patient: Patient) -> Iterator[Finding]:
+    """Programs that the repository's own git config names, which run where git is told to use them.
+
+    A clone brings none; a repository that came with its `.git`, from an archive or a shared disk, may.
+    """
+    keys = patient.repo.git("config", "-z", "--local", "--name-only", "--get-regexp", PROGRAM_KEYS, ok=(0, 1)).fields
+    if keys:
+        listed = ", ".join(sorted({key.decode(errors="replace") for key in keys})[:LISTED])
+        said = f"The git config of this repository names programs, which git runs with your rights: {listed}."
+        hint = "Look at them with 'git config --local --list'; those that are not yours: git config --local --edit"
+        yield Finding("note", "programs", said, hint)
 
 
 def _commits(patient: Patient) -> Iterator[Finding]:
@@ -339,6 +357,7 @@ PARTS: dict[str, Callable[[Patient], Iterator[Finding]]] = {
     "sqlite": _sqlite,
     "agents": _agents,
     "repository": _repository,
+    "programs": _programs,
     "commits": _commits,
     "settings": _settings,
     "disk": _disk,

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from orchard.core.agentrows import ACP
 from orchard.core.config import Config, Layer, environment_layers, flag_layers, flatten, lookup, merge_layers
-from orchard.core.configkeys import KEYS, NAMES_AGENT, NEEDS_TRUST, Key
+from orchard.core.configkeys import KEYS, NAMES_AGENT, NEEDS_TRUST, ROWS, Key
 from orchard.core.suggest import quoted
 from orchard.errors import InvalidInput, Problem
 from orchard.frozen import frozen
@@ -84,7 +84,22 @@ def untrusted_keys(
     # The name of an agent only chooses one; behind `acp:` it is a command.
     found |= {name: value for name in NAMES_AGENT if str(value := lookup(values, name)).startswith(ACP)}
     found |= {name: lookup(values, name) for name, key in KEYS.items() if _loosens(key, values, user)}
+    found |= _joined(values, user)
     return {} if not found or trusted(top, digest(found), state, common_dir) else found
+
+
+def _joined(values: Mapping[str, object], user: Mapping[str, object]) -> dict[str, object]:
+    """What rows of a repository's file would get from the user's own rows of the same name, such as keys in headers."""
+    found: dict[str, object] = {}
+    for table in ROWS:
+        theirs, own = values.get(table), user.get(table)
+        if not isinstance(theirs, dict) or not isinstance(own, dict):
+            continue
+        for name, row in theirs.items():
+            mine = own.get(name)
+            if isinstance(row, dict) and isinstance(mine, dict) and (kept := sorted(mine.keys() - row.keys())):
+                found[f"{table}.{name}, which takes over from your own row"] = kept
+    return found
 
 
 def _loosens(key: Key, values: Mapping[str, object], user: Mapping[str, object]) -> bool:
