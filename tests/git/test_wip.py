@@ -399,6 +399,15 @@ def test_a_folder_that_became_a_link_is_saved(repo: Repo, trees: Worktrees, work
     assert files["dir"] == "." and files["c"] == "c\n" and "dir/c" not in files
 
 
+def test_a_lock_that_gc_holds_for_a_moment_makes_no_proof_old(repo: Repo, trees: Worktrees, worktree: Worktree) -> None:
+    saved = save(trees, worktree, repo.head())
+    (repo.path / ".git" / "worktrees" / worktree.name / "HEAD.lock").touch()
+
+    trees.remove(worktree, saved)
+
+    assert not worktree.path.exists()
+
+
 @pytest.mark.parametrize("many", [False, True])
 @pytest.mark.parametrize(
     "change",

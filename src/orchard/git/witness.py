@@ -71,7 +71,8 @@ def _notes(git_dir: Path) -> bytes:
     """What changes with git's notes on a worktree: its HEAD, its index, and every commit that they name."""
     digest = hashlib.sha256()
     try:
-        names = sorted(entry.name for entry in os.scandir(git_dir))
+        # A `git gc` beside us holds HEAD's lock while it looks for old lines in the log of HEAD.
+        names = sorted(entry.name for entry in os.scandir(git_dir) if entry.name != "HEAD.lock")
         index = (git_dir / "index").lstat()
         facts = (index.st_ino, index.st_size, index.st_mtime_ns, index.st_ctime_ns)
         digest.update(repr((names, facts, sorted(named_objects(git_dir)))).encode())
