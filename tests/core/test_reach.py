@@ -1,9 +1,11 @@
 """What a plan may let its agents reach, and what a person is told of it."""
 
+from pathlib import PurePath
+
 import pytest
 
 from orchard.core.planfile import parse_value
-from orchard.core.reach import reach_warnings
+from orchard.engine.reaching import reach_warning
 from orchard.errors import InvalidInput
 
 
@@ -61,29 +63,35 @@ def test_what_is_no_folder_is_refused(folder: str) -> None:
         parse_value(plan(allowed_folders=[folder]))
 
 
+HOME, CHECKOUT = PurePath("/home/me"), PurePath("/home/me/work/shop")
+
+
 @pytest.mark.parametrize(
-    "folder",
+    ("folder", "said"),
     [
-        "/",
-        "//",
-        "/.",
-        "~",
-        "~/",
-        "/home",
-        "/etc",
-        "~/.ssh",
-        "/home/me/.ssh/keys",
-        "/srv/me/.aws",
-        "~/.config/gh",
-        "~/.config/orchard/x",
+        ("/", "all of it"),
+        ("/home", "all of it"),
+        ("/home/me", "all of it"),
+        ("/etc", "all of it"),
+        ("/home/me/.ssh", "secrets"),
+        ("/home/me/.ssh/keys", "secrets"),
+        ("/srv/me/.aws", "secrets"),
+        ("/home/me/.config/gh", "secrets"),
+        ("/home/me/.config/orchard/x", "secrets"),
+        ("/home/me/.local/state/orchard", "secrets"),
+        ("/home/me/work/shop/.git", "git keeps"),
+        ("/home/me/work/shop/.git/hooks", "git keeps"),
+        ("/home/me/work/shop", "all of your checkout"),
+        ("/home/me/work", "outside of the repository"),
+        ("/home/me/work/shop2", "outside of the repository"),
+        ("/srv/data", "outside of the repository"),
+        ("/home/me/sshd", "outside of the repository"),
     ],
 )
-def test_a_person_is_told_of_whole_disks_and_of_places_of_secrets(folder: str) -> None:
-    (said,) = reach_warnings(parse_value(plan(allowed_folders=[folder])))
-
-    assert folder in said
+def test_a_person_is_told_of_whole_disks_places_of_secrets_and_what_is_outside(folder: str, said: str) -> None:
+    assert said in (reach_warning(PurePath(folder), HOME, CHECKOUT, CHECKOUT / ".git") or "")
 
 
-@pytest.mark.parametrize("folder", ["/srv/data", "../other", "~/projects/data", "/home/me/sshd"])
-def test_of_other_folders_nothing_is_said(folder: str) -> None:
-    assert reach_warnings(parse_value(plan(allowed_folders=[folder]))) == []
+def test_of_a_folder_of_the_checkout_nothing_is_said_and_a_bare_repository_has_none() -> None:
+    assert reach_warning(CHECKOUT / "data", HOME, CHECKOUT, CHECKOUT / ".git") is None
+    assert reach_warning(CHECKOUT / "data", HOME, None, PurePath("/srv/shop.git")) is not None

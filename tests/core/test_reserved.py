@@ -3,7 +3,8 @@
 import pytest
 
 from orchard.core.planfile import parse
-from orchard.core.reserved import reserved, reserved_problems, settable
+from orchard.core.planworks import named, spoken
+from orchard.core.reserved import reserved, reserved_findings, settable
 
 STEERING = (
     "PATH",
@@ -119,13 +120,18 @@ jobs:
 
 
 def test_a_plan_is_told_of_all_of_them_at_once_and_where_they_stand() -> None:
-    found = {one.path: one.message for one in reserved_problems(parse(PLAN), lambda agent: ())}
+    plan = parse(PLAN)
+
+    found = {
+        spoken(one.path): one.message
+        for one in reserved_findings(plan, lambda agent, name: reserved(name), named(plan))
+    }
 
     assert set(found) == {
         "env.PATH",
         "job 'a'.env.ANTHROPIC_BASE_URL",
         "job 'a'.work.env.NODE_OPTIONS",
-        "job 'a'.postchecks.env.HTTPS_PROXY",
+        "job 'a'.postchecks[0].env.HTTPS_PROXY",
     }
     assert "allow_env' of [agents.claude]" in found["job 'a'.work.env.NODE_OPTIONS"]
 
@@ -134,5 +140,8 @@ def test_commands_are_given_what_the_plan_says_and_agents_what_the_user_allows()
     plan = parse(PLAN.replace(b"@agent look", b"make").replace(b"PATH: /x, ", b""))
     allowed = {"claude": ("ANTHROPIC_BASE_URL", "NODE_OPTIONS"), None: ("ANTHROPIC_BASE_URL", "HTTPS_PROXY")}
 
-    assert reserved_problems(plan, lambda agent: allowed[agent]) == []
+    def refuses(agent: str | None, name: str) -> bool:
+        return reserved(name) and name not in allowed[agent]
+
+    assert reserved_findings(plan, refuses, named(plan)) == []
     assert settable({"PATH": "/x", "CI": "1", "HOME": "/y"}, ["HOME"]) == {"CI": "1", "HOME": "/y"}

@@ -59,11 +59,37 @@ def test_validate_says_at_once_and_with_its_place_whatever_would_keep_a_plan_fro
             "jobs[0].postchecks[0].interactive: a check or a setup is interactive",
         ),
         ("verify: {instructions: x, interactive: true}\njobs: [{id: a, work: 'true'}]", ":2:40 verify.interactive"),
+        (
+            "env: {CI: '1', PATH: /x}\njobs: [{id: a, work: '@builtin x'}]",
+            ":2:22 env.PATH: a plan may not set 'PATH' for an agent: it decides where keys go or which programs run; "
+            "'allow_env' of [agents.builtin]",
+        ),
+        (
+            "jobs: [{id: a, env: {ANTHROPIC_BASE_URL: 'http://x'}, work: '@builtin x'}]",
+            "jobs[0].env.ANTHROPIC_BASE_URL: a plan may not set",
+        ),
+        (
+            "setup: [{agent: builtin, instructions: x}]\njobs: [{id: a, work: 'true', env: {HOME: /x}}]",
+            "jobs[0].env.HOME: a plan may not set",
+        ),
+        (
+            "setup: [{agent: builtin, instructions: x, allowed_folders: [/not/there]}]\njobs: [{id: a, work: 'true'}]",
+            ":2:61 setup[0].allowed_folders[0]: there is no folder '/not/there'",
+        ),
+        (
+            "verify: {agent: builtin, instructions: x, allowed_folders: [nosuch]}\njobs: [{id: a, work: 'true'}]",
+            "verify.allowed_folders[0]: there is no folder 'nosuch'",
+        ),
+        *(
+            (f"jobs: [{{id: a, work: {{agent: builtin, instructions: x, allowed_folders: [{odd}]}}}}]", "no folder '")
+            for odd in ("~nosuchperson/x", "x" * 300, "loop")
+        ),
         ("worktree_root: .git\njobs: [{id: a, work: 'true'}]", ":2:16 worktree_root"),
     ],
 )
 def test_validate_refuses_what_run_would_refuse(desk: Desk, fields: str, said: str) -> None:
     plan = desk.plan(f"name: x\n{fields}\n")
+    (desk.repo.path / "loop").symlink_to("loop")
 
     checked, ran = desk("validate", plan), desk("run", plan)
 
@@ -72,6 +98,39 @@ def test_validate_refuses_what_run_would_refuse(desk: Desk, fields: str, said: s
 
 
 # ------------------------------------------------------------------------------------ the rights of agents
+
+REACHING = """
+name: Reaching
+start_paused: true
+setup: [{agent: builtin, model: m, instructions: x, allowed_folders: [~/.ssh]}]
+jobs:
+  - {id: a, work: {agent: builtin, model: m, instructions: x, allowed_folders: [/, .git/hooks, link, docs]}}
+"""
+
+
+def test_validate_and_the_first_lines_of_a_run_tell_where_agents_may_write(desk: Desk) -> None:
+    home, elsewhere = desk.folder / "home", desk.folder / "elsewhere"
+    for folder in (home / ".ssh", elsewhere, desk.repo.path / "docs"):
+        folder.mkdir(parents=True)
+    (desk.repo.path / "link").symlink_to(elsewhere)
+    plan, env = desk.plan(REACHING), {**USABLE, "HOME": str(home)}
+
+    checked = desk("validate", plan, cwd=None, stdin=b"", **env)
+    ran = desk("run", "--detach", plan, cwd=None, stdin=b"", **env)
+
+    words = {
+        "'~/.ssh'": "secrets are kept there",
+        "'/': ": "all of it",
+        "'.git/hooks'": "git keeps the repository there",
+        f"'link' is '{elsewhere.resolve()}'": "outside of the repository",
+    }
+    for done in (checked, ran):
+        assert done.code == 0, done.err
+        for named, said in words.items():
+            assert any(named in row and said in row for row in done.err.splitlines()[:8]), (named, done.err)
+        assert "'docs'" not in done.err
+    assert "setup[0].allowed_folders[0]" in checked.err and "job 'a'.work.allowed_folders[0]" in ran.err
+
 
 BARE = f"{Path(shutil.which('git') or '').parent}:/usr/bin:/bin"
 """Without the programs of agents that a person may have installed."""

@@ -9,6 +9,16 @@ Paths = Mapping[JobId, Path]
 """Where the jobs of a plan stand in its file."""
 
 
+def named(plan: Plan) -> Paths:
+    """Ways to the jobs of a plan that came by no file: they go by their names."""
+    return {job: (f"job '{job}'",) for job in plan.jobs}
+
+
+def spoken(path: Path) -> str:
+    """Such a way in words: `job 'a'.postchecks[0].env.PATH`."""
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
+
+
 def works_of(plan: Plan, paths: Paths) -> Iterator[tuple[Path, Work, bool]]:
     """Each work, where it stands, and whether it is the work of a job: not a check, a setup or the plan's `verify`."""
     for number, work in enumerate(plan.setup or ()):

@@ -7,11 +7,12 @@ still send the user's keys to an address of its own, or start a program of its o
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 
+from orchard.core.places import Finding, Path
 from orchard.core.plan import VALIDATION, AgentWork, Job, Plan
-from orchard.errors import Problem
+from orchard.core.planworks import Paths
 
-Allowed = Callable[[str | None], Collection[str]]
-"""The name of an agent, or None for the default one -> the variables that plans may set for it all the same."""
+Refuses = Callable[[str | None, str], bool]
+"""The name of an agent, or None for the default one, and a variable -> whether plans may not set that for it."""
 
 _HARMLESS = frozenset(
     {
@@ -57,17 +58,16 @@ def settable(env: Mapping[str, str], allowed: Collection[str]) -> dict[str, str]
     return {name: value for name, value in env.items() if not reserved(name) or name in allowed}
 
 
-def reserved_problems(plan: Plan, allowed: Allowed) -> list[Problem]:
+def reserved_findings(plan: Plan, refuses: Refuses, paths: Paths) -> list[Finding]:
     """Every variable that a plan sets for agent work and may not, with where it stands."""
-    found: dict[str, Problem] = {}
+    found: dict[Path, Finding] = {}
     for job in plan.jobs.values():
-        for where, work in _agent_works(plan, job):
-            places = ((("env",), plan.env), ((f"job '{job.id}'", "env"), job.env), ((*where, "env"), work.env))
-            for place, names in places:
+        own = paths.get(job.id, ())
+        for where, work in _agent_works(plan, job, own):
+            for place, names in ((("env",), plan.env), ((*own, "env"), job.env), ((*where, "env"), work.env)):
                 for name in names:
-                    if reserved(name) and name not in allowed(work.agent):
-                        path = ".".join((*place, name))
-                        found.setdefault(path, Problem(refusal(name, work.agent), path))
+                    if (path := (*place, name)) not in found and refuses(work.agent, name):
+                        found[path] = Finding(path, refusal(name, work.agent))
     return list(found.values())
 
 
@@ -80,15 +80,10 @@ def refusal(name: str, agent: str | None) -> str:
     )
 
 
-def _agent_works(plan: Plan, job: Job) -> Iterator[tuple[tuple[str, ...], AgentWork]]:
-    is_last = job.id == VALIDATION
-    for word, works in (
-        ("work", () if is_last or job.work is None else (job.work,)),
-        ("verify", (plan.verify,) if is_last and plan.verify is not None else ()),
-        ("prechecks", job.prechecks),
-        ("postchecks", job.postchecks),
-        ("setup", (*(plan.setup or ()), *(job.setup or ()))),
-    ):
-        for work in works:
-            if isinstance(work, AgentWork):
-                yield (word,) if is_last else (f"job '{job.id}'", word), work
+def _agent_works(plan: Plan, job: Job, own: Path) -> Iterator[tuple[Path, AgentWork]]:
+    """What agents do with the variables of a job: what sets its worktree up has them as well."""
+    setup = ((*own, "setup"), job.setup) if job.setup is not None else (("setup",), plan.setup or ())
+    if isinstance(job.work, AgentWork):
+        yield ("verify",) if job.id == VALIDATION else (*own, "work"), job.work
+    for path, works in (setup, ((*own, "prechecks"), job.prechecks), ((*own, "postchecks"), job.postchecks)):
+        yield from (((*path, number), work) for number, work in enumerate(works) if isinstance(work, AgentWork))

@@ -25,6 +25,7 @@ from orchard.engine.conversation import talk
 from orchard.engine.handing import offered_name
 from orchard.engine.outcome import Failed, Held
 from orchard.engine.programs import TAIL_LINES, folder_of, limits_of, redacted, shown
+from orchard.engine.reaching import folder_meant
 from orchard.engine.turns import Asked, run_turn
 from orchard.errors import OrchardError
 from orchard.git.history import files
@@ -139,8 +140,7 @@ async def settings_of(context: Context, agent: Agent, work: AgentWork) -> Settin
     """What the plan asks of the agent, with names turned into what they stand for."""
     world = context.world
     model = await world.in_thread(world.agents.model_for, agent.name, work.model, work.tier)
-    top = world.repo.main_top or world.repo.common_dir
-    folders = tuple(Path(os.path.normpath(top / Path(name).expanduser())) for name in work.allowed_folders)
+    folders = tuple(folder_meant(world.repo, name) for name in work.allowed_folders)
     if work.tier is not None and work.model is None and model is None and agent.name != "builtin":
         context.notes.append(f"'tier: {work.tier}' has no effect: no model of {agent.name} is known to be of that tier")
     return Settings(

@@ -4,14 +4,13 @@ All of it may take long, so it is done before anybody decides about the plan, an
 """
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
-from orchard.core.config import allowed_env
 from orchard.core.plan import VALIDATION, AgentWork, Job, Plan, Work
-from orchard.core.reach import reach_of
-from orchard.core.reserved import refusal, reserved, reserved_problems
+from orchard.core.planworks import named, spoken
+from orchard.core.reserved import refusal
 from orchard.core.run import Run
 from orchard.engine.engine import Engine
+from orchard.engine.foresight import agent_findings, refusals
 from orchard.engine.naming import check_start
 from orchard.engine.workers import refuse_interactive
 from orchard.engine.world import World
@@ -36,31 +35,8 @@ async def check_agents(world: World, plan: Plan) -> None:
 
 def _problems(world: World, plan: Plan) -> list[Problem]:
     """What a plan asks for its agents and may not have."""
-    top = world.repo.main_top or world.repo.common_dir
-    missing = [
-        Problem(f"there is no folder '{folder}'", f"{place}.allowed_folders")
-        for place, folder in reach_of(plan)
-        if not (top / Path(folder).expanduser()).is_dir()
-    ]
-    return [*reserved_problems(plan, lambda agent: _allowed(world, agent)), *missing]
-
-
-def _allowed(world: World, agent: str | None) -> tuple[str, ...]:
-    """What plans may set for an agent; who names none gets the default one, which only the table of agents knows."""
-    if agent is None and world.config.agent is None:
-        default = next((one["name"] for one in world.agents.listed() if one["default"]), None)
-        agent = str(default) if default is not None else None
-    return allowed_env(world.config, agent)
-
-
-def _check_variables(world: World, work: AgentWork, own: Sequence[str]) -> None:
-    """Refuse what steers an agent in the variables of a work: any agent, or this one's own program."""
-    allowed = _allowed(world, work.agent)
-    row = world.config.agents.get(work.agent or "")
-    passed = row.pass_env if row is not None else ()
-    for name in work.env:
-        if (reserved(name) or (name in own and name not in passed)) and name not in allowed:
-            raise UsageError(f"{refusal(name, work.agent)}.")
+    found = agent_findings(world.repo, world.config, world.agents, plan, named(plan))
+    return [Problem(one.message, spoken(one.path)) for one in found]
 
 
 async def check_works(world: World, works: Sequence[tuple[str, Sequence[Work]]]) -> None:
@@ -82,13 +58,14 @@ def _check_works(world: World, works: Sequence[tuple[str, Sequence[Work]]]) -> N
 
 
 def _refused_of(world: World, who: str, works: Sequence[Work]) -> Iterator[OrchardError]:
-    agents = world.agents
+    agents, refuses = world.agents, refusals(world.config, world.agents)
     for work in works:
         if not isinstance(work, AgentWork):
             continue
         try:
             found = agents.find(work.agent)
-            _check_variables(world, work, found.variables)
+            if steering := next((name for name in work.env if refuses(work.agent, name)), None):
+                raise UsageError(f"{refusal(steering, work.agent)}.")
             agents.model_for(found.name, work.model, work.tier)
             agents.servers(work.mcp_servers)
         except OrchardError as error:

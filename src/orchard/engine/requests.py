@@ -33,7 +33,7 @@ from orchard.core.events import (
 from orchard.core.jobnames import find_job
 from orchard.core.plan import VALIDATION, JobId, Plan, PlanId
 from orchard.core.plancodec import plan_json
-from orchard.core.reach import reach_warnings
+from orchard.core.planworks import named
 from orchard.core.reshape import reshape
 from orchard.core.run import Run
 from orchard.core.states import ACTIVE, JobState, PlanStatus
@@ -45,6 +45,7 @@ from orchard.engine.keys import plan_with, remembered_key
 from orchard.engine.naming import new_plan_id
 from orchard.engine.planlocks import PlanLocks
 from orchard.engine.preparation import check_agents, check_place, fetch
+from orchard.engine.reaching import reach_warnings
 from orchard.engine.recovery import recover_plan, remove_folders
 from orchard.engine.selection import find_plan
 from orchard.engine.subfolders import subtask_paths
@@ -125,6 +126,8 @@ class Requests:
         asked = _settled_by(self.engine.world.config, plan_of(plan))
         await check_agents(self.engine.world, asked)
         await check_place(self.engine.world, asked)
+        world = self.engine.world
+        warned = await world.in_thread(reach_warnings, world.repo, asked, named(asked))
         # Somebody may have asked for the same with the same key meanwhile; nothing is awaited from here on.
         if (known := self._known_by(remembered)) is not None:
             return known
@@ -137,7 +140,7 @@ class Requests:
             self.engine.runs.drop(run.id)  # a plan of which nothing is recorded is none
             raise
         failpoint("plan.submitted")
-        return {"plan": run.id, "notes": [*self.engine.notes, *reach_warnings(asked)], "known": False}
+        return {"plan": run.id, "notes": [*self.engine.notes, *warned], "known": False}
 
     def _known_by(self, key: Json | None) -> Json | None:
         """The answer to who asks again with a key that made a plan."""

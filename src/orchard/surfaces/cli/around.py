@@ -7,7 +7,9 @@ import click
 
 from orchard.core import limits
 from orchard.core.events import Json
+from orchard.core.places import Finding
 from orchard.core.plan import Plan
+from orchard.core.planworks import Paths
 from orchard.core.states import JobStatus
 from orchard.errors import OrchardError, UsageError
 from orchard.store.shown import shown_settings
@@ -51,27 +53,38 @@ def validate(terminal: Terminal, file: str) -> None:
 
     In a repository its agents, models, base, target and the plan that it waits for are looked for as well.
     """
-    plan = reviewed(terminal, file)
+    plan, notes = reviewed(terminal, file)
     jobs = len(plan.jobs) - 1
     groups = len({job.group for job in plan.jobs.values() if job.group})
     document = {"valid": True, "name": plan.name, "jobs": jobs, "groups": groups, "leaves": list(plan.leaves)}
-    terminal.answer(document, text.valid(plan.name, jobs, groups))
+    terminal.answer({**document, "notes": notes}, text.valid(plan.name, jobs, groups))
+    terminal.note(*[text.warning(note) for note in notes])
 
 
-def reviewed(terminal: Terminal, file: str) -> Plan:
-    """The plan in a file, if it could start in the repository that is meant; outside of one, if it is a plan."""
+def reviewed(terminal: Terminal, file: str) -> tuple[Plan, list[str]]:
+    """The plan in a file, if it could start in the repository that is meant, and what a person should know of it.
+
+    Outside of a repository: if it is a plan.
+    """
     from orchard.agents.table import Agents
     from orchard.core.planfile import review  # brings pydantic
     from orchard.engine.foresight import foreseen
+    from orchard.engine.reaching import reach_warnings
 
     path = "-" if file == "-" else str(find_file(terminal, file))
     data, name = read_input(path, limits.PLAN_BYTES), "<stdin>" if file == "-" else file
     try:
         app = app_of(terminal)
     except OrchardError:
-        return review(data, name, lambda plan, paths: [])
-    agents = Agents(app.settings.config, os.environ)
-    return review(data, name, lambda plan, paths: foreseen(app.repo, agents, app.reader.plans(), plan, paths))
+        return review(data, name, lambda plan, paths: []), []
+    config = app.settings.config
+    notes: list[str] = []
+
+    def look(plan: Plan, paths: Paths) -> list[Finding]:
+        notes.extend(reach_warnings(app.repo, plan, paths))
+        return foreseen(app.repo, config, Agents(config, os.environ), app.reader.plans(), plan, paths)
+
+    return review(data, name, look), notes
 
 
 def plan_in(terminal: Terminal, file: str) -> Plan:
