@@ -57,10 +57,10 @@ check: dev
 test: check
 	$(BIN)/pytest -n $(WORKERS) -m "not slow"
 
-# What `make test` skips: tests that run real programs. One after the other, for these are large.
+# What `make test` skips: tests that run real programs. Few at once, for these are large.
 test-agents: dev
 	$(BIN)/python tools/install_agents.py
-	ORCHARD_TEST_AGENTS=1 $(BIN)/pytest tests/agents
+	ORCHARD_TEST_AGENTS=1 $(BIN)/pytest -n $(SLOW_WORKERS) tests/agents
 
 test-all: check
 	$(BIN)/pytest -n $(SLOW_WORKERS)
