@@ -12,7 +12,7 @@ import pytest
 
 from orchard.errors import OrchardError
 from orchard.git.command import run_git
-from orchard.git.landing import LandedRef, Undone, land, undo
+from orchard.git.landing import LandedRef, Undone, land, undo, was_undone, where_is
 from orchard.git.repository import find_repository
 from orchard.testing import Repo
 from tests.git.test_landing import Scene, make_scene, picture
@@ -104,7 +104,7 @@ def test_no_setting_changes_what_lands(scene: Scene, tmp_path: Path, part: int) 
         words for key, value in settings(tmp_path, part, PARTS) if (words := landing_with(scene, tmp_path, key, value))
     ]
 
-    assert wrong == []
+    assert not wrong, "\n".join(wrong)
 
 
 @pytest.mark.parametrize(
@@ -114,6 +114,7 @@ def test_no_setting_changes_what_lands(scene: Scene, tmp_path: Path, part: int) 
         ("branch.main.mergeoptions", "-s subtree"), ("branch.main.mergeoptions", "--squash"),
         ("pull.twohead", "ours"), ("merge.ff", "false"), ("merge.autostash", "true"), ("core.fsmonitor", "CANARY"),
         ("core.hooksPath", "CANARY"), ("merge.strange.driver", "CANARY %A"), ("core.splitIndex", "true"),
+        ("color.diff.new", "CANARY"), ("diff.wsErrorHighlight", "CANARY"),
     ],
 )  # fmt: skip
 def test_a_setting_that_once_changed_it_does_not_change_what_lands(
@@ -121,6 +122,20 @@ def test_a_setting_that_once_changed_it_does_not_change_what_lands(
 ) -> None:
     list(settings(tmp_path, 0, 10_000))
     assert landing_with(scene, tmp_path, key, value.replace("CANARY", str(tmp_path / "canary"))) == ""
+
+
+def test_what_became_of_a_landing_is_told_whatever_git_log_thinks_of_the_settings(scene: Scene) -> None:
+    scene.land()
+    undo(scene.repository, "main", scene.old, scene.new)
+    scene.repo.commit({"later.txt": "later\n"}, message="squashed\n\n    Orchard-Landing: this")
+    for key in ("color.diff.new", "color.decorate.branch", "log.date"):
+        scene.repo("config", key, "nonsense")
+    assert scene.repo.run("log", "-1").status != 0
+
+    assert where_is(scene.repository, "main", "this", scene.old, scene.new) == "landed-elsewhere"
+    assert where_is(scene.repository, "main", "other", scene.old, scene.new) == "moved"
+    assert was_undone(scene.repository, "main", scene.old, scene.new)
+    assert not was_undone(scene.repository, "main", scene.new, scene.old)
 
 
 def landing_with(scene: Scene, folder: Path, key: str, value: str) -> str:

@@ -65,6 +65,8 @@ class Move:
     new: str
     message: str
     command: str
+    is_undo: bool = False
+    """Nothing may be staged then: it would come through, but what it was staged on would be gone."""
 
     @property
     def ref(self) -> str:
@@ -165,7 +167,7 @@ def _steps(move: Move, claim: Path, locks: GitLocks, stage: Path) -> LandingRefu
         _hide(stage)
     stager = Stager(move.git, claim, stage, move.command)
     with Objects(move.repo.git) as objects:
-        staged = stager.prepare(objects, move.old, move.new)
+        staged = stager.prepare(objects, move.old, move.new, may_be_staged=not move.is_undo)
     failpoint("checkout.staged")
     intent = Intent(
         move.place.path, move.place.git_dir, move.branch, move.old, move.new, stage, index,
@@ -189,7 +191,7 @@ def _steps(move: Move, claim: Path, locks: GitLocks, stage: Path) -> LandingRefu
 
 
 def _elsewhere(move: Move) -> LandingRefused | None:
-    """Whether the checkout has left the branch, or begun something, before we had its locks."""
+    """Whether the checkout has left the branch, moved it, or begun something, before we had its locks."""
     git_dir = move.place.git_dir
     operation = operation_in(git_dir)
     if operation is not None:
@@ -198,7 +200,8 @@ def _elsewhere(move: Move) -> LandingRefused | None:
     if checked_out_in(move.repo, git_dir) != move.branch:
         reason = f"{move.place.path} has just been switched to another branch."
         return move.refuse("moved", reason, f"Run '{move.command}' again.")
-    return None
+    tip = read_ref(move.repo.git, move.ref)
+    return None if tip == move.old else _moved(move, tip)
 
 
 def _hide(stage: Path) -> None:
@@ -268,12 +271,16 @@ def _why(move: Move, error: Exception) -> LandingRefused:
         found = in_the_way(top, [error.path], move.command)
         return move.refuse("checkout", found.reason, found.hint)
     if isinstance(error, RefMoved):
-        where = f"at {error.actual:.12}" if error.actual else "gone"
-        return move.refuse("moved", f"Branch '{move.branch}' is {where}, not at {move.old:.12}.")
+        return _moved(move, error.actual)
     if isinstance(error, GitError):
         said = [line for line in error.stderr.splitlines() if re.match("(fatal|error): ", line)]
         return move.refuse("checkout", f"Git refused to update {top}: {said[0] if said else error.message}")
     return move.refuse("checkout", f"The index of {top} cannot be read.")
+
+
+def _moved(move: Move, tip: str | None) -> LandingRefused:
+    where = f"at {tip:.12}" if tip else "gone"
+    return move.refuse("moved", f"Branch '{move.branch}' is {where}, not at {move.old:.12}.")
 
 
 def _refused_by_system(move: Move, error: OSError) -> LandingRefused:

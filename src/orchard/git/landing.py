@@ -26,7 +26,7 @@ from orchard.git.aliases import checked_out_in, meant_branch
 from orchard.git.checkout import Followed, Move, move_checkout
 from orchard.git.command import Git, GitError, lock_in_the_way
 from orchard.git.history import is_ancestor
-from orchard.git.refs import RefMoved, Update, move_ref
+from orchard.git.refs import RefMoved, Update, move_ref, read_log
 from orchard.git.refusal import LandingRefused
 from orchard.git.repository import Checkout, Repository
 from orchard.git.settlement import held_still
@@ -93,11 +93,12 @@ def where_is(repo: Repository, branch: str, landing_id: str, old: str | None, ne
     if tip == old:
         return "not-landed"
     since = [f"^{old}"] if old is not None else []
-    words = ("log", "-z", "--format=%B", "--encoding=UTF-8", f"--max-count={HISTORY_LIMIT}", tip, *since, "--")
-    messages = repo.git(*words, timeout=300).stdout
+    # Not `git log`, which gives up where a setting for its colors or dates makes no sense.
+    words = ("rev-list", "--no-commit-header", "--format=%B", "--encoding=UTF-8", f"--max-count={HISTORY_LIMIT}")
+    messages = repo.git(*words, tip, *since, "--", timeout=300).stdout
     # A squash by a forge indents the message or makes it a list, so the line is searched, not the trailer block.
     mark = rb"(?m)^[\s*-]*" + re.escape(f"{TRAILER}: {landing_id}".encode()) + rb"\s*$"
-    return "landed-elsewhere" if re.search(mark, messages.replace(b"\0", b"\n")) else "moved"
+    return "landed-elsewhere" if re.search(mark, messages) else "moved"
 
 
 def push(repo: Repository, branch: str, remote: str | None = None) -> tuple[bool, str]:
@@ -130,9 +131,7 @@ def was_undone(repo: Repository, branch: str, old: str | None, new: str) -> bool
         return True
     if tip is None or old is None or is_ancestor(repo, new, tip):
         return False
-    words = ("log", "-g", "-z", "--format=%H %gs", f"--max-count={HISTORY_LIMIT}", f"refs/heads/{branch}", "--")
-    rows = repo.git(*words, ok=(0, 128), timeout=300).fields
-    return f"{old} {UNDO_MESSAGE} {new:.12}".encode() in rows
+    return (old, f"{UNDO_MESSAGE} {new:.12}") in read_log(repo.git, f"refs/heads/{branch}", HISTORY_LIMIT)
 
 
 def _not_at(branch: str, tip: str | None, expected: str | None) -> LandingRefused | None:
@@ -202,13 +201,8 @@ def _move(
     git = _git_in(repo, place, new)
     if isinstance(git, LandingRefused):
         return git
-    if command == "orchard undo" and _has_staged(git, old):
-        # They would come through it; but what they were staged on would be gone.
-        return LandingRefused(
-            "checkout", f"There are staged changes in {place.path}", "Commit or unstage them, then undo again."
-        )
     failpoint("checkout.before")
-    done = move_checkout(Move(repo, git, place, branch, old, new, message, command))
+    done = move_checkout(Move(repo, git, place, branch, old, new, message, command, is_undo=command == "orchard undo"))
     failpoint("checkout.after")
     return done
 
@@ -263,7 +257,3 @@ def _git_in(repo: Repository, place: Checkout, new: str) -> Git | LandingRefused
         return LandingRefused("checkout", reason, "If it is yours, restart orchard: 'orchard stop', then land again.")
     # "keep": what the user's index caches is theirs to decide.
     return replace(git, config={**git.config, **dict(repo.filters), "core.untrackedCache": "keep"})
-
-
-def _has_staged(git: Git, commit: str) -> bool:
-    return git("diff-index", "--cached", "--quiet", commit, "--", ok=(0, 1)).status == 1

@@ -14,6 +14,7 @@ update says what it expects to find, and either all of them happen or none.
 Refs are read by asking git, never from files: they may be loose, packed or in a reftable.
 """
 
+import os
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -107,6 +108,23 @@ def list_refs(git: Git, *prefixes: str) -> dict[str, str]:
     rows = git("for-each-ref", "--format=%(objectname) %(refname)", *prefixes).stdout.splitlines()
     pairs = (row.decode(errors="surrogateescape").split(" ", 1) for row in rows)
     return {ref: oid for oid, ref in pairs}
+
+
+def read_log(git: Git, ref: str, limit: int) -> set[tuple[str, str]]:
+    """What a ref was moved to, and with which words: the last moves, as many as `limit`; nothing where none is noted.
+
+    `git log -g` gives up where a setting for its colors or dates makes no sense, and no other command tells the words.
+    """
+    if (git.common_dir / "reftable").is_dir():
+        words = ("log", "-g", "-z", "--format=%H %gs", f"--max-count={limit}", ref, "--")
+        told = (os.fsdecode(row).partition(" ") for row in git(*words, ok=(0, 128), timeout=300).fields)
+        return {(new, message) for new, _, message in told}
+    try:
+        rows = (git.common_dir / "logs" / ref).read_bytes().splitlines()[-limit:]
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return set()
+    parts = (os.fsdecode(row).partition("\t") for row in rows)
+    return {(" ".join(moved.split(" ", 2)[1:2]), message) for moved, _, message in parts}
 
 
 def next_number(git: Git, ref_of_first: str) -> int:

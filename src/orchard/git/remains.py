@@ -145,7 +145,7 @@ def named_objects(git_dir: Path) -> set[bytes]:
 def _named_in_reftable(git: Git) -> set[bytes]:
     """The same, where refs and logs are in tables that only git can read."""
     own = git("for-each-ref", "--format=%(objectname)", *_OWN_REFS).stdout.split()
-    logged = git("log", "-g", "--format=%H", "HEAD", "--", ok=(0, 128)).stdout.split()
+    logged = git("rev-list", "-g", "HEAD", "--", ok=(0, 128)).stdout.split()
     return {*own, *logged, *(name.encode() for name in _ROOT_REFS)}
 
 
