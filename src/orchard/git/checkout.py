@@ -36,20 +36,19 @@ from orchard.git.claim import GitLocks, TurnTaken, claim_of, turn
 from orchard.git.command import Git, GitError
 from orchard.git.heads import operation_in
 from orchard.git.indexfile import BadIndex, doubtful_entries, stamp_index
-from orchard.git.intent import Intent, mark_done, stand, write_intent
+from orchard.git.intent import Intent, mark_done, read_intent, stand, write_intent
 from orchard.git.objects import Objects
 from orchard.git.obstacles import in_the_way
 from orchard.git.placement import Theirs, place, verify
 from orchard.git.refs import RefMoved, Update, move_ref, read_ref
 from orchard.git.refusal import LandingRefused, RefusalKind
 from orchard.git.repository import Checkout, Repository
-from orchard.git.settlement import Settled, note_stage, publish, settle
+from orchard.git.settlement import STAGE_NAME, Settled, note_stage, publish, settle
 from orchard.git.stage import TIMEOUT, Blocked, Staged, Stager
 from orchard.process.failpoint import failpoint
 
 LOCK_WAIT = 2.0
 TURN_WAIT = 60.0
-_STAGE_NAME = ".orchard-landing-"
 _NO_HEAD = "ref: refs/orchard/none\n"
 
 
@@ -100,34 +99,44 @@ def move_checkout(move: Move) -> Followed | LandingRefused:
     except TurnTaken:
         reason = f"Another landing or undo is under way in {move.place.path}."
         return move.refuse("locked", reason, "Wait for it to end, then try again.")
+    except (OSError, GitError) as error:  # nothing was begun, or it could not be put right
+        if read_ref(move.git, move.ref) == move.new:
+            return Followed(None)
+        return _why(move, error, half_way=read_intent(claim) is not None)
     return done or move.refuse("checkout", f"{move.place.path} lies on several file systems.")
 
 
 def _stage(move: Move, claim: Path, *, outside: bool) -> Path:
     """A folder on the file system of the checkout: among git's files if they are there, else in the checkout itself."""
-    name = f"{_STAGE_NAME}{secrets.token_hex(6)}"
+    name = f"{STAGE_NAME}{secrets.token_hex(6)}"
     return move.place.path / name if outside else claim / name
 
 
 def _try(move: Move, claim: Path, stage: Path) -> Followed | LandingRefused | None:
     """All steps, and whatever comes of them is settled; None if files cannot be renamed from there."""
-    claim.mkdir(mode=0o700, parents=True, exist_ok=True)
-    note_stage(claim, stage)
     locks = GitLocks(claim, move.place.git_dir)
     refusal: LandingRefused | None = None
     across = False
     try:
+        claim.mkdir(mode=0o700, parents=True, exist_ok=True)
+        note_stage(claim, stage)
         refusal = _locked(move, locks) or _steps(move, claim, locks, stage)
-    except OSError as error:
-        across = error.errno == errno.EXDEV
-        refusal = _refused_by_system(move, error)
-    except (GitError, BadIndex, Blocked, Theirs, RefMoved) as error:
+    except (OSError, GitError, BadIndex, Blocked, Theirs, RefMoved) as error:
+        across = isinstance(error, OSError) and error.errno == errno.EXDEV
         refusal = _why(move, error)
     finally:
-        settled = settle(move.repo, claim)
+        settled = _put_right(move.repo, claim)
     if across:
         return None
     return _outcome(move, refusal, settled)
+
+
+def _put_right(repo: Repository, claim: Path) -> Settled:
+    """Settle, and try again where that fails: whatever it is, a checkout that stays half-way is worse."""
+    try:
+        return settle(repo, claim)
+    except (OSError, GitError):
+        return settle(repo, claim)
 
 
 def _outcome(move: Move, refusal: LandingRefused | None, settled: Settled) -> Followed | LandingRefused:
@@ -263,8 +272,20 @@ def _read_back(move: Move, claim: Path, intent: Intent) -> LandingRefused | None
 # ------------------------------------------------------------------------------------ why not
 
 
-def _why(move: Move, error: Exception) -> LandingRefused:
+def _why(move: Move, error: Exception, *, half_way: bool = False) -> LandingRefused:
+    refusal = _reason(move, error)
+    if half_way:
+        hint = f"Put that right, then run '{move.command}': it begins by making the checkout whole."
+        return move.refuse(refusal.kind, f"{refusal.reason}. Its files could not be put back so far.", hint)
+    return refusal
+
+
+def _reason(move: Move, error: Exception) -> LandingRefused:
     top = move.place.path
+    if isinstance(error, OSError):
+        where = f" ({error.filename})" if error.filename else ""
+        reason = f"The system refused to update {top}: {error.strerror or error}{where}"
+        return move.refuse("checkout", reason, f"Put that right, then run '{move.command}'.")
     if isinstance(error, Blocked):
         return move.refuse("checkout", error.obstacle.reason, error.obstacle.hint)
     if isinstance(error, Theirs):
@@ -281,9 +302,3 @@ def _why(move: Move, error: Exception) -> LandingRefused:
 def _moved(move: Move, tip: str | None) -> LandingRefused:
     where = f"at {tip:.12}" if tip else "gone"
     return move.refuse("moved", f"Branch '{move.branch}' is {where}, not at {move.old:.12}.")
-
-
-def _refused_by_system(move: Move, error: OSError) -> LandingRefused:
-    where = f" ({error.filename})" if error.filename else ""
-    reason = f"The system refused to update {move.place.path}: {error.strerror or error}{where}"
-    return move.refuse("checkout", reason, f"Put that right, then run '{move.command}'.")

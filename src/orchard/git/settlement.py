@@ -12,6 +12,7 @@ are ours are removed.
 
 import hashlib
 import os
+import re
 import secrets
 import stat
 import time
@@ -22,8 +23,8 @@ from pathlib import Path
 
 from orchard.frozen import frozen
 from orchard.git.claim import NEW_INDEX, GitLocks, TurnTaken, claim_of, claims, same_file, turn
-from orchard.git.command import Git, GitError
-from orchard.git.folders import delete_children
+from orchard.git.command import Git
+from orchard.git.folders import delete_children, write_atomically
 from orchard.git.indexfile import EMPTY, BadIndex, Index, read_index
 from orchard.git.intent import Intent, Item, mark_done, read_intent, stand
 from orchard.git.objects import SYMLINK, Entry
@@ -31,6 +32,10 @@ from orchard.git.placement import edited_aside, remove_empty_folders, take_back,
 from orchard.git.repository import Repository, block_filters
 from orchard.process.failpoint import failpoint
 
+STAGE_NAME = ".orchard-landing-"
+"""How the name of every stage begins."""
+
+_OUR_STAGE = re.compile(rf"{re.escape(STAGE_NAME)}[0-9a-f]{{12}}")
 _READY, _STAGE, _TRASH = "index.ready", "stage.path", "trash-"
 _TIMEOUT = 600.0
 _SETTLE_WAIT = 5.0
@@ -192,11 +197,8 @@ def blob_of(git: Git, item: Item, where: bytes) -> Entry | None:
         return Entry(SYMLINK, digest(b"blob %d\0" % len(target) + target, usedforsecurity=False).hexdigest())
     if not stat.S_ISREG(status.st_mode):
         return None
-    try:
-        said = git("hash-object", b"--path=" + item.path, "--", where, timeout=_TIMEOUT).text
-    except GitError:
-        return None
-    return Entry(0o100755 if status.st_mode & 0o100 else 0o100644, said)
+    done = git("hash-object", b"--path=" + item.path, "--", where, ok=(0, 128), timeout=_TIMEOUT)
+    return Entry(0o100755 if status.st_mode & 0o100 else 0o100644, done.text) if done.status == 0 else None
 
 
 def _keep_edits(repo: Repository, intent: Intent) -> Path | None:
@@ -231,7 +233,8 @@ def _git_dir(repo: Repository, claim: Path) -> Path:
 def _forget(claim: Path, intent: Intent | None) -> None:
     """Remove the stage, and our notes after it."""
     stage = intent.stage if intent is not None else _noted_stage(claim)
-    if stage is not None and not stage.is_relative_to(claim):
+    # A note that a full disk cut short names another folder, and whoever can write here could name any.
+    if stage is not None and stage.is_absolute() and _OUR_STAGE.fullmatch(stage.name):
         _remove(stage)
     # A git that outlived its engine may still be writing there: it must not find the notes of the next landing.
     trash = claim.with_name(f"{_TRASH}{secrets.token_hex(6)}")
@@ -248,7 +251,7 @@ def _remove(folder: Path) -> None:
 
 def note_stage(claim: Path, stage: Path) -> None:
     """Say where the stage will be, before it is there."""
-    (claim / _STAGE).write_bytes(os.fsencode(stage))
+    write_atomically(claim / _STAGE, os.fsencode(stage), 0o600)
 
 
 def _noted_stage(claim: Path) -> Path | None:
