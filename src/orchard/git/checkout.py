@@ -49,6 +49,7 @@ from orchard.process.failpoint import failpoint
 
 LOCK_WAIT = 2.0
 TURN_WAIT = 60.0
+_UNWRITTEN = re.compile("unable to write|write error|No space left")
 _NO_HEAD = "ref: refs/orchard/none\n"
 
 
@@ -295,7 +296,12 @@ def _reason(move: Move, error: Exception) -> LandingRefused:
         return _moved(move, error.actual)
     if isinstance(error, GitError):
         said = [line for line in error.stderr.splitlines() if re.match("(fatal|error): ", line)]
-        return move.refuse("checkout", f"Git refused to update {top}: {said[0] if said else error.message}")
+        hint = (
+            f"Is there room on that disk? Make some, then run '{move.command}'."
+            if _UNWRITTEN.search(error.stderr)
+            else ""
+        )
+        return move.refuse("checkout", f"Git refused to update {top}: {said[0] if said else error.message}", hint)
     return move.refuse("checkout", f"The index of {top} cannot be read.")
 
 
