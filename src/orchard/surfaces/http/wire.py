@@ -45,6 +45,8 @@ OF_ANOTHER_USER = 64
 """Connections of one other user of this machine, without the token."""
 
 SWEEP_SECONDS = 0.5
+MOST_LOOKS = 20
+"""So often it is asked whose a connection is: nobody on this machine has that of another machine."""
 
 _NUMBERS = count()
 _SWEPT: WeakSet[uvicorn.Config] = WeakSet()
@@ -65,6 +67,10 @@ class Protocol(H11Protocol):
         self.number = next(_NUMBERS)
         self.proven = False
         """Whether who is at the other end has shown the token."""
+        self.owner: int | None = None
+        """The user of this machine at the other end; None: not known (yet)."""
+        self.looks = 0
+        """How often it was asked for."""
         self._cutting: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -92,9 +98,8 @@ class Protocol(H11Protocol):
     def _is_one_too_many(self) -> bool:
         """Whether this connection has to go; where others have shown less and came before, the oldest of them goes."""
         strangers = self._strangers()
-        if len(strangers) > FEW and self.config not in _SWEPT:
-            _SWEPT.add(self.config)
-            self.loop.call_later(SWEEP_SECONDS, self._sweep)
+        if len(strangers) > FEW:
+            self._sweep_later()
         if len(self.connections) <= MOST_CONNECTIONS:
             return False
         others = [one for one in strangers if one is not self]
@@ -105,18 +110,30 @@ class Protocol(H11Protocol):
     def _strangers(self) -> "list[Protocol]":
         return [one for one in self.connections if isinstance(one, Protocol) and not one.proven]
 
+    def _sweep_later(self) -> None:
+        if self.config not in _SWEPT:
+            _SWEPT.add(self.config)
+            self.loop.call_later(SWEEP_SECONDS, self._sweep)
+
     def _sweep(self) -> None:
-        """Cut what other users of this machine hold beyond their share; the kernel's table takes a while to read."""
+        """Cut what other users of this machine hold beyond their share; the kernel's table takes a while to read.
+
+        That table is not read in one piece, so that a look may miss a few: who is not found is looked for again.
+        """
         _SWEPT.discard(self.config)
         strangers = sorted(self._strangers(), key=lambda one: one.number)
-        owners = owners_of(one.client for one in strangers)
+        unknown = [one for one in strangers if one.owner is None and one.looks < MOST_LOOKS]
+        owners = owners_of(one.client for one in unknown)
+        for one in unknown:
+            one.owner, one.looks = owners.get(one.client), one.looks + 1
         held: Counter[int] = Counter()
         for one in strangers:
-            owner = owners.get(one.client)
-            if owner is not None and owner != os.getuid():
-                held[owner] += 1
-                if held[owner] > OF_ANOTHER_USER:
+            if one.owner is not None and one.owner != os.getuid():
+                held[one.owner] += 1
+                if held[one.owner] > OF_ANOTHER_USER:
                     one.transport.abort()
+        if len(strangers) > FEW and any(one.owner is None and one.looks < MOST_LOOKS for one in unknown):
+            self._sweep_later()
 
     def _cut_later(self) -> None:
         self._cutting = self.loop.call_later(REQUEST_SECONDS, self.transport.abort)
