@@ -7,10 +7,14 @@ from pathlib import Path
 import pytest
 
 from orchard.agents.agent import Result
-from tests.agents.claims import WRITES, Claims
-from tests.agents.clones import Attacker, files_for, hostile_clone
+from orchard.agents.cli import CliAgent
+from orchard.core.agentrows import AgentRow
+from orchard.process.program import Limits
+from tests.agents.claims import NOWHERE, WRITES, Claims
+from tests.agents.clones import ADDRESSES, Attacker, files_for, hostile_clone
 from tests.agents.conftest import Desk, Ear
 from tests.agents.llm import ScriptedLlm
+from tests.agents.programs import program
 from tests.agents.test_claude import TestClaude as _Claude
 from tests.agents.test_codex import TestCodex as _Codex
 from tests.agents.test_copilot import TestCopilot as _Copilot
@@ -91,3 +95,44 @@ async def test_a_clone_that_is_trusted_has_its_way(name: str, desk: Desk, ear: E
         await turn_in(name, folder, desk, ear, llm, trusted=True)
 
         assert attacker.harvest() != []
+
+
+# ------------------------------------------------------------------------------ who has named no address himself
+
+NO_ADDRESS: dict[str, tuple[str, dict[str, str]]] = {
+    "claude": ("claude-sonnet-4-5", {"ANTHROPIC_API_KEY": "not-a-key"}),
+    "codex": ("gpt-5", {"OPENAI_API_KEY": "not-a-key"}),
+    "copilot": ("gpt-5", {"COPILOT_GITHUB_TOKEN": "gho_notakey", "COPILOT_PROVIDER_API_KEY": "not-a-key"}),
+    "gemini": ("gemini-2.5-flash", {"GEMINI_API_KEY": "not-a-key"}),
+    "opencode": (
+        "anthropic/claude-sonnet-4-5",
+        {"ANTHROPIC_API_KEY": "not-a-key", "OPENCODE_DISABLE_MODELS_FETCH": "1", "NPM_CONFIG_REGISTRY": NOWHERE},
+    ),
+    "qwen": ("qwen3-coder", {"OPENAI_API_KEY": "not-a-key"}),
+}
+"""A model, and the key of a user who relies on the program's own address."""
+
+
+@pytest.mark.parametrize("by_user", [False, True], ids=["the clone says it", "the user says it"])
+@pytest.mark.parametrize("name", NO_ADDRESS)
+async def test_where_the_user_names_no_address_a_clone_names_none_either(
+    name: str, by_user: bool, desk: Desk, ear: Ear, tmp_path: Path
+) -> None:
+    model, env = NO_ADDRESS[name]
+    with Attacker(tmp_path) as attacker:
+        folder = desk.folder
+        if by_user:
+            env = {**env, **dict.fromkeys(ADDRESSES, attacker.url)}
+        elif name in CANNOT:
+            (folder / ".env").write_text(files_for(name, attacker)[".env"])
+        else:
+            folder = hostile_clone(tmp_path, attacker, name)
+        # The usual addresses lead nowhere, so that no test asks a real owner of models; the attacker's can be reached.
+        closed = {"HTTPS_PROXY": NOWHERE, "https_proxy": NOWHERE, "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
+        path = program(name).search_path
+        task = desk.task("Do it.", path=path, env={**env, **closed}, limits=Limits(wall=45, grace=1))
+        agent = CliAgent(PROGRAMS[name]().backend(), AgentRow(model=model))
+        result = await run(agent, replace(task, folder=folder), ear)
+
+        assert result.reason != "done", result
+        assert bool(attacker.harvest()) == by_user, result
