@@ -246,12 +246,12 @@ class App:
         parts = [part for part in self._parts(run, job_id) if part.attempt == chosen]
         return [part for part in parts if phase is None or part.phase == phase]
 
-    def diff(self, job: str | None, plan: str | None, *, stat: bool = False) -> bytes:
-        """What a job changed, or what the whole plan changes of its target."""
+    def diff(self, job: str | None, plan: str | None, *, stat: bool = False, most: int | None = None) -> bytes:
+        """What a job changed, or what the whole plan changes of its target; longer than `most` it is cut."""
         from orchard.git.history import diff
 
         base, commit = self.changed_between(job, plan)
-        return diff(self.repo, base, commit, stat=stat)
+        return diff(self.repo, base, commit, stat=stat, most=most)
 
     def changed_between(self, job: str | None, plan: str | None) -> tuple[str, str]:
         """The commits between which a job, or the whole plan, made its changes."""

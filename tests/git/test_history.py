@@ -10,7 +10,7 @@ import pytest
 from orchard.errors import OrchardError
 from orchard.git import history
 from orchard.git.command import TooMuchOutput
-from orchard.git.history import Summary, diff, files, is_ancestor, merge_bases, show_path, summary
+from orchard.git.history import CUT, Summary, diff, files, is_ancestor, merge_bases, show_path, summary
 from orchard.git.repository import Repository
 from orchard.testing import Repo
 
@@ -87,6 +87,18 @@ def test_a_diff_that_is_too_large_is_refused(
 
     with pytest.raises(OrchardError, match="larger than"):
         diff(repository, base, tip)
+
+
+def test_a_diff_for_one_answer_is_cut_after_a_line_and_says_so(repo: Repo, repository: Repository) -> None:
+    base = repo.head()
+    tip = repo.commit({"a": "x\n" * 1000})
+    whole = diff(repository, base, tip)
+
+    cut = diff(repository, base, tip, most=500)
+
+    assert diff(repository, base, tip, most=len(whole)) == whole
+    assert cut.endswith(b"+x\n" + CUT) and len(cut) <= 500 + len(CUT)
+    assert whole.startswith(cut.removesuffix(CUT))
 
 
 def test_ancestors_and_merge_bases(repo: Repo, repository: Repository) -> None:

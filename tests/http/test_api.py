@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from orchard.engine import opening, turns
+from orchard.git.history import CUT, LONGEST_DIFF
 from orchard.surfaces.http.operations import OPERATIONS
 from orchard.testing import Repo
 from tests.engine.scripted import ScriptedAgents, sleeps, writes
@@ -46,6 +47,16 @@ def blocked_until(path: Path) -> str:
 
 
 # -------------------------------------------------------------------------------------- the whole
+
+
+def test_a_huge_diff_is_cut_and_says_so(api: World) -> None:
+    plan = api.submit([{"id": "a", "work": "yes 0123456789 | head -c 9000000 > big.txt"}])
+    api.until(plan, "succeeded")
+
+    for path in (f"/plans/{plan}/diff", f"{job_path(plan, 'a')}/diff"):
+        found = api.get(path)
+        assert LONGEST_DIFF - 100 < len(found) <= LONGEST_DIFF + len(CUT)
+        assert found.endswith(CUT.decode())
 
 
 def test_a_plan_is_submitted_looked_at_and_landed(api: World, repo: Repo) -> None:

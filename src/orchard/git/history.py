@@ -16,6 +16,10 @@ from orchard.git.contents import refuse_blocked
 from orchard.git.repository import Repository, Worktree
 
 DIFF_LIMIT = 64 * 1024 * 1024
+LONGEST_DIFF = 4 * 1024 * 1024
+"""Of what a daemon holds to answer one question."""
+CUT = b"... the rest is left out: the difference is too long for one answer; ask for the table of files\n"
+"""No line of a patch begins like this, so that nobody takes what was cut for the whole."""
 
 _PLAIN = ("--no-ext-diff", "--no-textconv", "--no-renames")
 
@@ -89,14 +93,27 @@ def files(repo: Repository, base: str, commit: str) -> list[ChangedFile]:
 
 
 def diff(
-    repo: Repository, base: str, commit: str, *, color: bool = False, stat: bool = False, paths: Sequence[bytes] = ()
+    repo: Repository,
+    base: str,
+    commit: str,
+    *,
+    color: bool = False,
+    stat: bool = False,
+    paths: Sequence[bytes] = (),
+    most: int | None = None,
 ) -> bytes:
-    """The difference as a patch (or as a table of files), as bytes: files are not always text."""
+    """The difference as a patch (or as a table of files), as bytes: files are not always text.
+
+    A longer one than `most` is cut after a line, and its last line says so.
+    """
     words = ["--stat"] if stat else ["-p", "--no-ext-diff", "--no-textconv", "--no-color-moved"]
     words += ["-r", "-M", f"--color={'always' if color else 'never'}", "--src-prefix=a/", "--dst-prefix=b/"]
     git = repo.git.with_environment(GIT_LITERAL_PATHSPECS="1")
+    limit = DIFF_LIMIT if most is None else most
+    asked: tuple[str | bytes, ...] = ("diff-tree", *words, base, commit, "--", *paths)
     try:
-        return git("diff-tree", *words, base, commit, "--", *paths, timeout=300, limit=DIFF_LIMIT).stdout
+        found = git(*asked, timeout=300, limit=limit + (most is not None), cut=most is not None).stdout
+        return found if len(found) <= limit else found[: found.rfind(b"\n", 0, limit) + 1] + CUT
     except TooMuchOutput as error:
         raise OrchardError(
             f"The difference is larger than {DIFF_LIMIT // (1024 * 1024)} MB.",

@@ -10,6 +10,7 @@ from orchard.core.phases import Phase
 from orchard.core.plancodec import work_json
 from orchard.core.planfile import parse_work
 from orchard.core.planmodel import Checks, Fields, JobFields, PhaseName, Work
+from orchard.git.history import LONGEST_DIFF
 from orchard.surfaces.http import logs, reading
 from orchard.surfaces.http.operation import TEXT, Asked, Part, Query, maybe
 from orchard.surfaces.http.plans import changed, done
@@ -82,9 +83,9 @@ async def get_failure(asked: Asked) -> Response:
 
 
 async def get_job_diff(asked: Asked) -> Response:
-    """Exactly what git printed."""
+    """Exactly what git printed; what is too long to be held is cut, and says so."""
     job, plan = asked.path["job"], asked.path["plan"]
-    diff = await asked.served.read(asked.served.app.diff, job, plan, stat=asked.query.stat)
+    diff = await asked.served.read(asked.served.app.diff, job, plan, stat=asked.query.stat, most=LONGEST_DIFF)
     return Response(diff, media_type=TEXT)
 
 

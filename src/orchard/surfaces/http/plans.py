@@ -14,6 +14,7 @@ from orchard.core.planfile import UPDATED_ALWAYS, UPDATED_BEFORE, parse, parse_p
 from orchard.core.planmodel import BudgetFields, Fields, PhaseName, names_of
 from orchard.engine.keys import KEY_LENGTH
 from orchard.errors import InvalidInput, Problem
+from orchard.git.history import LONGEST_DIFF
 from orchard.surfaces.http import models, reading
 from orchard.surfaces.http.operation import JSON, SVG, TEXT, Asked, Part, Query, maybe
 
@@ -198,8 +199,10 @@ async def get_usage(asked: Asked) -> Response:
 
 
 async def get_plan_diff(asked: Asked) -> Response:
-    """Exactly what git printed."""
-    diff = await asked.served.read(asked.served.app.diff, None, asked.path["plan"], stat=asked.query.stat)
+    """Exactly what git printed; what is too long to be held is cut, and says so."""
+    diff = await asked.served.read(
+        asked.served.app.diff, None, asked.path["plan"], stat=asked.query.stat, most=LONGEST_DIFF
+    )
     return Response(diff, media_type=TEXT)
 
 

@@ -10,6 +10,7 @@ from orchard.app import App
 from orchard.core.events import Json
 from orchard.core.phases import Phase
 from orchard.errors import UsageError
+from orchard.git.history import LONGEST_DIFF
 from orchard.store.logs import read
 from orchard.store.redact import Redactor
 from orchard.store.screen import for_screen
@@ -157,7 +158,7 @@ def _hidden_diff(app: App, meant: MeantJob, *, stat: bool) -> bytes:
     key = (*app.changed_between(meant.job, meant.plan), stat, meant.plan)
     known, hidden = _LAST.get(app, (None, b""))
     if known != key:
-        hidden = Redactor(app.secrets(plan)).whole(app.diff(meant.job, meant.plan, stat=stat))
+        hidden = Redactor(app.secrets(plan)).whole(app.diff(meant.job, meant.plan, stat=stat, most=LONGEST_DIFF))
         _LAST[app] = key, hidden
     return hidden
 
