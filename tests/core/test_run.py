@@ -251,6 +251,57 @@ def test_a_night_without_an_engine_is_no_time_in_which_jobs_ran() -> None:
     assert [attempt.ended for attempt in run.records[job].attempts] == [4.0, None]
 
 
+JOB, NIGHT = JobId("a"), 36_000.0
+EVENING: list[tuple[float, Event]] = [
+    (0.0, PlanSubmitted(plan_json(parse_value({"name": "n", "jobs": [{"id": "a", "work": "true"}]})))),
+    (1.0, PlanStarted("main", "a" * 40, "t", "b" * 40)),
+    (2.0, JobPicked(JOB, 1)),
+    (3.0, JobStarted(JOB, 1)),
+    (4.0, PhaseStarted(JOB, 1, Phase.WORK)),
+]
+
+
+def after(*told: tuple[float, Event]) -> Run:
+    return replay(Recorded(seq, at, PlanId("p-abcde"), event) for seq, (at, event) in enumerate((*EVENING, *told), 1))
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        JobCanceled(JOB, "by the user", Phase.WORK, found=True),
+        JobHeld(JOB, 1, "budget", "used up", Phase.WORK, found=True),
+        JobContinued(JOB, 1, Phase.WORK),
+        JobFailed(JOB, 1, Phase.WORK, "interrupted", "it was"),
+    ],
+    ids=lambda event: type(event).__name__,
+)
+def test_what_an_engine_finds_in_the_morning_happened_in_the_evening(found: Event) -> None:
+    run = after((5.0, PlanCanceled("by the user")), (NIGHT, Warned("found", JOB)), (NIGHT + 1, found))
+
+    (attempt,) = run.records[JOB].attempts
+    assert (attempt.ended, attempt.phases[0].ended) == (5.0, 5.0)
+    assert run.active_seconds(NIGHT + 1) == 3.0
+    assert run.ended_at in (5.0, None)
+
+
+def test_how_long_a_plan_took_leaves_out_when_it_was_over_and_when_there_was_no_engine() -> None:
+    failed = JobFailed(JOB, 1, Phase.WORK, "exit", "no")
+    over = after((6.0, failed))
+    again = after((6.0, failed), (60.0, JobRetried(JOB)), (61.0, JobPicked(JOB, 2)))
+    twice = after(
+        (NIGHT, JobContinued(JOB, 1, Phase.WORK)),
+        (NIGHT + 1, JobPicked(JOB, 1)),
+        (NIGHT + 2, JobStarted(JOB, 1, Phase.WORK)),
+        (NIGHT + 9, failed),
+        (2 * NIGHT, JobRetried(JOB)),
+    )
+
+    assert (over.idle_seconds, over.ended_at) == (0.0, 6.0)
+    assert (again.idle_seconds, again.ended_at) == (54.0, None)
+    assert twice.idle_seconds == (NIGHT + 1 - 4.0) + (2 * NIGHT - NIGHT - 9)
+    assert plan_summary(again)["idle_seconds"] == 54.0
+
+
 def test_a_plan_that_is_over_does_not_become_longer_by_what_is_done_with_it() -> None:
     done = Simulation(parse_value({"name": "n", "jobs": [{"id": "a", "work": "true"}]})).start()
     for job in (JobId("a"), VALIDATION):

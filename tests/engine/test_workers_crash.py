@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from orchard.core.events import JobFailed, WorkerIdle
+from orchard.core.events import JobFailed, JobHeld, WorkerIdle
 from orchard.core.plan import PlanId
 from orchard.engine import opening, turns
 from orchard.engine.session import Session
@@ -46,6 +46,7 @@ async def test_a_worker_is_still_idle_when_only_the_hold_was_lost(
     assert (idle["plan"]["status"], worker(idle)["state"]) == ("waiting", "idle")
     assert (done["plan"]["status"], len(agent.tasks)) == ("succeeded", 1)
     assert orchard.events(JobFailed) == []
+    assert [hold.found for hold in orchard.events(JobHeld) if hold.job == "a"] == [True]
 
 
 async def test_a_turn_whose_end_was_not_recorded_is_reported_as_interrupted(

@@ -251,6 +251,8 @@ class JobCanceled(JobEvent):
 
     reason: str = ""
     phase: Phase | None = None
+    found: bool = False
+    """Whether an engine found it so when it began: nobody had worked on the job since the last one ended."""
 
 
 class JobHeld(JobEvent):
@@ -262,6 +264,8 @@ class JobHeld(JobEvent):
     that waits for a message."""
     reason: str
     resume_from: Phase
+    found: bool = False
+    """Whether an engine found it so when it began."""
 
 
 class JobContinued(JobEvent):

@@ -60,12 +60,12 @@ from orchard.core.events import (
     WorktreeGone,
     WorktreeTaken,
 )
+from orchard.core.found import TIDYING, is_found
 from orchard.core.phases import Phase
 from orchard.core.plan import VALIDATION, Budget, JobId
 from orchard.core.plancodec import plan_from_json, work_from_json
 from orchard.core.records import Attempt, PhaseRecord, Snapshot, Turn
 from orchard.core.run import Run
-from orchard.core.subtaskevents import SubtaskEnded, SubtaskFolderGone
 from orchard.core.subtaskreplay import APPLY_SUBTASKS, stop_waiting
 from orchard.core.usage import add, usage_from_json
 
@@ -84,27 +84,26 @@ def replay(events: Iterable[Recorded]) -> Run:
 def apply(run: Run, recorded: Recorded) -> None:
     """Take in what happened; what cannot happen raises, and changes nothing."""
     event = recorded.event
+    found = is_found(event)
+    works = not found and not isinstance(event, TIDYING)
     if isinstance(event, JobEvent):
         was_active = run.is_active
         run.move(event)
-        if _is_found(event):
+        if found:
             run.skip_until(recorded.at)
         run.clock_active(was_active, recorded.at)
     run.seq, run.changed_at = recorded.seq, recorded.at
-    if not isinstance(event, FOUND) and not _is_found(event):
+    if found:
+        run.rest(run.alive_at)
+    if works:
         run.alive_at = recorded.at
-    APPLY[type(event)](run, event, recorded.at)
+    APPLY[type(event)](run, event, run.alive_at if found else recorded.at)
     if isinstance(event, ENDING):
-        run.ended_at = (run.ended_at or recorded.at) if run.settled else None
+        run.note_end(recorded.at)
+    if works:
+        run.go_on(recorded.at)
 
 
-def _is_found(event: Event) -> bool:
-    """Whether an engine found this to have happened while there was none, perhaps hours before."""
-    return isinstance(event, JobContinued) or (isinstance(event, JobFailed) and event.reason == "interrupted")
-
-
-# What a new engine records before it says what became of a job; none of it shows that the job was worked on.
-FOUND = (WorkSaved, Warned, LandingVoided, SubtaskEnded, SubtaskFolderGone, WorktreeGone)
 ENDING = (JobEvent, PlanSubmitted, PlanCanceled, PlanReshaped, PlanResumed, HoldReleased, JobDeployed, PlanFinalized)
 
 
@@ -194,7 +193,7 @@ def _failed(run: Run, event: JobFailed, at: float) -> None:
     record = run.records[event.job]
     if record.last is None or record.last.number != event.attempt:
         record.attempts.append(Attempt(event.attempt, at, event.phase or Phase.MERGE_FI, run.job(event.job)))
-    attempt = _end(run, event.job, run.alive_at if _is_found(event) else at, "failed")
+    attempt = _end(run, event.job, at, "failed")
     if attempt is not None:
         attempt.outcome, attempt.failure = "failed", event
     run.set_hold(event.job, None)
@@ -227,7 +226,7 @@ def _continued(run: Run, event: JobContinued, at: float) -> None:
     record = run.records[event.job]
     if record.last is not None and record.last.ended is None:  # else it had a slot, and its attempt had not begun
         record.continues = True
-    _end(run, event.job, run.alive_at, "interrupted")
+    _end(run, event.job, at, "interrupted")
     record.resume_from = event.resume_from
 
 

@@ -59,6 +59,9 @@ class Run:
         """When an engine was last known to work on it; what the next engine finds and records comes later."""
         self.ended_at: float | None = None
         """When it was over; what a person does with it afterwards does not make it longer."""
+        self.idle_seconds = 0.0
+        """For how long it was over, or without an engine, before it went on."""
+        self._resting_since: float | None = None
         self.scaffolding = False
         self.paused: PlanPaused | None = None
         self.begins_alone = False
@@ -140,6 +143,25 @@ class Run:
         if self._active_since is not None:
             self._active_seconds += max(0.0, self.alive_at - self._active_since)
             self._active_since = at
+
+    def rest(self, since: float) -> None:
+        """Nobody has worked on the plan since then."""
+        if self._resting_since is None:
+            self._resting_since = since
+
+    def note_end(self, at: float) -> None:
+        """Remember when the plan was over, if it is; what a person does with it afterwards makes it no longer."""
+        if not self.settled:
+            self.ended_at = None
+        elif self.ended_at is None:
+            self.rest(at)
+            self.ended_at = self._resting_since
+
+    def go_on(self, at: float) -> None:
+        """Count the time for which nobody had worked on the plan, if it is not over."""
+        if self._resting_since is not None and not self.settled:
+            self.idle_seconds += max(0.0, at - self._resting_since)
+            self._resting_since = None
 
     @property
     def active(self) -> list[JobId]:

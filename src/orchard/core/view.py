@@ -65,6 +65,7 @@ def plan_summary(run: Run, *, interrupted: bool = False) -> Json:
         "created_at": time_text(run.created),
         "started_at": time_text(run.started_at),
         "ended_at": time_text(run.ended_at) if run.settled else None,
+        "idle_seconds": round(run.idle_seconds, 3),
         "error": plan_error(run, interrupted=gone),
         "paused": run.paused.reason or "by the user" if run.paused is not None and not gone else None,
         "hint": plan_hint(run, interrupted=gone),

@@ -86,7 +86,7 @@ async def _settle_plan(engine: Engine, run: Run) -> None:
         failpoint("recovery.after-job")
     if run.canceled is not None:
         for job_id in [job for job, record in run.records.items() if record.state is JobState.PENDING]:
-            engine.record(run.id, JobCanceled(job_id, run.canceled.reason), listed=True)
+            engine.record(run.id, JobCanceled(job_id, run.canceled.reason, found=True), listed=True)
     for hold in run.waiting_for:
         if hold.kind == WORKER and run.records[hold.job].queued:
             engine.record(run.id, HoldReleased(hold.job))
@@ -119,7 +119,8 @@ async def _settle_job(engine: Engine, run: Run, job_id: JobId) -> None:
     attempt = record.last
     if run.canceled is not None:
         await _try_to_save(engine, run, job_id)
-        engine.record(run.id, JobCanceled(job_id, run.canceled.reason, attempt.phase if attempt else None))
+        at = attempt.phase if attempt else None
+        engine.record(run.id, JobCanceled(job_id, run.canceled.reason, at, found=True))
         return
     if record.state is JobState.SCHEDULED or attempt is None:
         engine.record(run.id, JobContinued(job_id, record.number, record.resume_from or Phase.MERGE_FI))
@@ -127,7 +128,7 @@ async def _settle_job(engine: Engine, run: Run, job_id: JobId) -> None:
     phase = attempt.where
     if attempt.idle is not None and phase is Phase.WORK and attempt.entered:
         # Its agent had ended its turn, and no other has begun: nothing was cut off.
-        engine.record(run.id, waiting_worker(job_id, attempt.number, attempt.idle.why))
+        engine.record(run.id, waiting_worker(job_id, attempt.number, attempt.idle.why, found=True))
         return
     asks_again = job_id == VALIDATION and phase is Phase.PRECHECKS  # it looks at the target, and runs nothing
     if phase in RUNS_PROGRAMS and not asks_again and attempt.entered and attempt.phases[-1].outcome == "held":
@@ -150,8 +151,8 @@ def _hold(run: Run, job_id: JobId, attempt: Attempt) -> JobHeld:
     """What the last engine was about to record when it died."""
     if attempt.where is Phase.POSTCHECKS and run.job(job_id).approve:
         reason = f"Job '{job_id}' waits for its diff to be approved."
-        return JobHeld(job_id, attempt.number, "approval", reason, Phase.MERGE_RI)
-    return JobHeld(job_id, attempt.number, "budget", "A budget is used up.", attempt.where)
+        return JobHeld(job_id, attempt.number, "approval", reason, Phase.MERGE_RI, found=True)
+    return JobHeld(job_id, attempt.number, "budget", "A budget is used up.", attempt.where, found=True)
 
 
 def _may_have_run(job_id: JobId, attempt: Attempt) -> bool:

@@ -19,7 +19,7 @@ SAID_LINES = 40
 def summary_lines(app: App, run: Run, document: Json) -> list[Line]:
     """How a plan ended, for a person who looks up from something else."""
     plan = document["plan"]
-    took = text.elapsed(plan["started_at"], plan["ended_at"], time.time())
+    took = text.elapsed(plan["started_at"], plan["ended_at"], time.time(), plan["idle_seconds"])
     first: Line = [
         text.status_piece(plan["status"], str(plan["status"]).capitalize()),
         (f" after {took}" if took else "", ""),

@@ -95,10 +95,10 @@ def moment(at: str | None) -> float | None:
     return None if at is None else datetime.fromisoformat(at).timestamp()
 
 
-def elapsed(started: str | None, ended: str | None, now: float) -> str:
-    """How long something took, or has taken up to now."""
+def elapsed(started: str | None, ended: str | None, now: float, idle: float = 0.0) -> str:
+    """How long something took, or has taken up to now, without the time for which nobody worked on it."""
     begin, end = moment(started), moment(ended)
-    return "" if begin is None else duration((now if end is None else end) - begin)
+    return "" if begin is None else duration((now if end is None else end) - begin - idle)
 
 
 def clock(at: float) -> str:

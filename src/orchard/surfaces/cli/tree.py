@@ -44,7 +44,7 @@ def header(plan: Json, look: Look) -> Line:
     if base or target:
         line += [(f"{safe(base or short_base(plan), 60)} -> {safe(target or '?', 80)}", "dim"), ("  ", "")]
     line.append(text.status_piece(plan["status"]))
-    took = text.elapsed(plan["started_at"], plan["ended_at"], look.now)
+    took = text.elapsed(plan["started_at"], plan["ended_at"], look.now, plan["idle_seconds"])
     return [*line, (f"  {took}", "dim")] if took else line
 
 

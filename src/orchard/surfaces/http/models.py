@@ -100,6 +100,7 @@ class PlanSummary(Shown):
     created_at: Moment | None
     started_at: Moment | None
     ended_at: Moment | None
+    idle_seconds: float = Field(0.0, description="For how long it was over, or without an engine, before it went on.")
     error: str | None = Field(description="Why the plan is not done, in one sentence.")
     paused: str | None = Field(description="Why it is paused; null: it is not.")
     hint: str | None = Field(description="The command that takes it further.")
