@@ -8,8 +8,8 @@ from collections.abc import Mapping
 
 REACHED: Mapping[str, str] = {
     "single@0": """
-        attempt.after-end* attempt.before-end* attempt.started* checkout.after checkout.after-rename*
-        checkout.before checkout.before-rename* checkout.intended checkout.locked checkout.placed
+        attempt.after-end* attempt.before-end* attempt.started* checkout.after checkout.after-rename
+        checkout.before checkout.before-rename checkout.intended checkout.locked checkout.placed
         checkout.published checkout.settled checkout.staged checkout.swapped commit.after commit.before
         hold.before-read-back journal.after-commit* journal.before-commit* journal.half-written* keep.after-hold
         keep.before-hold landing.after-done landing.after-move landing.before-intent landing.before-move
@@ -75,8 +75,8 @@ REACHED: Mapping[str, str] = {
         request.checking* snapshot.after-publish* snapshot.after-start snapshot.before-publish*
         snapshot.before-start store.after-name* store.before-name* trash.before-empty* validation.before-settle
         wip.after-save* wip.before-save* worktree.after-register* worktree.after-release* worktree.after-remove*
-        worktree.after-rename* worktree.after-reset worktree.after-take* worktree.before-release*
-        worktree.before-remove* worktree.before-reset worktree.before-take*
+        worktree.after-rename* worktree.after-reset* worktree.after-take* worktree.before-release*
+        worktree.before-remove* worktree.before-reset* worktree.before-take*
     """,
     "checks@0": """
         attempt.after-end* attempt.before-end* attempt.started* checkout.after checkout.after-rename*
@@ -154,14 +154,15 @@ REACHED: Mapping[str, str] = {
     "undo@1": """
         checkout.after checkout.after-rename* checkout.before checkout.before-rename* checkout.intended
         checkout.locked checkout.placed checkout.published checkout.settled checkout.staged checkout.swapped
-        journal.after-commit* journal.before-commit* journal.half-written* recovery.done request.after-durable
-        request.before trash.before-empty undo.after-done undo.after-move undo.before-intent undo.before-move
+        journal.after-commit* journal.before-commit* journal.half-written* recovery.done ref.after-update
+        ref.before-update request.after-durable request.before trash.before-empty undo.after-done
+        undo.after-move undo.before-intent undo.before-move
     """,
     "undo@2": """
         checkout.after checkout.after-rename* checkout.before checkout.before-rename* checkout.intended
         checkout.locked checkout.placed checkout.published checkout.settled checkout.staged checkout.swapped
-        journal.after-commit* journal.before-commit* journal.half-written* recovery.done request.after-durable
-        request.before trash.before-empty
+        journal.after-commit* journal.before-commit* journal.half-written* recovery.done ref.after-update
+        ref.before-update request.after-durable request.before trash.before-empty
     """,
     "apart@0": """
         attempt.after-end* attempt.before-end* attempt.started* branch.after-swap branch.before-swap commit.after
