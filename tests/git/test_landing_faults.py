@@ -213,11 +213,12 @@ class Faults:
 
     def __init__(self) -> None:
         self._folder, self._left, self._code, self._gone = "", 0, 0, False
-        self.hit = ""
+        self.hit = self._what = ""
         sys.addaudithook(self._hear)
 
     @contextmanager
-    def armed(self, folder: Path, nth: int, code: int, *, gone: bool) -> Iterator[None]:
+    def armed(self, folder: Path, nth: int, code: int, *, gone: bool, what: str = "") -> Iterator[None]:
+        self._what = what
         self._folder, self._left, self._code, self._gone, self.hit = str(folder), nth, code, gone, ""
         try:
             yield
@@ -228,7 +229,7 @@ class Faults:
         if not self._folder or event not in OPERATIONS or not isinstance(args[0], str | bytes):
             return
         name = os.fsdecode(args[0])
-        if name.startswith(self._folder):
+        if name.startswith(self._folder) and self._what in f"{event} {name}":
             self._left -= 1
             if self._left == 0 or (self._left < 0 and self._gone):
                 self.hit = self.hit or f"{event} {name}"
@@ -269,6 +270,15 @@ def fail_at(ground: Ground, faults: Faults, verb: str, nth: int, code: int, *, g
 @pytest.mark.parametrize("nth", [3, 17, 29, 41, 53])
 def test_one_operation_that_fails_leaves_the_checkout_whole(plain: Ground, faults: Faults, nth: int) -> None:
     assert fail_at(plain, faults, "land", nth, errno.EIO)
+
+
+def test_a_lock_that_cannot_be_removed_at_once_is_removed_all_the_same(plain: Ground, faults: Faults) -> None:
+    lock = plain.scene.repository.common_dir / "HEAD.lock"
+    with faults.armed(plain.top, 1, errno.EIO, gone=False, what=f"os.remove {lock}"):
+        landed = plain.act("land")
+
+    assert faults.hit and isinstance(landed, LandedRef)
+    plain.check(plain.scene.new)
 
 
 @pytest.mark.parametrize("nth", [20, 45, 55])

@@ -384,3 +384,41 @@ def test_the_intent_holds_every_path_with_its_old_and_new_content(
         for commit, entry in ((scene.old, before), (scene.new, after)):
             row = scene.repo("ls-tree", commit, "--", name).split()
             assert (entry is None and not row) or (entry is not None and row[2] == entry.oid)
+
+
+def test_the_intent_is_on_disk_before_the_first_file_moves(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    claim = claim_of(scene.repository, scene.repository.common_dir)
+    real, synced = os.fsync, list[int]()
+    found: list[bool] = []
+
+    def note(descriptor: int) -> None:
+        synced.append(os.fstat(descriptor).st_ino)
+        real(descriptor)
+
+    def look() -> None:
+        file, folder = (claim / intent.FILE_NAME).stat().st_ino, claim.stat().st_ino
+        found.append(file in synced and folder in synced[synced.index(file) :])
+
+    monkeypatch.setattr(os, "fsync", note)
+    at("checkout.before-rename", look, monkeypatch)
+
+    assert scene.land() == LandedRef(scene.repo.path)
+    assert found == [True]
+
+
+def test_a_git_that_makes_another_index_than_was_meant_is_found_out_before_a_file_moves(
+    scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    git, folder = shutil.which("git"), tmp_path / "gits"
+    folder.mkdir()
+    script = f'#!/bin/sh\n{git} "$@" || exit\ncase "$*" in \'read-tree -m -u \'*) {git} rm -q --cached a.txt;; esac\n'
+    (folder / "git").write_text(script)
+    (folder / "git").chmod(0o755)
+    before, state_before = picture(scene.repo.path), state(scene.repo)
+
+    with monkeypatch.context() as patches:
+        patches.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+        refused = scene.land()
+
+    assert isinstance(refused, LandingRefused) and "another index" in refused.reason
+    assert (picture(scene.repo.path), state(scene.repo)) == (before, state_before)

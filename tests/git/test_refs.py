@@ -1,6 +1,8 @@
 """Refs move all together or not at all, and only from where they were expected to be."""
 
+import os
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -8,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchard.errors import UsageError
-from orchard.git.command import GitError
+from orchard.git import refs
+from orchard.git.command import Git, GitError
 from orchard.git.objects import ObjectMissing
 from orchard.git.refs import (
     ANY,
@@ -21,6 +24,7 @@ from orchard.git.refs import (
     job_ref_part,
     keep_ref,
     list_refs,
+    move_ref,
     next_number,
     read_ref,
     snapshot_ref,
@@ -154,6 +158,64 @@ def test_a_lock_that_is_held_for_a_moment_is_waited_for(repo: Repo, repository: 
 
     timer.join(10)
     assert repo.exists("refs/orchard/a")
+
+
+def old_lock(repo: Repo, ref: str, content: str) -> Path:
+    lock = repo.path / ".git" / f"{ref}.lock"
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    lock.write_text(content)
+    os.utime(lock, (1, 1))
+    return lock
+
+
+@pytest.mark.parametrize("content", ["", "half of a na"])
+def test_a_lock_that_a_killed_git_left_on_a_ref_of_ours_is_removed(
+    repo: Repo, repository: Repository, content: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(refs, "LOCK_TIMEOUT", 0.1)
+    old_lock(repo, "refs/orchard/a", content)
+
+    update_refs(quick(repository), [Update("refs/orchard/a", repo.head(), None)], "m")
+
+    assert repo.head("refs/orchard/a") == repo.head()
+
+
+def test_a_lock_on_a_branch_is_removed_only_if_it_holds_what_we_write(
+    repo: Repo, repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(refs, "LOCK_TIMEOUT", 0.1)
+    old_lock(repo, "refs/heads/ours", f"{repo.head()}\n")
+    theirs = old_lock(repo, "refs/heads/theirs", "")
+
+    move_ref(quick(repository), Update("refs/heads/ours", repo.head(), None), "m")
+    with pytest.raises(GitError) as refused:
+        move_ref(quick(repository), Update("refs/heads/theirs", repo.head(), None), "m")
+
+    assert repo.head("ours") == repo.head()
+    assert theirs.exists() and str(theirs) in (refused.value.hint or "")
+
+
+@pytest.mark.parametrize("why", ["a gc runs", "it is young"])
+def test_a_lock_that_may_be_somebody_elses_stays(
+    repo: Repo, repository: Repository, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = old_lock(repo, "refs/orchard/a", "")
+    if why == "a gc runs":
+        monkeypatch.setattr(refs, "LOCK_TIMEOUT", 0.1)
+        (repo.path / ".git/gc.pid").write_text("1 here\n")
+    else:
+        monkeypatch.setattr(refs, "LOCK_TIMEOUT", 1.0)
+        os.utime(lock, (time.time() + 60, time.time() + 60))
+
+    with pytest.raises(GitError):
+        update_refs(quick(repository), [Update("refs/orchard/a", repo.head(), None)], "m")
+
+    assert lock.exists()
+
+
+def quick(repository: Repository) -> Git:
+    """A git that waits for no lock."""
+    return repository.git.with_config(core__filesRefLockTimeout="0")
 
 
 def test_a_failure_that_is_no_race_is_reported_as_what_it_is(repo: Repo, repository: Repository) -> None:

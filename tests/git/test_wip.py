@@ -12,6 +12,7 @@ import pytest
 
 from orchard.errors import UsageError
 from orchard.git.repository import Worktree, find_repository
+from orchard.git.scratch import commit_index, private_index
 from orchard.git.wip import CannotSave, Saved, ensure_saved, restore, saved_work
 from orchard.git.worktrees import ProofIsOld, Worktrees
 from orchard.testing import Repo
@@ -460,3 +461,14 @@ def test_a_proof_stays_good_as_long_as_nobody_writes(
     trees.reset(worktree, repo.head(), saved)
 
     assert not (worktree.path / "left.txt").exists()
+
+
+def test_a_commit_without_files_leaves_nothing_for_fsck_to_miss(repo: Repo) -> None:
+    repository = find_repository(repo.path)
+    with private_index(repository) as index:
+        git = repository.git.with_index(index)
+        git("read-tree", "--empty")
+        made = commit_index(git, [], "nothing")
+    repo("update-ref", "refs/orchard/wip/strays/a/1", made)
+
+    assert repo("fsck", "--full", "--no-dangling", "--no-progress") == ""

@@ -9,6 +9,7 @@ there, and everything that no ref holds is thrown away by `git gc --prune=now`.
 import hashlib
 import json
 import os
+import re
 import shutil
 import signal
 import sqlite3
@@ -28,6 +29,7 @@ from orchard.store.reader import read
 from orchard.testing import Repo
 from tests.acceptance.program import Desk, Done, until
 from tests.proof.crash_shapes import AGENT, ATTEMPT, BEFORE, HELPER, Goal, Shape
+from tests.proof.git_killer import GitKill, arm, has_fired, wrap
 
 COMMANDS = 12
 """More than any plan needs: who has not come to an end by then is stuck."""
@@ -60,6 +62,9 @@ class Cell:
     """Note every place that is passed, in place of dying."""
     gap: str | None = None
     """A place at which the user commits to the target while the engine is held up there."""
+    git_kill: GitKill | None = None
+    """A git command that is hit on the way to the goal `git_stage`, at one of its changes."""
+    git_stage: int = 0
     said: list[str] = field(default_factory=list)
     fired: list[Kill] = field(default_factory=list)
     found: set[str] = field(default_factory=set)
@@ -85,6 +90,7 @@ class Cell:
         config.write_text(self.shape.config.replace("MARKS", str(self.marks)))
         self.plan = self.desk.plan(self.shape.plan(self.marks, repo.path), "plan.json")
         self.stage, self.killed = 0, False
+        self.gits = wrap(self.folder / "gits") if self.git_kill is not None else None
 
     # ------------------------------------------------------------------------------------ the user
 
@@ -141,7 +147,7 @@ class Cell:
         if state in ("failed", "canceled"):
             return ["retry", *(["--fresh"] if self.shape.fresh else [])]
         if state == "waiting":
-            return ["land", "--yes"]
+            return ["resume"] if "next: orchard resume" in self.said[-1] else ["land", "--yes"]
         if self.shape.changes and not self.events("PlanReshaped"):
             return ["reshape", plan["id"], str(self._changes())]
         return ["resume"]
@@ -160,17 +166,38 @@ class Cell:
         elif self.gap is not None and self.theirs is None and words[0] in ("run", "resume", "land"):
             done = self._gapped(words, armed)
         else:
-            done = self.desk(*words, ORCHARD_FAILPOINT=armed)
+            done = self.desk(*words, ORCHARD_FAILPOINT=armed, PATH=self._path())
         self.said.append(f"$ orchard {' '.join(words)}   [{armed[:200]}] -> {done.code}\n{done.talk}")
         self.killed = done.code == -signal.SIGKILL
+        if self.git_kill is not None:
+            self._remove_locks(done.talk)
         if self.killed:
-            self.fired.append(self.kills.pop(0))
+            if self.kills:
+                self.fired.append(self.kills.pop(0))
             self._look_at_the_ruins()
-            if len(self.fired) == 1:
+            if len(self.fired) <= 1:
                 looked = self.desk("status")
                 assert looked.code in (0, 3), looked.talk
         else:
             assert done.code in (0, 1, 4, 130) or words[0] == "resume", done.talk
+
+    def _path(self) -> str:
+        """The PATH, perhaps with the git in front that dies."""
+        path = self.desk.env["PATH"]
+        if self.git_kill is None or self.gits is None:
+            return path
+        if self.stage == self.git_stage and not (self.gits / "kill.json").exists():
+            arm(self.gits, self.git_kill)
+        return f"{self.gits}{os.pathsep}{path}"
+
+    def _remove_locks(self, talk: str) -> None:
+        """Do as we are told about locks of a git that died."""
+        for lock in re.findall(r"rm '(\S+\.lock)'", talk):
+            assert not self.desk.gits()
+            Path(lock).unlink(missing_ok=True)
+
+    def git_was_hit(self) -> bool:
+        return self.gits is not None and has_fired(self.gits)
 
     def _armed(self) -> str:
         if self.trace:
@@ -243,7 +270,10 @@ class Cell:
             return
         self._check_checkout()
         self.repo("reflog", "expire", "--expire=now", "--expire-unreachable=now", "--all")
-        self.repo("gc", "--quiet", "--prune=now")
+        swept = self.repo.run("gc", "--quiet", "--prune=now")
+        # A `git worktree add` that was killed leaves a HEAD without a commit, which the next engine removes.
+        half_made = self.git_kill is not None and b"bad object worktrees/" in swept.stderr
+        assert swept.status == 0 or half_made, swept.stderr.decode()
 
     def _check_half_way(self) -> None:
         """Every file is the user's, or exactly what one of the two commits of the landing has."""

@@ -255,7 +255,8 @@ class Engine:
             raise
         except (OrchardError, OSError) as error:
             why = error if isinstance(error, OrchardError) else SystemRefused(error)
-            self.record(run.id, PlanPaused(f"The plan cannot start: {why.message}", waiting=True))
+            said = f"The plan cannot start: {why.message} {why.hint or ''}".rstrip()
+            self.record(run.id, PlanPaused(said, waiting=True))
         finally:
             self._preparing.discard(run.id)
             self.wake()

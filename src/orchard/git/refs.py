@@ -19,10 +19,11 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 
 from orchard.errors import OrchardError, UsageError
 from orchard.frozen import frozen
-from orchard.git.command import Git, GitError
+from orchard.git.command import Git, GitError, lock_in_the_way
 from orchard.process.failpoint import failpoint
 
 PREFIX = "refs/orchard"
@@ -152,7 +153,9 @@ def update_refs(git: Git, updates: Sequence[Update], message: str, *, deref: boo
             git("update-ref", "--create-reflog", "-m", _one_line(message), "--stdin", "-z", stdin=script)
         except GitError as error:
             _raise_if_moved(git, updates)
-            if ".lock'" not in error.stderr or time.monotonic() >= deadline:
+            if ".lock'" not in error.stderr:
+                raise
+            if time.monotonic() >= deadline and not _remove_old_lock(git, updates, error.stderr):
                 raise
             time.sleep(0.05)
         else:
@@ -171,7 +174,9 @@ def move_ref(git: Git, update: Update, message: str) -> None:
             git("update-ref", "-m", _one_line(message), *words)
         except GitError as error:
             _raise_if_moved(git, [update])
-            if ".lock'" not in error.stderr or time.monotonic() >= deadline:
+            if ".lock'" not in error.stderr:
+                raise
+            if time.monotonic() >= deadline and not _remove_old_lock(git, [update], error.stderr):
                 raise
             time.sleep(0.05)
         else:
@@ -242,6 +247,28 @@ def confirm(git: Git, ref: str, commit: str, base: str) -> None:
     held = rows.split(b"\n", 1)[0].decode() or read_ref(git, ref)  # older than base: nothing to list
     if held != commit:
         raise GitError(("rev-list", ref), git.cwd, 0, f"missing: the ref holds {held}, not {commit}")
+
+
+def _remove_old_lock(git: Git, updates: Sequence[Update], stderr: str) -> bool:
+    """Remove a lock that a git of ours left when it was killed; whether there was one.
+
+    It has stood still for as long as we waited, and holds what we are about to write, or is that of a ref that is ours
+    alone. Where a gc runs, it may be the gc's.
+    """
+    lock = Path(lock_in_the_way(stderr) or "")
+    if not lock.is_relative_to(git.common_dir) or (git.common_dir / "gc.pid").exists():
+        return False
+    ref = str(lock.relative_to(git.common_dir)).removesuffix(".lock")
+    wanted = [f"{one.new}\n".encode() for one in updates if one.ref == ref and one.new]
+    try:
+        if time.time() - lock.lstat().st_mtime < LOCK_TIMEOUT:
+            return False
+        if not ref.startswith(f"{PREFIX}/") and lock.read_bytes() not in wanted:
+            return False
+        lock.unlink()
+    except OSError:
+        return False
+    return True
 
 
 def _raise_if_moved(git: Git, updates: Iterable[Update]) -> None:

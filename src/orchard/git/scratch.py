@@ -22,6 +22,13 @@ def private_index(repo: Repository) -> Iterator[Path]:
         index.with_name(f"{index.name}.lock").unlink(missing_ok=True)
 
 
+_NO_FILES = (
+    "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
+    "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321",
+)
+"""The tree without files: git knows it by heart and does not write it, but `git fsck` misses it."""
+
+
 def commit_index(git: Git, parents: list[str], message: str) -> str:
     """Commit what the index that `git` names holds."""
     name, email = FALLBACK_IDENTITY
@@ -29,6 +36,8 @@ def commit_index(git: Git, parents: list[str], message: str) -> str:
         GIT_AUTHOR_NAME=name, GIT_AUTHOR_EMAIL=email, GIT_COMMITTER_NAME=name, GIT_COMMITTER_EMAIL=email
     )
     tree = git("write-tree").text
+    if tree in _NO_FILES:
+        git("hash-object", "-t", "tree", "-w", "--stdin")
     words = [word for parent in parents for word in ("-p", parent)]
     text = message.replace("\0", " ").encode(errors="replace") or b"saved work"
     return named("commit-tree", tree, *words, "-F", "-", stdin=text).text
