@@ -121,6 +121,17 @@ async def test_a_log_past_its_limit_stops_the_program(tmp_path: Path) -> None:
     assert survivors(number) == []
 
 
+async def test_who_fills_the_disk_has_no_grace_and_the_log_is_no_longer_than_its_limit(tmp_path: Path) -> None:
+    limits = Limits(log_bytes=1_000_000, grace=60)
+    launch = shell(tmp_path, "trap '' TERM; while :; do head -c 10000000 /dev/zero; done", limits)
+
+    with anyio.fail_after(30):
+        ended = await run_program(launch)
+
+    assert ended.reason == "output-limit"
+    assert launch.log.stat().st_size == limits.log_bytes
+
+
 async def test_a_log_past_its_limit_is_told_even_if_the_program_ended_first(tmp_path: Path) -> None:
     limits = Limits(log_bytes=1000, grace=GRACE)
 

@@ -175,7 +175,7 @@ async def _run(
             failpoint("process.before-sweep")
     finally:
         try:
-            others = await _end(child, hurry, settle)
+            others = await _end(child, hurry, settle, hastily=broken == "output-limit")
         finally:
             status, cpu = _bury(child)
     if talk is not None and await talk.heard_all() == "too-much" and broken is None:
@@ -184,15 +184,19 @@ async def _run(
     return _tell(child, status, broken, _Cost(seconds, cpu, others if broken is None else 0))
 
 
-async def _end(child: _Child, hurry: asyncio.Event | None, settle: float) -> int:
+async def _end(child: _Child, hurry: asyncio.Event | None, settle: float, *, hastily: bool = False) -> int:
+    """End the family; one that fills the disk has no grace to go on with, and the log is cut to its limit."""
     launch = child.launch
+    grace = 0.0 if hastily else launch.limits.grace
     try:
-        return await end_family(launch.token, child.identity, launch.log, launch.limits.grace, hurry, settle)
+        return await end_family(launch.token, child.identity, launch.log, grace, hurry, settle)
     except OSError:
         # No descriptor is left to look with: at least the group goes.
         os.killpg(child.identity.pid, signal.SIGKILL)
         raise
     finally:
+        if os.fstat(child.log_fd).st_size > launch.limits.log_bytes:
+            os.ftruncate(child.log_fd, launch.limits.log_bytes)
         os.close(child.log_fd)
 
 
