@@ -4,12 +4,15 @@ import os
 import signal
 import subprocess
 import threading
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from orchard.errors import OrchardError
-from orchard.git.objects import EXECUTABLE, FILE, SYMLINK, TREE, Change, Entry, ObjectMissing, Objects
+from orchard.git.objects import EXECUTABLE, FILE, SYMLINK, TREE, Change, Entry, ObjectMissing, Objects, _parse_tree
 from orchard.git.repository import Repository, find_repository
 from orchard.testing import Repo
 
@@ -113,3 +116,41 @@ def test_sha256_names_are_read(tmp_path: Path) -> None:
         changes = list(objects.diff_trees(None, objects.tree_of(repo.head())))
 
     assert changes == [Change(b"README.md", None, Entry(FILE, repo("rev-parse", "HEAD:README.md").strip()))]
+
+
+# -------------------------------------------------------------------------------- folders with many files
+
+
+def test_of_a_huge_folder_only_what_changed_is_taken_apart(repo: Repo, repository: Repository) -> None:
+    files, commits = 2000, 10
+    chain = [repo.commit({f"file{number:05}": "same\n" for number in range(files)})]
+    chain += [repo.commit({f"file{number * 150 + 7:05}": "new\n", f"late{number}": ""}) for number in range(commits)]
+
+    with Objects(repository.git) as objects:
+        for old, new in pairwise(chain):
+            found = {change.path for change in objects.diff_trees(objects.tree_of(old), objects.tree_of(new))}
+            assert len(found) == 2
+
+        # The whole folder once, and of every commit after it its two files.
+        assert objects.entries_parsed <= files + 1 + 2 * commits
+
+
+def _tree(rows: dict[bytes, bytes]) -> bytes:
+    return b"".join(b"100644 " + name + b"\0" + oid for name, oid in sorted(rows.items()))
+
+
+NAMES = st.text("ab1 ", min_size=1, max_size=3).map(str.encode)
+OIDS = st.lists(st.sampled_from([b"\0", b" ", b"a", b"1"]), min_size=20, max_size=20).map(b"".join)
+ROWS = st.dictionaries(NAMES, OIDS, max_size=8)
+
+
+@given(ROWS, ROWS, st.sets(NAMES))
+def test_whatever_tree_was_read_before_the_next_is_read_as_it_is(
+    before: dict[bytes, bytes], changes: dict[bytes, bytes], gone: set[bytes]
+) -> None:
+    after = {name: oid for name, oid in {**before, **changes}.items() if name not in gone}
+
+    near = _parse_tree(_tree(after), 20, _parse_tree(_tree(before), 20))
+
+    assert (near.rows, near.starts) == _parse_tree(_tree(after), 20)[1:3]
+    assert [name for name, _ in near.rows] == sorted(after)

@@ -14,8 +14,9 @@ from functools import cached_property
 from types import TracebackType
 
 from orchard.git.command import GitError
+from orchard.git.livegit import GitGone, LiveGit
 from orchard.git.merge import Merger
-from orchard.git.objects import GitGone, LiveGit, Objects
+from orchard.git.objects import Objects
 from orchard.git.plain import stores_bytes
 from orchard.git.refs import ANY, Update, confirm, hold, ref_line, update_refs
 from orchard.git.repository import Repository

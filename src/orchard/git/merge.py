@@ -28,8 +28,9 @@ from orchard.errors import NeedsPerson, OrchardError
 from orchard.git.census import Census
 from orchard.git.command import Git, GitError
 from orchard.git.conflicts import Merge, parse_merge
+from orchard.git.livegit import GitGone, LiveGit
 from orchard.git.loose import LooseObjects
-from orchard.git.objects import GitGone, LiveGit, Objects, checked
+from orchard.git.objects import Objects, checked
 from orchard.git.repository import Repository
 
 MERGE_TIMEOUT = 600.0

@@ -5,24 +5,19 @@ object's name is a digest of its content), so trees and commit headers are remem
 differs between them, not what they hold.
 
     Objects   the open reader; `close` it
-    LiveGit   any git command that answers on a pipe until it is closed
 """
 
-import contextlib
-import os
 import re
-import select
-import subprocess
-import tempfile
 import threading
-import time
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import NamedTuple
 
 from orchard.errors import OrchardError
-from orchard.git.command import TERMINATE_GRACE, Git, start_git
+from orchard.git.command import Git
+from orchard.git.livegit import GitGone, LiveGit
 
 TREE = 0o040000
 FILE = 0o100644
@@ -30,15 +25,13 @@ EXECUTABLE = 0o100755
 SYMLINK = 0o120000
 GITLINK = 0o160000
 
-ANSWER_TIMEOUT = 60.0
 REMEMBERED_ENTRIES = 200_000
 REMEMBERED_COMMITS = 20_000
+LARGE_TREE = 500
+"""Entries; a smaller one is taken apart as a whole."""
 
 ASKED_AT_ONCE = 200
 """Few enough that neither the questions nor the answers fill a pipe while the other side waits."""
-
-READ_AT_ONCE = 64 * 1024
-"""What a pipe holds. Most answers are one short line, and a buffer that is much larger costs more than reading it."""
 
 _OID = re.compile("[0-9a-f]+")
 
@@ -81,88 +74,6 @@ class ObjectMissing(OrchardError):
         self.name = name
 
 
-class GitGone(OrchardError):
-    """A git process that was kept open ended, or gave no answer in time."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message, hint="Try again; if it happens again, run 'orchard doctor'.")
-
-
-class LiveGit:
-    """A git command that stays open; not thread-safe, one question at a time."""
-
-    def __init__(self, git: Git, *args: str, unbuffered: bool = False) -> None:
-        self._name = args[0]
-        self._errors = _unnamed_file()
-        try:
-            self._process = start_git(args, cwd=git.cwd, env=git.env, errors=self._errors, unbuffered=unbuffered)
-        except BaseException:
-            os.close(self._errors)
-            raise
-        self._received = bytearray()
-
-    def say(self, question: bytes) -> None:
-        """Send a question, which must be short enough for a pipe to take it whole."""
-        assert self._process.stdin is not None
-        try:
-            self._process.stdin.write(question)
-        except (BrokenPipeError, ValueError) as error:
-            raise self._gone() from error
-
-    def read_until(self, end: bytes, timeout: float = ANSWER_TIMEOUT) -> bytes:
-        """The answer up to the first `end`, without it."""
-        deadline, searched = time.monotonic() + timeout, 0
-        while (found := self._received.find(end, searched)) < 0:
-            searched = max(0, len(self._received) - len(end) + 1)
-            self._receive(deadline)
-        answer = bytes(self._received[:found])
-        del self._received[: found + len(end)]
-        return answer
-
-    def read_exactly(self, size: int, timeout: float = ANSWER_TIMEOUT) -> bytes:
-        """The next `size` bytes of the answer."""
-        deadline = time.monotonic() + timeout
-        while len(self._received) < size:
-            self._receive(deadline)
-        answer = bytes(self._received[:size])
-        del self._received[:size]
-        return answer
-
-    def _receive(self, deadline: float) -> None:
-        assert self._process.stdout is not None
-        descriptor = self._process.stdout.fileno()
-        # Not `select`: it fails on descriptors above 1023, which a busy daemon has.
-        poll = select.poll()
-        poll.register(descriptor, select.POLLIN)
-        if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
-            raise GitGone(f"'git {self._name}' gave no answer in time.")
-        data = os.read(descriptor, READ_AT_ONCE)
-        if not data:
-            raise self._gone()
-        self._received += data
-
-    def _gone(self) -> GitGone:
-        """Why it ended, in its own last words."""
-        said = os.pread(self._errors, 4096, max(0, os.fstat(self._errors).st_size - 4096))
-        last = said.decode(errors="replace").strip().rpartition("\n")[2]
-        return GitGone(f"'git {self._name}' ended unexpectedly{f': {last}' if last else '.'}")
-
-    def close(self) -> None:
-        """End the process: it leaves when its input is closed, and is stopped if it does not."""
-        process = self._process
-        assert process.stdin is not None and process.stdout is not None
-        with contextlib.suppress(BrokenPipeError):
-            process.stdin.close()
-        process.stdout.close()
-        os.close(self._errors)
-        for stop in (None, process.terminate, process.kill):
-            if stop is not None:
-                stop()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(TERMINATE_GRACE)
-                return
-
-
 class Objects:
     """The objects of one repository, read through one process that is started when first needed.
 
@@ -176,6 +87,9 @@ class Objects:
         self._reader: LiveGit | None = None
         self._trees: OrderedDict[str, dict[bytes, Entry]] = OrderedDict()
         self._entries = 0
+        self._near: _Parsed | None = None
+        self.entries_parsed = 0
+        """How many entries of trees were taken apart so far: those that a tree shares with the one before are not."""
         self._commits: OrderedDict[str, Commit] = OrderedDict()
 
     def __enter__(self) -> "Objects":
@@ -269,7 +183,7 @@ class Objects:
         kind, data = self.read(tree)
         if kind != "tree":
             raise OrchardError(f"Object {tree} is a {kind}, not a tree.")
-        entries = _parse_tree(data, len(tree) // 2)
+        entries = self._taken_apart(data, len(tree) // 2)
         with self._lock:
             if tree not in self._trees:
                 self._trees[tree] = entries
@@ -277,6 +191,17 @@ class Objects:
             while self._entries > REMEMBERED_ENTRIES and len(self._trees) > 1:
                 self._entries -= len(self._trees.popitem(last=False)[1])
         return entries
+
+    def _taken_apart(self, data: bytes, oid_size: int) -> dict[bytes, Entry]:
+        """The entries of a tree; of a large one only those are parsed that the last such tree does not share."""
+        with self._lock:
+            near = self._near
+        parsed = _parse_tree(data, oid_size, near)
+        with self._lock:
+            self.entries_parsed += parsed.fresh
+            if len(parsed.rows) >= LARGE_TREE:
+                self._near = parsed
+        return dict(parsed.rows)
 
     def entry(self, tree: str, path: bytes) -> Entry | None:
         """What stands at a path, or None; a path through a file is None too."""
@@ -295,10 +220,8 @@ class Objects:
             prefix, before_tree, after_tree = waiting.pop()
             before = self.tree_entries(before_tree) if before_tree is not None else {}
             after = self.tree_entries(after_tree) if after_tree is not None else {}
-            for name in before.keys() | after.keys():
+            for name in {name for name, _ in before.items() ^ after.items()}:
                 left, right = before.get(name), after.get(name)
-                if left == right:
-                    continue
                 left_tree = left.oid if left is not None and left.mode == TREE else None
                 right_tree = right.oid if right is not None and right.mode == TREE else None
                 if left_tree is not None or right_tree is not None:
@@ -352,14 +275,6 @@ class Objects:
             self._reader = None
 
 
-def _unnamed_file() -> int:
-    """A file that goes away with its last user."""
-    if hasattr(os, "memfd_create"):
-        return os.memfd_create("git-errors", os.MFD_CLOEXEC)
-    with tempfile.TemporaryFile() as file:
-        return os.dup(file.fileno())
-
-
 class _Found(NamedTuple):
     name: str
     kind: str
@@ -386,14 +301,58 @@ def _parse_commit(data: bytes) -> Commit:
     return Commit(tree, tuple(parents))
 
 
-def _parse_tree(data: bytes, oid_size: int) -> dict[bytes, Entry]:
-    entries: dict[bytes, Entry] = {}
-    at = 0
+class _Parsed(NamedTuple):
+    """A tree taken apart: its bytes, its entries in order, where each begins, and how many of them were parsed."""
+
+    data: bytes
+    rows: list[tuple[bytes, Entry]]
+    starts: list[int]
+    fresh: int
+
+
+def _parse_tree(data: bytes, oid_size: int, near: _Parsed | None = None) -> _Parsed:
+    """Take a tree apart; runs of entries that stand in `near` too, byte for byte, are taken from there.
+
+    A commit changes a few files of a folder, however many there are, and a folder may have very many.
+    """
+    known = near or _Parsed(b"", [], [], 0)
+    rows: list[tuple[bytes, Entry]] = []
+    starts: list[int] = []
+    at = here = fresh = 0
     while at < len(data):
+        if here < len(known.starts):
+            begin = known.starts[here]
+            end = begin + _shared(known.data, begin, data, at)
+            after = len(known.starts) if end == len(known.data) else bisect_right(known.starts, end) - 1
+            rows += known.rows[here:after]
+            starts += [start - begin + at for start in known.starts[here:after]]
+            at += (end if after == len(known.starts) else known.starts[after]) - begin
+            here = after
+            if at == len(data):
+                break
         space = data.index(b" ", at)
         end = data.index(b"\0", space)
         mode, name = int(data[at:space], 8), data[space + 1 : end]
+        starts.append(at)
         at = end + 1 + oid_size
         # Old trees know 100664; git itself reads it as 100644.
-        entries[name] = Entry(FILE if mode == 0o100664 else mode, data[end + 1 : at].hex())
-    return entries
+        rows.append((name, Entry(FILE if mode == 0o100664 else mode, data[end + 1 : at].hex())))
+        fresh += 1
+        while here < len(known.rows) and known.rows[here][0] <= name:
+            here += 1
+    return _Parsed(data, rows, starts, fresh)
+
+
+def _shared(one: bytes, at: int, other: bytes, there: int) -> int:
+    """How many bytes two texts have in common from these places on; it takes as long as there are some."""
+    most = min(len(one) - at, len(other) - there)
+    low, step = 0, 64
+    while low < most:
+        step = min(step, most - low)
+        if one[at + low : at + low + step] == other[there + low : there + low + step]:
+            low, step = low + step, step * 2
+        elif step == 1:
+            break
+        else:
+            most, step = low + step - 1, max(1, step // 2)
+    return low
