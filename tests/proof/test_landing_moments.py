@@ -11,13 +11,12 @@ FILES = 3000
 SAMPLE = (
     Moment("land", "engine", 0.75, "commit", 1),
     Moment("undo", "both", 0.6, "edit", 2),
-    Moment("land", "git", 0.3, "switch", 3),
 )
 
 
 @pytest.fixture(scope="module")
 def few(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
-    ground = Ground(tmp_path_factory.mktemp("few"), 300)
+    ground = Ground(tmp_path_factory.mktemp("few"), 120)
     yield ground
     ground.close()
 
