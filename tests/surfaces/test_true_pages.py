@@ -97,6 +97,15 @@ def test_validate_refuses_what_run_would_refuse(desk: Desk, fields: str, said: s
     assert ran.code in (2, 3)
 
 
+def test_a_run_that_comes_after_a_plan_which_failed_says_what_it_waits_for_and_what_helps(desk: Desk) -> None:
+    desk("run", desk.plan("name: One\njobs: [{id: a, work: 'false', heal: false}]\n", "one.yaml"))
+
+    done = desk("run", desk.plan("name: Two\nafter: One\njobs: [{id: b, work: 'true'}]\n"))
+
+    assert done.code == 4
+    assert "that one has failed" in done.talk and "orchard resume two-" in done.talk
+
+
 # ------------------------------------------------------------------------------------ the rights of agents
 
 REACHING = """

@@ -25,7 +25,6 @@ from orchard.store.reader import JournalReader
 BLOCK = 1000
 GATHER = 0.02
 """Seconds that news may wait for more of them."""
-OVER = ("succeeded", "failed", "canceled", "paused", "waiting")
 
 
 @frozen
@@ -122,12 +121,11 @@ class Session:
             return True
         if run.is_active:
             return False
-        if run.status in (PlanStatus.WAITING, PlanStatus.PAUSED, PlanStatus.SCAFFOLDING):
-            return True
         if run.status is PlanStatus.PENDING and run.plan.after is not None and not run.begins_alone:
+            # Where that one failed, or is gone, the engine asks about it in a moment: then this one waits.
             first = self._reader.plan(PlanId(run.plan.after))
-            return first is None or (first.status in OVER and first.status != "succeeded")
-        return False
+            return first is not None and first.status in (PlanStatus.PAUSED, PlanStatus.WAITING)
+        return run.status in (PlanStatus.WAITING, PlanStatus.PAUSED, PlanStatus.SCAFFOLDING)
 
     async def interrupt(self) -> str:
         """Ctrl-C: the owner of the engine cancels what runs in it, a follower only goes away."""
