@@ -339,7 +339,11 @@ class PlanFields(Fields):
         "How many of its jobs run at once; `0` sets no limit of its own.", "from the configuration"
     )
     verify: Work = _optional("Checks the merged result of all jobs before it lands.")
-    setup: Setup = _optional("Sets a worktree up for a job: installs what it needs.", "from the configuration")
+    setup: Setup = _optional(
+        "Sets a worktree up for a job: installs what it needs. What git does not ignore of it becomes part of the job's "
+        "work, and lands.",
+        "from the configuration",
+    )
     env: Environment = _optional("Environment variables for every job.", "{}")
     start_paused: bool = _optional("Whether it waits to be resumed before its first job starts.", "false")
     after: Word = _optional("Another plan, by its id or its unique name: this one starts when that one has succeeded.")
