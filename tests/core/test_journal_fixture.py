@@ -1,0 +1,36 @@
+"""A journal that an earlier version wrote is read to the documents that the earlier version made of it."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchard.core.events import decode, encode, event_types
+from tools.journal_fixture import FIXTURE, documents
+
+
+def plans() -> list[Any]:
+    with gzip.open(FIXTURE, "rt") as file:
+        return [json.loads(line) for line in file]
+
+
+@pytest.mark.parametrize("plan", plans(), ids=lambda plan: str(plan["events"][0][0]))
+def test_a_plan_of_an_earlier_version_is_read_to_the_same_documents(plan: Any) -> None:
+    assert json.loads(json.dumps(documents(plan["events"]))) == plan["documents"]
+
+
+def test_an_event_of_an_earlier_version_is_written_as_it_was() -> None:
+    for plan in plans():
+        for _, _, name, body in plan["events"]:
+            written = encode(decode(name, body))
+            assert written[0] == name
+            assert json.loads(body).items() <= json.loads(written[1]).items()
+
+
+def test_the_fixture_holds_every_kind_of_event() -> None:
+    known = {name for plan in plans() for _, _, name, _ in plan["events"]}
+
+    assert event_types().keys() - known == {"PlanPurged"}, "which is told to those who follow, and kept nowhere"
+    assert Path(FIXTURE).stat().st_size < 200_000
