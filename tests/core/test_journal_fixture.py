@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tools.journal_fixture import FIXTURE, documents
 
 from orchard.core.events import decode, encode, event_types
-from tools.journal_fixture import FIXTURE, documents
 
 
 def plans() -> list[Any]:

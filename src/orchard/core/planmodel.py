@@ -340,7 +340,7 @@ class PlanFields(Fields):
     )
     verify: Work = _optional("Checks the merged result of all jobs before it lands.")
     setup: Setup = _optional(
-        "Sets a worktree up for a job: installs what it needs. What git does not ignore of it becomes part of the job's "
+        "Sets a worktree up for a job: installs what it needs. What git does not ignore of it is part of the job's "
         "work, and lands.",
         "from the configuration",
     )
