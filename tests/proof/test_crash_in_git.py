@@ -21,7 +21,7 @@ SEED = int(os.environ.get("ORCHARD_SEED", "1"))
 WRITERS = {
     ("single", 0): {"update-ref": 5, "worktree": 1, "read-tree": 3},
     ("undo", 1): {"update-ref": 2, "read-tree": 2},
-    ("joins", 0): {"update-ref": 3, "merge-tree": 1, "checkout": 2, "clean": 2, "update-index": 1, "write-tree": 1},
+    ("joins", 0): {"update-ref": 3, "merge-tree": 1, "checkout": 2, "update-index": 1, "write-tree": 1},
     ("flaky", 0): {"update-index": 1, "write-tree": 1, "commit-tree": 1, "checkout": 1, "update-ref": 3},
     ("agents", 0): {"hash-object": 1, "update-index": 3, "write-tree": 2, "merge-tree": 1},
 }
