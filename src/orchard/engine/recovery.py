@@ -38,6 +38,7 @@ from orchard.errors import OrchardError
 from orchard.git.leftovers import end_leftovers
 from orchard.git.refs import wip_ref
 from orchard.git.repository import Worktree
+from orchard.git.scratch import SCRATCH, sweep
 from orchard.git.settlement import Settled, settle_all
 from orchard.git.wip import ensure_saved
 from orchard.git.worktrees import Worktrees
@@ -52,6 +53,7 @@ SCRATCH_SECONDS = 3600.0
 async def recover(engine: Engine, reader: JournalReader) -> None:
     """Load every plan that is not over, and settle what the last engine left."""
     await engine.world.in_thread(end_leftovers, engine.world.repo.common_dir)
+    await engine.world.in_thread(sweep, engine.world.repo.state / SCRATCH)
     found = await engine.world.in_thread(settle_all, engine.world.repo)
     for row in reader.plans():
         if not row.settled or row.summary.get("undoing"):

@@ -32,6 +32,7 @@ from orchard.git.livegit import GitGone, LiveGit
 from orchard.git.loose import LooseObjects
 from orchard.git.objects import Objects, checked
 from orchard.git.repository import Repository
+from orchard.git.scratch import sweep
 
 MERGE_TIMEOUT = 600.0
 SIGN_TIMEOUT = 30.0
@@ -193,7 +194,7 @@ class Merger:
         if self._folder is None:
             place = self.repo.state / "merge"
             place.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _sweep(place)
+            sweep(place)
             self._folder = Path(tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=place))
             for name in ("git/refs", "git/objects", "attributes"):
                 (self._folder / name).mkdir(parents=True)
@@ -241,20 +242,6 @@ def _write_attributes(folder: Path, path: bytes, content: bytes) -> None:
         # A name too long for a disk: a checkout would not have this file either.
         if error.errno != errno.ENAMETOOLONG:
             raise
-
-
-def _sweep(place: Path) -> None:
-    """Remove the folders of processes that ended without doing so."""
-    for folder in place.iterdir():
-        owner = folder.name.partition("-")[0]
-        if not owner.isdigit():
-            continue
-        try:
-            os.kill(int(owner), 0)
-        except ProcessLookupError:
-            shutil.rmtree(folder, ignore_errors=True)
-        except (PermissionError, OverflowError):
-            continue
 
 
 def _signed(

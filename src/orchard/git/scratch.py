@@ -1,6 +1,8 @@
 """Indexes of our own, for the time of a step, and commits that are made from them."""
 
+import os
 import secrets
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,18 +10,38 @@ from pathlib import Path
 from orchard.git.command import Git
 from orchard.git.repository import FALLBACK_IDENTITY, Repository
 
+SCRATCH = "tmp"
+"""The folder below a repository's state for files of one step."""
+
 
 @contextmanager
 def private_index(repo: Repository) -> Iterator[Path]:
     """A place for an index of our own, for the time of the block."""
-    folder = repo.state / "tmp"
+    folder = repo.state / SCRATCH
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    index = folder / f"index-{secrets.token_hex(8)}"
+    index = folder / f"{os.getpid()}-{secrets.token_hex(8)}"
     try:
         yield index
     finally:
         index.unlink(missing_ok=True)
         index.with_name(f"{index.name}.lock").unlink(missing_ok=True)
+
+
+def sweep(place: Path) -> None:
+    """Remove what processes that ended without doing so have left; each name begins with the number of its process."""
+    for left in list(place.iterdir()) if place.is_dir() else []:
+        owner = left.name.partition("-")[0]
+        if not owner.isdigit():
+            continue
+        try:
+            os.kill(int(owner), 0)
+        except ProcessLookupError:
+            if left.is_dir() and not left.is_symlink():
+                shutil.rmtree(left, ignore_errors=True)
+            else:
+                left.unlink(missing_ok=True)
+        except (PermissionError, OverflowError):
+            continue
 
 
 _NO_FILES = (
