@@ -451,3 +451,9 @@ def test_a_link_that_the_user_made_may_lead_worktrees_elsewhere(
     (repo.path / ".worktrees").symlink_to(tmp_path / "disk")
 
     assert repository.worktree_root(".worktrees") == (tmp_path / "disk").resolve()
+
+
+def test_a_tilde_in_a_worktree_root_is_a_name_like_any_other(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/somewhere/else")
+
+    assert find_repository(repo.path).worktree_root("./~/out") == repo.path / "~" / "out"

@@ -244,7 +244,7 @@ class Repository:
         home = self.main_top
         if re.search(r"[\x00-\x1f]", setting) or not setting.strip():
             raise UsageError(f"{setting!r} cannot be the worktree root.")
-        chosen = Path(setting).expanduser()
+        chosen = Path(setting)
         if home is None and not chosen.is_absolute():
             return self.state / "worktrees"
         root = ((home or self.state) / chosen).resolve()
