@@ -122,6 +122,11 @@ class Run:
         return self.status in (PlanStatus.SUCCEEDED, PlanStatus.FAILED, PlanStatus.CANCELED)
 
     @property
+    def moving(self) -> LandingIntended | UndoIntended | None:
+        """The landing or undo of which nobody has recorded yet how it ended."""
+        return self.landing or self.undo
+
+    @property
     def is_active(self) -> bool:
         """Whether an engine works on any job of the plan."""
         return bool(self.counts[JobStatus.RUNNING] or self.counts[JobStatus.SCHEDULED])

@@ -44,6 +44,7 @@ def plan_summary(run: Run, *, interrupted: bool = False) -> Json:
         status = PlanStatus.CANCELED  # the engine died while it stopped the last jobs
     waits = status is PlanStatus.PENDING and run.plan.after is not None
     gone = interrupted and status in (PlanStatus.RUNNING, PlanStatus.PENDING) and not waits
+    half = interrupted and run.settled and run.moving is not None
     return {
         "id": run.id,
         "name": run.plan.name,
@@ -66,9 +67,9 @@ def plan_summary(run: Run, *, interrupted: bool = False) -> Json:
         "started_at": time_text(run.started_at),
         "ended_at": time_text(run.ended_at) if run.settled else None,
         "idle_seconds": round(run.idle_seconds, 3),
-        "error": plan_error(run, interrupted=gone),
+        "error": half_moved(run) if half else plan_error(run, interrupted=gone),
         "paused": run.paused.reason or "by the user" if run.paused is not None and not gone else None,
-        "hint": plan_hint(run, interrupted=gone),
+        "hint": plan_hint(run, interrupted=gone or half),
         "waiting": [{"job": hold.job, "kind": hold.kind, "reason": hold.reason} for hold in run.waiting_for],
         "warnings": [warning.message for warning in run.warnings],
         "resolutions": [
@@ -182,6 +183,12 @@ def plan_error(run: Run, *, interrupted: bool) -> str | None:
     return None
 
 
+def half_moved(run: Run) -> str:
+    """That an engine ended while it moved the branch of a plan that is over."""
+    what = "An undo" if run.landing is None else "A landing"
+    return f"{what} of this plan was interrupted: the branch or its checkout may be half-way until you resume it."
+
+
 def failed_words(job: str, phase: str | None) -> str:
     """That a job failed, and where: the subject and the verb of a sentence."""
     if job == VALIDATION:
@@ -212,6 +219,8 @@ def needs_person(run: Run) -> list[Json]:
 
 def stands_still(run: Run, *, engine: bool) -> Json | None:
     """That a plan goes on only when somebody resumes it: it was paused, or its engine is gone."""
+    if run.settled and run.moving is not None and not engine:
+        return _asking(run, None, "paused", half_moved(run), "resume", f"orchard resume {run.id}")
     if run.settled or run.deleted or run.scaffolding:
         return None
     if run.paused is not None and not run.paused.waiting:

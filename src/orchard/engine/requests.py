@@ -364,6 +364,8 @@ class Requests:
             if run.records[VALIDATION].hold is not None:
                 self.engine.record(run.id, HoldReleased(VALIDATION))
                 return {}
+            if run.records[VALIDATION].released is not None and not run.settled:
+                return {}  # somebody asked for it before, and it is under way
             landed = await landing.land_again(self.engine, run)
         return {"branch": landed.branch, "commit": landed.new}
 

@@ -9,7 +9,17 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from orchard.core.events import Event, Landed, LandingUndone, PlanDeleted, PlanReshaped, UndoIntended, UndoVoided
+from orchard.core.events import (
+    Event,
+    Landed,
+    LandingIntended,
+    LandingUndone,
+    LandingVoided,
+    PlanDeleted,
+    PlanReshaped,
+    UndoIntended,
+    UndoVoided,
+)
 from orchard.core.plan import PlanId
 from orchard.core.run import Run
 from orchard.core.states import PlanStatus
@@ -20,7 +30,16 @@ KEPT_ENDED = 4
 """Plans that are over and stay in memory: what was just run is what people ask about."""
 
 # These change what a list shows of a plan although its status stays the same.
-ALWAYS_LISTED: tuple[type[Event], ...] = (Landed, LandingUndone, PlanDeleted, PlanReshaped, UndoIntended, UndoVoided)
+ALWAYS_LISTED: tuple[type[Event], ...] = (
+    Landed,
+    LandingIntended,
+    LandingUndone,
+    LandingVoided,
+    PlanDeleted,
+    PlanReshaped,
+    UndoIntended,
+    UndoVoided,
+)
 
 
 class Runs(dict[PlanId, Run]):
@@ -69,7 +88,9 @@ class Runs(dict[PlanId, Run]):
         if self._statuses.get(run.id) is status and not listed and not isinstance(event, ALWAYS_LISTED):
             return None
         self._note(run, status)
-        return PlanRow(run.id, run.plan.name, run.created, 0, str(status), run.settled, plan_summary(run))
+        # While a branch is being moved, the next engine has to look what became of it.
+        over = run.settled and run.moving is None
+        return PlanRow(run.id, run.plan.name, run.created, 0, str(status), over, plan_summary(run))
 
     def _note(self, run: Run, status: PlanStatus) -> None:
         self._statuses[run.id] = status

@@ -114,12 +114,12 @@ class GitLocks:
 
     def held(self) -> bool:
         """Whether both are still there and ours: somebody may have removed them by hand."""
-        return self._is_ours(self.index) and self._is_ours(self.head)
+        return self.is_ours(self.index) and self.is_ours(self.head)
 
     def release(self) -> None:
         """Remove those that are ours, and no others."""
         for lock in (self.head, self.index):
-            if self._is_ours(lock):
+            if self.is_ours(lock):
                 lock.unlink(missing_ok=True)
 
     def _wait_for(self, lock: Path, deadline: float) -> bool:
@@ -156,7 +156,8 @@ class GitLocks:
     def _own(self, lock: Path) -> Path:
         return self.claim / lock.name
 
-    def _is_ours(self, lock: Path) -> bool:
+    def is_ours(self, lock: Path) -> bool:
+        """Whether we took this lock, in this process or in one that has ended."""
         own = self._own(lock)
         # The new index takes the place of its lock before it takes that of the index.
         if same_file(own, lock) or (lock == self.index and same_file(self.claim / NEW_INDEX, lock)):

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from orchard.frozen import frozen
+from orchard.git.claim import GitLocks, claim_of
 from orchard.git.command import Git
 from orchard.git.contents import display
 from orchard.git.repository import Repository
@@ -90,7 +91,10 @@ def _locks(repo: Repository) -> Iterator[Hazard]:
             age = time.time() - file.lstat().st_mtime
         except OSError:
             continue
-        if age >= STALE_AFTER:
+        if age >= STALE_AFTER and GitLocks(claim_of(repo, file.parent), file.parent).is_ours(file):
+            said = f"An interrupted landing or undo of Orchard's holds the lock {display(os.fsencode(file))}."
+            yield Hazard("lock", said, "Leave it there: 'orchard resume' makes the checkout whole.", "warning")
+        elif age >= STALE_AFTER:
             message = f"The lock {display(os.fsencode(file))} is {age:.0f} s old, and git waits for it."
             yield Hazard("lock", message, f"If no git is running, run: rm '{display(os.fsencode(file))}'", "error")
 

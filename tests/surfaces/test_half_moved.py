@@ -1,0 +1,95 @@
+"""A branch that an engine was killed while moving: every surface says so, and one command makes it whole."""
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.program import Desk, desks
+
+PLAN = """
+name: Moved
+target: main
+land: {land}
+jobs:
+  - {{id: a, work: "echo a > a.txt"}}
+"""
+PLACES = ("undo.before-move", "checkout.after-rename", "checkout.swapped", "undo.after-move")
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    for desk in desks(tmp_path):
+        desk.repo("checkout", "-q", "main")
+        yield desk
+
+
+def killed(desk: Desk, place: str, *words: str) -> None:
+    done = desk(*words, "--yes", ORCHARD_FAILPOINT=f"{place}:1:kill")
+    assert done.code == -9, done.talk
+
+
+def is_told(desk: Desk, plan: str, what: str) -> None:
+    for verb in ("status", "waiting"):
+        said = desk(verb).talk
+        assert f"{what} of this plan was interrupted" in said and f"orchard resume {plan}" in said
+
+
+def is_whole(desk: Desk) -> None:
+    assert desk.repo("status", "--porcelain") == ""
+    assert [one.name for one in (desk.repo.path / ".git").glob("*.lock")] == []
+    shown = desk.status()["plan"]
+    assert shown["landed"] is (desk.repo.path / "a.txt").exists() and shown["undone"] is not shown["landed"]
+    assert shown["error"] is None and not desk("waiting", "--json").json
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_an_undo_that_was_killed_is_told_and_a_bare_resume_settles_it(desk: Desk, place: str) -> None:
+    desk("run", desk.plan(PLAN.format(land="auto")))
+    plan = desk.status()["plan"]["id"]
+    killed(desk, place, "undo")
+
+    is_told(desk, plan, "An undo")
+    done = desk("resume")
+
+    assert done.code == 0, done.talk
+    is_whole(desk)
+
+
+@pytest.mark.parametrize("place", ["checkout.after-rename", "checkout.swapped"])
+def test_a_landing_again_that_was_killed_is_told_and_a_bare_resume_settles_it(desk: Desk, place: str) -> None:
+    desk("run", desk.plan(PLAN.format(land="auto")))
+    plan = desk.status()["plan"]["id"]
+    desk("undo", "--yes")
+    killed(desk, place, "land")
+
+    is_told(desk, plan, "A landing")
+    done = desk("resume")
+
+    assert done.code == 0, done.talk
+    is_whole(desk)
+
+
+def test_doctor_knows_locks_of_ours_and_does_not_have_them_removed(desk: Desk) -> None:
+    desk("run", desk.plan(PLAN.format(land="auto")))
+    killed(desk, "checkout.after-rename", "undo")
+    old = time.time() - 60
+    for lock in ("index.lock", "HEAD.lock"):
+        os.utime(desk.repo.path / ".git" / lock, (old, old))
+
+    said = desk("doctor").talk
+
+    assert "rm '" not in said and "orchard resume" in said
+    assert "interrupted landing or undo of Orchard's holds the lock" in said
+
+
+def test_a_landing_that_was_killed_lands_when_it_is_asked_for_again(desk: Desk) -> None:
+    desk("run", desk.plan(PLAN.format(land="ask")))
+    killed(desk, "checkout.after-rename", "land")
+
+    done = desk("land", desk.status()["plan"]["id"], "--yes")
+
+    assert done.code == 0 and "Landed on main" in done.talk, done.talk
+    assert (desk.repo.path / "a.txt").read_text() == "a\n" and desk.repo("status", "--porcelain") == ""
