@@ -106,7 +106,7 @@ class App:
         if not rows:
             raise NotFound("There is no plan in this repository yet.", hint="Run one: orchard run plan.yaml")
         if verb in FITS:
-            return fitting(self.plans(deleted=True), verb)
+            return fitting(self.plans(deleted=True), verb, self.reader.last_of)
         shown = [row for row in rows if not row.summary.get("deleted")]
         if not shown:
             raise NotFound("Every plan in this repository is deleted.", hint="orchard list --deleted")

@@ -94,6 +94,16 @@ def test_undo_without_a_name_means_the_last_landing_that_is_not_undone(desk: Des
     assert landed in desk("undo", landed, "--json").out, "what is undone already is said again"
 
 
+def test_undo_without_a_name_means_a_landing_again_where_that_came_last(desk: Desk) -> None:
+    first, second = (ran(desk, ONE.format(name=name, target=name)) for name in ("one", "two"))
+    assert desk("undo", first, "--yes").code == 0 and desk("land", first, "--yes").code == 0
+
+    undone, then = desk("undo", "--yes"), desk("undo", "--yes", "--json")
+
+    assert undone.code == 0 and not desk.repo.exists("refs/heads/one"), undone.talk
+    assert then.code == 0 and second in then.out, then.talk
+
+
 def test_undo_finds_that_nothing_landed_before_it_asks(desk: Desk) -> None:
     plan = ran(desk, ONE.format(name="Fails", target="other").replace("echo Fails", "exit 1; echo"))
     running, ours = desk.on_a_terminal("undo", plan)

@@ -1,6 +1,6 @@
 """Which plan a request means: by name, or, where none is named, by what the verb can be applied to."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from orchard.core.events import Json
 from orchard.core.names import PlanId
@@ -13,6 +13,9 @@ EXACT = frozenset({"cancel", "force-fail", "approve", "land", "undo", "delete", 
 """Verbs that end, move or remove something: they take whole names only, never the beginning of one."""
 
 NAMED = 8
+
+LastOf = Callable[[str, Collection[PlanId]], PlanId | None]
+"""Which of some plans an event of this name was the last to be about."""
 
 
 def find_plan(rows: Sequence[PlanRow], name: str, *, exact: bool = False) -> PlanId:
@@ -48,7 +51,7 @@ class Fit:
     what: str
     """What such plans are, after "No plan here"."""
     newest: str | None = None
-    """The moment by which the newest of several is meant; None: with several, one has to be named."""
+    """The event by which the newest of several is meant; None: with several, one has to be named."""
     last_first: bool = False
     """Whether the plan that was made last is meant wherever the verb applies to it."""
     already: Callable[[Json], bool] = lambda plan: False
@@ -77,13 +80,13 @@ FITS: Mapping[str, Fit] = {
     "retry": Fit(_retriable, "has a failed or canceled job", last_first=True),
     "cancel": Fit(_open, "is under way"),
     "land": Fit(_landable, "waits to be landed"),
-    "undo": Fit(lambda plan: bool(plan["landed"]), "has landed and is not undone", newest="ended_at"),
+    "undo": Fit(lambda plan: bool(plan["landed"]), "has landed and is not undone", newest="Landed"),
     "delete": Fit(lambda plan: True, "is left to delete"),
-    "purge": Fit(lambda plan: True, "is deleted", newest="deleted_at"),
+    "purge": Fit(lambda plan: True, "is deleted", newest="PlanDeleted"),
 }
 
 
-def fitting(plans: Sequence[Json], verb: str) -> PlanId:
+def fitting(plans: Sequence[Json], verb: str, last_of: LastOf) -> PlanId:
     """The plan that a verb without a name means; `plans` are all there are, the oldest first."""
     fit = FITS[verb]
     possible = [plan for plan in plans if bool(plan.get("deleted")) is (verb == "purge")]
@@ -93,8 +96,7 @@ def fitting(plans: Sequence[Json], verb: str) -> PlanId:
     if len(found) == 1 or (fit.last_first and found[-1] is possible[-1]):
         return PlanId(found[-1]["id"])
     if fit.newest is not None:
-        moment = fit.newest
-        return PlanId(max(enumerate(found), key=lambda one: (one[1].get(moment) or "", one[0]))[1]["id"])
+        return last_of(fit.newest, [plan["id"] for plan in found]) or PlanId(found[-1]["id"])
     listed = named([plan["id"] for plan in found])
     raise UsageError(
         f"'orchard {verb}' could mean any of {len(found)} plans: {listed}", hint=f"orchard {verb} {found[-1]['id']}"

@@ -4,7 +4,7 @@ A reader has a connection of its own that cannot write, and asks in short transa
 however slow it is, it never keeps the writer from cutting the write-ahead log.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from orchard.core.events import Recorded, decode
@@ -63,6 +63,16 @@ class JournalReader(PlanList):
             return newest
         rows = self._ask("SELECT seq FROM sqlite_sequence WHERE name = 'events'")
         return int(rows[0][0]) if rows else 0
+
+    def last_of(self, name: str, plans: Collection[PlanId]) -> PlanId | None:
+        """Which of these plans an event of this name was the last to be about; None: of none of them."""
+        before = 1 << 62
+        question = "SELECT seq, plan FROM events WHERE name = ? AND seq < ? ORDER BY seq DESC LIMIT 1"
+        while rows := self._ask(question, name, before):
+            before, plan = rows[0]
+            if plan in plans:
+                return PlanId(plan)
+        return None
 
     def __enter__(self) -> "JournalReader":
         return self
