@@ -36,3 +36,14 @@ async def test_a_machine_that_cannot_be_kept_awake_is_told_in_every_run_that_tak
 
     warned = {one["name"]: one["warnings"] for one in app.plans()}
     assert warned["first"] == warned["second"] == [awake.WARNING]
+
+
+async def test_a_remote_that_lies_beside_the_checkout_is_fetched_without_a_warning(orchard: Orchard) -> None:
+    orchard.repo("clone", "-q", "--bare", ".", "../beside.git")
+    orchard.repo("remote", "add", "origin", "../beside.git")
+    await orchard.run("name: n\nstart_paused: true\njobs: [{id: a, work: 'echo a > a.txt'}]\n")
+
+    done = await orchard.ask("resume")
+
+    assert statuses(done) == {"a": "succeeded"}
+    assert done["plan"]["warnings"] == []

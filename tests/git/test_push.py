@@ -61,3 +61,13 @@ def test_a_branch_that_follows_a_local_one_is_not_called_pushed(repo: Repo, remo
 
     assert not ok and "branch.work.pushRemote" in said
     assert not any(remote.exists("work") for remote in remotes.values())
+
+
+def test_a_remote_that_lies_beside_the_checkout_is_found_as_git_finds_it(repo: Repo, tmp_path: Path) -> None:
+    repo("init", "-q", "--bare", str(tmp_path / "beside.git"))
+    repo("remote", "add", "origin", "../beside.git")
+
+    ok, said = push(find_repository(repo.path), "main")
+
+    assert ok, said
+    assert Repo(tmp_path / "beside.git").head("main") == repo.head()

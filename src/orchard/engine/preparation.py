@@ -93,7 +93,7 @@ async def fetch(engine: Engine, run: Run) -> None:
 def _fetched(world: World) -> str | None:
     """Fetch all remotes; what a person has to know about it."""
     failpoint("request.checking")
-    git = world.repo.git
+    git = world.repo.remote_git
     if not git("remote").stdout.strip():
         return None
     done = git("fetch", "--all", "--quiet", "--no-write-fetch-head", ok=range(256), timeout=120.0)

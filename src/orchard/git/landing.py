@@ -21,6 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
+from orchard.errors import OrchardError
 from orchard.frozen import frozen
 from orchard.git.aliases import checked_out_in, meant_branch
 from orchard.git.checkout import Followed, Move, move_checkout
@@ -110,8 +111,8 @@ def push(repo: Repository, branch: str, remote: str | None = None) -> tuple[bool
         return False, f"{said} Name one: git config branch.{branch}.pushRemote REMOTE"
     ref = f"refs/heads/{branch}"
     try:
-        done = repo.git("push", "--", remote, f"{ref}:{ref}", ok=range(256), timeout=PUSH_TIMEOUT)
-    except GitError as error:
+        done = repo.remote_git("push", "--", remote, f"{ref}:{ref}", ok=range(256), timeout=PUSH_TIMEOUT)
+    except OrchardError as error:
         return False, error.message
     said_text = done.stderr.decode(errors="replace").strip()
     return done.status == 0, said_text or ("pushed" if done.status == 0 else f"git ended with status {done.status}")

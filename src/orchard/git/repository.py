@@ -112,6 +112,11 @@ class Repository:
             self.common_dir, self.common_dir, cwd=self.common_dir, work_tree=empty, index=self.state / "no-index"
         )
 
+    @property
+    def remote_git(self) -> Git:
+        """Git for remotes: in the user's folder, as the address of one may be a path that begins there."""
+        return replace(self.git, cwd=self.home)
+
     def worktree_git(self, name: str, path: Path) -> Git:
         """Git in one of our worktrees, whatever the `.git` file in that folder says.
 
