@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from orchard.core.events import Json
+from orchard.core.events import Json, Pushed
 from orchard.core.phases import Phase
 from orchard.core.plan import VALIDATION, Job, JobId
 from orchard.core.plancodec import work_json
@@ -71,7 +71,7 @@ def plan_summary(run: Run, *, interrupted: bool = False) -> Json:
         "paused": run.paused.reason or "by the user" if run.paused is not None and not gone else None,
         "hint": plan_hint(run, interrupted=gone or half),
         "waiting": [{"job": hold.job, "kind": hold.kind, "reason": hold.reason} for hold in run.waiting_for],
-        "warnings": [warning.message for warning in run.warnings],
+        "warnings": _warnings(run),
         "resolutions": [
             {
                 "job": one.job,
@@ -91,6 +91,19 @@ def plan_summary(run: Run, *, interrupted: bool = False) -> Json:
         "deleted_at": time_text(run.deleted_at),
         "key": run.key,
     }
+
+
+def _warnings(run: Run) -> list[str]:
+    """What a person should know, and is still true."""
+    found = [warning.message for warning in run.warnings]
+    if run.pushed is not None and not run.pushed.ok and run.undone is None:
+        found.append(push_failed(run.pushed))
+    return found
+
+
+def push_failed(pushed: Pushed) -> str:
+    """That a landed branch could not be handed on, and why."""
+    return f"The push of '{pushed.branch}' failed; the landing stands. {pushed.message[-500:]}"
 
 
 def healed_phases(record: JobRecord) -> list[Json]:

@@ -126,14 +126,16 @@ async def _after_landing(context: Context) -> Outcome:
     assert run.landed is not None
     if run.undone is not None:
         return Passed("it had landed, and was taken back")
-    if context.plan.push and run.pushed is None:
-        repo = context.world.repo
-        ok, message = await context.world.in_thread(git_landing.push, repo, run.landed.branch)
-        context.engine.record(run.id, Pushed(run.landed.branch, ok, message[-2000:]))
-        if not ok:
-            said = f"The push of '{run.landed.branch}' failed; the landing stands. {message[-500:]}"
-            context.engine.warn(run.id, said)
+    if run.pushed is None:
+        await _push(context.engine, run)
     return Passed(f"landed on {run.landed.branch}")
+
+
+async def _push(engine: Engine, run: Run) -> None:
+    """Hand the branch on, if the plan says so; that it failed is told for as long as the landing stands."""
+    if run.plan.push and run.landed is not None:
+        ok, message = await engine.world.in_thread(git_landing.push, engine.world.repo, run.landed.branch)
+        engine.record(run.id, Pushed(run.landed.branch, ok, message[-2000:]))
 
 
 def _tell_kept(engine: Engine, run: Run, kept: Path | None) -> None:
@@ -255,6 +257,8 @@ async def land_again(engine: Engine, run: Run) -> Landed:
     engine.record(run.id, landed)
     await engine.durable()
     _tell_kept(engine, run, result.kept)
+    await _push(engine, run)
+    await engine.durable()
     return landed
 
 

@@ -176,12 +176,17 @@ def undo(terminal: Terminal, plan: str | None, yes: bool) -> int:
     found = app.find_plan(plan, "undo")
     document = plan_document(app, found)
     refuse_unlanded(document)
-    question = text.ask_undo(document["target"]["branch"], found)
+    landed = app.run_of(found).landed
+    question = text.ask_undo(document["target"]["branch"], found, made=landed is not None and landed.old is None)
     if not confirm(terminal, question, f"orchard undo {found} --yes", yes=yes or document["undone"]):
         return 4
     answer = ask_engine(app, "undo", plan=found)
-    said = text.undone_before(found) if answer.get("undone_before") else text.undone(answer["branch"], answer["commit"])
-    terminal.answer({"plan": found, **answer}, said)
+    said = [text.undone(answer["branch"], answer["commit"])]
+    if answer.get("undone_before"):
+        said = [text.undone_before(found)]
+    elif document["pushed"] is not None and document["pushed"]["ok"]:
+        said.append(text.still_pushed(answer["branch"]))
+    terminal.answer({"plan": found, **answer}, *said)
     return 0
 
 

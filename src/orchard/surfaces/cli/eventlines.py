@@ -48,6 +48,7 @@ from orchard.core.phases import Phase
 from orchard.core.plan import VALIDATION, JobId
 from orchard.core.run import Run
 from orchard.core.states import JobState
+from orchard.core.view import push_failed
 from orchard.surfaces.cli import text
 from orchard.surfaces.cli.lines import Line, Meaning, safe, safe_lines
 
@@ -109,8 +110,8 @@ def _undone(run: Run, event: LandingUndone) -> list[Line]:
 
 
 def _pushed(run: Run, event: Pushed) -> list[Line]:
-    if not event.ok:  # the warning that follows says it
-        return []
+    if not event.ok:
+        return [_line("plan", "warning", "wait", safe(push_failed(event), 2000))]
     return [_line("plan", "pushed", "good", f"{safe(event.branch)} {safe(event.message)}".strip())]
 
 

@@ -231,7 +231,9 @@ def ask_delete(name: str, plan: str) -> str:
     return f"Take plan '{safe(name)}' ({plan}) out of the way, stopping what it runs? Its commits are kept."
 
 
-def ask_undo(branch: str | None, plan: str) -> str:
+def ask_undo(branch: str | None, plan: str, *, made: bool) -> str:
+    if made:
+        return f"Remove branch '{safe(branch)}', which plan {plan} made when it landed?"
     return f"Move '{safe(branch)}' back to where it was before plan {plan} landed?"
 
 
@@ -256,6 +258,10 @@ def undone(branch: str | None, commit: str | None) -> Line:
     if commit is None:
         return [(f"Branch {safe(branch)} is removed: the landing had made it.", "")]
     return [(f"Branch {safe(branch)} is back at {commit}", "")]
+
+
+def still_pushed(branch: str | None) -> Line:
+    return [(f"The landing had been pushed: the remote of {safe(branch)} still has it until you push again.", "wait")]
 
 
 def undone_before(plan: str) -> Line:

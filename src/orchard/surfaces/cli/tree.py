@@ -184,9 +184,6 @@ def end_lines(plan: Json) -> list[Line]:
         lines.append([(f"Paused: {safe(plan['paused'], 2000)}", "wait")])
     lines += [*_healed_lines(plan["healed"]), *_resolved_lines(plan["resolutions"])]
     lines += [text.warning(warning) for warning in plan["warnings"][-10:]]
-    told = any("push" in warning for warning in plan["warnings"])
-    if plan["pushed"] is not None and not plan["pushed"]["ok"] and not told:
-        lines.append(text.warning(f"the push failed: {plan['pushed']['message']}"))
     if plan["hint"]:
         lines.append(text.next_command(plan["hint"]))
     return lines

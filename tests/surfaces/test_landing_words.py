@@ -1,0 +1,77 @@
+"""What is said around a landing, its push and its undo is true when it is said, and can be followed."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from orchard.testing import Repo
+from tests.acceptance.program import Desk, desks
+
+PLAN = "name: One\ntarget: work\n{more}\njobs: [{{id: a, work: 'echo a > a.txt'}}]\n"
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    for one in desks(tmp_path):
+        one.repo("checkout", "-q", "-b", "work")
+        yield one
+
+
+def landed(desk: Desk, more: str = "") -> str:
+    """The id of a plan that has landed in the checkout."""
+    done = desk("run", desk.plan(PLAN.format(more=more)))
+    assert done.code == 0, done.talk
+    return str(desk.status()["plan"]["id"])
+
+
+@pytest.fixture
+def remote(desk: Desk) -> Repo:
+    desk.repo("init", "-q", "--bare", str(desk.folder / "remote.git"))
+    desk.repo("remote", "add", "origin", str(desk.folder / "remote.git"))
+    desk.repo("push", "-q", "origin", "work")
+    return Repo(desk.folder / "remote.git")
+
+
+def test_a_landing_again_is_pushed_again(desk: Desk, remote: Repo) -> None:
+    plan = landed(desk, "push: true")
+    desk("undo", plan, "--yes")
+    desk.repo("push", "-q", "--force", "origin", "work")
+
+    again = desk("land", plan, "--yes")
+
+    assert again.code == 0 and "pushed" in again.out, again.talk
+    assert remote.head("work") == desk.repo.head("work")
+
+
+def test_an_undo_of_what_was_pushed_says_that_the_remote_still_has_it(desk: Desk, remote: Repo) -> None:
+    plan = landed(desk, "push: true")
+
+    undone = desk("undo", plan, "--yes")
+
+    assert remote.head("work") != desk.repo.head("work")
+    assert "remote of work still has it" in undone.out, undone.talk
+
+
+def test_a_push_that_failed_is_told_of_the_landing_that_stands_and_no_longer(desk: Desk) -> None:
+    desk.repo("remote", "add", "origin", str(desk.folder / "later.git"))
+    plan = landed(desk, "push: true")
+    failed = desk("status", plan)
+
+    desk("undo", plan, "--yes")
+    undone = desk("status", plan)
+    desk.repo("init", "-q", "--bare", str(desk.folder / "later.git"))
+    again = desk("land", plan, "--yes")
+
+    assert "The push of 'work' failed; the landing stands" in failed.out
+    assert "push" not in undone.out, undone.out
+    assert "the landing stands" not in again.talk + desk("status", plan).talk, again.talk
+
+
+def test_the_question_of_an_undo_says_that_the_branch_will_be_removed(desk: Desk) -> None:
+    plan = desk("run", desk.plan(PLAN.format(more="").replace("target: work", "target: goal")), "-q").out.strip()
+
+    asked = desk("undo", plan)
+
+    assert asked.code == 4 and "Remove branch 'goal'" in asked.err, asked.talk
+    assert desk.repo.exists("refs/heads/goal")
