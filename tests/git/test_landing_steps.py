@@ -1,5 +1,6 @@
 """The steps of a landing in a checkout, each taken at its worst moment: nothing of the user's is lost."""
 
+import errno
 import os
 import shutil
 import subprocess
@@ -8,6 +9,7 @@ import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -184,6 +186,26 @@ def test_an_edit_between_the_look_and_the_exchange_comes_back(
     refused = scene.land()
 
     assert isinstance(refused, LandingRefused)
+    assert Path(os.fsdecode(calls[0])).read_text() == "mine\n"
+    assert len(scene.repo("status", "--porcelain").splitlines()) == 1
+
+
+def test_an_edit_while_a_landing_is_taken_back_is_kept(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    killed_at(scene, "checkout.placed")
+    real = exchange.swap
+    calls: list[bytes] = []
+
+    def late(one: bytes, other: bytes) -> bool:
+        if not calls:
+            Path(os.fsdecode(other)).write_text("mine\n")
+        calls.append(other)
+        return real(one, other)
+
+    monkeypatch.setattr(placement, "swap", late)
+
+    (found,) = settle_all(scene.repository)
+
+    assert os.fsencode(scene.repo.path) + b"/" + found.theirs[0] == calls[0]
     assert Path(os.fsdecode(calls[0])).read_text() == "mine\n"
     assert len(scene.repo("status", "--porcelain").splitlines()) == 1
 
@@ -422,3 +444,110 @@ def test_a_git_that_makes_another_index_than_was_meant_is_found_out_before_a_fil
 
     assert isinstance(refused, LandingRefused) and "another index" in refused.reason
     assert (picture(scene.repo.path), state(scene.repo)) == (before, state_before)
+
+
+# ------------------------------------------------------------------------------------ no renames with flags
+
+NO_FLAGS = "from orchard.git import exchange; exchange._call = lambda: lambda source, goal, flag: 22\n"
+"""What a file system says that does not know the flags (NFS, FUSE)."""
+
+
+def killed_without_flags(scene: Scene, nth: int) -> bool:
+    """Land where renames have no flags, killed just before the nth name of ours is removed; False: it came through."""
+    code = (
+        "import os, signal\nfrom pathlib import Path\n"
+        "from orchard.git.landing import land\nfrom orchard.git.repository import find_repository\n"
+        f"{NO_FLAGS}left, real = [{nth}], os.unlink\n"
+        "def late(place, *args, **named):\n"
+        "    left[0] -= isinstance(place, bytes)\n"
+        "    if left[0] == 0:\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    return real(place, *args, **named)\n"
+        "os.unlink = late\n"
+        f"repo = find_repository(Path({str(scene.repo.path)!r}))\n"
+        f"land(repo, 'main', {scene.old!r}, {scene.new!r}, 'm')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], timeout=60, check=False, capture_output=True)
+    assert done.returncode in (0, -9), done.stderr.decode()
+    return done.returncode == -9
+
+
+@pytest.fixture
+def without_flags(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchange, "_call", lambda: lambda source, goal, flag: errno.EINVAL)
+
+
+@pytest.mark.usefixtures("without_flags")
+def test_a_landing_that_dies_where_renames_have_no_flags_is_taken_back(scene: Scene) -> None:
+    before, nth = picture(scene.repo.path), 1
+    while killed_without_flags(scene, nth):
+        (found,) = settle_all(scene.repository)
+
+        assert found.theirs == (), nth
+        assert picture(scene.repo.path) == before, nth
+        assert scene.repo("status", "--porcelain") == "", nth
+        assert not list(scene.repository.common_dir.glob("*.lock")), nth
+        nth += 1
+
+    assert nth > 4 and scene.repo.head("main") == scene.new
+
+
+@pytest.mark.usefixtures("without_flags")
+@pytest.mark.parametrize("nth", [1, 2, 3])
+def test_a_file_that_is_half_put_back_where_renames_have_no_flags_is_put_back_later(
+    scene: Scene, nth: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, real, left = picture(scene.repo.path), os.unlink, [nth]
+    killed_at(scene, "checkout.placed")
+
+    def fail(place: bytes | str, **named: Any) -> None:
+        if isinstance(place, bytes):
+            left[0] -= 1
+            if left[0] == 0:
+                raise OSError(errno.EIO, "gone", place)
+        real(place, **named)
+
+    with monkeypatch.context() as patches:
+        patches.setattr(os, "unlink", fail)
+        with pytest.raises(OSError, match="gone"):
+            settle_all(scene.repository)
+    (found,) = settle_all(scene.repository)
+
+    assert found.theirs == ()
+    assert picture(scene.repo.path) == before
+    assert scene.repo("status", "--porcelain") == ""
+
+
+@pytest.mark.usefixtures("without_flags")
+@pytest.mark.parametrize("name", ["a.txt", "gone.txt"])
+def test_what_an_editor_saves_where_renames_have_no_flags_is_kept(
+    scene: Scene, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where, calls = os.fsencode(scene.repo.path / name), list[str]()
+
+    def save(event: str, source: bytes) -> None:
+        """An editor's new file takes the place of the old one, just before or just after we touch it."""
+        if source == where and event not in calls:
+            calls.append(event)
+            (scene.repo.path / ".swap").write_text(f"mine {event}\n")
+            (scene.repo.path / ".swap").rename(scene.repo.path / name)
+
+    real_link, real_rename = os.link, os.rename
+
+    def link(source: bytes, goal: bytes, **named: Any) -> None:
+        real_link(source, goal, **named)
+        save("link", source)
+
+    def rename(source: bytes, goal: bytes) -> None:
+        save("rename", source)
+        real_rename(source, goal)
+
+    monkeypatch.setattr(os, "link", link)
+    monkeypatch.setattr(os, "rename", rename)
+
+    refused = scene.land()
+
+    assert calls
+    assert isinstance(refused, LandingRefused) and name in refused.reason
+    assert (scene.repo.path / name).read_text() == f"mine {calls[-1]}\n"
+    assert scene.repo("status", "--porcelain") == f" M {name}\n"

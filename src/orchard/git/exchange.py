@@ -5,7 +5,8 @@
 name is taken, and the first one is removed; changing places has no such substitute, and the caller takes two steps.
 
     swap   two files change places at once; False where that cannot be done here
-    put    a file goes to a name that nobody has; FileExistsError if somebody has it
+    put    a file of ours goes to a name that nobody has; FileExistsError if somebody has it
+    take   whatever stands at a name goes to a place that is ours alone
 """
 
 import errno
@@ -32,13 +33,22 @@ def swap(one: bytes, other: bytes) -> bool:
 
 
 def put(source: bytes, goal: bytes) -> None:
-    """Move a file to a name that nobody has."""
+    """Move a file to a name that nobody has.
+
+    Only from a place of ours: where it takes two steps, the name that is removed must not be anybody's by then. Whoever
+    dies between them leaves one file with both names.
+    """
     code = _call()(source, goal, _NO_REPLACE)
     if code in _CANNOT:
         os.link(source, goal, follow_symlinks=False)
         os.unlink(source)  # noqa: PTH108 (bytes)
     elif code:
         raise OSError(code, os.strerror(code), os.fsdecode(goal))
+
+
+def take(source: bytes, goal: bytes) -> None:
+    """Move whatever stands at a name, in one step, to a place where only we write."""
+    os.rename(source, goal)  # noqa: PTH104 (bytes)
 
 
 @cache

@@ -14,8 +14,10 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from pathlib import Path
 
-from orchard.git.exchange import put, swap
+from orchard.git.claim import same_file
+from orchard.git.exchange import put, swap, take
 from orchard.git.intent import Intent, Item, is_same, stand
 from orchard.git.objects import GITLINK
 from orchard.process.failpoint import failpoint
@@ -74,7 +76,7 @@ def _take(intent: Intent, item: Item) -> None:
     where, spare = intent.place(item), intent.spare(item)
     if not is_same(where, item.was):
         raise Theirs(item.path)
-    put(where, spare)
+    take(where, spare)
     if not is_same(spare, item.was):
         put(spare, where)
         raise Theirs(item.path)
@@ -132,22 +134,26 @@ def take_back(intent: Intent, knows: Knows) -> list[bytes]:
 
 def _back(intent: Intent, item: Item, knows: Knows) -> bool:
     """Put one path back; False if it is somebody else's by now."""
+    _end_half_a_put(intent, item)
     where, staged, aside = intent.place(item), intent.staged(item), kept_aside(intent, item)
     if item.will and aside is None and stand(staged):
         return True  # the new file never left
     here = stand(where)
-    ours = bool(item.will) and (is_same(where, item.will) or (bool(here) and knows(item, where)))
-    if here and not ours:
+    if here and not _is_ours(item, where, knows):
         # An old file that never left is as it should be; all else is theirs.
         return aside is None and (is_same(where, item.was) if item.was else not item.will)
-    if aside is None:
-        if here:
-            put(where, staged)
-        return True
-    if aside == staged and here:
-        return swap(staged, where)
+    if here and aside == staged:
+        if swap(staged, where):
+            return _is_ours(item, staged, knows) or not swap(staged, where)
+        aside = intent.spare(item)
+        take(staged, aside)
     if here:
-        put(where, staged)
+        take(where, staged)
+        if not _is_ours(item, staged, knows):
+            put(staged, where)
+            return False
+    if aside is None:
+        return True
     with suppress(FileExistsError):
         os.makedirs(os.path.dirname(where), exist_ok=True)  # noqa: PTH103, PTH120 (bytes)
     try:
@@ -155,6 +161,18 @@ def _back(intent: Intent, item: Item, knows: Knows) -> bool:
     except (FileExistsError, NotADirectoryError):
         return False
     return True
+
+
+def _is_ours(item: Item, place: bytes, knows: Knows) -> bool:
+    return bool(item.will) and (is_same(place, item.will) or knows(item, place))
+
+
+def _end_half_a_put(intent: Intent, item: Item) -> None:
+    """Where somebody died in a `put` of two steps, the file has two names: the one in our stage goes."""
+    where = Path(os.fsdecode(intent.place(item)))
+    for own in (intent.staged(item), intent.spare(item)):
+        if same_file(Path(os.fsdecode(own)), where):
+            os.unlink(own)  # noqa: PTH108 (bytes)
 
 
 def kept_aside(intent: Intent, item: Item) -> bytes | None:
