@@ -188,6 +188,19 @@ def test_a_state_folder_that_others_can_write_is_a_warning(repo: Repo) -> None:
     assert state.level == "warning" and "chmod 700" in (state.hint or "")
 
 
+def test_a_note_about_a_landing_that_cannot_be_read_is_a_problem(repo: Repo) -> None:
+    claim = repo.path / ".git" / "orchard" / "landing" / "main"
+    claim.mkdir(parents=True)
+    assert healthy(findings(repo))
+    (claim / "intent.json").write_text("{}")
+
+    found = findings(repo)
+
+    (said,) = about("landings", found)
+    assert not healthy(found) and str(claim / "intent.json") in said.message
+    assert f"rm {claim / 'intent.json'}" in (said.hint or "")
+
+
 def test_strays_and_trash_are_reported(repo: Repo) -> None:
     root = repo.path / ".worktrees"
     (root / "left-behind").mkdir(parents=True)

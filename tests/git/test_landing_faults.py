@@ -190,7 +190,7 @@ def test_a_disk_that_gets_full_during_a_landing_leaves_the_checkout_whole(
     ground.check(ground.scene.new)
 
 
-@pytest.mark.parametrize("note", ["", ".", "{cwd}", "{top}", "{top}/d", ".."])
+@pytest.mark.parametrize("note", ["", ".", "{cwd}", "{top}", "{top}/d", "..", "/\0/.orchard-landing-012345678901"])
 def test_a_note_of_ours_that_names_another_folder_removes_nothing(plain: "Ground", note: str) -> None:
     claim = claim_of(plain.scene.repository, plain.scene.repository.common_dir)
     claim.mkdir(parents=True)

@@ -10,6 +10,7 @@ import sqlite3
 import stat
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -18,8 +19,10 @@ from orchard.core.states import PlanStatus
 from orchard.engine.address import LOCK_FILE, is_locked, read_address
 from orchard.errors import OrchardError
 from orchard.frozen import frozen
+from orchard.git.claim import claims
 from orchard.git.command import MINIMUM_VERSION
 from orchard.git.hazards import hazards
+from orchard.git.intent import DamagedNotes, read_intent
 from orchard.git.merge import signing_problem
 from orchard.git.refs import list_refs
 from orchard.git.repository import FALLBACK_IDENTITY, Repository
@@ -276,6 +279,16 @@ def _plans(patient: Patient) -> Iterator[Finding]:
         )
 
 
+def _landings(patient: Patient) -> Iterator[Finding]:
+    """Notes about landings that cannot be read keep every engine from starting."""
+    with suppress(FileNotFoundError):
+        for claim in sorted(claims(patient.repo).iterdir()):
+            try:
+                read_intent(claim)
+            except DamagedNotes as error:
+                yield Finding("problem", "landings", error.message, error.hint)
+
+
 def _leftovers(patient: Patient) -> Iterator[Finding]:
     root = patient.repo.worktree_root(patient.settings.config.worktree_root)
     strays = Worktrees(patient.repo, root).strays(())
@@ -365,6 +378,7 @@ PARTS: dict[str, Callable[[Patient], Iterator[Finding]]] = {
     "journal": _journal,
     "engine": _engine,
     "plans": _plans,
+    "landings": _landings,
     "leftovers": _leftovers,
     "capacity": _capacity,
     "folders": _user_folders,

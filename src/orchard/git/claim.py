@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from orchard.git.folders import plain_content
 from orchard.git.repository import Repository
 
 SWITCH_GAP = 0.1
@@ -164,7 +165,7 @@ class GitLocks:
             return True
         with suppress(OSError):
             there = lock.lstat()
-            return own.read_bytes() == b"%d %d\n" % (there.st_dev, there.st_ino)
+            return plain_content(own) == b"%d %d\n" % (there.st_dev, there.st_ino)
         return False
 
 

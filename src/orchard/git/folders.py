@@ -15,6 +15,9 @@ from pathlib import Path
 DEPTH = 60
 """Below this a folder is moved up before it goes on: each level holds an open descriptor."""
 
+_NO_PLAIN_FILE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO})
+"""What opening says of nothing, of a link and of a socket."""
+
 
 def mounts_below(path: Path) -> list[Path]:
     """The mount points at or below a folder. A bind mount has its own device number only sometimes."""
@@ -102,6 +105,23 @@ def write_atomically(path: Path, content: bytes, mode: int) -> None:
         beside.replace(path)
     finally:
         beside.unlink(missing_ok=True)
+
+
+def plain_content(where: bytes | Path) -> bytes | None:
+    """What is in a plain file; None where there is none. A pipe in its place does not keep us, no link is followed."""
+    try:
+        descriptor = os.open(where, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno in _NO_PLAIN_FILE:
+            return None
+        raise
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return None
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            return file.read()
+    finally:
+        os.close(descriptor)
 
 
 def _names(folder: int) -> list[str]:

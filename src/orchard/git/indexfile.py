@@ -13,13 +13,13 @@ A split index keeps most of its entries in another file: `read_index` says so, a
 
 import hashlib
 import os
-import stat
 import struct
 from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from orchard.errors import OrchardError
+from orchard.git.folders import plain_content
 from orchard.git.objects import EXECUTABLE, FILE, TREE
 
 _HEADER = struct.Struct(">4sII")
@@ -72,23 +72,16 @@ def doubtful_entries(index: Index, top: bytes, written: int, besides: Container[
     for path, entry in index.entries.items():
         if entry.second < written or entry.mode not in (FILE, EXECUTABLE) or path in besides:
             continue
-        content = _content(top + b"/" + path)
+        try:
+            content = plain_content(top + b"/" + path)
+        except OSError:
+            continue
         if content is None:
             continue
         digest = hashlib.sha1 if len(entry.oid) == 40 else hashlib.sha256
         if digest(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest() != entry.oid:
             found.append(path)
     return found
-
-
-def _content(where: bytes) -> bytes | None:
-    """What is in a plain file; a pipe in its place does not keep us."""
-    try:
-        descriptor = os.open(where, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return None
-    with open(descriptor, "rb") as file:  # noqa: PTH123 (a descriptor)
-        return file.read() if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
 
 
 def read_index(data: bytes, oid_size: int) -> Index:

@@ -12,6 +12,7 @@ the old one, the new one, or somebody else's.
 import hashlib
 import json
 import os
+import shlex
 import stat
 import time
 from collections.abc import Sequence
@@ -19,8 +20,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from orchard.errors import OrchardError
 from orchard.frozen import frozen
-from orchard.git.folders import write_atomically
+from orchard.git.folders import plain_content, write_atomically
 from orchard.git.objects import Entry
 
 FILE_NAME = "intent.json"
@@ -140,25 +142,63 @@ def mark_done(claim: Path) -> None:
         (claim / FILE_NAME).rename(claim / DONE_NAME)
 
 
+class DamagedNotes(OrchardError):
+    """Something lies where an intent belongs, and is none: a disk failed, or somebody else put it there."""
+
+    def __init__(self, place: Path) -> None:
+        remove = f"{'rm -r' if place.is_dir() else 'rm'} {shlex.quote(str(place))}"
+        super().__init__(
+            f"{place} is not what Orchard noted there about a landing or an undo, so nobody can say how far that came.",
+            hint=f"See with 'git status' that this checkout is as it should be, then: {remove}",
+        )
+
+
 def read_intent(claim: Path) -> Intent | None:
-    """What was written down; None if nothing was, or not all of it: then no file has moved yet."""
+    """What was written down; None if nothing was: then no file has moved yet. It is there as a whole or not at all."""
     for name in (FILE_NAME, DONE_NAME):
-        try:
-            row: Any = json.loads((claim / name).read_bytes())
-        except (OSError, ValueError):
+        place = claim / name
+        content = plain_content(place)
+        if content is None and not os.path.lexists(place):
             continue
-        return Intent(
-            Path(row["top"]), Path(row["git_dir"]), row["branch"], row["old"], row["new"], Path(row["stage"]),
-            tuple(row["index"]), tuple(_item(one) for one in row["items"]),
-            tuple((os.fsencode(path), mode) for path, mode in row["emptied"]),
-            tuple(os.fsencode(path) for path in row["made"]), done=name == DONE_NAME,
-        )  # fmt: skip
+        try:
+            return _intent(json.loads(content or b""), done=name == DONE_NAME)
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            raise DamagedNotes(place) from error
     return None
+
+
+def _intent(row: Any, *, done: bool) -> Intent:
+    return Intent(
+        Path(_text(row["top"])), Path(_text(row["git_dir"])), _text(row["branch"]), _text(row["old"]),
+        _text(row["new"]), Path(_text(row["stage"])), _stand(row["index"]), tuple(_item(one) for one in row["items"]),
+        tuple((os.fsencode(_text(path)), int(mode)) for path, mode in row["emptied"]),
+        tuple(os.fsencode(_text(path)) for path in row["made"]), done=done,
+    )  # fmt: skip
 
 
 def _item(row: Sequence[Any]) -> Item:
     path, old, new, was, will = row
-    return Item(os.fsencode(path), Entry(*old) if old else None, Entry(*new) if new else None, tuple(was), tuple(will))
+    return Item(os.fsencode(_text(path)), _entry(old), _entry(new), _stand(was), _stand(will))
+
+
+def _entry(row: Sequence[Any] | None) -> Entry | None:
+    if not row:
+        return None
+    mode, oid = row
+    return Entry(int(mode), _text(oid))
+
+
+def _stand(row: Sequence[Any]) -> Stand:
+    if len(row) not in (0, 5):
+        raise ValueError("a file stands otherwise")
+    return tuple(row)
+
+
+def _text(value: Any) -> str:
+    """A string that a path can be made of."""
+    if not isinstance(value, str) or b"\0" in os.fsencode(value):
+        raise ValueError("no text, or none that a path can have")
+    return value
 
 
 def sync_folder(folder: Path) -> None:

@@ -21,12 +21,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from orchard.errors import OrchardError
+from orchard.errors import OrchardError, SystemRefused
 from orchard.frozen import frozen
 from orchard.git.aliases import checked_out_in, meant_branch
 from orchard.git.checkout import Followed, Move, move_checkout
 from orchard.git.command import Git, GitError, lock_in_the_way
 from orchard.git.history import is_ancestor
+from orchard.git.intent import DamagedNotes
 from orchard.git.refs import RefMoved, Update, move_ref, read_log
 from orchard.git.refusal import LandingRefused
 from orchard.git.repository import Checkout, Repository
@@ -189,6 +190,18 @@ def _move(
     repo: Repository, branch: str, old: str | None, new: str | None, message: str, command: str
 ) -> Followed | LandingRefused:
     """Move the branch, and the checkout that has it; None is a branch that does not exist."""
+    try:
+        return _moved(repo, branch, old, new, message, command)
+    except DamagedNotes as error:
+        return LandingRefused("checkout", error.message, error.hint or "")
+    except OSError as error:  # not even our notes can be read: the next settlement will have to
+        refused = SystemRefused(error)
+        return LandingRefused("checkout", refused.message, refused.hint or "")
+
+
+def _moved(
+    repo: Repository, branch: str, old: str | None, new: str | None, message: str, command: str
+) -> Followed | LandingRefused:
     place = _only_checkout(repo, branch)
     if isinstance(place, LandingRefused):
         return place

@@ -24,7 +24,7 @@ from pathlib import Path
 from orchard.frozen import frozen
 from orchard.git.claim import NEW_INDEX, GitLocks, TurnTaken, claim_of, claims, same_file, turn
 from orchard.git.command import Git
-from orchard.git.folders import delete_children, write_atomically
+from orchard.git.folders import delete_children, plain_content, write_atomically
 from orchard.git.indexfile import EMPTY, BadIndex, Index, read_index
 from orchard.git.intent import Intent, Item, mark_done, read_intent, stand
 from orchard.git.objects import SYMLINK, Entry
@@ -164,7 +164,7 @@ def _free_branch(repo: Repository, intent: Intent) -> None:
 
 def _holds(lock: Path, commit: str) -> bool:
     try:
-        return lock.read_bytes() == f"{commit}\n".encode()
+        return plain_content(lock) == f"{commit}\n".encode()
     except OSError:
         return False
 
@@ -219,7 +219,7 @@ def _head(repo: Repository, intent: Intent) -> str:
 
 def _read(intent: Intent) -> Index:
     try:
-        return read_index((intent.git_dir / "index").read_bytes(), len(intent.new) // 2)
+        return read_index(plain_content(intent.git_dir / "index") or b"", len(intent.new) // 2)
     except (OSError, BadIndex):
         return EMPTY
 
@@ -256,6 +256,7 @@ def note_stage(claim: Path, stage: Path) -> None:
 
 def _noted_stage(claim: Path) -> Path | None:
     try:
-        return Path(os.fsdecode((claim / _STAGE).read_bytes()))
+        noted = plain_content(claim / _STAGE)
     except OSError:
         return None
+    return None if noted is None or b"\0" in noted else Path(os.fsdecode(noted))
