@@ -515,6 +515,19 @@ def test_undo_takes_a_landing_back_and_keeps_edits(scene: Scene) -> None:
     assert _changed(before, picture(scene.repo.path)) == {"README.md", "mine.txt"}
 
 
+def test_undo_keeps_what_is_staged_elsewhere(scene: Scene) -> None:
+    scene.land()
+    scene.repo.write({"README.md": "staged\n", "mine.txt": "mine\n"})
+    scene.repo("add", "README.md", "mine.txt")
+    scene.repo.write({"README.md": "edited\n"})
+
+    outcome = undo(scene.repository, "main", scene.old, scene.new)
+
+    assert outcome == Undone(scene.repo.path)
+    assert scene.repo("status", "--porcelain") == "MM README.md\nA  mine.txt\n"
+    assert scene.repo("show", ":README.md") == "staged\n"
+
+
 def test_undo_moves_a_branch_that_nobody_has_or_removes_one_that_the_landing_made(scene: Scene) -> None:
     scene.repo("checkout", "-q", "-b", "elsewhere")
     scene.land()
@@ -534,11 +547,13 @@ UNDO_REFUSED: dict[str, tuple[State, str]] = {
     "an untracked file stands where one comes back": (write(gone_txt="mine\n"), "checkout"),
     "an ignored file stands where one comes back": (both(ignore("gone.txt"), write(gone_txt="mine\n")), "checkout"),
     "an untracked folder stands where a file comes back": (write(gone_txt__x="mine\n"), "checkout"),
-    "something is staged": (both(write(README_md="mine\n"), git("add", "README.md")), "checkout"),
-    "something is staged and edited again": (
-        both(write(README_md="staged\n"), git("add", "README.md"), write(README_md="edited\n")),
+    "a file that landed was edited and staged": (both(write(a_txt="mine\n"), git("add", "a.txt")), "checkout"),
+    "a file that landed was staged and edited again": (
+        both(write(a_txt="mine\n"), git("add", "a.txt"), write(a_txt="again\n")),
         "checkout",
     ),
+    "a new file was staged away": (git("rm", "-q", "--cached", "new.txt"), "checkout"),
+    "a file was staged where one comes back": (both(write(gone_txt="mine\n"), git("add", "gone.txt")), "checkout"),
     "the index is locked": (locked, "locked"),
     "a merge is under way": (mid_merge, "operation"),
     "a bisect is under way": (both(git("bisect", "start"), git("bisect", "bad", "HEAD")), "operation"),

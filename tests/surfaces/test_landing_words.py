@@ -75,3 +75,18 @@ def test_the_question_of_an_undo_says_that_the_branch_will_be_removed(desk: Desk
 
     assert asked.code == 4 and "Remove branch 'goal'" in asked.err, asked.talk
     assert desk.repo.exists("refs/heads/goal")
+
+
+@pytest.mark.parametrize("staged", [False, True])
+def test_who_follows_the_hint_of_an_undo_that_was_refused_can_undo(desk: Desk, staged: bool) -> None:
+    plan = landed(desk)
+    desk.repo.write({"a.txt": "edited\n", "mine.txt": "mine\n"})
+    if staged:
+        desk.repo("add", ".")
+
+    refused = desk("undo", plan, "--yes")
+    assert refused.code == 4 and "git stash -u" in refused.err, refused.talk
+    desk.repo("stash", "-u")
+    undone = desk("undo", plan, "--yes")
+
+    assert undone.code == 0, undone.talk

@@ -65,8 +65,6 @@ class Move:
     new: str
     message: str
     command: str
-    is_undo: bool = False
-    """Nothing may be staged then: it would come through, but what it was staged on would be gone."""
 
     @property
     def ref(self) -> str:
@@ -177,7 +175,7 @@ def _steps(move: Move, claim: Path, locks: GitLocks, stage: Path) -> LandingRefu
         _hide(stage)
     stager = Stager(move.git, claim, stage, move.command)
     with Objects(move.repo.git) as objects:
-        staged = stager.prepare(objects, move.old, move.new, may_be_staged=not move.is_undo)
+        staged = stager.prepare(objects, move.old, move.new)
     failpoint("checkout.staged")
     intent = Intent(
         move.place.path, move.place.git_dir, move.branch, move.old, move.new, stage, index,

@@ -216,7 +216,7 @@ def _moved(
     if isinstance(git, LandingRefused):
         return git
     failpoint("checkout.before")
-    done = move_checkout(Move(repo, git, place, branch, old, new, message, command, is_undo=command == "orchard undo"))
+    done = move_checkout(Move(repo, git, place, branch, old, new, message, command))
     failpoint("checkout.after")
     return done
 

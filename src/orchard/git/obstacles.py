@@ -38,7 +38,8 @@ def find_obstacle(
 def in_the_way(top: Path, paths: Sequence[bytes], command: str) -> Obstacle:
     """Files of the user's that a landing or an undo would have to overwrite."""
     reason = f"Your files in {top} are in the way: {some(paths)}"
-    return Obstacle(reason, f"Commit or move them, then run '{command}'.")
+    # Not "commit": that moves the branch, and only a first landing follows it.
+    return Obstacle(reason, f"Move them away, or run 'git stash -u' there; then run '{command}'.")
 
 
 def some(paths: Sequence[bytes]) -> str:
