@@ -234,8 +234,9 @@ def test_a_second_signal_stops_what_was_left_to_finish(desk: Desk) -> None:
 
 
 def test_a_third_signal_does_not_wait_for_those_who_will_not_go(desk: Desk) -> None:
-    (desk.repo.path / "orchard.toml").write_text("[limits]\ngrace = 50\n")
-    desk.repo.commit(message="settings")
+    config = desk.folder / "config" / "orchard" / "config.toml"
+    config.parent.mkdir(parents=True, exist_ok=True)
+    config.write_text("[limits]\ngrace = 50\n")
     daemon = serve(desk)
     stubborn = f"trap '' TERM; {gate(desk, 'stubborn')}; sleep 100"
     desk("run", desk.plan(f'name: S\njobs: [{{id: a, work: "{stubborn}"}}]'), "--detach")
