@@ -128,6 +128,7 @@ jobs: [{{id: a, work: "echo run >> {tmp_path}/runs; echo half > half.txt; sleep 
     assert statuses(looked) == {"a": "failed"}
     assert resumed["plan"]["status"] == "failed"
     assert orchard.events(JobFailed)[0].reason == "interrupted"
+    assert orchard.events(JobFailed)[0].message.startswith("interrupted, because"), "the phase is told beside it"
     assert (tmp_path / "runs").read_text() == "run\n"
     assert (Path(resumed["jobs"][0]["worktree"]) / "half.txt").read_text() == "half\n"
     assert [p for p in psutil.process_iter() if _carries_token(p, resumed["plan"]["id"])] == []

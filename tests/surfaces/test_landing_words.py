@@ -90,3 +90,35 @@ def test_who_follows_the_hint_of_an_undo_that_was_refused_can_undo(desk: Desk, s
     undone = desk("undo", plan, "--yes")
 
     assert undone.code == 0, undone.talk
+
+
+def test_who_follows_the_hint_of_a_landing_again_that_was_refused_has_the_result(desk: Desk) -> None:
+    plan = landed(desk)
+    desk("undo", plan, "--yes")
+    desk.repo.commit({"fix.txt": "fix\n"})
+
+    refused = desk("land", plan, "--yes")
+    assert refused.code == 4, refused.talk
+    desk.repo(*refused.err.split("hint: ")[1].split(": git ")[1].split(), "--no-edit")
+
+    assert {"a.txt", "fix.txt"} <= set(desk.repo.files("work"))
+
+
+def test_the_next_command_of_a_deleted_plan_works(desk: Desk) -> None:
+    held = "name: Held\nstart_paused: true\njobs: [{id: a, work: 'echo a > a.txt'}]\n"
+    plan = desk("run", desk.plan(held), "--detach", "-q").out.strip()
+    desk("delete", plan, "--yes")
+
+    words = desk("status", plan).out.split("next: orchard ")[1].split()
+    retried = desk("retry", "--plan", plan)
+
+    assert desk(*words).code == 0, words
+    assert retried.code == 2 and "hint: orchard recover" in retried.err, retried.talk
+
+
+def test_a_bare_deploy_with_nothing_to_deploy_is_about_nothing_there(desk: Desk) -> None:
+    landed(desk)
+
+    done = desk("deploy")
+
+    assert done.code == 3 and "hint: " in done.err, done.talk

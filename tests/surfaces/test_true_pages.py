@@ -164,6 +164,8 @@ def test_the_first_line_of_a_run_says_that_agents_have_the_rights_of_the_user(
     lines = [line for line in done.err.splitlines() if line]
     assert done.code == 0, done.err
     assert any("Agents run with your rights" in line for line in lines[:2]) == said, lines
+    only_helps = said and "agent:" not in fields
+    assert ("an agent may be asked to help" in done.err) == only_helps, "who is asked for no agent is told why"
 
 
 def test_validate_needs_no_repository(desk: Desk) -> None:

@@ -284,6 +284,8 @@ def _asking(run: Run, job: JobId | None, kind: str, reason: str, verb: str, comm
 def plan_hint(run: Run, *, interrupted: bool) -> str | None:
     """The command that takes the plan further."""
     status = run.status
+    if run.deleted:
+        return f"orchard recover --plan {run.id}"
     if interrupted or (status in (PlanStatus.PAUSED, PlanStatus.WAITING) and run.paused is not None):
         return f"orchard resume {run.id}"
     if status is PlanStatus.FAILED or status is PlanStatus.CANCELED:

@@ -34,7 +34,7 @@ from orchard.git.aliases import meant_branch
 from orchard.git.conflicts import share_memory
 from orchard.git.landing import LandedRef
 from orchard.git.obstacles import some
-from orchard.git.refs import Update, list_refs, update_refs
+from orchard.git.refs import Update, job_ref_part, list_refs, update_refs
 from orchard.git.refusal import LandingRefused
 from orchard.git.settlement import Settled
 from orchard.process.failpoint import failpoint
@@ -252,7 +252,7 @@ async def land_again(engine: Engine, run: Run) -> Landed:
     result = await engine.world.in_thread(git_landing.land, repo, before.branch, before.old, before.new, message)
     if isinstance(result, LandingRefused):
         engine.record(run.id, LandingVoided(intent.landing, result.reason))
-        raise NeedsPerson(f"The result was not landed. {result.reason}", hint=result.hint)
+        raise NeedsPerson(f"The result was not landed. {result.reason}", hint=_instead_of_landing(run, result))
     landed = Landed(intent.landing, before.branch, before.old, before.new, str(result.checkout or "") or None)
     engine.record(run.id, landed)
     await engine.durable()
@@ -260,6 +260,13 @@ async def land_again(engine: Engine, run: Run) -> Landed:
     await _push(engine, run)
     await engine.durable()
     return landed
+
+
+def _instead_of_landing(run: Run, refused: LandingRefused) -> str:
+    """What to do where the branch has gone on since the undo: git merges the result as well."""
+    if refused.kind != "moved":
+        return refused.hint
+    return f"To bring the result there by a merge of your own: git merge refs/orchard/snapshot/{job_ref_part(run.id)}"
 
 
 def _instead_of_undo(run: Run, landed: Landed, refused: LandingRefused) -> str:

@@ -140,7 +140,7 @@ async def _settle_job(engine: Engine, run: Run, job_id: JobId) -> None:
         engine.record(run.id, JobContinued(job_id, attempt.number, phase))
         return
     await _try_to_save(engine, run, job_id)
-    message = f"{phase}: interrupted, because the engine was stopped while it ran."
+    message = "interrupted, because the engine was stopped while it ran."
     kept = record.worktree is not None and Path(record.worktree.path).is_dir()
     hint = f"Its folder is {'kept' if kept else 'gone'}. Run it again: orchard retry {job_id} --plan {run.id}"
     failed = JobFailed(job_id, attempt.number, phase, "interrupted", message, hint)

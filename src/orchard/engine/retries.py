@@ -64,7 +64,7 @@ async def retry(
 def _chosen(desk: Desk, run: Run, jobs: list[str] | None) -> list[JobId]:
     """The jobs that are meant, all of which can be retried now."""
     if run.deleted:
-        raise UsageError(f"Plan '{run.id}' was deleted.")
+        raise UsageError(f"Plan '{run.id}' was deleted.", hint=f"orchard recover --plan {run.id}")
     chosen = [desk.known(run, job) for job in jobs] if jobs else _retriable(run)
     for job_id in chosen:
         if run.records[job_id].state not in (JobState.FAILED, JobState.CANCELED):

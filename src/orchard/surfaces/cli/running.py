@@ -82,8 +82,10 @@ def submit(terminal: Terminal, plan: Plan, file: str, config: Config) -> Any:
     async def ask(session: Session) -> PlanId:
         answer = await session.request("submit", plan=plan, file=None if file == "-" else file)
         terminal.say(text.submitted({"name": plan.name, "id": answer["plan"]}))
-        if asks_agents(plan) or (may_ask_agents(plan, config) and _usable(config)):
+        if asks_agents(plan):
             terminal.note(text.warning(RIGHTS))
+        elif may_ask_agents(plan, config) and _usable(config):
+            terminal.note(text.warning(f"If a job fails or a merge conflicts, an agent may be asked to help. {RIGHTS}"))
         terminal.note(*[text.warning(note) for note in answer.get("notes", [])])
         return PlanId(answer["plan"])
 

@@ -5,7 +5,7 @@ import click
 from orchard.app import App
 from orchard.core.plan import JobId, PlanId
 from orchard.engine.workers import MESSAGE_BYTES
-from orchard.errors import UsageError
+from orchard.errors import NotFound
 from orchard.surfaces.cli import text
 from orchard.surfaces.cli.acting import ask_engine, go_on
 from orchard.surfaces.cli.group import verb
@@ -34,7 +34,7 @@ def deploy(terminal: Terminal, jobs: tuple[str, ...], plan: str | None, detach: 
     found, wanted = meant(app, jobs, plan)
     waiting = wanted if wanted is not None else app.run_of(found).to_deploy
     if not waiting:
-        raise UsageError(f"No job of plan '{found}' waits to be deployed.", f"orchard status {found}")
+        raise NotFound(f"No job of plan '{found}' waits to be deployed.", f"orchard status {found}")
     return go_on(terminal, app, found, "deploy", detach=detach, jobs=waiting)
 
 
