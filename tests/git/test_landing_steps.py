@@ -551,3 +551,60 @@ def test_what_an_editor_saves_where_renames_have_no_flags_is_kept(
     assert isinstance(refused, LandingRefused) and name in refused.reason
     assert (scene.repo.path / name).read_text() == f"mine {calls[-1]}\n"
     assert scene.repo("status", "--porcelain") == f" M {name}\n"
+
+
+# ------------------------------------------------------------------------------------ filters and attributes
+
+
+def lands_filtered(folder: Path, place: str, setting: str = "") -> None:
+    """Land and undo with a filter that git does not miss where it fails; `place` is a file of attributes."""
+    repo = Repo.make(folder)
+    repo("config", "filter.rot.smudge", "tr a-z b-za")
+    repo("config", "filter.rot.clean", "tr a-z za-y")
+    if setting:
+        repo("config", setting, place)
+    (repo.path / ".git/info").mkdir(exist_ok=True)
+    (repo.path / ".git/info/exclude").write_text(".gitattributes\nattributes\n")
+    repo.write({place: "*.x filter=rot\n"})
+    old = repo.commit({"d/a.x": "one\n"})
+    repo("checkout", "-q", "--detach")
+    new = repo.commit({"d/a.x": "two\n", "d/new.x": "new\n"})
+    repo("checkout", "-q", "main")
+
+    assert land(find_repository(repo.path), "main", old, new, "m") == LandedRef(repo.path)
+    assert (repo.path / "d/a.x").read_text() == "two\n"
+    assert repo("show", "HEAD:d/a.x") == "svn\n"
+    assert repo("status", "--porcelain") == ""
+    assert undo(find_repository(repo.path), "main", old, new) == Undone(repo.path)
+    assert (repo.path / "d/a.x").read_text() == "one\n"
+
+
+@pytest.mark.parametrize("name", ["50%full", "100%%", "a 'b' %f"])
+def test_a_filter_runs_in_a_folder_with_a_percent_sign_in_its_name(tmp_path: Path, name: str) -> None:
+    lands_filtered(tmp_path / name, ".git/info/attributes")
+
+
+@pytest.mark.parametrize("place", [".gitattributes", "d/.gitattributes"])
+def test_attributes_that_git_does_not_track_are_obeyed(tmp_path: Path, place: str) -> None:
+    lands_filtered(tmp_path / "repo", place)
+
+
+def test_a_file_of_attributes_that_is_named_from_the_checkout_on_is_obeyed(tmp_path: Path) -> None:
+    lands_filtered(tmp_path / "repo", "attributes", "core.attributesFile")
+
+
+def test_attributes_behind_a_link_are_not_read_as_git_does_not_read_them(repo: Repo, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / ".gitattributes").write_text("* text eol=crlf\n")
+    (repo.path / "link").symlink_to(tmp_path / "elsewhere")
+    (repo.path / ".git/info").mkdir(exist_ok=True)
+    (repo.path / ".git/info/exclude").write_text(".gitattributes\n")
+    old = repo.commit({"d/a.txt": "old\n"})
+    repo("checkout", "-q", "--detach")
+    (repo.path / "link").unlink()
+    new = repo.commit({"d/a.txt": "new\n", "link/b.txt": "new\n"})
+    repo("checkout", "-q", "main")
+    (repo.path / "d/.gitattributes").symlink_to(tmp_path / "elsewhere" / ".gitattributes")
+
+    assert land(find_repository(repo.path), "main", old, new, "m") == LandedRef(repo.path)
+    assert (repo.path / "d/a.txt").read_bytes() == (repo.path / "link/b.txt").read_bytes() == b"new\n"

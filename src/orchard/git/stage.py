@@ -4,7 +4,7 @@ Git is asked twice, with an index of our own. First it looks, with the checkout 
 nothing: is every file that changes exactly the old one, and does nothing that the user staged get lost? Then it merges
 and writes, with an empty folder for its work tree: it takes every file for missing, so exactly those files appear there
 that a fast-forward would write, with modes, links, line ends and filters, and without those that a sparse checkout
-leaves out. Filters run in the user's folder all the same.
+leaves out. Filters run in the user's folder all the same, and attributes that only the checkout has are copied first.
 
 What it has made is then compared with the two commits, path by path. Nothing that git was configured to do can make
 something else of it.
@@ -29,6 +29,8 @@ from orchard.git.obstacles import Obstacle, find_obstacle, in_the_way
 
 TIMEOUT = 600.0
 _NAMED = re.compile(rb"(?m)^error: .*?'(.*)'.*$")
+_MOST_ATTRIBUTES = 100 * 1024 * 1024
+"""Git reads no larger file of attributes either."""
 _RUNS = (".smudge", ".clean", ".process")
 
 
@@ -78,7 +80,7 @@ class Stager:
         self._must_be_free(changes, before, frozenset() if sparse else paths)
         looked = {path: self._first_look(path) for path in paths}
         self._ask_git(changes, old, new)
-        self._write(old, new)
+        self._write(old, new, self._untracked_attributes(changes, before))
         after = self.read_index(len(old) // 2)
         self._compare(objects, changes, after)
         written = {path for path in paths if os.path.lexists(self._new(path))}
@@ -164,16 +166,41 @@ class Stager:
 
     # -------------------------------------------------------------------------------- writing
 
-    def _write(self, old: str, new: str) -> None:
+    def _write(self, old: str, new: str, attributes: Mapping[bytes, bytes]) -> None:
         self.files.mkdir(parents=True)
         (self.stage / "old").mkdir()
+        for path, content in attributes.items():
+            place = Path(os.fsdecode(self._new(path)))
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(content)
         # Git looks at the checkout no more: to it, all files are missing.
-        config = {**self.git.config, **_run_in(self.top, self.git.config)}
+        config = {**self.git.config, **_run_in(self.top, self.git.config), **self._named_attributes()}
         git = replace(self.git, work_tree=self.files, cwd=self.files, config=config)
         done = git("read-tree", "-m", "-u", old, new, ok=range(256), timeout=TIMEOUT)
         if done.status != 0:
-            said = done.stderr.replace(os.fsencode(_go_to(self.top)), b"").decode(errors="replace")
-            raise GitError(("read-tree",), self.top, done.status, said)
+            said = done.stderr
+            for kind in _RUNS:
+                said = said.replace(os.fsencode(_go_to(self.top, kind)), b"")
+            raise GitError(("read-tree",), self.top, done.status, said.decode(errors="replace"))
+
+    def _untracked_attributes(self, changes: Sequence[Change], index: Index) -> dict[bytes, bytes]:
+        """Files of attributes that git reads in the checkout because its index has none there."""
+        paths = [change.path for change in changes if change.new is not None]
+        paths += [path for path, entry in index.entries.items() if entry.skipped]  # a sparse checkout may grow
+        folders = {b""}
+        for path in paths:
+            while (path := path.rpartition(b"/")[0]) not in folders:
+                folders.add(path)
+        known = {change.path for change in changes} | index.entries.keys()
+        places = (folder + b"/.gitattributes" if folder else b".gitattributes" for folder in folders)
+        found = [path for path in places if path not in known and os.path.lexists(self._here(path))]
+        read = {path: _read_below(self.top, path) for path in found}
+        return {path: content for path, content in read.items() if content is not None}
+
+    def _named_attributes(self) -> dict[str, str]:
+        """The user's own file of attributes, if its name is meant from the checkout on."""
+        named = self.git("config", "-z", "--type=path", "--get", "core.attributesFile", ok=(0, 1)).fields
+        return {"core.attributesFile": str(self.top / os.fsdecode(named[0]))} if named and named[0] else {}
 
     def _compare(self, objects: Objects, changes: Sequence[Change], index: Index) -> None:
         """The index holds what the new commit holds, at every path that changes."""
@@ -286,12 +313,37 @@ def _folders(paths: Sequence[bytes], top: Path, *, submodules: Sequence[bytes]) 
     return tuple(sorted((folder for folder, missing in known.items() if missing), key=lambda one: one.count(b"/")))
 
 
+def _read_below(top: Path, path: bytes) -> bytes | None:
+    """A file as git reads its attributes: no link is followed on the way, and what is no file is nothing."""
+    *folders, name = path.split(b"/")
+    opened: list[int] = []
+    try:
+        opened.append(os.open(top, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+        for folder in folders:
+            opened.append(
+                os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=opened[-1])
+            )
+        opened.append(os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=opened[-1]))
+        status = os.fstat(opened[-1])
+        if not stat.S_ISREG(status.st_mode) or status.st_size > _MOST_ATTRIBUTES:
+            return None
+        with open(opened[-1], "rb", closefd=False) as file:
+            return file.read(_MOST_ATTRIBUTES)
+    except OSError:
+        return None
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
+
+
 def _run_in(top: Path, config: Mapping[str, str]) -> dict[str, str]:
     """Filters as they are, run in the user's folder: that is where they would run, and what their paths start from."""
     filters = {key: value for key, value in config.items() if key.startswith("filter.") and key.endswith(_RUNS)}
-    return {key: _go_to(top) + value for key, value in filters.items() if value}
+    return {key: _go_to(top, key) + value for key, value in filters.items() if value}
 
 
-def _go_to(top: Path) -> str:
+def _go_to(top: Path, key: str) -> str:
     where = shlex.quote(str(top))
-    return f"cd {where} || exit 1\nGIT_WORK_TREE={where}; export GIT_WORK_TREE\nunset GIT_INDEX_FILE\n"
+    words = f"cd {where} || exit 1\nGIT_WORK_TREE={where}; export GIT_WORK_TREE\nunset GIT_INDEX_FILE\n"
+    # Git puts the file's name for %f, except where one program filters all files.
+    return words if key.endswith(".process") else words.replace("%", "%%")
