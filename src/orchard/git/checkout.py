@@ -143,7 +143,7 @@ def _outcome(move: Move, refusal: LandingRefused | None, settled: Settled) -> Fo
         return Followed(move.place.path, settled.kept)
     if settled.intent is not None and read_ref(move.repo.git, move.ref) == move.new:
         # Something failed after the branch had moved. It was finished, or the checkout went elsewhere meanwhile.
-        return Followed(move.place.path if settled.forward else None, settled.kept)
+        return Followed(move.place.path if settled.forward and settled.published else None, settled.kept)
     return refusal
 
 
@@ -190,12 +190,17 @@ def _steps(move: Move, claim: Path, locks: GitLocks, stage: Path) -> LandingRefu
     _stamp(move, stager, staged, intent)
     failpoint("checkout.placed")
     if not locks.held() or stand(os.fsencode(move.place.git_dir / "index")) != index:
-        return move.refuse("moved", f"Somebody removed the lock {locks.index} during the landing.")
+        return _unlocked(move, locks)
     _swap(move, claim)
     failpoint("checkout.swapped")
-    publish(claim, locks)
+    if not publish(claim, locks, index):
+        return _unlocked(move, locks)
     failpoint("checkout.published")
     return _read_back(move, claim, intent)
+
+
+def _unlocked(move: Move, locks: GitLocks) -> LandingRefused:
+    return move.refuse("moved", f"Somebody removed the lock {locks.index} during the landing.")
 
 
 def _elsewhere(move: Move) -> LandingRefused | None:

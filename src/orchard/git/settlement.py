@@ -14,6 +14,7 @@ import hashlib
 import os
 import re
 import secrets
+import shutil
 import stat
 import time
 from collections.abc import Iterator
@@ -26,7 +27,7 @@ from orchard.git.claim import NEW_INDEX, GitLocks, TurnTaken, claim_of, claims, 
 from orchard.git.command import Git
 from orchard.git.folders import delete_children, plain_content, write_atomically
 from orchard.git.indexfile import EMPTY, BadIndex, Index, read_index
-from orchard.git.intent import Intent, Item, mark_done, read_intent, stand
+from orchard.git.intent import Intent, Item, Stand, mark_done, read_intent, stand
 from orchard.git.objects import SYMLINK, Entry
 from orchard.git.placement import edited_aside, remove_empty_folders, take_back, verify
 from orchard.git.repository import Repository, block_filters
@@ -36,7 +37,7 @@ STAGE_NAME = ".orchard-landing-"
 """How the name of every stage begins."""
 
 _OUR_STAGE = re.compile(rf"{re.escape(STAGE_NAME)}[0-9a-f]{{12}}")
-_READY, _STAGE, _TRASH = "index.ready", "stage.path", "trash-"
+_READY, _MERGED, _STAGE, _TRASH = "index.ready", "index.merged", "stage.path", "trash-"
 _TIMEOUT = 600.0
 _SETTLE_WAIT = 5.0
 _STILL_WAIT = 2.0
@@ -55,6 +56,8 @@ class Settled:
     """Paths that somebody else has written to meanwhile: they are as they were found."""
     kept: Path | None = None
     """Where edits were put that came through a file that was open while we moved it."""
+    published: bool = True
+    """The index is as it should be; else somebody else holds it, or has staged what cannot be united with ours."""
 
 
 def settle_all(repo: Repository) -> list[Settled]:
@@ -101,15 +104,10 @@ def _settle(repo: Repository, claim: Path, intent: Intent) -> Settled:
         theirs = _take_back(repo, intent)
     elif not intent.done:
         theirs = [path for path in [verify(intent)] if path is not None]
-        if (
-            (claim / NEW_INDEX).exists()
-            and not is_published(claim, intent)
-            and stand(os.fsencode(intent.git_dir / "index")) == intent.index
-        ):
-            publish(claim, GitLocks(claim, intent.git_dir))
+    published = not forward or intent.done or _publish_late(repo, claim, intent)
     if forward:
         remove_empty_folders(intent)
-    return Settled(intent, forward, tuple(theirs), _keep_edits(repo, intent) if forward else None)
+    return Settled(intent, forward, tuple(theirs), _keep_edits(repo, intent) if forward else None, published)
 
 
 @contextmanager
@@ -133,8 +131,13 @@ def held_still(repo: Repository, git_dir: Path) -> Iterator[None]:
         yield
 
 
-def publish(claim: Path, locks: GitLocks) -> None:
-    """Our index takes the place of its lock, and then of the user's index: there is one at every moment."""
+def publish(claim: Path, locks: GitLocks, known: Stand) -> bool:
+    """Our index takes the place of its lock, and then of the user's index: there is one at every moment.
+
+    False, and nothing has changed, if somebody has removed our lock or written an index since.
+    """
+    if not locks.held() or stand(os.fsencode(locks.git_dir / "index")) != known:
+        return False
     ready = claim / _READY
     ready.unlink(missing_ok=True)
     try:
@@ -144,6 +147,28 @@ def publish(claim: Path, locks: GitLocks) -> None:
     if not same_file(claim / NEW_INDEX, locks.index):
         ready.replace(locks.index)
     locks.index.replace(locks.git_dir / "index")
+    return True
+
+
+def _publish_late(repo: Repository, claim: Path, intent: Intent) -> bool:
+    """Put our index in its place; where the user has written another one meanwhile, the landing is merged into that."""
+    locks = GitLocks(claim, intent.git_dir)
+    if is_published(claim, intent) or publish(claim, locks, intent.index):
+        return True
+    locks.release()
+    if locks.take(_STILL_WAIT) is not None:
+        return False
+    index, merged = intent.git_dir / "index", claim / _MERGED
+    known = stand(os.fsencode(index))
+    merged.unlink(missing_ok=True)
+    with suppress(FileNotFoundError):
+        shutil.copyfile(index, merged)
+    git = Git(repo.common_dir, intent.git_dir, cwd=intent.top, work_tree=intent.top, index=merged)
+    if git("read-tree", "-i", "-m", intent.old, intent.new, ok=range(256), timeout=_TIMEOUT).status != 0:
+        return False
+    block_filters(git, repo.filters)("update-index", "-q", "--refresh", ok=range(256), timeout=_TIMEOUT)
+    merged.replace(claim / NEW_INDEX)
+    return publish(claim, locks, known)
 
 
 def is_published(claim: Path, intent: Intent) -> bool:
