@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -608,3 +609,75 @@ def test_attributes_behind_a_link_are_not_read_as_git_does_not_read_them(repo: R
 
     assert land(find_repository(repo.path), "main", old, new, "m") == LandedRef(repo.path)
     assert (repo.path / "d/a.txt").read_bytes() == (repo.path / "link/b.txt").read_bytes() == b"new\n"
+
+
+# ------------------------------------------------------------------------------------ a lock that was removed
+
+
+def test_what_the_user_stages_after_removing_our_lock_stays_staged(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def user() -> None:
+        (scene.repo.path / ".git/index.lock").unlink()
+        scene.repo.write({"mine.txt": "staged\n"})
+        scene.repo("add", "mine.txt")
+        scene.repo.write({"mine.txt": "edited\n"})
+
+    at("checkout.swapped", user, monkeypatch)
+
+    assert scene.land() == LandedRef(scene.repo.path)
+    assert scene.repo("show", ":mine.txt") == "staged\n"
+    assert scene.repo("status", "--porcelain") == "AM mine.txt\n"
+    assert not list(scene.repository.common_dir.glob("*.lock"))
+
+
+def test_a_lock_that_another_git_took_after_ours_was_removed_is_not_overwritten(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = scene.repo.path / ".git/index.lock"
+
+    def user() -> None:
+        lock.unlink()
+        lock.write_text("theirs")
+
+    at("checkout.swapped", user, monkeypatch)
+
+    assert scene.land() == LandedRef(None)
+    assert lock.read_text() == "theirs"
+
+
+# ------------------------------------------------------------------------------------ edits that hide
+
+
+@pytest.mark.parametrize("name", ["a.txt", "gone.txt"])
+def test_an_edit_that_keeps_size_and_time_is_kept_and_stops_the_landing(
+    scene: Scene, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = scene.repo.path / name
+    time.sleep(2 * intent.RECENT)
+
+    def edit() -> None:
+        was = place.stat()
+        with place.open("r+") as file:
+            file.write("MINE")
+        os.utime(place, ns=(was.st_atime_ns, was.st_mtime_ns))
+
+    at("checkout.staged", edit, monkeypatch)
+
+    refused = scene.land()
+
+    assert isinstance(refused, LandingRefused) and name in refused.reason
+    assert place.read_text().startswith("MINE")
+
+
+def test_files_that_are_one_file_with_two_names_land(repo: Repo) -> None:
+    old = repo.commit({"a.txt": "old\n", "b.txt": "old\n"})
+    repo("checkout", "-q", "--detach")
+    new = repo.commit({"a.txt": "new\n", "b.txt": "new\n"})
+    repo("checkout", "-q", "main")
+    (repo.path / "b.txt").unlink()
+    (repo.path / "b.txt").hardlink_to(repo.path / "a.txt")
+    time.sleep(2 * intent.RECENT)
+
+    assert land(find_repository(repo.path), "main", old, new, "m") == LandedRef(repo.path)
+    assert repo("status", "--porcelain") == ""

@@ -33,7 +33,11 @@ RECENT_COARSE = 2.5
 """Within so many seconds two edits may leave one time; the second figure is for file systems that count in seconds."""
 
 Stand = tuple[int | str, ...]
-"""Type and mode, inode, size, time of the last edit, and a digest where that proves nothing; () for no file."""
+"""Type and mode, inode, size, time of the last edit, and a digest where that proves nothing; () for no file.
+
+A first look adds the time of the last change of any kind, if it took no digest; it is not written down, because our own
+renaming changes it.
+"""
 
 
 class Item(NamedTuple):
@@ -97,8 +101,10 @@ def stand_of(status: os.stat_result) -> Stand:
 def first_look(where: bytes, status: os.stat_result) -> Stand:
     """How a file stands, told so that an edit from now on will show in any case."""
     coarse = status.st_mtime_ns % 1_000_000 == 0
-    if time.time() - status.st_mtime > (RECENT_COARSE if coarse else RECENT):
-        return stand_of(status)
+    age = time.time() - max(status.st_mtime, status.st_ctime)
+    # The time of the last change tells what hides from all else, until the file is renamed under any of its names.
+    if status.st_nlink == 1 and age > (RECENT_COARSE if coarse else RECENT):
+        return (*stand_of(status), status.st_ctime_ns)
     return (*stand_of(status)[:4], _digest(where))
 
 
@@ -108,6 +114,15 @@ def is_same(where: bytes, known: Stand) -> bool:
     if not now or not known or now[:4] != known[:4]:
         return False
     return not known[4] or _digest(where) == known[4]
+
+
+def is_untouched(where: bytes, known: Stand) -> bool:
+    """Whether the file of a first look is as it was, also if an edit has kept its size and time; before it is moved."""
+    try:
+        changed = os.lstat(where).st_ctime_ns
+    except OSError:
+        return False
+    return known[5:] in ((), (changed,)) and is_same(where, known)
 
 
 def _digest(where: bytes) -> str:
@@ -128,7 +143,7 @@ def write_intent(claim: Path, intent: Intent) -> None:
     row = {
         "top": str(intent.top), "git_dir": str(intent.git_dir), "branch": intent.branch, "stage": str(intent.stage),
         "old": intent.old, "new": intent.new, "index": intent.index,
-        "items": [[os.fsdecode(one.path), one.old, one.new, one.was, one.will] for one in intent.items],
+        "items": [[os.fsdecode(one.path), one.old, one.new, one.was[:5], one.will] for one in intent.items],
         "emptied": [[os.fsdecode(path), mode] for path, mode in intent.emptied],
         "made": [os.fsdecode(path) for path in intent.made],
     }  # fmt: skip

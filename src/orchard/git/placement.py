@@ -18,7 +18,7 @@ from pathlib import Path
 
 from orchard.git.claim import same_file
 from orchard.git.exchange import put, swap, take
-from orchard.git.intent import Intent, Item, is_same, stand
+from orchard.git.intent import Intent, Item, is_same, is_untouched, stand
 from orchard.git.objects import GITLINK
 from orchard.process.failpoint import failpoint
 
@@ -74,7 +74,7 @@ def is_placed(intent: Intent, item: Item) -> bool:
 
 def _take(intent: Intent, item: Item) -> None:
     where, spare = intent.place(item), intent.spare(item)
-    if not is_same(where, item.was):
+    if not is_untouched(where, item.was):
         raise Theirs(item.path)
     take(where, spare)
     if not is_same(spare, item.was):
@@ -84,7 +84,7 @@ def _take(intent: Intent, item: Item) -> None:
 
 def _swap(intent: Intent, item: Item) -> None:
     where, staged = intent.place(item), intent.staged(item)
-    if not is_same(where, item.was):
+    if not is_untouched(where, item.was):
         raise Theirs(item.path)
     try:
         swapped = swap(staged, where)
