@@ -95,10 +95,10 @@ def plan_summary(run: Run, *, interrupted: bool = False) -> Json:
 
 def _warnings(run: Run) -> list[str]:
     """What a person should know, and is still true."""
-    found = [warning.message for warning in run.warnings]
-    if run.pushed is not None and not run.pushed.ok and run.undone is None:
-        found.append(push_failed(run.pushed))
-    return found
+    unpushed = push_failed(run.pushed) if run.pushed is not None and not run.pushed.ok else None
+    # Earlier versions recorded that as a warning as well, which would stay for ever.
+    found = [warning.message for warning in run.warnings if warning.message != unpushed]
+    return [*found, unpushed] if unpushed is not None and run.undone is None else found
 
 
 def push_failed(pushed: Pushed) -> str:
