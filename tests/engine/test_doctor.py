@@ -201,6 +201,18 @@ def test_a_note_about_a_landing_that_cannot_be_read_is_a_problem(repo: Repo) -> 
     assert f"rm {claim / 'intent.json'}" in (said.hint or "")
 
 
+def test_a_pipe_among_the_refs_is_named_once_and_at_once(repo: Repo) -> None:
+    place = repo.path / ".git" / "refs" / "heads" / "evil"
+    os.mkfifo(place)
+    began = time.monotonic()
+
+    found = findings(repo)
+
+    (said,) = [one for one in found if one.level == "problem"]
+    assert time.monotonic() - began < 15
+    assert "refs/heads/evil" in said.message and (said.hint or "").endswith(f"rm {place}")
+
+
 def test_strays_and_trash_are_reported(repo: Repo) -> None:
     root = repo.path / ".worktrees"
     (root / "left-behind").mkdir(parents=True)

@@ -2,13 +2,14 @@
 
 import os
 import socket
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from orchard.git.blockers import Blocked
+from orchard.git.command import Blocked
 from orchard.git.commit import CommitInfo, Committed, Refused, commit_work, worktree_changes
 from orchard.git.contents import fingerprint
 from orchard.git.history import worktree_diff
@@ -106,6 +107,47 @@ def test_a_pipe_among_the_notes_on_a_worktree_of_the_users_is_named(repo: Repo, 
     with pytest.raises(Blocked, match="worktrees/mine/HEAD"):
         trees.repo.checkouts()
     assert place.is_fifo()
+
+
+@pytest.mark.parametrize("name", ["refs/heads/evil", "refs/orchard/deep/evil", "packed-refs"])
+def test_a_pipe_among_the_refs_fails_the_job_that_left_it_by_name(
+    repo: Repo, trees: Worktrees, worktree: Worktree, name: str
+) -> None:
+    place, base = trees.repo.common_dir / name, repo.head()
+    place.parent.mkdir(parents=True, exist_ok=True)
+    os.mkfifo(place)
+    (worktree.path / "x.txt").write_text("x")
+
+    done = commit_work(trees.repo, worktree, base, INFO, made_from=trees.made_from(worktree))
+
+    assert isinstance(done, Refused) and done.paths == (name,)
+
+
+@pytest.mark.parametrize("target", [None, "/dev/zero"])
+def test_a_git_that_waits_at_a_pipe_or_device_is_stopped_and_the_way_out_is_told(
+    repo: Repo, repository: Repository, target: str | None
+) -> None:
+    place = repository.common_dir / "refs" / "heads" / "evil"
+    if target is None:
+        os.mkfifo(place)
+    else:
+        place.symlink_to(target)
+
+    with pytest.raises(Blocked, match="refs/heads/evil") as told:
+        repository.branches()
+    assert (told.value.hint or "").endswith(f"rm '{place}'")
+    subprocess.run((told.value.hint or "").partition(": ")[2], shell=True, check=True)
+    assert repository.branches() == {"main": repo.head()}
+
+
+def test_a_pipe_in_place_of_an_object_is_found_as_well(repo: Repo, repository: Repository) -> None:
+    oid = repo("hash-object", "-w", "README.md").strip()
+    place = repository.common_dir / "objects" / oid[:2] / oid[2:]
+    place.unlink()
+    os.mkfifo(place)
+
+    with pytest.raises(Blocked, match=oid[2:]):
+        repository.git("cat-file", "-p", oid)
 
 
 def test_looking_and_comparing_wait_for_nothing(repo: Repo, repository: Repository, worktree: Worktree) -> None:

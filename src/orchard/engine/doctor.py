@@ -19,8 +19,9 @@ from orchard.core.states import PlanStatus
 from orchard.engine.address import LOCK_FILE, is_locked, read_address
 from orchard.errors import OrchardError
 from orchard.frozen import frozen
+from orchard.git.blockers import refuse_blocked_notes
 from orchard.git.claim import claims
-from orchard.git.command import MINIMUM_VERSION
+from orchard.git.command import MINIMUM_VERSION, Blocked
 from orchard.git.hazards import hazards
 from orchard.git.intent import DamagedNotes, read_intent
 from orchard.git.merge import signing_problem
@@ -83,9 +84,15 @@ def examine(repo: Repository, settings: Settings, dirs: UserDirs, *, engine_aliv
     """Look at everything; the order is that of the parts."""
     patient = Patient(repo, settings, dirs, engine_alive)
     found: list[Finding] = []
+    blocked = None
     for topic, part in PARTS.items():
         try:
             found += part(patient)
+        except Blocked as error:
+            # Every part that asks git meets the same pipe.
+            if blocked is None:
+                found.append(Finding("problem", topic, error.message, error.hint))
+            blocked = error
         except OrchardError as error:
             found.append(Finding("problem", topic, error.message, error.hint))
         except OSError as error:
@@ -139,6 +146,7 @@ def _agents(patient: Patient) -> Iterator[Finding]:
 
 def _repository(patient: Patient) -> Iterator[Finding]:
     levels: dict[str, Level] = {"error": "problem", "warning": "warning", "note": "note"}
+    refuse_blocked_notes(patient.repo.git)
     found = hazards(patient.repo)
     for hazard in found:
         hint = None if hazard.hint == "Nothing to do." else hazard.hint

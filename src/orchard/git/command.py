@@ -11,20 +11,23 @@ a row that must not be interrupted half-way, so the engine runs it as a whole in
 """
 
 import hashlib
+import math
 import os
 import re
 import select
 import selectors
+import shlex
 import signal
 import subprocess
 import time
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
 from orchard.errors import OrchardError
 from orchard.frozen import frozen
+from orchard.git.pipes import OTHERS, special_notes
 from orchard.process.identity import identify
 from orchard.process.marks import unmarked
 
@@ -38,6 +41,8 @@ MARK = "ORCHARD_GIT"
 TERMINATE_GRACE = 5.0
 LAST_WAIT = 2.0
 """Seconds for a git whose time is up: if it was we who stood still, its answer has been there for long."""
+LOOK_AFTER = 1.0
+"""Seconds after which a git that is silent may be waiting at a pipe."""
 OUTPUT_LIMIT = 256 * 1024 * 1024
 """Bytes that one git may print: no question of ours has a longer answer, and memory is not endless."""
 _BLOCK = 256 * 1024
@@ -107,6 +112,22 @@ def lock_in_the_way(stderr: str) -> str | None:
     """The lock file of another git that this one gave up on."""
     found = re.search(r"Unable to create '(.*\.lock)': File exists", stderr)
     return found[1] if found else None
+
+
+class Blocked(GitError):
+    """Git was not started, because it would wait for ever at these places."""
+
+    def __init__(self, folder: Path, names: Iterable[bytes]) -> None:
+        self.names = tuple(names)
+        shown = ", ".join(os.fsdecode(name).encode("unicode_escape").decode() for name in self.names[:5])
+        said = f"git would wait for ever at what is no file: {shown}"
+        super().__init__(("status",), folder, None, said)
+        self.args = (f"In {folder}, {said}",)
+        self.message = f"In {folder}, {said}"
+        places = " ".join(shlex.quote(f"{folder}/{os.fsdecode(name)}") for name in self.names[:5])
+        self.hint = "A pipe, socket or device lies there. Remove it."
+        if places.isprintable():
+            self.hint = f"A pipe, socket or device lies there. Remove it: rm {places}"
 
 
 class TooMuchOutput(OrchardError):
@@ -258,7 +279,7 @@ def run_git(
     talk = _Talk(process, stdin, limit)
     with process:
         try:
-            talk.finish(timeout)
+            talk.finish(timeout, env)
         except subprocess.TimeoutExpired:
             _stop(process)
             words = tuple(os.fsdecode(arg) for arg in args)
@@ -285,16 +306,20 @@ class _Talk:
         self.stdout, self.stderr = bytearray(), bytearray()
         self.too_much = False
 
-    def finish(self, timeout: float) -> None:
-        """Talk until git has ended or has said too much; TimeoutExpired where it does not end."""
+    def finish(self, timeout: float, env: Mapping[str, str]) -> None:
+        """Talk until git has ended or has said too much; TimeoutExpired where it does not end, Blocked if it cannot."""
         deadline, patience = time.monotonic() + timeout, LAST_WAIT
+        look_at = time.monotonic() + LOOK_AFTER
         process = self._process
         with selectors.DefaultSelector() as selector:
             for stream, event in ((process.stdout, READ), (process.stderr, READ), (process.stdin, WRITE)):
                 if stream is not None:
                     selector.register(stream, event)
             while selector.get_map() and not self.too_much:
-                ready = selector.select(max(0.0, deadline - time.monotonic()))
+                ready = selector.select(max(0.0, min(deadline, look_at) - time.monotonic()))
+                if not ready and time.monotonic() >= look_at:
+                    look_at = math.inf
+                    _refuse_waiting(env)
                 if not ready and time.monotonic() >= deadline:
                     if not patience:
                         raise subprocess.TimeoutExpired(process.args, timeout)
@@ -318,6 +343,13 @@ class _Talk:
         heard += read
         self.too_much = len(heard) > self._limit
         return not read
+
+
+def _refuse_waiting(env: Mapping[str, str]) -> None:
+    """Raise `Blocked` if a git that takes its time may wait at a pipe or device."""
+    for folder in dict.fromkeys(Path(env[name]) for name in ("GIT_DIR", "GIT_COMMON_DIR") if name in env):
+        if found := special_notes(folder, OTHERS):
+            raise Blocked(folder, found)
 
 
 def start_git(

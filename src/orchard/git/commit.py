@@ -13,8 +13,7 @@ from dataclasses import field, replace
 from pathlib import Path
 
 from orchard.frozen import frozen
-from orchard.git.blockers import Blocked
-from orchard.git.command import Git, GitError, lock_in_the_way
+from orchard.git.command import Blocked, Git, GitError, lock_in_the_way
 from orchard.git.contents import Contents, Left, display, look, picture, stage, submodule_problems, try_again
 from orchard.git.heads import operation_in, way_out_of
 from orchard.git.live import Live

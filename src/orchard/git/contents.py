@@ -19,8 +19,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from orchard.frozen import frozen
-from orchard.git.blockers import Blocked, blocks_git, refuse_blocked_notes
-from orchard.git.command import Git, GitError
+from orchard.git.blockers import blocks_git, refuse_blocked_notes
+from orchard.git.command import Blocked, Git, GitError
 from orchard.git.objects import ObjectMissing
 from orchard.git.repository import Repository, Worktree, block_filters
 

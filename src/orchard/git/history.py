@@ -10,8 +10,7 @@ from collections.abc import Sequence
 
 from orchard.errors import OrchardError
 from orchard.frozen import frozen
-from orchard.git.blockers import Blocked
-from orchard.git.command import TooMuchOutput
+from orchard.git.command import Blocked, TooMuchOutput
 from orchard.git.contents import refuse_blocked
 from orchard.git.repository import Repository, Worktree
 

@@ -19,11 +19,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from orchard.errors import NotFound, UsageError
-from orchard.git.blockers import Blocked, keeps_waiting, remove_blocked_notes
-from orchard.git.command import MINIMUM_VERSION, Git, GitError, GitMissing, Output, clean_environment, run_git
+from orchard.git.blockers import remove_blocked_notes
+from orchard.git.command import MINIMUM_VERSION, Blocked, Git, GitError, GitMissing, Output, clean_environment, run_git
 from orchard.git.folders import links_out_of
 from orchard.git.heads import branch_in, branch_to_come_back_to, operation_in
 from orchard.git.ownership import naming, not_found, path_in, points_elsewhere
+from orchard.git.pipes import keeps_waiting
 from orchard.git.refs import list_refs, read_ref
 
 LOCK_REASON = "orchard"
@@ -288,8 +289,7 @@ class Repository:
         path = self.main_top or self.common_dir if main else Path(os.fsdecode(listed))
         git_dir = self.common_dir if main else git_dirs.get(listed, self.common_dir / "worktrees" / path.name)
         branch = os.fsdecode(rows[b"branch"]).removeprefix("refs/heads/") if b"branch" in rows else None
-        head = rows.get(b"HEAD", b"").decode()
-        bare = b"bare" in rows
+        head, bare = rows.get(b"HEAD", b"").decode(), b"bare" in rows
         if bare and main and self.main_top is not None:
             # Set since we began, by a job or a test in it: the user's files and branch are there all the same.
             branch, bare = self._branch_in(self.common_dir), False

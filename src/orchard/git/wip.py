@@ -19,8 +19,8 @@ from pathlib import Path
 
 from orchard.errors import OrchardError, UsageError
 from orchard.frozen import frozen
-from orchard.git.blockers import Blocked, remove_blocked_notes
-from orchard.git.command import Git, GitError
+from orchard.git.blockers import remove_blocked_notes
+from orchard.git.command import Blocked, Git, GitError
 from orchard.git.contents import (
     ADD_TIMEOUT,
     Contents,
