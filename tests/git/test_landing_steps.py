@@ -16,6 +16,7 @@ import pytest
 
 from orchard.git import checkout, exchange, intent, placement
 from orchard.git.claim import claim_of
+from orchard.git.history import show_path
 from orchard.git.landing import LandedRef, Undone, land, undo
 from orchard.git.refusal import LandingRefused
 from orchard.git.repository import find_repository
@@ -681,3 +682,37 @@ def test_files_that_are_one_file_with_two_names_land(repo: Repo) -> None:
 
     assert land(find_repository(repo.path), "main", old, new, "m") == LandedRef(repo.path)
     assert repo("status", "--porcelain") == ""
+
+
+# ------------------------------------------------------------------------------------ what is said
+
+
+@pytest.mark.parametrize("name", ["a\x01b.txt", "a\nb.txt"])
+def test_a_file_with_a_control_character_in_its_name_is_named_once(repo: Repo, name: str) -> None:
+    old = repo.commit({name: "old\n"})
+    repo("checkout", "-q", "--detach")
+    new = repo.commit({name: "new\n"})
+    repo("checkout", "-q", "main")
+    repo.write({name: "mine\n"})
+
+    refused = land(find_repository(repo.path), "main", old, new, "m")
+
+    assert isinstance(refused, LandingRefused)
+    assert refused.reason == f"Your files in {repo.path} are in the way: {show_path(os.fsencode(name))}"
+
+
+def test_a_checkout_on_several_file_systems_gets_a_hint_that_helps(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def across(source: bytes, goal: bytes) -> None:
+        raise OSError(errno.EXDEV, "another file system", source)
+
+    monkeypatch.setattr(placement, "take", across)
+    refused = scene.land()
+    assert isinstance(refused, LandingRefused) and "several file systems" in refused.reason
+
+    command = refused.hint.split("'")[1]
+    scene.repo(*command.split()[1:])
+
+    assert scene.repo("status", "--porcelain") == ""
+    assert isinstance(scene.land(), LandedRef) and scene.repo.head("main") == scene.new

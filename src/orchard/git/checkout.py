@@ -102,7 +102,7 @@ def move_checkout(move: Move) -> Followed | LandingRefused:
         if read_ref(move.git, move.ref) == move.new:
             return Followed(None)
         return _why(move, error, half_way=read_intent(claim) is not None)
-    return done or move.refuse("checkout", f"{move.place.path} lies on several file systems.")
+    return done or _scattered(move)
 
 
 def _stage(move: Move, claim: Path, *, outside: bool) -> Path:
@@ -306,6 +306,14 @@ def _reason(move: Move, error: Exception) -> LandingRefused:
         )
         return move.refuse("checkout", f"Git refused to update {top}: {said[0] if said else error.message}", hint)
     return move.refuse("checkout", f"The index of {top} cannot be read.")
+
+
+def _scattered(move: Move) -> LandingRefused:
+    reason = f"{move.place.path} lies on several file systems, and Orchard cannot exchange files between them."
+    by_hand = f"Run 'git merge --ff-only {move.new}' there, then '{move.command}'."
+    if move.command == "orchard undo":
+        by_hand = f"Take it back by hand: run 'git reset --keep {move.new}' there."
+    return move.refuse("checkout", reason, by_hand)
 
 
 def _moved(move: Move, tip: str | None) -> LandingRefused:

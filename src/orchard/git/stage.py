@@ -31,6 +31,8 @@ TIMEOUT = 600.0
 _NAMED = re.compile(rb"(?m)^error: .*?'(.*)'.*$")
 _MOST_ATTRIBUTES = 100 * 1024 * 1024
 """Git reads no larger file of attributes either."""
+_UNPRINTABLE = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]")
+"""What git shows as a question mark when it complains."""
 _RUNS = (".smudge", ".clean", ".process")
 
 
@@ -156,12 +158,13 @@ class Stager:
             done = self.git(*look, ok=range(256), timeout=TIMEOUT)
         if done.status == 0:
             return
-        paths = {change.path for change in changes}
-        named = [path for path in _NAMED.findall(done.stderr) if path]
-        if not named:
-            raise GitError(("read-tree",), self.top, done.status, done.stderr.decode(errors="replace"))
         rows = self.git("diff-index", "-z", "--name-only", old, "--", ok=range(256), timeout=TIMEOUT).fields
+        paths = {change.path for change in changes}
+        real = {_UNPRINTABLE.sub(b"?", path): path for path in paths}
+        named = [real.get(path, path) for path in _NAMED.findall(done.stderr) if path]
         listed = dict.fromkeys([*named, *(path for path in rows if path in paths)])
+        if not listed:
+            raise GitError(("read-tree",), self.top, done.status, done.stderr.decode(errors="replace"))
         raise Blocked(in_the_way(self.top, list(listed), self.command))
 
     # -------------------------------------------------------------------------------- writing
