@@ -166,6 +166,23 @@ async def test_broken_requests_end_the_connection_and_nothing_else(orchard: Orch
         assert await session.request("ping") == {"plans": []}
 
 
+@pytest.mark.parametrize("extra", [{}, {"id": 1}], ids=str)
+async def test_a_follower_that_hangs_up_is_let_go_while_nothing_happens(
+    orchard: Orchard, extra: Mapping[str, Any]
+) -> None:
+    async with opened(orchard) as (address, _, _):
+        before = len(list(Path("/proc/self/fd").iterdir()))
+        for _ in range(20):
+            reader, writer = await asyncio.open_unix_connection(address.socket)
+            for line in ({"nonce": address.nonce}, {"verb": "follow", **extra}):
+                writer.write(json.dumps(line).encode() + b"\n")
+            assert "seq" in json.loads(await reader.readline())
+            writer.close()
+            await writer.wait_closed()
+
+        await until(lambda: len(list(Path("/proc/self/fd").iterdir())) <= before)
+
+
 # ------------------------------------------------------------------------------------------- passes
 
 

@@ -181,10 +181,10 @@ class _Door:
                 if caller.scope is not None:
                     note_refusal(self._state, peer, "a request with the pass of a job")
                     return
-                if "id" not in request:
-                    await self._answer(request, caller.writer)
+                if "id" not in request or request.get("verb") == "follow":
+                    await self._answer(request, caller.reader, caller.writer)
                     continue
-                under_way.add(task := asyncio.create_task(self._answer(request, caller.writer)))
+                under_way.add(task := asyncio.create_task(self._answer(request, caller.reader, caller.writer)))
                 task.add_done_callback(under_way.discard)
                 if len(under_way) >= ASKED_AT_ONCE:
                     await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
@@ -224,9 +224,9 @@ class _Door:
             await _say(caller.writer, {"ok": {}})
             await channel(caller)
 
-    async def _answer(self, request: Json, writer: asyncio.StreamWriter) -> None:
+    async def _answer(self, request: Json, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if request.get("verb") == "follow":
-            await self._tell_numbers(writer)
+            await self._tell_numbers(reader, writer)
             return
         self._asked[writer] += 1
         try:
@@ -257,19 +257,31 @@ class _Door:
             return {"error": encode_error(_bug(verb, error))}
         return answer
 
-    async def _tell_numbers(self, writer: asyncio.StreamWriter) -> None:
+    async def _tell_numbers(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Every growth of the journal, the last one winning: a slow listener gets fewer numbers, not a queue."""
         grown = asyncio.Event()
+        # An idle journal does not notice that nobody listens any more.
+        ended = asyncio.create_task(_end_of(reader))
+        ended.add_done_callback(lambda _: grown.set())
         self._grown.add(grown)
         unsubscribe = self._journal.on_commit(lambda _: grown.set(), asyncio.get_running_loop())
         try:
-            while not writer.is_closing() and not self._closing:
+            while not writer.is_closing() and not self._closing and not ended.done():
                 grown.clear()
                 await _say(writer, {"seq": self._journal.durable_seq})
                 await grown.wait()
         finally:
             self._grown.discard(grown)
             unsubscribe()
+            ended.cancel()
+            await asyncio.wait({ended})
+
+
+async def _end_of(reader: asyncio.StreamReader) -> None:
+    """Hear a peer out who has nothing more to ask."""
+    with suppress(OSError):
+        while await reader.read(4096):
+            pass
 
 
 class Connection:
