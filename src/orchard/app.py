@@ -149,7 +149,11 @@ class App:
         return self._with_time(run)
 
     def _with_time(self, run: Run) -> Run:
-        """The run as it is now: the time of an idle worker runs out also while no engine is there to record it."""
+        """The run as it is now: engines live, and the time of an idle worker runs out, while nothing is recorded."""
+        if run.is_active:
+            from orchard.engine.pulse import last_pulse
+
+            run.alive_at = max(run.alive_at, last_pulse(self.repo.state))
         if not any(hold.kind == "worker" for hold in run.waiting_for):
             return run
         from orchard.core.events import Recorded

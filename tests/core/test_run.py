@@ -43,7 +43,7 @@ from orchard.core.replay import APPLY, apply, replay
 from orchard.core.run import Run, statuses
 from orchard.core.scheduler import StartJob, pick
 from orchard.core.states import ACTIVE, TRANSITIONS, IllegalTransition, JobState, JobStatus, PlanStatus
-from orchard.core.view import plan_summary, time_text
+from orchard.core.view import attempt_view, job_view, plan_summary, time_text
 from tests.core.simulation import Simulation
 from tests.core.strategies import plans
 
@@ -300,6 +300,53 @@ def test_how_long_a_plan_took_leaves_out_when_it_was_over_and_when_there_was_no_
     assert (again.idle_seconds, again.ended_at) == (54.0, None)
     assert twice.idle_seconds == (NIGHT + 1 - 4.0) + (2 * NIGHT - NIGHT - 9)
     assert plan_summary(again)["idle_seconds"] == 54.0
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        JobCanceled(JOB, "by the user", Phase.WORK, found=True, since=9.0),
+        JobHeld(JOB, 1, "budget", "used up", Phase.WORK, found=True, since=9.0),
+        JobContinued(JOB, 1, Phase.WORK, since=9.0),
+        JobFailed(JOB, 1, Phase.WORK, "interrupted", "it was", since=9.0),
+    ],
+    ids=lambda event: type(event).__name__,
+)
+def test_an_attempt_that_is_found_interrupted_ended_when_its_engine_was_last_at_work(found: Event) -> None:
+    run = after((5.0, PlanCanceled("by the user")), (NIGHT, found))
+
+    (attempt,) = run.records[JOB].attempts
+    assert (attempt.ended, attempt.phases[0].ended) == (9.0, 9.0)
+    assert run.active_seconds(NIGHT) == 7.0
+    assert run.ended_at in (9.0, None)
+
+
+def test_no_job_took_longer_than_its_plan() -> None:
+    other = JobId("b")
+    two = parse_value({"name": "n", "jobs": [{"id": "a", "work": "true"}, {"id": "b", "work": "true"}]})
+    told: list[tuple[float, Event]] = [
+        (0.0, PlanSubmitted(plan_json(two))),
+        *EVENING[1:],
+        (4.0, JobPicked(other, 1)),
+        (4.0, JobStarted(other, 1)),
+        (NIGHT, JobFailed(other, 1, Phase.WORK, "interrupted", "it was", since=9.0)),
+        (NIGHT + 1, JobRetried(other)),
+        (NIGHT + 2, JobContinued(JOB, 1, Phase.COMMIT, since=9.0)),
+        (NIGHT + 3, JobPicked(JOB, 1)),
+        (NIGHT + 4, JobStarted(JOB, 1, Phase.COMMIT)),
+        (NIGHT + 6, JobFailed(JOB, 1, Phase.COMMIT, "exit", "no")),
+        (NIGHT + 6, PlanCanceled("enough")),
+        (NIGHT + 6, JobCanceled(other)),
+        (NIGHT + 6, JobCanceled(VALIDATION)),
+    ]
+
+    run = replay(Recorded(seq, at, PlanId("p-abcde"), event) for seq, (at, event) in enumerate(told, 1))
+
+    attempt = run.records[JOB].attempts[0]
+    assert (attempt.ended, attempt.idle_seconds) == (NIGHT + 6, NIGHT + 4 - 9.0)
+    assert run.records[other].attempts[0].ended == 9.0
+    assert (run.ended_at, run.idle_seconds) == (NIGHT + 6, NIGHT + 1 - 9.0 + 2.0), "one night, and 2 s until it went on"
+    assert job_view(run, JOB)["idle_seconds"] == attempt_view(run, JOB)[0]["idle_seconds"] == NIGHT - 5.0
 
 
 def test_a_plan_that_is_over_does_not_become_longer_by_what_is_done_with_it() -> None:

@@ -5,13 +5,16 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
 from orchard.core.events import JobFailed, Landed, WorkSaved
+from orchard.surfaces.cli.text import moment
 from tests.engine.conftest import Orchard, statuses, until
 
 pytestmark = pytest.mark.anyio
@@ -132,6 +135,35 @@ jobs: [{{id: a, work: "echo run >> {tmp_path}/runs; echo half > half.txt; sleep 
     assert (tmp_path / "runs").read_text() == "run\n"
     assert (Path(resumed["jobs"][0]["worktree"]) / "half.txt").read_text() == "half\n"
     assert [p for p in psutil.process_iter() if _carries_token(p, resumed["plan"]["id"])] == []
+
+
+async def test_a_silent_job_that_was_killed_with_its_engine_took_as_long_as_it_ran(
+    orchard: Orchard, tmp_path: Path
+) -> None:
+    started = tmp_path / "started"
+    (tmp_path / "plan.yaml").write_text(f"""
+name: Silent
+jobs: [{{id: a, work: "touch {started}; sleep 300"}}]
+""")
+    await kill_when(
+        orchard, tmp_path / "plan.yaml", lambda: started.exists() and time.time() > started.stat().st_mtime + 2.5
+    )
+
+    looked, shown = orchard.status(), orchard.app.attempts("a", None)
+    resumed, told = await orchard.ask("resume"), orchard.app.attempts("a", None)
+
+    assert seconds(looked["jobs"][0]) == seconds(shown[0]) == pytest.approx(seconds(told[0]), abs=0.01)
+    assert 1.0 < seconds(told[0]["phases"][-1]) < 2.6
+    assert seconds(told[0]) <= seconds(resumed["plan"])
+    assert resumed["plan"]["usage"]["job_seconds"] > 1.0
+    assert moment(looked["plan"]["idle_since"]) == moment(shown[0]["ended_at"])
+
+
+def seconds(shown: dict[str, Any]) -> float:
+    """How long something took, as every surface counts it."""
+    began, ended = moment(shown["started_at"]), moment(shown["ended_at"])
+    assert began is not None and ended is not None
+    return ended - began - float(shown.get("idle_seconds", 0.0))
 
 
 async def test_work_interrupted_by_a_crash_is_saved_at_once(orchard: Orchard, tmp_path: Path) -> None:

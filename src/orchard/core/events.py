@@ -244,6 +244,8 @@ class JobFailed(JobEvent):
     """Where a retry begins, when the work's `on_failure` says so."""
     left: str = ""
     """For a check of committed work: a fingerprint of the folder, to tell whether somebody edits it after this."""
+    since: float = 0.0
+    """When the engine that worked on it was last known to be at work, where the next one found this; 0: not known."""
 
 
 class JobCanceled(JobEvent):
@@ -253,6 +255,8 @@ class JobCanceled(JobEvent):
     phase: Phase | None = None
     found: bool = False
     """Whether an engine found it so when it began: nobody had worked on the job since the last one ended."""
+    since: float = 0.0
+    """When the engine that worked on it was last known to be at work, where the next one found this; 0: not known."""
 
 
 class JobHeld(JobEvent):
@@ -266,6 +270,8 @@ class JobHeld(JobEvent):
     resume_from: Phase
     found: bool = False
     """Whether an engine found it so when it began."""
+    since: float = 0.0
+    """When the engine that worked on it was last known to be at work, where the next one found this; 0: not known."""
 
 
 class JobContinued(JobEvent):
@@ -273,6 +279,8 @@ class JobContinued(JobEvent):
 
     attempt: int
     resume_from: Phase
+    since: float = 0.0
+    """When the engine that worked on it was last known to be at work, where the next one found this; 0: not known."""
 
 
 class JobRetried(JobEvent):

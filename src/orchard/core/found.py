@@ -17,8 +17,13 @@ TIDYING = (WorkSaved, Warned, LandingVoided, SubtaskEnded, SubtaskFolderGone, Wo
 """What a new engine records before it says what became of a job; none of it shows that the job was worked on."""
 
 
-def is_found(event: Event) -> bool:
-    """Whether an engine found this to have happened while there was none, perhaps hours before."""
+def found_since(event: Event, alive_at: float) -> float | None:
+    """When this happened, if an engine found it to have happened while there was none, perhaps hours before.
+
+    `alive_at`: of when the plan's last trace is, for journals that do not say how long its engine lived after that.
+    """
     if isinstance(event, JobCanceled | JobHeld):
-        return event.found
-    return isinstance(event, JobContinued) or (isinstance(event, JobFailed) and event.reason == "interrupted")
+        return (event.since or alive_at) if event.found else None
+    if isinstance(event, JobContinued) or (isinstance(event, JobFailed) and event.reason == "interrupted"):
+        return event.since or alive_at
+    return None

@@ -79,6 +79,8 @@ class Attempt:
     fresh: bool = False
     """Whether it began in a new worktree although there was an earlier one."""
     ended: float | None = None
+    idle_seconds: float = 0.0
+    """For how long it was held, or without an engine, before it went on."""
     outcome: str = "running"
     phases: list[PhaseRecord] = field(default_factory=list)
     failure: JobFailed | None = None

@@ -60,7 +60,7 @@ from orchard.core.events import (
     WorktreeGone,
     WorktreeTaken,
 )
-from orchard.core.found import TIDYING, is_found
+from orchard.core.found import TIDYING, found_since
 from orchard.core.phases import Phase
 from orchard.core.plan import VALIDATION, Budget, JobId
 from orchard.core.plancodec import plan_from_json, work_from_json
@@ -84,20 +84,20 @@ def replay(events: Iterable[Recorded]) -> Run:
 def apply(run: Run, recorded: Recorded) -> None:
     """Take in what happened; what cannot happen raises, and changes nothing."""
     event = recorded.event
-    found = is_found(event)
-    works = not found and not isinstance(event, TIDYING)
+    since = found_since(event, run.alive_at)
+    works = since is None and not isinstance(event, TIDYING)
     if isinstance(event, JobEvent):
         was_active = run.is_active
         run.move(event)
-        if found:
-            run.skip_until(recorded.at)
+        if since is not None:
+            run.skip(since, recorded.at)
         run.clock_active(was_active, recorded.at)
     run.seq, run.changed_at = recorded.seq, recorded.at
-    if found:
-        run.rest(run.alive_at)
+    if since is not None:
+        run.rest(since)
     if works:
         run.alive_at = recorded.at
-    APPLY[type(event)](run, event, run.alive_at if found else recorded.at)
+    APPLY[type(event)](run, event, recorded.at if since is None else since)
     if isinstance(event, ENDING):
         run.note_end(recorded.at)
     if works:
@@ -161,6 +161,7 @@ def _job_started(run: Run, event: JobStarted, at: float) -> None:
     record = run.records[event.job]
     last = record.last
     if record.continues and last is not None and last.number == event.attempt:
+        last.idle_seconds += max(0.0, at - last.ended) if last.ended is not None else 0.0
         last.ended, last.outcome = None, "running"
         last.resumed, last.resumed_after = event.first_phase, len(last.phases)
     else:

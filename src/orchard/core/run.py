@@ -62,6 +62,7 @@ class Run:
         self.idle_seconds = 0.0
         """For how long it was over, or without an engine, before it went on."""
         self._resting_since: float | None = None
+        self._went_on = 0.0
         self.scaffolding = False
         self.paused: PlanPaused | None = None
         self.begins_alone = False
@@ -143,16 +144,16 @@ class Run:
             self._active_seconds += max(0.0, at - self._active_since)
             self._active_since = None
 
-    def skip_until(self, at: float) -> None:
-        """No engine worked on the plan after `alive_at` and before this: that time is not counted."""
+    def skip(self, since: float, at: float) -> None:
+        """No engine worked on the plan between these moments: that time is not counted."""
         if self._active_since is not None:
-            self._active_seconds += max(0.0, self.alive_at - self._active_since)
+            self._active_seconds += max(0.0, since - self._active_since)
             self._active_since = at
 
     def rest(self, since: float) -> None:
         """Nobody has worked on the plan since then."""
         if self._resting_since is None:
-            self._resting_since = since
+            self._resting_since = max(since, self._went_on)  # an engine that finds several jobs finds one night
 
     def note_end(self, at: float) -> None:
         """Remember when the plan was over, if it is; what a person does with it afterwards makes it no longer."""
@@ -166,7 +167,7 @@ class Run:
         """Count the time for which nobody had worked on the plan, if it is not over."""
         if self._resting_since is not None and not self.settled:
             self.idle_seconds += max(0.0, at - self._resting_since)
-            self._resting_since = None
+            self._resting_since, self._went_on = None, at
 
     @property
     def active(self) -> list[JobId]:

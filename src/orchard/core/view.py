@@ -67,6 +67,7 @@ def plan_summary(run: Run, *, interrupted: bool = False) -> Json:
         "started_at": time_text(run.started_at),
         "ended_at": time_text(run.ended_at) if run.settled else None,
         "idle_seconds": round(run.idle_seconds, 3),
+        "idle_since": time_text(run.alive_at) if gone else None,
         "error": half_moved(run) if half else plan_error(run, interrupted=gone),
         "paused": run.paused.reason or "by the user" if run.paused is not None and not gone else None,
         "hint": plan_hint(run, interrupted=gone or half),
@@ -337,7 +338,8 @@ def job_view(run: Run, job_id: JobId, *, interrupted: bool = False) -> Json:
         "worker": worker_view(run, job_id, stopped=stopped),
         "validation": job_id == VALIDATION,
         "started_at": time_text(last.started) if last else None,
-        "ended_at": time_text(last.ended) if last else None,
+        "ended_at": time_text(run.alive_at if stopped and last.ended is None else last.ended) if last else None,
+        "idle_seconds": round(last.idle_seconds, 3) if last else 0.0,
     }
 
 
@@ -361,8 +363,8 @@ def attempt_view(run: Run, job_id: JobId, *, interrupted: bool = False) -> list[
 
 
 def _as_interrupted(attempt: Json, run: Run) -> Json:
-    """An attempt whose engine is gone: nothing of it runs, and nobody knows when it ended."""
-    ended = {"ended_at": time_text(run.changed_at), "outcome": "interrupted"}
+    """An attempt whose engine is gone: nothing of it runs, and it ended with its engine."""
+    ended = {"ended_at": time_text(run.alive_at), "outcome": "interrupted"}
     parts = {
         name: [{**one, **ended} if one["ended_at"] is None else one for one in attempt[name]]
         for name in ("phases", "turns")
@@ -378,6 +380,7 @@ def _attempt(record: JobRecord, attempt: Attempt) -> Json:
         "first_phase": str(attempt.first_phase),
         "started_at": time_text(attempt.started),
         "ended_at": time_text(attempt.ended),
+        "idle_seconds": round(attempt.idle_seconds, 3),
         **_works(attempt.job),
         "phases": [
             {

@@ -108,7 +108,7 @@ class Engine:
         self._group: asyncio.TaskGroup | None = None
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
-        self.vigil = Vigil(self._idle, self.runs.at_work, lambda run, message: self.warn(run.id, message))
+        self.vigil = Vigil(world, self._idle, self.runs.at_work, self.warn)
         self.closing = False
         self._preparing: set[PlanId] = set()
         self.check_place: Callable[[], None] = lambda: None

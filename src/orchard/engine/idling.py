@@ -16,11 +16,11 @@ WORKER = "worker"
 """The kind of hold that an idle worker is."""
 
 
-def waiting_worker(job_id: JobId, attempt: int, why: str, *, found: bool = False) -> JobHeld:
+def waiting_worker(job_id: JobId, attempt: int, why: str, since: float | None = None) -> JobHeld:
     """That the agent of a job is idle, and the job held until somebody says more."""
     what = "was interrupted and waits" if why == "interrupted" else "has ended its turn and waits"
     reason = f"The agent of job '{job_id}' {what} for a message, or to be told that it is done."
-    return JobHeld(job_id, attempt, WORKER, reason, Phase.WORK, found)
+    return JobHeld(job_id, attempt, WORKER, reason, Phase.WORK, since is not None, since or 0.0)
 
 
 def overdue(run: Run, seconds: float | None, now: float) -> list[JobFailed]:

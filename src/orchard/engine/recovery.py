@@ -31,6 +31,7 @@ from orchard.engine.engine import Engine
 from orchard.engine.idling import WORKER, waiting_worker
 from orchard.engine.landing import settle, settle_undo, tell_settled
 from orchard.engine.naming import slug
+from orchard.engine.pulse import last_pulse
 from orchard.engine.subfolders import remove_subtask_folders, settle_subtasks, subtask_folders
 from orchard.engine.turns import remove_scratch
 from orchard.engine.workspace import give_back, release_unneeded, save_work
@@ -78,17 +79,18 @@ async def recover_plan(engine: Engine, reader: JournalReader, plan: PlanId, foun
 
 async def _settle_plan(engine: Engine, run: Run) -> None:
     """Settle what was under way in a plan when the last engine ended."""
+    since = _last_at_work(engine, run)
     await settle(engine, run)
     for job_id in run.active:
         failpoint("recovery.before-job")
         await _end_survivors(engine, run, job_id)
         await settle_subtasks(engine, run, job_id)
         failpoint("recovery.after-survivors")
-        await _settle_job(engine, run, job_id)
+        await _settle_job(engine, run, job_id, since)
         failpoint("recovery.after-job")
     if run.canceled is not None:
         for job_id in [job for job, record in run.records.items() if record.state is JobState.PENDING]:
-            engine.record(run.id, JobCanceled(job_id, run.canceled.reason, found=True), listed=True)
+            engine.record(run.id, JobCanceled(job_id, run.canceled.reason, found=True, since=since), listed=True)
     for hold in run.waiting_for:
         if hold.kind == WORKER and run.records[hold.job].queued:
             engine.record(run.id, HoldReleased(hold.job))
@@ -97,6 +99,12 @@ async def _settle_plan(engine: Engine, run: Run) -> None:
     if run.deleted:
         await remove_folders(engine, run)
     await release_unneeded(engine, run, list(run.records))
+
+
+def _last_at_work(engine: Engine, run: Run) -> float:
+    """When an engine was last known to work on a plan: it lived for a while after it last recorded something."""
+    pulse = last_pulse(engine.world.repo.state) if run.is_active else 0.0
+    return min(max(run.alive_at, pulse), max(run.alive_at, engine.world.clock()))
 
 
 async def _end_survivors(engine: Engine, run: Run, job_id: JobId) -> None:
@@ -116,45 +124,46 @@ async def _end_survivors(engine: Engine, run: Run, job_id: JobId) -> None:
         await engine.world.in_thread(end_family_now, token, None, log)
 
 
-async def _settle_job(engine: Engine, run: Run, job_id: JobId) -> None:
+async def _settle_job(engine: Engine, run: Run, job_id: JobId, since: float) -> None:
     record = run.records[job_id]
     attempt = record.last
     if run.canceled is not None:
         await _try_to_save(engine, run, job_id)
         at = attempt.phase if attempt else None
-        engine.record(run.id, JobCanceled(job_id, run.canceled.reason, at, found=True))
+        engine.record(run.id, JobCanceled(job_id, run.canceled.reason, at, found=True, since=since))
         return
     if record.state is JobState.SCHEDULED or attempt is None:
-        engine.record(run.id, JobContinued(job_id, record.number, record.resume_from or Phase.MERGE_FI))
+        begin = record.resume_from or Phase.MERGE_FI
+        engine.record(run.id, JobContinued(job_id, record.number, begin, since))
         return
     phase = attempt.where
     if attempt.idle is not None and phase is Phase.WORK and attempt.entered:
         # Its agent had ended its turn, and no other has begun: nothing was cut off.
-        engine.record(run.id, waiting_worker(job_id, attempt.number, attempt.idle.why, found=True))
+        engine.record(run.id, waiting_worker(job_id, attempt.number, attempt.idle.why, since))
         return
     asks_again = job_id == VALIDATION and phase is Phase.PRECHECKS  # it looks at the target, and runs nothing
     if phase in RUNS_PROGRAMS and not asks_again and attempt.entered and attempt.phases[-1].outcome == "held":
-        engine.record(run.id, _hold(run, job_id, attempt))
+        engine.record(run.id, _hold(run, job_id, attempt, since))
         return
     if not _may_have_run(job_id, attempt) and not _would_run_again(job_id, record, attempt):
-        engine.record(run.id, JobContinued(job_id, attempt.number, phase))
+        engine.record(run.id, JobContinued(job_id, attempt.number, phase, since))
         return
     await _try_to_save(engine, run, job_id)
     message = "interrupted, because the engine was stopped while it ran."
     kept = record.worktree is not None and Path(record.worktree.path).is_dir()
     hint = f"Its folder is {'kept' if kept else 'gone'}. Run it again: orchard retry {job_id} --plan {run.id}"
-    failed = JobFailed(job_id, attempt.number, phase, "interrupted", message, hint)
+    failed = JobFailed(job_id, attempt.number, phase, "interrupted", message, hint, since=since)
     again = [JobRetried(job_id, why="interrupted, and the plan says to run it again")]
     # As a whole: a crash between the two would leave a failure that nobody looks at again.
     engine.record_together(run.id, failed, *(again if run.job(job_id).retry_on_interrupt else ()))
 
 
-def _hold(run: Run, job_id: JobId, attempt: Attempt) -> JobHeld:
+def _hold(run: Run, job_id: JobId, attempt: Attempt, since: float) -> JobHeld:
     """What the last engine was about to record when it died."""
     if attempt.where is Phase.POSTCHECKS and run.job(job_id).approve:
         reason = f"Job '{job_id}' waits for its diff to be approved."
-        return JobHeld(job_id, attempt.number, "approval", reason, Phase.MERGE_RI, found=True)
-    return JobHeld(job_id, attempt.number, "budget", "A budget is used up.", attempt.where, found=True)
+        return JobHeld(job_id, attempt.number, "approval", reason, Phase.MERGE_RI, True, since)
+    return JobHeld(job_id, attempt.number, "budget", "A budget is used up.", attempt.where, True, since)
 
 
 def _may_have_run(job_id: JobId, attempt: Attempt) -> bool:

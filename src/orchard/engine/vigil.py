@@ -5,6 +5,8 @@ from collections.abc import Callable
 
 from orchard.core.plan import PlanId
 from orchard.core.run import Run
+from orchard.engine.pulse import Pulse
+from orchard.engine.world import World
 from orchard.process.awake import keep_awake
 
 AWAKE_AFTER = 30.0
@@ -14,15 +16,19 @@ AWAKE_AFTER = 30.0
 class Vigil:
     """Watches over the machine for as long as an engine has jobs."""
 
-    def __init__(self, idle: asyncio.Event, active: Callable[[], list[Run]], warn: Callable[[Run, str], None]) -> None:
+    def __init__(
+        self, world: World, idle: asyncio.Event, active: Callable[[], list[Run]], warn: Callable[[PlanId, str], None]
+    ) -> None:
         self._busy, self._idle = asyncio.Event(), idle
         self._active, self._warn = active, warn
+        self._pulse = Pulse(world.repo.state, lambda: bool(active()), world.clock)
         self._warning: str | None = None
         self._timers: dict[PlanId, asyncio.TimerHandle] = {}
 
     def begin(self, run: Run) -> None:
         """A job of this plan has begun."""
         self._busy.set()
+        self._pulse.begin()
         if self._warning is not None and run.id not in self._timers:
             self._timers[run.id] = asyncio.get_running_loop().call_later(AWAKE_AFTER, self._tell, run)
 
@@ -39,7 +45,8 @@ class Vigil:
             self._busy.clear()
 
     def close(self) -> None:
-        """Forget all timers."""
+        """Forget all timers; jobs that are still under way end with the engine."""
+        self._pulse.close()
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
@@ -53,11 +60,11 @@ class Vigil:
                 await self._idle.wait()
                 return
             for run in self._active():
-                self._warn(run, self._warning)
+                self._warn(run.id, self._warning)
         finally:
             await asyncio.to_thread(hold.__exit__, None, None, None)
 
     def _tell(self, run: Run) -> None:
         del self._timers[run.id]
         if self._warning is not None and run.is_active:
-            self._warn(run, self._warning)
+            self._warn(run.id, self._warning)

@@ -116,7 +116,7 @@ def _work_lines(attempt: Json) -> Iterator[Line]:
 
 def attempt_lines(attempt: Json, look: Look, *, works: bool = True) -> list[Line]:
     """One try at a job: what it ran (`works`), its phases, and how it failed."""
-    took = text.elapsed(attempt["started_at"], attempt["ended_at"], look.now)
+    took = text.elapsed(attempt["started_at"], attempt["ended_at"], look.now, attempt["idle_seconds"])
     lines: list[Line] = [
         [
             (f"  attempt {attempt['number']} ", "name"),

@@ -44,7 +44,7 @@ def header(plan: Json, look: Look) -> Line:
     if base or target:
         line += [(f"{safe(base or short_base(plan), 60)} -> {safe(target or '?', 80)}", "dim"), ("  ", "")]
     line.append(text.status_piece(plan["status"]))
-    took = text.elapsed(plan["started_at"], plan["ended_at"], look.now, plan["idle_seconds"])
+    took = text.elapsed(plan["started_at"], plan["ended_at"] or plan["idle_since"], look.now, plan["idle_seconds"])
     return [*line, (f"  {took}", "dim")] if took else line
 
 
@@ -117,7 +117,8 @@ def _row_line(row: Row, width: int, look: Look) -> Line:
     line: Line = [(f"{mark} ", meaning), name, ("  ", "")]
     if row.job is None:
         return [*line, (row.status, meaning)]
-    took = text.elapsed(row.job["started_at"], row.job["ended_at"], look.now) if _has_run(row.job) else ""
+    job, now = row.job, look.now
+    took = text.elapsed(job["started_at"], job["ended_at"], now, job["idle_seconds"]) if _has_run(job) else ""
     line += [(padded(_word(row), 20), meaning), (" ", ""), (f"{took:>7}", "dim")]
     return [*line, (_extras(row.job), "dim")]
 

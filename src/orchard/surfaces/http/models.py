@@ -101,6 +101,9 @@ class PlanSummary(Shown):
     started_at: Moment | None
     ended_at: Moment | None
     idle_seconds: float = Field(0.0, description="For how long it was over, or without an engine, before it went on.")
+    idle_since: Moment | None = Field(
+        None, description="Since when there is no engine for it although it is not over; null: it is over, or there is."
+    )
     error: str | None = Field(description="Why the plan is not done, in one sentence.")
     paused: str | None = Field(description="Why it is paused; null: it is not.")
     hint: str | None = Field(description="The command that takes it further.")
@@ -191,6 +194,9 @@ class Job(Shown):
     validation: bool = Field(description="Whether this is the job that checks and lands the result of all others.")
     started_at: Moment | None
     ended_at: Moment | None
+    idle_seconds: float = Field(
+        0.0, description="For how long the last attempt was held, or without an engine, before it went on."
+    )
 
 
 class PlanDocument(Shown):
@@ -246,6 +252,7 @@ class Attempt(Shown):
     first_phase: PhaseName
     started_at: Moment | None
     ended_at: Moment | None
+    idle_seconds: float = Field(0.0, description="For how long it was held, or without an engine, before it went on.")
     work: Values | None = Field(description="What this attempt ran; a retry can change it. Secret values are hidden.")
     prechecks: list[Values]
     postchecks: list[Values]
