@@ -40,6 +40,43 @@ def as_json(desk: Desk, *words: str) -> object:
     return json.loads(desk(*words, "--json").out)
 
 
+# ------------------------------------------------------------------------------------- conflicts
+
+
+def follow(desk: Desk, commands: str) -> None:
+    """Do what a hint says, as a shell would."""
+    for command in commands.partition("#")[0].split("&&"):
+        orchard, *words = command.split()
+        assert orchard == "orchard"
+        assert desk(*words).code == 0, command
+
+
+def test_of_two_jobs_in_conflict_the_hint_names_both_and_works_when_copied(desk: Desk) -> None:
+    jobs = '[{id: a, work: "echo a > a.txt"}, {id: b, work: "sleep 1; echo b > a.txt"}]'
+    done = desk("run", desk.plan(f"name: Meet\ntarget: goal\nresolver: fail\njobs: {jobs}\n"))
+
+    status = desk.status()
+    assert "Job 'b' and job 'a' conflict in a.txt" in done.out
+    assert "In a new plan, let one job need the other." in status["jobs"][1]["hint"]
+    follow(desk, status["plan"]["hint"])
+    assert desk.status()["plan"]["landed"] is True
+    assert desk.repo("show", "goal:a.txt") == "b\n"
+
+
+def test_of_a_job_in_conflict_with_the_target_nobody_says_that_jobs_or_verify_were_at_fault(desk: Desk) -> None:
+    desk.repo("branch", "goal")
+    moves = f"git -C '{desk.repo.path}' worktree add -q ../goal goal; cd '{desk.repo.path}/../goal'; echo t > a.txt; "
+    work = f"echo a > a.txt; ({moves} git add a.txt; git commit -qm t)"
+    done = desk("run", desk.plan(f'name: Meet\ntarget: goal\nresolver: fail\njobs: [{{id: a, work: "{work}"}}]\n'))
+
+    status = desk.status()
+    assert "merging onto the target failed: Job 'a' and the target branch 'goal' conflict in a.txt" in done.out
+    assert "verify" not in done.out and "need the other" not in done.out
+    follow(desk, status["plan"]["hint"].replace("theirs", "ours"))
+    shown = desk("status").out
+    assert "nothing to land: what the jobs changed was dropped where conflicts were resolved" in shown
+
+
 # ------------------------------------------------------------------------------ the validation job
 
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from orchard.core.events import Json, Pushed
-from orchard.core.phases import Phase
+from orchard.core.failwords import failed_words
 from orchard.core.plan import VALIDATION, Job, JobId
 from orchard.core.plancodec import work_json
 from orchard.core.records import Attempt, JobRecord, Turn
@@ -21,6 +21,8 @@ from orchard.core.usage import Usage, by_model, total
 from orchard.core.workerview import worker_view
 
 NAMED_JOBS = 8
+TAKE_SIDE = "--resolver"
+"""The option of `orchard reshape` that settles conflicts by taking a side."""
 EMPTY_SUMMARY: Mapping[str, int] = {"commits": 0, "added": 0, "modified": 0, "deleted": 0}
 
 
@@ -203,15 +205,6 @@ def half_moved(run: Run) -> str:
     return f"{what} of this plan was interrupted: the branch or its checkout may be half-way until you resume it."
 
 
-def failed_words(job: str, phase: str | None) -> str:
-    """That a job failed, and where: the subject and the verb of a sentence."""
-    if job == VALIDATION:
-        return {Phase.WORK: "verify failed", Phase.MERGE_RI: "landing failed"}.get(
-            Phase(phase) if phase else Phase.WORK, f"verify failed in {phase}"
-        )
-    return f"Job '{job}' failed{f' in {phase}' if phase else ''}"
-
-
 def needs_person(run: Run) -> list[Json]:
     """What of a plan waits for a person, with the request that answers it and the command for a terminal."""
     if run.settled or run.deleted:
@@ -289,6 +282,8 @@ def plan_hint(run: Run, *, interrupted: bool) -> str | None:
         return f"orchard recover --plan {run.id}"
     if interrupted or (status in (PlanStatus.PAUSED, PlanStatus.WAITING) and run.paused is not None):
         return f"orchard resume {run.id}"
+    if status is PlanStatus.FAILED and _only_conflicts(run):
+        return f"orchard reshape {run.id} {TAKE_SIDE} theirs && orchard retry --plan {run.id}  # or: {TAKE_SIDE} ours"
     if status is PlanStatus.FAILED or status is PlanStatus.CANCELED:
         return f"orchard retry --plan {run.id}"
     if status is PlanStatus.WAITING:
@@ -296,6 +291,14 @@ def plan_hint(run: Run, *, interrupted: bool) -> str | None:
         talk = f"orchard send {asking[0]['job']} MESSAGE --plan {run.id}; or: " if _is_idle_worker(asking) else ""
         return f"{talk}{asking[0]['command']}" if asking else None
     return None
+
+
+def _only_conflicts(run: Run) -> bool:
+    """Whether all that failed met conflicts that come again with every retry, until a side is taken."""
+    if run.plan.resolver in ("ours", "theirs"):
+        return False
+    failures = [record.failure for record in run.records.values() if record.state is JobState.FAILED]
+    return all(one is not None and one.reason == "conflict" and TAKE_SIDE in (one.hint or "") for one in failures)
 
 
 def job_view(run: Run, job_id: JobId, *, interrupted: bool = False) -> Json:

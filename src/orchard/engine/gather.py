@@ -4,10 +4,13 @@ import time
 from collections.abc import Sequence
 from functools import partial
 
-from orchard.core.plan import Resolver
+from orchard.core.plan import JobId, Resolver
+from orchard.core.run import Run
+from orchard.core.view import TAKE_SIDE
 from orchard.engine.outcome import Failed
 from orchard.engine.picks import pick_of
 from orchard.engine.world import World
+from orchard.frozen import frozen
 from orchard.git.accounting import Trees, check
 from orchard.git.ancestry import Line, Meeting, Unclear
 from orchard.git.command import GitError
@@ -19,6 +22,7 @@ from orchard.git.refs import PREFIX, RefMoved, Update, hold, job_ref_part, updat
 from orchard.process.failpoint import failpoint
 
 LISTED_PATHS = 10
+NAMED_JOBS = 5
 VANISHED_TRIES = 5
 
 
@@ -112,7 +116,8 @@ def _merge(
     check(objects, Trees(found, tree(ours), tree(theirs), merge.tree, merge.conflicts))
     resolution = resolve(world, plan, merge, resolver)
     if resolution is None:
-        return conflict(merge, resolver, f"Two of the job's needs ({ours:.12} and {theirs:.12})")
+        between = Between(plan, f"Two of the job's needs ({ours:.12} and {theirs:.12})", "the first need", "the second")
+        return conflict(merge, resolver, between)
     when = max(commit_time(world, ours), commit_time(world, theirs))
     made = merger.commit(resolution.tree, (ours, theirs), compose_message("Gather what a job needs"), when=when)
     if resolution.paths:
@@ -136,17 +141,56 @@ def resolve(world: World, plan: str, merge: Merge, resolver: Resolver) -> Resolu
     return resolve_by_side(world.repo, objects, merge, resolver)
 
 
-def conflict(merge: Merge, resolver: Resolver, who: str) -> Failed:
-    """A merge that nobody settled, told with its paths; `who` says what met whom."""
+@frozen
+class Between:
+    """What met whom in a conflict, in a person's words."""
+
+    plan: str
+    who: str
+    ours: str
+    theirs: str
+    jobs: bool = True
+    """Whether both sides are jobs, of which one could have needed the other."""
+
+    def hint(self, resolver: Resolver) -> str:
+        """What helps: a side to take, since the same merge meets the same conflict again."""
+        order = " In a new plan, let one job need the other." if self.jobs else ""
+        if resolver in ("ours", "theirs"):
+            return f"Neither side can be taken as it is.{order}"
+        set_side = f"orchard reshape {self.plan} {TAKE_SIDE}"
+        return (
+            f"To keep the version of {self.theirs}: '{set_side} theirs', or of {self.ours}: '{set_side} ours'; "
+            f"then 'orchard retry --plan {self.plan}'.{order}"
+        )
+
+
+def conflict(merge: Merge, resolver: Resolver, between: Between) -> Failed:
+    """A merge that nobody settled, told with its paths."""
     shown = [f"{show_path(one.path)} ({one.kind})" for one in merge.conflicts[:LISTED_PATHS]]
     more = len(merge.conflicts) - len(shown)
     listed = ", ".join(shown) + (f" and {more} more" if more > 0 else "")
     return Failed(
         "conflict",
-        f"{who} conflict in {listed}.",
-        hint="Let one job need the other, or set 'resolver: ours' or 'resolver: theirs' in the plan.",
+        f"{between.who} conflict in {listed}.",
+        hint=between.hint(resolver),
         merge=merge if resolver == "agent" else None,
     )
+
+
+def authors(world: World, run: Run, sides: tuple[str, str], paths: set[bytes]) -> list[JobId]:
+    """The jobs whose work is in the first commit and not in the second, and touched any of these paths."""
+    repo, objects = world.repo, world.integration.objects
+    found: list[JobId] = []
+    for job_id, record in run.records.items():
+        made = record.work_commit
+        if made is None or made.commit == made.base or len(found) >= NAMED_JOBS:
+            continue
+        trees = objects.tree_of(made.base), objects.tree_of(made.commit)
+        if not paths & {change.path for change in objects.diff_trees(*trees)}:
+            continue
+        if is_ancestor(repo, made.commit, sides[0]) and not is_ancestor(repo, made.commit, sides[1]):
+            found.append(job_id)
+    return found
 
 
 def commit_time(world: World, commit: str) -> int:

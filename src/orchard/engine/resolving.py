@@ -20,13 +20,14 @@ from orchard.core.plan import VALIDATION, AgentWork, JobId
 from orchard.core.reserved import settable
 from orchard.engine.agentwork import intent_of, summary_of
 from orchard.engine.context import Context
+from orchard.engine.gather import authors
 from orchard.engine.outcome import Failed, Held, Outcome
 from orchard.engine.pool import Pool
 from orchard.engine.turns import Asked, run_turn, scratch_prefix
 from orchard.errors import OrchardError
 from orchard.frozen import frozen
 from orchard.git.conflicts import BadResolution, Merge, Resolution, extract, remember_all, take_back
-from orchard.git.history import is_ancestor, show_path
+from orchard.git.history import show_path
 from orchard.git.refs import wip_ref
 from orchard.git.repository import Worktree
 from orchard.git.wip import ensure_saved
@@ -37,7 +38,6 @@ ROUNDS = 20
 """Conflicts in a row that one phase has settled; more mean that something else is wrong."""
 TRIES = 2
 """How often an agent may answer one conflict: a second time when its first answer was not accepted."""
-NAMED_JOBS = 5
 
 
 async def settling(context: Context, merge: Callable[[], Awaitable[Outcome]]) -> Outcome:
@@ -177,7 +177,7 @@ def _instructions(context: Context, merge: Merge, place: Place, problem: str) ->
 def _sides(context: Context, merge: Merge) -> tuple[Side, Side]:
     """The jobs behind both sides: those whose work is in one and not in the other, and touched what is in conflict."""
     paths = {conflict.path for conflict in merge.conflicts}
-    ours, theirs = (_authors(context, mine, other, paths) for mine, other in _pairs(merge))
+    ours, theirs = (authors(context.world, context.run, pair, paths) for pair in _pairs(merge))
     if context.phase is Phase.MERGE_RI and context.job_id != VALIDATION:
         theirs = [context.job_id]
     return _side(context, ours, merge.ours), _side(context, theirs, merge.theirs)
@@ -185,21 +185,6 @@ def _sides(context: Context, merge: Merge) -> tuple[Side, Side]:
 
 def _pairs(merge: Merge) -> tuple[tuple[str, str], tuple[str, str]]:
     return (merge.ours, merge.theirs), (merge.theirs, merge.ours)
-
-
-def _authors(context: Context, mine: str, other: str, paths: set[bytes]) -> list[JobId]:
-    repo, objects = context.world.repo, context.world.integration.objects
-    found: list[JobId] = []
-    for job_id, record in context.run.records.items():
-        made = record.work_commit
-        if made is None or made.commit == made.base or len(found) >= NAMED_JOBS:
-            continue
-        trees = objects.tree_of(made.base), objects.tree_of(made.commit)
-        if not paths & {change.path for change in objects.diff_trees(*trees)}:
-            continue
-        if is_ancestor(repo, made.commit, mine) and not is_ancestor(repo, made.commit, other):
-            found.append(job_id)
-    return found
 
 
 def _side(context: Context, jobs: list[JobId], commit: str) -> Side:

@@ -11,7 +11,7 @@ from orchard.core.phases import Phase
 from orchard.core.plan import VALIDATION, Job, JobId
 from orchard.core.run import Run
 from orchard.engine.engine import Engine
-from orchard.engine.gather import commit_time, conflict, resolve
+from orchard.engine.gather import Between, authors, commit_time, conflict, resolve
 from orchard.engine.naming import target_of
 from orchard.engine.outcome import Failed, Outcome, Passed
 from orchard.engine.picks import pick_of
@@ -128,10 +128,8 @@ async def _merge(engine: Engine, run: Run, job_id: JobId, commit: str) -> Outcom
     leaf = _leaf(engine, run, job_id, commit)
     prepared = await engine.world.in_thread(_bring_in, engine.world.integration, leaf)
     if isinstance(prepared, Conflicted):
-        merged = [job for job in snapshot.merged if job != job_id]
-        beside = f"what is merged already ({', '.join(merged[:3]) or 'the target'}{', ...' if len(merged) > 3 else ''})"
-        who = f"Job '{job_id}' and {beside}"
-        return conflict(prepared.merge, run.plan.resolver or engine.world.config.resolver, who)
+        between = await engine.world.in_thread(_between, engine, run, job_id, prepared.merge)
+        return conflict(prepared.merge, run.plan.resolver or engine.world.config.resolver, between)
     failpoint("snapshot.after-publish")
     others = tuple(job for job in snapshot.merged if job != job_id)
     engine.record(run.id, _merged(engine, run, job_id, commit, prepared))
@@ -139,6 +137,16 @@ async def _merge(engine: Engine, run: Run, job_id: JobId, commit: str) -> Outcom
         return Passed()
     pick = pick_of(prepared.resolution, leaf.integration, commit)
     return Passed(record_pick(engine, run, job_id, Phase.MERGE_RI, pick, Sides(others, (job_id,))))
+
+
+def _between(engine: Engine, run: Run, job_id: JobId, merge: Merge) -> Between:
+    """Whom a leaf met: the jobs whose merged work touched the same paths, or what others did on the target."""
+    assert run.started is not None
+    paths = {one.path for one in merge.conflicts}
+    jobs = [job for job in authors(engine.world, run, (merge.ours, merge.theirs), paths) if job != job_id]
+    named = " and ".join(f"job '{job}'" for job in jobs)
+    other = named or f"the target branch '{run.started.target_branch}'"
+    return Between(run.id, f"Job '{job_id}' and {other}", other, f"job '{job_id}'", jobs=bool(jobs))
 
 
 def _bring_in(integration: Integration, leaf: LeafMerge) -> Prepared | Conflicted:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 
@@ -10,7 +10,7 @@ from orchard.app import App
 from orchard.core import limits
 from orchard.core.events import Json
 from orchard.core.phases import PHASES
-from orchard.core.plan import JobId, PlanId
+from orchard.core.plan import JobId, PlanId, Resolver
 from orchard.errors import NotFound, UsageError
 from orchard.surfaces.cli import text
 from orchard.surfaces.cli.acting import ask_engine, go_on
@@ -131,6 +131,7 @@ def _document(data: bytes, name: str) -> object:
     examples="""
 orchard reshape login-3f2a changes.yaml
 orchard reshape login-3f2a --remove docs --set-needs api=models,schema
+orchard reshape login-3f2a --resolver theirs   # then: orchard retry
 echo '[{"op": "add", "job": {"id": "extra", "work": "make extra"}}]' | orchard reshape login-3f2a -
 """,
 )
@@ -138,8 +139,16 @@ echo '[{"op": "add", "job": {"id": "extra", "work": "make extra"}}]' | orchard r
 @click.argument("file", metavar="[FILE]", required=False)
 @click.option("--remove", metavar="JOB", multiple=True, help="Remove a job; what needed it then needs what it needed.")
 @click.option("--set-needs", metavar="JOB=A,B", multiple=True, help="Make a job need exactly these others.")
+@click.option(
+    "--resolver", type=click.Choice(get_args(Resolver)), help="Settle conflicts so from now on; for any plan under way."
+)
 def reshape(
-    terminal: Terminal, plan: str, file: str | None, remove: tuple[str, ...], set_needs: tuple[str, ...]
+    terminal: Terminal,
+    plan: str,
+    file: str | None,
+    remove: tuple[str, ...],
+    set_needs: tuple[str, ...],
+    resolver: str | None,
 ) -> None:
     """Change the graph of a plan: jobs that have not started.
 
@@ -149,6 +158,8 @@ def reshape(
     app = app_of(terminal)
     found = app.find_plan(plan)
     changes = [*_changes_in(terminal, file), *simple_changes(remove, set_needs)]
+    if resolver is not None:
+        changes.append({"op": "update_plan", "set": {"resolver": resolver}})
     if not changes:
         raise UsageError("No change is given.", "orchard reshape --help")
     answer = ask_engine(app, "reshape", plan=found, changes=changes)

@@ -4,9 +4,9 @@ import time
 
 from orchard.app import App
 from orchard.core.events import Json, Landed
+from orchard.core.failwords import failed_words
 from orchard.core.jobnames import job_word
 from orchard.core.run import Run
-from orchard.core.view import failed_words
 from orchard.surfaces.cli import text
 from orchard.surfaces.cli.lines import Line, safe, safe_lines
 from orchard.surfaces.cli.tree import end_lines, result_line

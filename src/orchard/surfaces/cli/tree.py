@@ -226,5 +226,9 @@ def result_line(plan: Json) -> Line | None:
     if plan["landed"]:
         return [("landed: ", "good"), (where, "")]
     if result["commit"] is None:
-        return [("nothing to land: ", "dim"), ("the jobs changed nothing", "")]
+        dropped = any(one["by"] in ("ours", "theirs") for one in plan["resolutions"])
+        why = (
+            "what the jobs changed was dropped where conflicts were resolved" if dropped else "the jobs changed nothing"
+        )
+        return [("nothing to land: ", "dim"), (why, "")]
     return [("not landed: ", "wait"), (f"the result is {where}", "")]
