@@ -80,3 +80,39 @@ async def test_a_target_that_only_advanced_is_merged_again_without_asking(orchar
 
     assert status["plan"]["status"] == "succeeded"
     assert {"a.txt", "b.txt", "later.txt"} <= repo.files("work").keys()
+
+
+ASKS = "name: {name}\ntarget: work\nland: ask\nresolver: fail\njobs: [{{id: a, work: 'echo {name} > {file}'}}]\n"
+
+
+async def test_what_a_result_could_not_be_merged_onto_is_not_missed_when_it_is_undone(orchard: Orchard) -> None:
+    for name in ("one", "two"):
+        await orchard.run(ASKS.format(name=name, file="same.txt"))
+    await orchard.ask("land", "one")
+    failed = await orchard.ask("land", "two")
+    await orchard.ask("undo", "one")
+
+    asked = await orchard.ask("retry", "two")
+    landed = await orchard.ask("land", "two")
+
+    assert failed["plan"]["status"] == "failed"
+    assert [one["kind"] for one in asked["plan"]["waiting"]] == ["landing"]
+    assert landed["plan"]["landed"] is True
+    assert orchard.repo.files("work")["same.txt"] == "two\n"
+
+
+async def test_a_landing_that_was_undone_below_a_result_is_named_and_asked_about_once(orchard: Orchard) -> None:
+    one = await orchard.run(ASKS.format(name="one", file="one.txt"))
+    await orchard.ask("land", "one")
+    await orchard.run(ASKS.format(name="two", file="two.txt"))
+    await orchard.ask("undo", "one")
+
+    asked = await orchard.ask("land", "two")
+    landed = await orchard.ask("land", "two")
+
+    (waits,) = asked["plan"]["waiting"]
+    assert waits["kind"] == "rewritten"
+    assert f"since the landing of plan '{one['plan']['id']}' was undone" in waits["reason"]
+    assert "amended" not in waits["reason"]
+    assert landed["plan"]["landed"] is True
+    assert orchard.repo.files("work").keys() >= {"two.txt"} and "one.txt" not in orchard.repo.files("work")

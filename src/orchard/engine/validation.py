@@ -14,6 +14,7 @@ from functools import partial
 
 from orchard.core import limits
 from orchard.core.phases import Phase, at_or_after
+from orchard.core.plan import PlanId
 from orchard.core.run import Run
 from orchard.engine.context import Context
 from orchard.engine.landing import Moved, land, settle
@@ -29,6 +30,8 @@ from orchard.process.failpoint import failpoint
 
 REWRITTEN = "rewritten"
 """The kind of hold in which a person is asked about a target whose history is another one now."""
+LANDING = "landing"
+"""The kind of hold in which a person is asked whether to land."""
 
 
 async def run_validation(context: Context) -> Outcome:
@@ -87,8 +90,9 @@ async def _prechecks(context: Context) -> Outcome:
     if tip is not None and not stands_on(run, tip):
         rewritten = await _is_rewritten(context, tip)
         if rewritten and context.approved != REWRITTEN:
-            return _ask_about(run, tip)
-        context.approved = None if rewritten else context.approved  # an answer is good for what was asked about
+            return await context.world.in_thread(_ask_about, context, tip)
+        # The answer was to land on the target as it is now; if it is another one again, that is asked about anew.
+        context.approved = LANDING if rewritten else context.approved
         built = await settling(context, lambda: _rebuilt(context, tip, rewritten=rewritten))
         if not isinstance(built, Passed):
             return built
@@ -105,22 +109,41 @@ async def _rebuilt(context: Context, tip: str, *, rewritten: bool) -> Outcome:
 
 
 async def _is_rewritten(context: Context, tip: str) -> bool:
-    """Whether the target no longer holds the commit that the plan's result was merged onto: amended, or reset."""
-    assert context.run.snapshot is not None
-    repo, start = context.world.repo, context.run.snapshot.start
+    """Whether the target no longer holds the commit that the plan's result was merged onto: amended, or reset.
+
+    What the result could not be merged onto is not missed, if the target still holds what the plan began with.
+    """
+    run, repo = context.run, context.world.repo
+    assert run.started is not None
+    assert run.snapshot is not None
+    start = run.snapshot.start
+    if not run.snapshot.merged.keys() >= set(run.plan.leaves) and run.snapshot.rewritten is None:
+        start = run.started.target_commit or run.started.base_commit
     return not await context.world.in_thread(is_ancestor, repo, start, tip)
 
 
-def _ask_about(run: Run, tip: str) -> Held:
+def _ask_about(context: Context, tip: str) -> Held:
+    run = context.run
     assert run.started is not None
     assert run.snapshot is not None
     branch, start = run.started.target_branch, run.snapshot.start
+    undone = _undone_plan(context, start)
+    what = f"was amended or reset while the plan ran: it is at {tip:.12} and"
+    if undone is not None:
+        what = f"is at {tip:.12} since the landing of plan '{undone}' was undone, and"
     reason = (
-        f"Branch '{branch}' was amended or reset while the plan ran: it is at {tip:.12} and no longer holds "
-        f"{start:.12}, which the plan's result was merged onto. To land the jobs' changes on it as it is now, without "
-        f"what was taken off: orchard land {run.id}"
+        f"Branch '{branch}' {what} no longer holds {start:.12}, from which the plan's result was built. To land the "
+        f"jobs' changes on it as it is now, without what was taken off: orchard land {run.id}"
     )
     return Held(REWRITTEN, reason, Phase.PRECHECKS)
+
+
+def _undone_plan(context: Context, commit: str) -> PlanId | None:
+    """The plan whose landing had put this commit on the target, and was undone."""
+    reader = context.engine.chain.reader
+    rows = reader.mentioning(commit) if reader is not None else []
+    landings = [row for row in rows if (row.summary.get("result") or {}).get("commit") == commit]
+    return next((row.id for row in reversed(landings) if row.summary.get("undone")), None)
 
 
 async def _bring_in_missing(context: Context) -> Failed | Held | None:
