@@ -25,7 +25,7 @@ BAD: list[tuple[bytes, int, object]] = [
     (b'{"jsonrpc":"2.0","id":1,"method":"ping"', -32700, None),
     (b'{"jsonrpc":"2.0","id":1,"method":"\xff"}', -32700, None),
     (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":NaN}}', -32700, None),
-    (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":"\\ud800"}}', -32700, None),
+    (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":"\\ud800"}}', -32700, 1),
     (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":' + b"1" * 5000 + b"}}", -32700, None),
     (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":' + b'{"x":' * 200 + b"1" + b"}" * 200 + b"}", -32700, 1),
     (b"[" * 100_000, -32700, None),
@@ -104,3 +104,14 @@ def test_half_characters_do_not_get_onto_the_wire() -> None:
         "id": 3,
         "error": {"code": -1, "message": "no ?"},
     }
+
+
+@pytest.mark.parametrize(("said", "answered"), [("7", 7), ('"a"', "a"), (r'"\ud800"', None)])
+def test_half_a_character_is_refused_under_the_id_of_its_message_where_that_can_be_read(
+    said: str, answered: object
+) -> None:
+    line = rf'{{"jsonrpc": "2.0", "id": {said}, "method": "ping", "params": {{"x": "\udc00"}}}}'
+
+    refused = parse(line.encode())
+
+    assert isinstance(refused, Refused) and refused.id == answered

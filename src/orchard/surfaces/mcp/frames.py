@@ -88,7 +88,8 @@ def _checked(said: Any, line: bytes) -> Message | Refused:
     if _is_too_deep(said, line):
         return Refused(PARSE_ERROR, "The message is nested too deep.", name)
     if b"\\u" in line and not _is_text(said):
-        return Refused(PARSE_ERROR, "The message holds half a character (an unpaired surrogate).")
+        said_id = name if _is_text(name) else None
+        return Refused(PARSE_ERROR, "The message holds half a character (an unpaired surrogate).", said_id)
     problem = _problem(said)
     if problem is None:
         return said
