@@ -122,3 +122,18 @@ def test_a_bare_deploy_with_nothing_to_deploy_is_about_nothing_there(desk: Desk)
     done = desk("deploy")
 
     assert done.code == 3 and "hint: " in done.err, done.talk
+
+
+def test_files_that_an_interrupted_undo_left_alone_are_named_until_the_next_one(desk: Desk) -> None:
+    plan = landed(desk)
+    desk.repo.write({"README.md": "mine\n"})
+    killed = desk("undo", plan, "--yes", ORCHARD_FAILPOINT="checkout.after-rename:1:kill")
+    desk.repo.write({"a.txt": "edited\n"})
+    desk("resume", plan)
+    told = desk("status", plan)
+
+    desk.repo("checkout", "-q", "--", "a.txt")
+    undone = desk("undo", plan, "--yes")
+
+    assert killed.code == -9 and "left as they are: a.txt" in told.out, told.talk
+    assert undone.code == 0 and "left as they are" not in desk("status", plan).out, undone.talk

@@ -194,6 +194,8 @@ class Warned(PlanEvent):
 
     message: str
     job: JobId | None = None
+    until_moved: bool = False
+    """Whether it is about files in the way, which the next landing or undo looks at anew."""
 
 
 class PlanDeleted(PlanEvent):

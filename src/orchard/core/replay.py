@@ -145,6 +145,16 @@ def _snapshot_started(run: Run, event: SnapshotStarted, at: float) -> None:
     run.snapshot = Snapshot(event.generation, event.commit, line, event.commit, rewritten=event.integration)
 
 
+def _landing_intended(run: Run, event: LandingIntended, at: float) -> None:
+    run.landing = event
+    run.warnings = [warning for warning in run.warnings if not warning.until_moved]
+
+
+def _undo_intended(run: Run, event: UndoIntended, at: float) -> None:
+    run.undo = event
+    run.warnings = [warning for warning in run.warnings if not warning.until_moved]
+
+
 def _landed(run: Run, event: Landed, at: float) -> None:
     run.landed, run.landing, run.undone = event, None, None
 
@@ -402,11 +412,11 @@ APPLY: Mapping[type[Event], Callable[[Run, Any, float], None]] = {
     PlanReshaped: _reshaped,
     BudgetWarned: lambda run, event, at: run.budget_warned.add(event.kind),
     SnapshotStarted: _snapshot_started,
-    LandingIntended: _set("landing"),
+    LandingIntended: _landing_intended,
     LandingVoided: _set("landing", lambda event: None),
     Landed: _landed,
     NothingToLand: _set("unlanded"),
-    UndoIntended: _set("undo"),
+    UndoIntended: _undo_intended,
     UndoVoided: _set("undo", lambda event: None),
     LandingUndone: _undone,
     Pushed: _set("pushed"),

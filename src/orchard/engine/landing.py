@@ -19,6 +19,7 @@ from orchard.core.events import (
     Pushed,
     UndoIntended,
     UndoVoided,
+    Warned,
 )
 from orchard.core.phases import Phase
 from orchard.core.run import Run
@@ -152,7 +153,7 @@ def tell_settled(engine: Engine, run: Run, found: Sequence[Settled]) -> None:
             continue
         if one.theirs:
             said = f"was interrupted, and these files were edited since: they are left as they are: {some(one.theirs)}"
-            engine.warn(run.id, f"A landing or an undo in {one.intent.top} {said}")
+            engine.record(run.id, Warned(f"A landing or an undo in {one.intent.top} {said}", until_moved=True))
         _tell_kept(engine, run, one.kept)
 
 
