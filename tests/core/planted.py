@@ -236,6 +236,6 @@ BUGS: Mapping[str, Bug] = {
         "    event, run.changed_at = recorded.event, recorded.at\n    found",
     ),
     "a replay forgets an intended landing": Bug(
-        "replay", '    LandingIntended: _set("landing"),', '    LandingIntended: _set("landing", lambda event: None),'
+        "replay", '    LandingIntended: _moves("landing"),', '    LandingIntended: _set("landing", lambda event: None),'
     ),
 }

@@ -145,14 +145,12 @@ def _snapshot_started(run: Run, event: SnapshotStarted, at: float) -> None:
     run.snapshot = Snapshot(event.generation, event.commit, line, event.commit, rewritten=event.integration)
 
 
-def _landing_intended(run: Run, event: LandingIntended, at: float) -> None:
-    run.landing = event
-    run.warnings = [warning for warning in run.warnings if not warning.until_moved]
+def _moves(name: str) -> Callable[[Run, Any, float], None]:
+    def keep(run: Run, event: Any, at: float) -> None:
+        setattr(run, name, event)
+        run.warnings = [warning for warning in run.warnings if not warning.until_moved]
 
-
-def _undo_intended(run: Run, event: UndoIntended, at: float) -> None:
-    run.undo = event
-    run.warnings = [warning for warning in run.warnings if not warning.until_moved]
+    return keep
 
 
 def _landed(run: Run, event: Landed, at: float) -> None:
@@ -412,11 +410,11 @@ APPLY: Mapping[type[Event], Callable[[Run, Any, float], None]] = {
     PlanReshaped: _reshaped,
     BudgetWarned: lambda run, event, at: run.budget_warned.add(event.kind),
     SnapshotStarted: _snapshot_started,
-    LandingIntended: _landing_intended,
+    LandingIntended: _moves("landing"),
     LandingVoided: _set("landing", lambda event: None),
     Landed: _landed,
     NothingToLand: _set("unlanded"),
-    UndoIntended: _undo_intended,
+    UndoIntended: _moves("undo"),
     UndoVoided: _set("undo", lambda event: None),
     LandingUndone: _undone,
     Pushed: _set("pushed"),
