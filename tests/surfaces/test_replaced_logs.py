@@ -43,6 +43,8 @@ def test_orchard_logs_prints_nothing_of_what_a_job_put_in_the_place_of_its_log(
     done = desk("logs", "one", *words)
 
     assert done.code == 0 and SECRET not in done.out + done.err
+    said = " ".join((done.out + done.err).split())
+    assert "in the place of its log" in said and "Nothing was printed" not in said
 
 
 @pytest.mark.parametrize("kind", ["link", "fifo"])

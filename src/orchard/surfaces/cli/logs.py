@@ -61,11 +61,19 @@ class Wanted:
 
     def parts(self, app: App, run: Run, job: JobId) -> list[Part]:
         """The logs that exist so far, in the order they were written."""
+        return [part for part in self._places(app, run, job) if log_size(part.path) is not None]
+
+    def replaced(self, app: App, run: Run, job: JobId) -> list[Part]:
+        """Where something else lies in the place of a log."""
+        return [
+            part for part in self._places(app, run, job) if log_size(part.path) is None and os.path.lexists(part.path)
+        ]
+
+    def _places(self, app: App, run: Run, job: JobId) -> list[Part]:
         numbers = [attempt.number for attempt in run.records[job].attempts]
         chosen = numbers if self.every else numbers[-1:] if self.attempt is None else [self.attempt]
         phases = PHASES if self.phase is None else (self.phase,)
-        made = [Part(n, phase, app.logs.path(run.id, job, n, phase)) for n in chosen for phase in phases]
-        return [part for part in made if log_size(part.path) is not None]
+        return [Part(n, phase, app.logs.path(run.id, job, n, phase)) for n in chosen for phase in phases]
 
 
 @verb(
@@ -106,7 +114,10 @@ def show_logs(app: App, run: Run, job: JobId, wanted: Wanted, reading: "Reading"
     if follow and app.engine_alive() and not run.settled:
         asyncio.run(_follow(app, run, job, wanted, reading))
     reading.end()
-    if not reading.parts:
+    replaced = wanted.replaced(app, run, job)
+    for part in replaced:
+        reading.printer.terminal.note(text.done(text.LOG_REPLACED.format(path=part.path)))
+    if not reading.parts and not replaced:
         record = run.records[job]
         begun = text.NO_OUTPUT if record.attempts else text.NOT_BEGUN.format(job=job_word(job), status=record.status)
         reading.printer.terminal.note(text.done(begun))

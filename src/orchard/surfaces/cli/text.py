@@ -65,6 +65,7 @@ NO_PLANS = "There is no plan yet. Start one with 'orchard run plan.yaml', or see
 NOTHING_SAVED = "There is no saved work."
 NOTHING_CHANGED = "Nothing was changed."
 NO_OUTPUT = "Nothing was printed."
+LOG_REPLACED = "The job put something else in the place of its log {path}, which is not shown."
 NOT_BEGUN = "Job '{job}' has not begun; it is {status}."
 UNTRUSTED = "This repository's orchard.toml has settings that count only after you have agreed to them: {keys}"
 UNTRUSTED_HINT = "orchard trust --show, then orchard trust"
