@@ -582,24 +582,6 @@ def test_an_undo_that_would_lose_something_changes_nothing(
     assert (picture(scene.repo.path.parent), state(scene.repo)) == (before, state_before)
 
 
-def test_undo_of_a_folder_that_replaced_a_file_spares_what_is_in_it(scene: Scene) -> None:
-    repo = scene.repo
-    repo("checkout", "-q", "--detach")
-    repo.write({"gone.txt": None})
-    new = repo.commit({"gone.txt/inside": "x\n"})
-    repo("checkout", "-q", "main")
-    land(scene.repository, "main", scene.old, new, "m")
-    ignore("secret")(scene)
-    repo.write({"gone.txt/secret": "mine\n"})
-
-    refused = undo(scene.repository, "main", scene.old, new)
-    (repo.path / "gone.txt/secret").unlink()
-    done = undo(scene.repository, "main", scene.old, new)
-
-    assert isinstance(refused, LandingRefused) and "secret" in refused.reason
-    assert done == Undone(repo.path)
-
-
 def test_undo_of_a_branch_that_the_landing_made_and_someone_has_is_refused(scene: Scene) -> None:
     land(scene.repository, "fresh", None, scene.new, "m")
     scene.repo("checkout", "-q", "fresh")
