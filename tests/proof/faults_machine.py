@@ -94,7 +94,7 @@ def a_job_stands_still(scene: Scene) -> None:
         os.kill(pid, signal.SIGCONT)
 
 
-@fault("signal 9|status 137")
+@fault("signal 9|exited with 137")
 def the_work_is_killed_for_its_memory(scene: Scene) -> None:
     with scene.at_work():
         pid = scene.first_pid
