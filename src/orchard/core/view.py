@@ -283,7 +283,7 @@ def plan_hint(run: Run, *, interrupted: bool) -> str | None:
     if interrupted or (status in (PlanStatus.PAUSED, PlanStatus.WAITING) and run.paused is not None):
         return f"orchard resume {run.id}"
     if status is PlanStatus.FAILED and _only_conflicts(run):
-        return f"orchard reshape {run.id} {TAKE_SIDE} theirs && orchard retry --plan {run.id}  # or: {TAKE_SIDE} ours"
+        return f"orchard reshape {run.id} --resolver theirs && orchard retry --plan {run.id}  # or: --resolver ours"
     if status is PlanStatus.FAILED or status is PlanStatus.CANCELED:
         return f"orchard retry --plan {run.id}"
     if status is PlanStatus.WAITING:
