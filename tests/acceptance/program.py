@@ -20,6 +20,7 @@ from typing import Any
 import psutil
 
 from orchard.testing import Repo
+from tests.acceptance.nursery import nursery
 
 SECONDS = 60.0
 MOVING = ("engine.lock", "daemon.json", "engine.log", "info/exclude")
@@ -143,17 +144,9 @@ class Desk:
 
     def __call__(self, *words: str | Path, cwd: Path | None = None, stdin: bytes = b"", **env: str | None) -> Done:
         """Run a command to its end; a variable that is None is not there."""
-        given = {**self.env, **env}
-        done = subprocess.run(
-            [sys.executable, "-m", "orchard", *map(str, words)],
-            cwd=cwd or self.repo.path,
-            env={name: value for name, value in given.items() if value is not None},
-            input=stdin,
-            capture_output=True,
-            timeout=SECONDS,
-            check=False,
-        )
-        said = Done(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
+        given = {name: value for name, value in {**self.env, **env}.items() if value is not None}
+        code, out, err = nursery().run([*map(str, words)], cwd or self.repo.path, given, stdin, SECONDS)
+        said = Done(code, out.decode(errors="replace"), err.decode(errors="replace"))
         assert "Traceback" not in said.err, said.err
         return said
 

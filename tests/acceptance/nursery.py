@@ -1,0 +1,149 @@
+"""Commands that start in milliseconds: forks of a process that has imported the program already.
+
+Half a second of every command is Python reading modules, and the tests start thousands of commands. Each of them is a
+process of its own here as well, with its own environment, folder and files; only the reading is done once.
+"""
+
+import atexit
+import gc
+import importlib
+import json
+import os
+import pkgutil
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+LONGEST = 1024 * 1024
+SLOW_TO_IMPORT = ("orchard.bench", "orchard.__main__")
+
+
+class Nursery:
+    """Our end: asks for commands and hears how they ended."""
+
+    def __init__(self) -> None:
+        self._line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            argv = [sys.executable, "-m", "tests.acceptance.nursery", str(theirs.fileno())]
+            self._process = subprocess.Popen(argv, cwd=ROOT, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
+        atexit.register(self.close)
+
+    def run(
+        self, words: list[str], cwd: Path, env: dict[str, str], stdin: bytes, seconds: float
+    ) -> tuple[int, bytes, bytes]:
+        """Run `orchard WORDS` to its end: its code, or the number of the signal below 0, and what it printed."""
+        with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            given.write(stdin)
+            given.seek(0)
+            answer, theirs = socket.socketpair()
+            with answer, theirs:
+                message = json.dumps({"words": words, "cwd": str(cwd), "env": env}).encode()
+                files = [given.fileno(), out.fileno(), err.fileno(), theirs.fileno()]
+                socket.send_fds(self._line, [message], files)
+                theirs.close()
+                code = _heard(answer, words, seconds)
+            printed = []
+            for file in (out, err):
+                file.seek(0)
+                printed.append(file.read())
+            return code, printed[0], printed[1]
+
+    def close(self) -> None:
+        """End it; commands that are under way go on."""
+        self._line.close()
+        self._process.wait(10)
+
+
+@cache
+def nursery() -> Nursery:
+    """The one of this process."""
+    return Nursery()
+
+
+def _heard(answer: socket.socket, words: list[str], seconds: float) -> int:
+    answer.settimeout(seconds)
+    lines = answer.makefile("r")
+    pid = int(lines.readline())
+    try:
+        return int(lines.readline())
+    except TimeoutError:
+        os.kill(pid, signal.SIGKILL)
+        raise subprocess.TimeoutExpired(words, seconds) from None
+
+
+# ------------------------------------------------------------------------------- the other process
+
+
+def serve(line: socket.socket) -> int:
+    """Fork for every command that is asked for; in the child, the command's exit code is returned."""
+    _import_all()
+    gc.collect()
+    gc.freeze()
+    chosen = selectors.DefaultSelector()
+    chosen.register(line, selectors.EVENT_READ)
+    while True:
+        for key, _ in chosen.select():
+            if key.data is not None:
+                _tell_end(chosen, key)
+                continue
+            message, files, _, _ = socket.recv_fds(line, LONGEST, 4)
+            if not message:
+                return 0
+            pid = os.fork()
+            if pid == 0:
+                chosen.close()
+                line.close()
+                os.close(files[3])
+                return _become(json.loads(message), files[:3])
+            for file in files[:3]:
+                os.close(file)
+            os.write(files[3], f"{pid}\n".encode())
+            chosen.register(os.pidfd_open(pid), selectors.EVENT_READ, (pid, files[3]))
+
+
+def _tell_end(chosen: selectors.BaseSelector, key: selectors.SelectorKey) -> None:
+    pid, answer = key.data
+    chosen.unregister(key.fileobj)
+    os.close(key.fd)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    try:
+        os.write(answer, f"{code}\n".encode())
+    except BrokenPipeError:
+        pass  # the test gave it up
+    os.close(answer)
+
+
+def _become(asked: dict[str, Any], files: list[int]) -> int:
+    for number, file in enumerate(files):
+        os.dup2(file, number)
+        os.close(file)
+    os.chdir(asked["cwd"])
+    os.environ.clear()
+    os.environ.update(asked["env"])
+    time.tzset()
+    tempfile.tempdir = None
+    sys.stdin, sys.stdout, sys.stderr = (open(number, mode, encoding="utf-8") for number, mode in enumerate("rww"))  # noqa: SIM115, PTH123
+    sys.argv = ["orchard", *asked["words"]]
+    from orchard.__main__ import program
+
+    return program() or 0
+
+
+def _import_all() -> None:
+    import orchard
+
+    for found in pkgutil.walk_packages(orchard.__path__, "orchard."):
+        if not found.name.startswith(SLOW_TO_IMPORT):
+            importlib.import_module(found.name)
+
+
+if __name__ == "__main__":
+    sys.exit(serve(socket.socket(fileno=int(sys.argv[1]))))
