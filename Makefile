@@ -20,6 +20,9 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 SOURCES := src tests bench tools
 
+# Compiled modules are kept, whatever the shell says: tests start the program thousands of times.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help install dev demo check test test-agents test-all mutants bench lock clean
 
