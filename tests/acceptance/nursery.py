@@ -20,7 +20,7 @@ import time
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 LONGEST = 1024 * 1024
@@ -84,7 +84,7 @@ def _heard(answer: socket.socket, words: list[str], seconds: float) -> int:
 
 
 def serve(line: socket.socket) -> int:
-    """Fork for every command that is asked for; in the child, the command's exit code is returned."""
+    """Fork for every command that is asked for, until nobody can ask any more."""
     _import_all()
     gc.collect()
     gc.freeze()
@@ -103,7 +103,7 @@ def serve(line: socket.socket) -> int:
                 chosen.close()
                 line.close()
                 os.close(files[3])
-                return _become(json.loads(message), files[:3])
+                _become(json.loads(message), files[:3])
             for file in files[:3]:
                 os.close(file)
             os.write(files[3], f"{pid}\n".encode())
@@ -120,7 +120,7 @@ def _tell_end(chosen: selectors.BaseSelector, key: selectors.SelectorKey) -> Non
     os.close(answer)
 
 
-def _become(asked: dict[str, Any], files: list[int]) -> int:
+def _become(asked: dict[str, Any], files: list[int]) -> NoReturn:
     for number, file in enumerate(files):
         os.dup2(file, number)
         os.close(file)
@@ -133,7 +133,7 @@ def _become(asked: dict[str, Any], files: list[int]) -> int:
     sys.argv = ["orchard", *asked["words"]]
     from orchard.__main__ import program
 
-    return program() or 0
+    program()
 
 
 def _import_all() -> None:
