@@ -13,7 +13,7 @@ from orchard.git.command import Blocked
 from orchard.git.commit import CommitInfo, Committed, Refused, commit_work, worktree_changes
 from orchard.git.contents import fingerprint
 from orchard.git.history import worktree_diff
-from orchard.git.repository import Repository, Worktree
+from orchard.git.repository import Repository, Worktree, find_repository
 from orchard.git.wip import ensure_saved
 from orchard.git.worktrees import Worktrees
 from orchard.testing import Repo
@@ -174,3 +174,27 @@ def test_a_socket_of_gits_own_is_no_obstacle(repo: Repo, trees: Worktrees, workt
         done = commit_work(trees.repo, worktree, repo.head(), INFO)
 
     assert isinstance(done, Committed) and done.changed
+
+
+@pytest.mark.parametrize("name", [".git/HEAD", ".git/config", ".git"])
+def test_a_repository_whose_first_notes_are_pipes_is_refused_at_once(tmp_path: Path, name: str) -> None:
+    place = tmp_path / name
+    if name == ".git":
+        os.mkfifo(place)
+    else:
+        subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+        place.unlink()
+        os.mkfifo(place)
+    (tmp_path / "deep").mkdir()
+
+    with pytest.raises(Blocked, match=place.name):
+        find_repository(tmp_path / "deep")
+
+
+def test_a_linked_worktree_whose_repository_holds_a_pipe_is_refused_at_once(repo: Repo, tmp_path: Path) -> None:
+    repo("worktree", "add", "-q", str(tmp_path / "linked"))
+    (repo.path / ".git/config").unlink()
+    os.mkfifo(repo.path / ".git/config")
+
+    with pytest.raises(Blocked, match="config"):
+        find_repository(tmp_path / "linked")

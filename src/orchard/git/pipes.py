@@ -8,6 +8,8 @@ OTHERS = frozenset({b"modules", b"worktrees", b"orchard", b"hooks", b"lfs"})
 """Folders of a repository that are not looked into: no git that we start reads them for itself."""
 ELSEWHERE = OTHERS | {b"objects"}
 """The same, and what is too large to look into before every git."""
+ASKED_FIRST = (b"HEAD", b"config", b"config.worktree", b"commondir", b"gitdir")
+"""What git reads before it knows in which repository it is."""
 
 
 def special_notes(git_dir: Path, skipped: frozenset[bytes] = ELSEWHERE) -> list[bytes]:
@@ -38,3 +40,30 @@ def keeps_waiting(path: bytes) -> bool:
     except OSError:
         return False
     return stat.S_ISFIFO(mode) or stat.S_ISCHR(mode) or stat.S_ISBLK(mode)
+
+
+def on_the_way(start: Path) -> tuple[Path, list[bytes]] | None:
+    """The first folder, and the names in it, at which git would wait while it looks for the repository of a folder."""
+    for folder in (start, *start.parents):
+        own = folder / ".git"
+        if keeps_waiting(os.fsencode(own)):
+            return folder, [b".git"]
+        looked = [own, *_named_by(own)] if os.path.lexists(own) else [folder] if (folder / "objects").is_dir() else []
+        for place in looked:
+            if found := [name for name in ASKED_FIRST if keeps_waiting(os.fsencode(place) + b"/" + name)]:
+                return place, found
+        if looked:
+            return None
+    return None
+
+
+def _named_by(file: Path) -> list[Path]:
+    """The folders of git's that the `.git` file of a worktree points at."""
+    try:
+        said = file.read_bytes()[:4096] if file.is_file() else b""
+    except OSError:
+        return []
+    if not said.startswith(b"gitdir:"):
+        return []
+    git_dir = file.parent / os.fsdecode(said.removeprefix(b"gitdir:").strip())
+    return [git_dir, git_dir.parent.parent]

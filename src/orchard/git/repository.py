@@ -24,7 +24,7 @@ from orchard.git.command import MINIMUM_VERSION, Blocked, Git, GitError, GitMiss
 from orchard.git.folders import links_out_of
 from orchard.git.heads import branch_in, branch_to_come_back_to, operation_in
 from orchard.git.ownership import naming, not_found, path_in, points_elsewhere
-from orchard.git.pipes import keeps_waiting
+from orchard.git.pipes import keeps_waiting, on_the_way
 from orchard.git.refs import list_refs, read_ref
 
 LOCK_REASON = "orchard"
@@ -333,6 +333,8 @@ def find_repository(start: Path) -> Repository:
     """
     if not start.is_dir():
         raise UsageError(f"There is no folder {start}")
+    if (waits := on_the_way(start.resolve())) is not None:
+        raise Blocked(*waits)
     version = git_version(start)
     env = clean_environment()
     object_format, common_dir, git_dir, top = _places(start, naming(start, env))

@@ -24,7 +24,7 @@ from orchard.git.claim import NEW_INDEX
 from orchard.git.command import Git, GitError
 from orchard.git.indexfile import EMPTY, Index, read_index
 from orchard.git.intent import Item, Stand, first_look, stand
-from orchard.git.objects import FILE, GITLINK, TREE, Change, Entry, Objects
+from orchard.git.objects import GITLINK, Change, Entry, Objects
 from orchard.git.obstacles import Obstacle, find_obstacle, in_the_way
 
 TIMEOUT = 600.0
@@ -64,19 +64,13 @@ class Stager:
         self.git = git.with_index(self.file)
         self.files = stage / "new"
 
-    def prepare(self, objects: Objects, old: str, new: str, *, may_be_staged: bool = True) -> Staged:
+    def prepare(self, objects: Objects, old: str, new: str) -> Staged:
         """Have everything ready; Blocked if the checkout cannot follow."""
         changes = sorted(objects.diff_trees(objects.tree_of(old), objects.tree_of(new)))
         before = self._copy_index(len(old) // 2)
         if before.unmerged:
             reason = f"There are unmerged files in {self.top}: {os.fsdecode(before.unmerged[0])}"
             raise Blocked(Obstacle(reason, f"Resolve them, then run '{self.command}'."))
-        if not may_be_staged and self._has_staged(before, old):
-            reason, hint = (
-                f"There are staged changes in {self.top}",
-                f"Commit or unstage them, then run '{self.command}'.",
-            )
-            raise Blocked(Obstacle(reason, hint))
         paths = {change.path for change in changes}
         sparse = bool(before.folders) or any(entry.skipped for entry in before.entries.values())
         self._must_be_free(changes, before, frozenset() if sparse else paths)
@@ -116,22 +110,6 @@ class Stager:
         git = self.git.with_index(flat).with_config(core__splitIndex="false")
         git("update-index", "--no-split-index", "--force-write-index", timeout=TIMEOUT)
         return read_index(flat.read_bytes(), oid_size)._replace(split=True)
-
-    def _has_staged(self, index: Index, commit: str) -> bool:
-        """Whether an index holds anything else than a commit.
-
-        `git diff-index` knows as much, but gives up where a setting for its colors makes no sense.
-        """
-        rows = self.git("ls-tree", "-r", "-t", "-z", "--full-tree", commit, timeout=TIMEOUT).fields
-        held = dict(_listed(row) for row in rows)
-        for folder, entry in index.folders.items():
-            if held.get(folder[:-1]) != Entry(entry.mode, entry.oid):
-                return True
-        whole = tuple(index.folders)
-        files = {path: entry for path, entry in held.items() if entry.mode != TREE and not path.startswith(whole)}
-        return files != {
-            path: Entry(entry.mode, entry.oid) for path, entry in index.entries.items() if not entry.intended
-        }
 
     # -------------------------------------------------------------------------------- looking
 
@@ -277,14 +255,6 @@ class Stager:
 def _staged(where: bytes) -> Stand:
     found = stand(where)
     return () if found and stat.S_ISDIR(int(found[0])) else found
-
-
-def _listed(row: bytes) -> tuple[bytes, Entry]:
-    """A row of `git ls-tree`: the path, and what is there."""
-    said, _, path = row.partition(b"\t")
-    mode, _, oid = said.split()
-    # Old trees know 100664; the index of such a file says 100644.
-    return path, Entry(FILE if mode == b"100664" else int(mode, 8), oid.decode())
 
 
 def _entry(objects: Objects, index: Index, path: bytes) -> Entry | None:
