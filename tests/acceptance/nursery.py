@@ -24,7 +24,9 @@ from typing import Any, NoReturn
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 LONGEST = 1024 * 1024
-SLOW_TO_IMPORT = ("orchard.bench", "orchard.__main__")
+NOT_IMPORTED = ("orchard.bench", "orchard.__main__")
+IMPORTED_LATE = ("rich.console", "rich.live", "rich.table", "rich.markup", "ruamel.yaml", "anthropic", "openai")
+"""What the program imports where it is used."""
 
 
 class Nursery:
@@ -140,8 +142,10 @@ def _import_all() -> None:
     import orchard
 
     for found in pkgutil.walk_packages(orchard.__path__, "orchard."):
-        if not found.name.startswith(SLOW_TO_IMPORT):
+        if not found.name.startswith(NOT_IMPORTED):
             importlib.import_module(found.name)
+    for name in IMPORTED_LATE:
+        importlib.import_module(name)
 
 
 if __name__ == "__main__":
