@@ -14,6 +14,7 @@ import pytest
 
 from orchard.core.planfile import parse
 from orchard.testing import Repo
+from tests.nursery import command
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
@@ -29,15 +30,7 @@ class Place:
 
     def orchard(self, *words: str | Path, code: int = 0) -> Any:
         """Run a command with `--json` and return its last document."""
-        done = subprocess.run(
-            [sys.executable, "-m", "orchard", *words, "--json"],
-            cwd=self.repo.path,
-            env=self.env,
-            capture_output=True,
-            text=True,
-            timeout=SECONDS,
-            check=False,
-        )
+        done = command(*words, "--json", cwd=self.repo.path, env=self.env, seconds=SECONDS)
         assert done.returncode == code, f"{words}: {done.returncode}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
         return json.loads(done.stdout.splitlines()[-1]) if done.stdout.strip() else None
 

@@ -20,7 +20,7 @@ from typing import Any
 import psutil
 
 from orchard.testing import Repo
-from tests.acceptance.nursery import nursery
+from tests.nursery import nursery
 
 SECONDS = 60.0
 MOVING = ("engine.lock", "daemon.json", "engine.log", "info/exclude")

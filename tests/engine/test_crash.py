@@ -16,6 +16,7 @@ import pytest
 from orchard.core.events import JobFailed, Landed, WorkSaved
 from orchard.surfaces.cli.text import moment
 from tests.engine.conftest import Orchard, statuses, until
+from tests.nursery import command
 
 pytestmark = pytest.mark.anyio
 
@@ -36,12 +37,15 @@ IN_RUN = (
 
 
 def run_cli(
-    orchard: Orchard, *args: str, failpoint: str = "", python: tuple[str, ...] = ("-m", "orchard")
+    orchard: Orchard, *args: str, failpoint: str = "", python: tuple[str, ...] = ()
 ) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "ORCHARD_FAILPOINT": failpoint}
+    if not python:
+        return command(*args, cwd=orchard.repo.path, env=env)
     return subprocess.run(
         [sys.executable, *python, *args],
         cwd=orchard.repo.path,
-        env={**os.environ, "ORCHARD_FAILPOINT": failpoint},
+        env=env,
         capture_output=True,
         text=True,
         timeout=60,

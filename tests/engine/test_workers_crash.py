@@ -17,6 +17,7 @@ from tests.engine.conftest import Orchard, job, statuses, until
 from tests.engine.scripted import ScriptedAgents, writes
 from tests.engine.test_cut_journal import cut_after
 from tests.engine.test_workers import PLAIN, TALK, until_told, worker
+from tests.nursery import command
 
 pytestmark = pytest.mark.anyio
 
@@ -182,10 +183,7 @@ def marks(tmp_path: Path) -> Path:
 
 
 def run_cli(orchard: Orchard, *args: str, failpoint: str = "") -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "orchard", *args], cwd=orchard.repo.path, capture_output=True, text=True, timeout=60,
-        env={**os.environ, "ORCHARD_FAILPOINT": failpoint}, check=False,
-    )  # fmt: skip
+    return command(*args, cwd=orchard.repo.path, env={**os.environ, "ORCHARD_FAILPOINT": failpoint})
 
 
 KILLS = (

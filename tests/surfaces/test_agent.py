@@ -13,6 +13,7 @@ import pytest
 
 from orchard.testing import Repo
 from tests.agents.llm import Call, Fail, Hang, Say, ScriptedLlm, steps
+from tests.nursery import command
 
 SECONDS = 180.0
 SCRIPT = steps(
@@ -44,16 +45,7 @@ def environment(llm: ScriptedLlm, **more: str) -> dict[str, str]:
 def orchard(
     folder: Path, llm: ScriptedLlm, *words: str, stdin: str = "", **more: str
 ) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "orchard", "agent", *words],
-        cwd=folder,
-        env=environment(llm, **more),
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-    )
+    return command("agent", *words, cwd=folder, env=environment(llm, **more), stdin=stdin, seconds=SECONDS)
 
 
 def rows(done: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:

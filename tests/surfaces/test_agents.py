@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from orchard.testing import Repo
+from tests.nursery import command
 
 SECONDS = 120
 
@@ -77,15 +78,7 @@ class Desk:
         (self.folder / "config" / "orchard" / "config.toml").write_text(text)
 
     def orchard(self, *words: str, cwd: Path | None = None, **env: str) -> Done:
-        done = subprocess.run(
-            [sys.executable, "-m", "orchard", *words],
-            cwd=cwd or self.folder / "here",
-            env={**self.env, **env},
-            capture_output=True,
-            text=True,
-            timeout=SECONDS,
-            check=False,
-        )
+        done = command(*words, cwd=cwd or self.folder / "here", env={**self.env, **env}, seconds=SECONDS)
         return Done(done.returncode, done.stdout, done.stderr)
 
 

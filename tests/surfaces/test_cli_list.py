@@ -18,6 +18,7 @@ from orchard.core.plan import PlanId
 from orchard.git.command import git_program
 from orchard.store.journal import JournalReader
 from orchard.testing import Repo
+from tests.nursery import command
 
 PLAN = 'name: One\ntarget: goal\njobs:\n  - {id: one, work: "echo 1 > one.txt"}\n'
 LIST = "import sys; from orchard.surfaces.cli.start import run_command_line as run; run(['list', '--json'])"
@@ -25,15 +26,18 @@ LOADED = f"{LIST}; print([name for name in sys.modules if name in ('orchard.app'
 
 
 def python(repo: Repo, *words: str | Path, ends_with: int = 0) -> str:
-    done = subprocess.run(
-        [sys.executable, *words],
-        cwd=repo.path,
-        env=os.environ,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    if words[:2] == ("-m", "orchard"):
+        done = command(*words[2:], cwd=repo.path)
+    else:
+        done = subprocess.run(
+            [sys.executable, *words],
+            cwd=repo.path,
+            env=os.environ,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
     assert done.returncode == ends_with, done.stderr
     return done.stdout
 

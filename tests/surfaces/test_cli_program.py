@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from orchard.testing import Repo
+from tests.nursery import command
 
 SECONDS = 60
 HEAVY = ("pydantic", "rich", "ruamel", "psutil")
@@ -79,7 +80,9 @@ class Desk:
         return Done(done.returncode, done.stdout, done.stderr)
 
     def __call__(self, *words: str | Path, stdin: str = "", **env: str) -> Done:
-        return self.python("-m", "orchard", *map(str, words), cwd=None, stdin=stdin, **env)
+        done = command(*words, cwd=self.repo.path, env={**self.env, **env}, stdin=stdin, seconds=SECONDS)
+        assert "Traceback" not in done.stderr, done.stderr
+        return Done(done.returncode, done.stdout, done.stderr)
 
     def end_engine(self) -> None:
         """End an engine that was started in the background."""

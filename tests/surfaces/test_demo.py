@@ -22,6 +22,7 @@ from orchard.surfaces.cli.graph_view import FORMATS, show_graph
 from orchard.surfaces.cli.init import STARTER, run_init, starter_config
 from orchard.surfaces.cli.terminal import Terminal
 from orchard.testing import Repo
+from tests.nursery import command
 
 SECONDS = 120
 
@@ -46,15 +47,7 @@ def env(tmp_path: Path) -> dict[str, str]:
 
 
 def demo(env: dict[str, str], *words: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "orchard", "demo", *words],
-        env=env,
-        cwd=env["HOME"],
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-    )
+    return command("demo", *words, cwd=Path(env["HOME"]), env=env, seconds=SECONDS)
 
 
 @pytest.fixture(scope="module")

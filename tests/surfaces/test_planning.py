@@ -19,6 +19,7 @@ from orchard.surfaces.cli.proposal import proposal_lines
 from orchard.surfaces.cli.start import run_command_line
 from orchard.testing import Repo
 from tests.agents.llm import Call, Say, ScriptedLlm, routes, steps
+from tests.nursery import command
 
 SECONDS = 120.0
 
@@ -88,10 +89,9 @@ class Place:
         )
 
     def orchard(self, *words: str, code: int = 0, text: str | None = None, **env: str) -> tuple[str, str]:
-        process = self.start(*words, stdin=subprocess.PIPE, **env)
-        out, err = process.communicate(text, timeout=SECONDS)
-        assert process.returncode == code, out + err
-        return out, err
+        done = command(*words, cwd=self.repo.path, env={**os.environ, **env}, stdin=text or "", seconds=SECONDS)
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout, done.stderr
 
 
 @pytest.fixture

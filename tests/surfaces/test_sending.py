@@ -3,13 +3,13 @@
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from orchard.testing import Repo
+from tests.nursery import command
 
 AGENT = """
 n=$(ls -d turn* 2>/dev/null | wc -l)
@@ -43,10 +43,7 @@ def repo(tmp_path: Path) -> Repo:
 @pytest.fixture
 def orchard(repo: Repo) -> Run:
     def run(*args: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "orchard", *args], cwd=repo.path, input=stdin, capture_output=True, text=True,
-            timeout=60, check=False,
-        )  # fmt: skip
+        return command(*args, cwd=repo.path, stdin=stdin, seconds=60)
 
     return run
 

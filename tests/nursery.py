@@ -5,6 +5,7 @@ process of its own here as well, with its own environment, folder and files; onl
 """
 
 import atexit
+import fcntl
 import gc
 import importlib
 import json
@@ -17,12 +18,13 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+ROOT = Path(__file__).resolve().parent.parent
 LONGEST = 1024 * 1024
 NOT_IMPORTED = ("orchard.bench", "orchard.__main__")
 IMPORTED_LATE = ("rich.console", "rich.live", "rich.table", "rich.markup", "ruamel.yaml", "anthropic", "openai")
@@ -33,11 +35,14 @@ class Nursery:
     """Our end: asks for commands and hears how they ended."""
 
     def __init__(self) -> None:
-        self._line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            argv = [sys.executable, "-m", "tests.acceptance.nursery", str(theirs.fileno())]
-            self._process = subprocess.Popen(argv, cwd=ROOT, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
-        atexit.register(self.close)
+        place = Path(tempfile.gettempdir()) / f"nursery-{os.environ.get('PYTEST_XDIST_TESTRUNUID', os.getpid())}"
+        self._line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with place.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not place.exists():
+                self._process = _begin(place)
+            self._line.connect(str(place))
+        atexit.register(self._line.close)
 
     def run(
         self, words: list[str], cwd: Path, env: dict[str, str], stdin: bytes, seconds: float
@@ -59,16 +64,30 @@ class Nursery:
                 printed.append(file.read())
             return code, printed[0], printed[1]
 
-    def close(self) -> None:
-        """End it; commands that are under way go on."""
-        self._line.close()
-        self._process.wait(10)
+
+def _begin(place: Path) -> "subprocess.Popen[bytes]":
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as door:
+        door.bind(str(place))
+        door.listen(64)
+        argv = [sys.executable, "-m", "tests.nursery", str(door.fileno()), str(place)]
+        return subprocess.Popen(
+            argv, cwd=ROOT, pass_fds=[door.fileno()], stdin=subprocess.DEVNULL, start_new_session=True
+        )
 
 
 @cache
 def nursery() -> Nursery:
-    """The one of this process."""
+    """The one of this run of the tests, which all its workers share."""
     return Nursery()
+
+
+def command(
+    *words: str | Path, cwd: Path, env: Mapping[str, str] | None = None, stdin: str = "", seconds: float = 120
+) -> "subprocess.CompletedProcess[str]":
+    """Run `orchard WORDS` to its end, as `subprocess.run` would."""
+    given = [*map(str, words)]
+    code, out, err = nursery().run(given, cwd, dict(env or os.environ), stdin.encode(), seconds)
+    return subprocess.CompletedProcess(given, code, out.decode(), err.decode())
 
 
 def _heard(answer: socket.socket, words: list[str], seconds: float) -> int:
@@ -85,31 +104,43 @@ def _heard(answer: socket.socket, words: list[str], seconds: float) -> int:
 # ------------------------------------------------------------------------------- the other process
 
 
-def serve(line: socket.socket) -> int:
+def serve(door: socket.socket) -> None:
     """Fork for every command that is asked for, until nobody can ask any more."""
     _import_all()
     gc.collect()
     gc.freeze()
     chosen = selectors.DefaultSelector()
-    chosen.register(line, selectors.EVENT_READ)
+    chosen.register(door, selectors.EVENT_READ, door)
+    askers = 0
     while True:
         for key, _ in chosen.select():
-            if key.data is not None:
+            if key.data is door:
+                chosen.register(door.accept()[0], selectors.EVENT_READ)
+                askers += 1
+            elif key.data is not None:
                 _tell_end(chosen, key)
-                continue
-            message, files, _, _ = socket.recv_fds(line, LONGEST, 4)
-            if not message:
-                return 0
-            pid = os.fork()
-            if pid == 0:
-                chosen.close()
-                line.close()
-                os.close(files[3])
-                _become(json.loads(message), files[:3])
-            for file in files[:3]:
-                os.close(file)
-            os.write(files[3], f"{pid}\n".encode())
-            chosen.register(os.pidfd_open(pid), selectors.EVENT_READ, (pid, files[3]))
+            elif not _forked(chosen, key.fileobj):
+                askers -= 1
+                if askers == 0:
+                    return
+
+
+def _forked(chosen: selectors.BaseSelector, line: Any) -> bool:
+    """Begin the command that is asked for on a line; False: the line has ended."""
+    message, files, _, _ = socket.recv_fds(line, LONGEST, 4)
+    if not message:
+        chosen.unregister(line)
+        line.close()
+        return False
+    pid = os.fork()
+    if pid == 0:
+        os.close(files[3])
+        _become(json.loads(message), files[:3])
+    for file in files[:3]:
+        os.close(file)
+    os.write(files[3], f"{pid}\n".encode())
+    chosen.register(os.pidfd_open(pid), selectors.EVENT_READ, (pid, files[3]))
+    return True
 
 
 def _tell_end(chosen: selectors.BaseSelector, key: selectors.SelectorKey) -> None:
@@ -125,7 +156,7 @@ def _tell_end(chosen: selectors.BaseSelector, key: selectors.SelectorKey) -> Non
 def _become(asked: dict[str, Any], files: list[int]) -> NoReturn:
     for number, file in enumerate(files):
         os.dup2(file, number)
-        os.close(file)
+    os.closerange(3, max(map(int, os.listdir("/dev/fd"))) + 1)  # noqa: PTH208
     os.chdir(asked["cwd"])
     os.environ.clear()
     os.environ.update(asked["env"])
@@ -149,4 +180,6 @@ def _import_all() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(serve(socket.socket(fileno=int(sys.argv[1]))))
+    serve(socket.socket(fileno=int(sys.argv[1])))
+    for name in (sys.argv[2], f"{sys.argv[2]}.lock"):
+        Path(name).unlink()
