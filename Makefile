@@ -66,7 +66,7 @@ test-agents: dev
 	ORCHARD_TEST_AGENTS=1 $(BIN)/pytest -n $(SLOW_WORKERS) tests/agents
 
 test-all: check
-	$(BIN)/pytest -n $(SLOW_WORKERS)
+	ORCHARD_TEST_ALL=1 $(BIN)/pytest -n $(SLOW_WORKERS)
 	$(MAKE) mutants
 
 mutants: dev

@@ -4,8 +4,13 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from orchard.core.secrets import looks_secret
+from tests.examples import examples
+
+settings.register_profile("share", examples())
+settings.load_profile("share")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

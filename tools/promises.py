@@ -8,6 +8,7 @@ import ast
 import re
 import sys
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -56,11 +57,17 @@ def _has(found: list[Promise], number: int) -> bool:
 def exists(test: str) -> bool:
     """Whether this file, or this test in it, is there."""
     path, _, name = test.partition("::")
-    if not (ROOT / path).is_file():
-        return False
-    tree = ast.parse((ROOT / path).read_text("utf-8"))
-    names = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+    names = functions(ROOT / path)
     return name in names if name else any(one.startswith("test_") for one in names)
+
+
+@cache
+def functions(path: Path) -> frozenset[str]:
+    """What a file defines; nothing where there is none."""
+    if not path.is_file():
+        return frozenset()
+    tree = ast.parse(path.read_text("utf-8"))
+    return frozenset(node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
 
 
 def table(found: list[Promise]) -> str:

@@ -6,12 +6,13 @@ from itertools import pairwise
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from orchard.core.graph import BOX_HEIGHT, BOX_WIDTH, COLOURS, dot, edges, mermaid, svg
 from orchard.core.plan import VALIDATION, Job, JobId, Plan, with_validation
 from orchard.core.states import JobStatus
 from tests.core.strategies import plans
+from tests.examples import examples
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -122,7 +123,7 @@ def test_every_status_has_a_colour() -> None:
     assert set(COLOURS) == {str(status) for status in JobStatus}
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(plans())
 def test_any_plan_is_drawn_with_every_arrow_to_the_right_and_no_box_on_another(plan: Plan) -> None:
     picture = svg(plan)
@@ -135,7 +136,7 @@ def test_any_plan_is_drawn_with_every_arrow_to_the_right_and_no_box_on_another(p
         assert next_x - x >= BOX_WIDTH or next_y - y >= BOX_HEIGHT
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(plans())
 def test_no_frame_runs_through_a_job_that_is_not_in_its_group(plan: Plan) -> None:
     root = ElementTree.fromstring(svg(plan))

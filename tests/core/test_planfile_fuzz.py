@@ -3,7 +3,7 @@
 from typing import Any, Literal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from orchard.core.places import Places, Unreadable
@@ -11,6 +11,7 @@ from orchard.core.plan import Plan
 from orchard.core.planfile import parse, parse_value, parse_work
 from orchard.core.yamltext import read_yaml
 from orchard.errors import InvalidInput
+from tests.examples import examples
 
 Format = Literal["yaml", "json", "toml"]
 
@@ -83,13 +84,13 @@ def check(data: bytes, name: Format) -> None:
         assert plan.in_order
 
 
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(mutated())
 def test_a_damaged_plan_is_read_or_refused(damaged: tuple[bytes, Format]) -> None:
     check(*damaged)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.binary(max_size=60) | st.text(max_size=40).map(lambda text: text.encode("utf-8", "surrogatepass")), formats)
 def test_any_bytes_are_read_or_refused(data: bytes, name: Format) -> None:
     check(data, name)
@@ -113,7 +114,7 @@ values: st.SearchStrategy[Any] = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(values, st.lists(values, max_size=3), st.dictionaries(keys, values, max_size=3))
 def test_any_value_is_a_plan_or_refused(value: Any, jobs: list[Any], fields: dict[str, Any]) -> None:
     for candidate in (value, {"name": "p", **fields, "jobs": jobs}, {"name": "p", "jobs": [{"id": "a", **fields}]}):
@@ -123,7 +124,7 @@ def test_any_value_is_a_plan_or_refused(value: Any, jobs: list[Any], fields: dic
             assert "is not valid here" not in refused.message
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(values)
 def test_any_value_is_a_work_or_refused(value: Any) -> None:
     try:
@@ -148,7 +149,7 @@ def test_the_slow_reader_reads_what_the_fast_one_reads_at_the_same_places(text: 
     assert fast[0] == "value"
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(mutated())
 def test_the_slow_reader_reads_or_refuses_too(damaged: tuple[bytes, Format]) -> None:
     assert read(damaged[0].decode(errors="replace"), pure=True)[0] in ("value", "refused")

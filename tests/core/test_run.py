@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from orchard.core.events import (
@@ -46,6 +46,7 @@ from orchard.core.states import ACTIVE, TRANSITIONS, IllegalTransition, JobState
 from orchard.core.view import attempt_view, job_view, plan_summary, time_text
 from tests.core.simulation import Simulation
 from tests.core.strategies import plans
+from tests.examples import examples
 
 SETTLED = {JobStatus.SUCCEEDED, JobStatus.FAILED, JobStatus.BLOCKED, JobStatus.CANCELED}
 
@@ -88,7 +89,7 @@ def end(simulation: Simulation, job: JobId, luck: str) -> None:
         simulation.record(JobSucceeded(job, attempt, f"commit-of-{job}"))
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(plans(), st.integers(1, 4), st.data())
 def test_every_plan_ends_and_nothing_starts_before_what_it_needs(plan: Plan, slots: int, data: st.DataObject) -> None:
     simulation = Simulation(replace(runnable(plan), max_parallel=slots)).start()
@@ -111,7 +112,7 @@ def test_every_plan_ends_and_nothing_starts_before_what_it_needs(plan: Plan, slo
     assert run.settled
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(plans(), st.data())
 def test_a_run_is_the_replay_of_its_journal_at_any_crash_point(plan: Plan, data: st.DataObject) -> None:
     simulation = Simulation(runnable(plan)).start()
@@ -136,7 +137,7 @@ def test_a_run_is_the_replay_of_its_journal_at_any_crash_point(plan: Plan, data:
     assert again.counts == simulation.run.counts
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(plans(), st.data())
 def test_a_retry_unblocks_exactly_what_the_failure_blocked(plan: Plan, data: st.DataObject) -> None:
     simulation = Simulation(runnable(plan)).start()

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from orchard.core.events import (
@@ -33,6 +33,7 @@ from orchard.core.reshape import reshape
 from orchard.core.scheduler import StartJob, group_statuses, next_turns, pick, roll_up
 from orchard.core.states import JobStatus, PlanStatus
 from tests.core.simulation import Simulation
+from tests.examples import examples
 
 
 def wide(*jobs: Job, **fields: int) -> Plan:
@@ -82,7 +83,7 @@ def test_plans_take_turns() -> None:
     assert [(start.plan, start.job) for start in starts] == [("big", "j0"), ("small", "only"), ("big", "j1")]
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(st.tuples(st.integers(1, 8), st.integers(0, 4)), min_size=1, max_size=4), st.integers(0, 6))
 def test_neither_the_plans_nor_the_users_capacity_is_passed(sizes: list[tuple[int, int]], free: int) -> None:
     simulations = [

@@ -14,6 +14,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from tests.core.machine_workers import WorkerMachine
 from tests.core.planted import BUGS, REAL, Core, core_with
+from tests.examples import share_of
 
 STEPS = 30
 EXAMPLES = 300
@@ -58,7 +59,7 @@ def search_the_core(examples: int, steps: int, number: int, folder: Path) -> Non
 
 
 def test_the_core_decides_as_the_model_says(tmp_path: Path) -> None:
-    search_the_core(EXAMPLES, STEPS, chosen_seed(), tmp_path)
+    search_the_core(share_of(EXAMPLES), STEPS, chosen_seed(), tmp_path)
 
 
 @pytest.mark.slow

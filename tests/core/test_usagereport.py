@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from orchard.core.events import AgentEnded, AgentStarted, AgentUsed, JobFailed, JobRetried, JobSucceeded, WorkCommitted
@@ -14,6 +14,7 @@ from orchard.core.usage import Usage
 from orchard.core.usagereport import usage_report
 from orchard.core.view import plan_view
 from tests.core.simulation import Simulation
+from tests.examples import examples
 
 SUMS = ("tokens", "input", "cached", "cache_writes", "output", "requests", "turns", "lines_added", "lines_deleted")
 TIMES = ("cost", "api_seconds", "session_seconds")
@@ -57,7 +58,7 @@ def turn(run: Simulation, job: str, agent: str, where: tuple[Phase, str], used: 
     run.record(AgentEnded(name, attempt, phase, agent, purpose, "done"))
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(st.tuples(turns, turns), min_size=1, max_size=3))
 def test_every_way_of_adding_it_up_gives_the_total(plan: list[tuple[Any, Any]]) -> None:
     run = simulation(*(f"job-{number}" for number in range(len(plan))))

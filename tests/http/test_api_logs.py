@@ -5,13 +5,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from orchard.store.redact import Redactor
 from orchard.surfaces.http.logs import Place
 from orchard.surfaces.logpages import read_page
 from orchard.testing import Repo
+from tests.examples import examples
 from tests.http.api_world import Json, World, job_path, wait_for, world
 
 TOKEN = "sk-abcdefghijklmnopqrstuvwxyz"
@@ -40,7 +41,7 @@ def pages(path: Path, limit: int, secrets: list[str], *, ended: bool = True) -> 
 PIECES = ("häuser ", "日本語", "🌳", "plain ", "\n", f"key {TOKEN} ", "hunter2!", KEY, "x" * 200)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     st.lists(st.sampled_from(PIECES), min_size=20),
     st.integers(64, 400),

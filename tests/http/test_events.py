@@ -193,7 +193,7 @@ def test_a_client_that_takes_nothing_is_cut_off_and_can_go_on_where_it_was(api: 
     stalled.sendall(head.encode())
     wait_for(lambda: api.streams.clients == 1)
 
-    warn(api, plan, 400, size=50_000)
+    warn(api, plan, 160, size=50_000)
 
     wait_for(lambda: api.streams.clients == 0)
     got = _lines_of(stalled)

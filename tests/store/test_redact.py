@@ -5,13 +5,14 @@ import json
 from urllib.parse import quote, quote_plus
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from orchard.core.planfile import parse
 from orchard.core.secrets import looks_secret, secrets_in, secrets_of
 from orchard.store.redact import CARRY, Redactor, redact_text
 from orchard.store.screen import for_screen
+from tests.examples import examples
 
 SECRET = "hunter2/pä+ss=w?rd&more"
 KEY = "-----BEGIN RSA PRIVATE KEY-----\nMIIEowIBAAKCAQEA7\nabc+/=\n-----END RSA PRIVATE KEY-----"
@@ -122,7 +123,7 @@ def test_a_secret_is_found_wherever_the_stream_is_cut() -> None:
     assert whole.count(b"[redacted]") >= len(TOKENS) + 4
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(
     st.lists(
         st.sampled_from([RAW, b"\n", b"\r\n", b"ab\ncd\nef", b"ab\ncd", b" ", b"x" * 50, b"://a:", b"@", *TOKENS])

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from orchard.surfaces.mcp.hosts import HOSTS, entry, is_ours, place
 from orchard.surfaces.mcp.jsontext import BadText, comments_of, read_json, with_member, without_member
 from orchard.surfaces.mcp.selection import TOOLSETS
 from orchard.surfaces.mcp.tomltext import read_toml, with_table, without_table
+from tests.examples import examples
 
 KEYS = ("servers", "orchard")
 ENTRY: dict[str, Any] = {"command": "/usr/bin/orchard", "args": ["mcp", "--toolsets", "core,jobs"]}
@@ -220,7 +221,7 @@ def written(draw: st.DrawFn, value: Any) -> str:
 
 
 @given(st.data(), st.dictionaries(words, values, max_size=3), st.dictionaries(words, values, max_size=3))
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_any_file_keeps_its_values_and_comments(data: st.DataObject, top: dict[str, Any], servers: Any) -> None:
     top = {**top, **({"servers": servers} if data.draw(st.booleans()) else {})}
     top.get("servers", {}).pop("orchard", None)

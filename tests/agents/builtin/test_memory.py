@@ -1,7 +1,7 @@
 """What is left out of a conversation, and what never is."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from orchard.agents.builtin.memory import (
@@ -15,6 +15,7 @@ from orchard.agents.builtin.memory import (
     transcript,
 )
 from orchard.agents.builtin.model import Message, merged, result_block, said, text_block
+from tests.examples import examples
 
 
 def asked(*ids: str, text: str = "") -> Message:
@@ -76,7 +77,7 @@ def test_whatever_is_summarised_the_first_message_stays_and_every_call_has_its_a
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(1, 3)), max_size=120), st.integers(4, 40), st.integers(1, 30))
-@settings(max_examples=60)
+@examples(60)
 def test_growing_and_shortening_in_any_order_keeps_a_conversation_whole(
     steps: list[tuple[bool, int]], most: int, keep: int
 ) -> None:
