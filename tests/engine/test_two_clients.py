@@ -293,3 +293,18 @@ async def test_a_plan_that_is_reshaped_while_git_is_asked_where_it_starts_begins
     assert started.target_branch == "elsewhere"
     assert orchard.status(plan)["plan"]["status"] == "succeeded"
     assert "a.txt" in orchard.repo.files("elsewhere")
+
+
+async def test_a_land_while_the_landing_is_under_way_is_the_same_landing(orchard: Orchard, tmp_path: Path) -> None:
+    asks = "name: asks\nland: ask\njobs: [{id: a, work: 'echo a > a.txt'}]\n"
+    async with asking(orchard, asks) as (session, plan):
+        await until(lambda: orchard.status()["plan"]["status"] == "waiting")
+        with gate("checkout.intended", tmp_path) as held:
+            first = await session.request("land", plan=plan)
+            await held.reached()
+            second = await session.request("land", plan=plan)
+        await over(session, plan)
+
+    assert (first, second) == ({}, {})
+    assert len(told(orchard, plan, e.Landed)) == 1
+    assert orchard.status()["plan"]["landed"]
