@@ -9,6 +9,7 @@ Every command imports this module, so what only some of them need is imported wh
 
 import json
 import os
+import stat
 import sys
 import time
 from collections import OrderedDict
@@ -402,10 +403,12 @@ class App:
 
 
 def _size(path: Path) -> int | None:
+    """How long a log is; None where there is none, or a job put something else in its place."""
     try:
-        return path.stat().st_size
+        found = path.lstat()
     except OSError:
         return None
+    return found.st_size if stat.S_ISREG(found.st_mode) else None
 
 
 def _configuration(run: Run, job_id: JobId) -> Json:

@@ -39,6 +39,7 @@ def test_orchard_logs_prints_nothing_of_what_a_job_put_in_the_place_of_its_log(
     desk("run", desk.plan(f'name: P\ntarget: feature\njobs:\n  - {{id: one, work: "{work}"}}\n'))
     left = next((desk.repo.path / ".git" / "orchard" / "logs").rglob("work.log"))
     assert left.is_symlink() or left.is_fifo()
+    assert str(left) not in desk("job", "one", "--json").out
 
     done = desk("logs", "one", *words)
 
