@@ -1,6 +1,8 @@
 """What every test shares: a world of its own, in which nothing of the user's is seen or touched."""
 
 import os
+import re
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from tests.examples import examples
 
 settings.register_profile("share", examples())
 settings.load_profile("share")
+NUMBERS = count()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -27,10 +30,20 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
+@pytest.fixture
+def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for the test. Pytest's own lists the folders of all tests before it makes another."""
+    name = re.sub(r"\W", "_", request.node.name)[:30]
+    path = tmp_path_factory.getbasetemp() / "tests" / str(next(NUMBERS)) / name
+    path.mkdir(parents=True)
+    return path
+
+
 @pytest.fixture(autouse=True)
 def private_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Every test has a home of its own; git finds no settings but those of the test's repository."""
-    home = tmp_path_factory.mktemp("home")
+    home = tmp_path_factory.getbasetemp() / "homes" / str(next(NUMBERS))
+    home.mkdir(parents=True)
     for name, folder in (
         ("HOME", "."), ("XDG_STATE_HOME", "state"), ("XDG_CONFIG_HOME", "config"), ("XDG_CACHE_HOME", "cache"),
         ("XDG_RUNTIME_DIR", "run"),

@@ -91,7 +91,8 @@ class App:
         """One plan in a few fields, as it is now."""
         from orchard.core.view import plan_summary
 
-        return plan_summary(self.run_of(plan), interrupted=not self.engine_alive())
+        run, interrupted = self.seen(plan)
+        return plan_summary(run, interrupted=interrupted)
 
     def find_plan(self, name: str | None, verb: str = "") -> PlanId:
         """The plan that is meant: by id, unique name or unique beginning of its id; the newest where none is named.
@@ -149,6 +150,14 @@ class App:
                 self._runs.popitem(last=False)
         return self._with_time(run)
 
+    def seen(self, plan: PlanId) -> tuple[Run, bool]:
+        """A run, and whether no engine works on it although jobs are under way.
+
+        The engine is looked for first: one that brings the plan to its end in this moment has not left it behind.
+        """
+        interrupted = not self.engine_alive()
+        return self.run_of(plan), interrupted
+
     def _with_time(self, run: Run) -> Run:
         """The run as it is now: engines live, and the time of an idle worker runs out, while nothing is recorded."""
         if run.is_active:
@@ -173,8 +182,8 @@ class App:
         """What needs a person, the oldest first: which plan and job, why, and the command that answers."""
         from orchard.core.view import needs_person, stands_still
 
+        alive = self.engine_alive()
         runs = [self.run_of(row.id) for row in self.reader.plans() if not row.settled]
-        alive = bool(runs) and self.engine_alive()
         found = []
         for run in runs:
             still = stands_still(run, engine=alive)
@@ -191,8 +200,8 @@ class App:
         """The whole of a plan: what `status --json` prints."""
         from orchard.core.view import plan_view
 
-        run = self.run_of(self.find_plan(plan))
-        document = plan_view(run, interrupted=not self.engine_alive())
+        run, interrupted = self.seen(self.find_plan(plan))
+        document = plan_view(run, interrupted=interrupted)
         snapshot = run.snapshot
         changed = snapshot is not None and snapshot.tip != snapshot.start
         document["plan"]["summary"] = self._summary(snapshot.start, snapshot.tip) if snapshot and changed else None
@@ -202,8 +211,8 @@ class App:
         """Everything about one job."""
         from orchard.core.view import attempt_view, job_view
 
-        run, job_id = self.job_of(job, plan)
         alive = self.engine_alive()
+        run, job_id = self.job_of(job, plan)
         shown = job_view(run, job_id, interrupted=not alive)
         for subtask in shown["subtasks"]:
             log = self.logs.subtask_path(run.id, job_id, shown["attempts"], subtask["id"])
@@ -229,7 +238,8 @@ class App:
         """Every attempt at a job."""
         from orchard.core.view import attempt_view
 
-        return attempt_view(*self.job_of(job, plan), interrupted=not self.engine_alive())
+        alive = self.engine_alive()
+        return attempt_view(*self.job_of(job, plan), interrupted=not alive)
 
     def usage(self, plan: str | None) -> Json:
         """What the agents of a plan used, row by row and added up."""

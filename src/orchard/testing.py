@@ -34,9 +34,9 @@ class Repo:
         repo = cls(path)
         flags = [f"--{key.replace('_', '-')}={value}" for key, value in options.items()]
         repo("init", "-q", f"--initial-branch={branch}", *flags)
-        repo("config", "user.name", "Ada Tester")
-        repo("config", "user.email", "ada@example.com")
-        repo.commit(files if files is not None else {"README.md": "# A small repository\n"}, message="first")
+        with (path / ".git" / "config").open("a") as config:
+            config.write("[user]\n\tname = Ada Tester\n\temail = ada@example.com\n")
+        repo._commit(files if files is not None else {"README.md": "# A small repository\n"}, "first")
         return repo
 
     def run(self, *args: str | bytes, stdin: bytes = b"") -> Output:
@@ -65,10 +65,13 @@ class Repo:
 
     def commit(self, files: Mapping[str, Content] | None = None, *, message: str = "change") -> str:
         """Commit these files (and all else that changed) on what is checked out."""
-        self.write(files or {})
+        self._commit(files or {}, message)
+        return self.head()
+
+    def _commit(self, files: Mapping[str, Content], message: str) -> None:
+        self.write(files)
         self("add", "-A")
         self("commit", "-q", "--allow-empty", "-m", message)
-        return self.head()
 
     def head(self, name: str = "HEAD") -> str:
         """The commit that a name means."""

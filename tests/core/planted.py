@@ -232,8 +232,8 @@ BUGS: Mapping[str, Bug] = {
     ),
     "an illegal event leaves a trace": Bug(
         "replay",
-        "    event = recorded.event\n    found",
-        "    event, run.changed_at = recorded.event, recorded.at\n    found",
+        "    event = recorded.event\n    since",
+        "    event, run.changed_at = recorded.event, recorded.at\n    since",
     ),
     "a replay forgets an intended landing": Bug(
         "replay", '    LandingIntended: _moves("landing"),', '    LandingIntended: _set("landing", lambda event: None),'

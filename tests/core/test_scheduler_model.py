@@ -76,6 +76,11 @@ def assert_found(name: str) -> None:
     print(f"{name}: {str(found.value)[:300]}")
 
 
+@pytest.mark.parametrize("name", BUGS)
+def test_every_planted_bug_fits_the_source(name: str) -> None:
+    core_with(BUGS[name])
+
+
 def test_the_model_finds_some_of_the_planted_bugs() -> None:
     for name in random.Random(chosen_seed()).sample(sorted(BUGS), SAMPLE):
         assert_found(name)

@@ -37,7 +37,8 @@ class Documents:
         """The number of an event up to which a plan's document is complete, and the document."""
         newest = app.reader.last_seq()
         plan = plan_named(app, name)
-        state = (app.run_of(plan).seq, app.engine_alive())
+        run, gone = app.seen(plan)
+        state = (run.seq, gone)
         kept = self._kept.pop(plan, None)
         document = kept[1] if kept is not None and kept[0] == state else json_bytes(app.status(plan))
         self._kept[plan] = (state, document)
@@ -70,8 +71,7 @@ def plans_page(app: App, status: str | None, deleted: bool, limit: int, cursor: 
 
 def jobs_page(app: App, plan: PlanId, status: str | None, group: str | None, limit: int, cursor: str | None) -> Json:
     """Some jobs of a plan, in its order. A cursor is the number of jobs, of all, that were looked at."""
-    run = app.run_of(plan)
-    gone = not app.engine_alive()
+    run, gone = app.seen(plan)
     if group is not None:
         find_group(run, group)
     views = [(number, job_view(run, job, interrupted=gone)) for number, job in enumerate(_in_group(run, group), 1)]
@@ -98,8 +98,7 @@ def _is_in(own: str | None, group: str) -> bool:
 
 def graph(app: App, plan: PlanId, form: GraphForm) -> str | Json:
     """A plan as a picture, or as jobs and edges."""
-    run = app.run_of(plan)
-    gone = not app.engine_alive()
+    run, gone = app.seen(plan)
     if form == "json":
         views = [job_view(run, job, interrupted=gone) for job in run.plan.jobs]
         fields = ("id", "name", "group", "status", "validation")
@@ -157,18 +156,14 @@ def open_jobs(app: App, plan: PlanId, group: str) -> list[JobId]:
 
 def attempts(app: App, plan: PlanId, job: JobId) -> Json:
     """Every attempt at a job."""
-    return {
-        "plan": plan,
-        "job": job,
-        "attempts": attempt_view(app.run_of(plan), job, interrupted=not app.engine_alive()),
-    }
+    run, gone = app.seen(plan)
+    return {"plan": plan, "job": job, "attempts": attempt_view(run, job, interrupted=gone)}
 
 
 def failure(app: App, plan: PlanId, job: JobId) -> Json:
     """Why a job is not done."""
-    run = app.run_of(plan)
-    alive = app.engine_alive()
-    tries, view = attempt_view(run, job, interrupted=not alive), job_view(run, job, interrupted=not alive)
+    run, gone = app.seen(plan)
+    tries, view = attempt_view(run, job, interrupted=gone), job_view(run, job, interrupted=gone)
     last = tries[-1] if tries else None
     found = last["failure"] if last else None
     if found is None and (failed := run.records[job].failure) is not None:  # failed before it was tried

@@ -108,11 +108,11 @@ def state_text(meant: Meant, state: str) -> str:
 
 
 def _state(app: App, meant: Meant) -> tuple[str, str]:
-    run = app.run_of(meant.plan)
+    run, interrupted = app.seen(meant.plan)
     if isinstance(meant, MeantJob) and meant.job in run.records:
         status = str(run.records[meant.job].status)
         return status, next_for_job(run, meant.job, status)
-    shown: str = plan_summary(run, interrupted=not app.engine_alive())["status"]
+    shown: str = plan_summary(run, interrupted=interrupted)["status"]
     return shown, NEXT_FOR_PLAN[shown]
 
 
@@ -124,8 +124,7 @@ async def done(call: Call, meant: Meant, **more: Any) -> Json:
 
 def standing(app: App, plan: PlanId) -> Json:
     """How a plan stands, in the fewest words."""
-    run = app.run_of(plan)
-    interrupted = not app.engine_alive()
+    run, interrupted = app.seen(plan)
     status = plan_summary(run, interrupted=interrupted)["status"]
     return {"plan": plan, "status": status, "cursor": run.seq, "next": next_step(run, status)}
 

@@ -101,7 +101,7 @@ async def get_group(call: Call, given: GetGroup) -> Json:
 
 
 def _group_page(app: App, plan: PlanId, given: GetGroup) -> Json:
-    run, interrupted = app.run_of(plan), not app.engine_alive()
+    run, interrupted = app.seen(plan)
     path = known_group(run, given.group)
     shown, following = page_of(jobs_in(run, path), given.limit, given.cursor)
     inside = [one for one in sorted(group_statuses(run)) if one.startswith(f"{path}/")]

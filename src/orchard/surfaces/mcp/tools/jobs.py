@@ -80,7 +80,7 @@ async def list_jobs(call: Call, given: ListJobs) -> Json:
 
 
 def _job_list(app: App, plan: PlanId, given: ListJobs) -> Json:
-    run, interrupted = app.run_of(plan), not app.engine_alive()
+    run, interrupted = app.seen(plan)
     jobs = jobs_in(run, given.group) if given.group is not None else list(run.plan.jobs)
     if given.status is not None:
         jobs = [job for job in jobs if job_view(run, job, interrupted=interrupted)["status"] == given.status]
@@ -135,7 +135,7 @@ async def get_job(call: Call, given: AboutJob) -> Json:
 
 def _job_page(app: App, meant: MeantJob) -> Json:
     whole = app.job(meant.job, meant.plan)
-    run = app.run_of(meant.plan)
+    run, interrupted = app.seen(meant.plan)
     last = whole["attempts"]
     logs = [one for one in whole["logs"] if one["attempt"] == last and one["size"]]
     changed = {name: count for name, count in whole["summary"].items() if count}
@@ -146,7 +146,7 @@ def _job_page(app: App, meant: MeantJob) -> Json:
     )}  # fmt: skip
     return {
         "plan": meant.plan,
-        "job": job_row(run, meant.job, interrupted=not app.engine_alive()),
+        "job": job_row(run, meant.job, interrupted=interrupted),
         "configuration": whole["configuration"],
         "next": next_for_job(run, meant.job, whole["status"]),
         **compact(kept),
@@ -191,9 +191,9 @@ async def get_job_failure(call: Call, given: AboutJob) -> Json:
 
 
 def _failure(app: App, meant: MeantJob) -> Json:
-    run = app.run_of(meant.plan)
+    run, interrupted = app.seen(meant.plan)
     record, job = run.records[meant.job], meant.job
-    view = job_view(run, job, interrupted=not app.engine_alive())
+    view = job_view(run, job, interrupted=interrupted)
     status = view["status"]
     if status not in ("failed", "blocked", "canceled"):
         failed = [one for one, other in run.records.items() if other.state is JobState.FAILED]
@@ -308,10 +308,8 @@ async def get_job_attempts(call: Call, given: GetAttempts) -> Json:
 
 
 def _attempts(app: App, meant: MeantJob, given: GetAttempts) -> Json:
-    run = app.run_of(meant.plan)
-    rows = {
-        str(one["number"]): one for one in reversed(attempt_view(run, meant.job, interrupted=not app.engine_alive()))
-    }
+    run, interrupted = app.seen(meant.plan)
+    rows = {str(one["number"]): one for one in reversed(attempt_view(run, meant.job, interrupted=interrupted))}
     if given.attempt is not None:
         if str(given.attempt) not in rows:
             had = f"it has had {len(rows)}" if rows else "it has not started"

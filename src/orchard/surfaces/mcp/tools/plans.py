@@ -80,7 +80,7 @@ async def get_plan(call: Call, given: GetPlan) -> Json:
 
 
 def _plan_page(app: App, plan: PlanId, given: GetPlan) -> Json:
-    run, interrupted = app.run_of(plan), not app.engine_alive()
+    run, interrupted = app.seen(plan)
     summary = plan_summary(run, interrupted=interrupted)
     jobs = list(run.plan.jobs) if given.since is None else changed_jobs(app, run, given.since)
     shown, following = page_of(jobs, given.limit, given.cursor)
@@ -296,7 +296,7 @@ async def wait_plan(call: Call, given: WaitPlan) -> Json:
 
 
 def _seen(app: App, plan: PlanId, since: int | None, until: str) -> Json:
-    run, interrupted = app.run_of(plan), not app.engine_alive()
+    run, interrupted = app.seen(plan)
     since = run.seq if since is None else since
     if since > app.reader.last_seq():
         raise UsageError(f"cursor: there was no event {since} yet; the newest of this plan is {run.seq}.")

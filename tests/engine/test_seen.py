@@ -1,0 +1,63 @@
+"""An engine that brings a plan to its end while somebody looks at the plan has not left it behind."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from orchard.app import App, open_app
+from orchard.core.plan import PlanId
+from orchard.core.run import Run
+from orchard.engine.session import Session
+from orchard.surfaces.http import reading
+from orchard.surfaces.mcp.tools.asking import standing
+from tests.engine.conftest import Orchard, until
+
+pytestmark = pytest.mark.anyio
+
+PLAN = "name: slow\njobs: [{id: a, work: 'until [ -e GO ]; do sleep 0.05; done; echo a > a.txt'}]\n"
+
+
+class Late(App):
+    """Looks at a plan in the last moment of its engine: when the run has been read, the engine is gone."""
+
+    has_read = False
+
+    def run_of(self, plan: PlanId) -> Run:
+        self.has_read = True
+        return super().run_of(plan)
+
+    def engine_alive(self) -> bool:
+        return not self.has_read and super().engine_alive()
+
+
+LOOKS: dict[str, Callable[[App, PlanId], Any]] = {
+    "status": lambda app, plan: app.status(plan),
+    "summary": lambda app, plan: app.summary(plan),
+    "job": lambda app, plan: app.job("a", plan),
+    "attempts": lambda app, plan: app.attempts("a", plan),
+    "waiting": lambda app, _: app.waiting(),
+    "jobs over HTTP": lambda app, plan: reading.jobs_page(app, plan, None, None, 10, None),
+    "attempts over HTTP": lambda app, plan: reading.attempts(app, plan, "a"),  # type: ignore[arg-type]
+    "failure over HTTP": lambda app, plan: reading.failure(app, plan, "a"),  # type: ignore[arg-type]
+    "an answer of MCP": standing,
+}
+
+
+async def test_a_plan_whose_engine_ends_while_it_is_looked_at_is_not_called_interrupted(orchard: Orchard) -> None:
+    shown: dict[str, str] = {}
+    go = orchard.repo.path.parent / "go"
+
+    async def look(_: Session, plan: PlanId) -> None:
+        await until(lambda: orchard.app.job("a", plan)["status"] == "running")
+        for name, ask in LOOKS.items():
+            app = open_app(orchard.repo.path)
+            shown[name] = json.dumps(ask(Late(app.repo, app.settings, app.dirs), plan))
+        go.touch()
+
+    await orchard.run(PLAN.replace("GO", str(go)), look)
+
+    assert shown.keys() == LOOKS.keys()
+    for name, text in shown.items():
+        assert "interrupted" not in text and "paused" not in text.replace('"paused": null', ""), (name, text)
