@@ -319,7 +319,7 @@ def test_a_job_that_stashes_its_work_is_told_so_and_the_users_stash_stays(desk: 
 
 
 def test_garbage_collection_and_pruning_by_jobs_lose_nothing(desk: Desk) -> None:
-    gc = "git reflog expire --expire=now --all; git gc -q --prune=now; git worktree prune --expire=now; git prune"
+    gc = "git reflog expire --expire=now --all; git gc -q --prune=now; git worktree prune --expire=now"
     base = desk.tree("work")
 
     ran = desk.run(
@@ -327,8 +327,8 @@ def test_garbage_collection_and_pruning_by_jobs_lose_nothing(desk: Desk) -> None
         {"id": "b", "needs": ["a"], "work": f"echo b > b; {gc}"},
         {"id": "c", "work": f"{gc}; echo c > c"},
         {"id": "d", "work": f"echo d > d; git add d; {gc}; git pack-refs --all --prune", "postchecks": gc},
-        {"id": "e", "needs": ["b", "c"], "work": f"{gc}; echo e > e"},
-        verify=gc,
+        {"id": "e", "needs": ["b", "c", "d"], "work": f"{gc}; git prune; echo e > e"},
+        verify=f"{gc}; git prune",
     )
 
     landed(desk, ran, {**base, **{name.encode(): (FILE, f"{name}\n".encode()) for name in "abcde"}})

@@ -20,6 +20,7 @@ from orchard.git.landing import LandedRef, Undone, land, undo
 from orchard.git.refusal import LandingRefused
 from orchard.git.repository import find_repository
 from orchard.git.settlement import settle_all
+from orchard.process import failpoint
 from orchard.testing import Repo
 from tests.git.test_landing import Scene, picture
 from tests.git.test_landing_steps import at
@@ -299,3 +300,19 @@ def test_whichever_operation_fails_the_checkout_is_whole(plain: Ground, faults: 
         nth += 1
 
     assert nth > 50
+
+
+@pytest.mark.parametrize("verb", ["land", "undo"])
+def test_an_error_after_the_branch_has_moved_does_not_deny_that_it_moved(plain: Ground, verb: str) -> None:
+    scene = plain.scene
+    scene.repo("checkout", "-q", "-b", "elsewhere")
+    if verb == "undo":
+        assert isinstance(plain.act("land"), LandedRef)
+    failpoint.rearm("branch.after-swap:1:error")
+    try:
+        done = plain.act(verb)
+    finally:
+        failpoint.rearm(None)
+
+    assert isinstance(done, LandedRef | Undone), done
+    assert scene.repo.head("main") == (scene.new if verb == "land" else scene.old)

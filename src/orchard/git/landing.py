@@ -190,13 +190,16 @@ def _move(
     repo: Repository, branch: str, old: str | None, new: str | None, message: str, command: str
 ) -> Followed | LandingRefused:
     """Move the branch, and the checkout that has it; None is a branch that does not exist."""
+    refused: OrchardError
     try:
         return _moved(repo, branch, old, new, message, command)
     except DamagedNotes as error:
-        return LandingRefused("checkout", error.message, error.hint or "")
+        refused = error
     except OSError as error:  # not even our notes can be read: the next settlement will have to
         refused = SystemRefused(error)
-        return LandingRefused("checkout", refused.message, refused.hint or "")
+    if repo.branch_tip(branch) == new:
+        return Followed(None)  # whatever failed came after the move
+    return LandingRefused("checkout", refused.message, refused.hint or "")
 
 
 def _moved(
