@@ -189,7 +189,7 @@ def the_log_folder_is_a_file(scene: Scene) -> None:
     logs.unlink()
 
 
-@fault(r"journal|no such file|gone|ended unexpectedly|interrupted", slow=True)
+@fault(r"journal|no such file|gone|ended unexpectedly|interrupted|removed or replaced", slow=True)
 def the_state_folder_is_removed(scene: Scene) -> None:
     scene.forgetful = True
     with scene.at_work():

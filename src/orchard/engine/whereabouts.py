@@ -27,8 +27,8 @@ class Whereabouts:
         """Raise where they are not there any more, or others are; a few looks at the disk, so it may be done often."""
         if self._look() != self._found:
             raise RepositoryReplaced(
-                f"The repository {self._repo.common_dir} was removed or replaced while its engine ran; "
-                "what was not recorded there before is not done.",
+                f"The repository {self._repo.common_dir}, or what Orchard keeps there, was removed or replaced "
+                "while its engine ran; what was not recorded there before is not done.",
                 hint="Ask again: what is there now has an engine of its own.",
             )
 
