@@ -1,6 +1,7 @@
 """What fails is mended by an agent, and the failed check decides; conflicts are settled by one, and checked."""
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from orchard.agents.agent import Result, Task, Watch
 from orchard.core.events import ConflictSettled, HealTried
 from orchard.engine import opening, turns
+from orchard.testing import Repo
 from tests.engine.conftest import Orchard, job, statuses
 from tests.engine.scripted import ScriptedAgents, ends, writes
 
@@ -54,6 +56,31 @@ async def test_a_failed_postcheck_is_mended_and_the_result_holds_what_mended_it(
     assert (turn["trigger"], turn["healed"]) == ("heal", "passed")
     keep = orchard.repo.refs("refs/orchard/keep")
     assert sum("/a/1" in ref for ref in keep) == 1, "one result, under one ref"
+
+
+async def test_what_mended_a_check_but_could_not_be_committed_is_not_passed_over_by_a_retry(
+    orchard: Orchard, agents: ScriptedAgents
+) -> None:
+    def mends(task: Task, watch: Watch) -> Result:
+        Repo.make(task.folder / "nested")
+        (task.folder / "a.txt").write_text("good")
+        return Result("done")
+
+    agents.add("medic", mends)
+    failed = await orchard.run("""
+        name: Heal
+        jobs:
+          - {id: a, heal: 1, work: "echo bad > a.txt", postchecks: "grep good a.txt"}
+    """)
+    assert "nested" in job(failed, "a")["error"], job(failed, "a")
+
+    again = await orchard.ask("retry")
+    assert (job(again, "a")["status"], again["plan"]["landed"]) == ("failed", False), job(again, "a")
+    shutil.rmtree(Path(job(again, "a")["worktree"]) / "nested")
+    status = await orchard.ask("retry")
+
+    assert statuses(status) == {"a": "succeeded"}, job(status, "a")
+    assert orchard.repo.files("work")["a.txt"] == "good"
 
 
 @pytest.mark.parametrize("phase", ["setup", "prechecks", "work"])

@@ -275,7 +275,7 @@ class Cell:
     def _sweep(self, *words: str) -> None:
         """Throw away what no ref holds; what a killed git has left may be in the way of that until the next engine."""
         done = self.repo.run(*words)
-        left = re.search(rb"refs/orchard/\S*\.lock': File exists|bad object worktrees/", done.stderr)
+        left = re.search(rb"(?:refs/orchard/|worktrees/w)\S*\.lock': File exists|bad object worktrees/", done.stderr)
         assert done.status == 0 or (left and self.git_kill is not None), done.stderr.decode()
 
     def _check_half_way(self) -> None:

@@ -1,6 +1,7 @@
 """The phases of an ordinary job: each a function from the attempt to an outcome."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
 
 from orchard.core.events import NeedsConsumed, ProgramStarted, WorkCommitted
 from orchard.core.phases import Phase, at_or_after
@@ -265,7 +266,8 @@ async def postchecks(context: Context) -> Outcome:
         # What was mended after the commit is part of the result that is checked now.
         outcome = await commit(context)
         if isinstance(outcome, Failed):
-            return outcome
+            # A retry must not check in the folder what no commit has.
+            return replace(outcome, resume_from=outcome.resume_from or Phase.COMMIT)
     if context.job.postchecks:
         failed = await run_works(context, context.job.postchecks)
         if failed is not None:
