@@ -16,6 +16,7 @@ from orchard.core.events import WorktreeGone, WorktreeTaken
 from orchard.core.plan import PlanId
 from orchard.engine.pool import PATIENCE, Pool
 from orchard.engine.world import World
+from orchard.errors import OrchardError
 from orchard.git.integration import Integration
 from orchard.git.repository import Worktree, find_repository
 from orchard.git.wip import ensure_saved
@@ -113,6 +114,25 @@ async def test_a_folder_that_cannot_be_reset_is_left_and_another_one_is_made(rep
     second = await use(pool, repo.head(), 0)
 
     assert second != first and second.is_dir()
+
+
+async def test_a_folder_that_could_not_be_reset_goes_with_the_others_when_that_works_again(
+    repo: Repo, pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = await use(pool, repo.head(), 0)
+
+    def die(*_: object) -> None:
+        raise OrchardError("A git was killed here.")
+
+    with monkeypatch.context() as killed:
+        killed.setattr(pool.worktrees, "reset", die)
+        second = await use(pool, repo.head(), 0)
+    (first / "found.txt").write_text("what somebody put there")
+    await pool.close()
+
+    assert not first.exists() and not second.exists()
+    saved = [ref for ref in repo.refs("refs/orchard/wip") if first.name in ref]
+    assert repo.files(saved[0])["found.txt"] == "what somebody put there"
 
 
 async def test_a_job_that_is_canceled_while_it_waits_takes_nothing(repo: Repo, pool: Pool) -> None:

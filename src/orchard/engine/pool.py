@@ -48,6 +48,7 @@ class Pool:
         self._notes = notes if notes is not None else []  # for a person to read
         self._made: dict[str, float] = {}  # when each folder was made, as far as that was here
         self._occupied: list[Saved] = []
+        self._spent: list[Saved] = []  # could not be made ready for a job: a git died there, or the disk was full
         self._ready_for: dict[str, Ready] = {}
         self._free: deque[Saved] = deque()
         self._in_use: set[str] = set()  # the names of those that a job gives back in a while
@@ -70,7 +71,7 @@ class Pool:
                 self._occupied.append(saved)
                 self.leave(saved.worktree)
             except OrchardError:
-                # Its proof is spent, so it stays where it is; the next engine saves it and takes it away.
+                self._spent.append(saved)  # its proof is: it is saved again before it goes
                 self.leave(saved.worktree)
             except asyncio.CancelledError:
                 self.leave(saved.worktree)
@@ -113,6 +114,9 @@ class Pool:
             self.worktrees.remove(saved.worktree, saved)
         except ProofIsOld:
             self.worktrees.remove(saved.worktree, self._save_again(saved))
+
+    def _remove_spent(self, saved: Saved) -> None:
+        self.worktrees.remove(saved.worktree, self._save_again(saved))
 
     def _save_again(self, saved: Saved) -> Saved:
         """Save what somebody has put into a worktree after it was saved, and while no job had it."""
@@ -209,6 +213,9 @@ class Pool:
                 await self.world.in_thread(self._remove, saved)
             except OrchardError:
                 continue
+        for saved in self._spent:
+            with suppress(OrchardError):  # then it stays; the next engine saves it and takes it away
+                await self.world.in_thread(self._remove_spent, saved)
         problems = await self.world.in_thread(self.worktrees.empty_trash)
         await self.world.in_thread(self.worktrees.drop_empty_root)
         return problems
