@@ -12,7 +12,7 @@
 
 PYTHON ?= python3
 # Of two cores: everyday tests mostly wait for programs, the slow ones are measured by the clock.
-WORKERS ?= 6
+WORKERS ?= 4
 SLOW_WORKERS ?= 2
 
 VENV := .venv
