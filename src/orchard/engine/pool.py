@@ -113,7 +113,7 @@ class Pool:
         try:
             self.worktrees.remove(saved.worktree, saved)
         except ProofIsOld:
-            self.worktrees.remove(saved.worktree, self._save_again(saved))
+            self._remove_spent(saved)
 
     def _remove_spent(self, saved: Saved) -> None:
         self.worktrees.remove(saved.worktree, self._save_again(saved))
@@ -214,7 +214,7 @@ class Pool:
             except OrchardError:
                 continue
         for saved in self._spent:
-            with suppress(OrchardError):  # then it stays; the next engine saves it and takes it away
+            with suppress(OrchardError, OSError):  # then it stays; the next engine saves it and removes it
                 await self.world.in_thread(self._remove_spent, saved)
         problems = await self.world.in_thread(self.worktrees.empty_trash)
         await self.world.in_thread(self.worktrees.drop_empty_root)

@@ -72,13 +72,12 @@ def watch(terminal: Terminal, plan: str | None) -> int:
     if not terminal.live or not is_terminal(sys.stdin):
         raise UsageError("A plan can be watched on a terminal only.", "orchard wait; or: orchard status")
     app = app_of(terminal)
-    run = app.run_of(app.find_plan(plan))
-    asyncio.run(_watch(terminal, app, run))
+    run, gone = app.seen(app.find_plan(plan))
+    asyncio.run(_watch(terminal, app, run, alive=not gone))
     return 0
 
 
-async def _watch(terminal: Terminal, app: App, run: Run) -> None:
-    alive = app.engine_alive()
+async def _watch(terminal: Terminal, app: App, run: Run, *, alive: bool) -> None:
     with LiveTree(terminal, run, screen=True, interrupted=not alive) as live, _pressed_keys() as keys:
         live.footer = [(text.LEAVE_WATCH if alive and not run.settled else text.LEAVE_ENDED, "dim")]
         async with asyncio.TaskGroup() as tasks:
