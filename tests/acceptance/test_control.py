@@ -29,7 +29,12 @@ def gate(desk: Desk, name: str) -> str:
 
 
 def begun(desk: Desk, name: str) -> None:
-    until((desk.folder / f"{name}.on").exists, f"the start of {name}")
+    try:
+        until((desk.folder / f"{name}.on").exists, f"the start of {name}")
+    except AssertionError as error:
+        error.add_note(desk("list").talk + desk("status").talk + "\n".join(map(str, desk.events())))
+        error.add_note((desk.state / "engine.log").read_text() if (desk.state / "engine.log").exists() else "no log")
+        raise
 
 
 def open_gate(desk: Desk, *names: str) -> None:

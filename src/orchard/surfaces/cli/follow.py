@@ -45,8 +45,6 @@ class Followed:
 
 def act_and_follow(terminal: Terminal, app: App, act: Act, plan: PlanId | None = None, *, detach: bool = False) -> int:
     """Ask for something that makes work go on, then show that work until it ends or is in the background."""
-    if detach:
-        app.detach()
     return asyncio.run(_act_and_follow(terminal, app, act, plan, detach))
 
 
@@ -54,7 +52,7 @@ async def _act_and_follow(terminal: Terminal, app: App, act: Act, plan: PlanId |
     # What happened before is not news: the events of a plan that exists are taken in silently.
     before = app.run_of(plan) if plan is not None and not detach else None
     async with AsyncExitStack() as stack:
-        session = await open_session(app, stack)
+        session = await open_session(app, stack, detach=detach)
         asked = await act(session)
         if detach:
             said = text.raw(asked) if terminal.quiet else text.started_in_background(asked)
@@ -66,13 +64,22 @@ async def _act_and_follow(terminal: Terminal, app: App, act: Act, plan: PlanId |
     return finish(terminal, app, followed)
 
 
-async def open_session(app: App, stack: AsyncExitStack, *, work: bool = True) -> Session:
-    """A session with the engine; one that ends in the very moment we come is asked nothing, so we come again."""
+async def open_session(app: App, stack: AsyncExitStack, *, work: bool = True, detach: bool = False) -> Session:
+    """A session with the engine; one that ends in the very moment we come is asked nothing, so we come again.
+
+    `detach`: with an engine in the background, whatever happens to the one there is; never with one in this process.
+    """
     teach(app)
     for _ in range(TRIES):
         with suppress(EngineGone):
-            return await stack.enter_async_context(app.session(work=work))
-    return await stack.enter_async_context(app.session(work=work))
+            return await _enter(app, stack, work=work, detach=detach)
+    return await _enter(app, stack, work=work, detach=detach)
+
+
+async def _enter(app: App, stack: AsyncExitStack, *, work: bool, detach: bool) -> Session:
+    if detach:
+        app.detach()
+    return await stack.enter_async_context(app.listen() if detach else app.session(work=work))
 
 
 async def stay(terminal: Terminal, app: App, session: Session, followed: Followed) -> None:

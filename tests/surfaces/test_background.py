@@ -1,0 +1,49 @@
+"""`--detach`: whatever happens to the engine there is, the work goes on in the background and never in the command."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from orchard.app import App
+from orchard.engine.address import read_address
+from orchard.surfaces.cli.start import run_command_line
+from orchard.testing import Repo
+
+
+def test_a_plan_given_to_an_engine_that_just_ends_is_run_by_another_in_the_background(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repo = Repo.make(tmp_path / "repo")
+    gate = tmp_path / "go"
+    (tmp_path / "plan.yaml").write_text(
+        f"name: x\ntarget: t\njobs: [{{id: a, work: 'until test -e {gate}; do sleep 0.05; done; echo 1 > 1'}}]"
+    )
+    monkeypatch.chdir(repo.path)
+    seen_alive, detach = [], App.detach
+
+    def find_a_dying_one(app: App) -> None:
+        """The first look finds an engine that has ended when it is asked."""
+        seen_alive.append(app)
+        if len(seen_alive) > 1:
+            detach(app)
+
+    monkeypatch.setattr(App, "detach", find_a_dying_one)
+    monkeypatch.setattr("orchard.engine.opening.OwnEngine.wait_idle", _never)
+
+    assert run_command_line(["run", str(tmp_path / "plan.yaml"), "--detach"]) == 0
+    engine = read_address(repo.path / ".git" / "orchard")
+    gate.touch()
+
+    assert engine is not None and engine.pid != os.getpid()
+    assert run_command_line(["wait"]) == 0
+    assert "1" in repo.files("t")
+    deadline = time.monotonic() + 20
+    while read_address(repo.path / ".git" / "orchard") is not None:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+async def _never(_: object) -> None:
+    raise AssertionError("this process became the engine")
