@@ -58,12 +58,12 @@ check: dev
 	$(BIN)/mypy
 
 test: check
-	$(BIN)/pytest -n $(WORKERS) -m "not slow"
+	$(BIN)/python tools/run_tests.py -n $(WORKERS) -m "not slow"
 
 # What `make test` skips: tests that run real programs. Few at once, for these are large.
 test-agents: dev
 	$(BIN)/python tools/install_agents.py
-	ORCHARD_TEST_AGENTS=1 $(BIN)/pytest -n $(SLOW_WORKERS) tests/agents
+	ORCHARD_TEST_AGENTS=1 $(BIN)/python tools/run_tests.py -n $(SLOW_WORKERS) tests/agents
 
 test-all: check
 	ORCHARD_TEST_ALL=1 $(BIN)/pytest -n $(SLOW_WORKERS)

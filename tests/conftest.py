@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections import Counter
 from itertools import count
 from pathlib import Path
 
@@ -9,11 +10,29 @@ import pytest
 from hypothesis import settings
 
 from orchard.core.secrets import looks_secret
-from tests.examples import examples
+from tests.examples import examples, is_everyday
+from tests.nursery import begin_for_workers
 
 settings.register_profile("share", examples())
 settings.load_profile("share")
 NUMBERS = count()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Begin what all workers share in the process that none of them is a child of."""
+    if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
+        begin_for_workers()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of a long table, the later rows are slow tests but for some; `make test-all` tries every row."""
+    rows: Counter[tuple[object, str]] = Counter()
+    for item in items:
+        function = (item.parent, getattr(item, "originalname", item.name))
+        rows[function] += 1
+        if not is_everyday(item.name, rows[function]):
+            item.add_marker("slow")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -5,13 +5,13 @@ process of its own here as well, with its own environment, folder and files; onl
 """
 
 import atexit
-import fcntl
 import gc
 import importlib
 import json
 import os
 import pkgutil
 import selectors
+import shutil
 import signal
 import socket
 import subprocess
@@ -25,6 +25,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 ROOT = Path(__file__).resolve().parent.parent
+PLACE = "ORCHARD_TEST_NURSERY"
+"""Where the nursery of the whole run listens."""
 LONGEST = 1024 * 1024
 NOT_IMPORTED = ("orchard.bench", "orchard.__main__")
 IMPORTED_LATE = ("rich.console", "rich.live", "rich.table", "rich.markup", "ruamel.yaml", "anthropic", "openai")
@@ -35,13 +37,8 @@ class Nursery:
     """Our end: asks for commands and hears how they ended."""
 
     def __init__(self) -> None:
-        place = Path(tempfile.gettempdir()) / f"nursery-{os.environ.get('PYTEST_XDIST_TESTRUNUID', os.getpid())}"
         self._line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with place.with_suffix(".lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if not place.exists():
-                self._process = _begin(place)
-            self._line.connect(str(place))
+        self._line.connect(os.environ.get(PLACE) or str(_begin()))
         atexit.register(self._line.close)
 
     def run(
@@ -65,19 +62,32 @@ class Nursery:
             return code, printed[0], printed[1]
 
 
-def _begin(place: Path) -> "subprocess.Popen[bytes]":
+def _begin() -> Path:
+    place = Path(tempfile.mkdtemp(prefix="nursery-")) / "door"
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as door:
         door.bind(str(place))
         door.listen(64)
         argv = [sys.executable, "-m", "tests.nursery", str(door.fileno()), str(place)]
-        return subprocess.Popen(
+        # Not waited for: it ends when the last of us has hung up.
+        subprocess.Popen(
             argv, cwd=ROOT, pass_fds=[door.fileno()], stdin=subprocess.DEVNULL, start_new_session=True
-        )
+        ).returncode = 0
+    return place
+
+
+def begin_for_workers() -> None:
+    """Begin one for the processes that we start, and keep it until we end.
+
+    It must be no child of theirs: what its commands leave in the background would come to a worker whose tests adopt
+    orphans, and would be ended by the next engine of that worker.
+    """
+    os.environ[PLACE] = str(_begin())
+    nursery()
 
 
 @cache
 def nursery() -> Nursery:
-    """The one of this run of the tests, which all its workers share."""
+    """The one of this process, or of the whole run."""
     return Nursery()
 
 
@@ -181,5 +191,4 @@ def _import_all() -> None:
 
 if __name__ == "__main__":
     serve(socket.socket(fileno=int(sys.argv[1])))
-    for name in (sys.argv[2], f"{sys.argv[2]}.lock"):
-        Path(name).unlink()
+    shutil.rmtree(Path(sys.argv[2]).parent)

@@ -181,6 +181,7 @@ def test_a_file_of_fifty_megabytes_lands(desk: Desk) -> None:
     assert desk.repo("hash-object", "huge") == desk.repo("rev-parse", "work:huge")
 
 
+@pytest.mark.slow
 def test_ten_thousand_files_land(desk: Desk) -> None:
     work = desk.script("import os\nfor n in range(10_000):\n    os.makedirs(f'd{n % 100}', exist_ok=True)\n"
                        "    open(f'd{n % 100}/{n}', 'w').write(str(n))\n")  # fmt: skip

@@ -59,6 +59,7 @@ async def test_plans_that_are_over_leave_memory_and_can_still_be_asked_about(orc
     assert orchard.status(plans[0])["plan"]["status"] == "succeeded"
 
 
+@pytest.mark.slow
 async def test_a_hundred_more_plans_cost_no_more_than_the_first_hundred(orchard: Orchard) -> None:
     async with asyncio.timeout(120), orchard.app.session() as session:
         spent = []

@@ -112,6 +112,7 @@ def test_ancestors_and_merge_bases(repo: Repo, repository: Repository) -> None:
     assert merge_bases(repository, ours, theirs) == (base,)
 
 
+@pytest.mark.slow
 def test_a_diff_that_is_too_large_is_not_read_to_its_end(repo: Repo) -> None:
     """In a process of its own, whose memory can be measured."""
     base = repo.head()

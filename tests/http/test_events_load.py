@@ -172,6 +172,7 @@ def heard_all(desk: Desk, seconds: float) -> tuple[list[Listener], int]:
         return listeners, made
 
 
+@pytest.mark.slow
 def test_two_hundred_clients_hear_every_event_once_for_some_seconds(desk: Desk) -> None:
     listeners, made = heard_all(desk, 4.0)
 

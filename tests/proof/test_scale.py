@@ -196,6 +196,7 @@ def _seconds_of_cancel(desk: Desk) -> float:
     return max(ends) - min(at for name, at in rows if name == "PlanCanceled")
 
 
+@pytest.mark.slow
 def test_what_a_plan_costs_does_not_grow_with_the_plans_before_it(desk: Desk) -> None:
     small = desk.plan("name: Small\ntarget: side\njobs: [{id: one, work: mktemp ./XXXXXXXXXX}]\n", "small.yaml")
     bad = desk.plan("name: Bad\ntarget: goal\njobs: [{id: kept, work: 'false'}]\n")

@@ -278,6 +278,7 @@ async def test_whoever_meets_a_lock_tries_again_soon_and_gets_what_is_free(tmp_p
         assert slots.warning is None
 
 
+@pytest.mark.slow
 def test_a_file_that_stays_locked_is_given_up_after_a_while(tmp_path: Path) -> None:
     path = tmp_path / "slots.db"
     with closing(Slots.open(path, 2)) as slots, locked(path, 12.0):

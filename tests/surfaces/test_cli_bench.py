@@ -99,6 +99,7 @@ def test_progress_is_told_beside_the_answer(measured: tuple[dict[str, Any], str,
 @pytest.mark.parametrize(
     "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)], ids=["ctrl-c", "terminated"]
 )
+@pytest.mark.slow
 def test_whoever_stops_it_finds_nothing_left(tmp_path: Path, number: signal.Signals) -> None:
     repo = make_users_repository(tmp_path / "mine")
     before = contents(repo.path)
