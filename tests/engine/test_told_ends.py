@@ -1,11 +1,13 @@
 """What agents and sides decided is said everywhere: who healed what, and whose version of a conflict is kept."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from orchard.core.events import ConflictSettled, LeafMerged
 from orchard.engine import opening
+from orchard.git import landing
 from orchard.surfaces.cli.eventlines import LINES
 from orchard.surfaces.cli.lines import plain
 from orchard.surfaces.cli.tree import end_lines
@@ -121,3 +123,24 @@ async def test_what_a_fresh_worktree_dropped_is_not_called_healed(orchard: Orcha
 
     assert (done["plan"]["status"], done["plan"]["healed"]) == ("succeeded", [])
     assert "Orchard-Healed" not in orchard.repo("log", "-1", "--format=%B", "work")
+
+
+async def test_a_checkout_that_could_not_follow_its_branch_is_a_warning(
+    orchard: Orchard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = landing.land
+
+    def land(*args: Any) -> object:
+        done = real(*args)
+        assert isinstance(done, landing.LandedRef)
+        return replace(done, checkout=None, unfinished="The system refused to update /x: Input/output error")
+
+    monkeypatch.setattr(landing, "land", land)
+
+    status = await orchard.run("name: x\njobs: [{id: a, work: echo 1 > 1}]")
+
+    assert status["plan"]["landed"]
+    assert status["plan"]["warnings"] == [
+        "The checkout could not follow when the branch moved. The system refused to update /x: Input/output error. "
+        "The next engine of this repository makes it whole."
+    ]

@@ -15,11 +15,12 @@ from pathlib import Path
 
 import pytest
 
+from orchard.git import checkout
 from orchard.git.claim import claim_of
 from orchard.git.landing import LandedRef, Undone, land, undo
 from orchard.git.refusal import LandingRefused
-from orchard.git.repository import find_repository
-from orchard.git.settlement import settle_all
+from orchard.git.repository import Repository, find_repository
+from orchard.git.settlement import Settled, settle, settle_all
 from orchard.process import failpoint
 from orchard.testing import Repo
 from tests.git.test_landing import Scene, picture
@@ -316,3 +317,32 @@ def test_an_error_after_the_branch_has_moved_does_not_deny_that_it_moved(plain: 
 
     assert isinstance(done, LandedRef | Undone), done
     assert scene.repo.head("main") == (scene.new if verb == "land" else scene.old)
+
+
+@pytest.mark.parametrize("verb", ["land", "undo"])
+def test_a_checkout_that_could_not_follow_is_told_and_made_whole_by_the_next_settlement(
+    plain: Ground, verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = plain.scene
+    if verb == "undo":
+        assert isinstance(plain.act("land"), LandedRef)
+    goal = scene.new if verb == "land" else scene.old
+
+    def fail(repo: Repository, claim: Path) -> Settled:
+        """A disk that fails for good as soon as the branch has moved."""
+        if scene.repo.head("main") == goal:
+            raise OSError(errno.EIO, "Input/output error")
+        return settle(repo, claim)
+
+    with monkeypatch.context() as failing:
+        failing.setattr(checkout, "settle", fail)
+        failpoint.rearm("checkout.swapped:1:error")
+        try:
+            done = plain.act(verb)
+        finally:
+            failpoint.rearm(None)
+
+    assert isinstance(done, LandedRef | Undone) and done.checkout is None
+    assert "Input/output error" in done.unfinished
+    settle_all(scene.repository)
+    plain.check(goal)

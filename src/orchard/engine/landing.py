@@ -88,7 +88,7 @@ async def _land(context: Context, new: str) -> Outcome:
     checkout = str(result.checkout) if result.checkout else None
     engine.record(run.id, Landed(intent.landing, branch, old, new, checkout))
     await engine.durable()
-    _tell_kept(engine, run, result.kept)
+    _tell_rest(engine, run, result)
     if any(one.by not in ("ours", "theirs") for one in run.resolutions):
         await engine.world.in_thread(share_memory, engine.world.repo, run.id)
     failpoint("landing.after-done")
@@ -137,6 +137,14 @@ async def _push(engine: Engine, run: Run) -> None:
     if run.plan.push and run.landed is not None:
         ok, message = await engine.world.in_thread(git_landing.push, engine.world.repo, run.landed.branch)
         engine.record(run.id, Pushed(run.landed.branch, ok, message[-2000:]))
+
+
+def _tell_rest(engine: Engine, run: Run, result: git_landing.LandedRef | git_landing.Undone) -> None:
+    """Say what a person should know about a checkout beside that its branch has moved."""
+    _tell_kept(engine, run, result.kept)
+    if result.unfinished:
+        said = f"The checkout could not follow when the branch moved. {result.unfinished}."
+        engine.record(run.id, Warned(f"{said} The next engine of this repository makes it whole.", until_moved=True))
 
 
 def _tell_kept(engine: Engine, run: Run, kept: Path | None) -> None:
@@ -218,7 +226,7 @@ async def undo(engine: Engine, run: Run) -> tuple[LandingUndone, bool]:
     undone = LandingUndone(landed.landing, landed.branch, landed.old)
     engine.record(run.id, undone)
     await engine.durable()
-    _tell_kept(engine, run, result.kept)
+    _tell_rest(engine, run, result)
     failpoint("undo.after-done")
     return undone, True
 
@@ -257,7 +265,7 @@ async def land_again(engine: Engine, run: Run) -> Landed:
     landed = Landed(intent.landing, before.branch, before.old, before.new, str(result.checkout or "") or None)
     engine.record(run.id, landed)
     await engine.durable()
-    _tell_kept(engine, run, result.kept)
+    _tell_rest(engine, run, result)
     await _push(engine, run)
     await engine.durable()
     return landed

@@ -83,6 +83,8 @@ class Followed:
     checkout: Path | None
     kept: Path | None = None
     """Where edits lie that came through a file that was open while it made way."""
+    unfinished: str = ""
+    """Why a checkout is half-way although the branch has moved: the next engine brings it to its end."""
 
 
 def move_checkout(move: Move) -> Followed | LandingRefused:
@@ -100,7 +102,7 @@ def move_checkout(move: Move) -> Followed | LandingRefused:
         return move.refuse("locked", reason, "Wait for it to end, then try again.")
     except (OSError, GitError) as error:  # nothing was begun, or it could not be put right
         if read_ref(move.git, move.ref) == move.new:
-            return Followed(None)
+            return Followed(None, unfinished=_reason(move, error).reason)
         return _why(move, error, half_way=read_intent(claim) is not None)
     return done or _scattered(move)
 

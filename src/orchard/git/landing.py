@@ -49,6 +49,8 @@ class LandedRef:
     checkout: Path | None = None
     kept: Path | None = None
     """Where edits lie that came through a file that was open while it made way."""
+    unfinished: str = ""
+    """Why the checkout is half-way, if it is: the next engine brings it to its end."""
 
 
 @frozen
@@ -57,6 +59,7 @@ class Undone:
 
     checkout: Path | None = None
     kept: Path | None = None
+    unfinished: str = ""
 
 
 def land(repo: Repository, branch: str, old: str | None, new: str, message: str) -> LandedRef | LandingRefused:
@@ -72,7 +75,7 @@ def land(repo: Repository, branch: str, old: str | None, new: str, message: str)
         reason = f"Commit {new:.12} does not build on {old:.12}, where branch '{branch}' is."
         return LandingRefused("moved", reason, "Run 'orchard land' to merge again.")
     done = _move(repo, branch, old, new, message, "orchard land")
-    return done if isinstance(done, LandingRefused) else LandedRef(done.checkout, done.kept)
+    return done if isinstance(done, LandingRefused) else LandedRef(done.checkout, done.kept, done.unfinished)
 
 
 def undo(repo: Repository, branch: str, old: str | None, new: str) -> Undone | LandingRefused:
@@ -82,7 +85,7 @@ def undo(repo: Repository, branch: str, old: str | None, new: str) -> Undone | L
     if refusal is not None:
         return refusal
     done = _move(repo, branch, new, old, f"{UNDO_MESSAGE} {new:.12}", "orchard undo")
-    return done if isinstance(done, LandingRefused) else Undone(done.checkout, done.kept)
+    return done if isinstance(done, LandingRefused) else Undone(done.checkout, done.kept, done.unfinished)
 
 
 def where_is(repo: Repository, branch: str, landing_id: str, old: str | None, new: str) -> Whereabouts:
