@@ -65,6 +65,8 @@ class Module:
 
     path: str
     tree: ast.Module
+    nodes: tuple[ast.AST, ...]
+    """All of the tree: walking it is what takes time."""
 
     @property
     def layer(self) -> str:
@@ -81,12 +83,17 @@ Rule = Callable[[Module], Iterator[tuple[int, str]]]
 def modules() -> list[Module]:
     """Every module of the package; read once."""
     paths = sorted(PACKAGE.rglob("*.py"))
-    return [Module(path.relative_to(PACKAGE).as_posix(), ast.parse(path.read_text("utf-8"))) for path in paths]
+    return [module(path.relative_to(PACKAGE).as_posix(), path.read_text("utf-8")) for path in paths]
+
+
+def module(path: str, text: str) -> Module:
+    tree = ast.parse(text)
+    return Module(path, tree, tuple(ast.walk(tree)))
 
 
 def imports(module: Module) -> Iterator[tuple[int, str]]:
     """Every module that is imported anywhere, inside functions as well; `from a import b` gives `a.b`."""
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.Import):
             yield from ((node.lineno, name.name) for name in node.names)
         elif isinstance(node, ast.ImportFrom) and node.level == 0:
@@ -120,7 +127,7 @@ def is_in_a_layer(module: Module) -> Iterator[tuple[int, str]]:
 
 
 def imports_plainly(module: Module) -> Iterator[tuple[int, str]]:
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.ImportFrom) and node.level:
             yield node.lineno, "imports relatively"
         if isinstance(node, ast.ImportFrom) and any(name.name == "*" for name in node.names):
@@ -137,7 +144,7 @@ def decides_without_acting(module: Module) -> Iterator[tuple[int, str]]:
     for line, name in imports(module):
         if not name.startswith("orchard.") and not is_within(name, CORE_MAY_IMPORT):
             yield line, f"imports {name}"
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.AsyncFunctionDef | ast.Await | ast.AsyncWith | ast.AsyncFor):
             yield node.lineno, "waits"
         if isinstance(node, ast.Call):
@@ -150,7 +157,7 @@ def decides_without_acting(module: Module) -> Iterator[tuple[int, str]]:
 def starts_tasks_in_one_place(module: Module) -> Iterator[tuple[int, str]]:
     if module.is_one_of(MAY_START_TASKS):
         return
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         called = node.func if isinstance(node, ast.Call) else None
         name = called.attr if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else ""
         if name in TASKS:
@@ -164,7 +171,7 @@ def starts_programs_in_one_place(module: Module) -> Iterator[tuple[int, str]]:
         owner, _, rest = name.rpartition(".")
         if is_within(name, STARTING_MODULES) or _starts(owner, rest):
             yield line, f"imports {name}"
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if (
             isinstance(node, ast.Call)
             and isinstance(node.func, ast.Attribute)
@@ -182,7 +189,7 @@ def _starts(owner: str, name: str) -> bool:
 def names_git_in_one_place(module: Module) -> Iterator[tuple[int, str]]:
     if module.path == "git/command.py":
         return
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         # Only a list is a command line; in a tuple, such as one of hosts or folders, the word is a name.
         if isinstance(node, ast.List) and node.elts and ast.unparse(node.elts[0]) == "'git'":
             yield node.lineno, "writes a git command line"
@@ -192,7 +199,7 @@ def catches_what_it_expects(module: Module) -> Iterator[tuple[int, str]]:
     """Whoever catches everything raises it again, except where a bug must become a report."""
     if module.is_one_of(MAY_CATCH_EVERYTHING):
         return
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.ExceptHandler) and _is_everything(node.type):
             if not any(isinstance(inner, ast.Raise) for inner in ast.walk(node)):
                 yield node.lineno, "catches everything and does not raise it again"
@@ -268,7 +275,7 @@ def test_every_module_keeps_the_rule(rule: Rule) -> None:
     ("rule", "path", "source"), [(rule, path, source) for rule, bad in RULES.items() for path, source in bad]
 )
 def test_the_rule_sees_what_breaks_it(rule: Rule, path: str, source: str) -> None:
-    assert list(rule(Module(path, ast.parse(source))))
+    assert list(rule(module(path, source)))
 
 
 # ----------------------------------------------------------------------------------------- circles
@@ -318,7 +325,7 @@ def test_no_module_imports_another_that_leads_back_to_it() -> None:
 def test_a_circle_of_modules_is_seen_and_what_only_leads_to_it_is_not_blamed(sources: dict[str, str]) -> None:
     beside = {"app.py": "from orchard.core.a import A\nimport orchard.git.a", "errors.py": ""}
 
-    found = circles(graph([Module(path, ast.parse(text)) for path, text in {**sources, **beside}.items()]))
+    found = circles(graph([module(path, text) for path, text in {**sources, **beside}.items()]))
 
     assert [row.split()[0] for row in found] == sorted(sources)
 

@@ -4,6 +4,7 @@ import ast
 import re
 import shlex
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import click
@@ -51,6 +52,7 @@ def _named(expression: str) -> str:
     return "AJOB" if "job" in expression.lower() else "refs/x" if "ref" in expression else "APLAN"
 
 
+@cache
 def advised() -> list[tuple[str, str]]:
     """Every command in the source, with where it stands."""
     found = []
