@@ -134,7 +134,7 @@ class Cell:
         if goal == "undone":
             return None if plan["undone"] else ["undo", "--yes"]
         if goal == "canceled":
-            return None if plan["status"] == "canceled" else ["cancel"]
+            return None if plan["status"] == "canceled" else ["cancel", plan["id"]]
         return self._next_to_land(plan)
 
     def _next_to_land(self, plan: Any) -> list[str] | None:
