@@ -14,6 +14,9 @@ def test_a_mutant_changes_a_text_that_stands_there_once_and_names_tests_that_exi
     source = (ROOT / "src" / "orchard" / str(mutant["file"])).read_text("utf-8")
     tests = mutant["tests"]
 
-    assert source.count(str(mutant["old"])) == 1
-    assert mutant["old"] != mutant["new"]
+    also = mutant.get("also", [])
+    assert isinstance(also, list)
+    for one in (mutant, *also):
+        assert source.count(str(one["old"])) == 1
+        assert one["old"] != one["new"]
     assert isinstance(tests, list) and all((ROOT / str(test).partition("::")[0]).exists() for test in tests)

@@ -44,6 +44,8 @@ class Mutant:
     new: str
     tests: list[str]
     limit: float = LIMIT
+    also: list[dict[str, str]] = field(default_factory=list)
+    """More texts of the same file, `old` and `new`: where one protection stands behind another, both are taken out."""
 
 
 @dataclass(frozen=True)
@@ -78,11 +80,12 @@ def mutate(source: Path, mutant: Mutant) -> str | None:
     file = source / "orchard" / mutant.file
     if not file.is_file():
         return f"there is no {mutant.file}"
-    text = file.read_text("utf-8")
-    times = text.count(mutant.old)
-    if times != 1:
-        return f"the mutant no longer fits: its text stands {times} times in {mutant.file}"
-    changed = text.replace(mutant.old, mutant.new)
+    changed = file.read_text("utf-8")
+    for old, new in [(mutant.old, mutant.new), *((one["old"], one["new"]) for one in mutant.also)]:
+        times = changed.count(old)
+        if times != 1:
+            return f"the mutant no longer fits: its text stands {times} times in {mutant.file}"
+        changed = changed.replace(old, new)
     try:
         compile(changed, str(file), "exec")
     except SyntaxError as error:

@@ -210,14 +210,14 @@ def test_nothing_is_reset_or_removed_without_proof_that_it_is_saved(repo: Repo, 
     base = repo.head()
     one, other = trees.add(base, "one"), trees.add(base, "other")
     saved = save(trees, one, base)
-    with pytest.raises(NotSaved):
+    with pytest.raises(NotSaved, match="was not saved"):
         trees.remove(other, saved)
-    with pytest.raises(NotSaved):
+    with pytest.raises(NotSaved, match="was not saved"):
         trees.reset(other, base, saved)
     trees.reset(one, base, saved)
     Repo(one.path).write({"later": "work done after the proof"})
 
-    with pytest.raises(NotSaved):
+    with pytest.raises(NotSaved, match="was not saved"):
         trees.remove(one, saved)
 
     assert (one.path / "later").exists() and trees.exists(other)
