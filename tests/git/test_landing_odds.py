@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from orchard.git import exchange, intent, placement
+from orchard.git import checkout, exchange, intent, placement
 from orchard.git.history import show_path
 from orchard.git.landing import LandedRef, Undone, land, undo
 from orchard.git.refusal import LandingRefused
@@ -315,3 +315,31 @@ def test_undo_of_a_folder_that_replaced_a_file_spares_what_is_in_it(scene: Scene
 
     assert isinstance(refused, LandingRefused) and "secret" in refused.reason
     assert done == Undone(repo.path)
+
+
+@pytest.mark.parametrize("verb", ["append", "remove"])
+def test_an_edit_after_the_last_look_shows_and_an_undo_keeps_it(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    edited = scene.repo.path / "a.txt"
+
+    def edit(given: intent.Intent) -> bytes | None:
+        """The edit falls between the last look at the files and the notes in the index, which is written later."""
+        found = placement.verify(given)
+        with edited.open("a") as file:
+            file.write("mine\n")
+        if verb == "remove":
+            edited.unlink()
+        time.sleep(1.1)
+        return found
+
+    monkeypatch.setattr(checkout, "verify", edit)
+
+    assert isinstance(scene.land(), LandedRef)
+    monkeypatch.undo()
+
+    assert scene.repo("status", "--porcelain").strip() == ("M a.txt" if verb == "append" else "D a.txt")
+    if verb == "append":
+        refused = undo(scene.repository, "main", scene.old, scene.new)
+        assert isinstance(refused, LandingRefused) and "a.txt" in refused.reason
+        assert edited.read_text().endswith("mine\n")

@@ -71,3 +71,31 @@ def test_a_remote_that_lies_beside_the_checkout_is_found_as_git_finds_it(repo: R
 
     assert ok, said
     assert Repo(tmp_path / "beside.git").head("main") == repo.head()
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("remote.origin.receivepack", "touch '{canary}'; git-receive-pack"),
+        ("remote.origin.pushurl", "{elsewhere}"),
+        ("url.{elsewhere}.pushInsteadOf", "{origin}"),
+        ("remote.origin.vcs", "hack"),
+        ("credential.helper", "!touch '{canary}'"),
+    ],
+)
+def test_a_remote_that_changed_since_the_repository_was_opened_is_not_pushed_to(
+    repo: Repo, tmp_path: Path, key: str, value: str
+) -> None:
+    places = {name: str(tmp_path / name) for name in ("origin", "elsewhere", "canary")}
+    for name in ("origin", "elsewhere"):
+        repo("init", "-q", "--bare", places[name])
+    repo("remote", "add", "origin", f"file://{places['origin']}")
+    repository = find_repository(repo.path)
+    repo("config", key.format(**places), value.format(**places))
+
+    done, said = push(repository, "main", None)
+
+    assert not done and "nothing was pushed" in said and "git push origin main" in said
+    assert not Path(places["canary"]).exists()
+    assert [Repo(Path(places[name])).refs("refs/heads") for name in ("origin", "elsewhere")] == [{}, {}]
+    assert push(find_repository(repo.path), "main", None)[0] or "vcs" in key or "receivepack" in key

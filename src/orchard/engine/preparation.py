@@ -96,6 +96,8 @@ def _fetched(world: World) -> str | None:
     git = world.repo.remote_git
     if not git("remote").stdout.strip():
         return None
+    if changed := world.repo.changed_remotes():
+        return f"The remotes were not fetched: {', '.join(changed[:3])} changed meanwhile, perhaps by a job."
     done = git("fetch", "--all", "--quiet", "--no-write-fetch-head", ok=range(256), timeout=120.0)
     if done.status == 0:
         return None

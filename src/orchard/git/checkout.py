@@ -36,7 +36,7 @@ from orchard.git.claim import GitLocks, TurnTaken, claim_of, turn
 from orchard.git.command import Git, GitError
 from orchard.git.heads import operation_in
 from orchard.git.indexfile import BadIndex, doubtful_entries, stamp_index
-from orchard.git.intent import Intent, mark_done, read_intent, stand, write_intent
+from orchard.git.intent import Intent, Item, mark_done, read_intent, stand, stand_of, write_intent
 from orchard.git.objects import Objects
 from orchard.git.obstacles import in_the_way
 from orchard.git.placement import Theirs, place, verify
@@ -232,9 +232,21 @@ def _stamp(move: Move, stager: Stager, staged: Staged, intent: Intent) -> None:
         os.utime(stager.file, ns=(written, written))  # by which git tells what it has to look into
         stager.git("update-index", "-q", "--refresh", ok=range(256), timeout=TIMEOUT)
         return
-    stands = {item.path: os.lstat(intent.place(item)) for item in intent.items if item.will}
+    stands = {item.path: _as_placed(intent, item) for item in intent.items if item.will}
     others = doubtful_entries(staged.entries, os.fsencode(intent.top), written // 10**9, stands)
-    stamp_index(stager.file, staged.entries, stands, others, len(move.new) // 2)
+    ours = {path: status for path, status in stands.items() if status is not None}
+    # What somebody wrote since the last look must show as an edit: noted as it stands now, it would be taken for ours.
+    edited = [path for path in stands if path not in ours and path in staged.entries.entries]
+    stamp_index(stager.file, staged.entries, ours, [*others, *edited], len(move.new) // 2)
+
+
+def _as_placed(intent: Intent, item: Item) -> os.stat_result | None:
+    """How a file stands that is still the one we put there; None: it is not, or not any more."""
+    try:
+        status = os.lstat(intent.place(item))
+    except OSError:
+        return None
+    return status if stand_of(status)[:4] == item.will[:4] else None
 
 
 def _swap(move: Move, claim: Path) -> None:

@@ -69,6 +69,8 @@ FIXED_ENVIRONMENT = {
     "GIT_PAGER": "cat",
     "GIT_NO_LAZY_FETCH": "1",
     "GIT_ADVICE": "0",
+    # Other content in the place of an object: what is checked, shown and written would not be what is committed.
+    "GIT_NO_REPLACE_OBJECTS": "1",
     # Progress is written even by commands that were told to be quiet, and whoever reads it may be gone by then.
     "GIT_PROGRESS_DELAY": "1000000",
 }
@@ -76,6 +78,7 @@ FIXED_ENVIRONMENT = {
 OVERRIDES = {
     "core.hooksPath": "/dev/null",
     "core.fsmonitor": "false",
+    "core.ignoreStat": "false",
     "core.pager": "cat",
     "core.fsync": "committed",
     "core.filesRefLockTimeout": "5000",

@@ -113,6 +113,10 @@ def push(repo: Repository, branch: str, remote: str | None = None) -> tuple[bool
     if remote == ".":
         said = f"Branch '{branch}' follows a branch of this repository, so git knows no remote to push it to."
         return False, f"{said} Name one: git config branch.{branch}.pushRemote REMOTE"
+    changed = repo.changed_remotes()
+    if changed:
+        said = f"{', '.join(changed[:3])} changed while Orchard was at work, perhaps by a job, so nothing was pushed."
+        return False, f"{said} Look at 'git config --list --show-origin', then run: git push {remote} {branch}"
     ref = f"refs/heads/{branch}"
     try:
         done = repo.remote_git("push", "--", remote, f"{ref}:{ref}", ok=range(256), timeout=PUSH_TIMEOUT)

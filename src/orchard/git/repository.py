@@ -30,6 +30,8 @@ from orchard.git.refs import list_refs, read_ref
 LOCK_REASON = "orchard"
 """How the reason begins for which `git worktree lock` holds a worktree of ours."""
 
+REMOTE_KEYS = r"remote\..*\.(url|pushurl|receivepack|uploadpack|vcs|proxy)$|url\.|credential\."
+"""Settings that say where a fetch or a push goes, and which programs git runs for it."""
 WORKTREE_NAME = re.compile(r"w[a-z2-7]{8}")
 """How we call a worktree of ours."""
 
@@ -78,6 +80,8 @@ class Repository:
     version: tuple[int, ...]
     filters: tuple[tuple[str, str], ...] = ()
     """Every `filter.*` setting at the time of opening, see `worktree_git`."""
+    remotes: tuple[tuple[str, str], ...] = ()
+    """Every setting of remotes at the time of opening, see `changed_remotes`."""
     config_stamp: tuple[int, ...] = ()
     ignores_case: bool = False
     """Whether the file system takes `A` and `a` for one name, as git found when the repository was made."""
@@ -117,6 +121,14 @@ class Repository:
     def remote_git(self) -> Git:
         """Git for remotes: in the user's folder, as the address of one may be a path that begins there."""
         return replace(self.git, cwd=self.home)
+
+    def changed_remotes(self) -> list[str]:
+        """The settings of remotes that are not as they were when the repository was opened.
+
+        They name addresses, and programs that git runs for them. Since then jobs have run, who can write them.
+        """
+        known, now = dict(self.remotes), self.config(f"^({REMOTE_KEYS})")
+        return sorted(key for key in known.keys() | now.keys() if known.get(key) != now.get(key))
 
     def worktree_git(self, name: str, path: Path) -> Git:
         """Git in one of our worktrees, whatever the `.git` file in that folder says.
@@ -344,12 +356,14 @@ def find_repository(start: Path) -> Repository:
             hint=f"Look at 'core.worktree' in {git_dir / 'config'}.",
         )
     repo = Repository(common_dir, git_dir, top, None, object_format, version)
-    said = repo.config(r"^(filter\.|core\.ignorecase$)")
+    said = repo.config(rf"^(filter\.|core\.ignorecase$|{REMOTE_KEYS})")
     ignores_case = said.pop("core.ignorecase", "false").lower() in ("true", "yes", "on", "1")
+    remotes = {key: said.pop(key) for key in list(said) if not key.startswith("filter.")}
     return replace(
         repo,
         main_top=_main_top(repo),
         filters=tuple(said.items()),
+        remotes=tuple(remotes.items()),
         config_stamp=_stamp(common_dir / "config"),
         ignores_case=ignores_case,
     )
