@@ -23,7 +23,7 @@ from orchard.testing import Repo
 from tests.nursery import nursery
 
 SECONDS = 60.0
-MOVING = ("engine.lock", "daemon.json", "engine.log", "info/exclude")
+MOVING = ("engine.lock", "daemon.json", "engine.log", "place.json", "info/exclude")
 """Files of ours that a verb which acts may touch without anything having happened."""
 
 

@@ -367,7 +367,7 @@ def test_a_journal_that_cannot_be_used_is_said_and_left_as_it_is(desk: Desk, dam
 
 def changed(before: dict[str, str], after: dict[str, str]) -> set[str]:
     """The files that differ, but for those that say who is at work."""
-    moving = ("engine.lock", "engine.log", "daemon.json")
+    moving = ("engine.lock", "engine.log", "daemon.json", "place.json")
     return {name for name in before | after if before.get(name) != after.get(name) and not name.endswith(moving)}
 
 

@@ -3,14 +3,18 @@
 import fcntl
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
+from orchard.errors import OrchardError
 from orchard.frozen import frozen
 from orchard.process.identity import Identity, is_alive
 
 ADDRESS_FILE = "daemon.json"
 LOCK_FILE = "engine.lock"
+PLACE_FILE = "place.json"
 
 
 @frozen
@@ -37,10 +41,45 @@ class Address:
 def read_address(state: Path) -> Address | None:
     """What the engine of this repository wrote about itself, if there is one and it lives."""
     try:
-        address = Address(**json.loads((state / ADDRESS_FILE).read_text()))
+        address = Address(**read_note(state / ADDRESS_FILE))
     except (OSError, ValueError, TypeError, RecursionError):
         return None
     return address if address.alive else None
+
+
+def read_note(path: Path) -> dict[str, Any]:
+    """What somebody wrote about himself into this folder; ValueError: it was written elsewhere, and this is a copy."""
+    said = json.loads(path.read_text())
+    if not isinstance(said, dict) or said.pop("place", None) not in (None, place_of(path.parent)):
+        raise ValueError("no note of this folder")
+    return said
+
+
+def place_of(folder: Path) -> str:
+    """What tells a folder from its copies, also after it was moved."""
+    found = folder.stat()
+    return f"{found.st_dev}:{found.st_ino}"
+
+
+def refuse_copy(state: Path) -> None:
+    """Refuse to be the engine of a copy: what its journal tells of lies and runs where the original is.
+
+    A repository that was moved, or brought back from a backup, is no copy.
+    """
+    here, note = {"place": place_of(state), "state": str(state)}, state / PLACE_FILE
+    try:
+        said = json.loads(note.read_text())
+        known = {name: str(said[name]) for name in ("place", "state")}
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        known = here
+    original = Path(known["state"])
+    if known["place"] != here["place"] and original.is_dir() and place_of(original) == known["place"]:
+        raise OrchardError(
+            f"{state.parent} is a copy of {original.parent}, whose plans are in its records: they go on there.",
+            hint=f"To begin anew in the copy: rm -r '{state}'",
+        )
+    if known != here or not note.is_file():
+        _write(note, here)
 
 
 def is_at_work(state: Path) -> bool:
@@ -69,10 +108,14 @@ def is_locked(path: Path) -> bool:
 
 
 def write_address(state: Path, address: Address) -> None:
-    place = state / ADDRESS_FILE
+    """Say where we are, all of it at once."""
+    _write(state / ADDRESS_FILE, {**asdict(address), "place": place_of(state)})
+
+
+def _write(place: Path, said: Mapping[str, object]) -> None:
     fresh = place.with_suffix(".new")
     fresh.unlink(missing_ok=True)
     handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     with os.fdopen(handle, "w") as file:
-        json.dump(asdict(address), file)
+        json.dump(said, file)
     fresh.replace(place)

@@ -15,7 +15,7 @@ from orchard.agents.table import Agents
 from orchard.core.config import Config
 from orchard.core.events import Json
 from orchard.core.plan import Work
-from orchard.engine.address import LOCK_FILE, Address, read_address
+from orchard.engine.address import LOCK_FILE, Address, read_address, refuse_copy
 from orchard.engine.attempt import run_attempt
 from orchard.engine.control import Channel, Connection, EngineGone, connect, listening
 from orchard.engine.crowd import prepare_for_crowds
@@ -136,6 +136,7 @@ async def _own_engine(place: Place, work: bool, trace: Traced) -> AsyncIterator[
     hide_memory()
     prepare_for_crowds()
     repo, config = place.repo, place.config
+    refuse_copy(repo.state)
     runtime = make_runtime_dir(place.dirs.runtime)
     door = socket_path(runtime, f"{hashlib.sha256(os.fsencode(repo.common_dir)).hexdigest()[:16]}.sock")
     host = dict(os.environ)

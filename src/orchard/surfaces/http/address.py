@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
+from orchard.engine.address import place_of, read_note
 from orchard.frozen import frozen
 from orchard.process.identity import Identity, is_alive
 
@@ -49,7 +50,7 @@ class HttpAddress:
 def read_http_address(state: Path) -> HttpAddress | None:
     """The daemon that serves the repository with this state folder, if there is one and it lives."""
     try:
-        address = HttpAddress(**json.loads((state / ADDRESS_FILE).read_text()))
+        address = HttpAddress(**read_note(state / ADDRESS_FILE))
         return address if is_alive(address.identity) else None
     except (OSError, ValueError, TypeError, RecursionError):
         return None
@@ -65,7 +66,7 @@ def daemons(runtime: Path) -> Iterator[HttpAddress]:
 
 def write_http_address(state: Path, address: HttpAddress) -> None:
     """Say where we are, all of it at once."""
-    write_private(state / ADDRESS_FILE, json.dumps(asdict(address)).encode())
+    write_private(state / ADDRESS_FILE, json.dumps({**asdict(address), "place": place_of(state)}).encode())
 
 
 def remove_http_address(state: Path, address: HttpAddress) -> None:
