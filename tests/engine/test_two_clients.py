@@ -308,3 +308,21 @@ async def test_a_land_while_the_landing_is_under_way_is_the_same_landing(orchard
     assert (first, second) == ({}, {})
     assert len(told(orchard, plan, e.Landed)) == 1
     assert orchard.status()["plan"]["landed"]
+
+
+@pytest.mark.parametrize("end", ["succeeded", "canceled"])
+async def test_a_plan_that_is_over_is_not_resumed_by_the_engine_that_ended_it(orchard: Orchard, end: str) -> None:
+    asked = []
+
+    async def during(session: Session, plan: PlanId) -> None:
+        if end == "canceled":
+            await session.request("cancel", plan=plan)
+        await until(lambda: orchard.app.run_of(plan).settled)
+        with pytest.raises(UsageError, match=f"is {end} and cannot be resumed"):
+            await session.request("resume", plan=plan)
+        asked.append(plan)
+
+    work = "sleep 30" if end == "canceled" else "echo 1 > 1"
+    await orchard.run(f"name: x\njobs: [{{id: a, work: {work}}}]", during)
+
+    assert asked

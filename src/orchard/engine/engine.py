@@ -88,7 +88,9 @@ class Engine:
         self, world: World, journal: Journal, slots: Slots, *, attempting: Attempting, starting: Starting
     ) -> None:
         self.world = world
-        self.journal, self.opened_at = journal, journal.last_seq
+        self.journal = journal
+        self.found: set[PlanId] = set()
+        """Plans that were under way when this engine was opened: they go on by themselves."""
         self._leases = Leases(slots)
         self.runs = Runs()
         self.live: dict[tuple[PlanId, JobId], Live] = {}

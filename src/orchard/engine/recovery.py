@@ -58,6 +58,7 @@ async def recover(engine: Engine, reader: JournalReader) -> None:
     found = await engine.world.in_thread(settle_all, engine.world.repo)
     for row in reader.plans():
         if not row.settled or row.summary.get("undoing"):
+            engine.found.add(row.id)
             await recover_plan(engine, reader, row.id, found)
     await _save_strays(engine, reader)
     await engine.durable()

@@ -200,7 +200,7 @@ class Requests:
         if run.deleted:
             raise UsageError(f"Plan '{run.id}' was deleted.", hint=f"orchard recover --plan {run.id}")
         # What this engine found interrupted goes on by itself, and may be over before anybody asks for that.
-        if run.settled and run.seq <= self.engine.opened_at:
+        if run.settled and (run.canceled is not None or run.id not in self.engine.found):
             raise UsageError(f"Plan '{run.id}' is {run.status} and cannot be resumed.", hint=instead_of_resume(run))
         if run.paused is None and budget is not None:
             raise UsageError(f"Plan '{run.id}' is {run.status}: it does not wait for a budget.")
