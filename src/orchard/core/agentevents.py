@@ -106,4 +106,7 @@ class ConflictSettled(JobFact):
     tree: str
     ours_jobs: tuple[str, ...] = ()
     theirs_jobs: tuple[str, ...] = ()
-    """The jobs whose versions met, where they are known; none: the target's."""
+    """The jobs whose versions met, where they are known; none on the side of `ours`: the target's.
+
+    A merge in which a job met other jobs and the target as well is told by two of these.
+    """

@@ -66,6 +66,7 @@ from orchard.core.plan import VALIDATION, Budget, JobId
 from orchard.core.plancodec import plan_from_json, work_from_json
 from orchard.core.records import Attempt, PhaseRecord, Snapshot, Turn
 from orchard.core.run import Run
+from orchard.core.sides import SIDES
 from orchard.core.subtaskreplay import APPLY_SUBTASKS, stop_waiting
 from orchard.core.usage import add, usage_from_json
 
@@ -143,6 +144,9 @@ def _resumed(run: Run, event: PlanResumed, at: float) -> None:
 def _snapshot_started(run: Run, event: SnapshotStarted, at: float) -> None:
     line = event.integration or event.commit
     run.snapshot = Snapshot(event.generation, event.commit, line, event.commit, rewritten=event.integration)
+    # What was decided in the snapshot before this one is not in the result; the jobs' own merges are.
+    run.superseded += [one for one in run.resolutions if one.phase is not Phase.MERGE_FI]
+    run.resolutions = [one for one in run.resolutions if one.phase is Phase.MERGE_FI]
 
 
 def _moves(name: str) -> Callable[[Run, Any, float], None]:
@@ -379,12 +383,34 @@ def _leaf_merged(run: Run, event: LeafMerged, at: float) -> None:
     if run.snapshot is not None and run.snapshot.generation == event.generation:
         run.snapshot.integration, run.snapshot.tip = event.integration, event.snapshot
         run.snapshot.merged[event.job] = event
+        if event.resolved:
+            _resolved_again(run, event)
         waiting = [event.job]
         while waiting:
             job = waiting.pop()
             if job not in run.snapshot.inside:
                 run.snapshot.inside.add(job)
                 waiting += run.plan.jobs[job].needs if job in run.plan.jobs else ()
+
+
+def _resolved_again(run: Run, event: LeafMerged) -> None:
+    """Keep telling of a conflict that came again with a new snapshot: earlier versions recorded only the first."""
+    if any(one.theirs == event.commit and one.phase is not Phase.MERGE_FI for one in run.resolutions):
+        return
+    by_side = event.resolver in SIDES
+    for one in reversed(run.superseded):
+        if (one.theirs, one.paths, one.by in SIDES) == (event.commit, event.resolved, by_side):
+            run.resolutions.append(ConflictSettled.of({**vars(one), "by": event.resolver}) if by_side else one)
+            return
+
+
+def _settled(run: Run, event: ConflictSettled, at: float) -> None:
+    if event.phase is Phase.MERGE_FI:  # a job that gathers what it needs once more starts from another merge
+        before = (event.job, event.phase, event.paths)
+        run.resolutions = [
+            one for one in run.resolutions if (one.job, one.phase, one.paths) != before or one.attempt >= event.attempt
+        ]
+    run.resolutions.append(event)
 
 
 def _deleted(run: Run, event: PlanDeleted, at: float) -> None:
@@ -451,6 +477,6 @@ APPLY: Mapping[type[Event], Callable[[Run, Any, float], None]] = {
     MessagesDelivered: _messages_delivered,
     WorkerIdle: _worker_idle,
     WorkerCompleted: _worker_completed,
-    ConflictSettled: lambda run, event, at: run.resolutions.append(event),
+    ConflictSettled: _settled,
     **APPLY_SUBTASKS,
 }

@@ -79,6 +79,9 @@ class Run:
         self.pushed: Pushed | None = None
         self.warnings: list[Warned] = []
         self.resolutions: list[ConflictSettled] = []
+        """How conflicts were resolved that are in what jobs start from, or in the snapshot as it is now."""
+        self.superseded: list[ConflictSettled] = []
+        """How conflicts were resolved in snapshots that were thrown away."""
         self.budget_warned: set[str] = set()
         self.budget_from = 0.0
         """How many active seconds were used before a person last let the plan go on."""

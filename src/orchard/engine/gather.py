@@ -1,8 +1,9 @@
 """What a job needs, brought together in memory: the commit its work starts from."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import islice
 
 from orchard.core.plan import JobId, Resolver
 from orchard.core.run import Run
@@ -178,19 +179,21 @@ def conflict(merge: Merge, resolver: Resolver, between: Between) -> Failed:
 
 
 def authors(world: World, run: Run, sides: tuple[str, str], paths: set[bytes]) -> list[JobId]:
-    """The jobs whose work is in the first commit and not in the second, and touched any of these paths."""
+    """The first few jobs whose work is in the first commit and not in the second, and touched any of these paths."""
+    return [job_id for job_id, _ in islice(touched(world, run, sides, paths), NAMED_JOBS)]
+
+
+def touched(world: World, run: Run, sides: tuple[str, str], paths: set[bytes]) -> Iterator[tuple[JobId, set[bytes]]]:
+    """The jobs whose work is in the first commit and not in the second, each with those paths that it changed."""
     repo, objects = world.repo, world.integration.objects
-    found: list[JobId] = []
     for job_id, record in run.records.items():
         made = record.work_commit
-        if made is None or made.commit == made.base or len(found) >= NAMED_JOBS:
+        if made is None or made.commit == made.base:
             continue
         trees = objects.tree_of(made.base), objects.tree_of(made.commit)
-        if not paths & {change.path for change in objects.diff_trees(*trees)}:
-            continue
-        if is_ancestor(repo, made.commit, sides[0]) and not is_ancestor(repo, made.commit, sides[1]):
-            found.append(job_id)
-    return found
+        changed = paths & {change.path for change in objects.diff_trees(*trees)}
+        if changed and is_ancestor(repo, made.commit, sides[0]) and not is_ancestor(repo, made.commit, sides[1]):
+            yield job_id, changed
 
 
 def commit_time(world: World, commit: str) -> int:

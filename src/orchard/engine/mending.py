@@ -38,7 +38,7 @@ async def take_in_mended(context: Context) -> Outcome:
     assert context.worktree is not None
     context.base = context.commit = run.snapshot.tip
     await world.in_thread(world.integration.live.set_head, context.worktree.name, run.snapshot.tip)
-    return Passed()
+    return Passed(outcome.note if isinstance(outcome, Passed) else "")
 
 
 def _commit(context: Context) -> Committed | Refused:

@@ -5,7 +5,7 @@ it made, and can be recorded for every job that starts from such a commit.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 
 from orchard.frozen import frozen
 from orchard.git.conflicts import Resolution
@@ -13,6 +13,8 @@ from orchard.git.history import show_path
 from orchard.git.objects import Objects
 
 KEPT = 10_000
+REMEMBERED = "remembered"
+"""In place of who decided, for what was resolved as it was before."""
 
 
 @frozen
@@ -27,9 +29,10 @@ class Pick:
     tree: str
 
 
-def pick_of(resolution: Resolution, ours: str, theirs: str) -> Pick:
-    """What a resolution decided between two commits."""
-    return Pick(resolution.by, tuple(show_path(path) for path in resolution.paths), ours, theirs, resolution.tree)
+def pick_of(resolution: Resolution, ours: str, theirs: str, among: Container[bytes] | None = None) -> Pick:
+    """What a resolution decided between two commits; `among`: of these paths only."""
+    paths = tuple(show_path(path) for path in resolution.paths if among is None or path in among)
+    return Pick(resolution.by, paths, ours, theirs, resolution.tree)
 
 
 class Picks:

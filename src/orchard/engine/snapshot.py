@@ -13,13 +13,12 @@ from orchard.core.run import Run
 from orchard.engine.engine import Engine
 from orchard.engine.gather import Between, authors, commit_time, conflict, resolve
 from orchard.engine.naming import target_of
-from orchard.engine.outcome import Failed, Outcome, Passed
-from orchard.engine.picks import pick_of
-from orchard.engine.resolutions import Sides, record_pick
+from orchard.engine.outcome import Outcome, Passed
+from orchard.engine.resolutions import Met, met, record_pick
 from orchard.errors import OrchardError
 from orchard.git.command import GitError, lock_in_the_way
 from orchard.git.conflicts import Merge, Resolution
-from orchard.git.integration import Conflicted, Integration, LeafMerge, Prepared
+from orchard.git.integration import Conflicted, LeafMerge, Prepared
 from orchard.git.objects import ObjectMissing
 from orchard.git.refs import ANY, RefMoved, Update, keep_ref, update_refs
 from orchard.process.failpoint import failpoint
@@ -76,8 +75,11 @@ async def merge_leaf(engine: Engine, run: Run, job_id: JobId, commit: str) -> Ou
         except RefMoved:
             # The refs are not where the journal says: an engine died between the two.
             assert run.snapshot is not None
-            failed = await _rebuild(engine, run, run.snapshot.start)
-        return failed or await _merge_surely(engine, run, job_id, commit)
+            built = await _rebuild(engine, run, run.snapshot.start)
+        if not isinstance(built, Passed):
+            return built
+        merged = await _merge_surely(engine, run, job_id, commit)
+        return Passed(_joined(built.note, merged.note)) if isinstance(merged, Passed) else merged
 
 
 async def _merge_surely(engine: Engine, run: Run, job_id: JobId, commit: str) -> Outcome:
@@ -97,16 +99,17 @@ async def _merge_surely(engine: Engine, run: Run, job_id: JobId, commit: str) ->
     return await _merge(engine, run, job_id, commit)
 
 
-async def rebuild(engine: Engine, run: Run, start: str, *, rewritten: bool = False) -> Failed | None:
+async def rebuild(engine: Engine, run: Run, start: str, *, rewritten: bool = False) -> Outcome:
     """Begin the snapshot again at another commit and bring every leaf in again, in the same order.
 
+    The note tells which conflicts were resolved, and how.
     `rewritten`: the commit does not build on where the snapshot began; what is missing from it stays out.
     """
     async with engine.merging(run.id):
         return await _rebuild(engine, run, start, rewritten=rewritten)
 
 
-async def _rebuild(engine: Engine, run: Run, start: str, *, rewritten: bool = False) -> Failed | None:
+async def _rebuild(engine: Engine, run: Run, start: str, *, rewritten: bool = False) -> Outcome:
     snapshot, world = run.snapshot, engine.world
     assert snapshot is not None
     leaves = [(job, leaf.commit) for job, leaf in snapshot.merged.items()]
@@ -115,28 +118,30 @@ async def _rebuild(engine: Engine, run: Run, start: str, *, rewritten: bool = Fa
         when = commit_time(world, start)
         line = await world.in_thread(world.integration.supersede, start, line or snapshot.start, when)
     await _begin(engine, run, start, snapshot.generation + 1, line)
+    note = ""
     for job_id, commit in leaves:
         outcome = await _merge_surely(engine, run, job_id, commit)
-        if isinstance(outcome, Failed):
+        if not isinstance(outcome, Passed):
             return outcome
-    return None
+        note = _joined(note, outcome.note)
+    return Passed(note)
+
+
+def _joined(*notes: str) -> str:
+    return "; ".join(note for note in notes if note)
 
 
 async def _merge(engine: Engine, run: Run, job_id: JobId, commit: str) -> Outcome:
-    snapshot = run.snapshot
-    assert snapshot is not None
     leaf = _leaf(engine, run, job_id, commit)
-    prepared = await engine.world.in_thread(_bring_in, engine.world.integration, leaf)
+    prepared, sides = await engine.world.in_thread(_bring_in, engine, run, leaf)
     if isinstance(prepared, Conflicted):
         between = await engine.world.in_thread(_between, engine, run, job_id, prepared.merge)
         return conflict(prepared.merge, run.plan.resolver or engine.world.config.resolver, between)
     failpoint("snapshot.after-publish")
-    others = tuple(job for job in snapshot.merged if job != job_id)
+    # First what was decided: nobody makes this merge again once it is recorded.
+    notes = [record_pick(engine, run, job_id, Phase.MERGE_RI, one.pick, one.sides) for one in sides]
     engine.record(run.id, _merged(engine, run, job_id, commit, prepared))
-    if prepared.resolution is None:
-        return Passed()
-    pick = pick_of(prepared.resolution, leaf.integration, commit)
-    return Passed(record_pick(engine, run, job_id, Phase.MERGE_RI, pick, Sides(others, (job_id,))))
+    return Passed(_joined(*notes))
 
 
 def _between(engine: Engine, run: Run, job_id: JobId, merge: Merge) -> Between:
@@ -149,12 +154,14 @@ def _between(engine: Engine, run: Run, job_id: JobId, merge: Merge) -> Between:
     return Between(run.id, f"Job '{job_id}' and {other}", other, f"job '{job_id}'", jobs=bool(jobs))
 
 
-def _bring_in(integration: Integration, leaf: LeafMerge) -> Prepared | Conflicted:
-    prepared = integration.prepare(leaf)
+def _bring_in(engine: Engine, run: Run, leaf: LeafMerge) -> tuple[Prepared | Conflicted, list[Met]]:
+    integration = engine.world.integration
+    prepared, sides = integration.prepare(leaf), list[Met]()
     if isinstance(prepared, Prepared):
+        sides = met(engine.world, run, leaf, prepared.resolution) if prepared.resolution is not None else sides
         failpoint("snapshot.before-publish")
         integration.publish(leaf.plan, prepared)
-    return prepared
+    return prepared, sides
 
 
 def _leaf(engine: Engine, run: Run, job_id: JobId, commit: str) -> LeafMerge:

@@ -93,19 +93,16 @@ async def _prechecks(context: Context) -> Outcome:
             return await context.world.in_thread(_ask_about, context, tip)
         # The answer was to land on the target as it is now; if it is another one again, that is asked about anew.
         context.approved = LANDING if rewritten else context.approved
-        built = await settling(context, lambda: _rebuilt(context, tip, rewritten=rewritten))
+        built = await settling(context, lambda: rebuild(context.engine, run, tip, rewritten=rewritten))
         if not isinstance(built, Passed):
             return built
         note = f"the target moved to {tip:.12}: everything was merged onto it again"
+        context.notes += [built.note] if built.note else []
     missing = await _bring_in_missing(context)
     if missing is not None:
         return missing
     context.base = context.commit = run.snapshot.tip
     return Passed(note)
-
-
-async def _rebuilt(context: Context, tip: str, *, rewritten: bool) -> Outcome:
-    return await rebuild(context.engine, context.run, tip, rewritten=rewritten) or Passed()
 
 
 async def _is_rewritten(context: Context, tip: str) -> bool:
@@ -158,6 +155,7 @@ async def _bring_in_missing(context: Context) -> Failed | Held | None:
         outcome = await settling(context, partial(merge_leaf, context.engine, run, job_id, commit))
         if isinstance(outcome, Failed | Held):
             return outcome
+        context.notes += [outcome.note] if outcome.note else []
     return None
 
 
@@ -187,6 +185,7 @@ async def _work(context: Context) -> Outcome:
         mended = await take_in_mended(context)
         if not isinstance(mended, Passed):
             return mended
+        context.notes += [mended.note] if mended.note else []
     failpoint("validation.before-verify")
     failed = await run_works(context, [context.job.work])
     failpoint("validation.after-verify")

@@ -47,6 +47,7 @@ from orchard.core.events import (
 from orchard.core.phases import Phase
 from orchard.core.plan import VALIDATION, JobId
 from orchard.core.run import Run
+from orchard.core.sides import kept_version
 from orchard.core.states import JobState
 from orchard.core.view import push_failed
 from orchard.surfaces.cli import text
@@ -236,9 +237,10 @@ def _heal_tried(run: Run, event: HealTried) -> list[Line]:
 def _settled(run: Run, event: ConflictSettled) -> list[Line]:
     paths = ", ".join(safe(path) for path in event.paths[:3])
     more = f" and {len(event.paths) - 3} more" if len(event.paths) > 3 else ""
-    sides = {"ours": event.ours_jobs, "theirs": event.theirs_jobs}.get(event.by)
-    kept = f", the version of {safe(', '.join(sides) or 'the target')} is kept" if sides is not None else ""
-    return [_line(_job(event.job), "conflict resolved", "wait", f"by {safe(event.by)}: {paths}{more}{kept}")]
+    target = run.started.target_branch if run.started is not None else None
+    kept = safe(kept_version(event.by, event.ours_jobs, event.theirs_jobs, target), 500)
+    what = f"by {safe(event.by)}: {paths}{more}" + (f", {kept}" if kept else "")
+    return [_line(_job(event.job), "conflict resolved", "wait", what)]
 
 
 def _saved(run: Run, event: WorkSaved) -> list[Line]:

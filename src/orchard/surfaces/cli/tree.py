@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 
 from orchard.core.events import Json
+from orchard.core.sides import kept_version
 from orchard.frozen import frozen
 from orchard.surfaces.cli import text
 from orchard.surfaces.cli.lines import Line, Piece, cells, padded, safe, safe_lines
@@ -183,7 +184,7 @@ def end_lines(plan: Json) -> list[Line]:
         lines += [[(row, "bad" if plan["status"] == "failed" else "wait")] for row in safe_lines(plan["error"])[:10]]
     elif plan["paused"]:
         lines.append([(f"Paused: {safe(plan['paused'], 2000)}", "wait")])
-    lines += [*_healed_lines(plan["healed"]), *_resolved_lines(plan["resolutions"])]
+    lines += [*_healed_lines(plan["healed"]), *_resolved_lines(plan["resolutions"], plan["target"]["branch"])]
     lines += [text.warning(warning) for warning in plan["warnings"][-10:]]
     if plan["hint"]:
         lines.append(text.next_command(plan["hint"]))
@@ -202,15 +203,14 @@ def _healed_lines(healed: list[Json]) -> Iterator[Line]:
         yield [(many, "wait"), (", ".join(named[:SHOWN_OF_MANY]) + more, "")]
 
 
-def _resolved_lines(resolutions: list[Json]) -> Iterator[Line]:
-    """Where two jobs changed the same lines, and who decided."""
+def _resolved_lines(resolutions: list[Json], target: str | None) -> Iterator[Line]:
+    """Where two jobs, or a job and the target, changed the same lines, who decided, and whose version is dropped."""
     for one in resolutions[:SHOWN_OF_MANY]:
         paths = ", ".join(safe(path) for path in one["paths"][:3])
         more = f" and {len(one['paths']) - 3} more" if len(one["paths"]) > 3 else ""
-        yield [
-            ("conflict resolved ", "wait"),
-            (f"by {safe(one['by'])} in {safe(one['job'])} ({one['phase']}): {paths}{more}", ""),
-        ]
+        kept = safe(kept_version(one["by"], one["ours"], one["theirs"], target), 500)
+        where = f"by {safe(one['by'])} in {safe(one['job'])} ({one['phase']}): {paths}{more}"
+        yield [("conflict resolved ", "wait"), (where + (f", {kept}" if kept else ""), "")]
     if len(resolutions) > SHOWN_OF_MANY:
         yield [(f"... and {len(resolutions) - SHOWN_OF_MANY} more conflicts were resolved", "wait")]
 

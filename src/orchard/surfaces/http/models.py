@@ -66,7 +66,9 @@ class Settled(Shown):
     phase: str
     by: str = Field(description="The agent, `ours` or `theirs` where a side was taken, or `remembered`.")
     paths: list[str]
-    ours: list[str] = Field(description="The jobs whose version is `ours`; empty: not known, or the target's.")
+    ours: list[str] = Field(
+        description="The jobs whose version is `ours`; empty: the target's, where a side was taken."
+    )
     theirs: list[str]
 
 
