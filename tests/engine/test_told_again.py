@@ -6,7 +6,7 @@ from textwrap import dedent
 import pytest
 
 from orchard.agents.agent import Result, Task, Watch
-from orchard.core.events import ConflictSettled
+from orchard.core.events import ConflictSettled, JobFact, LeafMerged
 from orchard.core.plan import VALIDATION, PlanId
 from orchard.engine import opening
 from orchard.engine.session import Session
@@ -85,6 +85,29 @@ async def test_a_job_that_only_meets_the_target_is_not_said_to_have_met_other_jo
     status = await moved_once(orchard, plan, {"shared.txt": LINES_OF_USER})
 
     assert rows(status) == [("b", "merge-ri", "theirs", [], ["b"])]
+
+
+async def test_of_every_path_it_is_told_whom_the_job_met_there(orchard: Orchard) -> None:
+    plan = """
+        name: Paths
+        resolver: theirs
+        max_parallel: 1
+        verify: "VERIFY"
+        jobs:
+          - {id: a, priority: 1, work: echo a > README.md}
+          - {id: b, work: echo b > README.md; sed -i s/8/b/ shared.txt}
+    """
+    status = await moved_once(orchard, plan, {"shared.txt": LINES_OF_USER})
+
+    found = [(one["ours"], one["paths"]) for one in status["plan"]["resolutions"]]
+    assert found == [(["a"], ["README.md"]), ([], ["shared.txt"])]
+
+
+async def test_what_was_decided_is_recorded_before_the_merge_that_nobody_makes_again(orchard: Orchard) -> None:
+    await orchard.run(JOBS.format(side="theirs", verify="true"))
+
+    kinds = [type(one) for one in orchard.events(JobFact) if isinstance(one, ConflictSettled | LeafMerged)]
+    assert kinds == [LeafMerged, ConflictSettled, LeafMerged]
 
 
 async def test_a_target_that_moved_elsewhere_is_not_said_to_have_lost(orchard: Orchard) -> None:
