@@ -27,6 +27,7 @@ from orchard.git.intent import DamagedNotes, read_intent
 from orchard.git.merge import signing_problem
 from orchard.git.refs import list_refs
 from orchard.git.repository import FALLBACK_IDENTITY, Repository
+from orchard.git.whereabouts import Astray, found_again
 from orchard.git.worktrees import TRASH, Worktrees
 from orchard.process.identity import Identity, is_alive
 from orchard.store.db import explained, open_read_only, way_out
@@ -288,12 +289,14 @@ def _plans(patient: Patient) -> Iterator[Finding]:
 
 
 def _landings(patient: Patient) -> Iterator[Finding]:
-    """Notes about landings that cannot be read keep every engine from starting."""
+    """Notes about landings that cannot be read keep every engine from starting; others wait for their checkout."""
     with suppress(FileNotFoundError):
         for claim in sorted(claims(patient.repo).iterdir()):
             try:
-                read_intent(claim)
-            except DamagedNotes as error:
+                intent = read_intent(claim)
+                if intent is not None and not intent.done:
+                    found_again(patient.repo, claim, intent)
+            except (DamagedNotes, Astray) as error:
                 yield Finding("problem", "landings", error.message, error.hint)
 
 

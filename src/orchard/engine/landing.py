@@ -159,6 +159,8 @@ def tell_settled(engine: Engine, run: Run, found: Sequence[Settled]) -> None:
     for one in found:
         if intent is None or one.intent is None or {intent.old, intent.new} != {one.intent.old, one.intent.new}:
             continue
+        if one.astray:
+            engine.record(run.id, Warned(one.astray, until_moved=True))
         if one.theirs:
             said = f"was interrupted, and these files were edited since: they are left as they are: {some(one.theirs)}"
             engine.record(run.id, Warned(f"A landing or an undo in {one.intent.top} {said}", until_moved=True))

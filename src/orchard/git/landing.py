@@ -32,6 +32,7 @@ from orchard.git.refs import RefMoved, Update, move_ref, read_log
 from orchard.git.refusal import LandingRefused
 from orchard.git.repository import Checkout, Repository
 from orchard.git.settlement import held_still
+from orchard.git.whereabouts import Astray, none_astray
 from orchard.process.failpoint import failpoint
 
 PUSH_TIMEOUT = 120.0
@@ -200,7 +201,7 @@ def _move(
     refused: OrchardError
     try:
         return _moved(repo, branch, old, new, message, command)
-    except DamagedNotes as error:
+    except (DamagedNotes, Astray) as error:
         refused = error
     except OSError as error:  # not even our notes can be read: the next settlement will have to
         refused = SystemRefused(error)
@@ -216,6 +217,7 @@ def _moved(
     if isinstance(place, LandingRefused):
         return place
     if place is None:
+        none_astray(repo, branch)
         return _swap(repo, branch, old, new, message) or Followed(None)
     if old is None or place.head != old:
         return _unexpected_head(branch, place)

@@ -32,7 +32,7 @@ class Theirs(Exception):
 
 
 Knows = Callable[[Item, bytes], bool]
-"""Whether the file at a place is the new one of this item, whatever its inode says."""
+"""Whether the file at a place is the new one of this item (or the old one), whatever its inode says."""
 
 
 # ------------------------------------------------------------------------------------ forth
@@ -107,21 +107,26 @@ def _put(intent: Intent, item: Item) -> None:
 
 def verify(intent: Intent) -> bytes | None:
     """The first path that is not as it should be when everything is at its place."""
+    return next((item.path for item in unlike(intent)), None)
+
+
+def unlike(intent: Intent) -> Iterator[Item]:
+    """All of them."""
     for item in intent.items:
         if item.will and not is_same(intent.place(item), item.will):
-            return item.path
+            yield item
+            continue
         aside = kept_aside(intent, item)
         if item.was and (aside is None or not is_same(aside, item.was)):
-            return item.path
-    return None
+            yield item
 
 
 # ------------------------------------------------------------------------------------ and back
 
 
-def take_back(intent: Intent, knows: Knows) -> list[bytes]:
+def take_back(intent: Intent, knows: Knows, knew: Knows) -> list[bytes]:
     """Bring every old file back to its place; paths where somebody else has written are left alone and returned."""
-    theirs = [item.path for item in intent.items if item.will and not _back(intent, item, knows)]
+    theirs = [item.path for item in intent.items if item.will and not _back(intent, item, knows, knew)]
     for folder in reversed(intent.made):
         with suppress(OSError):
             os.rmdir(_below(intent, folder))  # noqa: PTH106 (bytes)
@@ -129,10 +134,10 @@ def take_back(intent: Intent, knows: Knows) -> list[bytes]:
         with suppress(OSError):
             os.mkdir(_below(intent, folder))  # noqa: PTH102 (bytes)
             os.chmod(_below(intent, folder), mode)  # noqa: PTH101 (bytes)
-    return theirs + [item.path for item in intent.items if not item.will and not _back(intent, item, knows)]
+    return theirs + [item.path for item in intent.items if not item.will and not _back(intent, item, knows, knew)]
 
 
-def _back(intent: Intent, item: Item, knows: Knows) -> bool:
+def _back(intent: Intent, item: Item, knows: Knows, knew: Knows) -> bool:
     """Put one path back; False if it is somebody else's by now."""
     _end_half_a_put(intent, item)
     where, staged, aside = intent.place(item), intent.staged(item), kept_aside(intent, item)
@@ -141,7 +146,8 @@ def _back(intent: Intent, item: Item, knows: Knows) -> bool:
     here = stand(where)
     if here and not _is_ours(item, where, knows):
         # An old file that never left is as it should be; all else is theirs.
-        return aside is None and (is_same(where, item.was) if item.was else not item.will)
+        left = aside is not None and not (aside == staged and _is_ours(item, staged, knows))
+        return not left and (is_same(where, item.was) or knew(item, where) if item.was else not item.will)
     if here and aside == staged:
         if swap(staged, where):
             return _is_ours(item, staged, knows) or not swap(staged, where)

@@ -3,7 +3,7 @@
 The branch decides. Where the checkout's HEAD has reached the new commit, all files are at their places already (the
 branch moves after them), and what is left is to publish the index. Where it has not, every file that we brought goes
 back for the one that was there. A path that holds neither is the user's: it is left alone and named. Only locks that
-are ours are removed.
+are ours are removed. While a place cannot be found, nothing is touched, and our notes stay (`Astray`).
 
     settle       one checkout, by our notes about it; also how every landing ends, good or bad
     settle_all   every checkout that has notes: what an engine does first
@@ -12,7 +12,6 @@ are ours are removed.
 
 import hashlib
 import os
-import re
 import secrets
 import shutil
 import stat
@@ -20,6 +19,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 
 from orchard.frozen import frozen
@@ -29,14 +29,11 @@ from orchard.git.folders import delete_children, plain_content, write_atomically
 from orchard.git.indexfile import EMPTY, BadIndex, Index, read_index
 from orchard.git.intent import Intent, Item, Stand, mark_done, read_intent, stand
 from orchard.git.objects import SYMLINK, Entry
-from orchard.git.placement import edited_aside, remove_empty_folders, take_back, verify
+from orchard.git.placement import edited_aside, kept_aside, remove_empty_folders, take_back, unlike
 from orchard.git.repository import Repository, block_filters
+from orchard.git.whereabouts import Astray, found_again, git_dir_of, must_have_stage, stage_now, top_now
 from orchard.process.failpoint import failpoint
 
-STAGE_NAME = ".orchard-landing-"
-"""How the name of every stage begins."""
-
-_OUR_STAGE = re.compile(rf"{re.escape(STAGE_NAME)}[0-9a-f]{{12}}")
 _READY, _MERGED, _STAGE, _TRASH = "index.ready", "index.merged", "stage.path", "trash-"
 _TIMEOUT = 600.0
 _SETTLE_WAIT = 5.0
@@ -58,6 +55,8 @@ class Settled:
     """Where edits were put that came through a file that was open while we moved it."""
     published: bool = True
     """The index is as it should be; else somebody else holds it, or has staged what cannot be united with ours."""
+    astray: str = ""
+    """Why nothing was done, and our notes are still there: the checkout, or what made way in it, was not found."""
 
 
 def settle_all(repo: Repository) -> list[Settled]:
@@ -67,31 +66,41 @@ def settle_all(repo: Repository) -> list[Settled]:
         for claim in sorted(claims(repo).iterdir()):
             if claim.name.startswith(_TRASH):
                 _remove(claim)
-            if not claim.is_dir():
-                continue
-            # Whoever holds it is alive, and will settle it himself.
-            with suppress(TurnTaken), turn(claim, _SETTLE_WAIT):
-                found.append(settle(repo, claim))
+            elif claim.is_dir():
+                # Whoever holds it is alive, and will settle it himself.
+                with suppress(TurnTaken), turn(claim, _SETTLE_WAIT):
+                    found.append(_settle_or_tell(repo, claim))
     return [one for one in found if one.intent is not None]
 
 
+def _settle_or_tell(repo: Repository, claim: Path) -> Settled:
+    try:
+        return settle(repo, claim)
+    except Astray as error:
+        return Settled(error.intent, astray=f"{error.message} {error.hint}")
+
+
 def settle(repo: Repository, claim: Path) -> Settled:
-    """Finish what was begun in the checkout of this claim, or take it back; then let go of it."""
+    """Finish what was begun in the checkout of this claim, or take it back; then let go of it.
+
+    Astray, and nothing has changed, while the checkout or what made way in it cannot be found.
+    """
     if not claim.is_dir():
         return Settled()
-    intent = read_intent(claim)
-    settled = Settled()
-    if intent is not None:
-        if not intent.done:
-            _free_branch(repo, intent)
-        settled = _settle(repo, claim, intent)
-        GitLocks(claim, intent.git_dir).release()
-        if not intent.done:
-            mark_done(claim)
-        failpoint("checkout.settled")
-    else:
-        GitLocks(claim, _git_dir(repo, claim)).release()
-    _forget(claim, intent)
+    noted = read_intent(claim)
+    if noted is None:
+        GitLocks(claim, git_dir_of(repo, claim)).release()
+        _forget(claim, _noted_stage(repo, claim))
+        return Settled()
+    intent = found_again(repo, claim, noted)
+    if not intent.done:
+        _free_branch(repo, intent)
+    settled = _settle(repo, claim, intent)
+    GitLocks(claim, intent.git_dir).release()
+    if not intent.done:
+        mark_done(claim)
+    failpoint("checkout.settled")
+    _forget(claim, intent.stage)
     return settled
 
 
@@ -99,15 +108,17 @@ def _settle(repo: Repository, claim: Path, intent: Intent) -> Settled:
     forward = intent.done or is_published(claim, intent) or _head(repo, intent) == intent.new
     if intent.done and not is_published(claim, intent) and _head(repo, intent) != intent.new:
         return Settled(intent)  # it was taken back, and only tidying up was left
+    contents = _Contents(repo, intent)
     theirs: list[bytes] = []
     if not forward:
-        theirs = _take_back(repo, intent)
+        must_have_stage(claim, intent)
+        theirs = _take_back(intent, contents)
     elif not intent.done:
-        theirs = [path for path in [verify(intent)] if path is not None]
+        theirs = [item.path for item in unlike(intent) if not contents.are_as_meant(item)]
     published = not forward or intent.done or _publish_late(repo, claim, intent)
     if forward:
         remove_empty_folders(intent)
-    return Settled(intent, forward, tuple(theirs), _keep_edits(repo, intent) if forward else None, published)
+    return Settled(intent, forward, tuple(theirs), _keep_edits(repo, intent, contents) if forward else None, published)
 
 
 @contextmanager
@@ -121,10 +132,10 @@ def held_still(repo: Repository, git_dir: Path) -> Iterator[None]:
     with ExitStack() as stack:
         try:
             stack.enter_context(turn(claim, _STILL_WAIT))
-        except TurnTaken:
+            settle(repo, claim)
+        except (TurnTaken, Astray):  # no git works on a checkout that does not say whose it is
             yield
             return
-        settle(repo, claim)
         claim.mkdir(mode=0o700, parents=True, exist_ok=True)
         stack.callback(settle, repo, claim)
         GitLocks(claim, git_dir).hold_index(_STILL_WAIT)
@@ -194,17 +205,39 @@ def _holds(lock: Path, commit: str) -> bool:
         return False
 
 
-def _take_back(repo: Repository, intent: Intent) -> list[bytes]:
-    git = Git(repo.common_dir, intent.git_dir, cwd=intent.top, work_tree=intent.top)
+class _Contents:
+    """Files told by what git would store for them, where inodes say nothing: in a copy every file has another."""
+
+    def __init__(self, repo: Repository, intent: Intent) -> None:
+        self._repo, self._intent = repo, intent
+
+    @cached_property
+    def _git(self) -> Git:
+        intent = self._intent
+        git = Git(self._repo.common_dir, intent.git_dir, cwd=intent.top, work_tree=intent.top)
+        return block_filters(git, self._repo.filters)
+
+    def is_new(self, item: Item, where: bytes) -> bool:
+        """Whether the file there holds what the new commit does."""
+        return item.new is not None and bool(stand(where)) and blob_of(self._git, item, where) == item.new
+
+    def is_old(self, item: Item, where: bytes) -> bool:
+        """Whether the file there holds what the old commit does."""
+        return item.old is not None and bool(stand(where)) and blob_of(self._git, item, where) == item.old
+
+    def are_as_meant(self, item: Item) -> bool:
+        """Whether the new file is at its place, and the old one aside."""
+        aside = kept_aside(self._intent, item)
+        brought = not item.will or self.is_new(item, self._intent.place(item))
+        return brought and (not item.was or (aside is not None and self.is_old(item, aside)))
+
+
+def _take_back(intent: Intent, contents: _Contents) -> list[bytes]:
     index = EMPTY
     if stand(os.fsencode(intent.git_dir / "index")) != intent.index:
         index = _read(intent)  # somebody has removed our lock and gone on: what they took over is theirs
-
-    def knows(item: Item, where: bytes) -> bool:
-        return item.new is not None and blob_of(block_filters(git, repo.filters), item, where) == item.new
-
     kept = tuple(item for item in intent.items if not _taken_over(index, item))
-    return take_back(replace(intent, items=kept), knows)
+    return take_back(replace(intent, items=kept), contents.is_new, contents.is_old)
 
 
 def _taken_over(index: Index, item: Item) -> bool:
@@ -217,7 +250,7 @@ def blob_of(git: Git, item: Item, where: bytes) -> Entry | None:
     status = os.lstat(where)
     if stat.S_ISLNK(status.st_mode):
         target = os.readlink(where)  # noqa: PTH115 (bytes)
-        size = len(item.new.oid) if item.new is not None else 40
+        size = max(len(entry.oid) for entry in (item.old, item.new) if entry is not None)
         digest = hashlib.sha1 if size == 40 else hashlib.sha256
         return Entry(SYMLINK, digest(b"blob %d\0" % len(target) + target, usedforsecurity=False).hexdigest())
     if not stat.S_ISREG(status.st_mode):
@@ -226,10 +259,12 @@ def blob_of(git: Git, item: Item, where: bytes) -> Entry | None:
     return Entry(0o100755 if status.st_mode & 0o100 else 0o100644, done.text) if done.status == 0 else None
 
 
-def _keep_edits(repo: Repository, intent: Intent) -> Path | None:
+def _keep_edits(repo: Repository, intent: Intent, contents: _Contents) -> Path | None:
     """Save what was written to an old file after it had made way for the new one."""
     folder = None
     for item, aside in edited_aside(intent):
+        if stand(aside)[1] != item.was[1] and contents.is_old(item, aside):
+            continue  # a copy of it
         folder = folder or repo.state / "kept" / secrets.token_hex(6)
         goal = folder / os.fsdecode(item.path)
         goal.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -249,17 +284,9 @@ def _read(intent: Intent) -> Index:
         return EMPTY
 
 
-def _git_dir(repo: Repository, claim: Path) -> Path:
-    if claim.name == "main":
-        return repo.common_dir
-    return repo.common_dir / "worktrees" / claim.name.removeprefix("worktree-")
-
-
-def _forget(claim: Path, intent: Intent | None) -> None:
+def _forget(claim: Path, stage: Path | None) -> None:
     """Remove the stage, and our notes after it."""
-    stage = intent.stage if intent is not None else _noted_stage(claim)
-    # A note that a full disk cut short names another folder, and whoever can write here could name any.
-    if stage is not None and stage.is_absolute() and _OUR_STAGE.fullmatch(stage.name):
+    if stage is not None:
         _remove(stage)
     # A git that outlived its engine may still be writing there: it must not find the notes of the next landing.
     trash = claim.with_name(f"{_TRASH}{secrets.token_hex(6)}")
@@ -279,9 +306,13 @@ def note_stage(claim: Path, stage: Path) -> None:
     write_atomically(claim / _STAGE, os.fsencode(stage), 0o600)
 
 
-def _noted_stage(claim: Path) -> Path | None:
+def _noted_stage(repo: Repository, claim: Path) -> Path | None:
+    """A stage in the checkout, as it is now, of which nothing else is noted; one among our notes goes with them."""
     try:
         noted = plain_content(claim / _STAGE)
     except OSError:
         return None
-    return None if noted is None or b"\0" in noted else Path(os.fsdecode(noted))
+    top = top_now(repo, claim)
+    if top is None or noted is None or b"\0" in noted:
+        return None
+    return stage_now(claim, top, Path(os.fsdecode(noted)), inside=True)
