@@ -2,8 +2,9 @@
 
 The branch decides. Where the checkout's HEAD has reached the new commit, all files are at their places already (the
 branch moves after them), and what is left is to publish the index. Where it has not, every file that we brought goes
-back for the one that was there. A path that holds neither is the user's: it is left alone and named. Only locks that
-are ours are removed. While a place cannot be found, nothing is touched, and our notes stay (`Astray`).
+back for the one that was there. A path that holds neither is the user's: it is left alone and named. So is one that the
+user has committed otherwise on top of the new commit; the index is theirs then, too. Only locks that are ours are
+removed. While a place cannot be found, nothing is touched, and our notes stay (`Astray`).
 
     settle       one checkout, by our notes about it; also how every landing ends, good or bad
     settle_all   every checkout that has notes: what an engine does first
@@ -28,8 +29,9 @@ from orchard.git.command import Git
 from orchard.git.folders import delete_children, plain_content, write_atomically
 from orchard.git.indexfile import EMPTY, BadIndex, Index, read_index
 from orchard.git.intent import Intent, Item, Stand, mark_done, read_intent, stand
-from orchard.git.objects import SYMLINK, Entry
+from orchard.git.objects import SYMLINK, TREE, Entry, Objects
 from orchard.git.placement import edited_aside, kept_aside, remove_empty_folders, take_back, unlike
+from orchard.git.refs import read_ref
 from orchard.git.repository import Repository, block_filters
 from orchard.git.whereabouts import Astray, found_again, git_dir_of, must_have_stage, stage_now, top_now
 from orchard.process.failpoint import failpoint
@@ -105,8 +107,9 @@ def settle(repo: Repository, claim: Path) -> Settled:
 
 
 def _settle(repo: Repository, claim: Path, intent: Intent) -> Settled:
-    forward = intent.done or is_published(claim, intent) or _head(repo, intent) == intent.new
-    if intent.done and not is_published(claim, intent) and _head(repo, intent) != intent.new:
+    head = _head(repo, intent)
+    forward = is_published(claim, intent) or _has_reached(repo, intent, head)
+    if intent.done and not forward:
         return Settled(intent)  # it was taken back, and only tidying up was left
     contents = _Contents(repo, intent)
     theirs: list[bytes] = []
@@ -114,8 +117,9 @@ def _settle(repo: Repository, claim: Path, intent: Intent) -> Settled:
         must_have_stage(claim, intent)
         theirs = _take_back(intent, contents)
     elif not intent.done:
-        theirs = [item.path for item in unlike(intent) if not contents.are_as_meant(item)]
-    published = not forward or intent.done or _publish_late(repo, claim, intent)
+        changed = {item.path for item in unlike(intent) if not contents.are_as_meant(item)}
+        theirs = sorted(changed | _committed_since(repo, intent, head))
+    published = not forward or intent.done or _publish_late(repo, claim, intent, head)
     if forward:
         remove_empty_folders(intent)
     return Settled(intent, forward, tuple(theirs), _keep_edits(repo, intent, contents) if forward else None, published)
@@ -161,10 +165,15 @@ def publish(claim: Path, locks: GitLocks, known: Stand) -> bool:
     return True
 
 
-def _publish_late(repo: Repository, claim: Path, intent: Intent) -> bool:
-    """Put our index in its place; where the user has written another one meanwhile, the landing is merged into that."""
+def _publish_late(repo: Repository, claim: Path, intent: Intent, head: str) -> bool:
+    """Put our index in its place; where the user has written another one meanwhile, the landing is merged into that.
+
+    One that they have committed from on top of the landing stays: what is not in it they have taken out.
+    """
     locks = GitLocks(claim, intent.git_dir)
     if is_published(claim, intent) or publish(claim, locks, intent.index):
+        return True
+    if _descends(repo, head, intent):
         return True
     locks.release()
     if locks.take(_STILL_WAIT) is not None:
@@ -275,6 +284,40 @@ def _keep_edits(repo: Repository, intent: Intent, contents: _Contents) -> Path |
 def _head(repo: Repository, intent: Intent) -> str:
     git = Git(repo.common_dir, intent.git_dir, cwd=repo.common_dir)
     return git("rev-parse", "-q", "--verify", "HEAD^{commit}", ok=(0, 1, 128)).text
+
+
+def _has_reached(repo: Repository, intent: Intent, head: str) -> bool:
+    """Whether the branch had moved before we were interrupted: HEAD is at the new commit, or on top of it."""
+    return head == intent.new or _descends(repo, head, intent)
+
+
+def _descends(repo: Repository, head: str, intent: Intent) -> bool:
+    """Whether HEAD was brought on from the new commit.
+
+    An undo goes back to a commit that the old one descends from: there it also counts that neither HEAD nor the branch
+    has the old one any more.
+    """
+    if head in ("", intent.old, intent.new) or not _is_in(repo, intent.new, head):
+        return False
+    if _is_in(repo, intent.old, intent.new):
+        return True
+    tip = read_ref(repo.git, f"refs/heads/{intent.branch}")
+    return tip is not None and not _is_in(repo, intent.old, head) and not _is_in(repo, intent.old, tip)
+
+
+def _is_in(repo: Repository, commit: str, other: str) -> bool:
+    return repo.git("merge-base", "--is-ancestor", commit, other, ok=(0, 1, 128)).status == 0
+
+
+def _committed_since(repo: Repository, intent: Intent, head: str) -> set[bytes]:
+    """Paths that hold something else in a commit that was made on top."""
+    if not _descends(repo, head, intent):
+        return set()
+    with Objects(repo.git) as objects:
+        tree = objects.tree_of(head)
+        held = {item: objects.entry(tree, item.path) for item in intent.items}
+    # A folder in the place of a file is no entry of its own.
+    return {item.path for item, one in held.items() if (None if one and one.mode == TREE else one) != item.new}
 
 
 def _read(intent: Intent) -> Index:
