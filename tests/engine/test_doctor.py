@@ -1,5 +1,6 @@
 """The doctor finds what is wrong, and changes nothing while looking."""
 
+import json
 import os
 import time
 from pathlib import Path
@@ -199,6 +200,17 @@ def test_a_note_about_a_landing_that_cannot_be_read_is_a_problem(repo: Repo) -> 
     (said,) = about("landings", found)
     assert not healthy(found) and str(claim / "intent.json") in said.message
     assert f"rm {claim / 'intent.json'}" in (said.hint or "")
+
+
+def test_a_landing_that_waits_for_a_worktree_that_is_not_to_be_found_is_a_problem(repo: Repo) -> None:
+    claim = repo.path / ".git" / "orchard" / "landing" / "worktree-away"
+    claim.mkdir(parents=True)
+    row = {"top": "/away", "git_dir": "/x", "branch": "main", "stage": "/x/s", "old": "1" * 40, "new": "2" * 40}
+    (claim / "intent.json").write_text(json.dumps({**row, "index": [], "items": [], "emptied": [], "made": []}))
+
+    (said,) = about("landings", findings(repo))
+
+    assert said.level == "problem" and "/away" in said.message and "git worktree repair" in (said.hint or "")
 
 
 def test_a_pipe_among_the_refs_is_named_once_and_at_once(repo: Repo) -> None:
