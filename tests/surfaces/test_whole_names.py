@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.program import Desk, desks
+from tests.acceptance.program import Desk, desks, until
 
 ONE = """
 name: {name}
@@ -202,6 +202,41 @@ def test_the_beginning_of_a_job_cancels_nothing(desk: Desk) -> None:
 
     assert (done.code, fail.code) == (3, 3)
     assert not desk.events("JobCanceled") and not desk.events("JobFailed")
+
+
+@pytest.mark.parametrize(
+    ("first", "words"),
+    [("sleep 60", "goes on."), ("exit 1", "has failed."), ("true", "is canceled as well.")],
+)
+def test_who_cancels_a_job_is_told_what_the_plan_is_now(desk: Desk, first: str, words: str) -> None:
+    work = f'jobs: [{{id: a, work: "{first}", expects_no_changes: true}}, {{id: b, work: "sleep 60"}}]'
+    plan = ran(desk, f"name: Two\n{work}\n", "--detach")
+    ends = {"sleep 60": "running", "exit 1": "failed", "true": "succeeded"}[first]
+    until(lambda: desk.jobs(plan) == {"a": ends, "b": "running"}, "both jobs")
+
+    done = desk("cancel", "b")
+
+    assert done.code == 0 and f"Job 'b' is canceled; plan {plan} {words}" in done.out, done.talk
+    desk("delete", plan, "--yes")
+
+
+def test_who_cancels_a_job_of_a_paused_plan_is_told_that_it_is_paused(desk: Desk) -> None:
+    plan = ran(desk, HELD.format(name="Held"), "--detach")
+
+    done = desk("cancel", "api")
+
+    assert f"Job 'api' is canceled; plan {plan} is paused." in done.out, done.talk
+
+
+def test_of_a_plan_that_ended_because_its_jobs_were_canceled_nobody_says_that_the_plan_was(desk: Desk) -> None:
+    plan = ran(desk, 'name: One\njobs: [{id: a, work: "sleep 60"}, {id: b, work: "sleep 60"}]\n', "--detach")
+    until(lambda: desk.jobs(plan) == {"a": "running", "b": "running"}, "both jobs")
+
+    desk("cancel", "a")
+    desk("cancel", "b")
+    shown = desk.status(plan)["plan"]
+
+    assert shown["status"] == "canceled" and shown["error"] == "Its jobs a, b were canceled.", shown["error"]
 
 
 # --------------------------------------------------------------------------------- a yes is needed

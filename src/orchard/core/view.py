@@ -3,7 +3,7 @@
 `plan_view` is the document of `status PLAN --json`; its keys are promised to other programs.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -191,12 +191,25 @@ def plan_error(run: Run, *, interrupted: bool) -> str | None:
         more = f" (and {len(failed) - 1} more failed)" if len(failed) > 1 else ""
         return f"{failed_words(failed[0], first.phase if first else None)}{more}: {first.message if first else ''}"
     if status is PlanStatus.CANCELED:
-        return (run.canceled.reason if run.canceled else "") or "The plan was canceled."
+        return _canceled_words(run)
     if status is PlanStatus.WAITING and run.paused is not None:
         return run.paused.reason or "The plan is paused."
     if status is PlanStatus.WAITING:
         return "; ".join(hold.reason for hold in run.waiting_for) or to_deploy(run)
     return None
+
+
+def _canceled_words(run: Run) -> str:
+    """Who or what was canceled: a plan of which only jobs were is not said to be canceled by anybody."""
+    jobs = [job for job, record in run.records.items() if record.state is JobState.CANCELED and job != VALIDATION]
+    if run.canceled is not None or not jobs:
+        return (run.canceled.reason if run.canceled else "") or "The plan was canceled."
+    return f"Its job '{jobs[0]}' was canceled." if len(jobs) == 1 else f"Its jobs {_named(jobs)} were canceled."
+
+
+def _named(jobs: Sequence[JobId]) -> str:
+    """Jobs in a sentence; of many, how many more there are."""
+    return ", ".join(jobs[:NAMED_JOBS]) + (f" and {len(jobs) - NAMED_JOBS} more" if len(jobs) > NAMED_JOBS else "")
 
 
 def half_moved(run: Run) -> str:
@@ -246,8 +259,7 @@ def _waits_for_plan(run: Run) -> bool:
 def to_deploy(run: Run) -> str:
     """That jobs wait for somebody to deploy them, in a sentence."""
     jobs = run.to_deploy
-    named = ", ".join(jobs[:NAMED_JOBS]) + (f" and {len(jobs) - NAMED_JOBS} more" if len(jobs) > NAMED_JOBS else "")
-    return f"{'1 job waits' if len(jobs) == 1 else f'{len(jobs)} jobs wait'} to be deployed: {named}"
+    return f"{'1 job waits' if len(jobs) == 1 else f'{len(jobs)} jobs wait'} to be deployed: {_named(jobs)}"
 
 
 def _deploy_command(run: Run) -> str:

@@ -1,6 +1,6 @@
 """`orchard cancel`: a whole plan, or some of its jobs; never the one where the other was meant."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import click
 
@@ -18,6 +18,18 @@ from orchard.surfaces.cli.terminal import Terminal
 
 Jobs = list[JobId] | None
 """The jobs to cancel; None: the whole plan."""
+
+NOW: Mapping[str, str] = {
+    "scaffolding": "is still being scaffolded",
+    "pending": "has not started",
+    "running": "goes on",
+    "paused": "is paused",
+    "waiting": "waits",
+    "succeeded": "has succeeded",
+    "failed": "has failed",
+    "canceled": "is canceled as well",
+}
+"""What a plan is after some of its jobs were canceled."""
 
 
 @verb(
@@ -51,7 +63,7 @@ def cancel(terminal: Terminal, names: tuple[str, ...], plan: str | None, reason:
     what = f"Job '{safe(done[0])}' is" if len(done) == 1 else f"Jobs {safe(', '.join(done))} are"
     terminal.answer(
         {"plan": found, **answer},
-        text.done(f"{what} canceled; plan {found} goes on."),
+        text.done(f"{what} canceled; plan {found} {NOW[app.summary(found)['status']]}."),
         text.next_retry(found, " ".join(done)),
     )
 
