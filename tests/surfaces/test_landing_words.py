@@ -92,6 +92,17 @@ def test_who_follows_the_hint_of_an_undo_that_was_refused_can_undo(desk: Desk, s
     assert undone.code == 0, undone.talk
 
 
+def test_of_an_ignored_file_in_the_way_nobody_says_that_a_stash_takes_it(desk: Desk) -> None:
+    desk.repo.write({".gitignore": "a.txt\n", "a.txt": "mine\n"})
+
+    held = desk("run", desk.plan(PLAN.format(more="")))
+    (desk.repo.path / "a.txt").rename(desk.folder / "a.txt")
+    landed = desk("land", "--yes")
+
+    assert held.code == 4 and "Move a.txt away ('git stash -u' leaves files that git ignores)" in held.talk, held.talk
+    assert landed.code == 0, landed.talk
+
+
 def test_who_follows_the_hint_of_a_landing_again_that_was_refused_has_the_result(desk: Desk) -> None:
     plan = landed(desk)
     desk("undo", plan, "--yes")

@@ -308,7 +308,7 @@ def _reason(move: Move, error: Exception) -> LandingRefused:
     if isinstance(error, Blocked):
         return move.refuse("checkout", error.obstacle.reason, error.obstacle.hint)
     if isinstance(error, Theirs):
-        found = in_the_way(top, [error.path], move.command)
+        found = in_the_way(move.git, [error.path], move.command)
         return move.refuse("checkout", found.reason, found.hint)
     if isinstance(error, RefMoved):
         return _moved(move, error.actual)

@@ -11,8 +11,11 @@ from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
 
 from orchard.frozen import frozen
+from orchard.git.command import Git
 from orchard.git.history import show_path
 from orchard.git.objects import GITLINK, Change
+
+TIMEOUT = 120.0
 
 
 @frozen
@@ -24,22 +27,39 @@ class Obstacle:
 
 
 def find_obstacle(
-    top: Path, changes: Sequence[Change], tracked: Container[bytes], written: Container[bytes], command: str
+    git: Git, changes: Sequence[Change], tracked: Container[bytes], written: Container[bytes], command: str
 ) -> Obstacle | None:
     """The first thing in a checkout that has to be put right by a person; `written` are the paths that get a file."""
+    top = _top(git)
     return (
         _closed_folder(top, changes)
         or _linked_folder(top, changes)
         or _filled_submodule(top, changes)
-        or _untracked(top, changes, tracked, written, command)
+        or _untracked(git, changes, tracked, written, command)
     )
 
 
-def in_the_way(top: Path, paths: Sequence[bytes], command: str) -> Obstacle:
-    """Files of the user's that a landing or an undo would have to overwrite."""
-    reason = f"Your files in {top} are in the way: {some(paths)}"
+def in_the_way(git: Git, paths: Sequence[bytes], command: str) -> Obstacle:
+    """Files of the user's that a landing or an undo would have to overwrite; `git` is the one for its files."""
+    reason = f"Your files in {_top(git)} are in the way: {some(paths)}"
+    if ignored := _ignored(git, paths):
+        # Not "stash -a": that takes everything that is ignored, our worktrees and the user's tools as well.
+        away = f"Move {some(paths)} away ('git stash -u' leaves files that git ignores"
+        which = "" if len(ignored) == len(paths) else f": {some(ignored)}"
+        return Obstacle(reason, f"{away}{which}); then run '{command}'.")
     # Not "commit": that moves the branch, and only a first landing follows it.
     return Obstacle(reason, f"Move them away, or run 'git stash -u' there; then run '{command}'.")
+
+
+def _top(git: Git) -> Path:
+    assert git.work_tree is not None
+    return git.work_tree
+
+
+def _ignored(git: Git, paths: Sequence[bytes]) -> list[bytes]:
+    """Those of some paths that git does not track and was told to overlook; none where it cannot say."""
+    rows = b"".join(path + b"\0" for path in paths)
+    return git("check-ignore", "-z", "--stdin", stdin=rows, ok=range(256), timeout=TIMEOUT).fields
 
 
 def some(paths: Sequence[bytes]) -> str:
@@ -95,10 +115,10 @@ def _filled_submodule(top: Path, changes: Sequence[Change]) -> Obstacle | None:
 
 
 def _untracked(
-    top: Path, changes: Sequence[Change], tracked: Container[bytes], written: Container[bytes], command: str
+    git: Git, changes: Sequence[Change], tracked: Container[bytes], written: Container[bytes], command: str
 ) -> Obstacle | None:
     """Files that git does not track, where something has to be written or has to go."""
-    start = os.fsencode(top) + b"/"
+    start = os.fsencode(_top(git)) + b"/"
     # Where `A` and `a` are one file, what is found at the one name may be what goes from the other.
     leaving = {_who(start + one.path) for one in changes if one.new is None and one.path in tracked}
     found: dict[bytes, None] = {}
@@ -120,7 +140,7 @@ def _untracked(
                 found.update(dict.fromkeys(one for one in _files_below(start, name) if one not in tracked))
     if not found:
         return None
-    return in_the_way(top, sorted(found), command)
+    return in_the_way(git, sorted(found), command)
 
 
 def _parents(path: bytes, seen: set[bytes]) -> Iterator[bytes]:

@@ -114,7 +114,7 @@ class Stager:
     # -------------------------------------------------------------------------------- looking
 
     def _must_be_free(self, changes: Sequence[Change], index: Index, written: frozenset[bytes] | set[bytes]) -> None:
-        found = find_obstacle(self.top, changes, index.entries, written, self.command)
+        found = find_obstacle(self.git, changes, index.entries, written, self.command)
         if found is not None:
             raise Blocked(found)
 
@@ -143,7 +143,7 @@ class Stager:
         listed = dict.fromkeys([*named, *(path for path in rows if path in paths)])
         if not listed:
             raise GitError(("read-tree",), self.top, done.status, done.stderr.decode(errors="replace"))
-        raise Blocked(in_the_way(self.top, list(listed), self.command))
+        raise Blocked(in_the_way(self.git, list(listed), self.command))
 
     # -------------------------------------------------------------------------------- writing
 
