@@ -77,6 +77,26 @@ def test_of_a_job_in_conflict_with_the_target_nobody_says_that_jobs_or_verify_we
     assert "nothing to land: what the jobs changed was dropped where conflicts were resolved" in shown
 
 
+@pytest.mark.parametrize(
+    ("work", "why"),
+    [
+        ("true", "the jobs changed nothing"),
+        ("echo a > a.txt", "the branch already holds the result of the jobs' changes"),
+    ],
+)
+def test_that_there_was_nothing_to_land_is_said_with_the_reason_that_is_true(desk: Desk, work: str, why: str) -> None:
+    moves = f"git -C '{desk.repo.path}' worktree add -q ../goal goal; cd '{desk.repo.path}/../goal'; echo a > a.txt; "
+    no_file = ", expects_no_changes: true" if work == "true" else ""
+    jobs = f'[{{id: a, work: "{work}; ({moves} git add a.txt; git commit -qm t)"{no_file}}}]'
+    desk.repo("branch", "goal")
+
+    done = desk("run", desk.plan(f"name: Same\ntarget: goal\njobs: {jobs}\n"))
+
+    assert done.code == 0 and f"nothing to land: {why}" in done.out, done.talk
+    assert f"nothing to land: {why}" in desk("status").out
+    assert f"{why}: there is nothing to land" in desk("attempts", "validation", "--json").out
+
+
 # ------------------------------------------------------------------------------ the validation job
 
 

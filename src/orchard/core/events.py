@@ -150,7 +150,7 @@ class Landed(PlanEvent):
 
 
 class NothingToLand(PlanEvent):
-    """The jobs changed nothing, or `land: never` left the result on a branch."""
+    """The target holds the result already, or `land: never` left it on a branch."""
 
     branch: str | None = None
     commit: str | None = None

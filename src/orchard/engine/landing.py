@@ -21,7 +21,9 @@ from orchard.core.events import (
     UndoVoided,
     Warned,
 )
+from orchard.core.landwords import nothing_to_land
 from orchard.core.phases import Phase
+from orchard.core.plan import VALIDATION
 from orchard.core.run import Run
 from orchard.engine.context import Context
 from orchard.engine.engine import Engine
@@ -56,13 +58,19 @@ async def land(context: Context) -> Outcome:
         return await _after_landing(context)
     if tip == run.snapshot.start:
         context.engine.record(run.id, NothingToLand())
-        return Passed("the jobs changed nothing: there is nothing to land")
+        return Passed(f"{_why_nothing(run)}: there is nothing to land")
     if context.plan.land == "never":
         return await _leave_on_branch(context, tip)
     if context.plan.land == "ask" and context.approved != "landing":
         reason = f"The result is validated and waits to be landed on '{run.started.target_branch}'."
         return Held("landing", reason, Phase.MERGE_RI)
     return await _land(context, tip)
+
+
+def _why_nothing(run: Run) -> str:
+    made = [record.work_commit for job, record in run.records.items() if job != VALIDATION]
+    changed = any(one.summary.get(kind) for one in made if one for kind in ("added", "modified", "deleted"))
+    return nothing_to_land(changed=changed, resolvers=[one.by for one in run.resolutions])
 
 
 async def _land(context: Context, new: str) -> Outcome:

@@ -14,7 +14,7 @@ def status_lines(document: Json) -> list[Line]:
     """A plan with everything that a person asks next."""
     plan, look = document["plan"], look_now(details=True)
     lines = [header(plan, look), *tree(plan, document["jobs"], look), counts_line(plan)]
-    result = result_line(plan)
+    result = result_line(document)
     told = plan["status"] == "waiting" and any(job["waiting"] for job in document["jobs"])  # under the job, above
     return [*lines, *([result] if result else []), *end_lines({**plan, "error": None} if told else plan)]
 

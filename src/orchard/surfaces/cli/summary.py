@@ -28,7 +28,7 @@ def summary_lines(app: App, run: Run, document: Json) -> list[Line]:
     lines = [first, *_failures(run, document), *_idle_workers(document)]
     if plan["landed"] and run.landed is not None:
         lines.append(_landed_line(app, run, run.landed))
-    elif (result := result_line(plan)) is not None:
+    elif (result := result_line(document)) is not None:
         lines.append(result)
     elif plan["status"] == "failed":
         lines.append([("Nothing landed.", "dim")])

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 
 from orchard.core.events import Json
+from orchard.core.landwords import nothing_to_land
 from orchard.core.sides import kept_version
 from orchard.frozen import frozen
 from orchard.surfaces.cli import text
@@ -215,8 +216,9 @@ def _resolved_lines(resolutions: list[Json], target: str | None) -> Iterator[Lin
         yield [(f"... and {len(resolutions) - SHOWN_OF_MANY} more conflicts were resolved", "wait")]
 
 
-def result_line(plan: Json) -> Line | None:
-    """Where the merged result is."""
+def result_line(document: Json) -> Line | None:
+    """Where the merged result of a plan is, by its whole document."""
+    plan = document["plan"]
     result = plan["result"]
     if result is None:
         return None
@@ -226,9 +228,8 @@ def result_line(plan: Json) -> Line | None:
     if plan["landed"]:
         return [("landed: ", "good"), (where, "")]
     if result["commit"] is None:
-        dropped = any(one["by"] in ("ours", "theirs") for one in plan["resolutions"])
-        why = (
-            "what the jobs changed was dropped where conflicts were resolved" if dropped else "the jobs changed nothing"
-        )
+        jobs = [job["summary"] for job in document["jobs"] if not job["validation"]]
+        changed = any(job[kind] for job in jobs for kind in ("added", "modified", "deleted"))
+        why = nothing_to_land(changed=changed, resolvers=[one["by"] for one in plan["resolutions"]])
         return [("nothing to land: ", "dim"), (why, "")]
     return [("not landed: ", "wait"), (f"the result is {where}", "")]
