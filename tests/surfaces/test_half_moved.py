@@ -85,11 +85,13 @@ def test_doctor_knows_locks_of_ours_and_does_not_have_them_removed(desk: Desk) -
     assert "interrupted landing or undo of Orchard's holds the lock" in said
 
 
-def test_a_landing_that_was_killed_lands_when_it_is_asked_for_again(desk: Desk) -> None:
+@pytest.mark.parametrize("bare", [True, False])
+@pytest.mark.parametrize("place", ["landing.before-intent", "checkout.after-rename", "landing.after-move"])
+def test_a_landing_that_was_killed_lands_when_it_is_asked_for_again(desk: Desk, place: str, bare: bool) -> None:
     desk("run", desk.plan(PLAN.format(land="ask")))
-    killed(desk, "checkout.after-rename", "land")
+    killed(desk, place, "land")
 
-    done = desk("land", desk.status()["plan"]["id"], "--yes")
+    done = desk("land", *([] if bare else [desk.status()["plan"]["id"]]), "--yes")
 
     assert done.code == 0 and "Landed on main" in done.talk, done.talk
     assert (desk.repo.path / "a.txt").read_text() == "a\n" and desk.repo("status", "--porcelain") == ""

@@ -104,6 +104,16 @@ def test_undo_without_a_name_means_a_landing_again_where_that_came_last(desk: De
     assert then.code == 0 and second in then.out, then.talk
 
 
+def test_undo_without_a_name_means_the_last_landing_also_where_its_plan_is_deleted(desk: Desk) -> None:
+    first, last = (ran(desk, ONE.format(name=name, target=name)) for name in ("one", "two"))
+    desk("delete", last, "--yes")
+
+    undone, then = desk("undo", "--yes", "--json"), desk("undo", "--yes", "--json")
+
+    assert undone.code == 0 and last in undone.out and not desk.repo.exists("refs/heads/two"), undone.talk
+    assert then.code == 0 and first in then.out, then.talk
+
+
 def test_undo_finds_that_nothing_landed_before_it_asks(desk: Desk) -> None:
     plan = ran(desk, ONE.format(name="Fails", target="other").replace("echo Fails", "exit 1; echo"))
     running, ours = desk.on_a_terminal("undo", plan)

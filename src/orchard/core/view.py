@@ -62,6 +62,7 @@ def plan_summary(run: Run, *, interrupted: bool = False) -> Json:
         "landed": run.landed is not None and run.undone is None,
         "undone": run.undone is not None,
         "undoing": run.undo is not None,
+        "landing": gone and run.records[VALIDATION].released in ("landing", "rewritten"),
         "result": _result(run),
         "counts": counts(run, interrupted=interrupted),
         "usage": usage(run),

@@ -54,6 +54,8 @@ class Fit:
     """The event by which the newest of several is meant; None: with several, one has to be named."""
     last_first: bool = False
     """Whether the plan that was made last is meant wherever the verb applies to it."""
+    deleted: bool | None = False
+    """Whether it is about plans that are deleted, or about those that are not; None: about both."""
     already: Callable[[Json], bool] = lambda plan: False
     """Plans for which nothing would change; one of them is meant where the verb applies to no other."""
 
@@ -67,7 +69,8 @@ def _resumable(plan: Json) -> bool:
 
 
 def _landable(plan: Json) -> bool:
-    return bool(plan.get("undone")) or any(hold["kind"] in ("landing", "rewritten") for hold in plan.get("waiting", ()))
+    held = any(hold["kind"] in ("landing", "rewritten") for hold in plan.get("waiting", ()))
+    return held or bool(plan.get("undone") or plan.get("landing"))
 
 
 def _retriable(plan: Json) -> bool:
@@ -80,16 +83,16 @@ FITS: Mapping[str, Fit] = {
     "retry": Fit(_retriable, "has a failed or canceled job", last_first=True),
     "cancel": Fit(_open, "is under way"),
     "land": Fit(_landable, "waits to be landed"),
-    "undo": Fit(lambda plan: bool(plan["landed"]), "has landed and is not undone", newest="Landed"),
+    "undo": Fit(lambda plan: bool(plan["landed"]), "has landed and is not undone", newest="Landed", deleted=None),
     "delete": Fit(lambda plan: True, "is left to delete"),
-    "purge": Fit(lambda plan: True, "is deleted", newest="PlanDeleted"),
+    "purge": Fit(lambda plan: True, "is deleted", newest="PlanDeleted", deleted=True),
 }
 
 
 def fitting(plans: Sequence[Json], verb: str, last_of: LastOf) -> PlanId:
     """The plan that a verb without a name means; `plans` are all there are, the oldest first."""
     fit = FITS[verb]
-    possible = [plan for plan in plans if bool(plan.get("deleted")) is (verb == "purge")]
+    possible = [plan for plan in plans if fit.deleted in (None, bool(plan.get("deleted")))]
     found = [plan for plan in possible if fit.applies(plan)] or [plan for plan in possible if fit.already(plan)]
     if not found:
         raise NotFound(f"No plan here {fit.what}.", hint="orchard list")

@@ -96,6 +96,7 @@ class PlanSummary(Shown):
     landed: bool
     undone: bool
     undoing: bool
+    landing: bool = Field(False, description="Whether it was told to land, and its engine ended before it had landed.")
     result: Branch | None = Field(description="Where the merged result is, landed or not.")
     counts: dict[str, int] = Field(description="Jobs by status, and `total`.")
     usage: Values = Field(description="What jobs and agents used so far; empty where nothing was used.")
