@@ -139,6 +139,18 @@ def test_a_retry_says_where_it_saved_what_was_edited_in_the_worktree_of_a_failed
     assert (desk.folder / "restored" / "a.txt").read_text() == "good\n"
 
 
+def test_a_result_that_verify_refused_is_put_right_by_a_job_that_is_added_as_the_guide_says(desk: Desk) -> None:
+    plan = str(desk("run", desk.plan(VERIFY), "-q").out.strip())
+    mend = '[{op: add, job: {id: mend, needs: [a], work: "echo good > a.txt"}}]'
+
+    refused = desk("retry", "a", "--work", "echo good > a.txt")
+    added = desk("reshape", plan, desk.plan(mend, "changes.yaml"))
+    retried = desk("retry")
+
+    assert refused.code == 2 and "only a failed or canceled job can be retried" in refused.err
+    assert added.code == retried.code == 0 and desk.status()["plan"]["landed"] is True, retried.talk
+
+
 # ------------------------------------------------------------------------------------- --quiet
 
 
