@@ -151,6 +151,18 @@ def test_a_result_that_verify_refused_is_put_right_by_a_job_that_is_added_as_the
     assert added.code == retried.code == 0 and desk.status()["plan"]["landed"] is True, retried.talk
 
 
+@pytest.mark.parametrize("words", [[], ["--detach"]])
+def test_a_retry_that_ends_a_pause_says_so(desk: Desk, words: list[str]) -> None:
+    plan = desk("run", desk.plan(GOOD.replace("name: Good", "name: Held\nstart_paused: true")), "-q").out.strip()
+    desk("cancel", f"{plan}:a")
+
+    done = desk("retry", "a", *words)
+    again = desk("retry", "a")
+
+    assert done.code == 0 and f"Plan {plan} was paused; it goes on now." in done.err, done.talk
+    assert "was paused" not in again.talk
+
+
 # ------------------------------------------------------------------------------------- --quiet
 
 

@@ -11,9 +11,11 @@ from orchard.core import limits
 from orchard.core.events import Json
 from orchard.core.phases import PHASES
 from orchard.core.plan import JobId, PlanId, Resolver
+from orchard.engine.session import Session
 from orchard.errors import NotFound, UsageError
 from orchard.surfaces.cli import text
-from orchard.surfaces.cli.acting import ask_engine, go_on
+from orchard.surfaces.cli.acting import ask_engine
+from orchard.surfaces.cli.follow import act_and_follow
 from orchard.surfaces.cli.group import verb
 from orchard.surfaces.cli.lines import safe
 from orchard.surfaces.cli.opening import (
@@ -55,12 +57,21 @@ orchard retry api --fresh-session      # its agent is told everything anew
 def retry(terminal: Terminal, jobs: tuple[str, ...], plan: str | None, detach: bool, **options: Any) -> int:
     """Try failed or canceled jobs again.
 
-    A new attempt begins where the last one failed. Jobs that were blocked by it go on by themselves.
+    A new attempt begins where the last one failed. Jobs that were blocked by it go on by themselves. A plan that was
+    paused is not paused any more: all of it goes on, and that is said.
     """
     app = app_for_work(terminal)
     found, wanted = meant(app, jobs, plan, "retry")
     options |= {name: read_works(terminal, name, options[name]) for name in WORK_OPTIONS}
-    return go_on(terminal, app, found, "retry", detach=detach, jobs=wanted, **options)
+    paused = app.run_of(found).paused
+
+    async def act(session: Session) -> PlanId:
+        await session.request("retry", plan=found, jobs=wanted, **options)
+        if paused is not None and app.run_of(found).paused is None:
+            terminal.note(text.done(f"Plan {found} was paused; it goes on now."))
+        return found
+
+    return act_and_follow(terminal, app, act, found, detach=detach)
 
 
 def meant(app: App, names: Sequence[str], plan: str | None, asked: str = "") -> tuple[PlanId, list[JobId] | None]:
