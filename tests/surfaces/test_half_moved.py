@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.program import Desk, desks
+from tests.acceptance.program import Desk, Done, desks
 
 PLAN = """
 name: Moved
@@ -45,6 +45,13 @@ def is_whole(desk: Desk) -> None:
     assert shown["error"] is None and not desk("waiting", "--json").json
 
 
+def says_what_became_of_it(desk: Desk, what: str, done: Done) -> None:
+    landed = desk.status()["plan"]["landed"]
+    ended = "was completed" if landed is (what == "landing") else "was not completed"
+    stands = "the landing on main stands" if landed else "the landing on main is undone"
+    assert f"The interrupted {what} {ended}: {stands}." in done.err, done.talk
+
+
 @pytest.mark.parametrize("place", PLACES)
 def test_an_undo_that_was_killed_is_told_and_a_bare_resume_settles_it(desk: Desk, place: str) -> None:
     desk("run", desk.plan(PLAN.format(land="auto")))
@@ -56,6 +63,7 @@ def test_an_undo_that_was_killed_is_told_and_a_bare_resume_settles_it(desk: Desk
 
     assert done.code == 0, done.talk
     is_whole(desk)
+    says_what_became_of_it(desk, "undo", done)
 
 
 @pytest.mark.parametrize("place", ["checkout.after-rename", "checkout.swapped"])
@@ -70,6 +78,7 @@ def test_a_landing_again_that_was_killed_is_told_and_a_bare_resume_settles_it(de
 
     assert done.code == 0, done.talk
     is_whole(desk)
+    says_what_became_of_it(desk, "landing", done)
 
 
 def test_doctor_knows_locks_of_ours_and_does_not_have_them_removed(desk: Desk) -> None:

@@ -8,9 +8,10 @@ from typing import Any
 import click
 
 from orchard.app import App
-from orchard.core.events import Json
+from orchard.core.events import Json, LandingIntended, UndoIntended
 from orchard.core.jobnames import job_word
 from orchard.core.plan import JobId, PlanId
+from orchard.core.run import Run
 from orchard.engine.selection import FITS
 from orchard.engine.session import Session
 from orchard.errors import UsageError
@@ -82,7 +83,26 @@ def resume(terminal: Terminal, plan: str | None, budget: str | None, detach: boo
     """
     app = app_for_work(terminal)
     asked = {"budget": read_budget(budget)} if budget is not None else {}
-    return go_on(terminal, app, app.find_plan(plan, "resume"), "resume", detach=detach, **asked)
+    found = app.find_plan(plan, "resume")
+    before = app.run_of(found)
+
+    async def act(session: Session) -> PlanId:
+        await session.request("resume", plan=found, **asked)
+        if before.settled and before.moving is not None:
+            terminal.note(text.done(what_became(before.moving, app.run_of(found))))
+        return found
+
+    return act_and_follow(terminal, app, act, found, detach=detach)
+
+
+def what_became(moving: LandingIntended | UndoIntended, now: Run) -> str:
+    """How a landing or an undo ended that was interrupted, and whether the landing stands now."""
+    stands = now.landed is not None and now.undone is None
+    what = "landing" if isinstance(moving, LandingIntended) else "undo"
+    ended = "was completed" if stands is (what == "landing") else "was not completed"
+    return (
+        f"The interrupted {what} {ended}: the landing on {safe(moving.branch)} {'stands' if stands else 'is undone'}."
+    )
 
 
 def read_budget(text_: str) -> Json:
