@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 ROOT = Path(__file__).resolve().parent.parent
-PLACE = "ORCHARD_TEST_NURSERY"
+PLACE = "PYTEST_NURSERY"
 """Where the nursery of the whole run listens."""
 LONGEST = 1024 * 1024
 NOT_IMPORTED = ("orchard.bench", "orchard.__main__")

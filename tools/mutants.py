@@ -97,7 +97,7 @@ def mutate(source: Path, mutant: Mutant) -> str | None:
 def run_tests(source: Path, tests: list[str], limit: float) -> Run:
     """Run tests against a copy of the source, each of their processes too."""
     env = {**os.environ, "PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"}
-    env.pop("ORCHARD_TEST_NURSERY", None)  # its commands have the real source
+    env.pop("PYTEST_NURSERY", None)  # its commands have the real source
     with tempfile.TemporaryDirectory(prefix="mutant-tests-") as scratch:
         words = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", f"--basetemp={scratch}/t", *tests]
         began = time.monotonic()

@@ -18,7 +18,18 @@ def plans() -> list[Any]:
 
 @pytest.mark.parametrize("plan", plans(), ids=lambda plan: str(plan["events"][0][0]))
 def test_a_plan_of_an_earlier_version_is_read_to_the_same_documents(plan: Any) -> None:
-    assert json.loads(json.dumps(documents(plan["events"]))) == plan["documents"]
+    now = json.loads(json.dumps(documents(plan["events"])))
+
+    assert as_far_as_known(now, plan["documents"]) == plan["documents"]
+
+
+def as_far_as_known(now: Any, known: Any) -> Any:
+    """A document without the fields that it has gained since."""
+    if isinstance(now, dict) and isinstance(known, dict):
+        return {name: as_far_as_known(value, known[name]) for name, value in now.items() if name in known}
+    if isinstance(now, list) and isinstance(known, list) and len(now) == len(known):
+        return [as_far_as_known(one, other) for one, other in zip(now, known, strict=True)]
+    return now
 
 
 def test_an_event_of_an_earlier_version_is_written_as_it_was() -> None:

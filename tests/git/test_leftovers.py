@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from orchard.git.leftovers import end_leftovers, left_behind
@@ -31,8 +32,9 @@ def waits(pid: int) -> list[int]:
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:
         for child in found.read_text().split():
-            if Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")[1:2] == [b"hash-object"]:
-                return [int(child)]
+            with suppress(FileNotFoundError, ProcessLookupError):  # a git of before it, which has just ended
+                if Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")[1:2] == [b"hash-object"]:
+                    return [int(child)]
         time.sleep(0.05)
     raise AssertionError("no git was started")
 
