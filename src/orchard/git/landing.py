@@ -16,7 +16,7 @@ A name that stands for another branch (a symbolic ref) is followed first: the br
 """
 
 import re
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -205,8 +205,9 @@ def _move(
         refused = error
     except OSError as error:  # not even our notes can be read: the next settlement will have to
         refused = SystemRefused(error)
-    if repo.branch_tip(branch) == new:
-        return Followed(None)  # whatever failed came after the move
+    with suppress(OSError):  # of a disk that fails for good, the next settlement will tell
+        if repo.branch_tip(branch) == new:
+            return Followed(None)  # whatever failed came after the move
     return LandingRefused("checkout", refused.message, refused.hint or "")
 
 
