@@ -42,6 +42,16 @@ async def test_gathering_starts_no_process_for_each_need(orchard: Orchard, count
     assert set(orchard.repo.files("work")) >= {"0.txt", "11.txt", "k0.txt", "k2.txt"}
 
 
+async def test_leaves_that_conflict_start_no_process_for_each_pair_of_them(orchard: Orchard, counted: Path) -> None:
+    jobs = "".join(f"  - {{id: j{number}, work: 'echo {number} > README.md'}}\n" for number in range(12))
+    status = await orchard.run(f"name: pairs\nresolver: theirs\nmax_parallel: 4\njobs:\n{jobs}")
+
+    assert set(statuses(status).values()) == {"succeeded"}
+    met = {one["job"]: len(one["ours"]) for one in status["plan"]["resolutions"]}
+    assert sorted(met.values()) == list(range(1, 12))
+    assert Counter(counted.read_text().split())["merge-base"] <= 3 * 12
+
+
 async def test_jobs_that_need_the_same_begin_at_the_same_commit(orchard: Orchard) -> None:
     await orchard.run(joins(5, 3))
     repo = orchard.repo

@@ -1,12 +1,10 @@
 """What a job needs, brought together in memory: the commit its work starts from."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
-from itertools import islice
 
-from orchard.core.plan import JobId, Resolver
-from orchard.core.run import Run
+from orchard.core.plan import Resolver
 from orchard.core.view import TAKE_SIDE
 from orchard.engine.outcome import Failed
 from orchard.engine.picks import pick_of
@@ -23,7 +21,6 @@ from orchard.git.refs import PREFIX, RefMoved, Update, hold, job_ref_part, updat
 from orchard.process.failpoint import failpoint
 
 LISTED_PATHS = 10
-NAMED_JOBS = 5
 VANISHED_TRIES = 5
 
 
@@ -176,24 +173,6 @@ def conflict(merge: Merge, resolver: Resolver, between: Between) -> Failed:
         hint=between.hint(resolver),
         merge=merge if resolver == "agent" else None,
     )
-
-
-def authors(world: World, run: Run, sides: tuple[str, str], paths: set[bytes]) -> list[JobId]:
-    """The first few jobs whose work is in the first commit and not in the second, and touched any of these paths."""
-    return [job_id for job_id, _ in islice(touched(world, run, sides, paths), NAMED_JOBS)]
-
-
-def touched(world: World, run: Run, sides: tuple[str, str], paths: set[bytes]) -> Iterator[tuple[JobId, set[bytes]]]:
-    """The jobs whose work is in the first commit and not in the second, each with those paths that it changed."""
-    repo, objects = world.repo, world.integration.objects
-    for job_id, record in run.records.items():
-        made = record.work_commit
-        if made is None or made.commit == made.base:
-            continue
-        trees = objects.tree_of(made.base), objects.tree_of(made.commit)
-        changed = paths & {change.path for change in objects.diff_trees(*trees)}
-        if changed and is_ancestor(repo, made.commit, sides[0]) and not is_ancestor(repo, made.commit, sides[1]):
-            yield job_id, changed
 
 
 def commit_time(world: World, commit: str) -> int:

@@ -5,8 +5,8 @@ from orchard.core.phases import Phase
 from orchard.core.plan import JobId
 from orchard.core.run import Run
 from orchard.core.sides import SIDES, kept_version
+from orchard.engine.authorship import met_by
 from orchard.engine.engine import Engine
-from orchard.engine.gather import touched
 from orchard.engine.picks import REMEMBERED, Pick, pick_of
 from orchard.engine.world import World
 from orchard.frozen import frozen
@@ -36,12 +36,12 @@ class Met:
 def met(world: World, run: Run, leaf: LeafMerge, resolution: Resolution) -> list[Met]:
     """Whom a leaf met where its merge was resolved: the jobs that changed those paths, and the target if it did so too.
 
-    A path of which nobody knows who changed it, such as one that git made up, is told of everybody that was met.
+    A path that none of them changed, such as one that git made up, counts as everybody's that the leaf met.
     """
     job, paths = JobId(leaf.job), set(resolution.paths)
     if not paths:
         return []
-    by_job = {name: own for name, own in touched(world, run, (leaf.integration, leaf.commit), paths) if name != job}
+    by_job = met_by(world, run, job, paths)
     of_target = _changed_on_target(world, run, leaf.commit, paths)
     jobs = tuple(by_job)
     if not by_job and not of_target:

@@ -19,8 +19,8 @@ from orchard.core.phases import Phase
 from orchard.core.plan import VALIDATION, AgentWork, JobId
 from orchard.core.reserved import settable
 from orchard.engine.agentwork import intent_of, summary_of
+from orchard.engine.authorship import NAMED_JOBS, authors, met_by
 from orchard.engine.context import Context
-from orchard.engine.gather import authors
 from orchard.engine.outcome import Failed, Held, Outcome
 from orchard.engine.pool import Pool
 from orchard.engine.turns import Asked, run_turn, scratch_prefix
@@ -177,9 +177,10 @@ def _instructions(context: Context, merge: Merge, place: Place, problem: str) ->
 def _sides(context: Context, merge: Merge) -> tuple[Side, Side]:
     """The jobs behind both sides: those whose work is in one and not in the other, and touched what is in conflict."""
     paths = {conflict.path for conflict in merge.conflicts}
-    ours, theirs = (authors(context.world, context.run, pair, paths) for pair in _pairs(merge))
     if context.phase is Phase.MERGE_RI and context.job_id != VALIDATION:
-        theirs = [context.job_id]
+        ours, theirs = list(met_by(context.world, context.run, context.job_id, paths))[:NAMED_JOBS], [context.job_id]
+    else:
+        ours, theirs = (authors(context.world, context.run, pair, paths) for pair in _pairs(merge))
     return _side(context, ours, merge.ours), _side(context, theirs, merge.theirs)
 
 

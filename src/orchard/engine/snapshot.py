@@ -10,8 +10,9 @@ from orchard.core.events import LeafMerged, PlanPaused, PlanStarted, SnapshotSta
 from orchard.core.phases import Phase
 from orchard.core.plan import VALIDATION, Job, JobId
 from orchard.core.run import Run
+from orchard.engine.authorship import NAMED_JOBS, met_by
 from orchard.engine.engine import Engine
-from orchard.engine.gather import Between, authors, commit_time, conflict, resolve
+from orchard.engine.gather import Between, commit_time, conflict, resolve
 from orchard.engine.naming import target_of
 from orchard.engine.outcome import Outcome, Passed
 from orchard.engine.resolutions import Met, met, record_pick
@@ -148,7 +149,7 @@ def _between(engine: Engine, run: Run, job_id: JobId, merge: Merge) -> Between:
     """Whom a leaf met: the jobs whose merged work touched the same paths, or what others did on the target."""
     assert run.started is not None
     paths = {one.path for one in merge.conflicts}
-    jobs = [job for job in authors(engine.world, run, (merge.ours, merge.theirs), paths) if job != job_id]
+    jobs = list(met_by(engine.world, run, job_id, paths))[:NAMED_JOBS]
     named = " and ".join(f"job '{job}'" for job in jobs)
     other = named or f"the target branch '{run.started.target_branch}'"
     return Between(run.id, f"Job '{job_id}' and {other}", other, f"job '{job_id}'", jobs=bool(jobs))

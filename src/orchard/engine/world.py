@@ -68,6 +68,8 @@ class World:
     picks: Picks = field(default_factory=Picks)
     """What merges decided without asking anybody."""
     gathered: Gathered = field(default_factory=Gathered)
+    changed_paths: dict[tuple[str, str], frozenset[bytes]] = field(default_factory=dict)
+    """What differs between two commits, remembered for those of jobs."""
     clock: Callable[[], float] = time.time
     threads: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(max_workers=GIT_THREADS, thread_name_prefix="orchard-git")
