@@ -26,8 +26,8 @@ from orchard.git.hazards import hazards
 from orchard.git.intent import DamagedNotes, read_intent
 from orchard.git.merge import signing_problem
 from orchard.git.refs import list_refs
+from orchard.git.relocation import Astray, found_again
 from orchard.git.repository import FALLBACK_IDENTITY, Repository
-from orchard.git.whereabouts import Astray, found_again
 from orchard.git.worktrees import TRASH, Worktrees
 from orchard.process.identity import Identity, is_alive
 from orchard.store.db import explained, open_read_only, way_out

@@ -42,10 +42,10 @@ from orchard.git.obstacles import in_the_way
 from orchard.git.placement import Theirs, place, verify
 from orchard.git.refs import RefMoved, Update, move_ref, read_ref
 from orchard.git.refusal import LandingRefused, RefusalKind
+from orchard.git.relocation import STAGE_NAME
 from orchard.git.repository import Checkout, Repository
 from orchard.git.settlement import Settled, note_stage, publish, settle
 from orchard.git.stage import TIMEOUT, Blocked, Staged, Stager
-from orchard.git.whereabouts import STAGE_NAME
 from orchard.process.failpoint import failpoint
 
 LOCK_WAIT = 2.0

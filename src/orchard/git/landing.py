@@ -30,9 +30,9 @@ from orchard.git.history import is_ancestor
 from orchard.git.intent import DamagedNotes
 from orchard.git.refs import RefMoved, Update, move_ref, read_log
 from orchard.git.refusal import LandingRefused
+from orchard.git.relocation import Astray, none_astray
 from orchard.git.repository import Checkout, Repository
 from orchard.git.settlement import held_still
-from orchard.git.whereabouts import Astray, none_astray
 from orchard.process.failpoint import failpoint
 
 PUSH_TIMEOUT = 120.0

@@ -111,7 +111,7 @@ def verify(intent: Intent) -> bytes | None:
 
 
 def unlike(intent: Intent) -> Iterator[Item]:
-    """All of them."""
+    """Every path where the checkout is not as this landing or undo should leave it."""
     for item in intent.items:
         if item.will and not is_same(intent.place(item), item.will):
             yield item

@@ -32,8 +32,8 @@ from orchard.git.intent import Intent, Item, Stand, mark_done, read_intent, stan
 from orchard.git.objects import SYMLINK, TREE, Entry, Objects
 from orchard.git.placement import edited_aside, kept_aside, remove_empty_folders, take_back, unlike
 from orchard.git.refs import read_ref
+from orchard.git.relocation import Astray, found_again, git_dir_of, must_have_stage, stage_now, top_now
 from orchard.git.repository import Repository, block_filters
-from orchard.git.whereabouts import Astray, found_again, git_dir_of, must_have_stage, stage_now, top_now
 from orchard.process.failpoint import failpoint
 
 _READY, _MERGED, _STAGE, _TRASH = "index.ready", "index.merged", "stage.path", "trash-"
@@ -69,7 +69,7 @@ def settle_all(repo: Repository) -> list[Settled]:
             if claim.name.startswith(_TRASH):
                 _remove(claim)
             elif claim.is_dir():
-                # Whoever holds it is alive, and will settle it himself.
+                # The process that holds it is alive, and will settle it.
                 with suppress(TurnTaken), turn(claim, _SETTLE_WAIT):
                     found.append(_settle_or_tell(repo, claim))
     return [one for one in found if one.intent is not None]
