@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import shlex
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -48,11 +49,26 @@ def read_address(state: Path) -> Address | None:
 
 
 def read_note(path: Path) -> dict[str, Any]:
-    """What somebody wrote about himself into this folder; ValueError: it was written elsewhere, and this is a copy."""
+    """What a process wrote about itself into this folder; ValueError: it wrote that elsewhere, and this is a copy."""
     said = json.loads(path.read_text())
     if not isinstance(said, dict) or said.pop("place", None) not in (None, place_of(path.parent)):
         raise ValueError("no note of this folder")
     return said
+
+
+def write_note(path: Path, said: Mapping[str, object]) -> None:
+    """Write what `read_note` reads in this folder, and in no copy of it."""
+    write_private(path, json.dumps({**said, "place": place_of(path.parent)}).encode())
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Write a file that only the user can read, all of it at once."""
+    fresh = path.with_name(f"{path.name}.{os.getpid()}.new")
+    fresh.unlink(missing_ok=True)
+    handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+    fresh.replace(path)
 
 
 def place_of(folder: Path) -> str:
@@ -76,10 +92,10 @@ def refuse_copy(state: Path) -> None:
     if known["place"] != here["place"] and original.is_dir() and place_of(original) == known["place"]:
         raise OrchardError(
             f"{state.parent} is a copy of {original.parent}, whose plans are in its records: they go on there.",
-            hint=f"To begin anew in the copy: rm -r '{state}'",
+            hint=f"To begin anew in the copy: rm -r {shlex.quote(str(state))}",
         )
     if known != here or not note.is_file():
-        _write(note, here)
+        write_note(note, {"state": str(state)})
 
 
 def is_at_work(state: Path) -> bool:
@@ -109,13 +125,4 @@ def is_locked(path: Path) -> bool:
 
 def write_address(state: Path, address: Address) -> None:
     """Say where we are, all of it at once."""
-    _write(state / ADDRESS_FILE, {**asdict(address), "place": place_of(state)})
-
-
-def _write(place: Path, said: Mapping[str, object]) -> None:
-    fresh = place.with_suffix(".new")
-    fresh.unlink(missing_ok=True)
-    handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    with os.fdopen(handle, "w") as file:
-        json.dump(said, file)
-    fresh.replace(place)
+    write_note(state / ADDRESS_FILE, asdict(address))

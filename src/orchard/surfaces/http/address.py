@@ -5,13 +5,12 @@ private all the same. Nothing here is slow to import: whoever looks for a daemon
 """
 
 import json
-import os
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
-from orchard.engine.address import place_of, read_note
+from orchard.engine.address import read_note, write_note
 from orchard.frozen import frozen
 from orchard.process.identity import Identity, is_alive
 
@@ -66,7 +65,7 @@ def daemons(runtime: Path) -> Iterator[HttpAddress]:
 
 def write_http_address(state: Path, address: HttpAddress) -> None:
     """Say where we are, all of it at once."""
-    write_private(state / ADDRESS_FILE, json.dumps({**asdict(address), "place": place_of(state)}).encode())
+    write_note(state / ADDRESS_FILE, asdict(address))
 
 
 def remove_http_address(state: Path, address: HttpAddress) -> None:
@@ -74,13 +73,3 @@ def remove_http_address(state: Path, address: HttpAddress) -> None:
     with suppress(OSError, ValueError, RecursionError, AttributeError):
         if json.loads((state / ADDRESS_FILE).read_text()).get("token_file") == address.token_file:
             (state / ADDRESS_FILE).unlink(missing_ok=True)
-
-
-def write_private(place: Path, content: bytes) -> None:
-    """Write a file that only the user can read, all of it at once."""
-    fresh = place.with_name(f"{place.name}.{os.getpid()}.new")
-    fresh.unlink(missing_ok=True)
-    handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    with os.fdopen(handle, "wb") as file:
-        file.write(content)
-    fresh.replace(place)

@@ -17,7 +17,8 @@ from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
-from orchard.surfaces.http.address import FOLDERS, read_http_address, write_private
+from orchard.engine.address import write_private
+from orchard.surfaces.http.address import FOLDERS, read_http_address
 
 TOKEN_FILE = "token"
 CODES = "codes"
