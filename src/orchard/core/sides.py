@@ -9,7 +9,7 @@ SIDES = ("ours", "theirs")
 def kept_version(by: str, ours: Sequence[str], theirs: Sequence[str], target: str | None) -> str:
     """Whose version of a conflict is kept and whose is not, where a side was taken; without jobs it is the target's.
 
-    Empty where no side was taken, or nobody knows whose they are.
+    Empty where no side was taken, or where no job is known on either side.
     """
     if by not in SIDES or not (ours or theirs):
         return ""

@@ -15,6 +15,7 @@ from orchard.core.records import Attempt, JobRecord, Turn
 from orchard.core.run import Run
 from orchard.core.scheduler import group_statuses
 from orchard.core.secrets import masked
+from orchard.core.sides import SIDES
 from orchard.core.states import JobState, JobStatus, PlanStatus
 from orchard.core.subtaskview import progress_view, subtasks_view
 from orchard.core.usage import Usage, by_model, total
@@ -308,7 +309,7 @@ def plan_hint(run: Run, *, interrupted: bool) -> str | None:
 
 def _only_conflicts(run: Run) -> bool:
     """Whether all that failed met conflicts that come again with every retry, until a side is taken."""
-    if run.plan.resolver in ("ours", "theirs"):
+    if run.plan.resolver in SIDES:
         return False
     failures = [record.failure for record in run.records.values() if record.state is JobState.FAILED]
     return all(one is not None and one.reason == "conflict" and TAKE_SIDE in (one.hint or "") for one in failures)

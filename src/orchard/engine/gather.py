@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from orchard.core.plan import Resolver
+from orchard.core.sides import SIDES
 from orchard.core.view import TAKE_SIDE
 from orchard.engine.outcome import Failed
 from orchard.engine.picks import pick_of
@@ -153,7 +154,7 @@ class Between:
     def hint(self, resolver: Resolver) -> str:
         """What helps: a side to take, since the same merge meets the same conflict again."""
         order = " In a new plan, let one job need the other." if self.jobs else ""
-        if resolver in ("ours", "theirs"):
+        if resolver in SIDES:
             return f"Neither side can be taken as it is.{order}"
         set_side = f"orchard reshape {self.plan} {TAKE_SIDE}"
         return (

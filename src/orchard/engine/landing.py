@@ -25,6 +25,7 @@ from orchard.core.landwords import nothing_to_land
 from orchard.core.phases import Phase
 from orchard.core.plan import VALIDATION
 from orchard.core.run import Run
+from orchard.core.sides import SIDES
 from orchard.engine.context import Context
 from orchard.engine.engine import Engine
 from orchard.engine.naming import slug
@@ -97,7 +98,7 @@ async def _land(context: Context, new: str) -> Outcome:
     engine.record(run.id, Landed(intent.landing, branch, old, new, checkout))
     await engine.durable()
     _tell_rest(engine, run, result)
-    if any(one.by not in ("ours", "theirs") for one in run.resolutions):
+    if any(one.by not in SIDES for one in run.resolutions):
         await engine.world.in_thread(share_memory, engine.world.repo, run.id)
     failpoint("landing.after-done")
     return await _after_landing(context)

@@ -57,8 +57,8 @@ orchard retry api --fresh-session      # its agent is told everything anew
 def retry(terminal: Terminal, jobs: tuple[str, ...], plan: str | None, detach: bool, **options: Any) -> int:
     """Try failed or canceled jobs again.
 
-    A new attempt begins where the last one failed. Jobs that were blocked by it go on by themselves. A plan that was
-    paused is not paused any more: all of it goes on, and that is said.
+    A new attempt begins where the last one failed. Jobs that were blocked by it go on by themselves. Retrying
+    also resumes a paused plan, and the command says so.
     """
     app = app_for_work(terminal)
     found, wanted = meant(app, jobs, plan, "retry")
