@@ -182,6 +182,7 @@ def main() -> int:
 def report(chosen: list[Mutant], jobs: int) -> int:
     """Judge these, say so one by one, and end with how many were caught."""
     with tempfile.TemporaryDirectory(prefix="mutants-") as name:
+        Path(name).chmod(0o755)  # some tests start it as another user
         # All are made of one copy, so that who edits meanwhile disturbs nothing.
         source = copied(ROOT / "src", Path(name))
         if not imports_the_copy(source):

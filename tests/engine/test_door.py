@@ -284,7 +284,10 @@ print(os.getuid(), heard)
     assert f"of user {OTHER_USER}: another user" in refusals(orchard)[0]
 
 
-async def test_a_crowd_that_says_nothing_keeps_nobody_out_and_takes_few_descriptors(orchard: Orchard) -> None:
+async def test_a_crowd_that_says_nothing_keeps_nobody_out_and_takes_few_descriptors(
+    orchard: Orchard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control, "HANDSHAKE_SECONDS", 600.0)  # nobody leaves because time is up
     async with opened(orchard) as (address, _, _):
         crowd = [await asyncio.open_unix_connection(address.socket) for _ in range(100)]
         gone = [asyncio.create_task(reader.read()) for reader, _ in crowd]
