@@ -49,6 +49,19 @@ def blocked_until(path: Path) -> str:
 # -------------------------------------------------------------------------------------- the whole
 
 
+def test_a_repository_that_was_moved_is_said_to_be_gone_and_not_to_have_no_plans(api: World, repo: Repo) -> None:
+    plan = api.submit([WRITE_A])
+    api.until(plan, "succeeded")
+    elsewhere = repo.path.rename(repo.path.with_name("elsewhere"))
+    try:
+        refused = api.get("/plans", 409)
+    finally:
+        elsewhere.rename(repo.path)
+
+    assert "is not there any more" in refused["detail"] and "orchard serve" in refused["hint"]
+    assert [one["id"] for one in api.get("/plans")["plans"]] == [plan]
+
+
 def test_a_huge_diff_is_cut_and_says_so(api: World) -> None:
     plan = api.submit([{"id": "a", "work": "yes 0123456789 | head -c 9000000 > big.txt"}])
     api.until(plan, "succeeded")

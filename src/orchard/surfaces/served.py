@@ -19,10 +19,15 @@ from orchard.core.events import Json
 from orchard.engine.control import EngineGone
 from orchard.engine.naming import slug
 from orchard.engine.session import Session
+from orchard.errors import OrchardError
 from orchard.process.beside import beside
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+class RepositoryGone(OrchardError):
+    """The folder of a repository is not where it was when it was opened."""
 
 
 class Served:
@@ -44,7 +49,16 @@ class Served:
     async def read(self, question: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Ask the App something, or anything else that uses its runs, without keeping the loop."""
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._reading, partial(question, *args, **kwargs))
+        return await loop.run_in_executor(self._reading, partial(self._read, partial(question, *args, **kwargs)))
+
+    def _read(self, question: Callable[[], T]) -> T:
+        place = self.app.repo.common_dir
+        if not place.is_dir():  # SQLite would find no plans there, and that would be taken for the truth
+            raise RepositoryGone(
+                f"The repository {place} is not there any more; it was removed or moved.",
+                hint="Where it was moved, run 'orchard serve' in the place where it is now.",
+            )
+        return question()
 
     async def ask(self, verb: str, **args: Any) -> Json:
         """Ask the engine for something; the answer is durable."""
@@ -70,7 +84,7 @@ class Served:
 
     async def _follow(self) -> None:
         """Ends when there is no engine to hear from any more; who keeps the repository open finds another one."""
-        with suppress(EngineGone):
+        with suppress(EngineGone, RepositoryGone):
             while self.session is not None:
                 await self.session.link.grown(self.newest)
                 self.tell(await self.read(self.app.reader.last_seq))
