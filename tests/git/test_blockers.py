@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from orchard.git.blockers import refuse_blocked_notes
 from orchard.git.command import Blocked
 from orchard.git.commit import CommitInfo, Committed, Refused, commit_work, worktree_changes
 from orchard.git.contents import fingerprint
@@ -121,6 +122,32 @@ def test_a_pipe_among_the_refs_fails_the_job_that_left_it_by_name(
     done = commit_work(trees.repo, worktree, base, INFO, made_from=trees.made_from(worktree))
 
     assert isinstance(done, Refused) and done.paths == (name,)
+
+
+def test_what_a_look_costs_does_not_grow_with_the_jobs_that_ever_ran(
+    repo: Repo, repository: Repository, worktree: Worktree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3000):
+        (repository.common_dir / f"refs/orchard/keep/plan/job{number}").mkdir(parents=True)
+    looked: list[bytes] = []
+    scan = os.scandir
+
+    def counted(path: bytes) -> "os._ScandirIterator[bytes]":
+        looked.append(path)
+        return scan(path)
+
+    monkeypatch.setattr("orchard.git.pipes.os.scandir", counted)
+    git = repository.worktree_git(worktree.name, worktree.path)
+    refuse_blocked_notes(git)
+    once = len(looked)
+
+    for _ in range(20):
+        refuse_blocked_notes(git)
+
+    assert once > 3000 and len(looked) < 3 * once
+    os.mkfifo(repository.common_dir / "refs/orchard/keep/plan/evil")
+    with pytest.raises(Blocked, match="plan/evil"):
+        refuse_blocked_notes(git, thorough=True)
 
 
 @pytest.mark.parametrize("target", [None, "/dev/zero"])

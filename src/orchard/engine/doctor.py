@@ -147,7 +147,7 @@ def _agents(patient: Patient) -> Iterator[Finding]:
 
 def _repository(patient: Patient) -> Iterator[Finding]:
     levels: dict[str, Level] = {"error": "problem", "warning": "warning", "note": "note"}
-    refuse_blocked_notes(patient.repo.git)
+    refuse_blocked_notes(patient.repo.git, thorough=True)
     found = hazards(patient.repo)
     for hazard in found:
         hint = None if hazard.hint == "Nothing to do." else hazard.hint
