@@ -3,6 +3,7 @@
 import os
 import random
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -44,9 +45,12 @@ def save(trees: Worktrees, live: Live, worktree: Worktree, base: str) -> Saved:
     return ensure_saved(trees.repo, worktree, WIP, "saved", base, live, made_from=made_from, held_by=REF, left=left)
 
 
-def commit(trees: Worktrees, live: Live, worktree: Worktree, base: str, *, stays: bool = False) -> Committed:
+def commit(
+    trees: Worktrees, live: Live, worktree: Worktree, base: str, *, stays: bool = False, replaces: bool = False
+) -> Committed:
     made_from = trees.made_from(worktree)
-    done = commit_work(trees.repo, worktree, base, INFO, live, made_from=made_from, stays=stays)
+    info = replace(INFO, replaces=base) if replaces else INFO
+    done = commit_work(trees.repo, worktree, base, info, live, made_from=made_from, stays=stays)
     assert isinstance(done, Committed), done
     if made_from is not None:
         trees.note_index(worktree, made_from, done.left)
@@ -60,7 +64,7 @@ def test_random_changes_give_the_tree_that_git_makes_of_them(repo: Repo, trees: 
         repo.write({name: str(luck.random()) * luck.randrange(9) for name in luck.sample(NAMES, 6)})
         base = repo.commit()
         worktree = trees.add(base, "job")
-        _change(luck, worktree.path)
+        change_at_random(luck, worktree.path)
 
         contents = look(trees.repo.worktree_git(worktree.name, worktree.path), worktree.path)
         files = read_files(worktree.path, contents)
@@ -74,7 +78,7 @@ def test_random_changes_give_the_tree_that_git_makes_of_them(repo: Repo, trees: 
     assert repo.run("fsck", "--strict").status == 0
 
 
-def _change(luck: random.Random, top: Path) -> None:
+def change_at_random(luck: random.Random, top: Path) -> None:
     for name in luck.sample(NAMES, 5):
         place = top / name
         kind = luck.choice(["write", "delete", "mode", "folder", "file"])

@@ -93,15 +93,16 @@ def remove_special(top: Path, name: bytes) -> None:
             place.unlink()
 
 
-def write_atomically(path: Path, content: bytes, mode: int) -> None:
-    """Replace a file in one step, durably."""
+def write_atomically(path: Path, content: bytes, mode: int, *, durable: bool = True) -> None:
+    """Replace a file in one step."""
     beside = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
     try:
         with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
             file.write(content)
             file.flush()
             os.fchmod(file.fileno(), mode)
-            os.fsync(file.fileno())
+            if durable:
+                os.fsync(file.fileno())
         beside.replace(path)
     finally:
         beside.unlink(missing_ok=True)

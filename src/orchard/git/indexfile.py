@@ -7,6 +7,7 @@ wrote it, the times that git noted for it are old; with those of now, the user's
     read_index        the entries of an index file
     doubtful_entries  files whose edits git knows only by the time of the index
     stamp_index       note in an index how files stand on disk; nothing else in it changes
+    changed_index     an index with some entries replaced, added or removed
 
 A split index keeps most of its entries in another file: `read_index` says so, and git has to be asked to unite them.
 """
@@ -166,13 +167,60 @@ def stamp_index(
         entry = index.entries.get(path)
         if entry is None:
             continue
-        seconds = [part for time in (status.st_ctime_ns, status.st_mtime_ns) for part in divmod(time, 10**9)]
-        row = (*seconds, status.st_dev, status.st_ino, entry.mode, status.st_uid, status.st_gid, status.st_size)
-        _STAT.pack_into(data, entry.at, *(number & _WORD for number in row))
+        _STAT.pack_into(data, entry.at, *_stamped(entry.mode, status))
     if any(data[-oid_size:]):  # git may have been told to leave the digest out
-        digest = hashlib.sha1 if oid_size == 20 else hashlib.sha256
-        data[-oid_size:] = digest(data[:-oid_size], usedforsecurity=False).digest()
+        data[-oid_size:] = _digest(data[:-oid_size], oid_size)
     with file.open("r+b") as out:
         out.write(data)
         out.flush()
         os.fsync(out.fileno())
+
+
+class Stand(NamedTuple):
+    """A file as an index is to know it."""
+
+    mode: int
+    oid: str
+    status: os.stat_result
+
+
+def changed_index(data: bytes, stands: Mapping[bytes, Stand | None], oid_size: int) -> bytes:
+    """An index in which these paths stand like this, or not at all; BadIndex where only git can write it.
+
+    What git may add to an index to be faster is left out; it does so again.
+    """
+    index = read_index(data, oid_size)
+    rows = {path: data[entry.at : _end(data, entry.at, path, oid_size)] for path, entry in index.entries.items()}
+    version, end = int.from_bytes(data[4:8], "big"), _HEADER.size + sum(map(len, rows.values()))
+    needed = [name for name in _extensions(data, end, oid_size) if name[:1].islower()]
+    skipped = any(entry.skipped or entry.intended for entry in index.entries.values())
+    if version not in (2, 3) or needed or skipped or index.unmerged or index.folders:
+        raise BadIndex("The index has more in it than files.", hint="Run 'git status' there.")
+    for path, stand in stands.items():
+        rows.pop(path, None)
+        if stand is not None:
+            row = _STAT.pack(*_stamped(stand.mode, stand.status)) + bytes.fromhex(stand.oid)
+            row += min(len(path), _NAME).to_bytes(2, "big") + path
+            rows[path] = row + bytes(8 - len(row) % 8)
+    made = _HEADER.pack(b"DIRC", version, len(rows)) + b"".join(rows[path] for path in sorted(rows))
+    return made + (_digest(made, oid_size) if any(data[-oid_size:]) else bytes(oid_size))
+
+
+def _end(data: bytes, at: int, path: bytes, oid_size: int) -> int:
+    """Where an entry of an index of version 2 or 3 ends."""
+    flags_at = at + _STAT.size + oid_size
+    extended = int.from_bytes(data[flags_at : flags_at + 2], "big") & _EXTENDED
+    used = _STAT.size + oid_size + (4 if extended else 2) + len(path)
+    return at + (used + 8) // 8 * 8
+
+
+def _stamped(mode: int, status: os.stat_result) -> list[int]:
+    """What an index notes of a file on disk."""
+    seconds = [part for time in (status.st_ctime_ns, status.st_mtime_ns) for part in divmod(time, 10**9)]
+    row = (*seconds, status.st_dev, status.st_ino, mode, status.st_uid, status.st_gid, status.st_size)
+    return [number & _WORD for number in row]
+
+
+def _digest(content: bytes | bytearray, oid_size: int) -> bytes:
+    made = hashlib.sha1 if oid_size == 20 else hashlib.sha256
+    return made(content, usedforsecurity=False).digest()

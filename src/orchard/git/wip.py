@@ -34,7 +34,7 @@ from orchard.git.contents import (
 )
 from orchard.git.folders import remove_special
 from orchard.git.live import Live
-from orchard.git.objects import ObjectMissing
+from orchard.git.objects import Change, ObjectMissing
 from orchard.git.plain import holds, read_files
 from orchard.git.refs import PREFIX, RefMoved, hold, job_of_ref_part, job_ref_part, next_number
 from orchard.git.remains import commit_notes, escaped, find_remains, nothing_but, staged_apart
@@ -84,6 +84,10 @@ class Saved:
     """Refs and commits that hold what only git's own notes led to: a rebase that stopped, a reflog."""
     new_files: tuple[bytes, ...] | None = None
     """The folder stands at `head` but for these files; None where more than that, or something else, differs."""
+    stands_at: str | None = None
+    """The commit that the folder holds, file by file and nothing besides, while HEAD and the index are at `head`."""
+    changes: tuple[Change, ...] = ()
+    """From `head` to the commit that the folder stands at."""
 
     @property
     def refs(self) -> tuple[tuple[str, str], ...]:
@@ -281,8 +285,11 @@ def _in_result(live: Live, worktree: Worktree, result: str, known: _Known) -> Sa
             return None
     except (GitError, ObjectMissing, OSError):
         return None
-    only_new = not (contents.changed or contents.ignored or contents.special or contents.empty_folders)
-    return replace(proof, new_files=contents.untracked if only_new else None)
+    besides = contents.ignored or contents.special or contents.empty_folders
+    proof = replace(proof, new_files=None if contents.changed or besides else contents.untracked)
+    if known.left is None or seen != known.left.picture or besides:
+        return proof
+    return replace(proof, stands_at=result, changes=tuple(live.objects.diff_trees(*trees)))
 
 
 def _save_head_only(repo: Repository, worktree: Worktree, request: _Request) -> Saved:
