@@ -38,6 +38,17 @@ def test_outside_of_a_repository_the_error_says_what_to_do(tmp_path: Path, monke
     assert caught.value.hint
 
 
+def test_a_folder_that_was_removed_under_the_user_is_no_mistake_of_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+
+    with pytest.raises(UsageError, match="was removed"):
+        find_repository(Path())
+
+
 def test_without_git_or_with_an_old_one_the_error_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(GitMissing):

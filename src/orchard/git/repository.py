@@ -345,7 +345,11 @@ def find_repository(start: Path) -> Repository:
     """
     if not start.is_dir():
         raise UsageError(f"There is no folder {start}")
-    if (waits := on_the_way(start.resolve())) is not None:
+    try:
+        place = start.resolve()
+    except FileNotFoundError:
+        raise UsageError("The folder that you are in was removed.", hint="Change to one that exists.") from None
+    if (waits := on_the_way(place)) is not None:
         raise Blocked(*waits)
     version = git_version(start)
     env = clean_environment()
