@@ -111,6 +111,7 @@ class PaperEngine:
         self.journal: list[e.Recorded] = []
         self.gates: list[asyncio.Future[None]] = []
         self.notes: list[str] = []
+        self.found: set[PlanId] = set()
         self.asked = self.opened_at = 0
 
     def record(self, plan: PlanId, event: e.Event, *, listed: bool = False) -> None:
