@@ -19,7 +19,6 @@ from orchard.engine.programs import (
     environment,
     failure,
     folder_of,
-    host_environment,
     limits_of,
     redacted,
 )
@@ -340,13 +339,12 @@ async def _run_work(context: Context, one: Work) -> Failed | Held | None:
     if isinstance(folder, Failed):
         return folder
     context.engine.pool(context.run).worktrees.repair(context.worktree)
-    host = host_environment(world.environment, world.config.pass_env)
     limits = world.config.limits
     configured = Limits(wall=limits.wall, idle=limits.idle, log_bytes=limits.log_bytes, grace=limits.grace)
     launch = Launch(
         argv=command_line(one),
         cwd=folder,
-        env=context.traced(environment(host, context.plan, context.job, one, place)),
+        env=context.traced(environment(world.seen_by_programs, context.plan, context.job, one, place)),
         log=context.make_log(),
         token=context.token,
         limits=limits_of(one, context.job, configured),

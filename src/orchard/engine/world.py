@@ -15,6 +15,7 @@ from orchard.core.event import Json
 from orchard.core.plan import PlanId, Tier, Work
 from orchard.engine.gathered import Gathered
 from orchard.engine.picks import Picks
+from orchard.engine.programs import host_environment
 from orchard.errors import SystemRefused
 from orchard.git.integration import Integration
 from orchard.git.repository import Repository
@@ -79,6 +80,11 @@ class World:
     def hidden_in(self) -> Mapping[str, str]:
         """The variables whose values, where they are secrets, must not be shown."""
         return {**variables_of(self.config), **self.environment}
+
+    @cached_property
+    def seen_by_programs(self) -> Mapping[str, str]:
+        """What of our own environment the programs of plans see."""
+        return host_environment(self.environment, self.config.pass_env)
 
     @cached_property
     def identity(self) -> tuple[str, str]:

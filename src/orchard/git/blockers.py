@@ -13,7 +13,7 @@ from orchard.git.pipes import ELSEWHERE, special_notes
 
 LOOKS_SHARE = 30
 """How much longer than a look through all refs it takes until the next one."""
-SHORT_LOOK = 0.002
+SHORT_LOOK = 0.0005
 """A look that takes less than this is worth its seconds each time."""
 
 _NAMES = frozenset({b".gitignore", b".gitattributes", b".gitmodules", b".mailmap"})
