@@ -91,11 +91,17 @@ def empty_folder(worktree: Worktree) -> None:
     (worktree.path / "empty").mkdir()
 
 
+def closed_folder(worktree: Worktree) -> None:
+    (worktree.path / "inner").mkdir()
+    (worktree.path / "inner" / "file").write_text("x")
+    (worktree.path / "inner").chmod(0o500)
+
+
 def flagged(worktree: Worktree) -> None:
     Repo(worktree.path)("update-index", "--skip-worktree", "a")
 
 
-@pytest.mark.parametrize("odd", [linked, unreadable, by_all, ignored, empty_folder, flagged])
+@pytest.mark.parametrize("odd", [linked, unreadable, by_all, ignored, empty_folder, closed_folder, flagged])
 def test_a_folder_that_is_not_as_git_would_leave_it_is_checked_out(
     repo: Repo, trees: Worktrees, live: Live, worktree: Worktree, checkouts: list[str], odd: Callable[[Worktree], None]
 ) -> None:
@@ -110,6 +116,7 @@ def test_a_folder_that_is_not_as_git_would_leave_it_is_checked_out(
     assert stands_at(worktree, done.commit)
     found = (worktree.path / "new").lstat()
     assert found.st_nlink == 1 and found.st_mode & 0o777 in (0o644, 0o755)
+    assert not (worktree.path / "inner").exists() or (worktree.path / "inner").stat().st_mode & 0o777 == 0o755
 
 
 def test_an_edit_after_the_commit_is_not_taken_for_the_commit(

@@ -31,7 +31,7 @@ from orchard.git.contents import ADD_TIMEOUT, Left
 from orchard.git.excludes import exclude
 from orchard.git.folders import delete_children, mounts_below, remove_file, remove_special, write_atomically
 from orchard.git.indexfile import BadIndex, Stand, changed_index
-from orchard.git.objects import EXECUTABLE, Change
+from orchard.git.objects import EXECUTABLE, SYMLINK, Change
 from orchard.git.remains import AT_REST
 from orchard.git.repository import LOCK_REASON, WORKTREE_NAME, Repository, Worktree
 from orchard.git.scratch import private_index
@@ -437,12 +437,13 @@ def _stand(top: Path, change: Change) -> Stand | None:
     if change.new is None:
         return None
     place = top / os.fsdecode(change.path)
-    found = place.lstat()
-    if not stat.S_ISLNK(found.st_mode):
-        plain = stat.S_IMODE((top / ".git").lstat().st_mode)
-        wanted = plain | (plain & 0o444) >> 2 if change.new.mode == EXECUTABLE else plain
-        if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1 or stat.S_IMODE(found.st_mode) != wanted:
-            raise OSError(f"{place} is not as git would have written it")
+    found, plain = place.lstat(), stat.S_IMODE((top / ".git").lstat().st_mode)
+    entered = plain | (plain & 0o444) >> 2
+    wanted = entered if change.new.mode == EXECUTABLE else plain
+    odd = not stat.S_ISREG(found.st_mode) or found.st_nlink != 1 or stat.S_IMODE(found.st_mode) != wanted
+    folders = place.parents[: len(place.relative_to(top).parts) - 1]
+    if (odd and change.new.mode != SYMLINK) or any(folder.lstat().st_mode & 0o777 != entered for folder in folders):
+        raise OSError(f"{place} is not as git would have written it")
     return Stand(change.new.mode, change.new.oid, found)
 
 
