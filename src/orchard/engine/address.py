@@ -12,6 +12,7 @@ from typing import Any
 from orchard.errors import OrchardError
 from orchard.frozen import frozen
 from orchard.process.identity import Identity, is_alive
+from orchard.store.files import write_private
 
 ADDRESS_FILE = "daemon.json"
 LOCK_FILE = "engine.lock"
@@ -59,16 +60,6 @@ def read_note(path: Path) -> dict[str, Any]:
 def write_note(path: Path, said: Mapping[str, object]) -> None:
     """Write what `read_note` reads in this folder, and in no copy of it."""
     write_private(path, json.dumps({**said, "place": place_of(path.parent)}).encode())
-
-
-def write_private(path: Path, content: bytes) -> None:
-    """Write a file that only the user can read, all of it at once."""
-    fresh = path.with_name(f"{path.name}.{os.getpid()}.new")
-    fresh.unlink(missing_ok=True)
-    handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    with os.fdopen(handle, "wb") as file:
-        file.write(content)
-    fresh.replace(path)
 
 
 def place_of(folder: Path) -> str:

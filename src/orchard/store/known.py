@@ -11,6 +11,8 @@ from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
+from orchard.store.files import write_private
+
 FOLDER = "repositories"
 FORGET_SECONDS = 60 * 86400.0
 MOST = 1000
@@ -26,12 +28,7 @@ def note_repository(state: Path, common_dir: Path, top: Path | None) -> None:
             os.utime(place)
             return
         place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        fresh = place.with_suffix(f".{os.getpid()}.new")
-        fresh.unlink(missing_ok=True)
-        handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        with os.fdopen(handle, "w") as file:
-            file.write(text)
-        fresh.replace(place)
+        write_private(place, text.encode())
 
 
 def known_repositories(state: Path) -> list[Path]:

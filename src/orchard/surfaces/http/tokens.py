@@ -17,7 +17,7 @@ from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
-from orchard.engine.address import write_private
+from orchard.store.files import write_private
 from orchard.surfaces.http.address import FOLDERS, read_http_address
 
 TOKEN_FILE = "token"

@@ -17,6 +17,7 @@ from typing import Any
 from orchard import __version__
 from orchard.frozen import frozen
 from orchard.store.dirs import make_state_dir, user_dirs
+from orchard.store.files import write_private
 from orchard.surfaces.mcp.frames import Message
 from orchard.surfaces.mcp.selection import Selection
 
@@ -128,9 +129,4 @@ def write_greeting(selection: Selection, greeting: Greeting) -> None:
         make_state_dir(make_state_dir(place.parent.parent) / FOLDER)
         if read_greeting(selection) == greeting:
             return
-        fresh = place.with_suffix(f".{os.getpid()}.new")
-        fresh.unlink(missing_ok=True)
-        handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        fresh.replace(place)
+        write_private(place, data)
