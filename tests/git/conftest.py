@@ -1,11 +1,13 @@
 """A real repository for each test, copied from one that is made once per run."""
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from orchard.git.repository import Repository, find_repository
+from orchard.git.live import Live
+from orchard.git.repository import Repository, Worktree, find_repository
 from orchard.git.worktrees import Worktrees
 from orchard.testing import Repo
 
@@ -43,3 +45,17 @@ def repository(repo: Repo) -> Repository:
 def trees(repository: Repository) -> Worktrees:
     """The worktrees of that repository, at the usual place."""
     return Worktrees(repository, repository.worktree_root(".worktrees"))
+
+
+@pytest.fixture
+def live(repository: Repository) -> Iterator[Live]:
+    """Its open processes."""
+    with Live(repository) as live:
+        yield live
+
+
+@pytest.fixture
+def worktree(repo: Repo, trees: Worktrees) -> Worktree:
+    """A worktree of a commit with a few files."""
+    repo.commit({"a": "a\n", "dir/b": "b\n", "dir/c": "c\n", ".gitignore": "*.o\n"})
+    return trees.add(repo.head(), "job")

@@ -2,7 +2,7 @@
 
 import os
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,22 +10,10 @@ import pytest
 from orchard.git.folders import plain_content
 from orchard.git.indexfile import BadIndex, Stand, changed_index
 from orchard.git.live import Live
-from orchard.git.repository import Repository, Worktree
+from orchard.git.repository import Worktree
 from orchard.git.worktrees import ProofIsOld, Worktrees
 from orchard.testing import Repo
 from tests.git.test_plain import change_at_random, commit, save
-
-
-@pytest.fixture
-def live(repository: Repository) -> Iterator[Live]:
-    with Live(repository) as live:
-        yield live
-
-
-@pytest.fixture
-def worktree(repo: Repo, trees: Worktrees) -> Worktree:
-    repo.commit({"a": "a\n", "dir/b": "b\n", "dir/c": "c\n", ".gitignore": "*.o\n"})
-    return trees.add(repo.head(), "job")
 
 
 @pytest.fixture

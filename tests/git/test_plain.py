@@ -2,7 +2,7 @@
 
 import os
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,18 +26,6 @@ REF = "refs/orchard/keep/p/j/1"
 WIP = "refs/orchard/wip/p/j/1"
 INFO = CommitInfo("Work", REF, ("Ada", "ada@example.com"))
 NAMES = ["a", "b.txt", "deep/er/c", "deep/d", "sp ace", "new\nline", 'quo"te', "-dash", "caf\u00e9", "deep.x", "deep-y"]
-
-
-@pytest.fixture
-def live(repository: Repository) -> Iterator[Live]:
-    with Live(repository) as live:
-        yield live
-
-
-@pytest.fixture
-def worktree(repo: Repo, trees: Worktrees) -> Worktree:
-    repo.commit({"a": "a\n", "dir/b": "b\n", "dir/c": "c\n", ".gitignore": "*.o\n"})
-    return trees.add(repo.head(), "job")
 
 
 def save(trees: Worktrees, live: Live, worktree: Worktree, base: str) -> Saved:
