@@ -192,7 +192,7 @@ class Worktrees:
             return False
         self._forget_operations(admin, worktree, keep_index=True)
         self.repair(worktree)
-        # Where a worktree stands is known from elsewhere, so nobody waits until it is on disk.
+        # The journal says where a worktree stands, so these notes may reach the disk later.
         for file, content in ((index, made), (admin / "HEAD", f"{commit}\n".encode())):
             write_atomically(file, content, stat.S_IMODE(file.lstat().st_mode), durable=False)
         self._forget_log(worktree)
@@ -206,7 +206,7 @@ class Worktrees:
         for name in saved.new_files or ():
             remove_file(worktree.path, name)
         self.repair(worktree)
-        # Where a worktree stands is known from elsewhere, so nobody waits until it is on disk.
+        # The journal says where a worktree stands, so these notes may reach the disk later.
         git = self.repo.worktree_git(worktree.name, worktree.path).with_config(core__fsync="objects")
         checkout = ("checkout", "-q", "--force", "--detach", "--no-recurse-submodules", commit)
         try:
