@@ -17,7 +17,7 @@ from orchard.process.marks import carries, mark_of, marked, read_mark, unmarked
 from orchard.process.occupants import occupants
 from orchard.process.orphans import adopted, become_subreaper
 from orchard.process.program import run_program
-from orchard.process.table import read_stat
+from orchard.process.table import Moment, began_since, moment
 from tests.process.zoo import nap, shell, survivors, until
 
 pytestmark = pytest.mark.anyio
@@ -104,24 +104,45 @@ async def test_a_process_of_the_users_in_the_folder_is_seen_and_not_ended(tmp_pa
 
 def test_who_has_a_file_of_the_folder_open_is_seen(tmp_path: Path) -> None:
     (tmp_path / "below").mkdir()
-    me = read_stat(os.getpid())
-    assert me is not None
+    then = moment()
     with (tmp_path / "below" / "file").open("w") as file:
         users = subprocess.Popen(["sleep", nap()], cwd="/", stdout=file)
         try:
-            assert [(one.pid, one.how) for one in occupants(tmp_path, me.started)] == [
-                (users.pid, "has a file open in it")
-            ]
-            assert occupants(tmp_path / "bel", me.started) == []
+            assert [(one.pid, one.how) for one in occupants(tmp_path, then)] == [(users.pid, "has a file open in it")]
+            assert occupants(tmp_path / "bel", then) == []
         finally:
             users.kill()
             users.wait()
 
 
+def test_who_began_before_a_moment_is_told_from_who_began_after_it() -> None:
+    before = subprocess.Popen(["sleep", nap()])
+    then = moment()
+    after = subprocess.Popen(["sleep", nap()])
+    try:
+        is_young = began_since(then)
+        assert is_young(after.pid) and not is_young(before.pid) and not is_young(os.getpid())
+        assert began_since(Moment())(before.pid)
+    finally:
+        for one in (before, after):
+            one.kill()
+            one.wait()
+
+
+def test_numbers_that_begin_again_below_are_those_of_the_young() -> None:
+    largest, now = int(Path("/proc/sys/kernel/pid_max").read_text()), moment()
+
+    high = began_since(Moment(largest - 5, now.forks - 1000))
+    assert high(largest - 1) and high(301) and high(1000)
+    assert not high(largest - 5) and not high(largest // 2)
+    once_around = began_since(Moment(largest - 5, now.forks - largest))
+    assert once_around(largest - 5) and once_around(largest // 2)
+
+
 def test_looking_for_occupants_takes_milliseconds(tmp_path: Path) -> None:
     began = time.process_time()
     for _ in range(10):
-        occupants(tmp_path)
+        occupants(tmp_path, moment())
     count = sum(name.isdecimal() for name in os.listdir("/proc"))  # noqa: PTH208
 
     assert (time.process_time() - began) / 10 < 0.005 + 50e-6 * count

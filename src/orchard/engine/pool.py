@@ -18,7 +18,8 @@ from orchard.git.repository import Worktree
 from orchard.git.wip import Saved, ensure_saved
 from orchard.git.worktrees import ProofIsOld, Worktrees
 from orchard.process.failpoint import failpoint
-from orchard.process.occupants import Occupant, moment, occupants
+from orchard.process.occupants import EVER, Occupant, occupants
+from orchard.process.table import Moment, moment
 
 PATIENCE = 1.0
 """Seconds that a job waits for a folder in use before it gets a new one."""
@@ -46,7 +47,7 @@ class Pool:
     def __init__(self, world: World, worktrees: Worktrees, notes: list[str] | None = None) -> None:
         self.world, self.worktrees = world, worktrees
         self._notes = notes if notes is not None else []  # for a person to read
-        self._made: dict[str, float] = {}  # when each folder was made, as far as that was here
+        self._made: dict[str, Moment] = {}  # when each folder was made, as far as that was here
         self._occupied: list[Saved] = []
         self._spent: list[Saved] = []  # could not be made ready for a job: a git died there, or the disk was full
         self._ready_for: dict[str, Ready] = {}
@@ -125,9 +126,11 @@ class Pool:
 
     def _check_occupants(self, worktree: Worktree) -> None:
         """A job never shares its folder: who is in one that is free may be anybody, and is not ended."""
-        found = occupants(worktree.path, self._made.get(worktree.name, 0.0))
-        if found:
+        if found := self._occupants(worktree):
             raise Occupied(worktree, found[0])
+
+    def _occupants(self, worktree: Worktree) -> list[Occupant]:
+        return occupants(worktree.path, self._made.get(worktree.name, EVER))
 
     async def note_ready(self, worktree: Worktree, setup: str) -> None:
         """Remember what setting a folder up has left there."""
@@ -205,7 +208,7 @@ class Pool:
     async def close(self) -> list[str]:
         """Remove every free folder; returns what could not be deleted."""
         failpoint("pool.before-close")
-        self._free.extend(saved for saved in self._occupied if not occupants(saved.worktree.path))
+        self._free.extend(saved for saved in self._occupied if not self._occupants(saved.worktree))
         self._occupied.clear()
         while self._free:
             saved = self._free.pop()

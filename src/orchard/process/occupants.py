@@ -6,11 +6,13 @@ may be the user's own shell or editor. So nobody is ended; the folder is left to
 
 import contextlib
 import os
-import time
+from collections.abc import Callable
 from pathlib import Path
 
 from orchard.frozen import frozen
-from orchard.process.table import LINUX, all_processes
+from orchard.process.table import LINUX, Moment, all_pids, began_since
+
+EVER = Moment()
 
 
 @frozen
@@ -22,40 +24,32 @@ class Occupant:
     """`stands in it`, `has it as its root` or `has a file open in it`."""
 
 
-def occupants(folder: Path, since: float | None = None) -> list[Occupant]:
-    """The processes of this user in a folder; of those that began before `since` the open files are not looked at.
+def occupants(folder: Path, since: Moment = EVER) -> list[Occupant]:
+    """The processes of this user in a folder; of those that began before `since`, only who stands in it is found.
 
-    `since` is counted as `Stat.started` is. Where the system does not tell (not Linux), nobody is found.
+    Where the system does not tell (not Linux), nobody is found.
     """
     if not LINUX:
         return []
-    place = os.path.realpath(folder)
-    me = str(os.getpid())
+    place, is_young = os.path.realpath(folder), began_since(since)
     found = []
-    for name in os.listdir("/proc"):  # noqa: PTH208 (hot)
-        if name.isdecimal() and name != me and (how := _where(name, place)):
-            found.append(Occupant(int(name), how))
-    known = {one.pid for one in found} | {os.getpid()}
-    for stat in all_processes(since or 0.0) if since is not None else ():
-        if stat.pid not in known and not stat.dead and _has_open(stat.pid, place):
-            found.append(Occupant(stat.pid, "has a file open in it"))
+    for pid in all_pids():
+        if pid != os.getpid() and (how := _how(pid, place, is_young)):
+            found.append(Occupant(pid, how))
     return found
 
 
-def moment() -> float:
-    """Now, as `since` counts."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK") if LINUX else 0.0
-
-
-def _where(pid: str, place: str) -> str | None:
+def _how(pid: int, place: str, is_young: Callable[[int], bool]) -> str | None:
     try:
         if _is_in(os.readlink(f"/proc/{pid}/cwd"), place):  # noqa: PTH115 (hot)
             return "stands in it"
+        if not is_young(pid):
+            return None
         if _is_in(os.readlink(f"/proc/{pid}/root"), place):  # noqa: PTH115 (hot)
             return "has it as its root"
     except OSError:
-        pass  # gone, or not ours to look at
-    return None
+        return None  # gone, or not ours to look at
+    return "has a file open in it" if _has_open(pid, place) else None
 
 
 def _has_open(pid: int, place: str) -> bool:

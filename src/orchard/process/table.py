@@ -8,9 +8,9 @@ import errno
 import functools
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from threading import get_native_id
+from threading import Thread, get_native_id
 
 LINUX = sys.platform == "linux"
 
@@ -31,6 +31,9 @@ _DEAD_STATES = frozenset("ZXx")
 _FIRST_THREAD_ENDED = "S"
 """A process with several threads looks like a zombie once the first has ended; the others go on, and may write."""
 _STOPPED_STATES = frozenset("Tt")
+
+_NEVER_AGAIN = 300
+"""Numbers up to this one are given only when a machine, or a namespace, starts."""
 
 FileKey = tuple[int, int]
 """Device and inode: what a file is, whatever name it is reached by."""
@@ -66,15 +69,61 @@ def all_processes(since: float = 0.0) -> Iterator[Stat]:
     if not LINUX:
         yield from _portable_processes(since)
         return
+    for pid in all_pids():
+        if stat := _stat(pid, since):
+            yield stat
+
+
+def all_pids() -> Iterator[int]:
+    """The number of every process, on Linux, in no promised order."""
     seen: set[str] = set()
     for _ in range(_PASSES):
         names = [name for name in os.listdir("/proc") if name not in seen and name.isdecimal()]  # noqa: PTH208
         if not names:
             break
         seen.update(names)
-        for name in names:
-            if stat := _stat(int(name), since):
-                yield stat
+        yield from map(int, names)
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A moment in the numbering of processes, by which `began_since` tells who is younger; this one is before them all.
+
+    The kernel gives the next free number after the last one, and begins again below when it has given the largest.
+    """
+
+    last: int = 0
+    """The number given last."""
+    forks: int = 0
+    """How many processes and threads the machine had started by then."""
+    passed_over: int = 0
+    """How many numbers may be passed over because somebody has them: as a process, its group or its session."""
+
+
+def moment() -> Moment:
+    """This moment."""
+    if not LINUX:
+        return Moment()
+    thread = Thread(target=int)
+    thread.start()
+    thread.join()
+    tasks = _read("/proc/loadavg", 4096).partition(b"/")[2].split()
+    return Moment(thread.native_id or 0, _forks(), 3 * int(tasks[0]) if tasks else 0)
+
+
+def began_since(then: Moment) -> Callable[[int], bool]:
+    """Whether the process with a number may have begun after a moment; it has not, where this says no."""
+    largest = int(_read("/proc/sys/kernel/pid_max", 4096) or 0)
+    given = _forks() - then.forks + then.passed_over
+    if not then.last or given >= largest - _NEVER_AGAIN:
+        return lambda _: True
+    end, below = then.last + given, then.last + given - largest + _NEVER_AGAIN
+    return lambda pid: then.last < pid <= end or pid <= below
+
+
+def _forks() -> int:
+    line = _read("/proc/stat", 1024 * 1024).partition(b"\nprocesses ")[2].split(maxsplit=1)
+    return int(line[0]) if line else 0
 
 
 def own_children(*, helpers: bool = True) -> list[int] | None:
