@@ -21,6 +21,7 @@ class Whereabouts:
 
     def __init__(self, repo: Repository) -> None:
         self._repo = repo
+        self._files = [os.fspath(path) for path in (repo.state, repo.state / JOURNAL_FILE, repo.state / LOCK_FILE)]
         self._found = self._look()
 
     def check(self) -> None:
@@ -33,8 +34,7 @@ class Whereabouts:
             )
 
     def _look(self) -> tuple[tuple[int, int] | None, ...]:
-        state = self._repo.state
-        return tuple(_identity(os.fspath(path)) for path in (state, state / JOURNAL_FILE, state / LOCK_FILE))
+        return tuple(map(_identity, self._files))
 
 
 def _identity(path: str) -> tuple[int, int] | None:

@@ -126,21 +126,19 @@ def picture(path: Path) -> bytes | None:
 
     The kernel sets the time of a change, nobody else can: where two pictures are the same, nothing happened between.
     """
-    digest = hashlib.sha256()
-    seen, folders = 0, [os.fsencode(path)]
+    rows: list[bytes] = []
+    folders = [os.fsencode(path)]
     while folders:
-        folder = folders.pop()
-        with os.scandir(folder) as entries:
-            for entry in sorted(entries, key=lambda entry: entry.name):
-                seen += 1
-                if seen > PICTURED:
-                    return None
+        with os.scandir(folders.pop()) as entries:
+            for entry in entries:
                 found = entry.stat(follow_symlinks=False)
                 facts = (found.st_ino, found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
-                digest.update(b"%s\0%d %d %d %d %d\n" % (entry.path, *facts))
+                rows.append(b"%s\0%d %d %d %d %d" % (entry.path, *facts))
                 if entry.is_dir(follow_symlinks=False):
                     folders.append(entry.path)
-    return digest.digest()
+                if len(rows) > PICTURED:
+                    return None
+    return hashlib.sha256(b"\0".join(sorted(rows))).digest()
 
 
 def fingerprint(git: Git, path: Path, but: Callable[[str], bool] = lambda name: False) -> str:

@@ -12,6 +12,8 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
+from orchard.git.exchange import swap
+
 DEPTH = 60
 """Below this a folder is moved up before it goes on: each level holds an open descriptor."""
 
@@ -94,7 +96,11 @@ def remove_special(top: Path, name: bytes) -> None:
 
 
 def write_atomically(path: Path, content: bytes, mode: int, *, durable: bool = True) -> None:
-    """Replace a file in one step."""
+    """Replace a file in one step.
+
+    Where it need not be durable, the two change places, and the old one is removed: what is renamed over a file is
+    written to the disk at once by some file systems, and whoever does it waits for that.
+    """
     beside = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
     try:
         with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
@@ -103,7 +109,8 @@ def write_atomically(path: Path, content: bytes, mode: int, *, durable: bool = T
             os.fchmod(file.fileno(), mode)
             if durable:
                 os.fsync(file.fileno())
-        beside.replace(path)
+        if durable or not (path.exists() and swap(os.fsencode(beside), os.fsencode(path))):
+            beside.replace(path)
     finally:
         beside.unlink(missing_ok=True)
 
