@@ -27,9 +27,9 @@ from orchard.bench.measuring import Bar, Figures, Measure
 from orchard.bench.parts import MILLISECONDS
 from orchard.bench.place import Bench, orchard
 from orchard.bench.plans import Graph, independent, write_plan
+from orchard.config.user_dirs import user_dirs
 from orchard.git.repository import find_repository
 from orchard.process.timing import Broken, started, timed
-from orchard.store.dirs import user_dirs
 from orchard.surfaces.http.address import read_http_address
 
 PATIENCE = 60.0

@@ -16,7 +16,7 @@ from orchard.bench.parts import MILLISECONDS, add_and_remove, bare_add_and_remov
 from orchard.bench.place import Bench, git
 from orchard.errors import OrchardError
 from orchard.git.repository import find_repository
-from orchard.git.worktrees import Worktrees
+from orchard.git.worktree.worktrees import Worktrees
 from orchard.process.timing import Broken, started
 
 PARALLEL = 8

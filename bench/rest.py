@@ -13,7 +13,7 @@ from orchard.bench.measuring import Bar, Figures, Measure, Point, Scaling
 from orchard.bench.parts import MILLISECONDS, WAITING, bare_transitions, starts, transitions
 from orchard.bench.place import Bench, orchard
 from orchard.bench.plans import ONE_FILE, independent, write_plan
-from orchard.core.planfile import parse
+from orchard.planfile.parse import parse
 from orchard.process.timing import Broken, started
 
 STARTS = 5

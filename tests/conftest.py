@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from orchard.core.secrets import looks_secret
+from orchard.model.secrets import looks_secret
 from tests.examples import examples, is_everyday
 from tests.nursery import begin_for_workers
 

@@ -10,11 +10,11 @@ from types import ModuleType
 import pytest
 
 from orchard import errors
-from orchard.core.events import event_types
-from orchard.core.phases import PHASES
-from orchard.core.planfile import parse
 from orchard.core.states import JobStatus, PlanStatus
-from orchard.surfaces.cli.commands import VERBS
+from orchard.model.events.plans import event_types
+from orchard.model.phases import PHASES
+from orchard.planfile.parse import parse
+from orchard.surfaces.cli.verbs import VERBS
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").glob("*.md")])
@@ -129,7 +129,11 @@ def test_every_decision_is_listed_and_weighs_alternatives() -> None:
 
 def test_every_file_the_architecture_names_exists() -> None:
     text = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
-    named = set(re.findall(r"`((?:core|process|git|store|engine|surfaces|tools|tests)/[\w/.]+\.py)`", text))
+    named = set(
+        re.findall(
+            r"`((?:model|core|planfile|config|process|git|store|agents|engine|surfaces|tools|tests)/[\w/.]+\.py)`", text
+        )
+    )
     source = ROOT / "src" / "orchard"
 
     assert named and not [name for name in named if not (source / name).exists() and not (ROOT / name).exists()]

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from orchard.core.planfile import parse
+from orchard.planfile.parse import parse
 from orchard.testing import Repo
 from tests.nursery import command
 

@@ -7,10 +7,10 @@ python tools/config_reference.py --check    exit 1 if the page shows another one
 import sys
 from pathlib import Path
 
-from orchard.core.agentrows import AgentRow, BuiltinRow, ServerRow
-from orchard.core.config import Config, flatten
-from orchard.core.configkeys import KEYS, LATER, Key
-from orchard.core.configrows import AGENT_FIELDS, BUILTIN_FIELDS, SERVER_FIELDS
+from orchard.config.keys import KEYS, LATER, Key
+from orchard.config.layers import Config, flatten
+from orchard.config.rows import AGENT_FIELDS, BUILTIN_FIELDS, SERVER_FIELDS
+from orchard.model.agent_rows import AgentRow, BuiltinRow, ServerRow
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "configuration.md"
 BEGIN = "<!-- written by tools/config_reference.py: begin -->"

@@ -16,11 +16,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from orchard.core.events import Recorded, decode
-from orchard.core.plan import PlanId
 from orchard.core.replay import replay
-from orchard.core.usagereport import usage_report
-from orchard.core.view import attempt_view, plan_view
+from orchard.core.views.plans import attempt_view, plan_view
+from orchard.core.views.usage import usage_report
+from orchard.model.events.plans import Recorded, decode
+from orchard.model.plan import PlanId
 
 FIXTURE = Path(__file__).resolve().parent.parent / "tests" / "core" / "journal.jsonl.gz"
 EVENTS = 120

@@ -17,17 +17,17 @@ from rich.terminal_theme import MONOKAI
 from rich.text import Text
 
 from orchard.app import App, open_app
-from orchard.core.events import Recorded
 from orchard.core.replay import apply, replay
 from orchard.core.run import Run
 from orchard.core.states import JobStatus
-from orchard.core.view import plan_view
+from orchard.core.views.plans import plan_view
+from orchard.model.events.plans import Recorded
 from orchard.store.reader import read
-from orchard.surfaces.cli.lines import RICH, Line
-from orchard.surfaces.cli.progress import picture
-from orchard.surfaces.cli.summary import summary_lines
-from orchard.surfaces.cli.text import MARKS
-from orchard.surfaces.cli.tree import Look
+from orchard.surfaces.cli.render.lines import RICH, Line
+from orchard.surfaces.cli.render.progress import picture
+from orchard.surfaces.cli.render.summary import summary_lines
+from orchard.surfaces.cli.render.text import MARKS
+from orchard.surfaces.cli.render.tree import Look
 
 PICTURE = Path(__file__).resolve().parent.parent / "docs" / "run.svg"
 WIDTH, HEIGHT = 100, 40

@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from orchard.core import limits
-from orchard.core.planfile import schema
-from orchard.core.planmodel import MODELS, OTHER_NAMES, WorkFields, camel
-from orchard.core.planrules import DEEPEST_GROUP
+from orchard.model import limits
+from orchard.planfile.fields import MODELS, OTHER_NAMES, WorkFields, camel
+from orchard.planfile.parse import schema
+from orchard.planfile.rules import DEEPEST_GROUP
 
 PAGE = Path(__file__).parent.parent / "docs" / "plan-file.md"
 
@@ -29,7 +29,7 @@ TITLES = {
 OPENING = """\
 # The plan file
 
-<!-- Written by tools/plan_reference.py. Change the models in src/orchard/core/planmodel.py, or that program. -->
+<!-- Written by tools/plan_reference.py. Change the models in src/orchard/planfile/fields.py, or that program. -->
 
 A plan says which jobs to do, which job needs which, and where the result goes. It is written in YAML,
 or with the same fields in JSON or TOML; the format follows from the name of the file.

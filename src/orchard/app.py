@@ -15,25 +15,26 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from orchard.core import limits
-from orchard.core.events import Json
-from orchard.core.phases import PHASES, Phase
-from orchard.core.plan import VALIDATION, JobId, Plan, PlanId
+from msgspec import Struct
+from msgspec.structs import asdict, replace
+
+from orchard.config.load import Settings, load_settings
+from orchard.config.user_dirs import UserDirs, user_dirs
 from orchard.core.run import Run
-from orchard.engine.address import is_at_work, read_address
 from orchard.engine.listing import listed
-from orchard.engine.session import Place, Session, Speaking
+from orchard.engine.server.address import is_at_work, read_address
+from orchard.engine.server.session import Place, Session, Speaking
 from orchard.errors import NotFound, OrchardError, UsageError
-from orchard.frozen import frozen
 from orchard.git.repository import Repository, find_repository
-from orchard.store.dirs import UserDirs, user_dirs
+from orchard.model import limits
+from orchard.model.events.plans import Json
+from orchard.model.phases import PHASES, Phase
+from orchard.model.plan import VALIDATION, JobId, Plan, PlanId
 from orchard.store.logs import LogFiles
 from orchard.store.reader import JOURNAL_FILE, JournalReader, read
-from orchard.store.settings import Settings, load_settings
 
 KEPT_RUNS = 64
 KEPT_SUMMARIES = 1000
@@ -44,8 +45,7 @@ BETWEEN_SAMPLES = 0.1
 """What a program that lives long remembers of plans that it was asked about."""
 
 
-@frozen
-class LogPart:
+class LogPart(Struct, frozen=True):
     """The log of one phase of one attempt."""
 
     attempt: int
@@ -89,7 +89,7 @@ class App:
 
     def summary(self, plan: PlanId) -> Json:
         """One plan in a few fields, as it is now."""
-        from orchard.core.view import plan_summary
+        from orchard.core.views.plans import plan_summary
 
         run, interrupted = self.seen(plan)
         return plan_summary(run, interrupted=interrupted)
@@ -100,7 +100,7 @@ class App:
         A verb that ends, moves or removes something takes whole names only. Without a name it means what it can be
         applied to, like the others of `FITS`.
         """
-        from orchard.engine.selection import EXACT, FITS, find_plan, fitting
+        from orchard.engine.requests.selection import EXACT, FITS, find_plan, fitting
 
         rows = self.reader.plans()
         if name is not None:
@@ -124,8 +124,8 @@ class App:
 
         The beginning of an id is enough, except for a verb that ends or approves something.
         """
-        from orchard.core.jobnames import find_job
-        from orchard.engine.selection import EXACT
+        from orchard.core.job_names import find_job
+        from orchard.engine.requests.selection import EXACT
 
         if plan is None and ":" in name:
             plan, name = name.split(":", 1)
@@ -166,9 +166,9 @@ class App:
             run.alive_at = max(run.alive_at, last_pulse(self.repo.state))
         if not any(hold.kind == "worker" for hold in run.waiting_for):
             return run
-        from orchard.core.events import Recorded
         from orchard.core.replay import apply
-        from orchard.engine.idling import overdue
+        from orchard.engine.turns.idle import overdue
+        from orchard.model.events.plans import Recorded
 
         now = time.time()
         ends = overdue(run, self.settings.config.limits.interactive, now)
@@ -180,7 +180,7 @@ class App:
 
     def waiting(self) -> list[Json]:
         """What needs a person, the oldest first: which plan and job, why, and the command that answers."""
-        from orchard.core.view import needs_person, stands_still
+        from orchard.core.views.plans import needs_person, stands_still
 
         alive = self.engine_alive()
         runs = [self.run_of(row.id) for row in self.reader.plans() if not row.settled]
@@ -198,7 +198,7 @@ class App:
 
     def status(self, plan: str | None) -> Json:
         """The whole of a plan: what `status --json` prints."""
-        from orchard.core.view import plan_view
+        from orchard.core.views.plans import plan_view
 
         run, interrupted = self.seen(self.find_plan(plan))
         document = plan_view(run, interrupted=interrupted)
@@ -209,7 +209,7 @@ class App:
 
     def job(self, job: str, plan: str | None) -> Json:
         """Everything about one job."""
-        from orchard.core.view import attempt_view, job_view
+        from orchard.core.views.plans import attempt_view, job_view
 
         alive = self.engine_alive()
         run, job_id = self.job_of(job, plan)
@@ -236,14 +236,14 @@ class App:
 
     def attempts(self, job: str, plan: str | None) -> list[Json]:
         """Every attempt at a job."""
-        from orchard.core.view import attempt_view
+        from orchard.core.views.plans import attempt_view
 
         alive = self.engine_alive()
         return attempt_view(*self.job_of(job, plan), interrupted=not alive)
 
     def usage(self, plan: str | None) -> Json:
         """What the agents of a plan used, row by row and added up."""
-        from orchard.core.usagereport import usage_report
+        from orchard.core.views.usage import usage_report
 
         return usage_report(self.run_of(self.find_plan(plan)))
 
@@ -286,7 +286,7 @@ class App:
 
     def saved_work(self, plan: str | None = None) -> list[Json]:
         """What was saved from folders before they were reset or removed."""
-        from orchard.git.wip import saved_work
+        from orchard.git.worktree.save import saved_work
 
         found = saved_work(self.repo, self.find_plan(plan) if plan is not None else None)
         return [
@@ -297,14 +297,14 @@ class App:
 
     def restore(self, ref: str, folder: Path) -> Json:
         """Write saved work into a new folder."""
-        from orchard.git.wip import restore
+        from orchard.git.worktree.save import restore
 
         return {"folder": str(folder), "commit": restore(self.repo, ref, folder)}
 
     def parse_plan(self, path: Path | None, data: bytes | None = None) -> Plan:
         """A plan from a file or from its text."""
         # The parser brings pydantic and a YAML reader, which no other command needs.
-        from orchard.core.planfile import parse
+        from orchard.planfile.parse import parse
 
         if path is None:
             return parse(data or b"", "<stdin>")
@@ -319,8 +319,8 @@ class App:
 
     def secrets(self, plan: Plan | None = None) -> list[str]:
         """The values that must not be shown: what of a log leaves this program goes through a redactor first."""
-        from orchard.core.config import variables_of
-        from orchard.core.secrets import secrets_in
+        from orchard.config.layers import variables_of
+        from orchard.model.secrets import secrets_in
 
         return secrets_in({**variables_of(self.settings.config), **os.environ}, plan)
 
@@ -379,19 +379,19 @@ class App:
 
         `work=False` starts no job: for requests that only change what is asked for.
         """
-        from orchard.engine.opening import open_session
+        from orchard.engine.server.start import open_session
 
         return open_session(self._place(), work=work)
 
     def listen(self) -> AbstractAsyncContextManager[Session]:
         """Follow the engine of this repository without ever becoming it; EngineGone where there is none."""
-        from orchard.engine.opening import join_session
+        from orchard.engine.server.start import join_session
 
         return join_session(self._place())
 
     async def serve_until_idle(self, ready: Callable[[], None]) -> None:
         """Be the engine for others, until nobody has asked for anything for a while."""
-        from orchard.engine.opening import serve_until_idle
+        from orchard.engine.server.start import serve_until_idle
 
         await serve_until_idle(self._place(), ready)
 
@@ -424,8 +424,8 @@ def _size(path: Path) -> int | None:
 def _configuration(run: Run, job_id: JobId) -> Json:
     """The job as it is to be run now, also after a retry with other works; values that look like secrets are left
     out. What each attempt ran is in `attempts_detail`."""
-    from orchard.core.plancodec import job_json, work_json
-    from orchard.core.secrets import masked
+    from orchard.model.plan_codec import job_json, work_json
+    from orchard.model.secrets import masked
 
     job = run.job(job_id)
     if job_id == VALIDATION:

@@ -8,7 +8,7 @@ and ends in exit code 70.
 
 import os
 
-from orchard.frozen import frozen
+from msgspec import Struct
 
 EXIT_DONE = 0
 EXIT_FAILED = 1
@@ -80,8 +80,7 @@ class Bug(OrchardError):
     exit_code = EXIT_INTERNAL
 
 
-@frozen
-class Problem:
+class Problem(Struct, frozen=True):
     """One thing that is wrong with an input, and where it stands."""
 
     message: str

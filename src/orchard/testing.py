@@ -1,14 +1,15 @@
 """Doubles and real things for tests: shipped, so that others can test their plans as we test ours."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import uuid4
 
-from orchard.agents.agent import Result, Task, Watch
+from msgspec import Struct, field
+
 from orchard.agents.builtin.model import Hear, Json, Message, ModelError, Reply, Request, Stop, text_block
-from orchard.core.usage import Usage
+from orchard.agents.protocol import Result, Task, Watch
 from orchard.git.command import Output, clean_environment, run_git
+from orchard.model.usage import Usage
 
 Content = str | bytes | None
 """What a file holds; None removes it."""
@@ -141,8 +142,7 @@ Turn = Callable[[Task, Watch], Awaitable[Result] | Result]
 """What an agent does in one turn: a function that works in the task's folder and tells the watch."""
 
 
-@dataclass
-class ScriptedAgent:
+class ScriptedAgent(Struct):
     """Does one turn of its script after the other; the last one is repeated."""
 
     name: str

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from orchard.core.events import Landed
-from orchard.git import checkout
+from orchard.git.landing import checkout
+from orchard.model.events.plans import Landed
 from orchard.testing import Repo
 from tests.acceptance.checkouts import (
     AFTER,

@@ -15,8 +15,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from orchard.core.events import PlanPaused
-from orchard.core.plan import PlanId
+from orchard.model.events.plans import PlanPaused
+from orchard.model.plan import PlanId
 from orchard.process import failpoint
 from orchard.store.journal import Journal
 from orchard.testing import Repo

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchard.core.events import LeafMerged
+from orchard.model.events.plans import LeafMerged
 from orchard.testing import Repo
 from tests.acceptance.conftest import FILE, LINES, LINK, PROGRAM, Desk, Picture, Ran, Tree, is_clear, picture
 

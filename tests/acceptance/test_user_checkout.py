@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from orchard.git import checkout, command, merge, refs
+from orchard.git import command, refs
 from orchard.git.command import run_git
+from orchard.git.landing import checkout
+from orchard.git.merge import merge
 from orchard.git.repository import find_repository
 from orchard.testing import Repo
 from tests.acceptance.conftest import FILE, Desk, is_clear, make_desk, picture

@@ -10,10 +10,10 @@ from typing import ClassVar
 import anyio
 import pytest
 
-from orchard.agents.agent import Called, McpServer, Reason, Result, Settings, Task, Used
 from orchard.agents.cli import Backend, CliAgent
-from orchard.core.agentrows import AgentRow
-from orchard.core.usage import Usage
+from orchard.agents.protocol import Called, McpServer, Reason, Result, Settings, Task, Used
+from orchard.model.agent_rows import AgentRow
+from orchard.model.usage import Usage
 from tests.agents.conftest import Desk, Ear
 from tests.agents.llm import Asked, Hang, Mcp, Reply, Say, ScriptedLlm, Shell, steps
 from tests.agents.programs import program

@@ -10,8 +10,8 @@ from uuid import uuid4
 
 import pytest
 
-from orchard.agents.agent import Noted, Said, Session, Settings, Task, Telling, Used, Watch
-from orchard.core.usage import Usage, total
+from orchard.agents.protocol import Noted, Said, Session, Settings, Task, Telling, Used, Watch
+from orchard.model.usage import Usage, total
 from orchard.process.identity import Identity
 from orchard.process.program import Limits
 

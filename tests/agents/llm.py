@@ -41,7 +41,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Self, cast
 
-from orchard.core.usage import Usage, by_model, total
+from orchard.model.usage import Usage, by_model, total
 from tests.agents.wires import Answer, Entry, Event, Json, ToolCall, Wire, WireName, wire_of
 
 MODELS = ("claude-sonnet-4-5", "fake-model", "gemini-2.5-flash", "gpt-5")

@@ -5,18 +5,18 @@ import json
 import logging
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from orchard.agents.acp import conversation
 from orchard.agents.acp.agent import AcpAgent
-from orchard.agents.agent import Called, Heard, McpServer, Result, Said, Settings, Task, Telling, Used
-from orchard.core.agentrows import AgentRow
-from orchard.core.usage import Usage
+from orchard.agents.protocol import Called, Heard, McpServer, Result, Said, Settings, Task, Telling, Used
 from orchard.errors import OrchardError
+from orchard.model.agent_rows import AgentRow
+from orchard.model.usage import Usage
 from orchard.process.family import members
 from orchard.process.program import Limits
 from tests.agents.conftest import Desk, Ear

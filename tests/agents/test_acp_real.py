@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from orchard.agents.acp.agent import AcpAgent
-from orchard.agents.agent import Called, McpServer, Result, Settings, Task
-from orchard.core.agentrows import AgentRow
-from orchard.core.usage import Usage
+from orchard.agents.protocol import Called, McpServer, Result, Settings, Task
+from orchard.model.agent_rows import AgentRow
+from orchard.model.usage import Usage
 from orchard.process.family import members
 from tests.agents.conftest import Desk, Ear
 from tests.agents.llm import Call, Hang, Mcp, Say, ScriptedLlm, Shell, routes, steps

@@ -8,8 +8,8 @@ from orchard.agents.acp.failures import from_answer, from_words, warning_of
 from orchard.agents.acp.known import known
 from orchard.agents.acp.lines import sound
 from orchard.agents.acp.updates import MOST_CALLS, MOST_WARNINGS, VersionOne, used
-from orchard.agents.agent import Called, Noted, Telling, Used
-from orchard.core.usage import Usage
+from orchard.agents.protocol import Called, Noted, Telling, Used
+from orchard.model.usage import Usage
 
 
 def beside(**failure: Any) -> dict[str, Any]:

@@ -5,10 +5,10 @@ import subprocess
 import pytest
 
 from orchard.agents.acp.known import known
-from orchard.agents.agent import McpServer, Settings
 from orchard.agents.backends import claude, codex, copilot, custom, gemini, opencode, qwen
 from orchard.agents.cli import Backend
-from orchard.core.agentrows import AgentRow
+from orchard.agents.protocol import McpServer, Settings
+from orchard.model.agent_rows import AgentRow
 from tests.agents.conftest import Desk, Ear
 
 BACKENDS: tuple[Backend, ...] = (

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from orchard.agents.agent import Called, McpServer, Noted, Reason, Result, Said, Session, Settings, Used
 from orchard.agents.backends.claude import RETRIES, Claude
 from orchard.agents.cli import Json, judged
+from orchard.agents.protocol import Called, McpServer, Noted, Reason, Result, Said, Session, Settings, Used
 from orchard.process.program import Ended
 from tests.agents.claims import NOWHERE, WRITES, OverHttp
 from tests.agents.conftest import Desk, Ear

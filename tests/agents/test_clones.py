@@ -1,14 +1,14 @@
 """A cloned repository's settings for agents' programs, with the real programs: nothing in them counts before trust."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from orchard.agents.agent import Result
 from orchard.agents.cli import CliAgent
-from orchard.core.agentrows import AgentRow
+from orchard.agents.protocol import Result
+from orchard.model.agent_rows import AgentRow
 from orchard.process.program import Limits
 from tests.agents.claims import NOWHERE, WRITES, Claims
 from tests.agents.clones import ADDRESSES, Attacker, files_for, hostile_clone

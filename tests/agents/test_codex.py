@@ -6,11 +6,11 @@ from itertools import pairwise
 
 import pytest
 
-from orchard.agents.agent import Called, McpServer, Noted, Reason, Said, Session, Settings, Used
 from orchard.agents.backends import codex
 from orchard.agents.backends.codex import RETRIES, Codex
 from orchard.agents.cli import Enough, Json
-from orchard.core.agentrows import AgentRow
+from orchard.agents.protocol import Called, McpServer, Noted, Reason, Said, Session, Settings, Used
+from orchard.model.agent_rows import AgentRow
 from orchard.process.program import Ended, Limits
 from tests.agents.claims import NOWHERE, WRITES, OverHttp
 from tests.agents.conftest import Desk, Ear

@@ -2,14 +2,14 @@
 
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from orchard.agents.context import (
+from orchard.agents.prompts.work import (
     EVIDENCE_TYPES,
     Delivered,
     Failure,
@@ -24,8 +24,8 @@ from orchard.agents.context import (
     work_instructions,
 )
 from orchard.engine.evidence import TYPES, read_evidence
-from orchard.git.conflicts import Conflict, extract
-from orchard.git.objects import Objects
+from orchard.git.merge.conflicts import Conflict, extract
+from orchard.git.objects.reader import Objects
 from orchard.git.repository import find_repository
 from orchard.testing import Repo
 from tests.git.merger import merge_commits

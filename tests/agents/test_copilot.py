@@ -4,16 +4,16 @@ import json
 import os
 import shlex
 import stat
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from orchard.agents.agent import Called, McpServer, Noted, Said, Session, Settings, Used
 from orchard.agents.backends.copilot import RETRIES, Copilot, CopilotReader
 from orchard.agents.cli import CliAgent, Enough, Json
-from orchard.core.agentrows import AgentRow
-from orchard.core.usage import Usage, total
+from orchard.agents.protocol import Called, McpServer, Noted, Said, Session, Settings, Used
+from orchard.model.agent_rows import AgentRow
+from orchard.model.usage import Usage, total
 from orchard.process.program import Ended, Limits
 from tests.agents.claims import NOWHERE, Claims
 from tests.agents.conftest import Desk, Ear

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from orchard.agents.agent import McpServer, Said, Session, Settings, Used
 from orchard.agents.backends.custom import Custom
 from orchard.agents.cli import LONGEST_PROMPT_ARGUMENT, STRAY_LINES, CliAgent
-from orchard.core.agentrows import AgentRow
+from orchard.agents.protocol import McpServer, Said, Session, Settings, Used
+from orchard.model.agent_rows import AgentRow
 from orchard.process.program import Limits
 from tests.agents.conftest import Desk, Ear
 from tests.agents.turns import CANARIES, alive, cancel_while, files, run, seen_by

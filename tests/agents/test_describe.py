@@ -8,13 +8,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from orchard.agents.asking import Question, ask
 from orchard.agents.cache import HOUR, Cache
+from orchard.agents.cli import backend
 from orchard.agents.describe import AgentInfo, describe
-from orchard.agents.known import PROGRAMS, program_login
-from orchard.agents.table import Agents
-from orchard.core.agentrows import AgentRow
-from orchard.core.config import Config
+from orchard.agents.known import program_login
+from orchard.agents.probe import Question, ask
+from orchard.agents.registry import Agents
+from orchard.config.layers import Config
+from orchard.model.agent_rows import BACKENDS, AgentRow
 
 PATH = os.environ["PATH"]
 TODAY = 1_700_000_000.0
@@ -131,10 +132,10 @@ def test_nothing_secret_is_in_what_is_told(tmp_path: Path) -> None:
 # -------------------------------------------------------------------------------------------- login
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", BACKENDS)
 def test_a_key_is_a_login(name: str, tmp_path: Path) -> None:
-    for key in PROGRAMS[name].keys:
-        login = program_login(PROGRAMS[name], {"HOME": str(tmp_path), key: "k"})
+    for key in backend(name).known.keys:
+        login = program_login(backend(name).known, {"HOME": str(tmp_path), key: "k"})
         assert (login.state, login.how) == ("yes", f"{key} is set")
 
 
@@ -162,7 +163,7 @@ def test_a_login_is_found_where_the_program_keeps_it(
     path.parent.mkdir(parents=True)
     path.write_text(text)
 
-    login = program_login(PROGRAMS[name], {"HOME": str(tmp_path)})
+    login = program_login(backend(name).known, {"HOME": str(tmp_path)})
 
     assert login.state == state
     assert state == "no" or f"~/{file}" in login.how
@@ -172,7 +173,7 @@ def test_a_folder_that_a_variable_names_is_where_the_login_is(tmp_path: Path) ->
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "auth.json").touch()
 
-    login = program_login(PROGRAMS["codex"], {"HOME": str(tmp_path), "CODEX_HOME": str(tmp_path / "elsewhere")})
+    login = program_login(backend("codex").known, {"HOME": str(tmp_path), "CODEX_HOME": str(tmp_path / "elsewhere")})
 
     assert login.state == "yes"
 
@@ -181,7 +182,7 @@ def test_a_pipe_in_place_of_settings_does_not_hang(tmp_path: Path) -> None:
     (tmp_path / ".claude").mkdir()
     os.mkfifo(tmp_path / ".claude" / "settings.json")
 
-    assert program_login(PROGRAMS["claude"], {"HOME": str(tmp_path)}).state == "no"
+    assert program_login(backend("claude").known, {"HOME": str(tmp_path)}).state == "no"
 
 
 @pytest.mark.parametrize(("status", "state"), [(0, "yes"), (1, "no")])

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from orchard.agents.backends.foreign import there
+from orchard.agents.backends.project_files import there
 
 
 def test_an_empty_folder_that_a_killed_sandbox_left_holds_no_settings(tmp_path: Path) -> None:

@@ -3,15 +3,15 @@
 import json
 import shlex
 import stat
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
-from orchard.agents.agent import Called, McpServer, Noted, Said, Session, Settings, Used
 from orchard.agents.backends.gemini import Gemini
 from orchard.agents.cli import Json
-from orchard.core.agentrows import AgentRow
-from orchard.core.usage import Usage
+from orchard.agents.protocol import Called, McpServer, Noted, Said, Session, Settings, Used
+from orchard.model.agent_rows import AgentRow
+from orchard.model.usage import Usage
 from orchard.process.program import Ended
 from tests.agents.claims import NOWHERE, Claims
 from tests.agents.conftest import Desk, Ear

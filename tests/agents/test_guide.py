@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from orchard.agents.guide import format_text, planning_guide
-from orchard.core.plan import AgentWork, ShellWork
-from orchard.core.planfile import parse
-from orchard.core.planmodel import MODELS
+from orchard.agents.prompts.plan import format_text, planning_guide
+from orchard.model.plan import AgentWork, ShellWork
+from orchard.planfile.fields import MODELS
+from orchard.planfile.parse import parse
 
 EXAMPLES = re.findall(r"^```yaml\n(.*?)^```", planning_guide(), re.MULTILINE | re.DOTALL)
 

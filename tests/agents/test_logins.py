@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from orchard.agents.known import PROGRAMS, program_login
-from orchard.agents.table import Agents, NoAgent
-from orchard.core.agentrows import AgentRow
-from orchard.core.config import Config
+from orchard.agents.cli import backend
+from orchard.agents.known import program_login
+from orchard.agents.registry import Agents, NoAgent
+from orchard.config.layers import Config
+from orchard.model.agent_rows import AgentRow
 
 CODEX_ARGS = (
     "-c",
@@ -80,7 +81,7 @@ def test_what_is_known_of_a_login_is_no_more_than_can_be_seen(
         (tmp_path / file).write_text(text)
     seen = {"HOME": str(tmp_path), **_placed(env, tmp_path), **_placed(row.env, tmp_path)}
 
-    assert program_login(PROGRAMS[name], seen, row).state == state
+    assert program_login(backend(name).known, seen, row).state == state
 
 
 def test_a_provider_in_the_arguments_of_a_row_is_tried_and_not_refused(tmp_path: Path) -> None:

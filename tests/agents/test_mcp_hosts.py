@@ -3,16 +3,16 @@
 import re
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from orchard.agents.agent import McpServer, Settings
 from orchard.agents.backends.claude import Claude
 from orchard.agents.backends.codex import Codex
 from orchard.agents.cli import CliAgent
-from orchard.core.agentrows import AgentRow
+from orchard.agents.protocol import McpServer, Settings
+from orchard.model.agent_rows import AgentRow
 from tests.acceptance.program import Desk as Home
 from tests.agents.conftest import Desk, Ear
 from tests.agents.llm import Asked, Mcp, Reply, Say, ScriptedLlm, Shell

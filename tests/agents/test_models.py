@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from orchard.agents.cache import Cache
-from orchard.agents.modelnames import is_among, models_of, newest, tier_of, vendor_of
+from orchard.agents.model_names import is_among, models_of, newest, tier_of, vendor_of
 from orchard.agents.models import Models
-from orchard.agents.table import Agents
-from orchard.core.agentrows import AgentRow, BuiltinRow
-from orchard.core.config import Config
-from orchard.core.plan import Tier
+from orchard.agents.registry import Agents
+from orchard.config.layers import Config
 from orchard.errors import UsageError
+from orchard.model.agent_rows import AgentRow, BuiltinRow
+from orchard.model.plan import Tier
 
 PATH = os.environ["PATH"]
 

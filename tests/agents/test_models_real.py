@@ -6,10 +6,10 @@ import pytest
 
 from orchard.agents.cache import Cache
 from orchard.agents.describe import describe
-from orchard.agents.known import PROGRAMS
 from orchard.agents.models import Models
-from orchard.agents.table import Agents
-from orchard.core.config import Config
+from orchard.agents.registry import Agents
+from orchard.config.layers import Config
+from orchard.model.agent_rows import BACKENDS
 from tests.agents.programs import program
 
 
@@ -19,7 +19,7 @@ def agents(name: str, folder: Path) -> Agents:
     return Agents(Config(), host)
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", BACKENDS)
 def test_a_real_program_tells_its_version_and_has_no_login(name: str, tmp_path: Path) -> None:
     (info,) = describe(agents(name, tmp_path), [name])
 

@@ -2,16 +2,16 @@
 
 import json
 import shlex
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from orchard.agents.agent import Called, McpServer, Said, Session, Settings, Used
 from orchard.agents.backends.opencode import Opencode
 from orchard.agents.cli import Json
-from orchard.core.agentrows import AgentRow
-from orchard.core.usage import Usage
+from orchard.agents.protocol import Called, McpServer, Said, Session, Settings, Used
+from orchard.model.agent_rows import AgentRow
+from orchard.model.usage import Usage
 from orchard.process.program import Ended
 from tests.agents.claims import NOWHERE, WRITES, Claims
 from tests.agents.conftest import Desk, Ear

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchard.agents import planning
-from orchard.agents.agent import Reason, Result, Settings, Task, Watch
-from orchard.agents.planning import (
+from orchard.agents import planner as planning
+from orchard.agents.planner import (
     PLAN_FILE,
     NoPlan,
     Seat,
@@ -20,10 +19,11 @@ from orchard.agents.planning import (
     open_desk,
     plan_instructions,
 )
-from orchard.core.plan import Plan
-from orchard.core.planfile import parse
+from orchard.agents.protocol import Reason, Result, Settings, Task, Watch
 from orchard.errors import InvalidInput, OrchardError
 from orchard.git.repository import find_repository
+from orchard.model.plan import Plan
+from orchard.planfile.parse import parse
 from orchard.testing import Repo
 from tests.agents.conftest import Ear
 

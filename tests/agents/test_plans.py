@@ -12,10 +12,10 @@ import psutil
 import pytest
 
 from orchard.agents.backends.codex import without_namespaces
-from orchard.core.events import AgentNoted, ConflictSettled, HealTried
-from orchard.core.plan import PlanId
-from orchard.engine import turns
-from orchard.engine.session import Session
+from orchard.engine.server.session import Session
+from orchard.engine.turns import turn as turns
+from orchard.model.events.plans import AgentNoted, ConflictSettled, HealTried
+from orchard.model.plan import PlanId
 from orchard.process.table import TOKEN_VARIABLE
 from orchard.testing import Repo
 from tests.agents.claims import NOWHERE

@@ -7,10 +7,10 @@ import json
 
 import pytest
 
-from orchard.agents.agent import Called, Reason, Used
 from orchard.agents.backends.qwen import Qwen
 from orchard.agents.cli import Json
-from orchard.core.agentrows import AgentRow
+from orchard.agents.protocol import Called, Reason, Used
+from orchard.model.agent_rows import AgentRow
 from orchard.process.program import Ended
 from tests.agents.claims import OverHttp
 from tests.agents.conftest import Desk, Ear

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from orchard.app import App
-from orchard.surfaces.speaking import teach
+from orchard.surfaces.mcp_channel import teach
 from orchard.testing import Repo
 from tests.agents.llm import Asked, Mcp, Reply, Say, ScriptedLlm, Shell, routes, steps
 from tests.agents.test_plans import BUILTIN, CLAUDE, CODEX, Kind, asks, install

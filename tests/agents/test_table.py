@@ -1,30 +1,18 @@
 """Which agents there are, which of them can be used here, and what is said where one cannot."""
 
 import contextlib
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from orchard.agents.agent import McpServer, Noted, Settings, Task, Telling
-from orchard.agents.backends import claude, codex, copilot, gemini, opencode, qwen
 from orchard.agents.builtin.agent import BuiltinAgent
-from orchard.agents.cli import Backend, CliAgent
-from orchard.agents.known import BUILTIN_ABILITIES, PROGRAMS
-from orchard.agents.table import Agents, NoAgent
-from orchard.core.agentrows import AGENTS, AgentRow, BuiltinRow, ServerRow
-from orchard.core.config import Config
+from orchard.agents.cli import CliAgent, backend
+from orchard.agents.known import BUILTIN_ABILITIES
+from orchard.agents.protocol import McpServer, Noted, Settings, Task, Telling
+from orchard.agents.registry import Agents, NoAgent
+from orchard.config.layers import Config
 from orchard.errors import OrchardError, UsageError
-
-BACKENDS: Mapping[str, tuple[Callable[[], Backend], Any]] = {
-    "claude": (claude.Claude, claude),
-    "codex": (codex.Codex, codex),
-    "copilot": (copilot.Copilot, copilot),
-    "gemini": (gemini.Gemini, gemini),
-    "qwen": (qwen.Qwen, qwen),
-    "opencode": (opencode.Opencode, opencode),
-}
+from orchard.model.agent_rows import AGENTS, BACKENDS, AgentRow, BuiltinRow, ServerRow
 
 
 class Machine:
@@ -123,38 +111,37 @@ def test_an_agent_of_the_users_own_is_chosen_last(machine: Machine) -> None:
 # ---------------------------------------------------------------------------------------- by name
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", BACKENDS)
 def test_every_known_agent_is_found_by_its_name(machine: Machine, name: str) -> None:
     machine.install(name)
 
-    agent = machine.agents(**{PROGRAMS[name].keys[0]: "k"}).find(name)
+    agent = machine.agents(**{backend(name).known.keys[0]: "k"}).find(name)
 
     assert isinstance(agent, CliAgent) and agent.name == name
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_what_is_known_about_a_program_is_what_its_backend_says(name: str) -> None:
-    make, module = BACKENDS[name]
-    backend, known = make(), PROGRAMS[name]
+@pytest.mark.parametrize("name", BACKENDS)
+def test_a_program_may_see_what_it_logs_in_with(name: str) -> None:
+    found = backend(name)
 
-    assert (backend.name, backend.program) == (known.name, known.program)
-    assert set(known.keys) == set(module.KEYS) <= set(backend.variables)
-    assert not known.folder[0] or known.folder[0] in backend.variables
+    assert (found.name, found.known.name) == (name, name)
+    assert set(found.known.keys) <= set(found.variables)
+    assert not found.known.folder[0] or found.known.folder[0] in found.variables
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", BACKENDS)
 def test_what_a_program_is_said_to_honour_it_does(name: str, tmp_path: Path) -> None:
     told: list[Telling] = []
     row = AgentRow(home="private")
     settings = Settings(effort="high", max_turns=3, mcp_servers=(McpServer("s", command="x"),))
     task = Task("", tmp_path, {"HOME": str(tmp_path)}, tmp_path, tmp_path, tmp_path / "log", "t", settings)
 
-    BACKENDS[name][0]().prepare(name, row, task, told.append)
+    backend(name).prepare(name, row, task, told.append)
 
     refused = " ".join(one.message for one in told if isinstance(one, Noted))
     for ability in ("effort", "max_turns"):
-        assert (ability in PROGRAMS[name].abilities) == (f"'{ability}: " not in refused), refused
-    assert "mcp" in PROGRAMS[name].abilities and "mcp" not in refused
+        assert (ability in backend(name).known.abilities) == (f"'{ability}: " not in refused), refused
+    assert "mcp" in backend(name).known.abilities and "mcp" not in refused
 
 
 def test_our_own_agent_honours_effort_and_turns() -> None:
@@ -356,6 +343,6 @@ def test_the_page_about_agents_says_what_each_can_do() -> None:
     for ability, title in titles.items():
         row = next(row for row in rows if row[0] == title)
         said = {name.strip("`") for name, cell in zip(heads[1:], row[1:], strict=True) if cell == "yes"}
-        able = {name for name, known in PROGRAMS.items() if ability in known.abilities}
+        able = {name for name in BACKENDS if ability in backend(name).known.abilities}
         assert said == able | ({"builtin"} if ability in BUILTIN_ABILITIES else set())
-    assert [f"npm install -g {known.package}" in page for known in PROGRAMS.values()] == [True] * len(PROGRAMS)
+    assert all(f"npm install -g {backend(name).known.package}" in page for name in BACKENDS)

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from orchard.core.events import AgentNoted
-from orchard.core.plan import PlanId
-from orchard.engine.session import Session
+from orchard.engine.server.session import Session
+from orchard.model.events.plans import AgentNoted
+from orchard.model.plan import PlanId
 from orchard.testing import Repo
 from tests.agents.llm import Asked, Hang, Reply, Say, ScriptedLlm, Shell, routes, steps
 from tests.agents.test_plans import BUILTIN, CLAUDE, CODEX, Kind, asks, carrying, install

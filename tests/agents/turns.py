@@ -12,8 +12,8 @@ import anyio
 import psutil
 import pytest
 
-from orchard.agents.agent import Agent, Result, Task
 from orchard.agents.environment import agent_environment
+from orchard.agents.protocol import Agent, Result, Task
 from orchard.process.table import TOKEN_VARIABLE
 from tests.agents.conftest import Ear
 from tests.agents.llm import ScriptedLlm

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 from uuid import uuid4
 
-from orchard.core.usage import Usage
+from orchard.model.usage import Usage
 
 Json = dict[str, Any]
 WireName = Literal["anthropic", "chat", "responses", "gemini"]

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from orchard.core import events as e
-from orchard.core.phases import Phase as Step
-from orchard.core.plan import JobId, Plan
-from orchard.core.plancodec import plan_json
 from orchard.errors import InvalidInput
+from orchard.model.events import plans as e
+from orchard.model.phases import Phase as Step
+from orchard.model.plan import JobId, Plan
+from orchard.model.plan_codec import plan_json
 from tests.core.model import PHASES, PROGRAMS, VALIDATION, Model, NotAllowed, Task, Work, follow, reshaped
 from tests.core.planted import REAL, Core
 from tests.core.simulation import PaperEngine, change_json, compare, facts, happenings, job_of, known_of

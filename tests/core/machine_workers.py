@@ -3,9 +3,9 @@
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from orchard.core import events as e
-from orchard.core.phases import Phase as Step
-from orchard.core.plan import JobId
+from orchard.model.events import plans
+from orchard.model.phases import Phase
+from orchard.model.plan import JobId
 from tests.core.machine import SchedulerMachine, depths, numbers
 from tests.core.model import PHASES, VALIDATION, Task, Work
 
@@ -36,7 +36,7 @@ class WorkerMachine(SchedulerMachine):
         working = [(work, task) for work, task in self.jobs() if task.state == "running" and task.id != VALIDATION]
         if idle:
             work, task = idle[n % len(idle)]
-            completed = e.WorkerCompleted(JobId(task.id), task.number)
+            completed = plans.WorkerCompleted(JobId(task.id), task.number)
             self.do(work.id, completed, lambda work: setattr(work.tasks[task.id], "resume", "commit"))
             self.release(work.id, task.id)
             return self.proceed(far)
@@ -50,13 +50,13 @@ class WorkerMachine(SchedulerMachine):
             self.next_phase(work, task.id)
         if task.tries[-1].phase != "work":
             return self.succeed(work, task)
-        idle = e.WorkerIdle(JobId(task.id), task.number)
+        idle = plans.WorkerIdle(JobId(task.id), task.number)
         self.do(work.id, idle, lambda work: setattr(work.tasks[task.id].tries[-1], "idle", True))
         self.leave_phase(work, task.id, "held")
         return self.hold_worker(work, task)
 
     def hold_worker(self, work: Work, task: Task) -> None:
-        event = e.JobHeld(JobId(task.id), task.number, "worker", "say more", Step.WORK)
+        event = plans.JobHeld(JobId(task.id), task.number, "worker", "say more", Phase.WORK)
         self.do(work.id, event, lambda work: work.held(task.id, "worker", "work"))
 
     def settle(self, work: Work, task: Task) -> None:

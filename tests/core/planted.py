@@ -12,7 +12,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-MODULES = ("states", "records", "run", "replay", "reshape", "scheduler")
+MODULES = {
+    "states": "orchard.core.states",
+    "records": "orchard.core.records",
+    "run": "orchard.core.run",
+    "replay": "orchard.core.replay",
+    "reshape": "orchard.planfile.reshape",
+    "scheduler": "orchard.core.scheduler",
+}
 """In the order in which they import each other."""
 
 
@@ -38,16 +45,16 @@ class Bug:
 
     @property
     def whole_name(self) -> str:
-        """Of the module; one without a package is of the core."""
-        return f"orchard.{self.module}" if "." in self.module else f"orchard.core.{self.module}"
+        """Of the module; one without a package is one of those that decide."""
+        return MODULES.get(self.module, f"orchard.{self.module}")
 
 
-REAL = Core(*(importlib.import_module(f"orchard.core.{name}") for name in MODULES))
+REAL = Core(*(importlib.import_module(name) for name in MODULES.values()))
 
 
 def core_with(bug: Bug) -> Core:
     """A copy of the core that has this bug."""
-    names = [f"orchard.core.{name}" for name in MODULES]
+    names = list(MODULES.values())
     before: Mapping[str, ModuleType] = {name: sys.modules[name] for name in names}
     try:
         return Core(*(copy_of(before[name], bug) for name in names))

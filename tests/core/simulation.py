@@ -1,10 +1,14 @@
 """Runs without an engine: events are made, applied and remembered, with a clock that only counts."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
-from orchard.core.events import (
+from msgspec.structs import replace
+
+from orchard.core.replay import apply
+from orchard.core.run import Run
+from orchard.core.scheduler import StartJob
+from orchard.model.events.plans import (
     Event,
     JobCanceled,
     JobContinued,
@@ -27,12 +31,9 @@ from orchard.core.events import (
     decode,
     encode,
 )
-from orchard.core.phases import Phase
-from orchard.core.plan import Job, JobId, Plan, PlanId, ShellWork
-from orchard.core.plancodec import plan_json
-from orchard.core.replay import apply
-from orchard.core.run import Run
-from orchard.core.scheduler import StartJob
+from orchard.model.phases import Phase
+from orchard.model.plan import Job, JobId, Plan, PlanId, ShellWork
+from orchard.model.plan_codec import plan_json
 from tests.core.model import Task, Work
 from tests.core.planted import Core
 

@@ -1,12 +1,12 @@
 """Any plan: Hypothesis strategies for values that a plan file could have held."""
 
-from dataclasses import replace
 from typing import Literal, get_args
 
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from orchard.core.phases import Phase
-from orchard.core.plan import (
+from orchard.model.phases import Phase
+from orchard.model.plan import (
     AgentWork,
     Budget,
     Effort,

@@ -1,13 +1,15 @@
 """The table of settings, and how layers become one configuration."""
 
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import Struct
+from msgspec.structs import fields
 
-from orchard.core.config import (
+from orchard.config.keys import KEYS, LATER, NAMES_AGENT, NEEDS_TRUST, ROWS
+from orchard.config.layers import (
     DEFAULT,
     Config,
     Layer,
@@ -16,7 +18,6 @@ from orchard.core.config import (
     flatten,
     merge_layers,
 )
-from orchard.core.configkeys import KEYS, LATER, NAMES_AGENT, NEEDS_TRUST, ROWS
 from orchard.errors import InvalidInput
 
 
@@ -31,13 +32,13 @@ def problems_of(*layers: Layer) -> list[str]:
 
 
 def field_names(value: object, prefix: str = "") -> Iterator[str]:
-    assert is_dataclass(value)
+    assert isinstance(value, Struct)
     for spec in fields(value):
         inner = getattr(value, spec.name)
         if spec.name in ("agents", "builtin", "mcp_servers"):
             continue  # rows, which the user names
         name = prefix + spec.name.rstrip("_")
-        yield from field_names(inner, f"{name}.") if is_dataclass(inner) else [name]
+        yield from field_names(inner, f"{name}.") if isinstance(inner, Struct) else [name]
 
 
 def test_every_field_of_the_configuration_is_a_key_and_every_key_a_field() -> None:

@@ -1,13 +1,12 @@
 """Rows that the user names: agents and MCP servers."""
 
-from dataclasses import fields
-
 import pytest
+from msgspec.structs import fields
 
-from orchard.core.agentrows import AgentRow, BuiltinRow, ServerRow
-from orchard.core.config import Config, Layer, flatten, merge_layers
-from orchard.core.configrows import AGENT_FIELDS, BUILTIN_FIELDS, SERVER_FIELDS
+from orchard.config.layers import Config, Layer, flatten, merge_layers
+from orchard.config.rows import AGENT_FIELDS, BUILTIN_FIELDS, SERVER_FIELDS
 from orchard.errors import InvalidInput
+from orchard.model.agent_rows import AgentRow, BuiltinRow, ServerRow
 
 
 def config_of(*tables: dict[str, object]) -> Config:

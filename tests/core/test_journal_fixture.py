@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tools.journal_fixture import FIXTURE, documents
 
-from orchard.core.events import decode, encode, event_types
+from orchard.model.events.plans import decode, encode, event_types
 
 
 def plans() -> list[Any]:

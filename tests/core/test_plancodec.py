@@ -6,8 +6,8 @@ import sys
 
 from hypothesis import given, settings
 
-from orchard.core.plan import VALIDATION, AgentWork, Job, JobId, OnFailure, Plan, ShellWork, Work, with_validation
-from orchard.core.plancodec import plan_from_json, plan_json, work_from_json, work_json
+from orchard.model.plan import VALIDATION, AgentWork, Job, JobId, OnFailure, Plan, ShellWork, Work, with_validation
+from orchard.model.plan_codec import plan_from_json, plan_json, work_from_json, work_json
 from tests.core.strategies import plans, works
 
 
@@ -74,7 +74,9 @@ def test_false_zero_and_nothing_stay_three_different_answers() -> None:
 
 
 def test_reading_a_stored_plan_loads_no_parser() -> None:
-    code = "import sys, orchard.core.plancodec; print(sorted({'pydantic', 'ruamel', 'ruamel.yaml'} & set(sys.modules)))"
+    code = (
+        "import sys, orchard.model.plan_codec; print(sorted({'pydantic', 'ruamel', 'ruamel.yaml'} & set(sys.modules)))"
+    )
 
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
 

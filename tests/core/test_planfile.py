@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from hypothesis import assume, given, settings
 
-from orchard.core.document import read_document
-from orchard.core.phases import Phase
-from orchard.core.plan import (
+from orchard.errors import InvalidInput
+from orchard.model.phases import Phase
+from orchard.model.plan import (
     VALIDATION,
     AgentWork,
     Budget,
@@ -19,9 +19,9 @@ from orchard.core.plan import (
     ShellWork,
     Work,
 )
-from orchard.core.plancodec import plan_json
-from orchard.core.planfile import parse, parse_jobs, parse_value, parse_work
-from orchard.errors import InvalidInput
+from orchard.model.plan_codec import plan_json
+from orchard.planfile.document import read_document
+from orchard.planfile.parse import parse, parse_jobs, parse_value, parse_work
 from tests.core.strategies import plans
 
 

@@ -4,15 +4,17 @@ import json
 import re
 import subprocess
 import sys
-from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+from msgspec import NODEFAULT
+from msgspec.structs import fields
 
-from orchard.core import plan, planmodel
-from orchard.core.phases import Phase
-from orchard.core.planfile import parse, schema
+from orchard.model import plan
+from orchard.model.phases import Phase
+from orchard.planfile import fields as planmodel
+from orchard.planfile.parse import parse, schema
 
 TOP = Path(__file__).parents[2]
 PAGE = TOP / "docs" / "plan-file.md"
@@ -76,7 +78,7 @@ def test_the_documented_default_is_the_real_one(model: type[planmodel.Fields], v
         extra = model.model_fields[spec.name].json_schema_extra
         absent = extra["x-absent"] if isinstance(extra, dict) else None
         if isinstance(absent, str) and absent in plain and spec.name != "jobs":
-            real = spec.default_factory() if spec.default_factory is not MISSING else spec.default
+            real = spec.default_factory() if spec.default_factory is not NODEFAULT else spec.default
             assert real == plain[absent], spec.name
 
 

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchard.core.places import Places, Unreadable
-from orchard.core.plan import Plan
-from orchard.core.planfile import parse, parse_value, parse_work
-from orchard.core.yamltext import read_yaml
 from orchard.errors import InvalidInput
+from orchard.model.plan import Plan
+from orchard.planfile.parse import parse, parse_value, parse_work
+from orchard.planfile.places import Places, Unreadable
+from orchard.planfile.yaml import read_yaml
 from tests.examples import examples
 
 Format = Literal["yaml", "json", "toml"]

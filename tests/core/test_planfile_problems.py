@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from orchard.core import limits
-from orchard.core.plan import JobId
-from orchard.core.planfile import parse, parse_jobs, parse_value, parse_work
 from orchard.errors import InvalidInput
+from orchard.model import limits
+from orchard.model.plan import JobId
+from orchard.planfile.parse import parse, parse_jobs, parse_value, parse_work
 
 
 def problems(text: str | bytes, name: str = "p.yaml") -> list[str]:

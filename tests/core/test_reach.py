@@ -4,9 +4,9 @@ from pathlib import PurePath
 
 import pytest
 
-from orchard.core.planfile import parse_value
-from orchard.engine.reaching import reach_warning
+from orchard.engine.requests.reach import reach_warning
 from orchard.errors import InvalidInput
+from orchard.planfile.parse import parse_value
 
 
 def plan(**fields: object) -> dict[str, object]:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from orchard.core.planfile import parse
-from orchard.core.planworks import named, spoken
-from orchard.core.reserved import reserved, reserved_findings, settable
+from orchard.planfile.parse import parse
+from orchard.planfile.reserved_variables import reserved, reserved_findings, settable
+from orchard.planfile.works import named, spoken
 
 STEERING = (
     "PATH",

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from orchard.core.plan import VALIDATION, Job, JobId, Plan, ShellWork, with_validation
-from orchard.core.reshape import reshape
 from orchard.errors import InvalidInput, UsageError
+from orchard.model.plan import VALIDATION, Job, JobId, Plan, ShellWork, with_validation
+from orchard.planfile.reshape import reshape
 
 
 def plan(**needs: str) -> Plan:

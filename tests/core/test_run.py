@@ -1,13 +1,18 @@
 """Any plan, any order of ends, any crash point."""
 
 from collections import Counter
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from orchard.core.events import (
+from orchard.core.replay import APPLY, apply, replay
+from orchard.core.run import Run, statuses
+from orchard.core.scheduler import StartJob, pick
+from orchard.core.states import ACTIVE, TRANSITIONS, IllegalTransition, JobState, JobStatus, PlanStatus
+from orchard.core.views.plans import attempt_view, job_view, plan_summary, time_text
+from orchard.model.events.plans import (
     Event,
     HoldReleased,
     JobCanceled,
@@ -35,15 +40,10 @@ from orchard.core.events import (
     encode,
     event_types,
 )
-from orchard.core.phases import Phase
-from orchard.core.plan import VALIDATION, Job, JobId, Plan, PlanId, ShellWork, with_validation
-from orchard.core.plancodec import plan_json
-from orchard.core.planfile import parse_value
-from orchard.core.replay import APPLY, apply, replay
-from orchard.core.run import Run, statuses
-from orchard.core.scheduler import StartJob, pick
-from orchard.core.states import ACTIVE, TRANSITIONS, IllegalTransition, JobState, JobStatus, PlanStatus
-from orchard.core.view import attempt_view, job_view, plan_summary, time_text
+from orchard.model.phases import Phase
+from orchard.model.plan import VALIDATION, Job, JobId, Plan, PlanId, ShellWork, with_validation
+from orchard.model.plan_codec import plan_json
+from orchard.planfile.parse import parse_value
 from tests.core.simulation import Simulation
 from tests.core.strategies import plans
 from tests.examples import examples

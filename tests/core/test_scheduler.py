@@ -1,12 +1,16 @@
 """Who goes first, and how plans share."""
 
-from dataclasses import replace
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from orchard.core.events import (
+from orchard.core.records import Attempt, JobRecord
+from orchard.core.replay import replay
+from orchard.core.scheduler import StartJob, group_statuses, next_turns, pick, roll_up
+from orchard.core.states import JobStatus, PlanStatus
+from orchard.model.events.plans import (
     HoldReleased,
     JobCanceled,
     JobContinued,
@@ -24,14 +28,10 @@ from orchard.core.events import (
     PlanSubmitted,
     Recorded,
 )
-from orchard.core.phases import Phase
-from orchard.core.plan import VALIDATION, Job, JobId, Plan, PlanId, ShellWork, with_validation
-from orchard.core.plancodec import plan_json
-from orchard.core.records import Attempt, JobRecord
-from orchard.core.replay import replay
-from orchard.core.reshape import reshape
-from orchard.core.scheduler import StartJob, group_statuses, next_turns, pick, roll_up
-from orchard.core.states import JobStatus, PlanStatus
+from orchard.model.phases import Phase
+from orchard.model.plan import VALIDATION, Job, JobId, Plan, PlanId, ShellWork, with_validation
+from orchard.model.plan_codec import plan_json
+from orchard.planfile.reshape import reshape
 from tests.core.simulation import Simulation
 from tests.examples import examples
 

@@ -2,7 +2,10 @@
 
 import pytest
 
-from orchard.core.events import (
+from orchard.core.replay import replay
+from orchard.core.run import Run
+from orchard.core.sides import kept_version
+from orchard.model.events.plans import (
     ConflictSettled,
     Event,
     LeafMerged,
@@ -11,12 +14,9 @@ from orchard.core.events import (
     Recorded,
     SnapshotStarted,
 )
-from orchard.core.phases import Phase
-from orchard.core.plan import Job, JobId, Plan, PlanId, ShellWork, with_validation
-from orchard.core.plancodec import plan_json
-from orchard.core.replay import replay
-from orchard.core.run import Run
-from orchard.core.sides import kept_version
+from orchard.model.phases import Phase
+from orchard.model.plan import Job, JobId, Plan, PlanId, ShellWork, with_validation
+from orchard.model.plan_codec import plan_json
 
 A, B = JobId("a"), JobId("b")
 

@@ -6,13 +6,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchard.core.events import AgentEnded, AgentStarted, AgentUsed, JobFailed, JobRetried, JobSucceeded, WorkCommitted
-from orchard.core.phases import Phase
-from orchard.core.plan import AgentWork, Job, JobId, Plan, with_validation
 from orchard.core.scheduler import StartJob
-from orchard.core.usage import Usage
-from orchard.core.usagereport import usage_report
-from orchard.core.view import plan_view
+from orchard.core.views.plans import plan_view
+from orchard.core.views.usage import usage_report
+from orchard.model.events.plans import (
+    AgentEnded,
+    AgentStarted,
+    AgentUsed,
+    JobFailed,
+    JobRetried,
+    JobSucceeded,
+    WorkCommitted,
+)
+from orchard.model.phases import Phase
+from orchard.model.plan import AgentWork, Job, JobId, Plan, with_validation
+from orchard.model.usage import Usage
 from tests.core.simulation import Simulation
 from tests.examples import examples
 

@@ -15,10 +15,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from orchard.core import events as e
-from orchard.core.config import Config
-from orchard.core.plan import Job, JobId, Plan, PlanId, ShellWork
-from orchard.core.plancodec import plan_json
+from orchard.config.layers import Config
 from orchard.core.replay import apply, replay
 from orchard.core.run import Run
 from orchard.core.scheduler import pick
@@ -26,6 +23,9 @@ from orchard.core.states import ACTIVE, JobState
 from orchard.engine.chain import Chain
 from orchard.engine.runs import Runs
 from orchard.errors import OrchardError
+from orchard.model.events import plans as e
+from orchard.model.plan import Job, JobId, Plan, PlanId, ShellWork
+from orchard.model.plan_codec import plan_json
 from tests.core.simulation import known_of
 from tests.engine.planted import REAL, Asked
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from orchard.app import App, open_app
-from orchard.core.events import Event
-from orchard.core.plan import PlanId
-from orchard.engine.session import Session
+from orchard.engine.server.session import Session
+from orchard.model.events.plans import Event
+from orchard.model.plan import PlanId
 from orchard.testing import Repo
 
 Json = dict[str, Any]

@@ -5,10 +5,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from orchard.agents.agent import Result, Said, Task, Used, Watch
-from orchard.core.plan import PlanId
-from orchard.core.usage import Usage
-from orchard.engine.session import Session
+from orchard.agents.protocol import Result, Said, Task, Used, Watch
+from orchard.engine.server.session import Session
+from orchard.model.plan import PlanId
+from orchard.model.usage import Usage
 from orchard.testing import Turn
 from tests.engine.conftest import Orchard
 

@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from orchard.agents.agent import Agent, McpServer, Result, Said, Session, Task, Used, Watch
-from orchard.core.plan import Tier
-from orchard.core.usage import Usage
+from orchard.agents.protocol import Agent, McpServer, Result, Said, Session, Task, Used, Watch
 from orchard.errors import OrchardError, UsageError
+from orchard.model.plan import Tier
+from orchard.model.usage import Usage
 from orchard.testing import ScriptedAgent, Turn
 
 

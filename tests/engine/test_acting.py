@@ -5,10 +5,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from orchard.core.events import BudgetWarned, JobStarted, Landed, LandingIntended, WorkSaved
-from orchard.core.plan import PlanId
-from orchard.engine.session import Session
+from orchard.engine.server.session import Session
 from orchard.errors import NeedsPerson, UsageError
+from orchard.model.events.plans import BudgetWarned, JobStarted, Landed, LandingIntended, WorkSaved
+from orchard.model.plan import PlanId
 from tests.engine.conftest import Orchard, job, statuses, until
 
 pytestmark = pytest.mark.anyio

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from orchard.agents.agent import Noted, Result, Task, Used, Watch
-from orchard.core.events import AgentNoted, AgentStarted
-from orchard.core.usage import Usage
-from orchard.engine import opening, turns
+from orchard.agents.project_settings import committed
+from orchard.agents.protocol import Noted, Result, Task, Used, Watch
+from orchard.config.trust import trust
+from orchard.engine.server import start as opening
+from orchard.engine.turns import turn as turns
 from orchard.errors import InvalidInput
-from orchard.store.projectsettings import committed
-from orchard.store.trust import trust
+from orchard.model.events.plans import AgentNoted, AgentStarted
+from orchard.model.usage import Usage
 from tests.engine.conftest import Orchard, job, statuses, until
 from tests.engine.scripted import ScriptedAgents, ends, sleeps, writes
 

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from orchard.core.events import Landed
-from orchard.core.view import needs_person
+from orchard.core.views.plans import needs_person
+from orchard.model.events.plans import Landed
 from tests.engine.conftest import Orchard
 
 pytestmark = pytest.mark.anyio

@@ -13,8 +13,8 @@ from typing import Any
 import psutil
 import pytest
 
-from orchard.core.events import JobFailed, Landed, WorkSaved
-from orchard.surfaces.cli.text import moment
+from orchard.model.events.plans import JobFailed, Landed, WorkSaved
+from orchard.surfaces.cli.render.text import moment
 from tests.engine.conftest import Orchard, statuses, until
 from tests.nursery import command
 

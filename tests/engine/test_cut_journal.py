@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from orchard.core.events import JobFailed, JobSucceeded
 from orchard.errors import OrchardError
+from orchard.model.events.plans import JobFailed, JobSucceeded
 from tests.engine.conftest import Orchard, job
 
 pytestmark = pytest.mark.anyio

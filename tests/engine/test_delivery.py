@@ -11,15 +11,17 @@ from typing import Any
 import pytest
 
 from orchard.agents.acp.agent import AcpAgent
-from orchard.agents.agent import Agent, Heard, Result, Said, Session, Task, Tell, Watch
 from orchard.agents.builtin.agent import BuiltinAgent
 from orchard.agents.builtin.model import Hear, Reply, Request
 from orchard.agents.cli import CliAgent, Command
-from orchard.core.agentrows import AgentRow
-from orchard.core.events import AgentHeard, JobFailed, MessagesDelivered
-from orchard.core.plan import PlanId
-from orchard.engine import opening, session, turns
+from orchard.agents.protocol import Agent, Heard, Result, Said, Session, Task, Tell, Watch
+from orchard.engine.server import session
+from orchard.engine.server import start as opening
+from orchard.engine.turns import turn as turns
 from orchard.errors import UsageError
+from orchard.model.agent_rows import AgentRow
+from orchard.model.events.plans import AgentHeard, JobFailed, MessagesDelivered
+from orchard.model.plan import PlanId
 from orchard.process.program import Ended
 from orchard.testing import Turn, says
 from tests.engine.conftest import Json, Orchard, statuses, until

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from orchard.core.events import JobDeployed, JobPicked
-from orchard.core.plan import PlanId
-from orchard.engine.session import Session
+from orchard.engine.server.session import Session
 from orchard.errors import NotFound, UsageError
+from orchard.model.events.plans import JobDeployed, JobPicked
+from orchard.model.plan import PlanId
 from tests.engine.conftest import Json, Orchard, job, statuses
 
 pytestmark = pytest.mark.anyio

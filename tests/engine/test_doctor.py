@@ -8,18 +8,18 @@ from pathlib import Path
 import filelock
 import pytest
 
-from orchard.core.config import Config
-from orchard.core.events import PlanSubmitted
-from orchard.core.plan import PlanId
-from orchard.engine.address import LOCK_FILE, Address, write_address
+from orchard.config.layers import Config
+from orchard.config.load import Settings
+from orchard.config.user_dirs import UserDirs
 from orchard.engine.doctor import Finding, examine, healthy
+from orchard.engine.server.address import LOCK_FILE, Address, write_address
 from orchard.git.repository import find_repository
-from orchard.git.worktrees import TRASH
+from orchard.git.worktree.worktrees import TRASH
+from orchard.model.events.plans import PlanSubmitted
+from orchard.model.plan import PlanId
 from orchard.process.identity import identify
-from orchard.store.dirs import UserDirs
 from orchard.store.journal import Journal
 from orchard.store.reader import PlanRow
-from orchard.store.settings import Settings
 from orchard.store.slots import Slots
 from orchard.testing import Repo
 

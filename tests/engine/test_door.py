@@ -15,14 +15,14 @@ from typing import Any
 
 import pytest
 
-from orchard.core.plan import JobId, PlanId
-from orchard.engine import control
-from orchard.engine.address import Address, read_address
-from orchard.engine.control import Caller
-from orchard.engine.crowd import MOST_LINES, OF_ONE_PASS, UNGREETED
-from orchard.engine.opening import OwnEngine
-from orchard.engine.passes import Scope
-from orchard.engine.session import Session
+from orchard.engine.server import server as control
+from orchard.engine.server.address import Address, read_address
+from orchard.engine.server.crowd import MOST_LINES, OF_ONE_PASS, UNGREETED
+from orchard.engine.server.server import Caller
+from orchard.engine.server.session import Session
+from orchard.engine.server.start import OwnEngine
+from orchard.engine.turns.job_tokens import Scope
+from orchard.model.plan import JobId, PlanId
 from tests.engine.conftest import Orchard, until
 
 pytestmark = pytest.mark.anyio

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from orchard.core import events as e
-from orchard.core.plan import PlanId
-from orchard.engine.address import Address, read_address
-from orchard.engine.control import Connection, EngineGone, connect, listening
-from orchard.engine.session import Session
+from orchard.engine.server.address import Address, read_address
+from orchard.engine.server.server import Connection, EngineGone, connect, listening
+from orchard.engine.server.session import Session
 from orchard.errors import EXIT_INTERNAL, Bug, OrchardError, UsageError
+from orchard.model.events import plans
+from orchard.model.plan import PlanId
 from orchard.store.journal import Journal
 from tests.engine.conftest import Orchard, until
 
@@ -96,9 +96,9 @@ async def test_a_plan_that_cannot_be_read_is_refused_in_words(orchard: Orchard, 
 
 async def test_a_request_is_answered_beside_a_slow_one(orchard: Orchard) -> None:
     async with door(orchard, STUBBORN) as (_, plan, asking):
-        await until(lambda: bool(orchard.events(e.ProgramStarted, plan)))
+        await until(lambda: bool(orchard.events(plans.ProgramStarted, plan)))
         cancel = asyncio.ensure_future(asking.request("cancel", {"plan": plan}))
-        await until(lambda: bool(orchard.events(e.PlanCanceled, plan)))
+        await until(lambda: bool(orchard.events(plans.PlanCanceled, plan)))
         began = time.monotonic()
         await asking.request("ping", {})
         took = time.monotonic() - began
@@ -110,12 +110,12 @@ async def test_a_request_is_answered_beside_a_slow_one(orchard: Orchard) -> None
 
 async def test_an_asker_that_gave_up_leaves_its_answer_to_nobody_else(orchard: Orchard) -> None:
     async with door(orchard, STUBBORN) as (_, plan, asking):
-        await until(lambda: bool(orchard.events(e.ProgramStarted, plan)))
+        await until(lambda: bool(orchard.events(plans.ProgramStarted, plan)))
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.3):
                 await asking.request("cancel", {"plan": plan})
         answers = [await asking.request("ping", {}) for _ in range(3)]
-        await until(lambda: bool(orchard.events(e.JobCanceled, plan)))
+        await until(lambda: bool(orchard.events(plans.JobCanceled, plan)))
 
     assert [list(one) for one in answers] == [["plans"]] * 3
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from orchard.agents.agent import Result, Task, Watch
-from orchard.core.agentrows import AgentRow
-from orchard.core.config import Config
-from orchard.core.droppings import droppings_of, is_dropping
-from orchard.core.events import PhaseEnded
-from orchard.engine import opening
+from orchard.agents.droppings import droppings_of, is_dropping
+from orchard.agents.protocol import Result, Task, Watch
+from orchard.config.layers import Config
+from orchard.engine.server import start as opening
+from orchard.model.agent_rows import AgentRow
+from orchard.model.events.plans import PhaseEnded
 from orchard.testing import Turn
 from tests.engine.conftest import Orchard, job
 from tests.engine.scripted import ScriptedAgents

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from orchard.core.events import NeedsConsumed
-from orchard.engine.gathered import Gathered
+from orchard.engine.merges.memory import Gathered
 from orchard.engine.outcome import Failed
 from orchard.git.command import git_program
+from orchard.model.events.plans import NeedsConsumed
 from tests.engine.conftest import Orchard, statuses
 
 pytestmark = pytest.mark.anyio

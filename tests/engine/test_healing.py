@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from orchard.agents.agent import Result, Task, Watch
-from orchard.core.events import ConflictSettled, HealTried
-from orchard.engine import opening, turns
+from orchard.agents.protocol import Result, Task, Watch
+from orchard.engine.server import start as opening
+from orchard.engine.turns import turn as turns
+from orchard.model.events.plans import ConflictSettled, HealTried
 from orchard.testing import Repo
 from tests.engine.conftest import Orchard, job, statuses
 from tests.engine.scripted import ScriptedAgents, ends, writes

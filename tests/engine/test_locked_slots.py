@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from orchard.core.plan import PlanId
+from orchard.model.plan import PlanId
 from tests.engine.conftest import LONGEST, Orchard
 
 pytestmark = pytest.mark.anyio

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from orchard.app import open_app
-from orchard.core.plan import PlanId
-from orchard.engine.address import read_address
-from orchard.engine.session import Session
+from orchard.engine.server.address import read_address
+from orchard.engine.server.session import Session
 from orchard.errors import OrchardError
+from orchard.model.plan import PlanId
 from orchard.process.identity import is_stopped
 from orchard.store.db import StoreError
 from tests.engine.conftest import Orchard, until

@@ -6,15 +6,15 @@ import time
 
 import pytest
 
-from orchard.core import events as e
-from orchard.core.plan import PlanId
-from orchard.core.plancodec import plan_json
-from orchard.core.planfile import parse_value
 from orchard.core.run import Run
-from orchard.engine.opening import OwnEngine
 from orchard.engine.runs import KEPT_ENDED
-from orchard.engine.session import Session
+from orchard.engine.server.session import Session
+from orchard.engine.server.start import OwnEngine
 from orchard.errors import UsageError
+from orchard.model.events import plans as e
+from orchard.model.plan import PlanId
+from orchard.model.plan_codec import plan_json
+from orchard.planfile.parse import parse_value
 from orchard.store.journal import Journal, PlanRow
 from orchard.store.reader import JOURNAL_FILE
 from tests.engine.conftest import Orchard, statuses

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from orchard.app import open_app
-from orchard.core.plan import PlanId
-from orchard.engine.session import Session
+from orchard.engine.server.session import Session
+from orchard.model.plan import PlanId
 from orchard.testing import Repo
 from tests.engine.conftest import Orchard, job, until
 

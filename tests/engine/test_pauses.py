@@ -4,12 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from orchard.agents.agent import Result, Session, Task, Used, Watch
 from orchard.agents.builtin.agent import BuiltinAgent
-from orchard.core.agentrows import BuiltinRow
-from orchard.core.events import HealTried
-from orchard.core.usage import Usage
-from orchard.engine import opening, turns
+from orchard.agents.protocol import Result, Session, Task, Used, Watch
+from orchard.engine.server import start as opening
+from orchard.engine.turns import turn as turns
+from orchard.model.agent_rows import BuiltinRow
+from orchard.model.events.plans import HealTried
+from orchard.model.usage import Usage
 from orchard.testing import ScriptedModel, Turn, calls
 from tests.engine.conftest import Orchard, job, statuses
 from tests.engine.scripted import ScriptedAgents

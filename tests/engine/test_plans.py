@@ -2,9 +2,9 @@
 
 import pytest
 
-from orchard.core.events import Landed, LeafMerged, PhaseEnded, SnapshotStarted
-from orchard.core.plan import PlanId
-from orchard.engine.session import Session
+from orchard.engine.server.session import Session
+from orchard.model.events.plans import Landed, LeafMerged, PhaseEnded, SnapshotStarted
+from orchard.model.plan import PlanId
 from tests.engine.conftest import Orchard, job, statuses, until
 
 pytestmark = pytest.mark.anyio

@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from orchard.agents.table import Agents
-from orchard.core.config import Config
-from orchard.core.events import WorktreeGone, WorktreeTaken
-from orchard.core.plan import PlanId
+from orchard.agents.registry import Agents
+from orchard.config.layers import Config
 from orchard.engine.pool import PATIENCE, Pool
 from orchard.engine.world import World
 from orchard.errors import OrchardError
-from orchard.git.integration import Integration
+from orchard.git.merge.integration import Integration
 from orchard.git.repository import Worktree, find_repository
-from orchard.git.wip import ensure_saved
-from orchard.git.worktrees import Worktrees
+from orchard.git.worktree.save import ensure_saved
+from orchard.git.worktree.worktrees import Worktrees
+from orchard.model.events.plans import WorktreeGone, WorktreeTaken
+from orchard.model.plan import PlanId
 from orchard.process import failpoint
 from orchard.store.logs import LogFiles
 from orchard.testing import Repo
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.anyio
 class SlowWorktrees(Worktrees):
     """Real ones, in a repository that is larger than the one at hand."""
 
-    made = 0
+    made: int = 0
 
     def add(self, commit: str, reason: str, *, parallel: bool = False) -> Worktree:
         time.sleep(CHECKOUT)

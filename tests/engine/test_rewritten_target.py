@@ -2,8 +2,8 @@
 
 import pytest
 
-from orchard.core.plan import PlanId
-from orchard.engine.session import Session
+from orchard.engine.server.session import Session
+from orchard.model.plan import PlanId
 from tests.engine.conftest import Orchard, until
 
 pytestmark = pytest.mark.anyio

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from orchard.app import App, open_app
-from orchard.core.plan import PlanId
 from orchard.core.run import Run
-from orchard.engine.session import Session
-from orchard.surfaces.http import reading
-from orchard.surfaces.mcp.tools.asking import standing
+from orchard.engine.server.session import Session
+from orchard.model.plan import PlanId
+from orchard.surfaces.http import queries
+from orchard.surfaces.mcp.tools.names import standing
 from tests.engine.conftest import Orchard, until
 
 pytestmark = pytest.mark.anyio
@@ -38,9 +38,9 @@ LOOKS: dict[str, Callable[[App, PlanId], Any]] = {
     "job": lambda app, plan: app.job("a", plan),
     "attempts": lambda app, plan: app.attempts("a", plan),
     "waiting": lambda app, _: app.waiting(),
-    "jobs over HTTP": lambda app, plan: reading.jobs_page(app, plan, None, None, 10, None),
-    "attempts over HTTP": lambda app, plan: reading.attempts(app, plan, "a"),  # type: ignore[arg-type]
-    "failure over HTTP": lambda app, plan: reading.failure(app, plan, "a"),  # type: ignore[arg-type]
+    "jobs over HTTP": lambda app, plan: queries.jobs_page(app, plan, None, None, 10, None),
+    "attempts over HTTP": lambda app, plan: queries.attempts(app, plan, "a"),  # type: ignore[arg-type]
+    "failure over HTTP": lambda app, plan: queries.failure(app, plan, "a"),  # type: ignore[arg-type]
     "an answer of MCP": standing,
 }
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from orchard.core.events import PhaseEnded
-from orchard.core.phases import Phase
+from orchard.model.events.plans import PhaseEnded
+from orchard.model.phases import Phase
 from tests.engine.conftest import Orchard, job
 
 pytestmark = pytest.mark.anyio

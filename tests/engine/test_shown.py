@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from orchard.app import open_app
-from orchard.core.events import MessageSent
-from orchard.core.plan import PlanId
-from orchard.core.planfile import parse_value
-from orchard.engine import opening
-from orchard.engine.session import Session
+from orchard.engine.server import start as opening
+from orchard.engine.server.session import Session
 from orchard.errors import UsageError
+from orchard.model.events.plans import MessageSent
+from orchard.model.plan import PlanId
+from orchard.planfile.parse import parse_value
 from tests.engine.conftest import Orchard, job, statuses, until
 from tests.engine.helpers import Asker, Line, by_task
 from tests.engine.scripted import ScriptedAgents, writes

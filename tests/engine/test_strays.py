@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from orchard.app import open_app
-from orchard.core.events import Recorded
-from orchard.core.plan import PlanId
+from orchard.model.events.plans import Recorded
+from orchard.model.plan import PlanId
 from orchard.store.reader import JournalReader
 from tests.engine.conftest import Orchard
 

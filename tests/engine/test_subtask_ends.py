@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 
-from orchard.agents.agent import Result
-from orchard.core.events import (
+from orchard.agents.protocol import Result
+from orchard.engine.server import start as opening
+from orchard.engine.server.session import Session
+from orchard.engine.turns import turn as turns
+from orchard.model.events.plans import (
     ProgressReported,
     SubtaskEnded,
     SubtasksAnswered,
@@ -15,9 +18,7 @@ from orchard.core.events import (
     SubtaskSpawned,
     SubtaskStarted,
 )
-from orchard.core.plan import PlanId
-from orchard.engine import opening, turns
-from orchard.engine.session import Session
+from orchard.model.plan import PlanId
 from tests.engine.conftest import Orchard, job, statuses
 from tests.engine.helpers import Asker, Line, by_task, run
 from tests.engine.scripted import ScriptedAgents

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from orchard.agents.agent import Agent
-from orchard.engine import opening
+from orchard.agents.protocol import Agent
+from orchard.engine.server import start as opening
 from orchard.errors import OrchardError
 from tests.engine.conftest import Orchard
 from tests.engine.helpers import Asker, Line, by_task, run

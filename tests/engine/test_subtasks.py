@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from orchard.agents.agent import Result
-from orchard.core.events import (
+from orchard.agents.protocol import Result
+from orchard.engine.server import start as opening
+from orchard.errors import NotFound, OrchardError, UsageError
+from orchard.model.events.plans import (
     ProgressReported,
     SubtaskPulled,
     SubtaskSpawned,
 )
-from orchard.engine import opening
-from orchard.errors import NotFound, OrchardError, UsageError
 from tests.engine.conftest import Orchard, job, statuses
 from tests.engine.helpers import Asker, Line, by_task, run
 from tests.engine.scripted import ScriptedAgents

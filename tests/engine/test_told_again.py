@@ -5,14 +5,14 @@ from textwrap import dedent
 
 import pytest
 
-from orchard.agents.agent import Result, Task, Watch
-from orchard.core.events import ConflictSettled, JobFact, LeafMerged
-from orchard.core.plan import VALIDATION, PlanId
-from orchard.engine import opening
-from orchard.engine.session import Session
-from orchard.surfaces.cli.eventlines import LINES
-from orchard.surfaces.cli.lines import plain
-from orchard.surfaces.cli.tree import end_lines
+from orchard.agents.protocol import Result, Task, Watch
+from orchard.engine.server import start as opening
+from orchard.engine.server.session import Session
+from orchard.model.events.plans import ConflictSettled, JobFact, LeafMerged
+from orchard.model.plan import VALIDATION, PlanId
+from orchard.surfaces.cli.render.event_lines import LINES
+from orchard.surfaces.cli.render.lines import plain
+from orchard.surfaces.cli.render.tree import end_lines
 from tests.engine.conftest import Json, Orchard, until
 from tests.engine.scripted import ScriptedAgents
 

@@ -1,16 +1,16 @@
 """What agents and sides decided is said everywhere: who healed what, and whose version of a conflict is kept."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from orchard.core.events import ConflictSettled, LeafMerged
-from orchard.engine import opening
-from orchard.git import landing
-from orchard.surfaces.cli.eventlines import LINES
-from orchard.surfaces.cli.lines import plain
-from orchard.surfaces.cli.tree import end_lines
+from orchard.engine.server import start as opening
+from orchard.git.landing import landing
+from orchard.model.events.plans import ConflictSettled, LeafMerged
+from orchard.surfaces.cli.render.event_lines import LINES
+from orchard.surfaces.cli.render.lines import plain
+from orchard.surfaces.cli.render.tree import end_lines
 from tests.engine.conftest import Json, Orchard, job
 from tests.engine.scripted import ScriptedAgents, writes
 

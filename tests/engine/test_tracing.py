@@ -12,8 +12,17 @@ from opentelemetry import propagate
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from orchard.agents.agent import Called, Result, Said, Task, Used, Watch
-from orchard.core.events import (
+from orchard.agents.protocol import Called, Result, Said, Task, Used, Watch
+from orchard.core.replay import apply
+from orchard.core.run import Run
+from orchard.engine.server import start as opening
+from orchard.engine.server.session import Session
+from orchard.engine.trace import names
+from orchard.engine.trace import trace as tracing
+from orchard.engine.trace.spans import Spans
+from orchard.engine.trace.trace import Tracing
+from orchard.engine.turns import turn as turns
+from orchard.model.events.plans import (
     AgentEnded,
     AgentStarted,
     Event,
@@ -26,18 +35,11 @@ from orchard.core.events import (
     Recorded,
     SubtaskSpawned,
 )
-from orchard.core.phases import Phase
-from orchard.core.plan import JobId, PlanId
-from orchard.core.plancodec import plan_json
-from orchard.core.planfile import parse
-from orchard.core.replay import apply
-from orchard.core.run import Run
-from orchard.core.usage import Usage
-from orchard.engine import opening, tracing, turns
-from orchard.engine import tracingnames as names
-from orchard.engine.session import Session
-from orchard.engine.tracing import Tracing
-from orchard.engine.tracingspans import Spans
+from orchard.model.phases import Phase
+from orchard.model.plan import JobId, PlanId
+from orchard.model.plan_codec import plan_json
+from orchard.model.usage import Usage
+from orchard.planfile.parse import parse
 from orchard.store.reader import read
 from tests.engine.collector import Collector, Span, collecting
 from tests.engine.conftest import Orchard, job, until

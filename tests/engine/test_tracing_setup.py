@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from orchard.core.config import Config, Traces
-from orchard.core.plan import PlanId
-from orchard.engine import tracing, tracingsetup
-from orchard.engine.tracingsetup import FLUSH_SECONDS, Route, route, without_headers
-from orchard.engine.tracingspans import AWAY, Spans
-from orchard.store.settings import load_settings
-from orchard.store.trust import trust
+from orchard.config.layers import Config, Traces
+from orchard.config.load import load_settings
+from orchard.config.trust import trust
+from orchard.engine.trace import setup as tracingsetup
+from orchard.engine.trace import trace as tracing
+from orchard.engine.trace.setup import FLUSH_SECONDS, Route, route, without_headers
+from orchard.engine.trace.spans import AWAY, Spans
+from orchard.model.plan import PlanId
 from tests.engine.collector import collecting
 from tests.engine.conftest import Orchard, until
 
@@ -75,7 +76,7 @@ def test_a_way_that_we_do_not_know_is_told_and_not_tried(env: dict[str, str], wo
 
 
 def test_a_repositorys_own_file_sends_nothing_anywhere_before_it_is_trusted(tmp_path: Path) -> None:
-    from orchard.store.dirs import UserDirs
+    from orchard.config.user_dirs import UserDirs
 
     dirs = UserDirs(tmp_path / "state", tmp_path / "config", tmp_path / "run")
     (tmp_path / "orchard.toml").write_text('[tracing]\nendpoint = "https://evil.example"\nheaders_env = "MY_KEY"\n')

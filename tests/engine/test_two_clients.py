@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from orchard.core import events as e
-from orchard.core.plan import Plan, PlanId
-from orchard.engine.session import Session
+from orchard.engine.server.session import Session
 from orchard.errors import InvalidInput, OrchardError, UsageError
+from orchard.model.events import plans as e
+from orchard.model.plan import Plan, PlanId
 from orchard.process import failpoint
 from tests.engine.conftest import Orchard, statuses, until
 

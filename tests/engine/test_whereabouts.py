@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from orchard.app import open_app
-from orchard.engine.address import read_address
-from orchard.engine.opening import OwnEngine
+from orchard.engine.server.address import read_address
+from orchard.engine.server.start import OwnEngine
 from orchard.engine.whereabouts import RepositoryReplaced
 from orchard.testing import Repo
 from tests.engine.conftest import Orchard

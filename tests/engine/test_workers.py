@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
-from orchard.agents.agent import Heard, Result, Session, Task, Watch
-from orchard.core.events import JobFailed, MessagesDelivered, MessageSent, WorkerIdle
-from orchard.core.plan import PlanId
-from orchard.engine import opening, session, turns
+from orchard.agents.protocol import Heard, Result, Session, Task, Watch
+from orchard.engine.server import session
+from orchard.engine.server import start as opening
+from orchard.engine.turns import turn as turns
 from orchard.errors import NotFound, OrchardError, UsageError
+from orchard.model.events.plans import JobFailed, MessagesDelivered, MessageSent, WorkerIdle
+from orchard.model.plan import PlanId
 from orchard.testing import Turn
 from tests.engine.conftest import Json, Orchard, job, statuses, until
 from tests.engine.helpers import Asker, Line, by_task
@@ -454,7 +456,7 @@ async def test_a_worker_at_work_is_not_completed_and_one_that_is_done_hears_noth
 async def test_only_so_many_messages_wait(
     orchard: Orchard, agents: ScriptedAgents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orchard.engine.workers.QUEUED_MESSAGES", 2)
+    monkeypatch.setattr("orchard.engine.requests.workers.QUEUED_MESSAGES", 2)
     go = asyncio.Event()
     agent = agents.add("one", until_told(go, {"a.txt": "a"}), writes({"b.txt": "b"}))
 

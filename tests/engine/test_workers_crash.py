@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from orchard.core.events import JobFailed, JobHeld, WorkerIdle
-from orchard.core.plan import PlanId
-from orchard.engine import opening, turns
-from orchard.engine.session import Session
+from orchard.engine.server import start as opening
+from orchard.engine.server.session import Session
+from orchard.engine.turns import turn as turns
+from orchard.model.events.plans import JobFailed, JobHeld, WorkerIdle
+from orchard.model.plan import PlanId
 from tests.engine.conftest import Orchard, job, statuses, until
 from tests.engine.scripted import ScriptedAgents, writes
 from tests.engine.test_cut_journal import cut_after

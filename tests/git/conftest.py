@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from orchard.git.live import Live
+from orchard.git.objects.processes import Live
 from orchard.git.repository import Repository, Worktree, find_repository
-from orchard.git.worktrees import Worktrees
+from orchard.git.worktree.worktrees import Worktrees
 from orchard.testing import Repo
 
 

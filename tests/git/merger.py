@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from orchard.git.conflicts import Merge
-from orchard.git.merge import Merger
-from orchard.git.objects import Objects
+from orchard.git.merge.conflicts import Merge
+from orchard.git.merge.merge import Merger
+from orchard.git.objects.reader import Objects
 from orchard.git.repository import Repository
 
 

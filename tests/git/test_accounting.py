@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from orchard.git.accounting import LostInMerge, Trees, check, unaccounted
-from orchard.git.merge import Merger
-from orchard.git.objects import Objects
+from orchard.git.merge.accounting import LostInMerge, Trees, check, unaccounted
+from orchard.git.merge.merge import Merger
+from orchard.git.objects.reader import Objects
 from orchard.git.repository import Repository
 from orchard.testing import Content, Repo
 

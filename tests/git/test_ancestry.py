@@ -7,7 +7,7 @@ import pytest
 
 from orchard.git.ancestry import Line, Unclear
 from orchard.git.history import is_ancestor, merge_bases
-from orchard.git.objects import Objects
+from orchard.git.objects.reader import Objects
 from orchard.git.repository import Repository
 from orchard.testing import Repo
 

@@ -11,12 +11,12 @@ import pytest
 
 from orchard.git.blockers import refuse_blocked_notes
 from orchard.git.command import Blocked
-from orchard.git.commit import CommitInfo, Committed, Refused, commit_work, worktree_changes
-from orchard.git.contents import fingerprint
 from orchard.git.history import worktree_diff
 from orchard.git.repository import Repository, Worktree, find_repository
-from orchard.git.wip import ensure_saved
-from orchard.git.worktrees import Worktrees
+from orchard.git.worktree.commit import CommitInfo, Committed, Refused, commit_work, worktree_changes
+from orchard.git.worktree.save import ensure_saved
+from orchard.git.worktree.status import fingerprint
+from orchard.git.worktree.worktrees import Worktrees
 from orchard.testing import Repo
 
 INFO = CommitInfo("Build it", "refs/orchard/keep/p1/build/1", ("Ada Tester", "ada@example.com"))

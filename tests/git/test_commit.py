@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from orchard.git.commit import Changes, CommitInfo, Committed, Refused, commit_work, worktree_changes
-from orchard.git.contents import display
 from orchard.git.refs import RefMoved
 from orchard.git.repository import Repository, Worktree, find_repository
-from orchard.git.review import Finding, review
-from orchard.git.worktrees import Worktrees
+from orchard.git.worktree.commit import Changes, CommitInfo, Committed, Refused, commit_work, worktree_changes
+from orchard.git.worktree.review import Finding, review
+from orchard.git.worktree.status import display
+from orchard.git.worktree.worktrees import Worktrees
 from orchard.testing import Repo
 
 REF = "refs/orchard/keep/p1/build/1"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchard.git.conflicts import (
+from orchard.git.merge.conflicts import (
     BadResolution,
     Merge,
     Side,
@@ -20,8 +20,8 @@ from orchard.git.conflicts import (
     take_back,
     verify,
 )
-from orchard.git.merge import Merger
-from orchard.git.objects import EXECUTABLE, SYMLINK, Objects
+from orchard.git.merge.merge import Merger
+from orchard.git.objects.reader import EXECUTABLE, SYMLINK, Objects
 from orchard.git.repository import Repository
 from orchard.testing import Repo
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from orchard.git.folders import plain_content
-from orchard.git.indexfile import BadIndex, Stand, changed_index
-from orchard.git.live import Live
+from orchard.git.landing.index import BadIndex, Stand, changed_index
+from orchard.git.objects.processes import Live
 from orchard.git.repository import Worktree
-from orchard.git.worktrees import ProofIsOld, Worktrees
+from orchard.git.worktree.worktrees import ProofIsOld, Worktrees
 from orchard.testing import Repo
 from tests.git.test_plain import change_at_random, commit, save
 

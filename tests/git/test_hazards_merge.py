@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from orchard.git.command import OVERRIDES
-from orchard.git.conflicts import resolve_by_side
-from orchard.git.integration import Integration, LeafMerge, Prepared
-from orchard.git.landing import LandedRef, land
-from orchard.git.merge import Merger, UnrelatedHistories
-from orchard.git.objects import GITLINK, Objects
+from orchard.git.landing.landing import LandedRef, land
+from orchard.git.landing.refusal import LandingRefused
+from orchard.git.merge.conflicts import resolve_by_side
+from orchard.git.merge.integration import Integration, LeafMerge, Prepared
+from orchard.git.merge.merge import Merger, UnrelatedHistories
+from orchard.git.objects.reader import GITLINK, Objects
 from orchard.git.refs import integration_ref, snapshot_ref
-from orchard.git.refusal import LandingRefused
 from orchard.git.repository import Repository, find_repository
 from orchard.testing import Content, Repo
 from tests.git.merger import merge_commits

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from orchard.git.commit import CommitInfo, Committed, Refused, commit_work, worktree_changes
 from orchard.git.repository import Repository, Worktree, find_repository
-from orchard.git.setup import copy_included
-from orchard.git.wip import CannotSave, Saved, ensure_saved
-from orchard.git.worktrees import Worktrees
+from orchard.git.worktree.commit import CommitInfo, Committed, Refused, commit_work, worktree_changes
+from orchard.git.worktree.save import CannotSave, Saved, ensure_saved
+from orchard.git.worktree.setup import copy_included
+from orchard.git.worktree.worktrees import Worktrees
 from orchard.testing import Repo
 
 HOOKS = ("post-checkout", "pre-commit", "commit-msg", "post-commit", "reference-transaction", "post-index-change")

@@ -1,15 +1,15 @@
 """The plan's own lines: leaves come together without false conflicts, and repeating a step changes nothing."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
-from orchard.git.accounting import Ancestry, LostInMerge
-from orchard.git.conflicts import Merge, Resolution, resolve_by_side
 from orchard.git.history import merge_bases
-from orchard.git.integration import Conflicted, Integration, LeafMerge, Mode, Prepared, compose_message
-from orchard.git.objects import ObjectMissing
+from orchard.git.merge.accounting import Ancestry, LostInMerge
+from orchard.git.merge.conflicts import Merge, Resolution, resolve_by_side
+from orchard.git.merge.integration import Conflicted, Integration, LeafMerge, Mode, Prepared, compose_message
+from orchard.git.objects.reader import ObjectMissing
 from orchard.git.refs import RefMoved, integration_ref, snapshot_ref
 from orchard.git.repository import Repository
 from orchard.testing import Content, Repo
@@ -36,7 +36,7 @@ def bring(line: Integration, commit: str, *, mode: Mode = "squash", **more: obje
     tips = line.tips("p1")
     assert tips is not None
     leaf = LeafMerge("p1", "job", commit, *tips, title="Job: do it", when=WHEN, mode=mode)
-    return line.prepare(replace(leaf, **more))  # type: ignore[arg-type]
+    return line.prepare(replace(leaf, **more))
 
 
 def merge_in(line: Integration, commit: str, *, mode: Mode = "squash") -> Prepared:

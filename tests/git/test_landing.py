@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from orchard.git import checkout, landing
-from orchard.git.landing import LandedRef, Undone, land, undo, where_is
-from orchard.git.refusal import LandingRefused
+from orchard.git.landing import checkout, landing
+from orchard.git.landing.landing import LandedRef, Undone, land, undo, where_is
+from orchard.git.landing.refusal import LandingRefused
 from orchard.git.repository import Repository, find_repository
 from orchard.testing import Repo
 

@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from orchard.git import checkout
-from orchard.git.claim import claim_of
-from orchard.git.landing import LandedRef, Undone, land, undo
-from orchard.git.refusal import LandingRefused
+from orchard.git.landing import checkout
+from orchard.git.landing.claim import claim_of
+from orchard.git.landing.landing import LandedRef, Undone, land, undo
+from orchard.git.landing.recovery import Settled, settle, settle_all
+from orchard.git.landing.refusal import LandingRefused
 from orchard.git.repository import Repository, find_repository
-from orchard.git.settlement import Settled, settle, settle_all
 from orchard.process import failpoint
 from orchard.testing import Repo
 from tests.git.test_landing import Scene, picture

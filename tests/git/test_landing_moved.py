@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from orchard.git.claim import claim_of
-from orchard.git.landing import LandedRef, land
-from orchard.git.refusal import LandingRefused
+from orchard.git.landing.claim import claim_of
+from orchard.git.landing.landing import LandedRef, land
+from orchard.git.landing.recovery import Settled, settle_all
+from orchard.git.landing.refusal import LandingRefused
 from orchard.git.repository import find_repository
-from orchard.git.settlement import Settled, settle_all
 from orchard.testing import Repo
 from tests.git.test_landing import Scene, make_scene, picture
 from tests.git.test_landing_steps import at, killed_at

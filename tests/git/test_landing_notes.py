@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from orchard.git.claim import claim_of
-from orchard.git.intent import DamagedNotes, read_intent
-from orchard.git.landing import LandedRef, land
-from orchard.git.refusal import LandingRefused
-from orchard.git.settlement import settle_all
+from orchard.git.landing.claim import claim_of
+from orchard.git.landing.intent import DamagedNotes, read_intent
+from orchard.git.landing.landing import LandedRef, land
+from orchard.git.landing.recovery import settle_all
+from orchard.git.landing.refusal import LandingRefused
 from orchard.testing import Repo
 from tests.git.test_landing import Scene, make_scene
 

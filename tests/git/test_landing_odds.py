@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from orchard.git import checkout, exchange, intent, placement
 from orchard.git.history import show_path
-from orchard.git.landing import LandedRef, Undone, land, undo
-from orchard.git.refusal import LandingRefused
+from orchard.git.landing import checkout, exchange, intent, placement
+from orchard.git.landing.landing import LandedRef, Undone, land, undo
+from orchard.git.landing.recovery import settle_all
+from orchard.git.landing.refusal import LandingRefused
 from orchard.git.repository import find_repository
-from orchard.git.settlement import settle_all
 from orchard.testing import Repo
 from tests.git.test_landing import Scene, ignore, make_scene, picture
 from tests.git.test_landing_steps import at, killed_at
@@ -28,7 +28,7 @@ def scene(repo: Repo) -> Scene:
 
 # ------------------------------------------------------------------------------------ no renames with flags
 
-NO_FLAGS = "from orchard.git import exchange; exchange._call = lambda: lambda source, goal, flag: 22\n"
+NO_FLAGS = "from orchard.git.landing import exchange; exchange._call = lambda: lambda source, goal, flag: 22\n"
 """What a file system says that does not know the flags (NFS, FUSE)."""
 
 
@@ -36,7 +36,7 @@ def killed_without_flags(scene: Scene, nth: int) -> bool:
     """Land where renames have no flags, killed just before the nth name of ours is removed; False: it came through."""
     code = (
         "import os, signal\nfrom pathlib import Path\n"
-        "from orchard.git.landing import land\nfrom orchard.git.repository import find_repository\n"
+        "from orchard.git.landing.landing import land\nfrom orchard.git.repository import find_repository\n"
         f"{NO_FLAGS}left, real = [{nth}], os.unlink\n"
         "def late(place, *args, **named):\n"
         "    left[0] -= isinstance(place, bytes)\n"

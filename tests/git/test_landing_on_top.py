@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from orchard.git.claim import claims
-from orchard.git.landing import LandedRef
-from orchard.git.settlement import settle_all
+from orchard.git.landing.claim import claims
+from orchard.git.landing.landing import LandedRef
+from orchard.git.landing.recovery import settle_all
 from orchard.testing import Repo
 from tests.git.test_landing import Scene, make_scene
 from tests.git.test_landing_steps import killed_at

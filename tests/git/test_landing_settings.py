@@ -12,7 +12,7 @@ import pytest
 
 from orchard.errors import OrchardError
 from orchard.git.command import run_git
-from orchard.git.landing import LandedRef, Undone, land, undo, was_undone, where_is
+from orchard.git.landing.landing import LandedRef, Undone, land, undo, was_undone, where_is
 from orchard.git.repository import find_repository
 from orchard.testing import Repo
 from tests.git.test_landing import Scene, make_scene, picture

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from orchard.git import checkout, exchange, intent, placement
-from orchard.git.claim import claim_of
-from orchard.git.landing import LandedRef, Undone, land, undo
-from orchard.git.refusal import LandingRefused
+from orchard.git.landing import checkout, exchange, intent, placement
+from orchard.git.landing.claim import claim_of
+from orchard.git.landing.landing import LandedRef, Undone, land, undo
+from orchard.git.landing.recovery import settle_all
+from orchard.git.landing.refusal import LandingRefused
 from orchard.git.repository import find_repository
-from orchard.git.settlement import settle_all
 from orchard.process import failpoint
 from orchard.testing import Repo
 from tests.git.test_landing import Scene, make_scene, picture, state
@@ -49,7 +49,7 @@ def killed_at(scene: Scene, place: str, verb: str = "land", nth: int = 1) -> Non
     }[verb]
     code = (
         "from pathlib import Path\n"
-        "from orchard.git.landing import land, undo\n"
+        "from orchard.git.landing.landing import land, undo\n"
         "from orchard.git.repository import find_repository\n"
         f"repo = find_repository(Path({str(scene.repo.path)!r}))\n{call}\n"
     )

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from orchard.git import merge as merge_module
-from orchard.git.conflicts import ConflictKind
-from orchard.git.merge import Merger, SigningFailed, UnrelatedHistories
-from orchard.git.objects import Entry, Objects
+from orchard.git.merge import merge as merge_module
+from orchard.git.merge.conflicts import ConflictKind
+from orchard.git.merge.merge import Merger, SigningFailed, UnrelatedHistories
+from orchard.git.objects.reader import Entry, Objects
 from orchard.git.repository import Repository, find_repository
 from orchard.testing import Content, Repo
 from tests.git.merger import commit_tree, merge_commits

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from orchard.git.accounting import Trees, unaccounted
 from orchard.git.command import GitError
-from orchard.git.conflicts import Merge
 from orchard.git.history import merge_bases
-from orchard.git.merge import Merger
-from orchard.git.objects import Objects
+from orchard.git.merge.accounting import Trees, unaccounted
+from orchard.git.merge.conflicts import Merge
+from orchard.git.merge.merge import Merger
+from orchard.git.objects.reader import Objects
 from orchard.git.repository import Repository, find_repository
 from orchard.testing import Repo
 

@@ -12,7 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchard.errors import OrchardError
-from orchard.git.objects import EXECUTABLE, FILE, SYMLINK, TREE, Change, Entry, ObjectMissing, Objects, _parse_tree
+from orchard.git.objects.reader import (
+    EXECUTABLE,
+    FILE,
+    SYMLINK,
+    TREE,
+    Change,
+    Entry,
+    ObjectMissing,
+    Objects,
+    _parse_tree,
+)
 from orchard.git.repository import Repository, find_repository
 from orchard.testing import Repo
 

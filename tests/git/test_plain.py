@@ -3,23 +3,23 @@
 import os
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from orchard.errors import OrchardError
-from orchard.git import contents as contents_module
-from orchard.git import wip
-from orchard.git.commit import CommitInfo, Committed, commit_work
-from orchard.git.contents import look, picture
 from orchard.git.folders import remove_file
-from orchard.git.live import Live
-from orchard.git.plain import holds, read_files, stores_bytes, write_tree
+from orchard.git.objects.processes import Live
 from orchard.git.refs import Update
 from orchard.git.repository import Repository, Worktree, find_repository
-from orchard.git.wip import Saved, ensure_saved
-from orchard.git.worktrees import Worktrees
+from orchard.git.worktree import save as wip
+from orchard.git.worktree import status as contents_module
+from orchard.git.worktree.commit import CommitInfo, Committed, commit_work
+from orchard.git.worktree.fast_commit import holds, read_files, stores_bytes, write_tree
+from orchard.git.worktree.save import Saved, ensure_saved
+from orchard.git.worktree.status import look, picture
+from orchard.git.worktree.worktrees import Worktrees
 from orchard.testing import Repo
 
 REF = "refs/orchard/keep/p/j/1"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from orchard.errors import UsageError
 from orchard.git import refs
 from orchard.git.command import Git, GitError
-from orchard.git.objects import ObjectMissing
+from orchard.git.objects.reader import ObjectMissing
 from orchard.git.refs import (
     ANY,
     RefMoved,

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from orchard.git.repository import Worktree
-from orchard.git.wip import CannotSave, Saved, ensure_saved, restore, saved_work
-from orchard.git.worktrees import Worktrees
+from orchard.git.worktree.save import CannotSave, Saved, ensure_saved, restore, saved_work
+from orchard.git.worktree.worktrees import Worktrees
 from orchard.testing import Repo
 
 REF = "refs/orchard/wip/p1/build/1"

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from orchard.errors import UsageError
-from orchard.git import setup
-from orchard.git.commit import CommitInfo, Committed, commit_work
 from orchard.git.repository import Worktree
-from orchard.git.setup import copy_included, link_folders
-from orchard.git.worktrees import Worktrees
+from orchard.git.worktree import setup
+from orchard.git.worktree.commit import CommitInfo, Committed, commit_work
+from orchard.git.worktree.setup import copy_included, link_folders
+from orchard.git.worktree.worktrees import Worktrees
 from orchard.testing import Repo
 
 

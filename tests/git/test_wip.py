@@ -13,8 +13,8 @@ import pytest
 from orchard.errors import UsageError
 from orchard.git.repository import Worktree, find_repository
 from orchard.git.scratch import commit_index, private_index
-from orchard.git.wip import CannotSave, Saved, ensure_saved, restore, saved_work
-from orchard.git.worktrees import ProofIsOld, Worktrees
+from orchard.git.worktree.save import CannotSave, Saved, ensure_saved, restore, saved_work
+from orchard.git.worktree.worktrees import ProofIsOld, Worktrees
 from orchard.testing import Repo
 
 REF = "refs/orchard/wip/p1/build/1"
@@ -431,7 +431,7 @@ def test_what_is_put_into_a_worktree_after_it_was_saved_makes_the_proof_old(
     many: bool,
 ) -> None:
     if many:
-        monkeypatch.setattr("orchard.git.contents.PICTURED", 2)
+        monkeypatch.setattr("orchard.git.worktree.status.PICTURED", 2)
     job.write({"left.txt": "left by the job"})
     saved = save(trees, worktree, repo.head())
     change(worktree.path)
@@ -452,7 +452,7 @@ def test_a_proof_stays_good_as_long_as_nobody_writes(
     repo: Repo, trees: Worktrees, worktree: Worktree, job: Repo, monkeypatch: pytest.MonkeyPatch, many: bool
 ) -> None:
     if many:
-        monkeypatch.setattr("orchard.git.contents.PICTURED", 2)
+        monkeypatch.setattr("orchard.git.worktree.status.PICTURED", 2)
     job.write({"left.txt": "left by the job", "x.o": "ignored"})
     job("add", "left.txt")
     saved = save(trees, worktree, repo.head())

@@ -16,11 +16,11 @@ import filelock
 import pytest
 
 from orchard.errors import OrchardError
-from orchard.git import worktrees
 from orchard.git.folders import mounts_below
 from orchard.git.repository import Worktree, find_repository
-from orchard.git.wip import Saved, ensure_saved
-from orchard.git.worktrees import NotSaved, Stray, Worktrees
+from orchard.git.worktree import worktrees
+from orchard.git.worktree.save import Saved, ensure_saved
+from orchard.git.worktree.worktrees import NotSaved, Stray, Worktrees
 from orchard.testing import Repo
 
 

@@ -15,8 +15,8 @@ import httpx2
 from starlette.applications import Starlette
 
 from orchard.app import App, open_app
-from orchard.process.beside import beside
-from orchard.store.dirs import make_runtime_dir, user_dirs
+from orchard.config.user_dirs import make_runtime_dir, user_dirs
+from orchard.process.background import beside
 from orchard.surfaces.http.api import routes
 from orchard.surfaces.http.door import Door, Traffic
 from orchard.surfaces.http.repos import Repos

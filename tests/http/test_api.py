@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from orchard.engine import opening, turns
+from orchard.engine.server import start as opening
+from orchard.engine.turns import turn as turns
 from orchard.git.history import CUT, LONGEST_DIFF
 from orchard.surfaces.http.operations import OPERATIONS
 from orchard.testing import Repo

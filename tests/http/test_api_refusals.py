@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchard.core import limits
+from orchard.model import limits
 from orchard.testing import Repo
 from tests.http.api_world import Json, World, job_path, world
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from orchard.app import open_app
-from orchard.core.events import Event, PlanReshaped, PlanSubmitted, Recorded, Warned
-from orchard.core.plan import PlanId
-from orchard.engine.opening import OwnEngine
+from orchard.engine.server.start import OwnEngine
+from orchard.model.events.plans import Event, PlanReshaped, PlanSubmitted, Recorded, Warned
+from orchard.model.plan import PlanId
 from orchard.surfaces.http import events
 from orchard.surfaces.http.events import Feed, sent
 from orchard.surfaces.http.streams import Streams

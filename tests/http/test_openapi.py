@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
-from orchard.core.planfile import schema as plan_schema
+from orchard.planfile.parse import schema as plan_schema
 from orchard.surfaces.http.openapi import document, document_bytes
 from orchard.surfaces.http.operation import Part
 from orchard.surfaces.http.operations import OPERATIONS

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 from orchard.errors import OrchardError, UsageError
-from orchard.process.beside import beside
+from orchard.process.background import beside
 from orchard.surfaces.http import wire
 from orchard.surfaces.http.door import Message, Receive, Scope, Send
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from orchard.core.events import Json
+from orchard.model.events.plans import Json
 from orchard.surfaces.mcp import toolbox
 from orchard.surfaces.mcp.tool import Tool
 

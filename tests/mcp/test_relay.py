@@ -14,13 +14,13 @@ import psutil
 import pytest
 
 from orchard.app import open_app
-from orchard.core.plan import JobId, PlanId
-from orchard.engine.opening import OwnEngine
-from orchard.engine.passes import Passes, Scope
-from orchard.engine.session import Session
-from orchard.surfaces.mcp.joining import NoDaemon, Wanted
+from orchard.engine.server.session import Session
+from orchard.engine.server.start import OwnEngine
+from orchard.engine.turns.job_tokens import Passes, Scope
+from orchard.model.plan import JobId, PlanId
+from orchard.surfaces.mcp.engine_connection import NoDaemon, Wanted
 from orchard.surfaces.mcp.relay import Relay
-from orchard.surfaces.speaking import teach
+from orchard.surfaces.mcp_channel import teach
 from orchard.testing import Repo
 from tests.acceptance.program import Desk, until
 from tests.http.daemon import served
@@ -378,7 +378,7 @@ async def test_an_agent_sees_its_own_plan_and_nothing_else(tmp_path: Path, priva
 
 
 def _plan(name: str) -> object:
-    from orchard.core.planfile import parse_value
+    from orchard.planfile.parse import parse_value
 
     return parse_value({"name": name, "jobs": [{"id": "a", "work": "true"}]}, "test", scaffolding=True)
 

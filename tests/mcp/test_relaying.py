@@ -4,8 +4,8 @@ import json
 from typing import Any
 
 from orchard.surfaces.mcp.frames import Refused
-from orchard.surfaces.mcp.greeting import Greeting
-from orchard.surfaces.mcp.relaying import OPEN, SENDINGS, Desk
+from orchard.surfaces.mcp.handshake_cache import Greeting
+from orchard.surfaces.mcp.relay_state import OPEN, SENDINGS, Desk
 from tests.mcp.wires import HELLO, LEGACY, META, MODERN
 
 GREETING = Greeting(

@@ -11,15 +11,16 @@ import pytest
 from mcp import Client, MCPError
 
 from orchard.app import App, open_app
-from orchard.core.events import Json
-from orchard.core.plan import PlanId
-from orchard.engine.passes import Scope
-from orchard.engine.session import Session
-from orchard.surfaces.mcp import news, toolbox
-from orchard.surfaces.mcp.news import Listeners, Subscribers
+from orchard.engine.server.session import Session
+from orchard.engine.turns.job_tokens import Scope
+from orchard.model.events.plans import Json
+from orchard.model.plan import PlanId
+from orchard.surfaces.mcp import subscriptions as news
+from orchard.surfaces.mcp import toolbox
 from orchard.surfaces.mcp.resources import job_uri, log_uri, parse_uri, plan_uri
 from orchard.surfaces.mcp.selection import Selection
 from orchard.surfaces.mcp.server import Host, make_server
+from orchard.surfaces.mcp.subscriptions import Listeners, Subscribers
 from orchard.surfaces.mcp.tool import Answer, Call
 from orchard.surfaces.served import Served
 from orchard.testing import Repo

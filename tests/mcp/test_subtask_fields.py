@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from orchard.agents.agent import Result, Task, Watch
-from orchard.core.plan import JobId, PlanId
-from orchard.engine import opening
-from orchard.engine.passes import Scope
+from orchard.agents.protocol import Result, Task, Watch
+from orchard.engine.server import start as opening
+from orchard.engine.turns.job_tokens import Scope
+from orchard.model.plan import JobId, PlanId
 from orchard.surfaces.mcp import toolbox
 from orchard.surfaces.mcp.selection import Selection
 from orchard.surfaces.mcp.tool import Call, Tool

@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 from mcp import Client, StdioServerParameters
 
-from orchard.agents.agent import McpServer, Result, Task, Watch
+from orchard.agents.protocol import McpServer, Result, Task, Watch
 from orchard.app import App
-from orchard.engine import opening
+from orchard.engine.server import start as opening
 from orchard.errors import InvalidInput
 from orchard.surfaces.mcp.selection import OWN_PLAN, TOOL_NAMES, TOOLSETS
-from orchard.surfaces.speaking import teach
+from orchard.surfaces.mcp_channel import teach
 from orchard.testing import Turn
 from tests.engine.conftest import Orchard, job, statuses
 from tests.engine.scripted import ScriptedAgents, writes

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from orchard.core import planfile
-from orchard.core.events import Json
-from orchard.core.plan import JobId, PlanId
-from orchard.core.plancodec import plan_json, work_json
 from orchard.errors import InvalidInput
+from orchard.model.events.plans import Json
+from orchard.model.plan import JobId, PlanId
+from orchard.model.plan_codec import plan_json, work_json
+from orchard.planfile import parse
 from tests.mcp.fieldwalk import SAME_ANYWAY, SAMPLES, Place, every_place, value_at
 from tests.mcp.toolbench import Bench, bench
 
@@ -63,7 +63,7 @@ FIRST = {"id": "first", "work": "true"}
 
 
 def parsed(value: Json, *, scaffolding: bool = False) -> Json:
-    return plan_json(planfile.parse_value(deepcopy(value), scaffolding=scaffolding))
+    return plan_json(parse.parse_value(deepcopy(value), scaffolding=scaffolding))
 
 
 def job_of(plan: Json, name: str) -> Json:
@@ -152,7 +152,7 @@ async def by_retry(tools: Bench, given: Json, tool: str) -> Arrived:
     which = {"job": "first"} if tool == "retry_job" else {"jobs": ["first"]}
     await tools(tool, plan=plan, **which, **deepcopy(given))
     job = tools.served.app.run_of(PlanId(plan)).job(JobId("first"))
-    wanted = planfile.parse_value({"name": "x", "jobs": [{**FIRST, **given}]}).jobs[JobId("first")]
+    wanted = parse.parse_value({"name": "x", "jobs": [{**FIRST, **given}]}).jobs[JobId("first")]
     works = [(job.work, *job.prechecks, *job.postchecks), (wanted.work, *wanted.prechecks, *wanted.postchecks)]
     found = [[work_json(work) for work in one if work is not None] for one in works]
     return found[0], found[1]

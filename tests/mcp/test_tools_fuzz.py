@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from orchard.core.events import Json
-from orchard.core.plan import JobId, PlanId
-from orchard.engine.passes import Scope
+from orchard.engine.turns.job_tokens import Scope
+from orchard.model.events.plans import Json
+from orchard.model.plan import JobId, PlanId
 from orchard.surfaces.mcp import toolbox
 from orchard.surfaces.mcp.tool import Call, Tool
 from tests.mcp.fieldwalk import BASES, SAMPLES, places, value_at

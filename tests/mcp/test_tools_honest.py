@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from orchard.core.plan import JobId, PlanId
-from orchard.engine.passes import Scope
+from orchard.engine.turns.job_tokens import Scope
+from orchard.model.plan import JobId, PlanId
 from orchard.surfaces.mcp import toolbox
 from orchard.surfaces.mcp.selection import TOOLSETS, Selection
 from tests.mcp.toolbench import Bench, bench

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from orchard.core.events import JobCanceled, JobFailed, JobRetried, Json, PlanCanceled
-from orchard.core.plan import PlanId
+from orchard.model.events.plans import JobCanceled, JobFailed, JobRetried, Json, PlanCanceled
+from orchard.model.plan import PlanId
 from orchard.surfaces.mcp import toolbox
 from tests.mcp.fieldwalk import Place
 from tests.mcp.test_tools_fields import OF_TOOLS

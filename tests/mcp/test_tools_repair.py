@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from orchard.core.events import Json
+from orchard.model.events.plans import Json
 from orchard.surfaces.mcp import toolbox
 from orchard.surfaces.mcp.aliases import ALIASES, ARGUMENTS
-from orchard.surfaces.mcp.repair import Repair
+from orchard.surfaces.mcp.argument_fixes import Repair
 from orchard.surfaces.mcp.selection import TOOL_NAMES
 from tests.mcp.toolbench import Bench, bench
 

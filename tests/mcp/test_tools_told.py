@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from orchard.core import planfile
 from orchard.errors import UsageError
+from orchard.planfile import parse
 from orchard.surfaces.mcp import toolbox
 from orchard.surfaces.mcp.schemas import plan_definitions
 from orchard.surfaces.mcp.selection import OWN_PLAN, TOOL_NAMES, TOOLSETS, Selection
 from orchard.surfaces.mcp.tool import Tool
-from orchard.surfaces.mcp.tools.words import WORDS
+from orchard.surfaces.mcp.tools.descriptions import WORDS
 from tests.mcp.toolbench import Bench, Validator, bench, person
 
 pytestmark = pytest.mark.anyio
@@ -70,7 +70,7 @@ def test_a_schema_stands_alone(tool: Tool) -> None:
 
 def test_the_plan_in_the_tools_is_the_plan_of_files() -> None:
     """Folding the named parts back in gives the schema of plan files."""
-    mine, theirs = plan_definitions(), planfile.schema()
+    mine, theirs = plan_definitions(), parse.schema()
     assert set(mine["Plan"]["properties"]) == set(theirs["properties"])
     for ours, name in (
         ("Job", "JobFields"),

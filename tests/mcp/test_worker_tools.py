@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from orchard.agents.agent import Heard, Result, Session, Task, Watch
-from orchard.core.plan import JobId, PlanId
-from orchard.engine import opening
-from orchard.engine.passes import Scope
+from orchard.agents.protocol import Heard, Result, Session, Task, Watch
+from orchard.engine.server import start as opening
+from orchard.engine.turns.job_tokens import Scope
+from orchard.model.plan import JobId, PlanId
 from orchard.surfaces.mcp import toolbox
 from orchard.surfaces.mcp.selection import TOOLSETS, Selection
 from tests.engine.scripted import ScriptedAgents, writes

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from orchard.app import open_app
-from orchard.core.events import Json
-from orchard.core.plan import PlanId
-from orchard.core.plancodec import plan_json
-from orchard.engine.passes import Scope
+from orchard.engine.turns.job_tokens import Scope
+from orchard.model.events.plans import Json
+from orchard.model.plan import PlanId
+from orchard.model.plan_codec import plan_json
 from orchard.surfaces.mcp import toolbox
 from orchard.surfaces.mcp.aliases import ALIASES
 from orchard.surfaces.mcp.selection import Selection

@@ -18,7 +18,7 @@ from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolResult
 
-from orchard.core.events import Json
+from orchard.model.events.plans import Json
 from tests.acceptance.program import Desk
 from tests.http.daemon import Daemon
 

@@ -5,9 +5,10 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from orchard.process import table
 from orchard.process.identity import boot_id, identify, is_alive

@@ -6,10 +6,10 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from orchard.process.identity import Identity, identify
 from orchard.process.program import Ended, Launch, run_program

@@ -1,16 +1,16 @@
 """What a family uses, told in rows that are safe to show."""
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from orchard.process.identity import Identity
 from orchard.process.program import run_program
-from orchard.process.text import plain
 from orchard.process.usage import family_usage
+from orchard.text import one_line
 from tests.process.zoo import nap, shell, until, until_ready
 
 pytestmark = pytest.mark.anyio
@@ -64,4 +64,4 @@ async def test_a_hostile_command_line_is_made_harmless(tmp_path: Path) -> None:
     [("a\x1b[0mb\n", "a [0mb "), ("\udcff", " "), ("x" * 9, "xxxx…"), ("grün", "grün"), ("a\u202eb", "a b")],
 )
 async def test_plain_text_is_one_printable_line(text: str, shown: str) -> None:
-    assert plain(text, 5) == shown or plain(text) == shown
+    assert one_line(text, 5) == shown or one_line(text) == shown

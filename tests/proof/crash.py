@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from orchard.app import open_app
-from orchard.core.events import Event, Landed, WorkCommitted, WorkSaved
-from orchard.core.plan import PlanId
 from orchard.core.replay import replay
 from orchard.git.refs import keep_ref
+from orchard.model.events.plans import Event, Landed, WorkCommitted, WorkSaved
+from orchard.model.plan import PlanId
 from orchard.process.failpoint import known
 from orchard.store.reader import read
 from orchard.testing import Repo

@@ -23,10 +23,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from orchard.core.events import Recorded, decode
-from orchard.core.plan import PlanId
 from orchard.core.replay import replay
-from orchard.core.view import plan_summary
+from orchard.core.views.plans import plan_summary
+from orchard.model.events.plans import Recorded, decode
+from orchard.model.plan import PlanId
 from orchard.testing import Repo
 from tests.acceptance.program import Desk, Done, until
 from tests.proof.history import Commit, Fact, History, Op, Stamp

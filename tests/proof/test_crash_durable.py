@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from orchard.core.events import JobFailed, PlanPaused
-from orchard.core.plan import PlanId
 from orchard.git.refs import Update, update_refs
 from orchard.git.repository import find_repository
+from orchard.model.events.plans import JobFailed, PlanPaused
+from orchard.model.plan import PlanId
 from orchard.store.journal import Journal, read
 from orchard.testing import Repo
 from tests.engine.conftest import Orchard, until
@@ -57,8 +57,8 @@ def test_the_name_of_a_new_journal_is_synced(tmp_path: Path, monkeypatch: pytest
 WRITER = """
 import sys
 from pathlib import Path
-from orchard.core.events import JobFailed, PlanPaused
-from orchard.core.plan import PlanId
+from orchard.model.events.plans import JobFailed, PlanPaused
+from orchard.model.plan import PlanId
 from orchard.store.journal import Journal, PlanRow
 
 with Journal.open(Path(sys.argv[1])) as journal:
@@ -91,8 +91,8 @@ def test_a_half_written_batch_is_not_replayed(tmp_path: Path) -> None:
 TELLER = """
 import asyncio, sys
 from pathlib import Path
-from orchard.core.events import PlanPaused
-from orchard.core.plan import PlanId
+from orchard.model.events.plans import PlanPaused
+from orchard.model.plan import PlanId
 from orchard.store.journal import Journal
 
 async def main():

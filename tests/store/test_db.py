@@ -6,10 +6,10 @@ import stat
 import subprocess
 import sys
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from orchard.store.db import (
     Schema,

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchard.errors import OrchardError
-from orchard.store.dirs import (
+from orchard.config.user_dirs import (
     SOCKET_NAME_BYTES,
     SOCKET_PATH_BYTES,
     make_runtime_dir,
@@ -16,6 +15,7 @@ from orchard.store.dirs import (
     socket_path,
     user_dirs,
 )
+from orchard.errors import OrchardError
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def test_a_name_that_another_user_took_first_is_given_up_for_a_folder_of_ours(
 ) -> None:
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
     with tempfile.TemporaryDirectory(dir="/tmp") as short:
-        monkeypatch.setattr("orchard.store.dirs.TEMPORARY", Path(short))
+        monkeypatch.setattr("orchard.config.user_dirs.TEMPORARY", Path(short))
         monkeypatch.setenv("XDG_STATE_HOME", f"{short}/s")
         assert user_dirs().runtime == Path(short) / "orchard-0"
         (Path(short) / "orchard-0").mkdir()

@@ -5,14 +5,14 @@ import sqlite3
 import threading
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from orchard.core.events import PhaseStarted, PlanPaused, Recorded, Warned
-from orchard.core.phases import Phase
-from orchard.core.plan import JobId, PlanId
+from orchard.model.events.plans import PhaseStarted, PlanPaused, Recorded, Warned
+from orchard.model.phases import Phase
+from orchard.model.plan import JobId, PlanId
 from orchard.process.failpoint import rearm
 from orchard.store import journal as journal_module
 from orchard.store.db import StoreError, open_database

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from orchard.core.events import PlanPaused
-from orchard.core.plan import PlanId
+from orchard.model.events.plans import PlanPaused
+from orchard.model.plan import PlanId
 from orchard.store.db import StoreError
 from orchard.store.journal import Journal, read
 
@@ -21,8 +21,8 @@ PLAN = PlanId("p1")
 WRITER = """
 import asyncio, sys, time
 from pathlib import Path
-from orchard.core.events import PlanPaused
-from orchard.core.plan import PlanId
+from orchard.model.events.plans import PlanPaused
+from orchard.model.plan import PlanId
 from orchard.store.journal import Journal, PlanRow
 
 async def work(journal, worker):
@@ -127,8 +127,8 @@ def test_a_torn_log_holds_whole_batches_only(tmp_path: Path) -> None:
 SMALL_DISK = """
 import asyncio, resource, sys
 from pathlib import Path
-from orchard.core.events import PlanPaused
-from orchard.core.plan import PlanId
+from orchard.model.events.plans import PlanPaused
+from orchard.model.plan import PlanId
 from orchard.store.journal import Journal, JournalFailed
 
 async def main():

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchard.store.known import FOLDER, FORGET_SECONDS, known_repositories, note_repository
+from orchard.store.repositories import FOLDER, FORGET_SECONDS, known_repositories, note_repository
 
 
 def repositories(folder: Path, *names: str) -> list[Path]:

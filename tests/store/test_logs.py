@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from orchard.core.phases import Phase
-from orchard.core.plan import VALIDATION, JobId, PlanId
-from orchard.store.follow import Changes, follow
+from orchard.model.phases import Phase
+from orchard.model.plan import VALIDATION, JobId, PlanId
+from orchard.store.log_follower import Changes, follow
 from orchard.store.logs import LogFiles, read, tail
 
 PLAN = PlanId("01jq-plan")

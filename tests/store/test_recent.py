@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from orchard.core.events import PlanCanceled, Recorded, Warned
-from orchard.core.plan import PlanId
-from orchard.store import recent
+from orchard.model.events.plans import PlanCanceled, Recorded, Warned
+from orchard.model.plan import PlanId
+from orchard.store import event_cache as recent
+from orchard.store.event_cache import Recent
 from orchard.store.journal import Journal, read
-from orchard.store.recent import Recent
 
 A, B = PlanId("a-aaaaa"), PlanId("b-bbbbb")
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchard.core.planfile import parse
-from orchard.core.secrets import looks_secret, secrets_in, secrets_of
+from orchard.model.secrets import looks_secret, secrets_in, secrets_of
+from orchard.planfile.parse import parse
 from orchard.store.redact import CARRY, Redactor, redact_text
-from orchard.store.screen import for_screen
+from orchard.text import for_screen
 from tests.examples import examples
 
 SECRET = "hunter2/pä+ss=w?rd&more"

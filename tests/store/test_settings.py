@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from orchard.core.config import Config, flatten
-from orchard.core.configkeys import KEYS, NAMES_AGENT
+from orchard.config.keys import KEYS, NAMES_AGENT
+from orchard.config.layers import Config, flatten
+from orchard.config.load import FILE_BYTES, LINE_DOTS, Settings, load_settings
+from orchard.config.trust import trust
+from orchard.config.user_dirs import UserDirs
 from orchard.errors import InvalidInput
-from orchard.store.dirs import UserDirs
-from orchard.store.settings import FILE_BYTES, LINE_DOTS, Settings, load_settings
-from orchard.store.trust import trust
 
 DANGEROUS = """
 max_parallel = 9

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from orchard.config.trust import RECORD, digest, trust, trusted
 from orchard.errors import OrchardError
-from orchard.store.trust import RECORD, digest, trust, trusted
 
 AGREED = digest({"setup": ["make"]})
 

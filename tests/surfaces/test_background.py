@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from orchard.app import App
-from orchard.engine.address import read_address
+from orchard.engine.server.address import read_address
 from orchard.surfaces.cli.start import run_command_line
 from orchard.testing import Repo
 
@@ -30,7 +30,7 @@ def test_a_plan_given_to_an_engine_that_just_ends_is_run_by_another_in_the_backg
             detach(app)
 
     monkeypatch.setattr(App, "detach", find_a_dying_one)
-    monkeypatch.setattr("orchard.engine.opening.OwnEngine.wait_idle", _never)
+    monkeypatch.setattr("orchard.engine.server.start.OwnEngine.wait_idle", _never)
 
     assert run_command_line(["run", str(tmp_path / "plan.yaml"), "--detach"]) == 0
     engine = read_address(repo.path / ".git" / "orchard")

@@ -13,16 +13,16 @@ from pathlib import Path
 import pytest
 
 from orchard.app import open_app
-from orchard.core.events import Recorded
-from orchard.core.plan import PlanId
 from orchard.git.command import git_program
+from orchard.model.events.plans import Recorded
+from orchard.model.plan import PlanId
 from orchard.store.journal import JournalReader
 from orchard.testing import Repo
 from tests.nursery import command
 
 PLAN = 'name: One\ntarget: goal\njobs:\n  - {id: one, work: "echo 1 > one.txt"}\n'
 LIST = "import sys; from orchard.surfaces.cli.start import run_command_line as run; run(['list', '--json'])"
-LOADED = f"{LIST}; print([name for name in sys.modules if name in ('orchard.app', 'orchard.core.plan', 'asyncio')])"
+LOADED = f"{LIST}; print([name for name in sys.modules if name in ('orchard.app', 'orchard.model.plan', 'asyncio')])"
 
 
 def python(repo: Repo, *words: str | Path, ends_with: int = 0) -> str:

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from orchard.core.phases import Phase
+from orchard.model.phases import Phase
 from orchard.store.redact import Redactor
-from orchard.surfaces.cli.logs import BLOCK, LONGEST_LINE, Part, Printer, Reading, last_lines
+from orchard.surfaces.cli.commands.logs import BLOCK, LONGEST_LINE, Part, Printer, Reading, last_lines
 from orchard.surfaces.cli.terminal import Terminal
 
 Screen = pytest.CaptureFixture[bytes]

@@ -7,7 +7,10 @@ import sys
 
 import pytest
 
-from orchard.core.events import (
+from orchard.core.replay import apply, replay
+from orchard.core.run import Run
+from orchard.core.views.plans import plan_view
+from orchard.model.events.plans import (
     Event,
     JobFailed,
     JobHeld,
@@ -23,18 +26,15 @@ from orchard.core.events import (
     Warned,
     WorkCommitted,
 )
-from orchard.core.phases import Phase
-from orchard.core.plan import VALIDATION, Job, JobId, Plan, PlanId, ShellWork, with_validation
-from orchard.core.plancodec import plan_json
-from orchard.core.replay import apply, replay
-from orchard.core.run import Run
-from orchard.core.view import plan_view
-from orchard.surfaces.cli import text
-from orchard.surfaces.cli.eventlines import event_lines
-from orchard.surfaces.cli.lines import Line, cells, colored, cut, padded, plain, safe, safe_lines, table
-from orchard.surfaces.cli.progress import LiveTree, event_document, interesting, picture
+from orchard.model.phases import Phase
+from orchard.model.plan import VALIDATION, Job, JobId, Plan, PlanId, ShellWork, with_validation
+from orchard.model.plan_codec import plan_json
+from orchard.surfaces.cli.render import text
+from orchard.surfaces.cli.render.event_lines import event_lines
+from orchard.surfaces.cli.render.lines import Line, cells, colored, cut, padded, plain, safe, safe_lines, table
+from orchard.surfaces.cli.render.progress import LiveTree, event_document, interesting, picture
+from orchard.surfaces.cli.render.tree import Look, counts_line, end_lines, header, tree
 from orchard.surfaces.cli.terminal import Terminal
-from orchard.surfaces.cli.tree import Look, counts_line, end_lines, header, tree
 
 PLAN = PlanId("3f2a9c")
 OID = "a" * 40

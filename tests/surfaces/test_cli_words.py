@@ -13,9 +13,9 @@ import pytest
 
 from orchard import __version__
 from orchard.errors import NotFound
-from orchard.surfaces.cli.commands import TOPICS, VERBS, Verb
 from orchard.surfaces.cli.group import VerbCommand, cli
 from orchard.surfaces.cli.start import run_command_line, single_cause
+from orchard.surfaces.cli.verbs import TOPICS, VERBS, Verb
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 CONTEXT = click.Context(cli, info_name="orchard")

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from orchard.core.config import Layer, merge_layers
-from orchard.core.configkeys import KEYS
-from orchard.core.graph import edges
-from orchard.core.planfile import parse
+from orchard.config.keys import KEYS
+from orchard.config.layers import Layer, merge_layers
+from orchard.core.views.graph import edges
 from orchard.errors import UsageError
-from orchard.surfaces.cli.demo import NEEDY_JOB, make_project, scratch_folder
-from orchard.surfaces.cli.demo_project import plan_text
-from orchard.surfaces.cli.graph_view import FORMATS, show_graph
-from orchard.surfaces.cli.init import STARTER, run_init, starter_config
+from orchard.planfile.parse import parse
+from orchard.surfaces.cli.commands.demo import NEEDY_JOB, make_project, scratch_folder
+from orchard.surfaces.cli.commands.demo_project import plan_text
+from orchard.surfaces.cli.commands.init import STARTER, run_init, starter_config
+from orchard.surfaces.cli.render.graph import FORMATS, show_graph
 from orchard.surfaces.cli.terminal import Terminal
 from orchard.testing import Repo
 from tests.nursery import command

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from orchard.errors import OrchardError, UsageError
-from orchard.surfaces.cli.foreign import Change, carry_out, diff_lines, look
-from orchard.surfaces.cli.lines import plain
+from orchard.surfaces.cli.external_files import Change, carry_out, diff_lines, look
+from orchard.surfaces.cli.render.lines import plain
 
 
 def change(file: Path, after: str | None, *, private: bool = False) -> Change:

@@ -10,9 +10,9 @@ from pathlib import Path
 import click
 import pytest
 
-from orchard.surfaces.cli.commands import VERBS
 from orchard.surfaces.cli.group import cli
 from orchard.surfaces.cli.terminal import Terminal
+from orchard.surfaces.cli.verbs import VERBS
 from tests.acceptance.program import Desk, desks
 
 SOURCE = Path(__file__).parent.parent.parent / "src" / "orchard"
@@ -20,7 +20,7 @@ COMMAND = re.compile(r"(?:^|['`(]|[:;,] |then |and )orchard (?P<rest>[a-z-][^'`;
 """A command where a person would take it for one: at the beginning, in quotes, after a colon."""
 END = re.compile(r"\s(?:#|ends |&&|\||<|>|\S*\(|to |for |in |and |or )|, |\.$|\. |,$|\)|  ")
 """Where the command ends and the sentence goes on."""
-NOT_ADVICE = ("bench/", "surfaces/cli/bench_view.py", "surfaces/mcp/relay.py", "surfaces/mcp/telling.py")
+NOT_ADVICE = ("bench/", "surfaces/cli/render/bench.py", "surfaces/mcp/relay.py", "surfaces/mcp/messages.py")
 """Where such words are the names of measurements, of a program in its log, or patterns."""
 PROSE = ("does", "must", "was", "is", "--help", "trustAPLAN")
 OF_HERE = ("does not exist", "is not one of")
@@ -111,7 +111,7 @@ def test_every_command_about_a_job_says_which_plan_it_is_of() -> None:
     }
 
     # In the repository that the demo makes there is one plan only.
-    assert not {place: command for place, command in nameless.items() if "cli/demo" not in place}
+    assert not {place: command for place, command in nameless.items() if "commands/demo" not in place}
 
 
 # ------------------------------------------------------------------------------- what is printed

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchard.surfaces.mcp.hosts import HOSTS, entry, is_ours, place
-from orchard.surfaces.mcp.jsontext import BadText, comments_of, read_json, with_member, without_member
+from orchard.surfaces.mcp.json_text import BadText, comments_of, read_json, with_member, without_member
 from orchard.surfaces.mcp.selection import TOOLSETS
-from orchard.surfaces.mcp.tomltext import read_toml, with_table, without_table
+from orchard.surfaces.mcp.toml_text import read_toml, with_table, without_table
 from tests.examples import examples
 
 KEYS = ("servers", "orchard")

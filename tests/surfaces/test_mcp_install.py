@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from orchard.surfaces.cli.start import run_command_line
-from orchard.surfaces.mcp.greeting import read_greeting
+from orchard.surfaces.mcp.handshake_cache import read_greeting
 from orchard.surfaces.mcp.hosts import HOSTS
-from orchard.surfaces.mcp.jsontext import read_json
+from orchard.surfaces.mcp.json_text import read_json
 from orchard.surfaces.mcp.selection import Selection
 from orchard.testing import Repo
 
@@ -496,7 +496,7 @@ def test_without_an_installed_script_python_is_named_and_that_is_said(
 
 
 def test_what_the_server_says_first_is_written_down(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orchard.surfaces.mcp.recording._RECORDED", set())
+    monkeypatch.setattr("orchard.surfaces.mcp.handshake_recorder._RECORDED", set())
 
     desk.install("claude", "project", "--yes", "--toolsets", "core, jobs", "--read-only")
 

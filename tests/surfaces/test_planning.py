@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from orchard.agents.guide import planning_guide
-from orchard.core.planfile import parse
-from orchard.surfaces.cli.lines import plain
-from orchard.surfaces.cli.proposal import proposal_lines
+from orchard.agents.prompts.plan import planning_guide
+from orchard.planfile.parse import parse
+from orchard.surfaces.cli.commands.proposal import proposal_lines
+from orchard.surfaces.cli.render.lines import plain
 from orchard.surfaces.cli.start import run_command_line
 from orchard.testing import Repo
 from tests.agents.llm import Call, Say, ScriptedLlm, routes, steps

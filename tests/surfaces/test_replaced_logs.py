@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orchard.agents.backends.pieces import Complaints
+from orchard.agents.backends.stream import Complaints
 from orchard.store.redact import Redactor
 from orchard.surfaces.mcp import resources
 from tests.surfaces.test_cli_program import Desk

@@ -16,12 +16,12 @@ import click
 import pytest
 
 from orchard import errors
-from orchard.core.planfile import parse
-from orchard.surfaces.cli.commands import VERBS
-from orchard.surfaces.cli.family import VerbFamily
+from orchard.planfile.parse import parse
+from orchard.surfaces.cli.commands.skill import skill_page
 from orchard.surfaces.cli.group import VerbCommand, cli
-from orchard.surfaces.cli.skilling import skill_page
 from orchard.surfaces.cli.start import run_command_line
+from orchard.surfaces.cli.subcommands import VerbFamily
+from orchard.surfaces.cli.verbs import VERBS
 from orchard.testing import Repo
 
 SECONDS = 120

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from orchard.core.planfile import parse
+from orchard.planfile.parse import parse
 from orchard.surfaces.http.operation import Part
 from orchard.surfaces.http.operations import OPERATIONS
 from tests.acceptance.program import Desk, desks

@@ -8,14 +8,14 @@ from typing import Any, get_args
 
 import pytest
 
-from orchard.core.events import JobFailed, JobRetried, JobSucceeded, PhaseStarted, WorkCommitted
-from orchard.core.phases import Phase
-from orchard.core.plan import JobId
-from orchard.core.usage import Usage
-from orchard.core.usagereport import By, usage_report
-from orchard.surfaces.cli.lines import plain
+from orchard.core.views.usage import By, usage_report
+from orchard.model.events.plans import JobFailed, JobRetried, JobSucceeded, PhaseStarted, WorkCommitted
+from orchard.model.phases import Phase
+from orchard.model.plan import JobId
+from orchard.model.usage import Usage
+from orchard.surfaces.cli.commands.usage import WAYS, amount, brief, money, usage_lines
+from orchard.surfaces.cli.render.lines import plain
 from orchard.surfaces.cli.start import run_command_line
-from orchard.surfaces.cli.usage_view import WAYS, amount, brief, money, usage_lines
 from orchard.testing import Repo
 from tests.agents.llm import Call, Say, ScriptedLlm, routes, steps
 from tests.core.simulation import Simulation

@@ -5,14 +5,14 @@ that nothing is known yet, and what cannot be written is forgotten.
 """
 
 import json
-import os
-import stat
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+from orchard.files import read_own, replace_whole
 
 FILE = "agents.json"
 HOUR = 3600.0
@@ -66,12 +66,7 @@ class Cache:
         return bool(0 <= self._now() - at < min(seconds, HOUR))
 
     def _bytes(self) -> bytes:
-        handle = os.open(self._file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(handle, "rb") as file:
-            found = os.fstat(handle)
-            if not stat.S_ISREG(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
-                raise OSError("not a file of ours")
-            data = file.read(FILE_BYTES + 1)
+        data = read_own(self._file, FILE_BYTES + 1)
         if len(data) > FILE_BYTES:
             raise OSError("too long")
         return data
@@ -79,12 +74,7 @@ class Cache:
     def _write(self, data: bytes) -> None:
         """Replace the file as a whole; two programs that do so at once both leave a good one."""
         self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        new = self._file.with_name(f"{self._file.name}.{os.getpid()}.new")
-        new.unlink(missing_ok=True)
-        handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        new.replace(self._file)
+        replace_whole(self._file, data)
 
 
 def user_cache() -> Cache:

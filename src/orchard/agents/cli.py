@@ -11,14 +11,19 @@ import math
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import field, replace
+from functools import cache
+from importlib import import_module
 from typing import Any, Protocol, runtime_checkable
 
-from orchard.agents.agent import Called, Heard, Noted, Reason, Result, Said, Task, Tell, Telling, Used, Watch
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from orchard.agents.environment import find_program
-from orchard.core.agentrows import AgentRow
+from orchard.agents.known import Known
+from orchard.agents.model_lists import Asking, Found
+from orchard.agents.protocol import Called, Heard, Noted, Reason, Result, Said, Task, Tell, Telling, Used, Watch
 from orchard.errors import OrchardError
-from orchard.frozen import frozen
+from orchard.model.agent_rows import BACKENDS, AgentRow
 from orchard.process.pipes import Enough as Enough
 from orchard.process.pipes import Pipes
 from orchard.process.program import Ended, Launch, run_program
@@ -33,8 +38,7 @@ LONGEST_STRAY = 4096
 """Characters of such a line that are kept."""
 
 
-@frozen
-class Command:
+class Command(Struct, frozen=True):
     """How the program is started for one task."""
 
     argv: tuple[str, ...]
@@ -104,6 +108,23 @@ class Backend(Protocol):
     def reader(self, task: Task, tell: Tell) -> Reader | TextReader:
         """For one turn."""
         ...
+
+
+class KnownBackend(Backend, Protocol):
+    """One that has a name of its own: a line in `agent_rows.BACKENDS`."""
+
+    known: Known
+
+    def models(self, asking: Asking) -> Found:
+        """Which models it has, as far as it tells."""
+        ...
+
+
+@cache
+def backend(name: str) -> KnownBackend:
+    """The backend of a program that is known; imported when it is used."""
+    found: KnownBackend = import_module(BACKENDS[name]).BACKEND
+    return found
 
 
 class CliAgent:

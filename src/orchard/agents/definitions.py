@@ -14,12 +14,13 @@ has. The files are a stranger's, so links are not followed, and all of it is bou
 
 import os
 import re
-import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from orchard.agents.quoting import plain_text
-from orchard.frozen import frozen
+from msgspec import Struct
+
+from orchard.agents.prompts.quote import plain_text
+from orchard.files import read_plain
 
 PLACES = ((".claude/agents", ".md"), (".github/agents", ".agent.md"))
 MOST = 100
@@ -34,8 +35,7 @@ _FIELD = re.compile(r"([A-Za-z][\w-]*)\s*:(?:\s+(.*)|$)")
 _NO_MODEL = ("", "inherit", "default")
 
 
-@frozen
-class Definition:
+class Definition(Struct, frozen=True):
     """One of them."""
 
     name: str
@@ -121,14 +121,7 @@ def _names(folder: Path, ending: str) -> Iterator[str]:
 
 def _read(path: Path) -> str | None:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        found = read_plain(path, FILE_BYTES + 1)
     except OSError:
         return None
-    with os.fdopen(descriptor, "rb") as file:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode) or found.st_size > FILE_BYTES:
-            return None
-        try:
-            return file.read(FILE_BYTES).decode(errors="replace")
-        except OSError:
-            return None
+    return found.decode(errors="replace") if len(found) <= FILE_BYTES else None

@@ -2,22 +2,24 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from orchard.agents.asking import Answer, Question, ask
+from msgspec import Struct
+from msgspec.structs import asdict
+
 from orchard.agents.cache import Cache
-from orchard.agents.known import ABILITIES, BUILTIN_ABILITIES, PROGRAMS, Ability, LoggedIn, Login
-from orchard.agents.table import Agents
-from orchard.frozen import frozen
+from orchard.agents.cli import backend
+from orchard.agents.known import ABILITIES, BUILTIN_ABILITIES, Ability, LoggedIn, Login
+from orchard.agents.probe import Answer, Question, ask
+from orchard.agents.registry import Agents
+from orchard.model.agent_rows import BACKENDS, BUILTIN
 
 _VERSION = re.compile(r"\d+\.\d+(?:\.\d+)?(?:[-+.][0-9A-Za-z.-]{1,40}[0-9A-Za-z])?")
 
 
-@frozen
-class AgentInfo:
+class AgentInfo(Struct, frozen=True):
     """One agent as it is here."""
 
     name: str
@@ -44,15 +46,15 @@ class AgentInfo:
 def describe(agents: Agents, names: Iterable[str] | None = None, cache: Cache | None = None) -> list[AgentInfo]:
     """Everything about the agents of these names, or about all of them."""
     wanted = list(agents.names if names is None else names)
-    paths = {name: path for name in wanted if name in PROGRAMS and (path := agents.path_of(name)) is not None}
+    paths = {name: path for name in wanted if name in BACKENDS and (path := agents.path_of(name)) is not None}
     versions = {name: cache.get(_version_key(agents, name, path)) for name, path in paths.items()} if cache else {}
     asked: dict[tuple[str, str], Question] = {}
     for name, path in paths.items():
         start, env = (path, *agents.row(name).args), agents.environment(name)
         if not isinstance(versions.get(name), str):
-            asked[name, "version"] = Question((*start, "--version"), env, PROGRAMS[name].folder[0])
-        if PROGRAMS[name].status and agents.login(name).state != "yes":
-            asked[name, "login"] = Question((*start, *PROGRAMS[name].status), env)
+            asked[name, "version"] = Question((*start, "--version"), env, backend(name).known.folder[0])
+        if backend(name).known.status and agents.login(name).state != "yes":
+            asked[name, "login"] = Question((*start, *backend(name).known.status), env)
     answers = dict(zip(asked, ask(list(asked.values())), strict=True))
     found = {name: _version_in(answer.text) for (name, what), answer in answers.items() if what == "version"}
     if cache is not None:
@@ -65,9 +67,9 @@ def describe(agents: Agents, names: Iterable[str] | None = None, cache: Cache | 
 
 
 def _info(agents: Agents, name: str, told: str | None, status: Answer | None, default: bool) -> AgentInfo:
-    known = PROGRAMS.get(name)
+    known = backend(name).known if name in BACKENDS else None
     login = _told_login(agents.login(name), status, " ".join(known.status) if known is not None else "")
-    builtin = name == "builtin"
+    builtin = name == BUILTIN
     abilities = BUILTIN_ABILITIES if builtin else known.abilities if known is not None else frozenset[Ability]()
     return AgentInfo(
         name=name,

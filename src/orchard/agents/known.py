@@ -10,8 +10,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
-from orchard.core.agentrows import AgentRow, BuiltinRow
-from orchard.frozen import frozen
+from msgspec import Struct, field
+
+from orchard.model.agent_rows import AgentRow, BuiltinRow
+from orchard.model.plan import Tier
 
 Ability = Literal["resume", "mcp", "effort", "max_turns", "usage", "cost", "models"]
 """What an agent can do: go on in a session, use MCP servers, honour `effort` and `max_turns`, tell tokens and cost,
@@ -24,16 +26,14 @@ SETTINGS_BYTES = 256 * 1024
 LoggedIn = Literal["yes", "no", "unknown"]
 
 
-@frozen
-class Login:
+class Login(Struct, frozen=True):
     """Whether an agent has credentials, and how that is known."""
 
     state: LoggedIn
     how: str
 
 
-@frozen
-class Known:
+class Known(Struct, frozen=True):
     """One agent that is a program of others."""
 
     name: str
@@ -60,6 +60,15 @@ class Known:
     """Variables any of which means that another service is asked, with credentials that only the program finds."""
     anonymous: bool = False
     """Some of its models need no login: it can be used without one by whoever names it, but is not chosen."""
+    speakers: tuple[str, ...] = ()
+    """Other programs that speak the Agent Client Protocol with its login and its variables."""
+    reads: tuple[str, ...] = ()
+    """What it reads of a repository: names of files, or of folders with all that is in them."""
+    droppings: tuple[str, ...] = ()
+    """What it leaves for itself in a worktree: patterns of paths."""
+    aliases: Mapping[str, Tier] = field(default_factory=dict)
+    """Names that it knows by itself and that always mean its newest model, the first of a tier preferred."""
+    more_aliases: tuple[str, ...] = ()
 
     @property
     def install(self) -> str:
@@ -67,151 +76,12 @@ class Known:
         return f"npm install -g {self.package}"
 
 
-def _can(*abilities: Ability) -> frozenset[Ability]:
+def can(*abilities: Ability) -> frozenset[Ability]:
     return frozenset({"resume", "mcp", "usage", "models", *abilities})
 
 
-BUILTIN_ABILITIES = _can("effort", "max_turns")
+BUILTIN_ABILITIES = can("effort", "max_turns")
 BUILTIN_LOGIN = "Set {variable} to a key of your model's provider."
-
-PROGRAMS: Mapping[str, Known] = {
-    known.name: known
-    for known in (
-        Known(
-            "claude",
-            "Anthropic",
-            "claude",
-            "@anthropic-ai/claude-code",
-            "Run 'claude' once and use /login, or set ANTHROPIC_API_KEY.",
-            ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"),
-            ("CLAUDE_CONFIG_DIR", ".claude"),
-            (".credentials.json",),
-            (
-                (".claude/settings.json", "apiKeyHelper"),
-                (".claude/settings.json", "ANTHROPIC_"),
-                (".claude/settings.json", "CLAUDE_CODE_USE_"),
-            ),
-            _can("effort", "max_turns", "cost"),
-            providers=(
-                "CLAUDE_CODE_USE_BEDROCK",
-                "CLAUDE_CODE_USE_VERTEX",
-                "CLAUDE_CODE_USE_FOUNDRY",
-                "CLAUDE_CODE_USE_MANTLE",
-                "ANTHROPIC_BASE_URL",
-                "ANTHROPIC_CUSTOM_HEADERS",
-                "AWS_BEARER_TOKEN_BEDROCK",
-            ),
-            keychain=True,
-        ),
-        Known(
-            "codex",
-            "OpenAI",
-            "codex",
-            "@openai/codex",
-            "Run 'codex login', or set OPENAI_API_KEY.",
-            ("CODEX_API_KEY", "OPENAI_API_KEY"),
-            ("CODEX_HOME", ".codex"),
-            ("auth.json",),
-            ((".codex/config.toml", "model_provider"), (".codex/config.toml", "oss_provider")),
-            _can("effort"),
-            providers=(
-                "AZURE_OPENAI_API_KEY",
-                "OPENAI_BASE_URL",
-                "CODEX_OSS_BASE_URL",
-                "CODEX_OSS_PORT",
-                "CODEX_ACCESS_TOKEN",
-            ),
-            status=("login", "status"),
-        ),
-        Known(
-            "copilot",
-            "GitHub",
-            "copilot",
-            "@github/copilot",
-            "Run 'copilot login', or set COPILOT_GITHUB_TOKEN.",
-            ("COPILOT_PROVIDER_BASE_URL", "COPILOT_GITHUB_TOKEN"),
-            ("COPILOT_HOME", ".copilot"),
-            (),
-            ((".copilot/config.json", "ogged"), (".config/gh/hosts.yml", "github.com")),
-            _can("effort"),
-            providers=("COPILOT_PROVIDER_API_KEY_COMMAND", "COPILOT_PROVIDER_BEARER_TOKEN", "COPILOT_GH_HOST"),
-        ),
-        Known(
-            "gemini",
-            "Google",
-            "gemini",
-            "@google/gemini-cli",
-            "Run 'gemini' once and log in, or set GEMINI_API_KEY.",
-            ("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI"),
-            ("GEMINI_CLI_HOME", ".gemini"),
-            ("oauth_creds.json",),
-            ((".gemini/settings.json", "selectedType"), (".gemini/.env", "_KEY"), (".gemini/.env", "GOOGLE_")),
-            _can("max_turns"),
-            providers=(
-                "GOOGLE_GENAI_USE_GCA",
-                "GEMINI_CLI_USE_COMPUTE_ADC",
-                "GOOGLE_APPLICATION_CREDENTIALS",
-                "GEMINI_DEFAULT_AUTH_TYPE",
-                "GOOGLE_GEMINI_BASE_URL",
-            ),
-        ),
-        Known(
-            "qwen",
-            "Alibaba",
-            "qwen",
-            "@qwen-code/qwen-code",
-            "Run 'qwen' once and log in, or set OPENAI_API_KEY.",
-            ("OPENAI_API_KEY",),
-            ("QWEN_HOME", ".qwen"),
-            ("oauth_creds.json",),
-            (
-                (".qwen/settings.json", "selectedType"),
-                (".qwen/settings.json", "_KEY"),
-                (".qwen/settings.json", "apiKey"),
-                (".qwen/settings.json", "modelProviders"),
-                (".qwen/.env", "_KEY"),
-            ),
-            _can("max_turns"),
-            providers=("DASHSCOPE_API_KEY", "OPENAI_BASE_URL", "QWEN_DEFAULT_AUTH_TYPE"),
-        ),
-        Known(
-            "opencode",
-            "several",
-            "opencode",
-            "opencode-ai",
-            "Run 'opencode auth login', or set the key of a provider.",
-            (
-                "ANTHROPIC_API_KEY",
-                "OPENAI_API_KEY",
-                "GEMINI_API_KEY",
-                "GOOGLE_GENERATIVE_AI_API_KEY",
-                "OPENROUTER_API_KEY",
-                "OPENCODE_API_KEY",
-                "GROQ_API_KEY",
-                "MISTRAL_API_KEY",
-                "XAI_API_KEY",
-                "DEEPSEEK_API_KEY",
-            ),
-            ("", ".local/share/opencode"),
-            ("auth.json",),
-            (
-                (".config/opencode/opencode.json", '"provider"'),
-                (".config/opencode/opencode.jsonc", '"provider"'),
-                (".config/opencode/config.json", '"provider"'),
-            ),
-            _can("effort", "cost"),
-            anonymous=True,
-        ),
-    )
-}
-
-SPEAKS_FOR: Mapping[str, str] = {
-    **{known.program: known.name for known in PROGRAMS.values()},
-    "claude-agent-acp": "claude",
-    "claude-code-acp": "claude",
-    "codex-acp": "codex",
-}
-"""Programs that speak the Agent Client Protocol, and the agent whose login and variables each of them uses."""
 
 
 def program_login(known: Known, env: Mapping[str, str], row: AgentRow | None = None) -> Login:

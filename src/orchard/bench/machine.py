@@ -4,11 +4,11 @@ import os
 import platform
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
 import psutil
+from msgspec import Struct, field
 
 from orchard.bench.place import git
 
@@ -19,8 +19,7 @@ BUSY = 20.0
 """Per cent of all processors that others may use before a machine is not quiet."""
 
 
-@dataclass
-class Watch:
+class Watch(Struct):
     """The facts of one run of measuring: taken when it begins, before each measure, and when it ends."""
 
     folder: Path

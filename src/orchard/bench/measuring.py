@@ -8,10 +8,9 @@ minutes apart, on a machine that does other things as well, say nothing about ea
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
 from statistics import median
 
-from orchard.frozen import frozen
+from msgspec import Struct, field
 
 Figures = Mapping[str, float]
 Samples = dict[str, list[float]]
@@ -22,8 +21,7 @@ Take = Callable[[Sequence[float]], float]
 """How the values of all rounds become one."""
 
 
-@frozen
-class Bar:
+class Bar(Struct, frozen=True):
     """What a figure must reach. With a floor, `most` and `least` are for the ratio of the two.
 
     With neither, the figure is only shown.
@@ -40,16 +38,14 @@ class Bar:
     """A figure to print as floor where the bar is a fixed number all the same."""
 
 
-@frozen
-class Point:
+class Point(Struct, frozen=True):
     """One place on a scaling line: a size, and the figure that was measured there."""
 
     size: str
     figure: str
 
 
-@frozen
-class Scaling:
+class Scaling(Struct, frozen=True):
     """How a cost changes with size."""
 
     what: str
@@ -57,8 +53,7 @@ class Scaling:
     unit: str = "ms"
 
 
-@frozen
-class Measure:
+class Measure(Struct, frozen=True):
     """What is run in each round, and what is asked of the result."""
 
     sides: tuple[Side, ...]
@@ -66,8 +61,7 @@ class Measure:
     scaling: tuple[Scaling, ...] = ()
 
 
-@frozen
-class Row:
+class Row(Struct, frozen=True):
     """One line of the table."""
 
     measure: str
@@ -80,8 +74,7 @@ class Row:
     ok: bool
 
 
-@frozen
-class Report:
+class Report(Struct, frozen=True):
     """All that one measure found."""
 
     rows: tuple[Row, ...]

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from msgspec import Struct
+
 from orchard.bench import floors
 from orchard.bench.measuring import Bar, Figures, Measure
 from orchard.bench.parts import (
@@ -28,7 +30,6 @@ from orchard.bench.parts import (
 from orchard.bench.place import Bench, git, orchard
 from orchard.bench.plans import ONE_FILE, independent, write_plan
 from orchard.errors import NotFound, OrchardError, UsageError
-from orchard.frozen import frozen
 from orchard.git.repository import Repository
 from orchard.process.timing import timed
 
@@ -43,8 +44,7 @@ JOURNAL_JOBS = 300
 BARE_TRANSITIONS = 200
 
 
-@frozen
-class Source:
+class Source(Struct, frozen=True):
     """The commit of the user's that is measured, and how large it is."""
 
     repo: Repository
@@ -53,8 +53,7 @@ class Source:
     bytes: int
 
 
-@frozen
-class Asked:
+class Asked(Struct, frozen=True):
     """How much the user wants to measure."""
 
     jobs: int

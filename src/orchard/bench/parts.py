@@ -7,12 +7,20 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
+from msgspec import field
+
 from orchard.bench.place import git, orchard
-from orchard.core.events import (
+from orchard.core.replay import apply
+from orchard.core.run import Run
+from orchard.git.merge.integration import Conflicted, Integration, LeafMerge
+from orchard.git.refs import wip_ref
+from orchard.git.repository import Worktree, find_repository
+from orchard.git.worktree.save import ensure_saved
+from orchard.git.worktree.worktrees import Worktrees
+from orchard.model.events.plans import (
     Event,
     JobPicked,
     JobStarted,
@@ -22,16 +30,9 @@ from orchard.core.events import (
     Recorded,
     SnapshotStarted,
 )
-from orchard.core.plan import JobId, PlanId
-from orchard.core.plancodec import plan_json
-from orchard.core.planfile import parse
-from orchard.core.replay import apply
-from orchard.core.run import Run
-from orchard.git.integration import Conflicted, Integration, LeafMerge
-from orchard.git.refs import wip_ref
-from orchard.git.repository import Worktree, find_repository
-from orchard.git.wip import ensure_saved
-from orchard.git.worktrees import Worktrees
+from orchard.model.plan import JobId, PlanId
+from orchard.model.plan_codec import plan_json
+from orchard.planfile.parse import parse
 from orchard.process.timing import Broken, timed
 from orchard.store.journal import Journal
 
@@ -68,7 +69,6 @@ def merge_leaves(path: Path, leaves: int) -> float:
 # ------------------------------------------------------------------------------------ worktrees
 
 
-@dataclass
 class WatchedWorktrees(Worktrees):
     """Worktrees that note for how long they held the repository's lock."""
 

@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from orchard.frozen import frozen
+from msgspec import Struct
+
 from orchard.git.command import run_git
 from orchard.process.timing import LONGEST, Broken, held_signals
 
@@ -27,8 +28,7 @@ IDENTITY = {
 }
 
 
-@frozen
-class Bench:
+class Bench(Struct, frozen=True):
     """The folder of one run, and how large things are to be."""
 
     folder: Path

@@ -1,7 +1,8 @@
 """Figures as people and programs read them: a table in Markdown, and a document."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+
+from msgspec.structs import asdict
 
 from orchard.bench.measuring import Report, Row
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from orchard.core.event import Event
-from orchard.core.events import JobEvent
-from orchard.core.plan import JobId
 from orchard.core.run import Run
 from orchard.core.states import JobState, after
+from orchard.model.events.event import Event
+from orchard.model.events.plans import JobEvent
+from orchard.model.plan import JobId
 
 
 def foresee(run: Run, events: Sequence[Event]) -> None:

@@ -1,6 +1,6 @@
 """What an engine finds when it begins: it happened before, and is recorded only now."""
 
-from orchard.core.events import (
+from orchard.model.events.plans import (
     Event,
     JobCanceled,
     JobContinued,
@@ -11,7 +11,7 @@ from orchard.core.events import (
     WorkSaved,
     WorktreeGone,
 )
-from orchard.core.subtaskevents import SubtaskEnded, SubtaskFolderGone
+from orchard.model.events.subtasks import SubtaskEnded, SubtaskFolderGone
 
 TIDYING = (WorkSaved, Warned, LandingVoided, SubtaskEnded, SubtaskFolderGone, WorktreeGone)
 """What a new engine records before it says what became of a job; none of it shows that the job was worked on."""

@@ -1,9 +1,12 @@
 """What is remembered of the jobs of a run; `Run` alone writes these."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
-from orchard.core.events import (
+from msgspec import Struct, field
+
+from orchard.core.states import JobState, JobStatus
+from orchard.core.subtask_records import Subtask
+from orchard.model.events.plans import (
     JobFailed,
     JobHeld,
     LeafMerged,
@@ -14,18 +17,15 @@ from orchard.core.events import (
     WorkSaved,
     WorktreeTaken,
 )
-from orchard.core.phases import PHASES, Phase
-from orchard.core.plan import Job, JobId
-from orchard.core.states import JobState, JobStatus
-from orchard.core.subtaskevents import ProgressReported
-from orchard.core.subtaskrecords import Subtask
-from orchard.core.usage import Usage
+from orchard.model.events.subtasks import ProgressReported
+from orchard.model.phases import PHASES, Phase
+from orchard.model.plan import Job, JobId
+from orchard.model.usage import Usage
 
 DEAD = frozenset({JobState.FAILED, JobState.CANCELED})
 
 
-@dataclass(slots=True)
-class PhaseRecord:
+class PhaseRecord(Struct):
     """What is known of one phase of an attempt."""
 
     phase: Phase
@@ -35,8 +35,7 @@ class PhaseRecord:
     note: str = ""
 
 
-@dataclass(slots=True)
-class Turn:
+class Turn(Struct):
     """What is known of one turn of an agent."""
 
     agent: str
@@ -67,8 +66,7 @@ class Turn:
     """The subtask that it was for; None: the job itself."""
 
 
-@dataclass(slots=True)
-class Attempt:
+class Attempt(Struct):
     """One try at a job."""
 
     number: int
@@ -122,8 +120,7 @@ class Attempt:
         return len(self.phases) > self.resumed_after and self.phases[-1].phase is self.where
 
 
-@dataclass(slots=True)
-class JobRecord:
+class JobRecord(Struct):
     """What has happened to one job."""
 
     state: JobState = JobState.PENDING
@@ -221,8 +218,7 @@ class JobRecord:
         return self.state is not JobState.PENDING or bool(self.attempts)
 
 
-@dataclass(slots=True)
-class Snapshot:
+class Snapshot(Struct):
     """The plan's own line of commits, where leaves are merged before anything lands."""
 
     generation: int

@@ -1,10 +1,16 @@
 """What each event means for a run: one function an event, and one table that finds it."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
-from orchard.core.events import (
+from msgspec.structs import replace
+
+from orchard.core.found import TIDYING, found_since
+from orchard.core.records import Attempt, PhaseRecord, Snapshot, Turn
+from orchard.core.run import Run
+from orchard.core.sides import SIDES
+from orchard.core.subtask_replay import APPLY_SUBTASKS, stop_waiting
+from orchard.model.events.plans import (
     AgentEnded,
     AgentHeard,
     AgentNoted,
@@ -60,15 +66,10 @@ from orchard.core.events import (
     WorktreeGone,
     WorktreeTaken,
 )
-from orchard.core.found import TIDYING, found_since
-from orchard.core.phases import Phase
-from orchard.core.plan import VALIDATION, Budget, JobId
-from orchard.core.plancodec import plan_from_json, work_from_json
-from orchard.core.records import Attempt, PhaseRecord, Snapshot, Turn
-from orchard.core.run import Run
-from orchard.core.sides import SIDES
-from orchard.core.subtaskreplay import APPLY_SUBTASKS, stop_waiting
-from orchard.core.usage import add, usage_from_json
+from orchard.model.phases import Phase
+from orchard.model.plan import VALIDATION, Budget, JobId
+from orchard.model.plan_codec import plan_from_json, work_from_json
+from orchard.model.usage import add, usage_from_json
 
 
 def replay(events: Iterable[Recorded]) -> Run:
@@ -400,7 +401,7 @@ def _resolved_again(run: Run, event: LeafMerged) -> None:
     by_side = event.resolver in SIDES
     for one in reversed(run.superseded):
         if (one.theirs, one.paths, one.by in SIDES) == (event.commit, event.resolved, by_side):
-            run.resolutions.append(ConflictSettled.of({**vars(one), "by": event.resolver}) if by_side else one)
+            run.resolutions.append(replace(one, by=event.resolver) if by_side else one)
             return
 
 

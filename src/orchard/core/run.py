@@ -11,10 +11,13 @@ something it needs can no longer succeed: it failed, was canceled, or is itself 
 import heapq
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
-from orchard.core.events import (
+from msgspec.structs import replace
+
+from orchard.core.records import JobRecord, Snapshot
+from orchard.core.states import ACTIVE, JobState, JobStatus, PlanStatus, after
+from orchard.model.events.plans import (
     ConflictSettled,
     JobEvent,
     JobHeld,
@@ -29,9 +32,7 @@ from orchard.core.events import (
     UndoIntended,
     Warned,
 )
-from orchard.core.plan import VALIDATION, Job, JobId, Plan, PlanId
-from orchard.core.records import JobRecord, Snapshot
-from orchard.core.states import ACTIVE, JobState, JobStatus, PlanStatus, after
+from orchard.model.plan import VALIDATION, Job, JobId, Plan, PlanId
 
 Rank = tuple[int, int, int, int, JobId]
 """Where a ready job stands in the queue; the smallest goes first."""

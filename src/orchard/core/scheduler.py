@@ -7,16 +7,16 @@ dependents, order of the plan. Jobs that run nothing need no slot and never wait
 
 from collections.abc import Mapping, Sequence
 
-from orchard.core.plan import JobId, PlanId
+from msgspec import Struct
+
 from orchard.core.run import Run
 from orchard.core.states import JobStatus
-from orchard.frozen import frozen
+from orchard.model.plan import JobId, PlanId
 
 UNLIMITED = 1 << 30
 
 
-@frozen
-class StartJob:
+class StartJob(Struct, frozen=True):
     """An intention: give this job a slot and begin its attempt."""
 
     plan: PlanId

@@ -13,7 +13,7 @@ docs/states.md is drawn from this table by `tools/state_diagram.py`; a test comp
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 
-from orchard.core.events import (
+from orchard.model.events.plans import (
     JobCanceled,
     JobContinued,
     JobEvent,

@@ -8,9 +8,6 @@ finds in the journal.
 import asyncio
 import traceback
 
-from orchard.core.events import JobCanceled, JobFailed, JobHeld, JobStarted, JobSucceeded
-from orchard.core.phases import Phase
-from orchard.core.plan import VALIDATION, JobId
 from orchard.core.run import Run
 from orchard.engine.context import Context
 from orchard.engine.engine import Engine
@@ -20,6 +17,9 @@ from orchard.engine.phasing import run_phases
 from orchard.engine.validation import run_validation
 from orchard.engine.workspace import release_unneeded, save_work
 from orchard.errors import OrchardError
+from orchard.model.events.plans import JobCanceled, JobFailed, JobHeld, JobStarted, JobSucceeded
+from orchard.model.phases import Phase
+from orchard.model.plan import VALIDATION, JobId
 from orchard.process.failpoint import failpoint
 from orchard.store.journal import JournalFailed
 

@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
 
-from orchard.core.events import BudgetWarned, Event, PlanPaused
-from orchard.core.plan import PlanId
 from orchard.core.run import Run
+from orchard.model.events.plans import BudgetWarned, Event, PlanPaused
+from orchard.model.plan import PlanId
 
 WARN_AT = 0.8
 """The part of a budget after which a person is warned."""

@@ -1,9 +1,9 @@
 """Plans that begin after another one: when they may, and what becomes of them when that one will not succeed."""
 
-from orchard.core.events import PlanPaused
-from orchard.core.plan import PlanId
 from orchard.core.run import Run
 from orchard.core.states import PlanStatus
+from orchard.model.events.plans import PlanPaused
+from orchard.model.plan import PlanId
 from orchard.store.reader import JournalReader
 
 

@@ -3,22 +3,22 @@
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
 from pathlib import Path
 
-from orchard.core.droppings import droppings_of, is_dropping
-from orchard.core.phases import Phase
-from orchard.core.plan import Job, JobId, Plan, PlanId
+from msgspec import Struct, field
+
+from orchard.agents.droppings import droppings_of, is_dropping
 from orchard.core.records import JobRecord
 from orchard.core.run import Run
 from orchard.engine.engine import Engine
 from orchard.engine.programs import Place
 from orchard.engine.world import World
 from orchard.git.repository import Worktree
+from orchard.model.phases import Phase
+from orchard.model.plan import Job, JobId, Plan, PlanId
 
 
-@dataclass
-class Context:
+class Context(Struct):
     """An attempt under way: what it is for, and what its phases have found out so far."""
 
     engine: Engine

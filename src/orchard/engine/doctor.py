@@ -14,26 +14,27 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
-from orchard.core.reach import RIGHTS
+from msgspec import Struct
+
+from orchard.config.load import Settings
+from orchard.config.reach import RIGHTS
+from orchard.config.user_dirs import UserDirs
 from orchard.core.states import PlanStatus
-from orchard.engine.address import LOCK_FILE, is_locked, read_address
+from orchard.engine.server.address import LOCK_FILE, is_locked, read_address
 from orchard.errors import OrchardError
-from orchard.frozen import frozen
 from orchard.git.blockers import refuse_blocked_notes
-from orchard.git.claim import claims
 from orchard.git.command import MINIMUM_VERSION, Blocked
 from orchard.git.hazards import hazards
-from orchard.git.intent import DamagedNotes, read_intent
-from orchard.git.merge import signing_problem
+from orchard.git.landing.claim import claims
+from orchard.git.landing.intent import DamagedNotes, read_intent
+from orchard.git.landing.relocation import Astray, found_again
+from orchard.git.merge.merge import signing_problem
 from orchard.git.refs import list_refs
-from orchard.git.relocation import Astray, found_again
 from orchard.git.repository import FALLBACK_IDENTITY, Repository
-from orchard.git.worktrees import TRASH, Worktrees
+from orchard.git.worktree.worktrees import TRASH, Worktrees
 from orchard.process.identity import Identity, is_alive
 from orchard.store.db import explained, open_read_only, way_out
-from orchard.store.dirs import UserDirs
 from orchard.store.reader import JOURNAL, read
-from orchard.store.settings import Settings
 from orchard.store.slots import SLOTS
 
 Level = Literal["ok", "note", "warning", "problem"]
@@ -57,8 +58,7 @@ PROGRAM_KEYS = (
 WAL_BUG = ((3, 7, 0), (3, 51, 2))
 
 
-@frozen
-class Finding:
+class Finding(Struct, frozen=True):
     """One thing that was looked at."""
 
     level: Level
@@ -67,8 +67,7 @@ class Finding:
     hint: str | None = None
 
 
-@frozen
-class Patient:
+class Patient(Struct, frozen=True):
     """What is examined."""
 
     repo: Repository

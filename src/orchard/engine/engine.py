@@ -11,10 +11,30 @@ The engine knows no listener. Surfaces follow the journal.
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
-from orchard.core.events import (
+from msgspec import Struct, field
+
+from orchard.core.foresight import foresee
+from orchard.core.replay import apply
+from orchard.core.run import Run
+from orchard.core.scheduler import StartJob, free_slots, next_turns, pick
+from orchard.core.states import ACTIVE, JobStatus
+from orchard.engine.budget import Budgets
+from orchard.engine.chain import Chain
+from orchard.engine.interruption import Interruptible
+from orchard.engine.leases import Leases
+from orchard.engine.pool import Pool
+from orchard.engine.runs import Runs
+from orchard.engine.trace.trace import Tracing
+from orchard.engine.turns.idle import Idling
+from orchard.engine.turns.job_tokens import Passes, Scope
+from orchard.engine.turns.subtask_slots import Lending
+from orchard.engine.vigil import Vigil
+from orchard.engine.world import World
+from orchard.errors import OrchardError, SystemRefused
+from orchard.git.worktree.worktrees import Worktrees
+from orchard.model.events.plans import (
     Event,
     JobCanceled,
     JobFailed,
@@ -26,26 +46,7 @@ from orchard.core.events import (
     Warned,
     encode,
 )
-from orchard.core.foresight import foresee
-from orchard.core.plan import VALIDATION, JobId, PlanId
-from orchard.core.replay import apply
-from orchard.core.run import Run
-from orchard.core.scheduler import StartJob, free_slots, next_turns, pick
-from orchard.core.states import ACTIVE, JobStatus
-from orchard.engine.budget import Budgets
-from orchard.engine.chain import Chain
-from orchard.engine.idling import Idling
-from orchard.engine.interruption import Interruptible
-from orchard.engine.leases import Leases
-from orchard.engine.lending import Lending
-from orchard.engine.passes import Passes, Scope
-from orchard.engine.pool import Pool
-from orchard.engine.runs import Runs
-from orchard.engine.tracing import Tracing
-from orchard.engine.vigil import Vigil
-from orchard.engine.world import World
-from orchard.errors import OrchardError, SystemRefused
-from orchard.git.worktrees import Worktrees
+from orchard.model.plan import VALIDATION, JobId, PlanId
 from orchard.process.orphans import become_subreaper, children, end_adopted
 from orchard.store.journal import Journal, JournalFailed, PlanRow
 from orchard.store.slots import Slots
@@ -54,8 +55,7 @@ SWEEP_AFTER = 2.0
 """Seconds of rest after which orphans without an origin are ended."""
 
 
-@dataclass(slots=True)
-class Stop:
+class Stop(Struct):
     """Why an attempt is being stopped, for the attempt itself to record."""
 
     kind: str
@@ -63,8 +63,7 @@ class Stop:
     reason: str
 
 
-@dataclass(slots=True)
-class Live:
+class Live(Struct):
     """An attempt that is under way in this engine."""
 
     task: "asyncio.Task[None]"

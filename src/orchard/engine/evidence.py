@@ -1,10 +1,10 @@
 """What a job that changed no file says it did instead: a small JSON file, checked before it is believed."""
 
 import json
-import os
-import stat
 from pathlib import Path
 from typing import Any
+
+from orchard.files import read_plain
 
 EVIDENCE_BYTES = 64 * 1024
 TYPES = ("file_changes", "external_effect", "analysis", "validation")
@@ -30,11 +30,7 @@ def read_evidence(path: Path) -> tuple[dict[str, Any] | None, str | None]:
 
 def _read(path: Path) -> bytes:
     # The job chose what lies here: no link is followed, no pipe waited for.
-    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(handle, "rb") as file:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise OSError(0, "it is not a file")
-        return file.read(EVIDENCE_BYTES + 1)
+    return read_plain(path, EVIDENCE_BYTES + 1)
 
 
 def _problem(value: Any) -> str | None:

@@ -10,7 +10,24 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
-from orchard.core.events import (
+from orchard.core.landwords import nothing_to_land
+from orchard.core.run import Run
+from orchard.core.sides import SIDES
+from orchard.engine.context import Context
+from orchard.engine.engine import Engine
+from orchard.engine.outcome import Held, Outcome, Passed
+from orchard.engine.refs_of_plan import slug
+from orchard.engine.snapshot import landing_id
+from orchard.errors import NeedsPerson, UsageError
+from orchard.git.aliases import meant_branch
+from orchard.git.landing import landing as git_landing
+from orchard.git.landing.landing import LandedRef
+from orchard.git.landing.obstacles import some
+from orchard.git.landing.recovery import Settled
+from orchard.git.landing.refusal import LandingRefused
+from orchard.git.merge.conflicts import share_memory
+from orchard.git.refs import Update, job_ref_part, list_refs, update_refs
+from orchard.model.events.plans import (
     Landed,
     LandingIntended,
     LandingUndone,
@@ -21,31 +38,12 @@ from orchard.core.events import (
     UndoVoided,
     Warned,
 )
-from orchard.core.landwords import nothing_to_land
-from orchard.core.phases import Phase
-from orchard.core.plan import VALIDATION
-from orchard.core.run import Run
-from orchard.core.sides import SIDES
-from orchard.engine.context import Context
-from orchard.engine.engine import Engine
-from orchard.engine.naming import slug
-from orchard.engine.outcome import Held, Outcome, Passed
-from orchard.engine.snapshot import landing_id
-from orchard.errors import NeedsPerson, UsageError
-from orchard.frozen import frozen
-from orchard.git import landing as git_landing
-from orchard.git.aliases import meant_branch
-from orchard.git.conflicts import share_memory
-from orchard.git.landing import LandedRef
-from orchard.git.obstacles import some
-from orchard.git.refs import Update, job_ref_part, list_refs, update_refs
-from orchard.git.refusal import LandingRefused
-from orchard.git.settlement import Settled
+from orchard.model.phases import Phase
+from orchard.model.plan import VALIDATION
 from orchard.process.failpoint import failpoint
 
 
-@frozen
-class Moved(Passed):
+class Moved(Passed, frozen=True):
     """The target is not where the snapshot began: merge and validate again."""
 
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from orchard.core.names import PlanId
-from orchard.store.planlist import PlanRow
+from orchard.model.names import PlanId
+from orchard.store.plan_list import PlanRow
 
 
 def listed(

@@ -1,26 +1,24 @@
 """How a phase can end: a value, because a failed check is an expected outcome and not an error."""
 
-from orchard.core.phases import Phase
-from orchard.frozen import frozen
-from orchard.git.conflicts import Merge
+from msgspec import Struct
+
+from orchard.git.merge.conflicts import Merge
+from orchard.model.phases import Phase
 
 
-@frozen
-class Passed:
+class Passed(Struct, frozen=True):
     """The phase did what it is for."""
 
     note: str = ""
 
 
-@frozen
-class Skipped:
+class Skipped(Struct, frozen=True):
     """There was nothing to do in this phase."""
 
     note: str = ""
 
 
-@frozen
-class Failed:
+class Failed(Struct, frozen=True):
     """The phase failed, and why; `reason` is one of the words listed in `JobFailed`."""
 
     reason: str
@@ -42,8 +40,7 @@ class Failed:
     """The merge whose conflicts nobody settled."""
 
 
-@frozen
-class Held:
+class Held(Struct, frozen=True):
     """A person has to decide; the attempt goes on at `resume_from` when they have."""
 
     kind: str

@@ -1,16 +1,12 @@
 """The phases of an ordinary job: each a function from the attempt to an outcome."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import replace
 
-from orchard.core.events import NeedsConsumed, ProgramStarted, WorkCommitted
-from orchard.core.phases import Phase, at_or_after
-from orchard.core.plan import AgentWork, Job, Resolver, Work
-from orchard.engine.agentwork import run_agent_work
+from msgspec.structs import replace
+
 from orchard.engine.context import Context
 from orchard.engine.evidence import read_evidence
-from orchard.engine.gather import base_ref, gather
-from orchard.engine.healing import edited_since, healed_trailers
+from orchard.engine.merges.gather import base_ref, gather
 from orchard.engine.outcome import Failed, Held, Outcome, Passed, Skipped
 from orchard.engine.phasing import PhaseFunction
 from orchard.engine.programs import (
@@ -22,15 +18,20 @@ from orchard.engine.programs import (
     limits_of,
     redacted,
 )
-from orchard.engine.resolutions import Sides, record_pick
-from orchard.engine.resolving import settling
 from orchard.engine.snapshot import merge_leaf
+from orchard.engine.turns.heal import edited_since, healed_trailers
+from orchard.engine.turns.resolutions import Sides, record_pick
+from orchard.engine.turns.resolve import settling
+from orchard.engine.turns.work import run_agent_work
 from orchard.engine.workspace import setup_works, take_worktree
-from orchard.git.commit import CommitInfo, Committed, Refused, commit_work, worktree_changes
 from orchard.git.history import count_commits, files
 from orchard.git.refs import Update, keep_ref, update_refs
 from orchard.git.repository import Worktree
-from orchard.git.setup import Linked, copy_included, fills_nothing, link_folders
+from orchard.git.worktree.commit import CommitInfo, Committed, Refused, commit_work, worktree_changes
+from orchard.git.worktree.setup import Linked, copy_included, fills_nothing, link_folders
+from orchard.model.events.plans import NeedsConsumed, ProgramStarted, WorkCommitted
+from orchard.model.phases import Phase, at_or_after
+from orchard.model.plan import AgentWork, Job, Resolver, Work
 from orchard.process.failpoint import failpoint
 from orchard.process.identity import Identity
 from orchard.process.program import Launch, Limits, run_program

@@ -1,14 +1,15 @@
 """Running phases in their order, each between its two events, and healing what fails."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import replace
 
-from orchard.core.events import PhaseEnded, PhaseStarted
-from orchard.core.phases import PHASES, Phase, at_or_after
+from msgspec.structs import replace
+
 from orchard.engine.context import Context
-from orchard.engine.healing import folder_state, healed
 from orchard.engine.outcome import Failed, Held, Outcome, Passed, Skipped
+from orchard.engine.turns.heal import folder_state, healed
 from orchard.errors import SystemRefused
+from orchard.model.events.plans import PhaseEnded, PhaseStarted
+from orchard.model.phases import PHASES, Phase, at_or_after
 
 WORDS: Mapping[type[Outcome], str] = {Failed: "failed", Skipped: "skipped", Held: "held"}
 

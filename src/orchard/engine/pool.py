@@ -8,15 +8,15 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
-from orchard.core.plan import STRAYS
 from orchard.engine.world import World
 from orchard.errors import OrchardError
 from orchard.git.folders import remove_file
-from orchard.git.readiness import Ready, beside, take_stock
 from orchard.git.refs import wip_ref
 from orchard.git.repository import Worktree
-from orchard.git.wip import Saved, ensure_saved
-from orchard.git.worktrees import ProofIsOld, Worktrees
+from orchard.git.worktree.readiness import Ready, beside, take_stock
+from orchard.git.worktree.save import Saved, ensure_saved
+from orchard.git.worktree.worktrees import ProofIsOld, Worktrees
+from orchard.model.plan import STRAYS
 from orchard.process.failpoint import failpoint
 from orchard.process.occupants import EVER, Occupant, occupants
 from orchard.process.table import Moment, moment

@@ -4,13 +4,14 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from orchard.core.plan import AgentWork, Job, Plan, ProcessWork, ShellWork, Work
-from orchard.core.secrets import looks_secret, secrets_in
+from msgspec import Struct
+
 from orchard.engine.outcome import Failed
-from orchard.frozen import frozen
+from orchard.model.plan import AgentWork, Job, Plan, ProcessWork, ShellWork, Work
+from orchard.model.secrets import looks_secret, secrets_in
 from orchard.process.program import Ended, Limits
 from orchard.store.redact import redact_text
-from orchard.store.screen import for_screen
+from orchard.text import for_screen
 
 SHELLS: Mapping[str, tuple[str, ...]] = {
     "sh": ("sh", "-c"),
@@ -32,8 +33,7 @@ _OURS = re.compile(r"^ORCHARD_")
 TAIL_LINES = 40
 
 
-@frozen
-class Place:
+class Place(Struct, frozen=True):
     """Where a job's programs run, and what they are told about it."""
 
     folder: Path

@@ -13,7 +13,27 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from orchard.core.events import (
+from orchard.core.records import Attempt, JobRecord
+from orchard.core.replay import replay
+from orchard.core.run import Run
+from orchard.core.states import JobState
+from orchard.engine.engine import Engine
+from orchard.engine.landing import settle, settle_undo, tell_settled
+from orchard.engine.pulse import last_pulse
+from orchard.engine.refs_of_plan import slug
+from orchard.engine.turns.idle import WORKER, waiting_worker
+from orchard.engine.turns.subtask_worktrees import remove_subtask_folders, settle_subtasks, subtask_folders
+from orchard.engine.turns.turn import remove_scratch
+from orchard.engine.workspace import give_back, release_unneeded, save_work
+from orchard.errors import OrchardError
+from orchard.git.landing.recovery import Settled, settle_all
+from orchard.git.leftovers import end_leftovers
+from orchard.git.refs import wip_ref
+from orchard.git.repository import Worktree
+from orchard.git.scratch import SCRATCH, sweep
+from orchard.git.worktree.save import ensure_saved
+from orchard.git.worktree.worktrees import Worktrees
+from orchard.model.events.plans import (
     HoldReleased,
     JobCanceled,
     JobContinued,
@@ -21,28 +41,8 @@ from orchard.core.events import (
     JobHeld,
     JobRetried,
 )
-from orchard.core.phases import RUNS_PROGRAMS, Phase
-from orchard.core.plan import STRAYS, VALIDATION, JobId, PlanId
-from orchard.core.records import Attempt, JobRecord
-from orchard.core.replay import replay
-from orchard.core.run import Run
-from orchard.core.states import JobState
-from orchard.engine.engine import Engine
-from orchard.engine.idling import WORKER, waiting_worker
-from orchard.engine.landing import settle, settle_undo, tell_settled
-from orchard.engine.naming import slug
-from orchard.engine.pulse import last_pulse
-from orchard.engine.subfolders import remove_subtask_folders, settle_subtasks, subtask_folders
-from orchard.engine.turns import remove_scratch
-from orchard.engine.workspace import give_back, release_unneeded, save_work
-from orchard.errors import OrchardError
-from orchard.git.leftovers import end_leftovers
-from orchard.git.refs import wip_ref
-from orchard.git.repository import Worktree
-from orchard.git.scratch import SCRATCH, sweep
-from orchard.git.settlement import Settled, settle_all
-from orchard.git.wip import ensure_saved
-from orchard.git.worktrees import Worktrees
+from orchard.model.phases import RUNS_PROGRAMS, Phase
+from orchard.model.plan import STRAYS, VALIDATION, JobId, PlanId
 from orchard.process.failpoint import failpoint
 from orchard.process.family import end_family_now
 from orchard.process.identity import Identity

@@ -9,7 +9,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from orchard.core.events import (
+from orchard.core.run import Run
+from orchard.core.states import PlanStatus
+from orchard.core.views.plans import plan_summary
+from orchard.model.events.plans import (
     Event,
     Landed,
     LandingIntended,
@@ -20,10 +23,7 @@ from orchard.core.events import (
     UndoIntended,
     UndoVoided,
 )
-from orchard.core.plan import PlanId
-from orchard.core.run import Run
-from orchard.core.states import PlanStatus
-from orchard.core.view import plan_summary
+from orchard.model.plan import PlanId
 from orchard.store.journal import PlanRow
 
 KEPT_ENDED = 4

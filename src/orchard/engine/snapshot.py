@@ -6,22 +6,22 @@ when its refs are not where the journal says (a crash between the two): it is bu
 
 import asyncio
 
-from orchard.core.events import LeafMerged, PlanPaused, PlanStarted, SnapshotStarted
-from orchard.core.phases import Phase
-from orchard.core.plan import VALIDATION, Job, JobId
 from orchard.core.run import Run
-from orchard.engine.authorship import NAMED_JOBS, met_by
 from orchard.engine.engine import Engine
-from orchard.engine.gather import Between, commit_time, conflict, resolve
-from orchard.engine.naming import target_of
+from orchard.engine.merges.authorship import NAMED_JOBS, met_by
+from orchard.engine.merges.gather import Between, commit_time, conflict, resolve
 from orchard.engine.outcome import Outcome, Passed
-from orchard.engine.resolutions import Met, met, record_pick
+from orchard.engine.refs_of_plan import target_of
+from orchard.engine.turns.resolutions import Met, met, record_pick
 from orchard.errors import OrchardError
 from orchard.git.command import GitError, lock_in_the_way
-from orchard.git.conflicts import Merge, Resolution
-from orchard.git.integration import Conflicted, LeafMerge, Prepared
-from orchard.git.objects import ObjectMissing
+from orchard.git.merge.conflicts import Merge, Resolution
+from orchard.git.merge.integration import Conflicted, LeafMerge, Prepared
+from orchard.git.objects.reader import ObjectMissing
 from orchard.git.refs import ANY, RefMoved, Update, keep_ref, update_refs
+from orchard.model.events.plans import LeafMerged, PlanPaused, PlanStarted, SnapshotStarted
+from orchard.model.phases import Phase
+from orchard.model.plan import VALIDATION, Job, JobId
 from orchard.process.failpoint import failpoint
 
 VANISHED_TRIES = 5

@@ -12,20 +12,20 @@ compare-and-swap, everything from the merge on is done again.
 
 from functools import partial
 
-from orchard.core import limits
-from orchard.core.phases import Phase, at_or_after
-from orchard.core.plan import PlanId
 from orchard.core.run import Run
 from orchard.engine.context import Context
 from orchard.engine.landing import Moved, land, settle
-from orchard.engine.mending import take_in_mended
 from orchard.engine.outcome import Failed, Held, Outcome, Passed, Skipped
 from orchard.engine.phases import note_changes, run_works, setup
 from orchard.engine.phasing import run_phase
-from orchard.engine.resolving import settling
 from orchard.engine.snapshot import merge_leaf, rebuild
+from orchard.engine.turns.resolve import settling
+from orchard.engine.validation_fixes import take_in_mended
 from orchard.engine.workspace import give_back, take_worktree
 from orchard.git.history import is_ancestor
+from orchard.model import limits
+from orchard.model.phases import Phase, at_or_after
+from orchard.model.plan import PlanId
 from orchard.process.failpoint import failpoint
 
 REWRITTEN = "rewritten"

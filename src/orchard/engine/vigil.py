@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import Callable
 
-from orchard.core.plan import PlanId
 from orchard.core.run import Run
 from orchard.engine.pulse import Pulse
 from orchard.engine.world import World
+from orchard.model.plan import PlanId
 from orchard.process.awake import keep_awake
 
 AWAKE_AFTER = 30.0

@@ -6,7 +6,7 @@ the old engine has open are then nobody's any more, and what it acknowledged is 
 
 import os
 
-from orchard.engine.address import LOCK_FILE
+from orchard.engine.server.address import LOCK_FILE
 from orchard.git.repository import Repository
 from orchard.store.journal import JournalFailed
 from orchard.store.reader import JOURNAL_FILE

@@ -10,9 +10,6 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
-from orchard.core.events import WorkSaved, WorktreeGone, WorktreeTaken
-from orchard.core.plan import AgentWork, Job, JobId, Plan, Work
-from orchard.core.plancodec import work_json
 from orchard.core.run import Run
 from orchard.core.states import JobState
 from orchard.engine.context import Context
@@ -20,8 +17,11 @@ from orchard.engine.engine import Engine
 from orchard.errors import OrchardError
 from orchard.git.refs import keep_ref, wip_ref
 from orchard.git.repository import Worktree
-from orchard.git.setup import fills_nothing, included_files
-from orchard.git.wip import Saved, ensure_saved
+from orchard.git.worktree.save import Saved, ensure_saved
+from orchard.git.worktree.setup import fills_nothing, included_files
+from orchard.model.events.plans import WorkSaved, WorktreeGone, WorktreeTaken
+from orchard.model.plan import AgentWork, Job, JobId, Plan, Work
+from orchard.model.plan_codec import work_json
 from orchard.process.failpoint import failpoint
 
 

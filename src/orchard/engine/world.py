@@ -4,24 +4,25 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import ParamSpec, Protocol, TypeVar
 
-from orchard.agents.agent import Agent, McpServer
-from orchard.core.config import Config, variables_of
-from orchard.core.event import Json
-from orchard.core.plan import PlanId, Tier, Work
-from orchard.engine.gathered import Gathered
-from orchard.engine.picks import Picks
+from msgspec import Struct, field
+
+from orchard.agents.project_settings import ProjectSettings, covered, lying_in
+from orchard.agents.protocol import Agent, McpServer
+from orchard.config.layers import Config, variables_of
+from orchard.engine.merges.memory import Gathered
+from orchard.engine.merges.picks import Picks
 from orchard.engine.programs import host_environment
 from orchard.errors import SystemRefused
-from orchard.git.integration import Integration
+from orchard.git.merge.integration import Integration
 from orchard.git.repository import Repository
+from orchard.model.events.event import Json
+from orchard.model.plan import PlanId, Tier, Work
 from orchard.process.threads import to_its_end
 from orchard.store.logs import LogFiles
-from orchard.store.projectsettings import ProjectSettings, covered, lying_in
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -49,8 +50,7 @@ class Agents(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class World:
+class World(Struct, frozen=True, dict=True):
     """Everything an attempt needs and does not own."""
 
     repo: Repository

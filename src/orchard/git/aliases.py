@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from orchard.git.checkout_state import branch_in, may_be_alias
 from orchard.git.command import Git
-from orchard.git.heads import branch_in, may_be_alias
 from orchard.git.repository import Repository
 
 

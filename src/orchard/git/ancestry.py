@@ -8,9 +8,10 @@ that are remembered anyway. Where a history leads elsewhere, the answer is `Uncl
     Meeting   how another commit relates to it
 """
 
+from msgspec import Struct
+
 from orchard.errors import OrchardError
-from orchard.frozen import frozen
-from orchard.git.objects import ObjectMissing, Objects
+from orchard.git.objects.reader import ObjectMissing, Objects
 
 FARTHEST = 5_000
 """Commits that one walk looks at; beyond them a process is cheaper."""
@@ -23,8 +24,7 @@ class Unclear(OrchardError):
         super().__init__("The history between these commits is not the plan's alone.")
 
 
-@frozen
-class Meeting:
+class Meeting(Struct, frozen=True):
     """How another commit relates to a line."""
 
     commit: str

@@ -21,12 +21,13 @@ import signal
 import subprocess
 import time
 from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from orchard.errors import OrchardError
-from orchard.frozen import frozen
 from orchard.git.pipes import OTHERS, special_notes
 from orchard.process.identity import identify
 from orchard.process.marks import unmarked
@@ -141,8 +142,7 @@ class GitMissing(OrchardError):
     """There is no usable git program."""
 
 
-@frozen
-class Output:
+class Output(Struct, frozen=True):
     """What a git command left: paths and contents are bytes, because git's are."""
 
     status: int
@@ -160,8 +160,7 @@ class Output:
         return self.stdout.split(b"\0")[:-1] if self.stdout else []
 
 
-@dataclass(frozen=True)
-class Git:
+class Git(Struct, frozen=True):
     """The git program, pointed at one repository and at most one work tree.
 
     `git_dir` is the repository's own folder or the one git keeps for a linked worktree;

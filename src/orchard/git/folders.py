@@ -12,7 +12,7 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-from orchard.git.exchange import swap
+from orchard.git.landing.exchange import swap
 
 DEPTH = 60
 """Below this a folder is moved up before it goes on: each level holds an open descriptor."""

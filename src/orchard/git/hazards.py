@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal
 
-from orchard.frozen import frozen
-from orchard.git.claim import GitLocks, claim_of
+from msgspec import Struct
+
 from orchard.git.command import Git
-from orchard.git.contents import display
+from orchard.git.landing.claim import GitLocks, claim_of
 from orchard.git.repository import Repository
+from orchard.git.worktree.status import display
 
 NETWORK_FILE_SYSTEMS = ("nfs", "cifs", "smb", "9p", "afs", "ceph", "glusterfs", "lustre", "fuse.sshfs", "drvfs")
 LISTED = 20
@@ -24,8 +25,7 @@ STALE_AFTER = 5.0
 Severity = Literal["error", "warning", "note"]
 
 
-@frozen
-class Hazard:
+class Hazard(Struct, frozen=True):
     """One thing to know about a repository."""
 
     kind: str

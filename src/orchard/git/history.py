@@ -8,11 +8,12 @@ import os
 import re
 from collections.abc import Sequence
 
+from msgspec import Struct
+
 from orchard.errors import OrchardError
-from orchard.frozen import frozen
 from orchard.git.command import Blocked, TooMuchOutput
-from orchard.git.contents import refuse_blocked
 from orchard.git.repository import Repository, Worktree
+from orchard.git.worktree.status import refuse_blocked
 
 DIFF_LIMIT = 64 * 1024 * 1024
 LONGEST_DIFF = 4 * 1024 * 1024
@@ -23,8 +24,7 @@ CUT = b"... the rest is left out: the difference is too long for one answer; ask
 _PLAIN = ("--no-ext-diff", "--no-textconv", "--no-renames")
 
 
-@frozen
-class Summary:
+class Summary(Struct, frozen=True):
     """How much lies between two commits."""
 
     commits: int = 0
@@ -40,8 +40,7 @@ class Summary:
         return self.added + self.modified + self.deleted
 
 
-@frozen
-class ChangedFile:
+class ChangedFile(Struct, frozen=True):
     """One file that differs; `status` is A, M, D or T (another type), `shown` is safe to print."""
 
     status: str

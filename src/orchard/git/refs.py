@@ -21,8 +21,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+from msgspec import Struct
+
 from orchard.errors import OrchardError, UsageError
-from orchard.frozen import frozen
 from orchard.git.command import Git, GitError, lock_in_the_way
 from orchard.process.failpoint import failpoint
 
@@ -45,8 +46,7 @@ class RefMoved(OrchardError):
         self.ref, self.expected, self.actual = ref, expected, actual
 
 
-@frozen
-class Update:
+class Update(Struct, frozen=True):
     """One ref's part in a transaction."""
 
     ref: str

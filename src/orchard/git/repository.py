@@ -15,14 +15,16 @@ import os
 import re
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from orchard.errors import NotFound, UsageError
 from orchard.git.blockers import remove_blocked_notes
+from orchard.git.checkout_state import branch_in, branch_to_come_back_to, operation_in
 from orchard.git.command import MINIMUM_VERSION, Blocked, Git, GitError, GitMissing, Output, clean_environment, run_git
 from orchard.git.folders import links_out_of
-from orchard.git.heads import branch_in, branch_to_come_back_to, operation_in
 from orchard.git.ownership import naming, not_found, path_in, points_elsewhere
 from orchard.git.pipes import keeps_waiting, on_the_way
 from orchard.git.refs import list_refs, read_ref
@@ -38,16 +40,14 @@ WORKTREE_NAME = re.compile(r"w[a-z2-7]{8}")
 FALLBACK_IDENTITY = ("Orchard", "orchard@localhost")
 
 
-@dataclass(frozen=True, slots=True)
-class Worktree:
+class Worktree(Struct, frozen=True):
     """A folder of ours to work in; `name` is also what git calls it below `worktrees/`."""
 
     name: str
     path: Path
 
 
-@dataclass(frozen=True, slots=True)
-class Checkout:
+class Checkout(Struct, frozen=True):
     """One row of `git worktree list`: the user's main folder, a linked one, or one of ours."""
 
     path: Path
@@ -65,8 +65,7 @@ class Checkout:
     """What is under way here: rebase, merge, cherry-pick, revert, bisect."""
 
 
-@dataclass(frozen=True, slots=True)
-class Repository:
+class Repository(Struct, frozen=True, eq=False):
     """A repository that exists. What can change while we run is asked for, not kept."""
 
     common_dir: Path
@@ -85,9 +84,9 @@ class Repository:
     config_stamp: tuple[int, ...] = ()
     ignores_case: bool = False
     """Whether the file system takes `A` and `a` for one name, as git found when the repository was made."""
-    _legal_names: set[str] = field(default_factory=set, repr=False, compare=False)
+    _legal_names: set[str] = field(default_factory=set)
     """Names that git allows for a branch: its rules are the one thing here that cannot change."""
-    _free_roots: dict[Path, tuple[int, ...]] = field(default_factory=dict, repr=False, compare=False)
+    _free_roots: dict[Path, tuple[int, ...]] = field(default_factory=dict)
     """Folders below which no file was tracked, and the stamp of the index that said so."""
 
     @property

@@ -21,8 +21,9 @@ import signal
 import threading
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 VARIABLE = "ORCHARD_FAILPOINT"
 LONGEST_WAIT = 60.0
@@ -142,8 +143,7 @@ class BadFailpoint(ValueError):
     """The variable does not say `name:nth:action`; only people who test us set it."""
 
 
-@dataclass(slots=True)
-class _Armed:
+class _Armed(Struct):
     name: str
     nth: int
     action: str

@@ -27,7 +27,8 @@ from collections.abc import Collection, Generator
 from pathlib import Path
 from typing import Any
 
-from orchard.frozen import frozen
+from msgspec import Struct
+
 from orchard.process.exits import exit_notice, send, wait_exit
 from orchard.process.identity import START_TOLERANCE, Identity, boot_id, identity_of, is_same
 from orchard.process.marks import carries, read_mark
@@ -51,8 +52,7 @@ def members(token: str, leader: Identity | None = None, log: Path | None = None)
     return [identity_of(stat) for stat in look(token, leader, log).living]
 
 
-@frozen
-class Look:
+class Look(Struct, frozen=True):
     """What one look at the process table found of a family."""
 
     living: tuple[Stat, ...] = ()
@@ -88,8 +88,7 @@ def look(token: str, leader: Identity | None, log: Path | None, also: Collection
     return Look(found, tuple(orphans), unsure)
 
 
-@frozen
-class _Proof:
+class _Proof(Struct, frozen=True):
     token: bytes
     leader: Identity | None
     log: FileKey | None
@@ -179,8 +178,7 @@ def _barred() -> set[int]:
     return barred
 
 
-@frozen
-class Wait:
+class Wait(Struct, frozen=True):
     """What the ladder asks of its driver: come back when all of these have ended, or at `until`."""
 
     who: tuple[Identity, ...]

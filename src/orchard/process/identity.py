@@ -10,15 +10,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-from orchard.frozen import frozen
+from msgspec import Struct
+
 from orchard.process.table import LINUX, Stat, read_stat
 
 # Outside Linux psutil corrects start times when the clock is set, so one process can answer a little differently.
 START_TOLERANCE = 0.0 if LINUX else 2.0
 
 
-@frozen
-class Identity:
+class Identity(Struct, frozen=True):
     """One process, told apart from every other that had or will have its pid."""
 
     pid: int

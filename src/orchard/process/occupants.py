@@ -9,14 +9,14 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from orchard.frozen import frozen
+from msgspec import Struct
+
 from orchard.process.table import LINUX, Moment, all_pids, began_since
 
 EVER = Moment()
 
 
-@frozen
-class Occupant:
+class Occupant(Struct, frozen=True):
     """A process, and what it does in the folder."""
 
     pid: int

@@ -19,11 +19,11 @@ import stat
 import subprocess
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import field
 from pathlib import Path
 from typing import Literal
 
-from orchard.frozen import frozen
+from msgspec import Struct, field
+
 from orchard.process.exits import child_exit_notice, wait_last_thread
 from orchard.process.failpoint import failpoint
 from orchard.process.family import end_family, look
@@ -32,7 +32,7 @@ from orchard.process.marks import marked
 from orchard.process.orphans import leading
 from orchard.process.pipes import Converse, Pipes, Talk, open_pipes
 from orchard.process.table import TOKEN_VARIABLE
-from orchard.process.text import plain
+from orchard.text import one_line
 
 Reason = Literal["exit", "signal", "timeout", "idle", "output-limit", "spawn-failed"]
 Broken = Literal["timeout", "idle", "output-limit"]
@@ -51,8 +51,7 @@ _IDLE_CPU_SHARE = 0.001
 """A family that uses less of a core than this is waiting: runtimes wake up for their own housekeeping."""
 
 
-@frozen
-class Limits:
+class Limits(Struct, frozen=True):
     """Seconds and bytes after which a program is stopped; None is no limit."""
 
     wall: float | None = None
@@ -63,8 +62,7 @@ class Limits:
     """Between the request to end and the end by force."""
 
 
-@frozen
-class Launch:
+class Launch(Struct, frozen=True):
     """Everything that decides how a program is started."""
 
     argv: tuple[str, ...]
@@ -83,8 +81,7 @@ class Launch:
     """Seconds to end by itself once all is said; None: the grace; infinite: until another limit ends it."""
 
 
-@frozen
-class Ended:
+class Ended(Struct, frozen=True):
     """How a program came to its end, and what that took."""
 
     reason: Reason
@@ -104,8 +101,7 @@ class Ended:
         return self.reason == "exit" and self.exit_code == 0
 
 
-@frozen
-class _Child:
+class _Child(Struct, frozen=True):
     process: subprocess.Popen[bytes]
     identity: Identity
     log_fd: int
@@ -114,7 +110,7 @@ class _Child:
 
     @property
     def name(self) -> str:
-        return plain(self.launch.argv[0], 80)
+        return one_line(self.launch.argv[0], 80)
 
 
 async def run_program(
@@ -209,7 +205,7 @@ def _spawn(launch: Launch) -> _Child | Ended:
     try:
         log_fd = _open_log(launch.log)
     except OSError as error:
-        return _not_started(f"The log {plain(str(launch.log))} cannot be opened: {error.strerror}.", started)
+        return _not_started(f"The log {one_line(str(launch.log))} cannot be opened: {error.strerror}.", started)
     try:
         with marked(launch.token):
             process = subprocess.Popen(
@@ -245,13 +241,13 @@ def _not_started(message: str, started: float) -> Ended:
 
 
 def _why_not_started(launch: Launch, error: OSError | ValueError) -> str:
-    program = plain((launch.wrap + launch.argv)[0], 80)
+    program = one_line((launch.wrap + launch.argv)[0], 80)
     if not isinstance(error, OSError):
-        return f"'{program}' cannot be started: {plain(str(error))}."
+        return f"'{program}' cannot be started: {one_line(str(error))}."
     if not launch.cwd.is_dir():
-        return f"'{program}' cannot be started in {plain(str(launch.cwd))}: that folder does not exist."
+        return f"'{program}' cannot be started in {one_line(str(launch.cwd))}: that folder does not exist."
     if not os.access(launch.cwd, os.X_OK):
-        return f"'{program}' cannot be started in {plain(str(launch.cwd))}: that folder may not be entered."
+        return f"'{program}' cannot be started in {one_line(str(launch.cwd))}: that folder may not be entered."
     if isinstance(error, FileNotFoundError):
         if _exists(launch):
             return f"'{program}' cannot be started: the interpreter that its first line names does not exist."
@@ -342,8 +338,7 @@ class _Watch:
         return os.fstat(self._child.log_fd).st_size
 
 
-@frozen
-class _Cost:
+class _Cost(Struct, frozen=True):
     seconds: float
     cpu_seconds: float | None
     leftovers: int

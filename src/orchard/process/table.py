@@ -9,8 +9,9 @@ import functools
 import os
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from threading import Thread, get_native_id
+
+from msgspec import Struct
 
 LINUX = sys.platform == "linux"
 
@@ -39,8 +40,7 @@ FileKey = tuple[int, int]
 """Device and inode: what a file is, whatever name it is reached by."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stat:
+class Stat(Struct, frozen=True):
     """Where a process belongs and what it has used."""
 
     pid: int
@@ -85,8 +85,7 @@ def all_pids() -> Iterator[int]:
         yield from map(int, names)
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
+class Moment(Struct, frozen=True):
     """A moment in the numbering of processes, by which `began_since` tells who is younger; this one is before them all.
 
     The kernel gives the next free number after the last one, and begins again below when it has given the largest.

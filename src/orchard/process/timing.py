@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from msgspec import Struct
+
 from orchard.errors import OrchardError
-from orchard.frozen import frozen
 
 LONGEST = 1800.0
 """Seconds after which a program that is timed is taken for stuck."""
@@ -26,8 +27,7 @@ class Broken(OrchardError):
     """A program that is timed failed: its time would mean nothing."""
 
 
-@frozen
-class Timed:
+class Timed(Struct, frozen=True):
     """What running a program took."""
 
     wall: float

@@ -4,14 +4,14 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from orchard.frozen import frozen
+from msgspec import Struct
+
 from orchard.process.family import members
 from orchard.process.identity import Identity
-from orchard.process.text import plain
+from orchard.text import one_line
 
 
-@frozen
-class ProcessRow:
+class ProcessRow(Struct, frozen=True):
     """One live process; the text is safe to show."""
 
     pid: int
@@ -49,8 +49,8 @@ def _row(identity: Identity, before: ProcessRow | None) -> ProcessRow | None:
             return ProcessRow(
                 pid=identity.pid,
                 parent=process.ppid(),
-                name=plain(process.name(), 60),
-                command=plain(" ".join(process.cmdline()), 200),
+                name=one_line(process.name(), 60),
+                command=one_line(" ".join(process.cmdline()), 200),
                 cpu_percent=_share(before, seconds, now),
                 cpu_seconds=seconds,
                 rss=process.memory_info().rss,

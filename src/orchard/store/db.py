@@ -18,8 +18,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
+from msgspec import Struct
+
 from orchard.errors import OrchardError
-from orchard.frozen import frozen
 from orchard.process.failpoint import failpoint
 
 BUSY_SECONDS = 5.0
@@ -40,8 +41,7 @@ class StoreError(OrchardError):
     """A file of ours cannot be used, and why."""
 
 
-@frozen
-class Schema:
+class Schema(Struct, frozen=True):
     """What a file holds, as the steps that lead from nothing to today's tables.
 
     Step n (counted from 1) brings version n-1 to version n. A step that was released never changes.

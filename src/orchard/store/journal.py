@@ -21,19 +21,19 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import NoReturn
 
-from orchard.core.events import Event, Recorded, encode
-from orchard.core.plan import PlanId
+from msgspec import Struct, field
+
 from orchard.errors import OrchardError
-from orchard.frozen import frozen
+from orchard.model.events.plans import Event, Recorded, encode
+from orchard.model.plan import PlanId
 from orchard.process.failpoint import failpoint
 from orchard.store.db import explain, explained, open_database
+from orchard.store.event_cache import Recent
 from orchard.store.reader import JOURNAL, JournalReader, PlanRow, Row, read
-from orchard.store.recent import Recent
 
 __all__ = ["JOURNAL", "Journal", "JournalFailed", "JournalReader", "PlanRow", "read"]
 
@@ -56,16 +56,14 @@ class JournalFailed(OrchardError):
     """The journal cannot record any more; what was acknowledged before is safe."""
 
 
-@dataclass(slots=True)
-class _Forget:
+class _Forget(Struct):
     plan: PlanId
     until: int
     done: threading.Event = field(default_factory=threading.Event)
     removed: int = 0
 
 
-@dataclass(slots=True)
-class _Batch:
+class _Batch(Struct):
     """What is committed together."""
 
     last: int = 0
@@ -89,8 +87,7 @@ class _Batch:
         del self.events[events:], self.recorded[events:], self.rows[rows:]
 
 
-@frozen
-class _Waiter:
+class _Waiter(Struct, frozen=True):
     seq: int
     loop: asyncio.AbstractEventLoop
     future: "asyncio.Future[None]"

@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from orchard.core.limits import JOB_ID_PATTERN
-from orchard.core.phases import Phase
-from orchard.core.plan import VALIDATION, JobId, PlanId
-from orchard.frozen import frozen
+from msgspec import Struct
+
+from orchard.model.limits import JOB_ID_PATTERN
+from orchard.model.phases import Phase
+from orchard.model.plan import VALIDATION, JobId, PlanId
 
 BLOCK = 64 * 1024
 
@@ -23,8 +24,7 @@ _SUBTASK = re.compile(r"^subtask-[a-z0-9]{5}$")
 _PLAN_ID = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")
 
 
-@frozen
-class Block:
+class Block(Struct, frozen=True):
     """A part of a log, and where the next one begins."""
 
     data: bytes
@@ -34,8 +34,7 @@ class Block:
     """Of the file as it was then."""
 
 
-@frozen
-class LogFiles:
+class LogFiles(Struct, frozen=True):
     """Where the logs of a repository's plans lie: `<state>/logs/<plan>/<job>/<attempt>/<phase>.log`."""
 
     state: Path

@@ -7,15 +7,15 @@ however slow it is, it never keeps the writer from cutting the write-ahead log.
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from orchard.core.events import Recorded, decode
-from orchard.core.names import PlanId
+from orchard.model.events.plans import Recorded, decode
+from orchard.model.names import PlanId
 from orchard.store.db import StoreError
-from orchard.store.planlist import JOURNAL as JOURNAL
-from orchard.store.planlist import JOURNAL_FILE as JOURNAL_FILE
-from orchard.store.planlist import PlanList
-from orchard.store.planlist import PlanRow as PlanRow
-from orchard.store.planlist import Row as Row
-from orchard.store.recent import Recent
+from orchard.store.event_cache import Recent
+from orchard.store.plan_list import JOURNAL as JOURNAL
+from orchard.store.plan_list import JOURNAL_FILE as JOURNAL_FILE
+from orchard.store.plan_list import PlanList
+from orchard.store.plan_list import PlanRow as PlanRow
+from orchard.store.plan_list import Row as Row
 
 READ_BLOCK = 500
 

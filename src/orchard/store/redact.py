@@ -16,8 +16,9 @@ import re
 from collections.abc import Iterable, Iterator
 from urllib.parse import quote, quote_plus
 
-from orchard.core.secrets import SECRET_LENGTH, looks_secret, secrets_of
-from orchard.frozen import frozen
+from msgspec import Struct
+
+from orchard.model.secrets import SECRET_LENGTH, looks_secret, secrets_of
 from orchard.store.disguise import Shown, hex_spans
 from orchard.store.values import Values
 
@@ -35,8 +36,7 @@ LINE_LENGTH = 8
 _Span = tuple[int, int]
 
 
-@frozen
-class _Shape:
+class _Shape(Struct, frozen=True):
     """Tokens of one kind: the last group of the pattern is what is hidden if it has any, else all of it.
 
     A pattern takes a time that grows with the text and not with its square: it may not read the same long run

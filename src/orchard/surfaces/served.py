@@ -15,12 +15,12 @@ from hashlib import sha256
 from typing import Any, ParamSpec, TypeVar
 
 from orchard.app import App
-from orchard.core.events import Json
-from orchard.engine.control import EngineGone
-from orchard.engine.naming import slug
-from orchard.engine.session import Session
+from orchard.engine.refs_of_plan import slug
+from orchard.engine.server.server import EngineGone
+from orchard.engine.server.session import Session
 from orchard.errors import OrchardError
-from orchard.process.beside import beside
+from orchard.model.events.plans import Json
+from orchard.process.background import beside
 
 P = ParamSpec("P")
 T = TypeVar("T")

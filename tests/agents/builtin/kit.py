@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from orchard.agents.agent import McpServer, Noted, Telling
 from orchard.agents.builtin.tool import Answer, Tool, ToolContext, ToolError
 from orchard.agents.builtin.toolbox import open_toolbox
+from orchard.agents.protocol import McpServer, Noted, Telling
 
 
 @dataclass

@@ -12,10 +12,10 @@ import time
 from pathlib import Path
 from uuid import uuid4
 
-from orchard.agents.agent import Result, Task, Telling, Used, Watch
 from orchard.agents.builtin.agent import BuiltinAgent
-from orchard.core.agentrows import BuiltinRow
-from orchard.core.usage import Usage, total
+from orchard.agents.protocol import Result, Task, Telling, Used, Watch
+from orchard.model.agent_rows import BuiltinRow
+from orchard.model.usage import Usage, total
 from orchard.process.identity import Identity
 
 BEAT = 0.02

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from orchard.agents.agent import Called, Settings
 from orchard.agents.builtin import sessions
 from orchard.agents.builtin.agent import BuiltinAgent
 from orchard.agents.builtin.governor import Governor
 from orchard.agents.builtin.memory import INTERRUPTED, is_whole
 from orchard.agents.builtin.model import Message, said
-from orchard.core.agentrows import BuiltinRow
+from orchard.agents.protocol import Called, Settings
+from orchard.model.agent_rows import BuiltinRow
 from orchard.process.program import Limits
 from orchard.testing import ScriptedModel, calls, says
 from tests.agents.conftest import Desk, Ear

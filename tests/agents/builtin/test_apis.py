@@ -8,12 +8,12 @@ from typing import Literal
 
 import pytest
 
-from orchard.agents.agent import Reason
 from orchard.agents.builtin import clients
 from orchard.agents.builtin.chat_api import open_chat_model
 from orchard.agents.builtin.messages_api import open_messages_model
 from orchard.agents.builtin.model import Message, Model, ModelError, Pace, Request, TooLong, result_block, said
-from orchard.core.plan import Effort
+from orchard.agents.protocol import Reason
+from orchard.model.plan import Effort
 from tests.agents.builtin.canned import Canned, anthropic_stream, block, chunk, sse
 from tests.agents.llm import Call, Fail, Hang, Say, ScriptedLlm, steps
 

@@ -8,7 +8,6 @@ from itertools import pairwise
 
 import pytest
 
-from orchard.agents.agent import Reason
 from orchard.agents.builtin.governor import (
     LONGEST_WAIT,
     TRIES,
@@ -18,6 +17,7 @@ from orchard.agents.builtin.governor import (
     shared_governor,
 )
 from orchard.agents.builtin.model import ModelError, Pace, Reply
+from orchard.agents.protocol import Reason
 from orchard.testing import says
 
 pytestmark = pytest.mark.anyio

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from orchard.agents.agent import Called, Result
 from orchard.agents.builtin.calls import Calls
 from orchard.agents.builtin.loop import Loop, Voice
 from orchard.agents.builtin.memory import Bounds, is_whole
 from orchard.agents.builtin.model import Message, ModelError, Reply, Request, TooLong, said, text_block
 from orchard.agents.builtin.tool import LONGEST_ANSWER, Answer, Json, Tool, ToolContext
-from orchard.core.usage import Usage
+from orchard.agents.protocol import Called, Result
+from orchard.model.usage import Usage
 from orchard.testing import ScriptedModel, Step, calls, says
 from tests.agents.builtin.canned import Canned
 from tests.agents.builtin.conftest import SmallTool, crashes, echo, floods, hangs, refuses

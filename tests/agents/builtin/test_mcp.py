@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from orchard.agents.agent import McpServer, Noted, Telling
 from orchard.agents.builtin.tool import LONGEST_ANSWER, Answer, ToolContext, ToolError
 from orchard.agents.builtin.tools import mcp
-from orchard.agents.builtin.tools.foreign import BadTool, input_schema, tool_name
 from orchard.agents.builtin.tools.mcp import Patience, Server
-from orchard.process.beside import beside
+from orchard.agents.builtin.tools.mcp_content import BadTool, input_schema, tool_name
+from orchard.agents.protocol import McpServer, Noted, Telling
+from orchard.process.background import beside
 from orchard.process.family import members
 from orchard.process.identity import Identity, identify, is_alive
 from tests.agents.builtin.kit import Box, make_context, open_box

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from orchard.agents.acp.updates import VersionOne, used
-from orchard.agents.agent import Telling, Used
 from orchard.agents.builtin.model import ModelError
-from orchard.core.usage import MOST_TOKENS, Usage, believed
+from orchard.agents.protocol import Telling, Used
+from orchard.model.usage import MOST_TOKENS, Usage, believed
 from tests.agents.builtin.canned import Canned, anthropic_stream, block, chunk, sse
 from tests.agents.builtin.test_apis import PROVIDERS, asking, nothing, request
 

@@ -9,10 +9,11 @@ import pytest
 
 from orchard.agents.builtin.tool import LONGEST_ANSWER
 from orchard.agents.builtin.tools import shell
-from orchard.agents.builtin.tools.making import head_and_tail, plain_text, shortened
+from orchard.agents.builtin.tools.base import head_and_tail, plain_text
 from orchard.agents.builtin.tools.shell import danger
 from orchard.process.family import members
 from orchard.process.identity import Identity
+from orchard.text import shortened
 from tests.agents.builtin.kit import Box, open_box
 
 pytestmark = pytest.mark.anyio

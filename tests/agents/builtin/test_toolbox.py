@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from orchard.agents.agent import McpServer, Telling
 from orchard.agents.builtin.toolbox import denies, open_toolbox
-from orchard.process.beside import beside
+from orchard.agents.protocol import McpServer, Telling
+from orchard.process.background import beside
 from tests.agents.builtin.kit import make_context, open_box
 from tests.agents.builtin.test_mcp import small
 

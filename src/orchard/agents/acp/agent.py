@@ -6,16 +6,17 @@ agent keeps it.
 
 import asyncio
 import shlex
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from orchard.agents.acp.conversation import ANSWER_WITHIN, Conversation
 from orchard.agents.acp.known import known
-from orchard.agents.agent import Reason, Result, Task, Watch
 from orchard.agents.cli import honest
-from orchard.core.agentrows import AgentRow
+from orchard.agents.protocol import Reason, Result, Task, Watch
 from orchard.errors import OrchardError
+from orchard.model.agent_rows import AgentRow
 from orchard.process.program import Ended, Launch, run_program
-from orchard.process.text import plain
+from orchard.text import one_line
 
 FAREWELL = 5.0
 """Seconds that the agent has to leave by itself when the turn is over."""
@@ -99,7 +100,7 @@ def _split(command: str, name: str) -> tuple[str, ...]:
         argv = tuple(shlex.split(command))
     except ValueError as error:
         raise OrchardError(
-            f"The command of agent '{plain(name)}' cannot be read: {error}.", hint="Check its quotes."
+            f"The command of agent '{one_line(name)}' cannot be read: {error}.", hint="Check its quotes."
         ) from None
     if not argv:
         raise OrchardError("The agent 'acp:' names no command.", hint="Write it as 'acp:program --option'.")

@@ -5,8 +5,9 @@ it cannot make sense of they print, and what an agent writes must not reach the 
 """
 
 import asyncio
-from dataclasses import dataclass
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 from orchard.agents.acp.failures import from_error, from_words
 from orchard.agents.acp.greeting import Abilities, abilities, greeting, wire
@@ -16,10 +17,10 @@ from orchard.agents.acp.permission import choice, objection
 from orchard.agents.acp.servers import server_list
 from orchard.agents.acp.settings import Offer, settle
 from orchard.agents.acp.updates import Decoder, Finished, VersionOne, dollars
-from orchard.agents.agent import Heard, Noted, Reason, Result, Said, Session, Task, Watch
 from orchard.agents.cli import STRAY_LINES
+from orchard.agents.protocol import Heard, Noted, Reason, Result, Said, Session, Task, Watch
 from orchard.process.pipes import Pipes
-from orchard.process.text import plain
+from orchard.text import one_line
 
 ANSWER_WITHIN = 120.0
 """Seconds for everything but the turn itself: an agent that starts servers of its own is slow."""
@@ -62,8 +63,7 @@ class _Connection(Protocol):
     async def close(self) -> None: ...
 
 
-@dataclass(slots=True)
-class _Counts:
+class _Counts(Struct):
     stray: int = 0
     questions: int = 0
     denials: int = 0
@@ -233,7 +233,7 @@ class Conversation:
         failure = how.failure or from_words(self._agent.name, how.last, used=how.used, denied=denied)
         if how.stop == "end_turn" and failure is not None:
             return Result(failure[0], f"{self._name}: {failure[1]}")
-        reason, message = _ENDS.get(how.stop, ("failed", f"The turn ended as '{plain(how.stop, 40)}'."))
+        reason, message = _ENDS.get(how.stop, ("failed", f"The turn ended as '{one_line(how.stop, 40)}'."))
         return Result(reason, message)
 
     def _finish(self, how: Finished | Result | None) -> None:
@@ -294,7 +294,7 @@ class Conversation:
             if answer is None:
                 raise RequestError.invalid_params()
             return answer
-        raise RequestError.method_not_found(plain(method, 80))
+        raise RequestError.method_not_found(one_line(method, 80))
 
     def _heard(self, params: Any) -> None:
         update = params.get("update") if isinstance(params, dict) else None
@@ -333,7 +333,7 @@ class Conversation:
     def _deny(self, call: Json, why: str) -> None:
         self._counts.denials += 1
         title = call.get("title")
-        about = plain(" ".join(title.split()), 80) if isinstance(title, str) and title else "a tool"
+        about = one_line(" ".join(title.split()), 80) if isinstance(title, str) and title else "a tool"
         if self._counts.denials <= MOST_DENIALS:
             self._note("denied", f"{about}: {why}.")
         else:

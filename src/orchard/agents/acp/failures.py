@@ -8,9 +8,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from orchard.agents.agent import Reason, Result
 from orchard.agents.cli import reason_of
-from orchard.process.text import plain
+from orchard.agents.protocol import Reason, Result
+from orchard.text import one_line
 
 ASKED_FOR = {"jetbrains": {"air": {"version": 1, "capabilities": ["sessionFailure"]}}}
 """What a client puts beside its capabilities to be told of failures: an extension of two widely used agents."""
@@ -85,4 +85,4 @@ def _words(message: str, data: Any) -> str:
         except (ValueError, RecursionError):
             details = None
     words = message if not details or details in message else f"{message}: {details}"
-    return plain(" ".join(words[: 4 * LONGEST_WORDS].split()) or "no reason is told", LONGEST_WORDS)
+    return one_line(" ".join(words[: 4 * LONGEST_WORDS].split()) or "no reason is told", LONGEST_WORDS)

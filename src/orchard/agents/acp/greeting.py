@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec import Struct
+
 from orchard import __version__
 from orchard.agents.acp.failures import ASKED_FOR
 from orchard.agents.acp.login import key_method
-from orchard.frozen import frozen
 
 Json = dict[str, Any]
 
@@ -14,8 +15,7 @@ VERSION = 1
 """What we offer; an agent that answers with another one is not talked with."""
 
 
-@frozen
-class Abilities:
+class Abilities(Struct, frozen=True):
     """What an agent says of itself."""
 
     name: str = ""

@@ -2,19 +2,18 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import field
 from pathlib import Path, PurePath
 
-from orchard.agents.agent import McpServer, Task
+from msgspec import Struct, field
+
 from orchard.agents.backends import claude, codex, copilot
-from orchard.agents.backends.foreign import refused, steering_files, there
-from orchard.agents.backends.pieces import is_private, stdio, write_private
-from orchard.core.agentrows import AgentRow
-from orchard.frozen import frozen
+from orchard.agents.backends.project_files import refused, steering_files, there
+from orchard.agents.backends.stream import is_private, stdio, write_private
+from orchard.agents.protocol import McpServer, Task
+from orchard.model.agent_rows import AgentRow
 
 
-@frozen
-class Known:
+class Known(Struct, frozen=True):
     """One program; what nobody knows is empty."""
 
     keys: tuple[str, ...] = ()

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from orchard.agents.agent import Task
-from orchard.process.text import plain
+from orchard.agents.protocol import Task
+from orchard.text import one_line
 
 MOST_NAMES, DEEPEST = 256, 6
 """A request that names more than this, or hides it deeper, is not looked through: it is denied."""
@@ -33,9 +33,9 @@ def objection(call: Mapping[str, Any], task: Task) -> str | None:
         for kind, name in _named(call):
             if kind == "address":
                 if not _address_allowed(name, task.settings.allowed_urls):
-                    return f"{plain(name)} is not among the addresses it may reach"
+                    return f"{one_line(name)} is not among the addresses it may reach"
             elif not _inside(name, task, roots):
-                return f"{plain(name)} is outside of its folders"
+                return f"{one_line(name)} is outside of its folders"
     except _TooMany:
         return "it names more than can be looked through"
     return None

@@ -4,7 +4,7 @@ import shutil
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from orchard.agents.agent import McpServer
+from orchard.agents.protocol import McpServer
 
 
 def server_list(

@@ -3,8 +3,8 @@
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
-from orchard.agents.agent import Settings
-from orchard.process.text import plain
+from orchard.agents.protocol import Settings
+from orchard.text import one_line
 
 Json = dict[str, Any]
 Ask = Callable[[str, Json], Awaitable[Json | None]]
@@ -30,7 +30,7 @@ class Offer:
     def model(self) -> str:
         """The model that is chosen; empty: nobody knows."""
         chosen = (self.find("model") or {}).get("currentValue")
-        return plain(chosen, 80) if isinstance(chosen, str) else ""
+        return one_line(chosen, 80) if isinstance(chosen, str) else ""
 
     def find(self, category: str) -> Json | None:
         """The option of a category: what agents name it, and the id of the option, is up to them."""
@@ -64,7 +64,7 @@ async def settle(offer: Offer, ask: Ask, name: str, model: str | None, settings:
             continue
         value = _matching(wanted, _choices(option))
         if value is None:
-            there = ", ".join(plain(each, 40) for each, _ in _choices(option)[:_SHOWN])
+            there = ", ".join(one_line(each, 40) for each, _ in _choices(option)[:_SHOWN])
             note("setting", f"'{setting}: {wanted}' has no effect: {name} offers {there}.")
             continue
         if option.get("currentValue") != value:

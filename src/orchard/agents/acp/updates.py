@@ -6,14 +6,15 @@ that is the answer; in a later one it is an update, and the answer comes at once
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from orchard.agents.acp.failures import from_answer, warning_of
-from orchard.agents.agent import Called, Noted, Reason, Said, Tell, Used
-from orchard.core.usage import Usage, counted, priced
-from orchard.frozen import frozen
-from orchard.process.text import plain
+from orchard.agents.protocol import Called, Noted, Reason, Said, Tell, Used
+from orchard.model.usage import Usage, counted, priced
+from orchard.text import one_line
 
 Json = Mapping[str, Any]
 
@@ -25,8 +26,7 @@ LAST_WORDS = 64 * 1024
 LONGEST_ABOUT = 200
 
 
-@frozen
-class Finished:
+class Finished(Struct, frozen=True):
     """The turn is over."""
 
     stop: str
@@ -159,8 +159,7 @@ class VersionOne:
             self._tell(Used(Usage(model=_model_of(update) or self._model(), cost=more, cost_source="agent")))
 
 
-@dataclass(slots=True)
-class _Call:
+class _Call(Struct):
     """What is known of a tool call by now."""
 
     kind: str = "tool"
@@ -171,9 +170,9 @@ class _Call:
 
     def learn(self, update: Json) -> None:
         if isinstance(kind := update.get("kind"), str) and kind:
-            self.kind = plain(kind, 40)
+            self.kind = one_line(kind, 40)
         if isinstance(name := update.get("name"), str) and name:
-            self.name = plain(name, 40)
+            self.name = one_line(name, 40)
         if isinstance(title := update.get("title"), str) and title:
             self.title = _line(title)
         given = update.get("rawInput")
@@ -202,11 +201,11 @@ class _Call:
             return self.command
         if self.place.rpartition("/")[2] in self.title:
             return self.title
-        return plain(f"{self.title} {self.place}".strip(), LONGEST_ABOUT)
+        return one_line(f"{self.title} {self.place}".strip(), LONGEST_ABOUT)
 
 
 def _line(text: str) -> str:
-    return plain(" ".join(text[: 4 * LONGEST_ABOUT].split()), LONGEST_ABOUT)
+    return one_line(" ".join(text[: 4 * LONGEST_ABOUT].split()), LONGEST_ABOUT)
 
 
 def _id(update: Json) -> str:
@@ -219,7 +218,7 @@ def _model_of(update: Json) -> str:
     named = (
         (value for key, value in meta.items() if key.rpartition("/")[2] == "model") if isinstance(meta, dict) else ()
     )
-    return next((plain(value, 80) for value in named if isinstance(value, str)), "")
+    return next((one_line(value, 80) for value in named if isinstance(value, str)), "")
 
 
 def dollars(update: Json) -> float | None:
@@ -273,7 +272,7 @@ def _row(row: Any) -> Usage | None:
     if not isinstance(row, dict) or not isinstance(row.get("token_count"), dict):
         return None
     model = row.get("model")
-    return replace(_usage(row["token_count"]), model=plain(model, 80) if isinstance(model, str) else "")
+    return replace(_usage(row["token_count"]), model=one_line(model, 80) if isinstance(model, str) else "")
 
 
 def _usage(counts: Json) -> Usage:

@@ -4,13 +4,15 @@ import json
 import os
 from typing import ClassVar
 
-from orchard.agents.agent import McpServer, Task, Tell
-from orchard.agents.backends.foreign import with_own_words
-from orchard.agents.backends.messages import MessageReader, api_seconds
-from orchard.agents.backends.pieces import amount, count, is_private, part, write_private
+from orchard.agents.backends.claude_stream import MessageReader, api_seconds
+from orchard.agents.backends.project_files import with_own_words
+from orchard.agents.backends.stream import amount, count, is_private, part, write_private
 from orchard.agents.cli import Command, Json, no_effect
-from orchard.core.agentrows import AgentRow
-from orchard.core.usage import Usage
+from orchard.agents.known import Known, can
+from orchard.agents.model_lists import Asking, Found, ask_anthropic, with_aliases
+from orchard.agents.protocol import McpServer, Task, Tell
+from orchard.model.agent_rows import AgentRow
+from orchard.model.usage import Usage
 
 KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN")
 _TOOLS = (
@@ -21,12 +23,49 @@ _TOOLS = (
 RETRIES = 2
 """Of its own, after which it is ours to wait; it would go on for minutes."""
 
+KNOWN = Known(
+    "claude",
+    "Anthropic",
+    "claude",
+    "@anthropic-ai/claude-code",
+    "Run 'claude' once and use /login, or set ANTHROPIC_API_KEY.",
+    KEYS,
+    ("CLAUDE_CONFIG_DIR", ".claude"),
+    (".credentials.json",),
+    (
+        (".claude/settings.json", "apiKeyHelper"),
+        (".claude/settings.json", "ANTHROPIC_"),
+        (".claude/settings.json", "CLAUDE_CODE_USE_"),
+    ),
+    can("effort", "max_turns", "cost"),
+    providers=(
+        "CLAUDE_CODE_USE_BEDROCK",
+        "CLAUDE_CODE_USE_VERTEX",
+        "CLAUDE_CODE_USE_FOUNDRY",
+        "CLAUDE_CODE_USE_MANTLE",
+        "ANTHROPIC_BASE_URL",
+        "ANTHROPIC_CUSTOM_HEADERS",
+        "AWS_BEARER_TOKEN_BEDROCK",
+    ),
+    keychain=True,
+    speakers=("claude-agent-acp", "claude-code-acp"),
+    reads=(
+        ".claude",
+        ".mcp.json",
+        "bunfig.toml",
+    ),
+    droppings=(".claude/settings.local.json", ".claude/worktrees/", ".claude/scheduled_tasks.lock"),
+    aliases={"haiku": "fast", "sonnet": "standard", "opus": "premium"},
+    more_aliases=("default", "best", "fable", "mythos", "opusplan"),
+)
+
 
 class Claude:
     """How Claude Code is started, and read."""
 
-    name = "claude"
-    program = "claude"
+    known = KNOWN
+    name = KNOWN.name
+    program = KNOWN.program
     variables: tuple[str, ...] = (
         *KEYS, "ANTHROPIC_BASE_URL", "ANTHROPIC_CUSTOM_HEADERS", "ANTHROPIC_MODEL", "ANTHROPIC_SMALL_FAST_MODEL",
         "ANTHROPIC_DEFAULT_HAIKU_MODEL", "ANTHROPIC_DEFAULT_SONNET_MODEL", "ANTHROPIC_DEFAULT_OPUS_MODEL",
@@ -36,6 +75,10 @@ class Claude:
         "ANTHROPIC_FOUNDRY_BASE_URL", "ANTHROPIC_FOUNDRY_RESOURCE", "ANTHROPIC_FOUNDRY_API_KEY", "CLOUD_ML_REGION",
         "AWS_REGION", "AWS_PROFILE", "AWS_BEARER_TOKEN_BEDROCK",
     )  # fmt: skip
+
+    def models(self, asking: Asking) -> Found:
+        """What its provider serves, beside the names that it knows by itself."""
+        return with_aliases(KNOWN, asking, "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", ask_anthropic)
 
     def prepare(self, program: str, row: AgentRow, task: Task, tell: Tell) -> Command:
         """One turn, unattended; its own servers only, and no question about permissions."""
@@ -121,3 +164,6 @@ class ClaudeReader(MessageReader):
                 )
             )
             seconds = 0.0
+
+
+BACKEND = Claude()

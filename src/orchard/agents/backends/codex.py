@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from orchard.agents.agent import Called, McpServer, Noted, Reason, Result, Said, Session, Task, Tell, Used
-from orchard.agents.backends.foreign import with_own_words
-from orchard.agents.backends.pieces import (
+from orchard.agents.backends.project_files import with_own_words
+from orchard.agents.backends.session_totals import Counts, Totals
+from orchard.agents.backends.stream import (
     Complaints,
     about,
     count,
@@ -20,10 +20,12 @@ from orchard.agents.backends.pieces import (
     telling_line,
     text,
 )
-from orchard.agents.backends.totals import Counts, Totals
 from orchard.agents.cli import Command, Enough, Json, no_effect, reason_of
-from orchard.core.agentrows import AgentRow
-from orchard.core.usage import Usage
+from orchard.agents.known import Known, can
+from orchard.agents.model_lists import Asking, Found, ask_openai, listed, told
+from orchard.agents.protocol import Called, McpServer, Noted, Reason, Result, Said, Session, Task, Tell, Used
+from orchard.model.agent_rows import AgentRow
+from orchard.model.usage import Usage
 from orchard.process.program import Ended
 
 KEYS = ("CODEX_API_KEY", "OPENAI_API_KEY")
@@ -40,13 +42,57 @@ _QUIET: dict[str, bool] = {
 _APPROVED = {"default_tools_approval_mode": "approve"}
 """A server's tools are for the agent to use: in its sandbox, where nobody is asked, it would refuse all that write."""
 
+KNOWN = Known(
+    "codex",
+    "OpenAI",
+    "codex",
+    "@openai/codex",
+    "Run 'codex login', or set OPENAI_API_KEY.",
+    KEYS,
+    ("CODEX_HOME", ".codex"),
+    ("auth.json",),
+    ((".codex/config.toml", "model_provider"), (".codex/config.toml", "oss_provider")),
+    can("effort"),
+    providers=(
+        "AZURE_OPENAI_API_KEY",
+        "OPENAI_BASE_URL",
+        "CODEX_OSS_BASE_URL",
+        "CODEX_OSS_PORT",
+        "CODEX_ACCESS_TOKEN",
+    ),
+    status=("login", "status"),
+    speakers=("codex-acp",),
+    reads=(
+        ".codex",
+        ".agents",
+    ),
+    droppings=(".codex/tmp/", ".codex/sessions/", ".codex/log/"),
+)
+
 
 class Codex:
     """How Codex is started, and read."""
 
-    name = "codex"
-    program = "codex"
+    known = KNOWN
+    name = KNOWN.name
+    program = KNOWN.program
     variables: tuple[str, ...] = (*KEYS, "OPENAI_BASE_URL", "OPENAI_ORGANIZATION", "OPENAI_PROJECT", "CODEX_HOME")
+
+    def models(self, asking: Asking) -> Found:
+        """What comes with the program, or what an endpoint of the user's serves."""
+        env = asking.env
+        if env.get("OPENAI_BASE_URL"):
+            return told(ask_openai, env["OPENAI_BASE_URL"], env.get("OPENAI_API_KEY", ""))
+        try:
+            models = json.loads(asking.ask("debug", "models"))["models"]
+            names = [model["slug"] for model in models if model.get("visibility", "list") == "list"]
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+            return asking.no_answer()
+        # Whoever has set up another provider knows its models better than the list that comes with the program.
+        other = any("model_provider" in argument for argument in asking.row.args)
+        folder = Path(env.get("CODEX_HOME") or Path(env.get("HOME") or Path.home()) / ".codex")
+        complete = not other and not _mentions_provider(folder)
+        return listed(names, "codex debug models", vendor=KNOWN.vendor, complete=complete)
 
     def prepare(self, program: str, row: AgentRow, task: Task, tell: Tell) -> Command:
         """One turn, unattended, in its own sandbox where that works: there is none of ours yet."""
@@ -291,3 +337,14 @@ def _reason(message: str) -> Reason:
     if "Missing environment variable" in message:
         return "not-logged-in"
     return reason_of(message)
+
+
+def _mentions_provider(folder: Path) -> bool:
+    try:
+        with (folder / "config.toml").open("rb") as file:
+            return b"model_provider" in file.read(256 * 1024)
+    except OSError:
+        return False
+
+
+BACKEND = Codex()

@@ -16,8 +16,7 @@ from hashlib import sha256
 from pathlib import Path
 from uuid import uuid4
 
-from orchard.agents.agent import TRANSIENT, McpServer, Noted, Reason, Result, Said, Session, Task, Tell, Used
-from orchard.agents.backends.pieces import (
+from orchard.agents.backends.stream import (
     Calls,
     Complaints,
     Words,
@@ -32,8 +31,11 @@ from orchard.agents.backends.pieces import (
     write_private,
 )
 from orchard.agents.cli import Command, Enough, Json, no_effect, reason_of
-from orchard.core.agentrows import AgentRow
-from orchard.core.usage import Usage
+from orchard.agents.known import Known, can
+from orchard.agents.model_lists import Asking, Found, ask_anthropic, ask_openai, listed, told
+from orchard.agents.protocol import TRANSIENT, McpServer, Noted, Reason, Result, Said, Session, Task, Tell, Used
+from orchard.model.agent_rows import AgentRow
+from orchard.model.usage import Usage
 from orchard.process.program import Ended
 
 KEYS = ("COPILOT_PROVIDER_BASE_URL", "COPILOT_GITHUB_TOKEN")
@@ -62,12 +64,41 @@ _LOG_IN = (
     "only where 'pass_env' of [agents.copilot] names them."
 )
 
+KNOWN = Known(
+    "copilot",
+    "GitHub",
+    "copilot",
+    "@github/copilot",
+    "Run 'copilot login', or set COPILOT_GITHUB_TOKEN.",
+    KEYS,
+    ("COPILOT_HOME", ".copilot"),
+    (),
+    ((".copilot/config.json", "ogged"), (".config/gh/hosts.yml", "github.com")),
+    can("effort"),
+    providers=("COPILOT_PROVIDER_API_KEY_COMMAND", "COPILOT_PROVIDER_BEARER_TOKEN", "COPILOT_GH_HOST"),
+    reads=(
+        ".mcp.json",
+        ".agents",
+        ".copilot",
+        ".github/copilot*",
+        ".github/hooks",
+        ".github/agents",
+        ".github/skills",
+        ".github/mcp.json",
+        ".github/lsp.json",
+        ".vscode/mcp.json",
+    ),
+    droppings=(".copilot/logs/", ".copilot/session-state/"),
+    more_aliases=("auto",),
+)
+
 
 class Copilot:
     """The backend."""
 
-    name = "copilot"
-    program = "copilot"
+    known = KNOWN
+    name = KNOWN.name
+    program = KNOWN.program
     variables: tuple[str, ...] = (
         # GH_TOKEN and GITHUB_TOKEN may do much more than call a model: only who names them in `pass_env` hands them on.
         "COPILOT_GITHUB_TOKEN",
@@ -91,6 +122,16 @@ class Copilot:
         "COPILOT_PROVIDER_MAX_OUTPUT_TOKENS",
         "COPILOT_PROVIDER_HEADERS",
     )
+
+    def models(self, asking: Asking) -> Found:
+        """What its help lists, or what a provider of the user's serves."""
+        env = asking.env
+        if env.get("COPILOT_PROVIDER_BASE_URL"):
+            asked = ask_anthropic if env.get("COPILOT_PROVIDER_TYPE") == "anthropic" else ask_openai
+            return told(asked, env["COPILOT_PROVIDER_BASE_URL"], env.get("COPILOT_PROVIDER_API_KEY", ""))
+        section = re.search(r"^ *`model`:.*\n((?: +- .*\n?)+)", asking.ask("help", "config"), re.MULTILINE)
+        names = re.findall(r'^ +- "([^"\s]+)"', section[1], re.MULTILINE) if section else []
+        return listed(names, "copilot help config") if names else asking.no_answer()
 
     def prepare(self, program: str, row: AgentRow, task: Task, tell: Tell) -> Command:
         """How it is started; the instructions go to its standard input."""
@@ -346,3 +387,6 @@ def _less(now: Usage, before: Usage) -> Usage:
         max(now.requests - before.requests, 0),
         api_seconds=max(now.api_seconds - before.api_seconds, 0.0),
     )
+
+
+BACKEND = Copilot()

@@ -20,11 +20,11 @@ import re
 import shlex
 from typing import Any
 
-from orchard.agents.agent import McpServer, Reason, Result, Said, Task, Tell
-from orchard.agents.backends.pieces import Complaints, sentence, write_private
+from orchard.agents.backends.stream import Complaints, sentence, write_private
 from orchard.agents.cli import LONGEST_PROMPT_ARGUMENT, Command, no_effect
-from orchard.core.agentrows import AgentRow
+from orchard.agents.protocol import McpServer, Reason, Result, Said, Task, Tell
 from orchard.errors import OrchardError
+from orchard.model.agent_rows import AgentRow
 from orchard.process.program import Ended
 
 PLACES = ("prompt", "prompt_file", "model", "folder", "session", "mcp_config")

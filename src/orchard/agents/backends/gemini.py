@@ -9,9 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from orchard.agents.agent import McpServer, Noted, Reason, Result, Said, Session, Task, Tell, Used
-from orchard.agents.backends.foreign import addresses, refused, steering_files, there
-from orchard.agents.backends.pieces import (
+from orchard.agents.backends.project_files import addresses, refused, steering_files, there
+from orchard.agents.backends.stream import (
     Calls,
     Complaints,
     Words,
@@ -25,8 +24,11 @@ from orchard.agents.backends.pieces import (
     write_private,
 )
 from orchard.agents.cli import Command, Json, no_effect, reason_of
-from orchard.core.agentrows import AgentRow
-from orchard.core.usage import Usage
+from orchard.agents.known import Known, can
+from orchard.agents.model_lists import Asking, Found, ask_gemini, with_aliases
+from orchard.agents.protocol import McpServer, Noted, Reason, Result, Said, Session, Task, Tell, Used
+from orchard.model.agent_rows import AgentRow
+from orchard.model.usage import Usage
 from orchard.process.program import Ended
 
 KEYS = ("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI")
@@ -38,12 +40,40 @@ _LOST = "Error resuming session"
 _HTTP_EXITS = range(400 - 256, 256)
 """An error of the model's owner ends it with the HTTP status, of which the system keeps the lower eight bits."""
 
+KNOWN = Known(
+    "gemini",
+    "Google",
+    "gemini",
+    "@google/gemini-cli",
+    "Run 'gemini' once and log in, or set GEMINI_API_KEY.",
+    KEYS,
+    ("GEMINI_CLI_HOME", ".gemini"),
+    ("oauth_creds.json",),
+    ((".gemini/settings.json", "selectedType"), (".gemini/.env", "_KEY"), (".gemini/.env", "GOOGLE_")),
+    can("max_turns"),
+    providers=(
+        "GOOGLE_GENAI_USE_GCA",
+        "GEMINI_CLI_USE_COMPUTE_ADC",
+        "GOOGLE_APPLICATION_CREDENTIALS",
+        "GEMINI_DEFAULT_AUTH_TYPE",
+        "GOOGLE_GEMINI_BASE_URL",
+    ),
+    reads=(
+        ".agents",
+        ".gemini",
+        ".env",
+    ),
+    droppings=(".gemini/tmp/", ".gemini/settings.json.orig", "gemini-client-error-*.json"),
+    aliases={"flash": "fast", "flash-lite": "fast", "pro": "premium", "auto": "standard"},
+)
+
 
 class Gemini:
     """The backend."""
 
-    name = "gemini"
-    program = "gemini"
+    known = KNOWN
+    name = KNOWN.name
+    program = KNOWN.program
     variables: tuple[str, ...] = (
         *KEYS,
         "GEMINI_CLI_HOME",
@@ -60,6 +90,10 @@ class Gemini:
         "GOOGLE_APPLICATION_CREDENTIALS",
         "GOOGLE_GENAI_USE_GCA",
     )
+
+    def models(self, asking: Asking) -> Found:
+        """What its provider serves, beside the names that it knows by itself."""
+        return with_aliases(KNOWN, asking, "GEMINI_API_KEY", "GOOGLE_GEMINI_BASE_URL", ask_gemini)
 
     def prepare(self, program: str, row: AgentRow, task: Task, tell: Tell) -> Command:
         """How it is started; the instructions go to its standard input."""
@@ -230,3 +264,6 @@ def _usage(model: str, tokens: Any) -> Usage:
     prompt, cached = count(counted.get("input_tokens")), count(counted.get("cached"))
     output = max(count(counted.get("output_tokens")), count(counted.get("total_tokens")) - prompt)
     return Usage(model, max(prompt - cached, 0), cached, output=output)
+
+
+BACKEND = Gemini()

@@ -5,12 +5,12 @@ What we want of it goes on top of every other configuration, by a variable.
 """
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from orchard.agents.agent import McpServer, Noted, Reason, Result, Said, Session, Task, Tell, Used
-from orchard.agents.backends.foreign import anywhere, refused, with_own_words
-from orchard.agents.backends.pieces import (
+from orchard.agents.backends.project_files import anywhere, refused, with_own_words
+from orchard.agents.backends.stream import (
     Calls,
     Complaints,
     Words,
@@ -23,8 +23,11 @@ from orchard.agents.backends.pieces import (
     text,
 )
 from orchard.agents.cli import Command, Json, no_effect, reason_of
-from orchard.core.agentrows import AgentRow
-from orchard.core.usage import Usage
+from orchard.agents.known import Known, can
+from orchard.agents.model_lists import Asking, Found, listed
+from orchard.agents.protocol import McpServer, Noted, Reason, Result, Said, Session, Task, Tell, Used
+from orchard.model.agent_rows import AgentRow
+from orchard.model.usage import Usage
 from orchard.process.program import Ended
 
 KEYS = (
@@ -54,12 +57,42 @@ _ENDS: Mapping[str, tuple[Reason, str]] = {
     "tool-calls": ("failed", "opencode ended in the middle of its work."),
 }
 
+KNOWN = Known(
+    "opencode",
+    "several",
+    "opencode",
+    "opencode-ai",
+    "Run 'opencode auth login', or set the key of a provider.",
+    KEYS,
+    ("", ".local/share/opencode"),
+    ("auth.json",),
+    (
+        (".config/opencode/opencode.json", '"provider"'),
+        (".config/opencode/opencode.jsonc", '"provider"'),
+        (".config/opencode/config.json", '"provider"'),
+    ),
+    can("effort", "cost"),
+    anonymous=True,
+    reads=(
+        ".opencode",
+        "opencode.json",
+        "opencode.jsonc",
+        "bunfig.toml",
+        ".env",
+        ".env.local",
+        ".env.development",
+        ".env.production",
+    ),
+    droppings=(".opencode/node_modules/", ".opencode/package.json", ".opencode/bun.lock", ".opencode/.gitignore"),
+)
+
 
 class Opencode:
     """The backend."""
 
-    name = "opencode"
-    program = "opencode"
+    known = KNOWN
+    name = KNOWN.name
+    program = KNOWN.program
     variables: tuple[str, ...] = (
         *KEYS,
         "OPENCODE_CONFIG",
@@ -68,6 +101,11 @@ class Opencode:
         "OPENCODE_MODELS_URL",
         "NPM_CONFIG_REGISTRY",
     )
+
+    def models(self, asking: Asking) -> Found:
+        """What the program lists."""
+        names = re.findall(r"^([\w.:-]+/\S+)\s*$", asking.ask("models"), re.MULTILINE)
+        return listed(names, "opencode models") if names else asking.no_answer()
 
     def prepare(self, program: str, row: AgentRow, task: Task, tell: Tell) -> Command:
         """How it is started; the instructions go to its standard input."""
@@ -245,3 +283,6 @@ def _seconds(value: str) -> float | None:
         return amount(float(value))
     except ValueError:
         return None
+
+
+BACKEND = Opencode()

@@ -2,18 +2,21 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
-from orchard.agents.agent import McpServer, Noted, Reason, Task, Tell
-from orchard.agents.backends.foreign import addresses, refused, steering_files, there
-from orchard.agents.backends.messages import MessageReader, api_seconds
-from orchard.agents.backends.pieces import count, is_private, part, text, write_private
-from orchard.agents.backends.totals import Totals
+from msgspec.structs import replace
+
+from orchard.agents.backends.claude_stream import MessageReader, api_seconds
+from orchard.agents.backends.project_files import addresses, refused, steering_files, there
+from orchard.agents.backends.session_totals import Totals
+from orchard.agents.backends.stream import count, is_private, part, text, write_private
 from orchard.agents.cli import Command, Json, no_effect
-from orchard.core.agentrows import AgentRow
-from orchard.core.usage import Usage
+from orchard.agents.known import Known, can
+from orchard.agents.model_lists import Asking, Found, ask_openai, told
+from orchard.agents.protocol import McpServer, Noted, Reason, Task, Tell
+from orchard.model.agent_rows import AgentRow
+from orchard.model.usage import Usage
 
 KEYS = ("OPENAI_API_KEY",)
 ADDRESSES = {"OPENAI_BASE_URL": "https://api.openai.com/v1"}
@@ -27,13 +30,46 @@ SETTINGS: Json = {
     "model": {"generationConfig": {"maxRetries": 0}},
 }
 
+KNOWN = Known(
+    "qwen",
+    "Alibaba",
+    "qwen",
+    "@qwen-code/qwen-code",
+    "Run 'qwen' once and log in, or set OPENAI_API_KEY.",
+    KEYS,
+    ("QWEN_HOME", ".qwen"),
+    ("oauth_creds.json",),
+    (
+        (".qwen/settings.json", "selectedType"),
+        (".qwen/settings.json", "_KEY"),
+        (".qwen/settings.json", "apiKey"),
+        (".qwen/settings.json", "modelProviders"),
+        (".qwen/.env", "_KEY"),
+    ),
+    can("max_turns"),
+    providers=("DASHSCOPE_API_KEY", "OPENAI_BASE_URL", "QWEN_DEFAULT_AUTH_TYPE"),
+    reads=(
+        ".qwen",
+        ".env",
+    ),
+    droppings=(".qwen/",),
+)
+
 
 class Qwen:
     """How Qwen Code is started, and read."""
 
-    name = "qwen"
-    program = "qwen"
+    known = KNOWN
+    name = KNOWN.name
+    program = KNOWN.program
     variables: tuple[str, ...] = (*KEYS, "OPENAI_BASE_URL", "OPENAI_MODEL", "QWEN_HOME", "DASHSCOPE_API_KEY")
+
+    def models(self, asking: Asking) -> Found:
+        """What its provider serves."""
+        key = asking.env.get("OPENAI_API_KEY", "")
+        if not key:
+            return Found(problem="they are told only to whoever has OPENAI_API_KEY set")
+        return told(ask_openai, asking.env.get("OPENAI_BASE_URL"), key)
 
     def prepare(self, program: str, row: AgentRow, task: Task, tell: Tell) -> Command:
         """One turn, unattended."""
@@ -130,3 +166,6 @@ class QwenReader(MessageReader):
 def _usage(model: str, row: Json) -> Usage:
     cached = count(row.get("cache_read_input_tokens"))
     return Usage(model, max(0, count(row.get("input_tokens")) - cached), cached, 0, count(row.get("output_tokens")))
+
+
+BACKEND = Qwen()

@@ -9,24 +9,24 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 
-from orchard.agents.agent import Heard, Noted, Result, Session, Task, Tell, Used, Watch
 from orchard.agents.builtin import sessions
 from orchard.agents.builtin.calls import Calls
 from orchard.agents.builtin.chat_api import open_chat_model
 from orchard.agents.builtin.clients import load
+from orchard.agents.builtin.deadlines import Patience
 from orchard.agents.builtin.governor import Governor, shared_governor
 from orchard.agents.builtin.loop import Loop
 from orchard.agents.builtin.memory import Bounds
 from orchard.agents.builtin.messages_api import open_messages_model
 from orchard.agents.builtin.model import Hear, Message, Model, ModelError, Reply, Request, said
-from orchard.agents.builtin.patience import Patience
 from orchard.agents.builtin.prompts import system_prompt
 from orchard.agents.builtin.tool import ToolContext
 from orchard.agents.builtin.toolbox import open_toolbox
-from orchard.agents.builtin.tools.making import in_thread
+from orchard.agents.builtin.tools.base import in_thread
 from orchard.agents.cli import no_effect
-from orchard.core.agentrows import BuiltinRow
-from orchard.core.plan import Tier
+from orchard.agents.protocol import Heard, Noted, Result, Session, Task, Tell, Used, Watch
+from orchard.model.agent_rows import BuiltinRow
+from orchard.model.plan import Tier
 
 KEYS = {"anthropic": "ANTHROPIC_API_KEY", "openai": "OPENAI_API_KEY"}
 SERVERS = {"anthropic": "ANTHROPIC_BASE_URL", "openai": "OPENAI_BASE_URL"}

@@ -12,12 +12,10 @@ from importlib import import_module
 from itertools import groupby
 from typing import Any
 
-from orchard.agents.agent import Called, Noted, Tell
 from orchard.agents.builtin.model import Json, Message, Reply, result_block
 from orchard.agents.builtin.tool import LONGEST_ANSWER, Answer, Tool, ToolContext, ToolError
-from orchard.agents.builtin.tools.making import shortened
-from orchard.core.suggest import did_you_mean, quoted
-from orchard.process.text import plain
+from orchard.agents.protocol import Called, Noted, Tell
+from orchard.text import did_you_mean, one_line, quoted, shortened
 
 AT_ONCE = 8
 MOST_TOGETHER = 4 * LONGEST_ANSWER
@@ -88,7 +86,7 @@ class Calls:
     def _told(self, call: Json, end: Answer | BaseException) -> Answer:
         name = call["name"]
         if isinstance(end, BaseException):
-            what = plain(f"{type(end).__name__}: {end}", 300)
+            what = one_line(f"{type(end).__name__}: {end}", 300)
             self._tell(Noted("warning", f"The tool {name} broke: {what}"))
             end = Answer(f"{name} broke, through no fault of yours: {what}", failed=True)
         if end.failed:
@@ -108,7 +106,7 @@ def about(arguments: Json) -> str:
     """What a call is about, in a line."""
     texts = {name: value for name, value in arguments.items() if isinstance(value, str) and value.strip()}
     chosen = next((texts[name] for name in _TELLING if name in texts), None) or next(iter(texts.values()), "")
-    return plain(" ".join(chosen[:1000].split()), 160)
+    return one_line(" ".join(chosen[:1000].split()), 160)
 
 
 @lru_cache(256)
@@ -140,7 +138,9 @@ def _checker(text: str) -> Callable[[Json], list[str]]:
             errors = sorted(validator.iter_errors(arguments), key=lambda error: str(error.json_path))
         except useless:
             return []
-        return [f"- {plain(error.json_path, 100)}: {plain(error.message, 300)}" for error in errors[:_SHOWN_ERRORS]]
+        return [
+            f"- {one_line(error.json_path, 100)}: {one_line(error.message, 300)}" for error in errors[:_SHOWN_ERRORS]
+        ]
 
     return check
 

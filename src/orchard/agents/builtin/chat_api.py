@@ -21,7 +21,7 @@ from orchard.agents.builtin.model import (
     text_block,
     tidy,
 )
-from orchard.core.usage import Usage, counted, priced
+from orchard.model.usage import Usage, counted, priced
 
 SERVER = "https://api.openai.com/v1"
 

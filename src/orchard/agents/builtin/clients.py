@@ -8,16 +8,17 @@ last who uses it is done.
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from msgspec import Struct
+
 from orchard.agents.builtin.governor import pace_of, retry_after_of
 from orchard.agents.builtin.model import ModelError, TooLong
 from orchard.agents.cli import reason_of
-from orchard.core.usage import Usage
-from orchard.process.text import plain
+from orchard.model.usage import Usage
+from orchard.text import one_line
 
 CONNECT_SECONDS = 20.0
 READ_SECONDS = 300.0
@@ -25,8 +26,7 @@ READ_SECONDS = 300.0
 MOST_CONNECTIONS = 500
 
 
-@dataclass(slots=True)
-class _Shared:
+class _Shared(Struct):
     client: Any
     users: int = 0
 
@@ -109,7 +109,7 @@ _KINDS = {
 def model_error(sdk: Any, error: Exception) -> ModelError:
     """What an error of an SDK means to us."""
     if isinstance(error, UNREADABLE):
-        why = plain(f"{type(error).__name__}: {error}", 200)
+        why = one_line(f"{type(error).__name__}: {error}", 200)
         return ModelError("network", f"The model's answer cannot be read ({why}).")
     if isinstance(error, sdk.APITimeoutError):
         return ModelError("network", "The model's server did not answer in time.")
@@ -117,9 +117,9 @@ def model_error(sdk: Any, error: Exception) -> ModelError:
     inner = body.get("error") if isinstance(body, dict) and isinstance(body.get("error"), dict) else body
     inner = inner if isinstance(inner, dict) else {}
     words = inner.get("message") or getattr(error, "message", None) or str(error) or type(error).__name__
-    said = plain(str(words), 400)
+    said = one_line(str(words), 400)
     if isinstance(error, sdk.APIConnectionError) or not isinstance(error, sdk.APIError):
-        cause = plain(str(error.__cause__ or ""), 200)
+        cause = one_line(str(error.__cause__ or ""), 200)
         detail = f" ({cause})" if cause and cause not in said else ""
         return ModelError("network", f"The connection to the model failed: {said.rstrip('.')}{detail}.")
     kind = str(inner.get("type") or inner.get("code") or "")
@@ -139,7 +139,7 @@ def with_usage(error: ModelError, usage: Usage | None) -> ModelError:
 
 
 def _of_status(said: str, kind: str, status: int, inner: dict[str, Any], headers: Any) -> ModelError:
-    message = f"The model's server answered {status}{f' {plain(kind, 40)}' if kind else ''}: {said}"
+    message = f"The model's server answered {status}{f' {one_line(kind, 40)}' if kind else ''}: {said}"
     if status == 413 or (status == 400 and _is_too_long(said, str(inner.get("code") or ""))):
         return TooLong(message)
     spent = inner.get("code") == "insufficient_quota"

@@ -12,8 +12,7 @@ import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-
-from orchard.frozen import frozen
+from typing import NamedTuple
 
 LONGEST_PATH = 4096
 DEEPEST = 100
@@ -30,8 +29,7 @@ class BadPath(Exception):
     """A path that cannot be used, with the reason in words that a model can act on."""
 
 
-@frozen
-class Place:
+class Place(NamedTuple):
     """A name in an open folder: what a path leads to. The name is `.` for the folder that a path begins in."""
 
     parent: int

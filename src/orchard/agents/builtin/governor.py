@@ -11,13 +11,14 @@ import random
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import cache
 
-from orchard.agents.agent import TRANSIENT
+from msgspec import Struct
+
 from orchard.agents.builtin.model import ModelError, Pace, Reply
+from orchard.agents.protocol import TRANSIENT
 
 TRIES = 6
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
@@ -32,8 +33,7 @@ WORTH_TELLING = 1.0
 Note = Callable[[str], None]
 
 
-@dataclass(slots=True)
-class _Lane:
+class _Lane(Struct):
     opens: float = 0.0
     """Nothing starts before."""
     next: float = 0.0

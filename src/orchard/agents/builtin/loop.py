@@ -5,9 +5,9 @@ What is sent is bounded: see `memory`.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 
-from orchard.agents.agent import Noted, Result, Said, Tell, Watch
+from msgspec.structs import replace
+
 from orchard.agents.builtin.calls import Calls
 from orchard.agents.builtin.memory import Bounds, compacted, fitted, lightened, middle, transcript
 from orchard.agents.builtin.model import Hear, Message, ModelError, Reply, Request, TooLong, result_block, said
@@ -18,6 +18,7 @@ from orchard.agents.builtin.prompts import (
     SUMMARY_REQUEST,
     SUMMARY_SYSTEM,
 )
+from orchard.agents.protocol import Noted, Result, Said, Tell, Watch
 
 Ask = Callable[[Request, Hear], Awaitable[Reply]]
 Keep = Callable[[Sequence[Message]], Awaitable[None]]

@@ -13,10 +13,11 @@ two are never torn apart.
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from orchard.agents.builtin.model import Json, Message, result_block, said
-from orchard.frozen import frozen
 
 LEFT_OUT = "(Messages from here on were left out to keep the conversation short. The files show what was done.)"
 INTERRUPTED = "Interrupted: it is not known whether this was done. Look before you do it again."
@@ -31,8 +32,7 @@ LIGHT = 8_000
 """Characters of an answer that stay where a conversation has to be as small as possible."""
 
 
-@frozen
-class Bounds:
+class Bounds(Struct, frozen=True):
     """How long a conversation may be."""
 
     most: int = 40

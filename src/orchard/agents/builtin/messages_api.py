@@ -8,8 +8,9 @@ import json
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from orchard.agents.builtin.clients import expected, load, model_error, open_connections, with_usage
 from orchard.agents.builtin.governor import pace_of
@@ -25,7 +26,7 @@ from orchard.agents.builtin.model import (
     merged,
     tidy,
 )
-from orchard.core.usage import Usage, counted
+from orchard.model.usage import Usage, counted
 
 SERVER = "https://api.anthropic.com"
 

@@ -6,14 +6,14 @@ a model sends, such as `thinking`, which is given back to it as it came. Adapter
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field
 from typing import Any, Literal, Protocol
 from uuid import uuid4
 
-from orchard.agents.agent import Reason
-from orchard.core.plan import Effort
-from orchard.core.usage import Usage
-from orchard.frozen import frozen
+from msgspec import Struct, field
+
+from orchard.agents.protocol import Reason
+from orchard.model.plan import Effort
+from orchard.model.usage import Usage
 
 Json = dict[str, Any]
 Role = Literal["user", "assistant"]
@@ -29,8 +29,7 @@ _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
 _HALF_PAIRS = re.compile("[\ud800-\udfff]")
 
 
-@frozen
-class Message:
+class Message(Struct, frozen=True):
     """One message of a conversation."""
 
     role: Role
@@ -70,8 +69,7 @@ def result_block(call: str, text: str, *, failed: bool = False) -> Json:
     return {**block, "is_error": True} if failed else block
 
 
-@frozen
-class Request:
+class Request(Struct, frozen=True):
     """One call of a model."""
 
     model: str
@@ -83,8 +81,7 @@ class Request:
     effort: Effort | None = None
 
 
-@frozen
-class Pace:
+class Pace(Struct, frozen=True):
     """What the owner of a model lets us know about its limits."""
 
     left: int | None = None
@@ -93,8 +90,7 @@ class Pace:
     """Seconds until there are more."""
 
 
-@frozen
-class Reply:
+class Reply(Struct, frozen=True):
     """What a model answered."""
 
     message: Message

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from orchard.agents.builtin.confine import BadPath, Confines
-from orchard.process.text import plain
+from orchard.text import one_line
 
 INSTRUCTION_FILES = ("AGENTS.md", "CLAUDE.md", "AGENT.md")
 LONGEST_FILE = 32 * 1024
@@ -98,7 +98,7 @@ def repository_instructions(folder: Path) -> list[tuple[str, str]]:
                 continue
             text = _cut(text, min(room, LONGEST_FILE))
             room -= len(text.encode())
-            found.append((plain(path), text))
+            found.append((one_line(path), text))
     return found
 
 

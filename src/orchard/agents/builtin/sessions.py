@@ -1,7 +1,6 @@
 """Conversations on disk, so that a later turn can go on with one. A file each, written anew in one step."""
 
 import json
-import os
 import re
 from collections.abc import Sequence
 from contextlib import suppress
@@ -10,6 +9,7 @@ from uuid import uuid4
 
 from orchard.agents.builtin.memory import closed, is_whole
 from orchard.agents.builtin.model import Json, Message
+from orchard.files import read_plain, replace_whole
 
 FOLDER = "builtin-sessions"
 VERSION = 1
@@ -30,20 +30,7 @@ def save(private: Path, session: str, messages: Sequence[Message], *, durable: b
     path = _path(private, session)
     path.parent.mkdir(mode=0o700, exist_ok=True)
     body = {"version": VERSION, "messages": [_as_json(message) for message in messages]}
-    beside = path.with_suffix(".new")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-    with os.fdopen(os.open(beside, flags, 0o600), "w", encoding="utf-8") as file:
-        json.dump(body, file, ensure_ascii=False)
-        if durable:
-            file.flush()
-            os.fsync(file.fileno())
-    beside.replace(path)
-    if durable:
-        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+    replace_whole(path, json.dumps(body, ensure_ascii=False).encode(), durable=durable)
 
 
 def read(private: Path, session: str) -> list[Message] | None:
@@ -51,9 +38,7 @@ def read(private: Path, session: str) -> list[Message] | None:
     if not _IDS.fullmatch(session):
         return None
     try:
-        handle = os.open(_path(private, session), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(handle, "rb") as file:
-            data = file.read(_LARGEST + 1)
+        data = read_plain(_path(private, session), _LARGEST + 1)
         body = json.loads(data) if len(data) <= _LARGEST else None
         found = closed([_message(one) for one in body["messages"]]) if body and body["version"] == VERSION else []
     except (OSError, ValueError, KeyError, TypeError, RecursionError):

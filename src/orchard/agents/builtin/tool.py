@@ -2,11 +2,11 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import field
 from pathlib import Path
 from typing import Any, Protocol
 
-from orchard.frozen import frozen
+from msgspec import Struct, field
+
 from orchard.process.identity import Identity
 
 Json = dict[str, Any]
@@ -19,8 +19,7 @@ class ToolError(Exception):
     """Something that the model can read and act on: the tool's answer is this text, marked as an error."""
 
 
-@frozen
-class Answer:
+class Answer(Struct, frozen=True):
     """What a tool answers."""
 
     text: str
@@ -31,8 +30,7 @@ async def _nobody(_: Identity) -> None:
     return
 
 
-@frozen
-class ToolContext:
+class ToolContext(Struct, frozen=True):
     """Where a tool works, and what it may use."""
 
     folder: Path

@@ -4,18 +4,19 @@ import re
 import secrets
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from orchard.agents.agent import McpServer, Noted, Tell
+from msgspec.structs import replace
+
 from orchard.agents.builtin.tool import Tool, ToolContext
+from orchard.agents.builtin.tools.base import in_thread, plain_text
 from orchard.agents.builtin.tools.files import file_tools
 from orchard.agents.builtin.tools.git import find_checkout, git_tools
 from orchard.agents.builtin.tools.github import github_tools
-from orchard.agents.builtin.tools.making import in_thread, plain_text
 from orchard.agents.builtin.tools.shell import shell_tools
-from orchard.process.beside import beside
+from orchard.agents.protocol import McpServer, Noted, Tell
+from orchard.process.background import beside
 
 LEAVING_SECONDS = 10.0
 """For servers to end by themselves, each with a grace of its own."""

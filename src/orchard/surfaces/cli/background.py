@@ -14,7 +14,7 @@ from pathlib import Path
 from orchard.app import open_app
 from orchard.errors import EXIT_FAILED, OrchardError
 from orchard.process.privacy import hide_memory
-from orchard.surfaces.speaking import teach
+from orchard.surfaces.mcp_channel import teach
 
 
 def main(argv: list[str]) -> int:

@@ -4,25 +4,25 @@ Only a person agrees: at a terminal, or by the digest of exactly what was shown.
 job has started can agree to anything.
 """
 
+from msgspec import Struct
+
+from orchard.agents.project_settings import ProjectSettings, committed, covered
 from orchard.app import App
-from orchard.core.events import Json
-from orchard.engine.address import read_address
+from orchard.config.trust import digest, trust
+from orchard.engine.server.address import read_address
 from orchard.errors import NeedsPerson, NotFound, UsageError
-from orchard.frozen import frozen
+from orchard.model.events.plans import Json
 from orchard.process.ancestors import ancestors, inside_job
-from orchard.store.known import known_repositories
-from orchard.store.projectsettings import ProjectSettings, committed, covered
-from orchard.store.trust import digest, trust
-from orchard.surfaces.cli import text
-from orchard.surfaces.cli.lines import Line, safe, safe_lines
+from orchard.store.repositories import known_repositories
+from orchard.surfaces.cli.render import text
+from orchard.surfaces.cli.render.lines import Line, safe, safe_lines
 from orchard.surfaces.cli.terminal import Terminal, json_text
 
 FULL = 1_000_000
 """Characters of a line: whatever one agrees to is shown whole."""
 
 
-@frozen
-class Asked:
+class Asked(Struct, frozen=True):
     """What the user is asked to agree to: settings of Orchard, and settings of agents' programs."""
 
     app: App

@@ -11,7 +11,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import click
 
-from orchard.surfaces.cli import commands
+from orchard.surfaces.cli import verbs as commands
 from orchard.surfaces.cli.terminal import Terminal
 
 Given = ParamSpec("Given")
@@ -89,7 +89,7 @@ class VerbGroup(click.Group):
         if verb is None:
             return None
         module, _, name = verb.place.partition(":")
-        found = getattr(import_module(f"orchard.surfaces.cli.{module}"), name)
+        found = getattr(import_module(f"orchard.surfaces.cli.commands.{module}"), name)
         assert isinstance(found, click.Command), verb.place
         return found
 

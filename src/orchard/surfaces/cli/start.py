@@ -18,8 +18,8 @@ import click
 from orchard import __version__
 from orchard.errors import EXIT_CANCELED, EXIT_FAILED, EXIT_INTERNAL, Bug, OrchardError, SystemRefused, UsageError
 from orchard.process import failpoint
-from orchard.surfaces.cli import text
 from orchard.surfaces.cli.group import cli
+from orchard.surfaces.cli.render import text
 from orchard.surfaces.cli.terminal import Terminal, drop
 
 OF_THE_MACHINE = frozenset(
@@ -117,7 +117,7 @@ def _bug(error: BaseException, words: Sequence[str]) -> Bug:
 
 
 def _save(report: str) -> Path:
-    from orchard.store.dirs import make_state_dir, user_dirs
+    from orchard.config.user_dirs import make_state_dir, user_dirs
 
     folder = make_state_dir(make_state_dir(user_dirs().state) / "reports")
     path = folder / f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{os.getpid()}.txt"

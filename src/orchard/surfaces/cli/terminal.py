@@ -8,16 +8,16 @@ import json
 import os
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+from msgspec import Struct, field
+
 from orchard.errors import OrchardError, UsageError
-from orchard.surfaces.cli.lines import Line, colored, plain, safe
+from orchard.surfaces.cli.render.lines import Line, colored, plain, safe
 
 
-@dataclass(slots=True)
-class Terminal:
+class Terminal(Struct):
     """The options given before or after the verb, and the streams they rule."""
 
     repo: Path = field(default_factory=Path)

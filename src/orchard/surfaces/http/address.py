@@ -7,11 +7,12 @@ private all the same. Nothing here is slow to import: whoever looks for a daemon
 import json
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
 
-from orchard.engine.address import read_note, write_note
-from orchard.frozen import frozen
+from msgspec import Struct
+from msgspec.structs import asdict
+
+from orchard.engine.server.address import read_note, write_note
 from orchard.process.identity import Identity, is_alive
 
 ADDRESS_FILE = "http.json"
@@ -19,8 +20,7 @@ FOLDERS = "http-*"
 """The daemons' own folders, in the runtime folder of the user."""
 
 
-@frozen
-class HttpAddress:
+class HttpAddress(Struct, frozen=True):
     """A daemon, as others find it."""
 
     pid: int

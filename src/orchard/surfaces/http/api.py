@@ -16,7 +16,6 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Match
 from starlette.types import Receive, Scope, Send
 
-from orchard.core.suggest import did_you_mean, quoted
 from orchard.errors import OrchardError, Problem
 from orchard.surfaces.http import problems
 from orchard.surfaces.http.bodies import check_media, read_body, read_fields, read_json, read_path, read_query
@@ -26,6 +25,7 @@ from orchard.surfaces.http.problems import Refused, json_bytes
 from orchard.surfaces.http.repos import Repos
 from orchard.surfaces.http.streams import Streams
 from orchard.surfaces.served import Served
+from orchard.text import did_you_mean, quoted
 
 PREFIX = "/api/v1"
 THREADS = 4

@@ -13,14 +13,14 @@ from typing import Any, TypeVar, get_args
 from pydantic import ValidationError
 from starlette.requests import Request
 
-from orchard.core import limits
-from orchard.core.document import Document, read_document
-from orchard.core.planmodel import Fields
-from orchard.core.planproblems import findings
-from orchard.core.planrules import RULE
-from orchard.core.suggest import did_you_mean, quoted
 from orchard.errors import InvalidInput, Problem
+from orchard.model import limits
+from orchard.planfile.document import Document, read_document
+from orchard.planfile.fields import Fields
+from orchard.planfile.problems import findings
+from orchard.planfile.rules import RULE
 from orchard.surfaces.http.problems import Refused, told
+from orchard.text import did_you_mean, quoted
 
 BODY_BYTES = limits.PLAN_BYTES
 LARGEST = 2**63 - 1

@@ -19,11 +19,11 @@ without the headers that keep a browser strict.
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping
-from dataclasses import dataclass, field
 from email.utils import formatdate
 from typing import Any
 
-from orchard.frozen import frozen
+from msgspec import Struct, field
+
 from orchard.surfaces.http.problems import document, json_bytes
 from orchard.surfaces.http.tokens import Tokens
 
@@ -62,8 +62,7 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
-@frozen
-class Refusal:
+class Refusal(Struct, frozen=True):
     """Why a request does not get in, for whoever sent it."""
 
     status: int
@@ -72,8 +71,7 @@ class Refusal:
     headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
-@dataclass(slots=True)
-class Traffic:
+class Traffic(Struct):
     """What goes through the door: for the metrics, and to know when nobody comes any more."""
 
     open: int = 0

@@ -10,12 +10,13 @@ from bisect import bisect_right
 from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
-from orchard.core.events import Json, PlanReshaped, PlanSubmitted, Recorded
-from orchard.core.plan import PlanId
-from orchard.core.secrets import masked
-from orchard.core.view import time_text
+from msgspec import Struct
+
+from orchard.core.views.plans import time_text
 from orchard.errors import UsageError
-from orchard.frozen import frozen
+from orchard.model.events.plans import Json, PlanReshaped, PlanSubmitted, Recorded
+from orchard.model.plan import PlanId
+from orchard.model.secrets import masked
 from orchard.surfaces.http.problems import json_bytes
 from orchard.surfaces.http.streams import Streams, first_frame, frame
 from orchard.surfaces.served import Served
@@ -30,8 +31,7 @@ LONGEST_GATHER = 0.2
 """The more clients there are, the longer news wait for more of them: few large writes instead of many small ones."""
 
 
-@frozen
-class Sent:
+class Sent(Struct, frozen=True):
     """One event, ready to be sent."""
 
     seq: int
@@ -152,7 +152,7 @@ def sent(recorded: Recorded) -> Sent:
 
 
 def _told(event: Any) -> Json:
-    fields: Json = {name: getattr(event, name) for name in event._fields}
+    fields: Json = {name: getattr(event, name) for name in event.__struct_fields__}
     if isinstance(event, PlanSubmitted):
         fields |= {"name": event.plan["name"], "jobs": len(event.plan["jobs"])}
     if isinstance(event, PlanSubmitted | PlanReshaped):

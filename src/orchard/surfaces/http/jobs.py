@@ -5,16 +5,16 @@ from typing import Annotated, Any
 from pydantic import Field
 from starlette.responses import Response
 
-from orchard.core.events import Json
-from orchard.core.phases import Phase
-from orchard.core.plancodec import work_json
-from orchard.core.planfile import parse_work
-from orchard.core.planmodel import Checks, Fields, JobFields, PhaseName, Work
 from orchard.git.history import LONGEST_DIFF
-from orchard.surfaces.http import logs, reading
+from orchard.model.events.plans import Json
+from orchard.model.phases import Phase
+from orchard.model.plan_codec import work_json
+from orchard.planfile.fields import Checks, Fields, JobFields, PhaseName, Work
+from orchard.planfile.parse import parse_work
+from orchard.surfaces.http import logs, queries
 from orchard.surfaces.http.operation import TEXT, Asked, Part, Query, maybe
 from orchard.surfaces.http.plans import changed, done
-from orchard.surfaces.logpages import PAGE, Wanted, page
+from orchard.surfaces.log_pages import PAGE, Wanted, page
 
 LONGEST_PAGE = 1024 * 1024
 SHORTEST_PAGE = 64
@@ -74,12 +74,12 @@ async def get_job(asked: Asked) -> Response:
 
 async def get_attempts(asked: Asked) -> Response:
     """Every try."""
-    return await asked.read(reading.attempts, asked.served.app, *await asked.job())
+    return await asked.read(queries.attempts, asked.served.app, *await asked.job())
 
 
 async def get_failure(asked: Asked) -> Response:
     """Why it is not done."""
-    return await asked.read(reading.failure, asked.served.app, *await asked.job())
+    return await asked.read(queries.failure, asked.served.app, *await asked.job())
 
 
 async def get_job_diff(asked: Asked) -> Response:

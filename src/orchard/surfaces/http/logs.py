@@ -3,29 +3,29 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from orchard.app import App
-from orchard.core.events import Json
-from orchard.core.phases import PHASES, Phase
 from orchard.core.records import Attempt
 from orchard.errors import UsageError
-from orchard.frozen import frozen
-from orchard.process.beside import beside
-from orchard.store.follow import Changes
+from orchard.model.events.plans import Json
+from orchard.model.phases import PHASES, Phase
+from orchard.process.background import beside
+from orchard.store.log_follower import Changes
 from orchard.store.redact import Redactor
 from orchard.surfaces.http.problems import json_bytes
 from orchard.surfaces.http.streams import first_frame, frame
-from orchard.surfaces.logpages import Wanted, attempt_of, is_over, page_document, phase_is_over, read_page
+from orchard.surfaces.log_pages import Wanted, attempt_of, is_over, page_document, phase_is_over, read_page
 from orchard.surfaces.served import Served
 
 GATHER = 0.02
 """Seconds that news may wait for more of them."""
 
 
-@frozen
-class Place:
+class Place(Struct, frozen=True):
     """How far somebody has read: in which attempt and phase, and up to which byte."""
 
     attempt: int
@@ -78,8 +78,7 @@ async def frames(served: Served, wanted: Wanted, place: Place | None, idle: floa
             news.close()
 
 
-@frozen
-class _Look:
+class _Look(Struct, frozen=True):
     """What one look at a log came to."""
 
     path: Path

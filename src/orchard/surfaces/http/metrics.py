@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
+from msgspec import Struct
+
 from orchard.app import App
 from orchard.errors import OrchardError
-from orchard.frozen import frozen
 from orchard.store.db import BUSY_SECONDS
 from orchard.store.slots import Slots
 from orchard.surfaces.http.door import Traffic
@@ -18,8 +19,7 @@ MISSING = "The numbers need a package that is not installed."
 MISSING_HINT = "Install it with: pip install prometheus-client"
 
 
-@frozen
-class Numbers:
+class Numbers(Struct, frozen=True):
     """One repository in numbers."""
 
     repo: str

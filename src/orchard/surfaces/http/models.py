@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from orchard.core.planmodel import PhaseName
+from orchard.planfile.fields import PhaseName
 from orchard.surfaces.http.operation import Shown
 
 PlanStatusName = Literal["scaffolding", "pending", "running", "paused", "waiting", "succeeded", "failed", "canceled"]

@@ -9,9 +9,9 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from orchard import __version__
-from orchard.core.events import Json
-from orchard.core.planfile import schema as plan_schema
-from orchard.core.planmodel import Fields
+from orchard.model.events.plans import Json
+from orchard.planfile.fields import Fields
+from orchard.planfile.parse import schema as plan_schema
 from orchard.surfaces.http.models import ProblemDocument
 from orchard.surfaces.http.operation import EVENTS, JSON, Operation, Part
 from orchard.surfaces.http.operations import OPERATIONS

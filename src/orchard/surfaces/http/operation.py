@@ -7,20 +7,19 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import field
 from typing import Any, ParamSpec, TypeVar
 
+from msgspec import Struct, field
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from orchard.core.events import Json
-from orchard.core.plan import JobId, PlanId
-from orchard.core.planmodel import Fields
-from orchard.frozen import frozen
+from orchard.model.events.plans import Json
+from orchard.model.plan import JobId, PlanId
+from orchard.planfile.fields import Fields
 from orchard.surfaces.http.events import Feed
 from orchard.surfaces.http.problems import json_bytes
-from orchard.surfaces.http.reading import Documents, plan_named
+from orchard.surfaces.http.queries import Documents, plan_named
 from orchard.surfaces.http.repos import Repos
 from orchard.surfaces.http.streams import Streams
 from orchard.surfaces.served import Served
@@ -58,8 +57,7 @@ class Nothing(Fields):
     """An object without fields; the body may be left out."""
 
 
-@frozen
-class Part:
+class Part(Struct, frozen=True):
     """A body that is a plan, or a part of one: its schema is the plan's own, and the plan's parser checks it."""
 
     name: str
@@ -78,8 +76,7 @@ class Kept:
         self.documents = Documents()
 
 
-@frozen
-class Asked:
+class Asked(Struct, frozen=True):
     """One request, read and checked."""
 
     repos: Repos
@@ -129,8 +126,7 @@ class Asked:
 Run = Callable[[Asked], Awaitable[Response | Json]]
 
 
-@frozen
-class Operation:
+class Operation(Struct, frozen=True):
     """One thing that can be asked for."""
 
     name: str

@@ -1,21 +1,21 @@
 """Operations on plans."""
 
-from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any
 
+from msgspec.structs import replace
 from pydantic import Field, WithJsonSchema
 from starlette.responses import Response
 
-from orchard.core import limits
-from orchard.core.events import Json
-from orchard.core.plan import JobId, Plan, PlanId
-from orchard.core.planfile import UPDATED_ALWAYS, UPDATED_BEFORE, parse, parse_plan_update
-from orchard.core.planmodel import BudgetFields, Fields, PhaseName, names_of
-from orchard.engine.keys import KEY_LENGTH
+from orchard.engine.requests.idempotency import KEY_LENGTH
 from orchard.errors import InvalidInput, Problem
 from orchard.git.history import LONGEST_DIFF
-from orchard.surfaces.http import models, reading
+from orchard.model import limits
+from orchard.model.events.plans import Json
+from orchard.model.plan import JobId, Plan, PlanId
+from orchard.planfile.fields import BudgetFields, Fields, PhaseName, names_of
+from orchard.planfile.parse import UPDATED_ALWAYS, UPDATED_BEFORE, parse, parse_plan_update
+from orchard.surfaces.http import models, queries
 from orchard.surfaces.http.operation import JSON, SVG, TEXT, Asked, Part, Query, maybe
 
 MOST = 200
@@ -53,7 +53,7 @@ class JobsQuery(Page):
 class GraphQuery(Query):
     """How a graph is drawn."""
 
-    format: reading.GraphForm = Field(default="mermaid", description="`json`: jobs and edges as data.")
+    format: queries.GraphForm = Field(default="mermaid", description="`json`: jobs and edges as data.")
 
 
 class DiffQuery(Query):
@@ -168,7 +168,7 @@ CLONE = Part(
 async def list_plans(asked: Asked) -> Response:
     """Parse, ask, answer."""
     wanted, app = asked.query, asked.served.app
-    return await asked.read(reading.plans_page, app, wanted.status, wanted.deleted, wanted.limit, wanted.cursor)
+    return await asked.read(queries.plans_page, app, wanted.status, wanted.deleted, wanted.limit, wanted.cursor)
 
 
 async def get_plan(asked: Asked) -> Response:
@@ -180,7 +180,7 @@ async def get_plan(asked: Asked) -> Response:
 async def list_jobs(asked: Asked) -> Response:
     """Some jobs of a plan."""
     wanted, plan = asked.query, await asked.plan()
-    page = partial(reading.jobs_page, asked.served.app, plan, wanted.status, wanted.group)
+    page = partial(queries.jobs_page, asked.served.app, plan, wanted.status, wanted.group)
     return await asked.read(page, wanted.limit, wanted.cursor)
 
 
@@ -188,8 +188,8 @@ async def get_graph(asked: Asked) -> Response:
     """A picture, or data."""
     form = asked.query.format
     if form == "json":
-        return await asked.read(reading.graph, asked.served.app, await asked.plan(), form)
-    drawn = await asked.served.read(reading.graph, asked.served.app, await asked.plan(), form)
+        return await asked.read(queries.graph, asked.served.app, await asked.plan(), form)
+    drawn = await asked.served.read(queries.graph, asked.served.app, await asked.plan(), form)
     return Response(str(drawn).encode(errors="replace"), media_type=SVG if form == "svg" else TEXT)
 
 
@@ -208,7 +208,7 @@ async def get_plan_diff(asked: Asked) -> Response:
 
 async def list_groups(asked: Asked) -> Response:
     """Every group."""
-    return await asked.read(reading.groups, asked.served.app, await asked.plan())
+    return await asked.read(queries.groups, asked.served.app, await asked.plan())
 
 
 # --------------------------------------------------------------------------------------- acting
@@ -335,7 +335,7 @@ async def delete_plan(asked: Asked) -> Json:
 async def cancel_group(asked: Asked) -> Json:
     """Stop the jobs of a group."""
     plan = await asked.plan("cancel")
-    jobs = await asked.served.read(reading.open_jobs, asked.served.app, plan, asked.path["group"])
+    jobs = await asked.served.read(queries.open_jobs, asked.served.app, plan, asked.path["group"])
     answer = await asked.served.ask("cancel_jobs", plan=plan, jobs=jobs, reason=asked.body.reason)
     return await done(asked, plan, answer)
 

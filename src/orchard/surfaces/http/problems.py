@@ -16,9 +16,9 @@ from http import HTTPStatus
 
 from starlette.responses import Response
 
-from orchard.core.events import Json
-from orchard.engine.control import EngineGone
+from orchard.engine.server.server import EngineGone
 from orchard.errors import Bug, InvalidInput, NotFound, OrchardError, Problem, SystemRefused, TimedOut, UsageError
+from orchard.model.events.plans import Json
 from orchard.store.db import StoreError
 
 MEDIA = "application/problem+json"

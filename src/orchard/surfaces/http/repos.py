@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from orchard.engine.control import EngineGone
+from orchard.engine.server.server import EngineGone
 from orchard.errors import NotFound, OrchardError, UsageError
 from orchard.surfaces.served import Served
 

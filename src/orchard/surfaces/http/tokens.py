@@ -17,7 +17,7 @@ from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
-from orchard.store.files import write_private
+from orchard.files import replace_whole
 from orchard.surfaces.http.address import FOLDERS, read_http_address
 
 TOKEN_FILE = "token"
@@ -54,7 +54,7 @@ def new_code(folder: Path) -> str:
     """A code that can be exchanged for a session, once and soon."""
     _sweep(folder)
     code = secrets.token_urlsafe(BYTES)
-    write_private(folder / CODES / _digest(code), b"")
+    replace_whole(folder / CODES / _digest(code), b"")
     return code
 
 
@@ -65,7 +65,7 @@ class Tokens:
         self.folder = folder
         self.file = folder / TOKEN_FILE
         token = secrets.token_urlsafe(BYTES)
-        write_private(self.file, token.encode())
+        replace_whole(self.file, token.encode())
         self._token = _digest(token)
         self._sessions: OrderedDict[str, None] = OrderedDict()
         """Digests of the sessions that are good, the oldest first."""

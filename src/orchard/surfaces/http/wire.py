@@ -23,7 +23,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
-from orchard.engine.crowd import Few
+from orchard.engine.server.crowd import Few
 from orchard.errors import OrchardError, SystemRefused, UsageError
 from orchard.surfaces.http.door import CONNECTION, HEAD_BYTES, STRICT, App, Refusal
 from orchard.surfaces.http.owners import owners_of

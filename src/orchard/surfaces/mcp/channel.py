@@ -7,22 +7,22 @@ it, and one that does goes on meanwhile. What cannot be read is answered here, s
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import anyio
+from msgspec import Struct, field
 
 from orchard.app import App
-from orchard.core.events import Json
-from orchard.engine.control import Caller
-from orchard.engine.opening import OwnEngine
-from orchard.engine.session import Session
+from orchard.config.load import Settings
+from orchard.config.user_dirs import user_dirs
+from orchard.engine.server.server import Caller
+from orchard.engine.server.session import Session
+from orchard.engine.server.start import OwnEngine
 from orchard.errors import OrchardError, UsageError
-from orchard.process.beside import beside
-from orchard.store.dirs import user_dirs
-from orchard.store.settings import Settings
+from orchard.model.events.plans import Json
+from orchard.process.background import beside
 from orchard.surfaces.mcp.frames import INVALID_REQUEST, UNAVAILABLE, Id, Lines, Refused, encode, error_line, parse
 from orchard.surfaces.mcp.selection import Selection
 from orchard.surfaces.served import Served
@@ -40,7 +40,7 @@ async def speak(session: Session, caller: Caller, served: Served | None = None) 
     except OrchardError as error:
         await _say(caller, {"refused": {"message": error.message, "hint": error.hint}} if relayed else _refusal(error))
         return
-    await asyncio.to_thread(import_module, "orchard.surfaces.mcp.serving")
+    await asyncio.to_thread(import_module, "orchard.surfaces.mcp.channel_sessions")
     if served is not None:
         await _speak(served, caller, selection, relayed)
         return
@@ -49,7 +49,7 @@ async def speak(session: Session, caller: Caller, served: Served | None = None) 
 
 
 async def _speak(served: Served, caller: Caller, selection: Selection, relayed: bool) -> None:
-    from orchard.surfaces.mcp.serving import Conversation, read_only_names, recorded
+    from orchard.surfaces.mcp.channel_sessions import Conversation, read_only_names, recorded
 
     if relayed:
         await _say(caller, {"ready": True, "read_only": read_only_names(selection, caller.scope)})
@@ -156,8 +156,7 @@ class _Line:
 # ------------------------------------------------------------------------------- what is read with
 
 
-@dataclass(slots=True)
-class _Lent:
+class _Lent(Struct):
     """A repository that several connections of one engine read with."""
 
     served: Served

@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from orchard.frozen import frozen
+from msgspec import Struct
 
 LINE_BYTES = 4 * 1024 * 1024
 DEPTH = 100
@@ -26,8 +26,7 @@ Message = dict[str, Any]
 Id = str | int
 
 
-@frozen
-class Refused:
+class Refused(Struct, frozen=True):
     """A line that is no message, and what its sender hears."""
 
     code: int

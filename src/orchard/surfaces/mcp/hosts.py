@@ -13,9 +13,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from orchard.core.events import Json
+from msgspec import Struct
+
 from orchard.errors import UsageError
-from orchard.frozen import frozen
+from orchard.model.events.plans import Json
 
 Scope = Literal["project", "user"]
 Form = Literal["json", "jsonc", "toml"]
@@ -37,8 +38,7 @@ TOOL_SECONDS = 90
 """Codex gives up after these; a call of ours takes at most 45 seconds."""
 
 
-@frozen
-class Place:
+class Place(Struct, frozen=True):
     """Where the entry of one host goes."""
 
     file: Path

@@ -18,7 +18,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from orchard.errors import NotFound, OrchardError, UsageError
-from orchard.process.beside import beside
+from orchard.process.background import beside
 from orchard.surfaces.http.repos import Repos
 from orchard.surfaces.mcp.frames import INTERNAL_ERROR, INVALID_PARAMS, error_line
 from orchard.surfaces.mcp.selection import Selection
@@ -67,7 +67,7 @@ class McpApp:
             await self._wanted.wait()
             if self._over.is_set():
                 return
-            hosting: Any = await asyncio.to_thread(import_module, "orchard.surfaces.mcp.hosting")
+            hosting: Any = await asyncio.to_thread(import_module, "orchard.surfaces.mcp.http_sessions")
             manager = hosting.Hosting(self._repos.all(), self._hosts, self._origins)
             async with manager.running():
                 self._app, self._close = manager, manager.close

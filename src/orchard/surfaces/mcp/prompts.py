@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 
+from msgspec import Struct
+
 from orchard.app import App
 from orchard.errors import OrchardError, UsageError
-from orchard.frozen import frozen
 from orchard.surfaces.mcp.resources import log_tail
 
 TAIL_BYTES = 6000
@@ -40,8 +41,7 @@ retry_job. If the instructions, the command or a check were wrong, call retry_jo
 `prechecks` or `postchecks`. Then wait for the plan, and say in two sentences what was wrong and what you changed."""
 
 
-@frozen
-class Argument:
+class Argument(Struct, frozen=True):
     """Something that a prompt is given."""
 
     name: str
@@ -49,8 +49,7 @@ class Argument:
     required: bool = False
 
 
-@frozen
-class Prompt:
+class Prompt(Struct, frozen=True):
     """A prompt as it is listed."""
 
     name: str

@@ -14,10 +14,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from orchard.errors import EXIT_CANCELED, EXIT_FAILED, OrchardError, SystemRefused, UsageError
+from orchard.surfaces.mcp.engine_connection import Joined, NoDaemon, Wanted, join
 from orchard.surfaces.mcp.frames import Lines
-from orchard.surfaces.mcp.greeting import read_greeting
-from orchard.surfaces.mcp.joining import Joined, NoDaemon, Wanted, join
-from orchard.surfaces.mcp.relaying import Desk
+from orchard.surfaces.mcp.handshake_cache import read_greeting
+from orchard.surfaces.mcp.relay_state import Desk
 
 READ_BYTES = 64 * 1024
 WRITE_BYTES = 4096

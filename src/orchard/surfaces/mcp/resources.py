@@ -15,15 +15,16 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import quote, unquote
 
+from msgspec import Struct
+
 from orchard.app import App
-from orchard.core.events import Json
-from orchard.core.plan import JobId, PlanId
-from orchard.engine.passes import Scope
+from orchard.engine.turns.job_tokens import Scope
 from orchard.errors import NotFound, OrchardError
-from orchard.frozen import frozen
+from orchard.model.events.plans import Json
+from orchard.model.plan import JobId, PlanId
 from orchard.store.logs import opened
 from orchard.store.redact import KEY_LENGTH, Redactor
-from orchard.store.screen import for_screen
+from orchard.text import for_screen
 
 ROOT = "orchard://plans"
 PLAN_TEMPLATE = "orchard://plans/{plan}"
@@ -39,8 +40,7 @@ COMPLETIONS = 100
 Kind = Literal["plans", "plan", "job", "log"]
 
 
-@frozen
-class Address:
+class Address(Struct, frozen=True):
     """What an address means."""
 
     kind: Kind
@@ -86,8 +86,7 @@ def allowed(address: Address, scope: Scope | None) -> bool:
     return scope is None or (address.plan is not None and address.plan == scope.plan)
 
 
-@frozen
-class Content:
+class Content(Struct, frozen=True):
     """What is found at an address."""
 
     text: str

@@ -12,8 +12,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from orchard.core import planfile
-from orchard.core.events import Json
+from orchard.model.events.plans import Json
+from orchard.planfile import parse
 from orchard.surfaces.mcp.tool import Tool
 
 MARK = "x-plan-part"
@@ -32,7 +32,7 @@ def plan_part(name: str, **more: Any) -> Json:
 @cache
 def plan_definitions() -> Json:
     """Everything a plan is made of, by name; `Plan` is the whole of it."""
-    whole = planfile.schema()
+    whole = parse.schema()
     found: Json = whole.pop("$defs")
     del whole["$schema"]
     found = {_NAMES[name]: part for name, part in found.items()}

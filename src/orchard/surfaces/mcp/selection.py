@@ -5,9 +5,10 @@ Light on purpose: the process that only hands on what is asked can check its opt
 
 from collections.abc import Iterable, Mapping
 
-from orchard.core.suggest import did_you_mean, quoted
+from msgspec import Struct
+
 from orchard.errors import UsageError
-from orchard.frozen import frozen
+from orchard.text import did_you_mean, quoted
 
 TOOLSETS: Mapping[str, tuple[str, ...]] = {
     "core": (
@@ -46,8 +47,7 @@ OWN_PLAN = frozenset({
 TOOL_NAMES = frozenset(name for names in TOOLSETS.values() for name in names)
 
 
-@frozen
-class Selection:
+class Selection(Struct, frozen=True):
     """The tools that one connection offers."""
 
     toolsets: tuple[str, ...] = DEFAULT

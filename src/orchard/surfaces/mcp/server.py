@@ -14,16 +14,16 @@ import mcp_types as types
 from mcp.server.caching import CacheableMethod, CacheHint
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
+from msgspec import Struct
 
 from orchard import __version__
-from orchard.core.events import Json
-from orchard.engine.passes import Scope
+from orchard.engine.turns.job_tokens import Scope
 from orchard.errors import OrchardError
-from orchard.frozen import frozen
+from orchard.model.events.plans import Json
 from orchard.surfaces.mcp import prompts, resources, toolbox
-from orchard.surfaces.mcp.eliciting import AnswerNeeded, elicit_for
-from orchard.surfaces.mcp.news import Context, Listeners, Subscribers, is_known
+from orchard.surfaces.mcp.elicitation import AnswerNeeded, elicit_for
 from orchard.surfaces.mcp.selection import Selection
+from orchard.surfaces.mcp.subscriptions import Context, Listeners, Subscribers, is_known
 from orchard.surfaces.mcp.tool import Answer, Call, Progress, Tool
 from orchard.surfaces.served import Served
 
@@ -42,8 +42,7 @@ HINTS: dict[CacheableMethod, CacheHint] = {
 """What does not change while a daemon runs; everything else is stale at once."""
 
 
-@frozen
-class Host:
+class Host(Struct, frozen=True):
     """What a request is about: a repository, the tools that are offered, and for whom."""
 
     served: Served

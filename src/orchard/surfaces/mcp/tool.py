@@ -8,11 +8,11 @@ Answer   what a model gets: text that it reads, and the same as a value
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from msgspec import Struct
 from pydantic import BaseModel, ConfigDict
 
-from orchard.core.events import Json
-from orchard.engine.passes import Scope
-from orchard.frozen import frozen
+from orchard.engine.turns.job_tokens import Scope
+from orchard.model.events.plans import Json
 from orchard.surfaces.served import Served
 
 
@@ -35,8 +35,7 @@ Elicit = Callable[[str, Mapping[str, Any]], Awaitable[Json | None]]
 """Ask the person at the other end: a question and a schema of the answer. None: declined, or nobody can be asked."""
 
 
-@frozen
-class Call:
+class Call(Struct, frozen=True):
     """One call of a tool: where, for whom, and how to talk back."""
 
     served: Served
@@ -46,8 +45,7 @@ class Call:
     elicit: Elicit | None = None
 
 
-@frozen
-class Tool:
+class Tool(Struct, frozen=True):
     """One tool, as `tools/list` shows it and `tools/call` runs it."""
 
     name: str
@@ -66,8 +64,7 @@ class Tool:
     """Says everything that is wrong inside of arguments which `input` refuses already; it changes nothing."""
 
 
-@frozen
-class Answer:
+class Answer(Struct, frozen=True):
     """What a call came to."""
 
     text: str

@@ -12,20 +12,20 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from orchard.core.document import value_findings
-from orchard.core.events import Json
-from orchard.core.places import show_path
-from orchard.engine.passes import Scope
+from orchard.engine.turns.job_tokens import Scope
 from orchard.errors import InvalidInput, NotFound, OrchardError, Problem, SystemRefused, UsageError
-from orchard.surfaces.mcp import telling
+from orchard.model.events.plans import Json
+from orchard.planfile.document import value_findings
+from orchard.planfile.places import show_path
+from orchard.surfaces.mcp import messages
 from orchard.surfaces.mcp.aliases import ALIASES
-from orchard.surfaces.mcp.repair import Repair
+from orchard.surfaces.mcp.argument_fixes import Repair
 from orchard.surfaces.mcp.schemas import input_schema as input_schema
 from orchard.surfaces.mcp.schemas import output_schema as output_schema
 from orchard.surfaces.mcp.selection import OWN_PLAN, TOOLSETS, Selection, toolsets_of
 from orchard.surfaces.mcp.tool import Answer, Call, Input, Tool
 
-MODULES = ("building", "groups", "jobs", "plans", "printed", "shaping", "steering", "subtasks", "workers")
+MODULES = ("creation", "groups", "jobs", "plans", "output", "changes", "control", "subtasks", "workers")
 
 
 @cache
@@ -73,17 +73,17 @@ async def call(call: Call, selection: Selection, name: str, arguments: Json) -> 
     def shown(step: str) -> str | None:
         """A next step as this caller may read it: an agent in a job is not told of tools that it cannot have."""
         if call.scope is None:
-            return telling.with_toolsets(step, offered)
-        return None if telling.not_enabled(step, offered) else step
+            return messages.with_toolsets(step, offered)
+        return None if messages.not_enabled(step, offered) else step
 
     try:
         tool, notes = _tool(name, offered, selection, call.scope)
         given, repairs = _checked(tool, arguments)
         value = await tool.run(call, given)
     except OrchardError as error:
-        return Answer(telling.error_text(name, error, shown), is_error=True)
+        return Answer(messages.error_text(name, error, shown), is_error=True)
     except OSError as error:
-        return Answer(telling.error_text(name, SystemRefused(error), shown), is_error=True)
+        return Answer(messages.error_text(name, SystemRefused(error), shown), is_error=True)
     return _answer(tool, value, [*notes, *repairs], shown)
 
 
@@ -94,7 +94,7 @@ def _tool(name: str, offered: dict[str, Tool], selection: Selection, scope: Scop
         return offered[own], [f"'{name}' is called '{own}' here."] if own != name else []
     known = next((tool for tool in every_tool() if tool.name == own), None)
     if scope is not None or known is None:
-        raise NotFound(telling.unknown_tool(name, offered))
+        raise NotFound(messages.unknown_tool(name, offered))
     if own in selection.exclude:
         raise UsageError(f"The tool '{own}' is excluded here (--exclude-tools).")
     if selection.read_only and not known.read_only:
@@ -121,7 +121,7 @@ def _checked(tool: Tool, arguments: Any) -> tuple[Input, list[str]]:
     try:
         return tool.input.model_validate(repaired), repair.told()
     except ValidationError as error:
-        raise _with_all(tool, repaired, telling.problems_of(error, repaired, tool.input)) from None
+        raise _with_all(tool, repaired, messages.problems_of(error, repaired, tool.input)) from None
 
 
 def _with_all(tool: Tool, value: Json, known: InvalidInput) -> InvalidInput:
@@ -148,4 +148,4 @@ def _answer(tool: Tool, value: Json, notes: list[str], shown: Callable[[str], st
     if notes and "notes" in tool.output.model_fields:
         value = {**value, "notes": [*notes, *value.get("notes", [])]}
         notes = []
-    return Answer("\n".join([*(f"Note: {note}" for note in notes), telling.value_text(value)]), value)
+    return Answer("\n".join([*(f"Note: {note}" for note in notes), messages.value_text(value)]), value)

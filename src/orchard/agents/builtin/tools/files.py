@@ -15,8 +15,7 @@ from typing import TypeVar
 import orchard
 from orchard.agents.builtin.confine import BadPath, Confines, Place
 from orchard.agents.builtin.tool import LONGEST_ANSWER, Answer, Json, Tool, ToolContext, ToolError
-from orchard.agents.builtin.tools.git import Checkout, ask
-from orchard.agents.builtin.tools.making import (
+from orchard.agents.builtin.tools.base import (
     MadeTool,
     flag,
     in_thread,
@@ -27,6 +26,7 @@ from orchard.agents.builtin.tools.making import (
     text,
     whole,
 )
+from orchard.agents.builtin.tools.git import Checkout, ask
 from orchard.process.pipes import Pipes
 from orchard.process.program import Launch, Limits, run_program
 
@@ -42,7 +42,7 @@ SEARCH_SECONDS = 20.0
 SEARCH = """\
 import sys
 sys.path.insert(0, sys.argv[1])
-from orchard.agents.builtin.tools.searching import main
+from orchard.agents.builtin.tools.search import main
 main()
 """
 LIST_BYTES = 16 * 1024 * 1024

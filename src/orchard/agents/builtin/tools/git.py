@@ -16,23 +16,24 @@ from collections.abc import Container
 from contextlib import suppress
 from pathlib import Path
 
-from orchard.agents.builtin.tool import Answer, Json, Tool, ToolContext, ToolError
-from orchard.agents.builtin.tools.making import (
+from msgspec import Struct
+
+from orchard.agents.builtin.tool import LONGEST_ANSWER, Answer, Json, Tool, ToolContext, ToolError
+from orchard.agents.builtin.tools.base import (
     MadeTool,
     flag,
     in_thread,
     own_token,
     plain_text,
     schema,
-    shortened,
     text,
     whole,
 )
 from orchard.errors import OrchardError
-from orchard.frozen import frozen
 from orchard.git.command import TERMINATE_GRACE, Git, start_git
 from orchard.git.repository import LOCK_REASON, Repository, block_filters, find_repository
 from orchard.process.table import TOKEN_VARIABLE
+from orchard.text import shortened
 
 MOST_BYTES = 512 * 1024
 """Of an answer that is shown; lists of files may be longer."""
@@ -43,8 +44,7 @@ _REVISION = re.compile(r"^[A-Za-z0-9_][A-Za-z0-9_./@^~{}+-]{0,250}$|^@[A-Za-z0-9
 _PLAIN_DIFF = ("--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=dirty", "--no-color-moved")
 
 
-@frozen
-class Told:
+class Told(Struct, frozen=True):
     """What git answered."""
 
     status: int
@@ -54,8 +54,7 @@ class Told:
     """There was more."""
 
 
-@frozen
-class Checkout:
+class Checkout(Struct, frozen=True):
     """The repository that a folder is in, or why there is none."""
 
     repo: Repository | None
@@ -321,7 +320,7 @@ def _answer(told: Told, nothing: str) -> Answer:
     said = plain_text(told.stdout)
     if told.cut:
         said += "\n[... there is more: ask for less, by a path or 'stat' ...]"
-    return Answer(shortened(said) if said.strip() else nothing)
+    return Answer(shortened(said, LONGEST_ANSWER) if said.strip() else nothing)
 
 
 def _revision(name: str) -> str:

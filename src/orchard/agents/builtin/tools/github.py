@@ -17,24 +17,25 @@ from importlib import import_module
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
-from orchard.agents.builtin.tool import Answer, Json, Tool, ToolContext, ToolError
-from orchard.agents.builtin.tools.git import Checkout
-from orchard.agents.builtin.tools.making import (
+from msgspec import Struct
+
+from orchard.agents.builtin.tool import LONGEST_ANSWER, Answer, Json, Tool, ToolContext, ToolError
+from orchard.agents.builtin.tools.base import (
     MadeTool,
     in_thread,
     own_token,
     plain_text,
     schema,
     scratch_file,
-    shortened,
     text,
     whole,
 )
-from orchard.frozen import frozen
+from orchard.agents.builtin.tools.git import Checkout
 from orchard.git.command import GitError
 from orchard.process.pipes import Pipes
 from orchard.process.program import Launch, Limits, run_program
 from orchard.store.logs import read
+from orchard.text import shortened
 
 PUBLIC = "https://api.github.com"
 SECONDS = 30.0
@@ -50,8 +51,7 @@ _REMOTE = re.compile(
 )
 
 
-@frozen
-class Reply:
+class Reply(Struct, frozen=True):
     """What the API answered."""
 
     status: int
@@ -121,7 +121,7 @@ class _GitHubTools:
                 said += ["", f"--- {_person(each)} on {_text(each, 'created_at')}:", _text(each, "body")]
             if isinstance(issue["comments"], int) and issue["comments"] > MOST_COMMENTS:
                 said += ["", f"[... {issue['comments'] - MOST_COMMENTS} more comments ...]"]
-        return Answer(shortened(plain_text("\n".join(said))))
+        return Answer(shortened(plain_text("\n".join(said)), LONGEST_ANSWER))
 
     async def list_issues(self, context: ToolContext, arguments: Json) -> Answer:
         name, limit = await self._repository(context, arguments), int(arguments.get("limit", 30))
@@ -131,7 +131,9 @@ class _GitHubTools:
             query["labels"] = labels
         rows = _rows(await _ask(context, "GET", f"repos/{name}/issues?{urlencode(query)}", about=f"issues of {name}"))
         issues = [row for row in rows if "pull_request" not in row][:limit]
-        return Answer(shortened(plain_text("\n".join(map(_heading, issues)))) or f"No such issues in {name}.")
+        return Answer(
+            shortened(plain_text("\n".join(map(_heading, issues))), LONGEST_ANSWER) or f"No such issues in {name}."
+        )
 
     async def create_comment(self, context: ToolContext, arguments: Json) -> Answer:
         name, number = await self._repository(context, arguments), int(arguments["number"])

@@ -31,17 +31,17 @@ from mcp_types import (
     jsonrpc_message_adapter,
 )
 from mcp_types import Tool as ServersTool
+from msgspec import Struct
 from pydantic import ValidationError
 
 import orchard
-from orchard.agents.agent import McpServer, Noted, Tell
 from orchard.agents.builtin.tool import Answer, Json, Tool, ToolContext, ToolError
-from orchard.agents.builtin.tools.foreign import BadTool, answer, description, input_schema, tool_name
+from orchard.agents.builtin.tools.base import MadeTool, head_and_tail, own_token, plain_text
 from orchard.agents.builtin.tools.github import proxy_for, trust
-from orchard.agents.builtin.tools.making import MadeTool, head_and_tail, own_token, plain_text
+from orchard.agents.builtin.tools.mcp_content import BadTool, answer, description, input_schema, tool_name
+from orchard.agents.protocol import McpServer, Noted, Tell
 from orchard.errors import OrchardError
-from orchard.frozen import frozen
-from orchard.process.beside import beside
+from orchard.process.background import beside
 from orchard.process.pipes import Pipes, TooMuch
 from orchard.process.program import Launch, Limits, run_program
 
@@ -61,8 +61,7 @@ GRACE = 2.0
 _Streams = tuple[Any, Any]
 
 
-@frozen
-class Patience:
+class Patience(Struct, frozen=True):
     """Seconds."""
 
     start: float = 60.0

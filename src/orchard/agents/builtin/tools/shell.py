@@ -6,7 +6,7 @@ import shutil
 from pathlib import PurePosixPath
 
 from orchard.agents.builtin.tool import LONGEST_ANSWER, Answer, Json, Tool, ToolContext, ToolError
-from orchard.agents.builtin.tools.making import (
+from orchard.agents.builtin.tools.base import (
     MadeTool,
     head_and_tail,
     in_thread,
@@ -14,10 +14,10 @@ from orchard.agents.builtin.tools.making import (
     plain_text,
     schema,
     scratch_file,
-    shortened,
     text,
 )
 from orchard.process.program import Launch, Limits, run_program
+from orchard.text import shortened
 
 MOST_OUTPUT = 64 * 1024 * 1024
 """A command that writes more is stopped."""

@@ -5,13 +5,13 @@ from collections import Counter
 from pydantic import Field
 
 from orchard.app import App
-from orchard.core.events import Json
-from orchard.core.plan import PlanId
 from orchard.core.run import Run
 from orchard.core.scheduler import group_statuses
-from orchard.surfaces.mcp.telling import compact
+from orchard.model.events.plans import Json
+from orchard.model.plan import PlanId
+from orchard.surfaces.mcp.messages import compact
 from orchard.surfaces.mcp.tool import Call, Output, Tool
-from orchard.surfaces.mcp.tools.asking import ask, done, meant_plan
+from orchard.surfaces.mcp.tools.descriptions import WORDS
 from orchard.surfaces.mcp.tools.membership import jobs_in, known_group
 from orchard.surfaces.mcp.tools.models import (
     PAGE,
@@ -27,8 +27,8 @@ from orchard.surfaces.mcp.tools.models import (
     Told,
     optional,
 )
+from orchard.surfaces.mcp.tools.names import ask, done, meant_plan
 from orchard.surfaces.mcp.tools.plans import job_row, page_of
-from orchard.surfaces.mcp.tools.words import WORDS
 
 GROUP = Field(description="The group's path, such as `backend/api`.")
 

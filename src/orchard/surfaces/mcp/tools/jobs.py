@@ -5,26 +5,16 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from orchard.app import App
-from orchard.core.events import Json
-from orchard.core.plan import VALIDATION, JobId, PlanId
 from orchard.core.run import Run
 from orchard.core.states import JobState
-from orchard.core.view import attempt_view, job_view
+from orchard.core.views.plans import attempt_view, job_view
 from orchard.errors import UsageError
+from orchard.model.events.plans import Json
+from orchard.model.plan import VALIDATION, JobId, PlanId
 from orchard.store.redact import Redactor
-from orchard.store.screen import for_screen
-from orchard.surfaces.mcp.telling import compact, first_line
+from orchard.surfaces.mcp.messages import compact, first_line
 from orchard.surfaces.mcp.tool import Call, Output, Tool
-from orchard.surfaces.mcp.tools.asking import (
-    MeantJob,
-    ask,
-    blocked_by,
-    confirm,
-    done,
-    meant_job,
-    meant_plan,
-    next_for_job,
-)
+from orchard.surfaces.mcp.tools.descriptions import WORDS
 from orchard.surfaces.mcp.tools.membership import jobs_in
 from orchard.surfaces.mcp.tools.models import (
     PAGE,
@@ -42,9 +32,19 @@ from orchard.surfaces.mcp.tools.models import (
     Told,
     optional,
 )
+from orchard.surfaces.mcp.tools.names import (
+    MeantJob,
+    ask,
+    blocked_by,
+    confirm,
+    done,
+    meant_job,
+    meant_plan,
+    next_for_job,
+)
 from orchard.surfaces.mcp.tools.plans import few, job_row, page_of
-from orchard.surfaces.mcp.tools.retrying import Retried, Retry, retry_request
-from orchard.surfaces.mcp.tools.words import WORDS
+from orchard.surfaces.mcp.tools.retry import Retried, Retry, retry_request
+from orchard.text import for_screen
 
 ATTEMPTS_PAGE = 5
 TAIL_BYTES = 6_000

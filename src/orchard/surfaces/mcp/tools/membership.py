@@ -1,10 +1,10 @@
 """Which jobs belong to a group, and which group a caller means."""
 
-from orchard.core.plan import JobId
 from orchard.core.run import Run
 from orchard.core.scheduler import group_statuses
-from orchard.core.suggest import did_you_mean, quoted
 from orchard.errors import NotFound
+from orchard.model.plan import JobId
+from orchard.text import did_you_mean, quoted
 
 
 def known_group(run: Run, name: str) -> str:

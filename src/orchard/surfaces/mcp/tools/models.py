@@ -8,8 +8,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, WithJsonSchema, create_model
 
-from orchard.core.planmodel import Fields, JobFields, PlanFields
 from orchard.core.states import JobStatus, PlanStatus
+from orchard.planfile.fields import Fields, JobFields, PlanFields
 from orchard.surfaces.mcp.schemas import plan_part
 from orchard.surfaces.mcp.tool import Input, Output
 

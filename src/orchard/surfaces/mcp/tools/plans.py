@@ -7,17 +7,16 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from orchard.app import App
-from orchard.core.event import JobEvent, PlanEvent
-from orchard.core.events import JobPicked, Json, PlanReshaped, PlanSubmitted
-from orchard.core.graph import mermaid
-from orchard.core.plan import JobId, PlanId
 from orchard.core.run import Run
-from orchard.core.suggest import quoted
-from orchard.core.view import job_view, plan_summary
+from orchard.core.views.graph import mermaid
+from orchard.core.views.plans import job_view, plan_summary
 from orchard.errors import UsageError
-from orchard.surfaces.mcp.telling import compact, first_line
+from orchard.model.events.event import JobEvent, PlanEvent
+from orchard.model.events.plans import JobPicked, Json, PlanReshaped, PlanSubmitted
+from orchard.model.plan import JobId, PlanId
+from orchard.surfaces.mcp.messages import compact, first_line
 from orchard.surfaces.mcp.tool import Call, Output, Tool
-from orchard.surfaces.mcp.tools.asking import meant_plan, next_step
+from orchard.surfaces.mcp.tools.descriptions import WORDS
 from orchard.surfaces.mcp.tools.models import (
     PAGE,
     AboutPlan,
@@ -32,7 +31,8 @@ from orchard.surfaces.mcp.tools.models import (
     Told,
     optional,
 )
-from orchard.surfaces.mcp.tools.words import WORDS
+from orchard.surfaces.mcp.tools.names import meant_plan, next_step
+from orchard.text import quoted
 
 WAIT_SECONDS = 30
 LONGEST_WAIT = 45

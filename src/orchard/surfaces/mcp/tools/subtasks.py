@@ -4,9 +4,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from orchard.core.events import Json
 from orchard.errors import UsageError
-from orchard.surfaces.mcp.telling import compact
+from orchard.model.events.plans import Json
+from orchard.surfaces.mcp.messages import compact
 from orchard.surfaces.mcp.tool import Call, Output, Tool
 from orchard.surfaces.mcp.tools.models import Arguments, Name, Told, optional
 

@@ -9,19 +9,19 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from orchard.app import App
-from orchard.core import planfile
-from orchard.core.events import Json
-from orchard.core.plan import Plan, PlanId
-from orchard.core.planmodel import PlanFields
-from orchard.core.view import job_view
-from orchard.core.workerview import STATES
-from orchard.engine.workers import MESSAGE_BYTES
-from orchard.surfaces.agentlists import model_list
-from orchard.surfaces.mcp.telling import compact
+from orchard.core.views.plans import job_view
+from orchard.core.views.workers import STATES
+from orchard.engine.requests.workers import MESSAGE_BYTES
+from orchard.model.events.plans import Json
+from orchard.model.plan import Plan, PlanId
+from orchard.planfile import parse
+from orchard.planfile.fields import PlanFields
+from orchard.surfaces.agent_lists import model_list
+from orchard.surfaces.mcp.messages import compact
 from orchard.surfaces.mcp.tool import Call, Output, Tool
-from orchard.surfaces.mcp.tools.asking import MeantJob, ask, done, meant_job, meant_plan
-from orchard.surfaces.mcp.tools.building import AddJob, Created, given_fields, submitted
-from orchard.surfaces.mcp.tools.jobnames import full_ids, with_ids
+from orchard.surfaces.mcp.tools.changes import Shaped, add_jobs_request
+from orchard.surfaces.mcp.tools.creation import AddJob, Created, given_fields, submitted
+from orchard.surfaces.mcp.tools.job_names import full_ids, with_ids
 from orchard.surfaces.mcp.tools.models import (
     KEY,
     PAGE,
@@ -38,10 +38,10 @@ from orchard.surfaces.mcp.tools.models import (
     optional,
     plan_fields,
 )
+from orchard.surfaces.mcp.tools.names import MeantJob, ask, done, meant_job, meant_plan
 from orchard.surfaces.mcp.tools.plans import page_of
-from orchard.surfaces.mcp.tools.retrying import Retried, Retry, retry_request
-from orchard.surfaces.mcp.tools.shaping import Shaped, add_jobs_request
-from orchard.surfaces.mcp.tools.workerwords import WORDS
+from orchard.surfaces.mcp.tools.retry import Retried, Retry, retry_request
+from orchard.surfaces.mcp.tools.worker_descriptions import WORDS
 
 SAID = 1_000
 """Characters of an agent's last words in a list."""
@@ -127,7 +127,7 @@ async def save_plan(call: Call, given: Any) -> Json:
 
 def _manual(value: Json) -> tuple[Plan, list[str]]:
     notes = with_ids(value, full_ids(value))
-    return planfile.parse_value({**value, "deploy": "manual"}, scaffolding=True), notes
+    return parse.parse_value({**value, "deploy": "manual"}, scaffolding=True), notes
 
 
 async def add_plan_task(call: Call, given: Any) -> Json:

@@ -1,0 +1,230 @@
+"""The event stream that Claude Code prints, and Qwen Code after its example: messages of a conversation, then a result.
+
+    system/init   the session, the servers it has        user     results of tools
+    assistant     texts, tool calls, tokens              result   how the turn ended
+
+A message of the model may come in several events, one for each of its parts, all with the id and the tokens of the
+whole. Its tokens are told when it is first seen, and what that lacked (the end of its output) with the result.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar
+
+from msgspec.structs import replace
+
+from orchard.agents.backends.stream import Complaints, about, amount, count, part, sentence, telling_line, text
+from orchard.agents.cli import Json, reason_of
+from orchard.agents.protocol import Called, Noted, Reason, Result, Said, Session, Task, Tell, Used
+from orchard.model.usage import Usage, total
+from orchard.process.program import Ended
+
+LONGEST_TEXT = 256 * 1024
+"""Of the agent's last words."""
+MOST_OPEN_CALLS = MOST_SEEN = 1000
+_NOT_A_MODEL = "<synthetic>"
+"""Whom the program names as the author of what it says itself."""
+
+
+class Ledger:
+    """What was used in a turn, told as it becomes known and never twice."""
+
+    def __init__(self, tell: Tell) -> None:
+        self._tell = tell
+        self._told: dict[str, Usage] = {}
+        self._seen: dict[str, None] = {}
+
+    def message(self, id: str, usage: Usage) -> None:
+        """One message of a model; those of its helpers come in between."""
+        if id in self._seen or usage.model == _NOT_A_MODEL or not usage.tokens:
+            return
+        self._seen[id] = None
+        if len(self._seen) > MOST_SEEN:
+            del self._seen[next(iter(self._seen))]
+        self._add(replace(usage, requests=1))
+
+    def whole(self, usage: Usage) -> None:
+        """All that was used of a model in this turn: what was not told yet is."""
+        told = self._told.get(usage.model, Usage(usage.model))
+        rest = replace(
+            usage,
+            input=max(0, usage.input - told.input),
+            cached=max(0, usage.cached - told.cached),
+            cache_writes=max(0, usage.cache_writes - told.cache_writes),
+            output=max(0, usage.output - told.output),
+            requests=0,
+        )
+        if rest.as_json().keys() - {"model"}:
+            self._add(rest)
+
+    @property
+    def told(self) -> Usage:
+        """Everything that was told."""
+        return total(self._told.values())
+
+    @property
+    def model(self) -> str:
+        """The one that was told of last."""
+        return next(reversed(self._told), "")
+
+    def _add(self, usage: Usage) -> None:
+        told = self._told.pop(usage.model, Usage(usage.model))
+        self._told[usage.model] = replace(
+            told,
+            input=told.input + usage.input,
+            cached=told.cached + usage.cached,
+            cache_writes=told.cache_writes + usage.cache_writes,
+            output=told.output + usage.output,
+        )
+        self._tell(Used(usage))
+
+
+class MessageReader:
+    """Hears one turn. What programs do differently is in the methods that a backend replaces."""
+
+    name: ClassVar[str] = "The agent"
+    lost_words: ClassVar[tuple[str, ...]] = ()
+    """By which it says that it does not know the session."""
+    statuses: ClassVar[Mapping[int, Reason]] = {}
+    """Of its end without a result, where they mean something."""
+
+    def __init__(self, task: Task, tell: Tell) -> None:
+        self._task, self._tell = task, tell
+        self._complaints = Complaints(task.log)
+        self.ledger = Ledger(tell)
+        self.session: str | None = None
+        self._final: Json | None = None
+        self._open_calls: dict[str, str] = {}
+        self._worked = False
+
+    def feed(self, message: Json) -> None:
+        """Take in one event."""
+        kind = message.get("type")
+        if kind == "system":
+            self._hear_system(message)
+        elif kind == "assistant":
+            self._hear_assistant(part(message, "message"))
+        elif kind == "user":
+            self._hear_results(_rows(part(message, "message").get("content")))
+        elif kind == "result":
+            self._final = message
+            self.tell_whole_usage(message)
+
+    def result(self, ended: Ended, stray: str) -> Result:
+        """How the turn ended: by its result; a program that printed none did not finish."""
+        final = self._final
+        if final is None:
+            return self._unfinished(ended, stray)
+        words = text(final.get("result"))[:LONGEST_TEXT]
+        denied = [text(row.get("tool_name")) or "a tool" for row in _rows(final.get("permission_denials"))]
+        for tool in denied[:20]:
+            self._tell(Noted("denied", f"{self.name} was not allowed to use {sentence(tool)}."))
+        if final.get("is_error") or final.get("subtype") != "success":
+            return self._failed(final)
+        if final.get("stop_reason") == "refusal":
+            return Result("refused", sentence(words) or "The model refused.", words, self.session)
+        if ended.exit_code:
+            return Result("failed", f"{self.name} said it was done, and ended as if not. {ended.message}", words,
+                          self.session)  # fmt: skip
+        if denied and not self._worked:
+            return Result("denied", f"{self.name} was not allowed to use {', '.join(denied[:5])}.", words, self.session)
+        return Result("done", "", words, self.session)
+
+    # ------------------------------------------------------------------------- what programs do differently
+
+    def message_usage(self, message: Json) -> Usage:
+        """The tokens of one message of the model's."""
+        usage = part(message, "usage")
+        return Usage(
+            model=text(message.get("model")),
+            input=count(usage.get("input_tokens")),
+            cached=count(usage.get("cache_read_input_tokens")),
+            cache_writes=count(usage.get("cache_creation_input_tokens")),
+            output=count(usage.get("output_tokens")),
+        )
+
+    def tell_whole_usage(self, final: Json) -> None:
+        """Tell what was used in the whole turn, by its result."""
+
+    # ------------------------------------------------------------------------- events
+
+    def _hear_system(self, message: Json) -> None:
+        if message.get("subtype") == "init":
+            self._hear_session(text(message.get("session_id")))
+            for server in _rows(message.get("mcp_servers")):
+                if server.get("status") in ("failed", "needs-auth"):
+                    name = sentence(text(server.get("name")))
+                    self._tell(Noted("mcp", f"The MCP server '{name}' cannot be used by {self.name}."))
+        elif message.get("subtype") == "api_retry":
+            why = sentence(text(message.get("error")) or str(message.get("error_status") or "an error"))
+            self._tell(Noted("retry", f"{self.name} calls its model again: {why}."))
+
+    def _hear_session(self, id: str) -> None:
+        if id and id != self.session:
+            self.session = id
+            self._tell(Session(id))
+
+    def _hear_assistant(self, message: Json) -> None:
+        for block in _rows(message.get("content")):
+            if block.get("type") == "text" and text(block.get("text")):
+                self._tell(Said(block["text"] + "\n"))
+            elif block.get("type") == "tool_use":
+                name = sentence(text(block.get("name"))) or "a tool"
+                self._tell(Called(name, about(block.get("input"))))
+                if len(self._open_calls) < MOST_OPEN_CALLS:
+                    self._open_calls[text(block.get("id"))] = name
+        self.ledger.message(text(message.get("id")), self.message_usage(message))
+
+    def _hear_results(self, blocks: Iterable[Json]) -> None:
+        for block in blocks:
+            if block.get("type") != "tool_result":
+                continue
+            name = self._open_calls.pop(text(block.get("tool_use_id")), "a tool")
+            if block.get("is_error"):
+                self._tell(Called(name, sentence(_text_of(block.get("content"))), failed=True))
+            else:
+                self._worked = True
+
+    # ------------------------------------------------------------------------- ends
+
+    def _failed(self, final: Json) -> Result:
+        errors = final.get("errors")
+        listed = [one for one in errors if isinstance(one, str)] if isinstance(errors, list) else []
+        words = text(final.get("result")) or " ".join(listed) or text(part(final, "error").get("message"))
+        subtype = final.get("subtype")
+        message = sentence(words) or f"{self.name} ended with '{sentence(text(subtype))}'."
+        if subtype == "error_max_turns":
+            return Result("max-turns", message, session=self.session)
+        if subtype == "error_max_budget_usd":
+            return Result("budget", message, session=self.session)
+        if self._task.session is not None and any(lost in words for lost in self.lost_words):
+            return Result("session-lost", message)
+        status = final.get("api_error_status")
+        reason = reason_of(words, status if isinstance(status, int) else None)
+        return Result(reason, message, session=self.session)
+
+    def _unfinished(self, ended: Ended, stray: str) -> Result:
+        said = f"{self._complaints.read()}\n{stray}"
+        if self._task.session is not None and self.session is None and any(lost in said for lost in self.lost_words):
+            return Result("session-lost", telling_line(said))
+        if ended.exit_code is not None and ended.exit_code in self.statuses:
+            return Result(self.statuses[ended.exit_code], telling_line(said), session=self.session)
+        why = telling_line(said) if self.session is None else ""
+        message = why or f"{self.name} did not say how its work ended. {ended.message}"
+        # Only what it said before it began can be about the way to the model; later it may be anything.
+        return Result(reason_of(why) if why else "failed", message, session=self.session)
+
+
+def _rows(value: Any) -> list[Json]:
+    return [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
+
+
+def _text_of(content: Any) -> str:
+    """The text of a tool's result."""
+    if isinstance(content, str):
+        return content
+    return " ".join(text(row.get("text")) for row in _rows(content))
+
+
+def api_seconds(final: Json) -> float:
+    """Time spent waiting for the model, by a result."""
+    return amount(final.get("duration_api_ms")) / 1000

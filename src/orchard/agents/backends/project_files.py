@@ -1,0 +1,118 @@
+"""What a repository holds for the programs of agents: found, so that none of it counts before the user has agreed.
+
+Most programs can be told to leave it out. Where one cannot, the agent is not started, and this says why.
+"""
+
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from orchard.agents.protocol import Task
+from orchard.errors import OrchardError
+from orchard.files import read_plain
+from orchard.planfile.reserved_variables import reserved
+
+_MOST_BYTES = 1 << 20
+_MOST_WORDS = 64 * 1024
+_VARIABLE = re.compile(rb"^\s*(?:export\s+)?([\w.-]+)\s*[=:]", re.MULTILINE)
+
+
+def there(folder: Path, names: Iterable[str]) -> list[str]:
+    """Which of these the folder holds, links included.
+
+    An empty folder says nothing: the sandbox of a program that was killed leaves some, where it had closed a place.
+    """
+    return [name for name in names if os.path.lexists(folder / name) and not _is_empty(folder / name)]
+
+
+def _is_empty(path: Path) -> bool:
+    """Whether it is a folder, and no link to one, that certainly holds nothing."""
+    try:
+        return stat.S_ISDIR(path.lstat().st_mode) and not any(path.iterdir())
+    except OSError:
+        return False
+
+
+def _text(path: Path) -> str:
+    """A text of the repository's; a link is not followed, and what is long is cut."""
+    try:
+        return read_plain(path, _MOST_WORDS).decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def steering_files(task: Task, names: Iterable[str]) -> list[Path]:
+    """The files of these names, in the task's folder and in all those above, that set variables which decide something.
+
+    Programs look for `.env` all the way up. The user's own home is not a repository's.
+    """
+    home = Path(task.env.get("HOME") or "/nowhere").resolve()
+    folder = task.folder.resolve()
+    found = (above / name for above in (folder, *folder.parents) if above != home for name in names)
+    return [path for path in found if _steers(path)]
+
+
+def anywhere(task: Task, names: Iterable[str]) -> list[Path]:
+    """Those of these names that are in the task's folder or in one above, the user's own home left out."""
+    home = Path(task.env.get("HOME") or "/nowhere").resolve()
+    folder = task.folder.resolve()
+    return [above / name for above in (folder, *folder.parents) if above != home for name in there(above, names)]
+
+
+def with_own_words(task: Task, names: Iterable[str]) -> bytes:
+    """What the agent is told, and below it what the repository asks of agents in plain words.
+
+    A program that leaves a repository's settings out leaves that out as well, and text runs nothing. A session that
+    goes on has heard it.
+    """
+    told = task.instructions
+    if task.session is None and not task.trusted_project_settings:
+        said = next(((name, text) for name in names if (text := _text(task.folder / name))), None)
+        if said is not None:
+            told = f"{told.rstrip()}\n\n## What this repository asks of agents ({said[0]})\n\n{said[1].strip()}\n"
+    return told.encode()
+
+
+def refused(task: Task, agent: str, found: Iterable[str | Path]) -> OrchardError:
+    """Why an agent is not started in a folder that holds settings which it cannot be told to leave out."""
+    shown = ", ".join(dict.fromkeys(_shown(task, path) for path in found))
+    return OrchardError(
+        f"the repository holds settings for {agent} that nobody has agreed to ({shown}), and {agent} cannot be told to "
+        "leave them out: they can run programs, and send your key elsewhere.",
+        hint="Look at them and agree with 'orchard trust', remove them, or use another agent.",
+    )
+
+
+def addresses(env: Mapping[str, str], usual: Mapping[str, str]) -> dict[str, str]:
+    """Where requests go, said outright: by the user's variables, else to the usual address."""
+    return {name: env.get(name) or address for name, address in usual.items()}
+
+
+def _shown(task: Task, path: str | Path) -> str:
+    if isinstance(path, str):
+        return path
+    folder = task.folder.resolve()
+    return str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path)
+
+
+def _steers(path: Path) -> bool:
+    """Whether a file of variables sets one that matters; one that cannot be read as such may."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return os.path.lexists(path)
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return not stat.S_ISDIR(os.fstat(descriptor).st_mode)
+        data = file.read(_MOST_BYTES + 1)
+    if len(data) > _MOST_BYTES:
+        return True
+    return any(reserved(name.decode("ascii", "replace")) for name in _names(data))
+
+
+def _names(data: bytes) -> Iterator[bytes]:
+    return (found[1] for found in _VARIABLE.finditer(data.replace(b"\r", b"\n")))

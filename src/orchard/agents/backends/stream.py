@@ -1,0 +1,168 @@
+"""Small things that backends share: reading messages that nobody vouches for, and a private place for settings."""
+
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from orchard.agents.cli import Json
+from orchard.agents.protocol import Called, McpServer, Noted, Result, Tell
+from orchard.model.agent_rows import AgentRow
+from orchard.store.logs import log_size, opened
+from orchard.text import one_line
+
+LONGEST_ABOUT = 200
+LONGEST_MESSAGE = 400
+LONGEST_TEXT = 256 * 1024
+"""Characters of an agent's last words that are kept."""
+MOST_OPEN_CALLS = 1000
+TAIL = 64 * 1024
+"""Bytes of a program's standard error that are looked at."""
+MOST_TOKENS = 1 << 53
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_TELLING = ("command", "cmd", "file_path", "filePath", "path", "url", "query", "pattern", "description", "prompt")
+
+
+def part(value: Any, *names: str) -> Json:
+    """A part of a message; empty where there is none, or something else in its place."""
+    for name in names:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value if isinstance(value, dict) else {}
+
+
+def text(value: Any) -> str:
+    """A text of a message, or none."""
+    return value if isinstance(value, str) else ""
+
+
+def count(value: Any) -> int:
+    """A number of tokens or requests; what is no such number is 0."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MOST_TOKENS else 0
+
+
+def amount(value: Any) -> float:
+    """Money or seconds; what is none is 0."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if number and 0 <= value < MOST_TOKENS else 0.0
+
+
+def about(arguments: Any) -> str:
+    """What a tool is called with, in a line."""
+    given = part(arguments)
+    chosen = next((given[name] for name in _TELLING if isinstance(given.get(name), str) and given[name]), None)
+    if chosen is None:
+        chosen = json.dumps(given, ensure_ascii=False)[: 2 * LONGEST_ABOUT] if given else ""
+    return one_line(chosen, LONGEST_ABOUT)
+
+
+def sentence(message: str) -> str:
+    """An error of a program's, in a line."""
+    return one_line(" ".join(_COLOUR.sub("", message[: 4 * LONGEST_MESSAGE]).split()), LONGEST_MESSAGE)
+
+
+def is_private(row: AgentRow, env: Mapping[str, str], keys: Iterable[str]) -> bool:
+    """Whether the agent gets a home of the job's own: it is asked for, or a key is all that it needs."""
+    if row.home == "auto":
+        return any(env.get(key) for key in keys)
+    return row.home == "private"
+
+
+def write_private(path: Path, content: str) -> Path:
+    """Write a file that only the user can read, in folders that only the user can enter."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(path, flags, 0o600), "w", encoding="utf-8") as file:
+        file.write(content)
+    return path
+
+
+def stdio(server: McpServer) -> Json:
+    """A server that is a command, in the words that most programs use for it."""
+    return {"command": server.command or "", "args": list(server.args), "env": dict(server.env)}
+
+
+class Words:
+    """What an agent said last, as far as it is kept."""
+
+    def __init__(self) -> None:
+        self._kept = ""
+
+    def add(self, said: str) -> None:
+        """More of it."""
+        self._kept = (self._kept + said)[-LONGEST_TEXT:]
+
+    def clear(self) -> None:
+        """Something else begins."""
+        self._kept = ""
+
+    def __str__(self) -> str:
+        return self._kept.strip()
+
+
+class Calls:
+    """Tools that were called and have not answered yet, as many as are kept."""
+
+    def __init__(self, tell: Tell) -> None:
+        self._tell = tell
+        self._open: dict[str, Called] = {}
+        self._worked = False
+        self._denied: str | None = None
+
+    def begin(self, id: str, tool: str, arguments: Any) -> None:
+        """Tell of a call."""
+        called = Called(sentence(tool) or "a tool", about(arguments))
+        if len(self._open) < MOST_OPEN_CALLS:
+            self._open[id] = called
+        self._tell(called)
+
+    def end(self, id: str, *, failed: bool = False, denied: bool = False) -> None:
+        """The call has ended; one that failed or was not allowed is told again."""
+        called = self._open.pop(id, None)
+        if called is None:
+            return
+        if not failed and not denied:
+            self._worked = True
+            return
+        self._tell(Called(called.tool, called.about, failed=True))
+        if denied:
+            self._denied = called.tool
+            self._tell(Noted("denied", f"It was not allowed to use {called.tool}: {called.about}"))
+
+    def judge(self, done: Result) -> Result:
+        """A turn that is done; one in which nothing was possible because it was not allowed is not."""
+        if self._denied is None or self._worked:
+            return done
+        return replace(
+            done, reason="denied", message=f"It was not allowed to use {self._denied}, and did nothing else."
+        )
+
+
+class Complaints:
+    """What a program prints to its standard error, which goes to the log. Made before the program starts."""
+
+    def __init__(self, log: Path) -> None:
+        self._log = log
+        self._start = log_size(log) or 0
+
+    def read(self) -> str:
+        """The end of it."""
+        try:
+            with opened(self._log) as (file, end):
+                if file is None:
+                    return ""
+                return os.pread(file, TAIL, max(self._start, end - TAIL)).decode(errors="replace")
+        except OSError:
+            return ""
+
+
+def telling_line(complaints: str) -> str:
+    """The line of a program's complaints that says most: the first that names an error, else the last."""
+    lines = [line.strip() for line in complaints.splitlines() if line.strip()]
+    named = next((line for line in lines if "error" in line.lower()), None)
+    return sentence(named or (lines[-1] if lines else ""))

@@ -1,0 +1,106 @@
+"""What the tools are made of: one shape for all, threads that are waited for, answers that are short and plain."""
+
+import asyncio
+import re
+import secrets
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import ParamSpec, TypeVar
+
+from msgspec import Struct
+
+from orchard.agents.builtin.tool import Answer, Json, ToolContext
+from orchard.process.threads import to_its_end
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+Run = Callable[[ToolContext, Json], Awaitable[Answer]]
+
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]{0,64}[ -/]{0,16}[@-~]|\][^\x07\x1b]{0,2048}(?:\x07|\x1b\\)|[@-Z\\^_])")
+_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+
+
+class MadeTool(Struct, frozen=True):
+    """A tool that is a function with a name and a schema."""
+
+    name: str
+    description: str
+    schema: Json
+    run: Run
+    parallel: bool = False
+
+    async def execute(self, context: ToolContext, arguments: Json) -> Answer:
+        """Do it."""
+        return await self.run(context, arguments)
+
+
+def schema(required: tuple[str, ...] = (), **properties: Json) -> Json:
+    """The schema of an input with these properties and no others."""
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(required),
+        "additionalProperties": False,
+    }
+
+
+def text(description: str, **more: object) -> Json:
+    """The schema of a string."""
+    return {"type": "string", "description": description, **more}
+
+
+def whole(description: str, least: int, most: int) -> Json:
+    """The schema of a whole number."""
+    return {"type": "integer", "description": description, "minimum": least, "maximum": most}
+
+
+def flag(description: str) -> Json:
+    """The schema of a yes or no."""
+    return {"type": "boolean", "description": description}
+
+
+async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run something short to its end in a thread; a cancellation waits for that, so that nothing comes late."""
+    return await to_its_end(asyncio.get_running_loop().run_in_executor(None, lambda: function(*args, **kwargs)))
+
+
+def plain_text(said: str | bytes) -> str:
+    """Text of many lines without colours and other control sequences; of a line that was written over, what stayed."""
+    if isinstance(said, bytes):
+        said = said.decode(errors="replace")
+    said = _ESCAPES.sub("", said.replace("\r\n", "\n"))
+    if "\r" in said:
+        said = "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in said.split("\n"))
+    return _CONTROLS.sub("", said)
+
+
+def own_token(context: ToolContext) -> str:
+    """For one program of a turn: it can be ended by itself, and is ended with everything that carries the turn's."""
+    return f"{context.token or secrets.token_hex(8)}~{secrets.token_hex(6)}"
+
+
+@contextmanager
+def scratch_file(context: ToolContext) -> Iterator[Path]:
+    """The name of a file that nobody else has, gone afterwards."""
+    with TemporaryDirectory(prefix="tool-", dir=context.scratch, ignore_cleanup_errors=True) as folder:
+        yield Path(folder) / "output"
+
+
+def head_and_tail(path: Path, most: int) -> tuple[bytes, int]:
+    """The beginning and the end of a file, and how many bytes between them are left out."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(0)
+            if size <= most:
+                return file.read(most), 0
+            head = file.read(most // 2)
+            file.seek(size - most // 2)
+            return head + b"\n[... " + f"{size - 2 * (most // 2):,} bytes left out".encode() + b" ...]\n" + file.read(
+                most // 2
+            ), size - 2 * (most // 2)
+    except FileNotFoundError:
+        return b"", 0

@@ -1,0 +1,100 @@
+"""What agents are told about other agents that can help them, and what such a helper is told itself.
+
+The rest of what agents are told is in `context`. The instructions of a subtask are the words of an agent, not of a
+person: they are its task all the same, so they stand first and as they are, like any task.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from orchard.agents.prompts.quote import code, listed, verbatim
+
+PATH = 4_096
+FOLDERS = 50
+
+
+class SubtaskContext(Struct, frozen=True, kw_only=True):
+    """All that the instructions for a subtask are made of."""
+
+    task: str
+    folder: Path
+    plan: str
+    job: str
+    subtask: str
+    prefix: str = ""
+    """What the repository's definition of such an agent says."""
+    tools: Sequence[str] = ()
+    """The tools that the definition names."""
+    server: str | None = None
+    """Our MCP server, where it has one."""
+    may_spawn: bool = False
+    allowed_folders: Sequence[Path] = ()
+    allowed_urls: Sequence[str] = ()
+
+
+def tools_text(server: str, *, may_spawn: bool = True) -> str:
+    """That our server is there, and what for."""
+    rows = [
+        f"You have tools of the MCP server {code(server)}. Nothing obliges you to use them.",
+        "- `get_plan`, `get_job`, `get_job_logs`, `get_job_diff` ...: what the other jobs of your plan do and did.",
+        "- `report_progress`: tell people in a sentence how far you are; worth it in long work.",
+    ]
+    if may_spawn:
+        rows.append(
+            "- `spawn_subtask`: hand a part of the work to another agent (`list_agents` says to whom), in a copy of "
+            "your folder as it is then. `await_subtasks` waits for it, `pull_subtask_changes` merges what it changed "
+            "into your folder. Worth it for parts that are large and independent. Await them: **when your turn ends, "
+            "subtasks that still run are stopped**, and what you have not pulled is not part of your result."
+        )
+    return "## Tools of the orchestrator\n\n" + "\n".join(rows)
+
+
+def subtask_instructions(context: SubtaskContext) -> str:
+    """The task, complete, and then everything around it."""
+    parts = [
+        verbatim(context.prefix).strip("\n"),
+        verbatim(context.task).strip("\n"),
+        "---",
+        _place(context),
+        f"Of all your tools, use only these: {listed(context.tools, 100)}." if context.tools else "",
+        tools_text(context.server, may_spawn=context.may_spawn) if context.server else "",
+        _done(context),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _place(context: SubtaskContext) -> str:
+    rows = [
+        f"You work on {code(context.subtask)}: a part of job {code(context.job)} of plan {code(context.plan)}, which "
+        "another agent handed to you. It goes on with its own work meanwhile.",
+        f"- Your folder is {code(context.folder, PATH)}: a git worktree made for this, a copy of that agent's folder. "
+        "Work in it and do not leave it: write nothing outside, and read no other worktree.",
+    ]
+    if context.allowed_folders:
+        rows.append(f"- You may also use these folders: {listed(context.allowed_folders, FOLDERS)}.")
+    if context.allowed_urls:
+        rows.append(f"- You may reach these addresses: {listed(context.allowed_urls, FOLDERS)}.")
+    rows.append("- Nobody is there to answer questions: decide, and say what you decided.")
+    return "## Where you are\n\n" + "\n".join(rows)
+
+
+def _done(context: SubtaskContext) -> str:
+    rows = [
+        "- What you changed in your folder is committed for you when your turn ends; the other agent takes it over if "
+        "it wants to. Do not push, do not switch or make branches, do not reset, rebase or stash, and leave git's "
+        "settings alone.",
+        "- A question that needs no change is answered by your words alone.",
+        "- Start nothing that goes on after your turn: what is still running then is ended.",
+    ]
+    if context.server:
+        rows.append(
+            "- When you are done, call `complete_subtask` with your result in a few sentences (`succeeded: false` if "
+            "you could not do it), and end your turn."
+        )
+    rows.append(
+        "- End with a short summary: what you found or changed, what you decided, what is not done. The other agent "
+        "reads that, and nothing else of what you say."
+    )
+    return "## What counts as done\n\n" + "\n".join(rows)

@@ -1,0 +1,210 @@
+"""The one vocabulary of agents: what each is given, what it tells while it works, and how its work ends.
+
+    Task      instructions, a folder, settings, a session to go on with
+    Telling   what happens meanwhile: Said, Called, Used, Session, Heard, Noted
+    Result    how the turn ended, judged by the agent's own last word and never by an exit code alone
+    Agent     whatever turns the one into the other: a CLI, an ACP server, our own loop
+
+An agent only works in a folder. It knows no plan and no journal: who runs it decides what is recorded,
+what is tried again, and whether what it left counts.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Literal, Protocol
+
+from msgspec import Struct, field
+
+from orchard.model.plan import Effort, Tier
+from orchard.model.usage import Usage
+from orchard.process.identity import Identity
+from orchard.process.program import Limits
+
+Reason = Literal[
+    "done",
+    "failed",
+    "refused",
+    "denied",
+    "max-turns",
+    "budget",
+    "session-lost",
+    "not-logged-in",
+    "rate-limit",
+    "overloaded",
+    "network",
+    "timeout",
+    "idle",
+    "output-limit",
+    "spawn-failed",
+    "signal",
+]
+"""How a turn ended. `refused`: the model would not; `denied`: tools it needed were not allowed; `failed`: anything
+without a word of its own. Those of programs (`timeout` ... `signal`) mean what they mean for any program."""
+
+TRANSIENT: frozenset[Reason] = frozenset({"rate-limit", "overloaded", "network"})
+"""Ends that may be different in a moment: the same turn is tried again after a wait."""
+
+
+Dial = Callable[[], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
+
+
+class McpServer(Struct, frozen=True):
+    """A server whose tools the agent may use: a command to start, or an address."""
+
+    name: str
+    command: str | None = None
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    url: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    offered: bool = False
+    """Nobody asked for it: an agent that cannot use it does without, and says nothing."""
+    dial: Dial | None = None
+    """Instead of both, for an agent that works within our own process: opens a connection to it."""
+
+
+class Settings(Struct, frozen=True):
+    """What a plan may ask of an agent; one that cannot honour a setting says so with `Noted`."""
+
+    model: str | None = None
+    tier: Tier | None = None
+    effort: Effort | None = None
+    max_turns: int | None = None
+    allowed_folders: tuple[Path, ...] = ()
+    """Beside the task's folder."""
+    allowed_urls: tuple[str, ...] = ()
+    mcp_servers: tuple[McpServer, ...] = ()
+
+
+class Task(Struct, frozen=True):
+    """One turn of work for an agent."""
+
+    instructions: str
+    """Everything it is told, in Markdown; may be long."""
+    folder: Path
+    """Where it works: its current directory, and what it may write to."""
+    env: Mapping[str, str]
+    """The whole environment, already reduced to what this agent may see."""
+    private: Path
+    """A folder of this job's own, outside of `folder`: configuration and sessions of the agent. It outlives the turn,
+    so that a later one can resume. 0700, exists."""
+    scratch: Path
+    """A temporary folder of this turn's own, not inside `private`, nor around it. 0700, exists."""
+    log: Path
+    """What people read. Whoever runs the turn writes there what it is told; only what programs print to their standard
+    error goes there directly."""
+    token: str
+    """What every process of the turn carries, so that all of them can be ended."""
+    settings: Settings = field(default_factory=Settings)
+    session: str | None = None
+    """Go on in this one."""
+    calls_before: int = 0
+    """Calls of the model that were made for this turn already, before something cut it off: they count against the
+    limits of the agent's own. `settings.max_turns` is what is left of the plan's."""
+    limits: Limits = field(default_factory=Limits)
+    trusted_project_settings: bool = False
+    """Whether the user has agreed to what `folder` holds for this agent's own program: hooks, servers, addresses. Where
+    not, the program is started so that none of it counts."""
+
+
+class Said(Struct, frozen=True):
+    """Text for people: what the agent says, or a part of it."""
+
+    text: str
+
+
+class Called(Struct, frozen=True):
+    """The agent uses a tool."""
+
+    tool: str
+    about: str = ""
+    """In a line: the command, the path, the query."""
+    failed: bool = False
+    """Told once more, when the tool has failed."""
+
+
+class Used(Struct, frozen=True):
+    """Tokens, requests and cost since the last one of these."""
+
+    usage: Usage
+
+
+class Session(Struct, frozen=True):
+    """The session by which a later turn can go on."""
+
+    id: str
+
+
+class Heard(Struct, frozen=True):
+    """The agent has taken in what this turn tells it: its session holds the text, also if the turn is stopped now.
+
+    Told once, as soon as it is certain and not before; a turn that ends as `done` has heard it in any case.
+    """
+
+
+class Noted(Struct, frozen=True):
+    """Something that whoever reads the job should know: a setting without effect, a retry, a denied tool."""
+
+    kind: str
+    """A word: `setting`, `retry`, `denied`, `session`, `mcp`, `compacted`, `warning`."""
+    message: str
+
+
+Telling = Said | Called | Used | Session | Heard | Noted
+Tell = Callable[[Telling], None]
+
+
+class Result(Struct, frozen=True):
+    """How a turn ended."""
+
+    reason: Reason
+    message: str = ""
+    """One sentence for people, empty where all went well."""
+    text: str = ""
+    """The agent's last words: its summary of what it did."""
+    session: str | None = None
+    exit_code: int | None = None
+    retry_after: float | None = None
+    """Seconds that the model's owner asks us to wait, for ends that are transient."""
+    leftovers: int = 0
+    """Processes that were still running when the agent had ended."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the agent says that it did what it was asked."""
+        return self.reason == "done"
+
+
+class Watch(Struct, frozen=True):
+    """What ties a turn to whoever runs it."""
+
+    tell: Tell
+    on_start: Callable[[Identity], Awaitable[None]]
+    """Hears of every program that is started for the turn, before anything else happens to it."""
+    hurry: asyncio.Event
+    """Set: skip the grace when the turn is canceled."""
+    stop: Callable[[], str | None] = lambda: None
+    """Why the model must not be called again: a budget that is used up. Asked before each call by who makes them; the
+    turn then ends as `budget`."""
+
+
+class Agent(Protocol):
+    """Whatever can be given a task and a folder."""
+
+    @property
+    def name(self) -> str:
+        """As plans name it."""
+        ...
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The host's variables that it may see, beside those that everybody may."""
+        ...
+
+    async def run(self, task: Task, watch: Watch) -> Result:
+        """Work on the task to the end of the turn; when this returns or raises, nothing of it is running any more.
+
+        What goes wrong is a `Result`; only cancellation is raised.
+        """
+        ...

@@ -1,0 +1,233 @@
+"""The table of agents: which there are, which of them can be used here, and what each is called.
+
+    Agents.find       a name -> the agent; nothing is started for it
+    Agents.servers    names of MCP servers -> the servers
+    Agents.describe   what there is to know about each; asks the programs for their versions
+
+Backends are imported when one of them is used.
+"""
+
+import os.path
+import re
+import shlex
+from collections.abc import Iterable, Mapping
+from importlib.util import find_spec
+
+from msgspec.structs import replace
+
+from orchard.agents.cache import user_cache
+from orchard.agents.cli import CliAgent, backend
+from orchard.agents.environment import agent_environment, find_program
+from orchard.agents.known import BUILTIN_LOGIN, Login, builtin_login, key_variable, program_login
+from orchard.agents.models import Models
+from orchard.agents.protocol import Agent, McpServer
+from orchard.config.layers import Config
+from orchard.errors import OrchardError, UsageError
+from orchard.model.agent_rows import ACP, AGENTS, BACKENDS, BUILTIN, AgentRow
+from orchard.model.events.event import Json
+from orchard.model.plan import Tier
+from orchard.text import did_you_mean, quoted
+
+SEE_AGENTS = "Run 'orchard agents' to see which there are."
+
+
+class NoAgent(UsageError):
+    """No agent can be used here: none is installed, or none has credentials."""
+
+
+class Agents:
+    """The agents of one configuration, as they are found with one user's variables."""
+
+    def __init__(self, config: Config, host: Mapping[str, str]) -> None:
+        self.config, self.host = config, host
+        self._models = Models(self, user_cache())
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every agent that has a name: those that are known, then the user's own."""
+        return (*AGENTS, *(name for name in self.config.agents if name not in AGENTS))
+
+    def find(self, name: str | None) -> Agent:
+        """The agent of a name, or the default one; what cannot be used is an error that says what to do.
+
+        Looks at variables and files only, so it takes no time.
+        """
+        name = name or self.config.agent or self.default()
+        if name is None:
+            raise NoAgent(
+                "No agent can be used: none is installed that also has credentials.",
+                "Run 'orchard agents' to see how to install one or log in.",
+            )
+        self._check_usable(name)
+        return self._make(name)
+
+    def default(self) -> str | None:
+        """The agent that works get which name none, where the configuration names none either."""
+        usable = [(name, self.login(name)) for name in self.names if self.missing(name) is None]
+        for wanted in ("yes", "unknown"):
+            found = next((name for name, login in usable if login.state == wanted), None)
+            if found is not None:
+                return found
+        return None
+
+    def listed(self) -> list[Json]:
+        """Every agent that has a name: whether it can be used here, why not, and which one is the default."""
+        default = self.config.agent or self.default()
+        found = []
+        for name in self.names:
+            missing, login = self.missing(name), self.login(name)
+            anonymous = name in BACKENDS and backend(name).known.anonymous
+            why = missing or (login.how if login.state == "no" and not anonymous else None)
+            found.append({"name": name, "usable": why is None, "default": name == default, "why_not": why})
+        return found
+
+    def servers(self, names: Iterable[str]) -> tuple[McpServer, ...]:
+        """The MCP servers of the configuration that are named; `${NAME}` in their values is filled in."""
+        return tuple(self._server(name) for name in names)
+
+    def model_for(self, agent: str, model: str | None, tier: Tier | None) -> str | None:
+        """The model that a plan means for an agent; None: the agent's own choice. One that is not known is an error.
+
+        May ask the agent's program or its provider, so it belongs into a thread.
+        """
+        if model is not None:
+            self._models.check(agent, model)
+        return self._models.resolve(agent, model, tier)
+
+    # ------------------------------------------------------------------------------- what is usable
+
+    def row(self, name: str) -> AgentRow:
+        """What the configuration says about an agent."""
+        return self.config.agents.get(name) or AgentRow()
+
+    def missing(self, name: str) -> str | None:
+        """Why the agent is not there, as the end of a sentence; None: it is."""
+        if name == BUILTIN:
+            package = self.config.builtin.provider
+            return f"the Python package '{package}' is not installed" if find_spec(package) is None else None
+        program = self.program(name)
+        if not program:
+            return f"{quoted(self.row(name).command or name)} is not a command line"
+        return f"the program {quoted(program)} is not installed" if self.path_of(name) is None else None
+
+    def program(self, name: str) -> str:
+        """The program of an agent that is one; empty where its command line is none."""
+        row = self.row(name)
+        if name in BACKENDS:
+            return row.command or backend(name).known.program
+        return _first_word(row.command or name)
+
+    def path_of(self, name: str) -> str | None:
+        """Where the program of an agent is."""
+        program = self.program(name)
+        return find_program(program, self.host.get("PATH", "")) if program else None
+
+    def login(self, name: str) -> Login:
+        """Whether an agent has credentials, as far as variables and files tell."""
+        if name == BUILTIN:
+            return builtin_login(self.config.builtin, {**self.host, **self.config.builtin.env})
+        if name in BACKENDS:
+            # Not only what it gets to see: whoever has a login in an odd place names it in `env` or `pass_env`.
+            return program_login(backend(name).known, {**self.host, **self.row(name).env}, self.row(name))
+        return Login("unknown", "it looks after its login itself")
+
+    def environment(self, name: str) -> dict[str, str]:
+        """What a program of this agent sees when it is asked something about itself."""
+        row = self.row(name)
+        mine = backend(name).variables if name in BACKENDS else ()
+        return {**agent_environment(self.host, (*mine, *row.pass_env)), **row.env}
+
+    def install_command(self, name: str) -> str:
+        """The command that installs an agent; empty where there is no such command."""
+        if name == BUILTIN:
+            return f"pip install {self.config.builtin.provider}"
+        return backend(name).known.install if name in BACKENDS and self.row(name).command is None else ""
+
+    def how_to_install(self, name: str) -> str:
+        """What to do about an agent that is not there."""
+        if command := self.install_command(name):
+            return f"To install it: {command}"
+        if name.startswith(ACP):
+            return "Write 'acp:' and a command that is on your PATH, such as 'acp:copilot --acp'."
+        return f"Install its program, or mend 'command' in [agents.{name}]."
+
+    def how_to_log_in(self, name: str) -> str:
+        """What to do about an agent that has no credentials."""
+        if name == BUILTIN:
+            return BUILTIN_LOGIN.format(variable=key_variable(self.config.builtin))
+        return backend(name).known.login if name in BACKENDS else ""
+
+    def _check_usable(self, name: str) -> None:
+        if name not in self.names and not name.startswith(ACP):
+            raise UsageError(f"There is no agent {quoted(name)}{did_you_mean(name, self.names) or '.'}", SEE_AGENTS)
+        missing = self.missing(name)
+        if missing is not None:
+            raise NoAgent(f"Agent {quoted(name)} cannot be used: {missing}.", self.how_to_install(name))
+        login = self.login(name)
+        if login.state == "no" and not (name in BACKENDS and backend(name).known.anonymous):
+            raise NoAgent(f"Agent {quoted(name)} has no credentials: {login.how}.", self.how_to_log_in(name))
+
+    # ------------------------------------------------------------------------------------- making
+
+    def _make(self, name: str) -> Agent:
+        row = self.row(name)
+        if name == BUILTIN:
+            from orchard.agents.builtin.agent import BuiltinAgent
+
+            return BuiltinAgent(self.config.builtin)
+        if name in BACKENDS:
+            return CliAgent(backend(name), row)
+        if name.startswith(ACP) or (row.command or "").startswith(ACP):
+            from orchard.agents.acp.agent import AcpAgent
+
+            command = (row.command or name).removeprefix(ACP).strip()
+            seen = replace(row, command=None, pass_env=(*self._variables_of(command), *row.pass_env))
+            return AcpAgent(command, seen, name=name)
+        from orchard.agents.backends.custom import Custom
+
+        return CliAgent(Custom(name), row)
+
+    def _variables_of(self, command: str) -> tuple[str, ...]:
+        """The variables that a program behind the protocol may see: those of the agent that it speaks for.
+
+        Anybody can give a file the name of a known program. What counts is the one that the user's own PATH finds.
+        """
+        program = _first_word(command)
+        name = os.path.basename(program)  # noqa: PTH119 - a name, not a path
+        known = next((one for one in BACKENDS if name in (backend(one).program, *backend(one).known.speakers)), None)
+        if known is None:
+            return ()
+        path = self.host.get("PATH", "")
+        own, meant = find_program(name, path), find_program(program, path)
+        same = own is not None and meant is not None and os.path.realpath(own) == os.path.realpath(meant)
+        return tuple(backend(known).variables) if same else ()
+
+    def _server(self, name: str) -> McpServer:
+        row = self.config.mcp_servers.get(name)
+        if row is None:
+            known = self.config.mcp_servers
+            hint = f"Servers are rows of the configuration: [mcp_servers.{name}]." if not known else None
+            raise UsageError(f"There is no MCP server {quoted(name)}{did_you_mean(name, known)}", hint)
+        env, headers = self._filled(name, row.env), self._filled(name, row.headers)
+        return McpServer(name, row.command, row.args, env, row.url, headers)
+
+    def _filled(self, server: str, values: Mapping[str, str]) -> dict[str, str]:
+        """Values in which `${NAME}` stands for a variable of the user's."""
+
+        def value(found: re.Match[str]) -> str:
+            if found[1] not in self.host:
+                raise OrchardError(
+                    f"MCP server '{server}' needs the variable {found[1]}, which is not set.",
+                    f"Set it, or change [mcp_servers.{server}].",
+                )
+            return self.host[found[1]]
+
+        return {name: re.sub(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}", value, text) for name, text in values.items()}
+
+
+def _first_word(command: str) -> str:
+    """The program of a command line; empty where it is none."""
+    try:
+        return (shlex.split(command.removeprefix(ACP)) or [""])[0]
+    except ValueError:
+        return ""

@@ -1,0 +1,163 @@
+"""The table of settings: every key that exists, what it may hold, and what it means.
+
+Files, the environment and flags are all checked against `KEYS`, and the names of the environment
+variables follow from it. A key that is in the table has an effect; every other key is a problem.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, get_args
+
+from msgspec import Struct
+
+from orchard.config.kinds import (
+    Kind,
+    address,
+    agent,
+    flag,
+    link,
+    list_of,
+    maybe,
+    one_of,
+    pattern,
+    place,
+    seconds,
+    seconds_or_none,
+    text_of,
+    variable,
+    whole,
+    works,
+)
+from orchard.model import limits
+from orchard.model.names import Resolver
+
+
+class Key(Struct, frozen=True):
+    """One setting: its name in a file, what it may hold, and what it means."""
+
+    name: str
+    kind: Kind
+    meaning: str
+    needs_trust: bool = False
+    """It runs programs or loosens safety, so a repository's own file is believed only after `orchard trust`."""
+    loosens: Callable[[Any, Any], bool] | None = None
+    """Whether a value is looser than another: a repository's own file may only be stricter than the user, or needs
+    `orchard trust` as well. None: no value is looser than another, or all need it."""
+    stays_inside: bool = False
+    """A repository's own file may only name a path inside that repository."""
+    nothing: int | str = 0
+    """What a file writes for None."""
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The environment variables that set it; the second, where there is one, is the short form."""
+        full = "ORCHARD_" + self.name.upper().replace(".", "_")
+        section, _, rest = self.name.partition(".")
+        short = {"limits": f"ORCHARD_{rest.upper()}", "capacity": "ORCHARD_CAPACITY"}.get(section)
+        return (full,) if short is None or not rest else (full, short)
+
+
+def _more(value: float, other: float) -> bool:
+    return value > other
+
+
+def _more_or_endless(value: float | None, other: float | None) -> bool:
+    """As `_more`, for limits where nothing, or 0, is no limit at all."""
+    return bool(other) and (not value or value > (other or 0))
+
+
+def _less_careful(value: str, other: str) -> bool:
+    """A conflict that nobody settles is the careful end; a side that wins unseen is the other one."""
+    care = {"fail": 0, "agent": 1}
+    return value != other and care.get(value, 2) >= care.get(other, 2)
+
+
+SLOTS = whole(0, limits.MAX_PARALLEL)
+MONTH = 30 * 86_400.0
+
+_TABLE = (
+    Key("max_parallel", SLOTS, "jobs of one plan at once; 0: as many as the global limit allows"),
+    Key("agent", agent(), "the agent of works that name none; empty: the first that is usable", nothing=""),
+    Key(
+        "resolver",
+        one_of(*get_args(Resolver)),
+        "who settles a conflict; `agent` is `fail` where none is usable",
+        loosens=_less_careful,
+    ),
+    Key("resolver_agent", agent(), "the agent that settles conflicts; empty: the one that did the work", nothing=""),
+    Key(
+        "agent_tools",
+        flag(),
+        "whether agents in jobs get Orchard's own MCP server: their plan to read, and subtasks",
+        loosens=_more,
+    ),
+    Key("worktree_root", text_of(place), "folder that holds the jobs' worktrees", stays_inside=True),
+    Key(
+        "setup",
+        works(),
+        "works that set a worktree up for a job, if it is not set up just so already",
+        needs_trust=True,
+    ),
+    Key("pass_env", list_of(variable), "variables that reach the work although they look secret", needs_trust=True),
+    Key("heal.enabled", flag(), "whether an agent tries to mend a failed check", loosens=_more),
+    Key("heal.attempts", whole(0, 100), "how often it tries, per phase", loosens=_more),
+    Key("heal.agent", agent(), "the agent that mends; empty: the one that did the work", nothing=""),
+    Key("worktree.include", list_of(pattern), "ignored files that are copied into worktrees"),
+    Key(
+        "worktree.link",
+        list_of(link),
+        "folders of the checkout, ignored by git, that worktrees share by a link; others are warned about",
+        needs_trust=True,
+    ),
+    Key(
+        "worktree.keep",
+        list_of(pattern),
+        "ignored paths that a warm worktree keeps for its next job, while one engine runs",
+    ),
+    Key("worktree.pool", SLOTS, "warm worktrees that an engine keeps while it runs; 0: none", loosens=_more),
+    Key(
+        "capacity.global",
+        SLOTS,
+        "jobs at once over all repositories of the user; 0: no limit",
+        loosens=_more_or_endless,
+    ),
+    Key("limits.grace", seconds(3600), "seconds between asking a program to stop and killing it", loosens=_more),
+    Key("limits.log_bytes", whole(1024, 2**50), "size of a phase's log at which its work is stopped", loosens=_more),
+    Key(
+        "limits.idle",
+        seconds_or_none(MONTH),
+        "seconds without output and CPU use before a stop; 0: no limit",
+        loosens=_more_or_endless,
+    ),
+    Key(
+        "limits.wall",
+        seconds_or_none(MONTH),
+        "seconds for a work that has no `timeout`; 0: no limit",
+        loosens=_more_or_endless,
+    ),
+    Key(
+        "limits.interactive",
+        seconds_or_none(MONTH),
+        "seconds that an idle agent waits for a message; 0: no limit",
+        loosens=_more_or_endless,
+    ),
+    Key("limits.subtasks_per_job", whole(0, 1000), "subtasks of one attempt at a job; 0: none", loosens=_more),
+    Key("limits.subtasks_per_plan", whole(0, 10_000), "subtasks of one plan, all in all; 0: none", loosens=_more),
+    Key("tracing.endpoint", maybe(address), "where traces go, as OTLP over HTTP", needs_trust=True, nothing=""),
+    Key("tracing.headers_env", maybe(variable), "the variable with headers for it", needs_trust=True, nothing=""),
+)
+
+KEYS: Mapping[str, Key] = {key.name: key for key in _TABLE}
+NAMES_AGENT: tuple[str, ...] = ("agent", "resolver_agent", "heal.agent")
+"""Keys that name an agent: a repository's own file may name one, but not a command to be one."""
+ROWS = ("agents", "mcp_servers")
+"""Tables of rows that the user names: `[agents.NAME]`, `[mcp_servers.NAME]`; `configrows` says what is in them."""
+NEEDS_TRUST: tuple[str, ...] = (*(key.name for key in _TABLE if key.needs_trust), *ROWS)
+
+LATER = ("health", "sandbox")
+"""Keys of the design whose effect does not exist yet; taking them in silence would be a lie."""
+
+# Set by the engine for its jobs, or by tests for the engine: an Orchard inside a job inherits them.
+NOT_SETTINGS = frozenset(
+    f"ORCHARD_{name}"
+    for name in ("PLAN", "JOB", "ATTEMPT", "WORKTREE", "BASE", "TARGET", "EVIDENCE", "TOKEN", "FAILPOINT")
+)

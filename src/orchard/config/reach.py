@@ -1,0 +1,31 @@
+"""What a plan lets its agents reach beside their worktree."""
+
+from collections.abc import Iterator
+
+from orchard.config.layers import Config
+from orchard.model.plan import AgentWork, Plan
+from orchard.planfile.places import Path
+from orchard.planfile.works import Paths, works_of
+
+RIGHTS = "Agents run with your rights: there is no wall around them yet, so they can read and write whatever you can."
+
+
+def reach_of(plan: Plan, paths: Paths) -> Iterator[tuple[Path, str]]:
+    """Every folder that an agent may write to, with where the plan says so."""
+    for path, work, _ in works_of(plan, paths):
+        if isinstance(work, AgentWork):
+            yield from (((*path, "allowed_folders", n), folder) for n, folder in enumerate(work.allowed_folders))
+
+
+def asks_agents(plan: Plan) -> bool:
+    """Whether an agent is given work by the plan itself: by a job, a check, a setup or `verify`."""
+    works = [plan.verify, *(plan.setup or ())]
+    for job in plan.jobs.values():
+        works += [job.work, *(job.setup or ()), *job.prechecks, *job.postchecks]
+    return any(isinstance(work, AgentWork) for work in works)
+
+
+def may_ask_agents(plan: Plan, config: Config) -> bool:
+    """Whether an agent that can be had would heal a job of the plan, or resolve a conflict of it."""
+    heals = any(config.heal.enabled if job.heal is None else job.heal for job in plan.jobs.values())
+    return bool(heals) or (plan.resolver or config.resolver) == "agent"

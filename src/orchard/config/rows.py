@@ -1,0 +1,187 @@
+"""Rows that the user names: `[agents.NAME]` and `[mcp_servers.NAME]`.
+
+    row_key     what a row may hold under a name; an unknown one is a problem, as everywhere
+    make_rows   values by dotted key -> rows; what is wrong with a row as a whole is told beside them
+
+A row is put together field by field, as all settings are: the user's file may name a model, and the repository's
+the arguments.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, get_args
+
+from msgspec import Struct
+
+from orchard.config.keys import ROWS, Key
+from orchard.config.kinds import (
+    ROW_NAME,
+    address,
+    command,
+    flag,
+    found_instead,
+    list_of,
+    one_of,
+    table_of,
+    text_of,
+    variable,
+    whole,
+)
+from orchard.model.agent_rows import AGENTS, AgentRow, BuiltinRow, Home, ServerRow
+from orchard.text import did_you_mean, quoted
+
+MOST = 100
+"""Rows of one table."""
+RESERVED = "agent"
+"""`@agent TEXT` is work for the default agent, so no agent can have this name."""
+
+
+# ---------------------------------------------------------------------------------- rules for texts
+
+
+def _argument(text: str) -> str | None:
+    return "must not hold a NUL" if "\0" in text else None
+
+
+def _word(text: str) -> str | None:
+    fits = re.fullmatch(r"[!-~]{1,200}", text) and not text.startswith("-")
+    return None if fits else "must be a name without spaces"
+
+
+def _header(text: str) -> str | None:
+    return None if re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,200}", text) else "must be the name of a header"
+
+
+def _header_value(text: str) -> str | None:
+    return None if re.fullmatch(r"[\t -~\x80-\xff]*", text) else "must not hold control characters"
+
+
+def _tool(text: str) -> str | None:
+    return None if re.fullmatch(r"[\w-]+\*?|\*", text) else "must be the name of a tool, or its beginning and '*'"
+
+
+def _pattern(text: str) -> str | None:
+    fits = re.fullmatch(r"[^\x00-\x1f/][^\x00-\x1f]{0,199}", text) and ".." not in text.split("/")
+    return None if fits and text.strip("*/") else "must be a path in the worktree, in which '*' stands for anything"
+
+
+# --------------------------------------------------------------------------------------- the fields
+
+_ALLOW_ENV = "variables that a plan may set for it, though they decide where keys go or which programs run"
+_VARIABLES = table_of(variable, _argument)
+
+AGENT_FIELDS = (
+    Key("command", text_of(command), "the program; for an agent of your own a command line with `{prompt}` in it"),
+    Key("args", list_of(_argument), "arguments, put before those that are added"),
+    Key("model", text_of(_word), "the model of works that name none"),
+    Key("env", _VARIABLES, "variables that it gets"),
+    Key("pass_env", list_of(variable), "your variables that it may see, beside those it needs anyway"),
+    Key("allow_env", list_of(variable), _ALLOW_ENV),
+    Key("droppings", list_of(_pattern), "paths of files that it leaves for itself, such as `.mine/` or `.mine*`"),
+    Key("home", one_of(*get_args(Home)), "where it keeps settings and sessions: with the job, or in your own place"),
+)
+BUILTIN_FIELDS = (
+    Key("provider", one_of("anthropic", "openai"), "who is asked: `openai` is any compatible endpoint"),
+    Key("base_url", text_of(address), "the address of the endpoint"),
+    Key("api_key_env", text_of(variable), "the variable that holds the key"),
+    Key("model", text_of(_word), "the model of works that name none"),
+    Key("max_iterations", whole(1, 10_000), "calls of the model in one turn"),
+    Key("max_tokens", whole(1, 1_000_000), "tokens of one answer"),
+    Key("max_messages", whole(4, 10_000), "messages that are kept of a conversation"),
+    Key("compact", flag(), "whether the middle of a long conversation is summarised"),
+    Key("compact_threshold", whole(4, 10_000), "messages from which on it is"),
+    Key("compact_keep_recent", whole(1, 10_000), "newest messages that stay as they are"),
+    Key("deny_tools", list_of(_tool), "tools that it does not get; `github_*` stands for all that begin so"),
+    Key("env", _VARIABLES, "variables that its commands get"),
+    Key("pass_env", list_of(variable), "your variables that its commands may see"),
+    Key("allow_env", list_of(variable), _ALLOW_ENV),
+)
+SERVER_FIELDS = (
+    Key("command", text_of(command), "the program to start, which speaks over standard input and output"),
+    Key("args", list_of(_argument), "its arguments"),
+    Key("env", _VARIABLES, "variables that it gets; `${NAME}` in a value stands for a variable of yours"),
+    Key("url", text_of(address), "the address, instead of a command"),
+    Key("headers", table_of(_header, _header_value), "sent with each request; `${NAME}` as in `env`"),
+)
+
+
+def fields_of(table: str, row: str) -> Mapping[str, Key]:
+    """What a row of a table may hold."""
+    found = SERVER_FIELDS if table == "mcp_servers" else BUILTIN_FIELDS if row == "builtin" else AGENT_FIELDS
+    return {key.name: key for key in found}
+
+
+def row_key(name: str) -> Key | str | None:
+    """The key of a field by its dotted name, the words of a problem, or None where the name is of no row."""
+    table, _, rest = name.partition(".")
+    if table not in ROWS or not rest:
+        return None
+    row, _, field = rest.partition(".")
+    known = fields_of(table, row)
+    return known.get(field) or f"unknown key{did_you_mean(field, known)}"
+
+
+def row_leaves(table: str, rows: Mapping[str, object]) -> Iterator[tuple[str, object, str | None]]:
+    """Every value of a table of rows by its dotted name, with what is wrong where no row can be so."""
+    if len(rows) > MOST:
+        yield table, rows, f"must hold at most {MOST} rows, not {len(rows)}"
+        return
+    for row, values in rows.items():
+        if not re.fullmatch(ROW_NAME, row):
+            wrong = "must be named with small letters, digits, '-' and '_', at most 32 of them"
+            yield f"{table}.{quoted(row)}", values, wrong
+        elif table == "agents" and row == RESERVED:
+            yield f"{table}.{row}", values, "cannot be used: '@agent' is the default agent; choose another name"
+        elif not isinstance(values, dict):
+            yield f"{table}.{row}", values, f"must be a table, [{table}.{row}], {found_instead(values)}"
+        elif not values and (
+            empty := _wrong_server(ServerRow()) if table != "agents" else _wrong_agent(row, AgentRow())
+        ):
+            yield f"{table}.{row}", values, empty
+        else:
+            yield from ((f"{table}.{row}.{field}", value, None) for field, value in values.items())
+
+
+# ----------------------------------------------------------------------------------------- the rows
+
+
+class Rows(Struct, frozen=True):
+    """All rows of a configuration."""
+
+    agents: Mapping[str, AgentRow]
+    builtin: BuiltinRow
+    mcp_servers: Mapping[str, ServerRow]
+
+
+def make_rows(values: Mapping[str, object]) -> tuple[Rows, dict[str, str]]:
+    """The rows that values by dotted name make, and what is wrong with some of them, by the name of the row."""
+    tables: dict[str, dict[str, dict[str, Any]]] = {table: {} for table in ROWS}
+    for name, value in values.items():
+        table, _, rest = name.partition(".")
+        row, _, field = rest.partition(".")
+        if table in ROWS and field:
+            tables[table].setdefault(row, {})[field] = value
+    builtin = BuiltinRow(**tables["agents"].pop("builtin", {}))
+    agents = {name: AgentRow(**row) for name, row in tables["agents"].items()}
+    servers = {name: ServerRow(**row) for name, row in tables["mcp_servers"].items()}
+    wrong = {
+        **{f"agents.{name}": problem for name, row in agents.items() if (problem := _wrong_agent(name, row))},
+        **{f"mcp_servers.{name}": problem for name, row in servers.items() if (problem := _wrong_server(row))},
+    }
+    if builtin.compact and builtin.compact_keep_recent >= builtin.compact_threshold:
+        wrong["agents.builtin.compact_keep_recent"] = "must be less than compact_threshold"
+    return Rows(agents, builtin, servers), wrong
+
+
+def _wrong_agent(name: str, row: AgentRow) -> str | None:
+    if name in AGENTS or row.command is not None:
+        return None
+    return f"needs 'command': there is no agent of this name{did_you_mean(name, AGENTS)}"
+
+
+def _wrong_server(row: ServerRow) -> str | None:
+    if (row.command is None) == (row.url is None):
+        return "needs 'command' or 'url', and not both"
+    if row.url is not None and (row.args or row.env):
+        return "'args' and 'env' are for a 'command'; a 'url' has 'headers'"
+    return "'headers' are for a 'url'; a 'command' has 'env'" if row.command is not None and row.headers else None

@@ -1,0 +1,63 @@
+"""Which job of a plan a name means: the one place where every surface asks."""
+
+from collections.abc import Collection, Mapping
+
+from orchard.errors import NotFound
+from orchard.model.plan import VALIDATION, Job, JobId
+from orchard.text import did_you_mean
+
+VALIDATION_NAMES = ("verify", "validation", "(validation)", VALIDATION)
+"""What the validation job answers to, unless another job of the plan has that name."""
+
+SHOWN = 8
+
+
+def job_word(job: str, jobs: Collection[str] = ()) -> str:
+    """What people call a job, here and in commands: its id, and `verify` for the one that every plan has.
+
+    Where a job among `jobs` is called so itself, the validation job has its whole id only.
+    """
+    if job != VALIDATION:
+        return job
+    return VALIDATION if any(one.rpartition("/")[2] == "verify" for one in jobs) else "verify"
+
+
+def jobs_called(jobs: Mapping[JobId, Job], name: str) -> list[JobId]:
+    """The jobs with exactly this full id, else this bare id, else this name."""
+    if JobId(name) in jobs:
+        return [JobId(name)]
+    bare = [job for job in jobs if job.rpartition("/")[2] == name]
+    return (
+        bare
+        or [job.id for job in jobs.values() if job.name == name]
+        or ([VALIDATION] if name in VALIDATION_NAMES and VALIDATION in jobs else [])
+    )
+
+
+def jobs_in_group(jobs: Mapping[JobId, Job], group: str) -> list[JobId]:
+    """The jobs of the group with exactly this path, and of the groups in it."""
+    return [job.id for job in jobs.values() if job.group and f"{job.group}/".startswith(f"{group.strip('/')}/")]
+
+
+def find_job(plan: str, jobs: Mapping[JobId, Job], name: str, *, exact: bool = False) -> JobId:
+    """The job that is meant: by full id, unique bare id or unique name; by a unique beginning unless `exact`."""
+    if JobId(name) in jobs:  # the common case must not cost a look at every job
+        return JobId(name)
+    begun = [job for job in jobs if job.startswith(name) or job.rpartition("/")[2].startswith(name)]
+    found = jobs_called(jobs, name) or ([] if exact else begun)
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise NotFound(f"'{name}' could be any of these jobs: {_listed(found)}", hint="Give the full id.")
+    if begun:
+        raise NotFound(
+            f"Plan '{plan}' has no job '{name}', and the beginning of a name is not enough here.",
+            hint=f"Give the whole id: {_listed(begun)}",
+        )
+    named = [*(job_word(job) for job in jobs), *(job.name for job in jobs.values() if job.id != VALIDATION)]
+    raise NotFound(f"Plan '{plan}' has no job '{name}'{did_you_mean(name, named)}", hint=f"orchard status {plan}")
+
+
+def _listed(jobs: Collection[str]) -> str:
+    names = [job_word(job) for job in jobs]
+    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")

@@ -1,0 +1,133 @@
+"""What the agents of a plan used, row by row and added up: by job, attempt, model, agent or phase.
+
+A turn with several models has a row for each. Its time and the turn itself are counted in the row of the model that
+took the most tokens, and the lines that a job changed in the first row of its last attempt: so every sum of rows,
+however they are grouped, is the total.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Literal
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from orchard.core.records import Attempt, JobRecord, Turn
+from orchard.core.run import Run
+from orchard.core.views.plans import agents_usage
+from orchard.model.events.plans import Json
+from orchard.model.phases import Phase
+from orchard.model.usage import Usage, total
+
+By = Literal["job", "attempt", "model", "agent", "phase", "trigger"]
+UNKNOWN = "unknown"
+
+
+class Row(Struct, frozen=True):
+    """What one turn used with one model."""
+
+    job: str
+    attempt: int
+    phase: str
+    agent: str
+    trigger: str
+    model: str
+    usage: Usage = field(default_factory=Usage)
+    turns: int = 0
+    session_seconds: float = 0.0
+    lines_added: int = 0
+    lines_deleted: int = 0
+
+
+_KEYS: Mapping[By, Callable[[Row], str]] = {
+    "job": lambda row: row.job,
+    "attempt": lambda row: f"{row.job} #{row.attempt}",
+    "model": lambda row: row.model,
+    "agent": lambda row: row.agent,
+    "phase": lambda row: row.phase,
+    "trigger": lambda row: row.trigger,
+}
+
+
+def usage_report(run: Run) -> Json:
+    """The whole of it; `by` holds the same figures added up in different ways."""
+    rows = list(usage_rows(run))
+    return {
+        "plan": {"id": run.id, "name": run.plan.name, "status": str(run.status)},
+        "total": added(rows),
+        "by": {by: {key: added(group) for key, group in grouped(rows, by).items()} for by in _KEYS},
+        "rows": [
+            {
+                "job": row.job,
+                "attempt": row.attempt,
+                "phase": row.phase,
+                "agent": row.agent,
+                "trigger": row.trigger,
+                "model": row.model,
+                **added([row]),
+            }
+            for row in rows
+        ],
+    }
+
+
+def usage_rows(run: Run) -> Iterator[Row]:
+    """Every turn of every attempt, a row for each model, in the order of the plan."""
+    for job, record in run.records.items():
+        turns = ((attempt, turn) for attempt in record.attempts for turn in attempt.turns)
+        yield from _with_lines([row for attempt, turn in turns for row in _turn_rows(job, attempt, turn)], record)
+
+
+def grouped(rows: Iterable[Row], by: By) -> dict[str, list[Row]]:
+    """The rows that belong together."""
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        found.setdefault(_KEYS[by](row), []).append(row)
+    return found
+
+
+def added(rows: Iterable[Row]) -> Json:
+    """Rows as one set of figures. A cost that is not complete is at least so much: not every agent tells."""
+    found = list(rows)
+    figures = agents_usage([total(row.usage for row in found)])
+    figures.pop("models")
+    silent = any(row.usage.cost is None and (row.usage.tokens or row.usage.requests) for row in found)
+    return {
+        **figures,
+        "cost_complete": not silent,
+        "turns": sum(row.turns for row in found),
+        "session_seconds": round(sum(row.session_seconds for row in found), 3),
+        "lines_added": sum(row.lines_added for row in found),
+        "lines_deleted": sum(row.lines_deleted for row in found),
+    }
+
+
+def _turn_rows(job: str, attempt: Attempt, turn: Turn) -> Iterator[Row]:
+    used = turn.used or {turn.model or "": Usage(model=turn.model or "")}
+    main = max(used, key=lambda model: used[model].tokens)
+    seconds = max(0.0, turn.ended - turn.started) if turn.ended is not None else 0.0
+    for model, usage in used.items():
+        counts: dict[str, Any] = {"turns": 1, "session_seconds": seconds} if model == main else {}
+        yield Row(job, attempt.number, str(turn.phase), turn.agent, turn.purpose, model or UNKNOWN, usage, **counts)
+
+
+def _with_lines(rows: list[Row], record: JobRecord) -> list[Row]:
+    """The rows with the lines that they wrote: what was committed after the work, and what healing added to it.
+
+    Work that was done again takes the place of what was done before. Lines that no agent wrote are nobody's.
+    """
+    found, known = rows, (0, 0)
+    for attempt in record.attempts:
+        for phase, commit in attempt.commits:
+            counts = commit.summary.get("lines_added", 0), commit.summary.get("lines_deleted", 0)
+            if phase is Phase.COMMIT:
+                found, known = list(rows), (0, 0)
+            wrote = str(Phase.WORK if phase is Phase.COMMIT else phase)
+            more = [max(0, now - before) for now, before in zip(counts, known, strict=True)]
+            known = counts
+            for number, row in enumerate(found):
+                if (row.attempt, row.phase) == (attempt.number, wrote):
+                    found[number] = replace(
+                        row, lines_added=row.lines_added + more[0], lines_deleted=row.lines_deleted + more[1]
+                    )
+                    break
+    return found

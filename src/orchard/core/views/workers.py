@@ -1,0 +1,81 @@
+"""Workers: the agents that work on jobs, as people see them.
+
+    created     the attempt has begun, its agent has not
+    running     it is in a turn, or between two
+    idle        its turn is over, and it waits for a message or to be told that it is done
+    paused      it has begun, and waits for a budget, for a slot, or for its plan to be resumed
+    completed   its work is done
+    error       its work failed, or was stopped
+
+Nothing of this is stored: it follows from the records.
+"""
+
+from orchard.core.records import Attempt, JobRecord
+from orchard.core.run import Run
+from orchard.core.states import JobState
+from orchard.model.events.event import Json
+from orchard.model.phases import Phase, at_or_after
+from orchard.model.plan import VALIDATION, AgentWork, JobId
+
+STATES = ("created", "running", "idle", "paused", "completed", "error")
+
+
+def worker_state(run: Run, job_id: JobId) -> str | None:
+    """What the agent of a job does; None: no attempt has begun, or it is no work for an agent."""
+    record = run.records[job_id]
+    if job_id == VALIDATION or not isinstance(run.job(job_id).work, AgentWork):
+        return None
+    last = record.last
+    if last is None:
+        return "created" if record.state is JobState.SCHEDULED else None
+    if record.state is JobState.SUCCEEDED:
+        return "completed"
+    if record.state in (JobState.FAILED, JobState.CANCELED):
+        return "completed" if _is_done(last) else "error"
+    if record.hold is not None and record.hold.kind == "worker":
+        return "idle"
+    if record.state is JobState.RUNNING and last.where is not Phase.WORK:
+        return "completed" if at_or_after(last.where, Phase.COMMIT) else "created"
+    if record.state is JobState.RUNNING:
+        return "running" if _turns(last) else "created"
+    return _going_on(record, last)
+
+
+def _going_on(record: JobRecord, last: Attempt) -> str | None:
+    """What an attempt does that is not under way now."""
+    if not record.continues:
+        return "created" if record.state is JobState.SCHEDULED else None
+    if at_or_after(record.resume_from or Phase.MERGE_FI, Phase.COMMIT):
+        return "completed"
+    return "paused" if _turns(last) else "created"
+
+
+def _is_done(attempt: Attempt) -> bool:
+    """Whether the work of an attempt that is over had been done: what failed is what came after it."""
+    return any(phase.phase is Phase.WORK and phase.outcome == "passed" for phase in attempt.phases) or any(
+        phase.phase is Phase.COMMIT for phase in attempt.phases
+    )
+
+
+def _turns(attempt: Attempt) -> bool:
+    return any(turn.purpose == "work" for turn in attempt.turns)
+
+
+def worker_view(run: Run, job_id: JobId, *, stopped: bool = False) -> Json | None:
+    """The agent of a job in a few fields; `stopped`: the engine that ran it is gone."""
+    state = worker_state(run, job_id)
+    if state is None:
+        return None
+    record, work = run.records[job_id], run.job(job_id).work
+    assert isinstance(work, AgentWork)
+    turns = [turn for attempt in record.attempts for turn in attempt.turns if turn.purpose == "work"]
+    last = turns[-1] if turns else None
+    return {
+        "state": "error" if stopped else state,
+        "agent": last.agent if last else work.agent,
+        "session": (last.session or last.resumed) if last else None,
+        "interactive": work.interactive,
+        "turns": len(turns),
+        "queued": len(record.queued),
+        "said": last.text if last else "",
+    }

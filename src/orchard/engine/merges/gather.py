@@ -1,0 +1,190 @@
+"""What a job needs, brought together in memory: the commit its work starts from."""
+
+import time
+from collections.abc import Sequence
+from functools import partial
+
+from msgspec import Struct
+
+from orchard.core.sides import SIDES
+from orchard.core.views.plans import TAKE_SIDE
+from orchard.engine.merges.picks import pick_of
+from orchard.engine.outcome import Failed
+from orchard.engine.world import World
+from orchard.git.ancestry import Line, Meeting, Unclear
+from orchard.git.command import GitError
+from orchard.git.history import is_ancestor, merge_bases, show_path
+from orchard.git.merge.accounting import Trees, check
+from orchard.git.merge.conflicts import SHARED, Merge, Resolution, resolve_by_side, resolve_from_memory
+from orchard.git.merge.integration import compose_message
+from orchard.git.objects.reader import ObjectMissing
+from orchard.git.refs import PREFIX, RefMoved, Update, hold, job_ref_part, update_refs
+from orchard.model.plan import Resolver
+from orchard.process.failpoint import failpoint
+
+LISTED_PATHS = 10
+VANISHED_TRIES = 5
+
+
+def gather(
+    world: World, plan: str, ref: str, commits: Sequence[str], resolver: Resolver, floor: str | None = None
+) -> str | Failed:
+    """The first commit with every other merged into it; a new commit is held by `ref` and read back.
+
+    The same commits give the same result: dates come from the commits themselves. What has no ref
+    yet can be taken by somebody's `git gc --prune=now`; then it is made again. `floor`: the commit that
+    all of them descend from.
+    """
+    for number in range(VANISHED_TRIES):
+        try:
+            return _gather(world, (plan, ref, resolver), commits, floor)
+        except (GitError, ObjectMissing):
+            # Processes that stay open remember packs that are gone, and would not write their objects again.
+            world.integration.close()
+            world.gathered.forget()
+            time.sleep(0.05 * 2**number)
+    return _gather(world, (plan, ref, resolver), commits, floor)
+
+
+def _gather(world: World, what: tuple[str, str, Resolver], commits: Sequence[str], floor: str | None) -> str | Failed:
+    plan, ref, resolver = what
+    first, *others = dict.fromkeys(commits)
+    try:
+        line = Line(world.integration.objects, floor, first) if floor is not None else None
+        joined = _join(world, (plan, resolver), (first, others), line)
+    except Unclear:
+        joined = _join(world, (plan, resolver), (first, others), None)
+    if isinstance(joined, Failed):
+        return joined
+    commit, made = joined
+    if made:
+        failpoint("gather.before-hold")
+        _hold(world, ref, commit, first)
+        failpoint("gather.after-hold")
+    return commit
+
+
+def _join(
+    world: World, how: tuple[str, Resolver], commits: tuple[str, Sequence[str]], line: Line | None
+) -> tuple[str, bool] | Failed:
+    """All commits in one, and whether that took a merge."""
+    (base, others), made = commits, False
+    for other in others:
+        meeting = line.meet(other) if line is not None else None
+        if _has(world, base, other, meeting):
+            continue
+        if _has_all(world, base, other, line, meeting):
+            base = other
+        else:
+            bases = tuple(meeting.met) if meeting is not None and len(meeting.met) == 1 else None
+            merge = partial(_merge, world, how, (base, other), bases)
+            merged = world.gathered.merged((*how, base, other), merge)
+            if isinstance(merged, Failed):
+                return merged
+            base, made = merged, True
+        if line is not None and meeting is not None:
+            line.grow(meeting, base)
+    return base, made
+
+
+def _has(world: World, base: str, other: str, meeting: Meeting | None) -> bool:
+    return not meeting.fresh if meeting is not None else is_ancestor(world.repo, other, base)
+
+
+def _has_all(world: World, base: str, other: str, line: Line | None, meeting: Meeting | None) -> bool:
+    if line is not None and meeting is not None:
+        return line.is_behind(meeting)
+    return is_ancestor(world.repo, base, other)
+
+
+def _hold(world: World, ref: str, commit: str, known: str) -> None:
+    try:
+        hold(world.repo.git, ref, commit, known, world.integration.live.results.move)
+    except RefMoved as moved:
+        if moved.actual != commit:
+            update_refs(world.repo.git, [Update(ref, commit, moved.actual)], "orchard: gathered again")
+
+
+def _merge(
+    world: World, how: tuple[str, Resolver], sides: tuple[str, str], bases: tuple[str, ...] | None
+) -> str | Failed:
+    (plan, resolver), (ours, theirs) = how, sides
+    objects, merger = world.integration.objects, world.integration.merger
+    merge = merger.merge(ours, theirs)
+    tree = objects.tree_of
+    found = tuple(tree(base) for base in bases or merge_bases(world.repo, ours, theirs))
+    check(objects, Trees(found, tree(ours), tree(theirs), merge.tree, merge.conflicts))
+    resolution = resolve(world, plan, merge, resolver)
+    if resolution is None:
+        between = Between(plan, f"Two of the job's needs ({ours:.12} and {theirs:.12})", "the first need", "the second")
+        return conflict(merge, resolver, between)
+    when = max(commit_time(world, ours), commit_time(world, theirs))
+    made = merger.commit(resolution.tree, (ours, theirs), compose_message("Gather what a job needs"), when=when)
+    if resolution.paths:
+        world.picks.note(made, pick_of(resolution, ours, theirs))
+    return made
+
+
+def resolve(world: World, plan: str, merge: Merge, resolver: Resolver) -> Resolution | None:
+    """The tree of a merge, settled as the plan says; None where that is not possible.
+
+    What an agent decides comes by way of the memory: `resolving` asks it, and then the merge is made again.
+    """
+    if merge.clean:
+        return Resolution(merge.tree, ())
+    if resolver == "fail":
+        return None
+    objects = world.integration.objects
+    if resolver == "agent":
+        memories = (resolve_from_memory(world.repo, objects, one, merge) for one in (plan, SHARED))
+        return next((found for found in memories if found is not None), None)
+    return resolve_by_side(world.repo, objects, merge, resolver)
+
+
+class Between(Struct, frozen=True):
+    """What met whom in a conflict, in a person's words."""
+
+    plan: str
+    who: str
+    ours: str
+    theirs: str
+    jobs: bool = True
+    """Whether both sides are jobs, of which one could have needed the other."""
+
+    def hint(self, resolver: Resolver) -> str:
+        """What helps: a side to take, since the same merge meets the same conflict again."""
+        order = " In a new plan, let one job need the other." if self.jobs else ""
+        if resolver in SIDES:
+            return f"Neither side can be taken as it is.{order}"
+        set_side = f"orchard reshape {self.plan} {TAKE_SIDE}"
+        return (
+            f"To keep the version of {self.theirs}: '{set_side} theirs', or of {self.ours}: '{set_side} ours'; "
+            f"then 'orchard retry --plan {self.plan}'.{order}"
+        )
+
+
+def conflict(merge: Merge, resolver: Resolver, between: Between) -> Failed:
+    """A merge that nobody settled, told with its paths."""
+    shown = [f"{show_path(one.path)} ({one.kind})" for one in merge.conflicts[:LISTED_PATHS]]
+    more = len(merge.conflicts) - len(shown)
+    listed = ", ".join(shown) + (f" and {more} more" if more > 0 else "")
+    return Failed(
+        "conflict",
+        f"{between.who} conflict in {listed}.",
+        hint=between.hint(resolver),
+        merge=merge if resolver == "agent" else None,
+    )
+
+
+def commit_time(world: World, commit: str) -> int:
+    """When a commit was made, in seconds since 1970, as it says itself."""
+    _, data = world.integration.objects.read(commit)
+    for line in data.split(b"\n\n", 1)[0].split(b"\n"):
+        if line.startswith(b"committer "):
+            return int(line.rsplit(b" ", 2)[1])
+    return 0
+
+
+def base_ref(plan: str, job: str, attempt: int) -> str:
+    """What holds the gathered commit an attempt starts from."""
+    return f"{PREFIX}/base/{job_ref_part(plan)}/{job_ref_part(job)}/{attempt}"

@@ -1,0 +1,120 @@
+"""What a request may be given: checked against what its function says that it takes, before anything is done.
+
+Requests come over a socket too, so an argument can be anything that JSON can hold.
+"""
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from msgspec.structs import fields
+
+from orchard.errors import OrchardError, UsageError
+from orchard.model.events.plans import Json
+from orchard.model.phases import PHASES, Phase
+from orchard.model.plan import Plan, Work
+from orchard.model.plan_codec import plan_from_json, work_from_json
+from orchard.text import did_you_mean, quoted
+
+T = TypeVar("T")
+
+_SORTS: Mapping[Any, str] = {
+    str: "a text", bool: "true or false", int: "a whole number", float: "a number", list: "a list", dict: "an object",
+}  # fmt: skip
+
+BUDGETS = ("minutes", "tokens", "cost")
+
+
+def check_arguments(verb: str, function: Callable[..., Awaitable[Json]], args: Mapping[str, Any]) -> None:
+    """Refuse arguments that are unknown, missing, or of another sort than the request takes."""
+    hints, needed = _taken(function)
+    for name in args:
+        if name not in hints:
+            raise UsageError(f"The request '{verb}' has no argument {quoted(str(name))}{did_you_mean(name, hints)}")
+    for name in needed:
+        if name not in args:
+            raise UsageError(f"The request '{verb}' needs the argument '{name}'.")
+    for name, value in args.items():
+        if not _fits(value, hints[name]):
+            raise UsageError(f"The request '{verb}' takes for '{name}' {_named(hints[name])}.")
+
+
+@cache
+def _taken(function: Callable[..., Awaitable[Json]]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Each argument and its type, and those that have no default; the first is whoever takes the request."""
+    given = list(inspect.signature(function).parameters.values())[1:]
+    types = get_type_hints(function)
+    return {one.name: types[one.name] for one in given}, tuple(one.name for one in given if one.default is one.empty)
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    if hint is Any:
+        return True
+    origin = get_origin(hint)
+    if origin in (Union, UnionType):
+        return any(_fits(value, one) for one in get_args(hint))
+    if origin is Literal:
+        return value in get_args(hint)
+    if origin in (list, tuple):
+        return isinstance(value, list | tuple) and all(_fits(one, get_args(hint)[0]) for one in value)
+    if origin in (dict, Mapping):
+        return isinstance(value, Mapping) and all(_fits(one, get_args(hint)[1]) for one in value.values())
+    if hint in (int, float) and isinstance(value, bool):
+        return False
+    return isinstance(value, (int, float) if hint is float else hint)
+
+
+def _named(hint: Any) -> str:
+    options = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    return " or ".join(_SORTS.get(get_origin(one) or one, str(one)) for one in options if one is not NoneType)
+
+
+# ------------------------------------------------------------------------------------ what they hold
+
+
+def phase_of(name: str | None) -> Phase | None:
+    """The phase of this name."""
+    if name is None:
+        return None
+    try:
+        return Phase(name)
+    except ValueError:
+        known = [str(phase) for phase in PHASES]
+        guess = did_you_mean(name, known)
+        raise UsageError(f"There is no phase {quoted(name)}{guess}", hint=f"Phases are: {', '.join(known)}") from None
+
+
+def work_of(body: Json) -> Work:
+    """A work as `work_json` writes it."""
+    work = _read("The work", body, work_from_json)
+    types = get_type_hints(type(work))
+    for spec in fields(work):
+        if not _fits(getattr(work, spec.name), types[spec.name]):
+            raise UsageError(f"The work of the request has for '{spec.name}' something that cannot be there.")
+    return work
+
+
+def plan_of(body: Json) -> Plan:
+    """A plan as `plan_json` writes it."""
+    return _read("The plan", body, plan_from_json)
+
+
+def _read(what: str, body: Json, read: Callable[[Json], T]) -> T:
+    try:
+        return read(body)
+    except OrchardError:
+        raise
+    except Exception as error:  # whatever is wrong with it, the one who asked gave it
+        why = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+        raise UsageError(f"{what} of the request cannot be read: {why}") from error
+
+
+def check_budget(budget: Json | None) -> None:
+    """Refuse a budget that no plan could have."""
+    for name, limit in (budget or {}).items():
+        if name not in BUDGETS:
+            raise UsageError(f"There is no budget of {quoted(str(name))}.", hint=f"Budgets: {', '.join(BUDGETS)}")
+        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int | float) or not limit > 0):
+            raise UsageError(f"The budget of {name} is a number above 0.")

@@ -1,0 +1,106 @@
+"""What would keep a plan from starting here, all of it, with its place in the file: for those who only ask."""
+
+import os
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import cache, partial
+
+from orchard.config.layers import Config, allowed_env
+from orchard.config.reach import reach_of
+from orchard.engine.refs_of_plan import check_base, check_target
+from orchard.engine.requests.reach import folder_meant
+from orchard.engine.requests.selection import find_plan
+from orchard.engine.world import Agents
+from orchard.errors import OrchardError
+from orchard.git.repository import Repository
+from orchard.model.plan import AgentWork, Plan
+from orchard.planfile.places import Finding
+from orchard.planfile.reserved_variables import Refuses, reserved, reserved_findings
+from orchard.planfile.works import Paths, works_of
+from orchard.store.plan_list import PlanRow
+
+
+def foreseen(
+    repo: Repository, config: Config, agents: Agents, rows: Sequence[PlanRow], plan: Plan, paths: Paths
+) -> list[Finding]:
+    """What of base, target, the plan before this one, worktrees, agents, models and servers cannot be had.
+
+    And what agents may not be given: variables that steer them, folders that are not there.
+    """
+    found = [*_of_plan(repo, rows, plan), *agent_findings(repo, config, agents, plan, paths)]
+    known: dict[str, str | None] = {}
+    for path, work, _ in works_of(plan, paths):
+        if not isinstance(work, AgentWork):
+            continue
+        asked = repr((work.agent, work.model, work.tier, work.mcp_servers))
+        if asked not in known:
+            known[asked] = _refusal(partial(_check_agent, agents, work))
+        if (said := known[asked]) is not None:
+            found.append(Finding(path, said))
+    return found
+
+
+def agent_findings(repo: Repository, config: Config, agents: Agents, plan: Plan, paths: Paths) -> list[Finding]:
+    """What a plan asks for its agents and may not have."""
+    missing = [
+        Finding(path, f"there is no folder '{folder}'")
+        for path, folder in reach_of(plan, paths)
+        if not os.path.isdir(folder_meant(repo, folder))  # noqa: PTH112  (one that cannot be looked at is not there)
+    ]
+    return [*reserved_findings(plan, refusals(config, agents), paths), *missing]
+
+
+def refusals(config: Config, agents: Agents) -> Refuses:
+    """Which variables plans may not set for which agents: what steers any, and what one's own program goes by."""
+
+    @cache
+    def own(agent: str | None) -> tuple[Collection[str], Collection[str]]:
+        row = config.agents.get(agent or "")
+        try:
+            found = agents.find(agent).variables
+        except OrchardError:  # it cannot be had, which is said elsewhere
+            found = ()
+        return _allowed(config, agents, agent), {*found} - {*(row.pass_env if row is not None else ())}
+
+    def refuses(agent: str | None, name: str) -> bool:
+        allowed, steering = own(agent)
+        return name not in allowed and (reserved(name) or name in steering)
+
+    return refuses
+
+
+def _allowed(config: Config, agents: Agents, agent: str | None) -> tuple[str, ...]:
+    """What plans may set for an agent; who names none gets the default one, which only the table of agents knows."""
+    if agent is None and config.agent is None:
+        default = next((one["name"] for one in agents.listed() if one["default"]), None)
+        agent = str(default) if default is not None else None
+    return allowed_env(config, agent)
+
+
+def _of_plan(repo: Repository, rows: Sequence[PlanRow], plan: Plan) -> Iterator[Finding]:
+    checks: dict[str, Callable[[], object]] = {"target": lambda: check_target(repo, plan)}
+    if plan.after is None:
+        checks["base"] = lambda: check_base(repo, plan)
+    else:
+        after = plan.after
+        checks["after"] = lambda: find_plan(rows, after)
+    if plan.worktree_root is not None:
+        root = plan.worktree_root
+        checks["worktree_root"] = lambda: repo.worktree_root(root)
+    for field, check in checks.items():
+        if (said := _refusal(check)) is not None:
+            yield Finding((field,), said)
+
+
+def _check_agent(agents: Agents, work: AgentWork) -> None:
+    found = agents.find(work.agent)
+    agents.model_for(found.name, work.model, work.tier)
+    agents.servers(work.mcp_servers)
+
+
+def _refusal(check: Callable[[], object]) -> str | None:
+    """What a check that raises says, with what to do about it."""
+    try:
+        check()
+    except OrchardError as error:
+        return error.message.removeprefix("base: ").rstrip(".") + (f" ({error.hint.rstrip('.')})" if error.hint else "")
+    return None

@@ -1,0 +1,116 @@
+"""What a request finds out before it decides: whether agents can be had, whether a plan could start, what remotes hold.
+
+All of it may take long, so it is done before anybody decides about the plan, and whoever asked looks again afterwards.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from orchard.core.run import Run
+from orchard.engine.engine import Engine
+from orchard.engine.refs_of_plan import check_start
+from orchard.engine.requests.foresight import agent_findings, refusals
+from orchard.engine.requests.workers import refuse_interactive
+from orchard.engine.world import World
+from orchard.errors import InvalidInput, OrchardError, Problem, UsageError
+from orchard.model.plan import VALIDATION, AgentWork, Job, Plan, Work
+from orchard.planfile.reserved_variables import refusal
+from orchard.planfile.works import named, spoken
+from orchard.process.failpoint import failpoint
+
+SHOWN = 20
+"""How many refusals are told at once."""
+
+
+async def check_agents(world: World, plan: Plan) -> None:
+    """See that every agent and model that the plan names can be had, before anything is made."""
+    problems = await world.in_thread(_problems, world, plan)
+    if problems:
+        raise InvalidInput("plan", problems)
+    works = [(f"Job '{job.id}'", _works(plan, job)) for job in plan.jobs.values()]
+    for job in plan.jobs.values():
+        talks = job.work if job.id != VALIDATION else None
+        refuse_interactive(f"Job '{job.id}'", [one for one in _works(plan, job) if one is not talks])
+    await check_works(world, works)
+
+
+def _problems(world: World, plan: Plan) -> list[Problem]:
+    """What a plan asks for its agents and may not have."""
+    found = agent_findings(world.repo, world.config, world.agents, plan, named(plan))
+    return [Problem(one.message, spoken(one.path)) for one in found]
+
+
+async def check_works(world: World, works: Sequence[tuple[str, Sequence[Work]]]) -> None:
+    """See that the agents, models and servers of these works can be had; each with whose works they are."""
+    await world.in_thread(_check_works, world, works)
+
+
+def _check_works(world: World, works: Sequence[tuple[str, Sequence[Work]]]) -> None:
+    failpoint("request.checking")
+    refused: list[OrchardError] = []
+    for who, own in works:
+        refused += _refused_of(world, who, own)
+    if len(refused) > 1:
+        said = list(dict.fromkeys(error.message for error in refused))
+        more = f"\n... and {len(said) - SHOWN} more" if len(said) > SHOWN else ""
+        raise UsageError("\n".join(said[:SHOWN]) + more, hint=refused[0].hint)
+    if refused:
+        raise refused[0]
+
+
+def _refused_of(world: World, who: str, works: Sequence[Work]) -> Iterator[OrchardError]:
+    agents, refuses = world.agents, refusals(world.config, world.agents)
+    for work in works:
+        if not isinstance(work, AgentWork):
+            continue
+        try:
+            found = agents.find(work.agent)
+            if steering := next((name for name in work.env if refuses(work.agent, name)), None):
+                raise UsageError(f"{refusal(steering, work.agent)}.")
+            agents.model_for(found.name, work.model, work.tier)
+            agents.servers(work.mcp_servers)
+        except OrchardError as error:
+            yield type(error)(f"{who} is work for an agent: {error.message}", hint=error.hint)
+
+
+async def check_place(world: World, plan: Plan) -> None:
+    """Refuse a plan whose base, target or folder cannot be had."""
+    await world.in_thread(_check_place, world, plan)
+
+
+def _check_place(world: World, plan: Plan) -> None:
+    failpoint("request.checking")
+    check_start(world.repo, plan)
+    world.repo.worktree_root(plan.worktree_root or world.config.worktree_root)
+
+
+async def fetch(engine: Engine, run: Run) -> None:
+    """Bring remotes up to date before a fresh start; a failed fetch is only a warning."""
+    said = await engine.world.in_thread(_fetched, engine.world)
+    if said is not None:
+        engine.warn(run.id, said)
+
+
+def _fetched(world: World) -> str | None:
+    """Fetch all remotes; what a person has to know about it."""
+    failpoint("request.checking")
+    git = world.repo.remote_git
+    if not git("remote").stdout.strip():
+        return None
+    if changed := world.repo.changed_remotes():
+        return f"The remotes were not fetched: {', '.join(changed[:3])} changed meanwhile, perhaps by a job."
+    done = git("fetch", "--all", "--quiet", "--no-write-fetch-head", ok=range(256), timeout=120.0)
+    if done.status == 0:
+        return None
+    said = done.stderr.decode(errors="replace").strip().splitlines()
+    return f"The remotes could not be fetched: {_reason(said)}"
+
+
+def _reason(said: Sequence[str]) -> str:
+    """The line in which git says what went wrong; what follows it is advice."""
+    wrong = [line for line in said if line.startswith(("fatal:", "error:", "ssh:"))]
+    return (wrong or list(said) or ["git gave no reason"])[0]
+
+
+def _works(plan: Plan, job: Job) -> list[Work]:
+    works = [*job.prechecks, *job.postchecks, *(job.setup or ()), *(plan.setup or ())]
+    return [*works, job.work] if job.work is not None else works

@@ -1,0 +1,85 @@
+"""How many may stand at the engine's door at once, so that nobody can take all of its descriptors.
+
+Who has not shown a secret yet makes room for the next: the oldest of them is sent away. Who shows an agent's pass may
+hold so many connections, and all agents together leave some for the user, who is let in always.
+"""
+
+import logging
+import time
+from asyncio import StreamWriter
+from collections import Counter, deque
+
+from orchard.engine.turns.job_tokens import Scope
+
+UNGREETED = 16
+"""Connections that have not said who they are."""
+OF_ONE_PASS = 64
+OF_PASSES = 480
+DESCRIPTORS = 65_536
+"""More than an engine needs; a limit without end makes some programs slow that inherit it."""
+MOST_LINES, LINES_SECONDS = 20, 60.0
+"""What may be logged in a minute: nobody fills the disk by being wrong."""
+
+
+class Crowd:
+    """Who stands at the door."""
+
+    def __init__(self) -> None:
+        self._strangers: dict[StreamWriter, None] = {}
+        self._known: dict[StreamWriter, Scope] = {}
+        self._of: Counter[Scope] = Counter()
+
+    def enter(self, writer: StreamWriter) -> None:
+        """Take in one more who has said nothing yet."""
+        self._strangers[writer] = None
+        if len(self._strangers) > UNGREETED:
+            oldest = next(iter(self._strangers))
+            self._strangers.pop(oldest)
+            oldest.transport.abort()
+
+    def greet(self, writer: StreamWriter, scope: Scope | None) -> str | None:
+        """Let one stay who has shown a secret; or why not."""
+        self._strangers.pop(writer, None)
+        if scope is None:
+            return None
+        if self._of[scope] >= OF_ONE_PASS or len(self._known) >= OF_PASSES:
+            return "too many connections"
+        self._known[writer] = scope
+        self._of[scope] += 1
+        return None
+
+    def leave(self, writer: StreamWriter) -> None:
+        """Forget one who is gone."""
+        self._strangers.pop(writer, None)
+        scope = self._known.pop(writer, None)
+        if scope is not None:
+            self._of[scope] -= 1
+            self._of += Counter()  # forgets those of whom nobody is left
+
+
+class Few(logging.Filter):
+    """Lets a few records pass in a while, whatever happens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._times: deque[float] = deque(maxlen=MOST_LINES)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        now = time.monotonic()
+        if len(self._times) == MOST_LINES and self._times[0] > now - LINES_SECONDS:
+            return False
+        self._times.append(now)
+        return True
+
+
+def prepare_for_crowds() -> None:
+    """As many descriptors as the system lets us have, and a log that cannot grow without end."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    log = logging.getLogger("asyncio")
+    if not any(isinstance(one, Few) for one in log.filters):
+        log.addFilter(Few())

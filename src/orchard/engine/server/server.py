@@ -1,0 +1,438 @@
+"""The door of an engine: a unix socket through which other processes of the same user ask it for things.
+
+The socket lies in a folder that only the user can enter, the peer's user is checked, and the first
+line must hold a secret that is read from a 0600 file beside the journal: who can read that file may
+do everything here anyway. Then each line is a request and each answer is a line. A request may carry an
+`id`, which its answer repeats: such requests are carried out beside each other, and answered as they end;
+those without are answered in their order. `follow` is the one request that is answered many times: with the
+number of the newest durable event, whenever it grows.
+`channel` hands the connection over to whoever speaks another language on it, such as MCP.
+
+An agent gets a pass instead of the secret: with it a connection can only become a channel, which is
+told whose pass it was. Whoever brings neither is refused, and the refusal is written down.
+
+Nothing but requests and numbers goes through here. What happened is read from the journal.
+"""
+
+import asyncio
+import hmac
+import json
+import os
+import secrets
+import socket
+import struct
+import traceback
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
+
+from orchard.engine.server.address import ADDRESS_FILE, Address, read_address, write_address
+from orchard.engine.server.crowd import Crowd
+from orchard.engine.server.refusals import note_refusal
+from orchard.engine.turns.job_tokens import Passes, Scope
+from orchard.errors import (
+    Bug,
+    InvalidInput,
+    NeedsPerson,
+    NotFound,
+    OrchardError,
+    Problem,
+    SystemRefused,
+    TimedOut,
+    UsageError,
+)
+from orchard.model.events.plans import Json
+from orchard.process.identity import identify
+from orchard.store.journal import Journal
+
+LINE_BYTES = 32 * 1024 * 1024
+HANDSHAKE_SECONDS = 5.0
+GOODBYE_SECONDS = 5.0
+ASKED_AT_ONCE = 64
+"""Requests of one connection that are carried out beside each other; who asks for more is read later."""
+
+Handle = Callable[[str, Mapping[str, Any]], Awaitable[Json]]
+
+
+class Caller(Struct, frozen=True):
+    """A connection that is to become a channel, and what it may do."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    args: Mapping[str, Any]
+    scope: Scope | None
+    """Whose pass was shown; None: the user's own secret, which allows everything."""
+
+
+Channel = Callable[[Caller], Awaitable[None]]
+
+
+@asynccontextmanager
+async def listening(
+    state: Path,
+    path: Path,
+    handle: Handle,
+    journal: Journal,
+    channels: Mapping[str, Channel] | None = None,
+    passes: Passes | None = None,
+) -> AsyncIterator[Address]:
+    """Answer requests for the time of the block."""
+    nonce = secrets.token_hex(32)
+    door = _Door(state, handle, journal, nonce, channels or {}, passes or Passes())
+    path.unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    before = os.umask(0o177)
+    try:
+        listener.bind(str(path))
+    finally:
+        os.umask(before)
+    server = await asyncio.start_unix_server(door.welcome, sock=listener, limit=LINE_BYTES)
+    me = identify(os.getpid())
+    assert me is not None
+    address = Address(me.pid, me.started, me.boot, str(path), nonce)
+    write_address(state, address)
+    if passes is not None:
+        passes.socket = str(path)
+    made = path.stat().st_ino
+    try:
+        yield address
+    finally:
+        # Where the repository was made anew under us, another engine may have put its own there.
+        if (now := read_address(state)) is None or now == address:
+            (state / ADDRESS_FILE).unlink(missing_ok=True)
+        server.close()
+        await door.close()
+        with suppress(FileNotFoundError):
+            if path.stat().st_ino == made:
+                path.unlink()
+
+
+class _Door:
+    """The engine's side of every connection."""
+
+    def __init__(
+        self,
+        state: Path,
+        handle: Handle,
+        journal: Journal,
+        nonce: str,
+        channels: Mapping[str, Channel],
+        passes: Passes,
+    ) -> None:
+        self._state, self._handle, self._journal, self._nonce = state, handle, journal, nonce
+        self._channels, self._passes = channels, passes
+        self._open: dict[asyncio.StreamWriter, asyncio.Task[Any] | None] = {}
+        self._asked: Counter[asyncio.StreamWriter] = Counter()
+        """How many requests of each are being carried out."""
+        self._crowd = Crowd()
+        self._grown: set[asyncio.Event] = set()
+        self._closing = False
+
+    async def close(self) -> None:
+        """Answer what was asked, and let everybody go.
+
+        They are waited for: a task that the loop has to end says so on the screen.
+        """
+        self._closing = True
+        tasks = {task for task in self._open.values() if task is not None}
+        for writer in self._open:
+            if not self._asked[writer]:
+                writer.close()
+        for grown in self._grown:
+            grown.set()
+        if tasks:
+            await asyncio.wait(tasks, timeout=GOODBYE_SECONDS)
+
+    async def welcome(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._open[writer] = asyncio.current_task()
+        try:
+            peer = writer.get_extra_info("socket")
+            if not _same_user(peer):
+                note_refusal(self._state, peer, "another user")
+                return
+            self._crowd.enter(writer)
+            scope = await self._greeted(reader)
+            refused = scope if isinstance(scope, str) else self._crowd.greet(writer, scope)
+            if isinstance(scope, str) or refused is not None:
+                note_refusal(self._state, peer, str(refused))
+                return
+            await self._serve(Caller(reader, writer, {}, scope), peer)
+        except (OSError, ValueError, RecursionError, TimeoutError, EngineGone):
+            return  # a peer that went away, or that does not speak our language
+        finally:
+            self._open.pop(writer, None)
+            self._crowd.leave(writer)
+            writer.close()
+
+    async def _serve(self, caller: Caller, peer: socket.socket) -> None:
+        """Answer the requests of one connection until it ends; what was asked is carried out to its end."""
+        under_way: set[asyncio.Task[None]] = set()
+        try:
+            while not self._closing and (request := await _line(caller.reader)) is not None:
+                if request.get("verb") == "channel":
+                    await self._hand_over(request, replace(caller, args=_args(request)))
+                    return
+                if caller.scope is not None:
+                    note_refusal(self._state, peer, "a request with the pass of a job")
+                    return
+                if "id" not in request or request.get("verb") == "follow":
+                    await self._answer(request, caller.reader, caller.writer)
+                    continue
+                under_way.add(task := asyncio.create_task(self._answer(request, caller.reader, caller.writer)))
+                task.add_done_callback(under_way.discard)
+                if len(under_way) >= ASKED_AT_ONCE:
+                    await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if under_way:
+                await asyncio.wait(under_way)
+
+    async def _greeted(self, reader: asyncio.StreamReader) -> Scope | str | None:
+        """Whose pass was shown, None for the secret itself, or why neither will do."""
+        try:
+            async with asyncio.timeout(HANDSHAKE_SECONDS):
+                said = await _line(reader)
+        except TimeoutError:
+            return "no secret in time"
+        except (ValueError, RecursionError):
+            return "a first line that cannot be read"
+        if said is None:
+            return "gone before it said anything"
+        given = said.get("nonce")
+        if isinstance(given, str) and hmac.compare_digest(given.encode(errors="replace"), self._nonce.encode()):
+            return None
+        shown = said.get("pass")
+        scope = self._passes.scope_of(shown) if isinstance(shown, str) else None
+        if scope is not None:
+            return scope
+        return "no secret" if given is None and shown is None else "a wrong secret"
+
+    async def _hand_over(self, request: Json, caller: Caller) -> None:
+        """Let somebody else speak on this connection until it ends."""
+        name = request.get("name")
+        channel = self._channels.get(name) if isinstance(name, str) else None
+        if channel is None:
+            error = UsageError("This engine speaks no such language.", hint="Update and restart orchard.")
+            await _say(caller.writer, {"error": encode_error(error)})
+            return
+        with self._passes.while_good(caller.scope, caller.writer.close):
+            await _say(caller.writer, {"ok": {}})
+            await channel(caller)
+
+    async def _answer(self, request: Json, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if request.get("verb") == "follow":
+            await self._tell_numbers(reader, writer)
+            return
+        self._asked[writer] += 1
+        try:
+            answer = await self._carried_out(request)
+            if "id" in request:
+                answer["id"] = request["id"]
+            with suppress(EngineGone):  # nobody is there any more to hear it
+                await _say(writer, answer)
+        finally:
+            self._asked[writer] -= 1
+            self._asked += Counter()  # drops what is zero
+            if self._closing and not self._asked[writer]:
+                writer.close()
+
+    async def _carried_out(self, request: Json) -> Json:
+        """What became of a request: whatever went wrong with it is told in words, and is no reason to hang up."""
+        verb, args = request.get("verb"), request.get("args", {})
+        try:
+            if not isinstance(verb, str) or not isinstance(args, dict):
+                raise UsageError("A request is an object with 'verb' and 'args'.")
+            answer: Json = {"ok": await self._handle(verb, args)}
+            json.dumps(answer)
+        except OrchardError as error:
+            return {"error": encode_error(error)}
+        except OSError as error:
+            return {"error": encode_error(SystemRefused(error))}
+        except Exception as error:  # a mistake of ours in one request: the engine and all others go on
+            return {"error": encode_error(_bug(verb, error))}
+        return answer
+
+    async def _tell_numbers(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Every growth of the journal, the last one winning: a slow listener gets fewer numbers, not a queue."""
+        grown = asyncio.Event()
+        # An idle journal does not notice that nobody listens any more.
+        ended = asyncio.create_task(_end_of(reader))
+        ended.add_done_callback(lambda _: grown.set())
+        self._grown.add(grown)
+        unsubscribe = self._journal.on_commit(lambda _: grown.set(), asyncio.get_running_loop())
+        try:
+            while not writer.is_closing() and not self._closing and not ended.done():
+                grown.clear()
+                await _say(writer, {"seq": self._journal.durable_seq})
+                await grown.wait()
+        finally:
+            self._grown.discard(grown)
+            unsubscribe()
+            ended.cancel()
+            await asyncio.wait({ended})
+
+
+async def _end_of(reader: asyncio.StreamReader) -> None:
+    """Hear a peer out who has nothing more to ask."""
+    with suppress(OSError):
+        while await reader.read(4096):
+            pass
+
+
+class Connection:
+    """A follower's side: requests beside each other, each with a number that its answer repeats."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+        self._numbers = count(1)
+        self._waiting: dict[int, asyncio.Future[Json]] = {}
+        self._listening: asyncio.Task[None] | None = None
+        self._gone = False
+
+    async def request(self, verb: str, args: Mapping[str, Any]) -> Json:
+        """Ask for something and wait for the answer, beside others who do."""
+        if self._gone:
+            raise EngineGone()
+        number, heard = next(self._numbers), asyncio.get_running_loop().create_future()
+        self._waiting[number] = heard
+        if self._listening is None:
+            self._listening = asyncio.create_task(self._listen())
+        try:
+            await _say(self._writer, {"id": number, "verb": verb, "args": dict(args)})
+            answer: Json = await heard
+        finally:
+            self._waiting.pop(number, None)
+        if "error" in answer:
+            raise decode_error(answer["error"])
+        found: Json = answer.get("ok", {})
+        return found
+
+    async def _listen(self) -> None:
+        """Hand each answer to who waits for it; one whose asker is gone is dropped."""
+        try:
+            while (line := await _line(self._reader)) is not None:
+                # An engine of an older Orchard answers in order, and repeats no number.
+                number = line.get("id", next(iter(self._waiting), None))
+                heard = self._waiting.get(number) if isinstance(number, int) else None
+                if heard is not None and not heard.done():
+                    heard.set_result(line)
+        except (OSError, ValueError, RecursionError):
+            return  # it does not speak our language: as good as gone
+        finally:
+            self._gone = True
+            for heard in self._waiting.values():
+                if not heard.done():
+                    heard.set_exception(EngineGone())
+
+    async def read(self) -> Json:
+        """The next line; an engine that is gone is an error."""
+        line = await _line(self._reader)
+        if line is None:
+            raise EngineGone()
+        return line
+
+    async def start_following(self) -> None:
+        """Have the newest number sent from now on; nothing else can be asked here any more."""
+        await _say(self._writer, {"verb": "follow"})
+
+    def close(self) -> None:
+        """Hang up; who still waits for an answer is told that nobody gives one."""
+        self._writer.close()
+        if self._listening is not None:
+            self._listening.cancel()
+
+
+class EngineGone(OrchardError):
+    """The engine we talked to has ended."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The engine of this repository has ended.", hint="Run 'orchard status' to see how far it came."
+        )
+
+
+async def connect(address: Address) -> Connection:
+    """Open the door of an engine."""
+    try:
+        reader, writer = await asyncio.open_unix_connection(address.socket, limit=LINE_BYTES)
+    except OSError as error:
+        raise EngineGone() from error
+    await _say(writer, {"nonce": address.nonce})
+    return Connection(reader, writer)
+
+
+async def open_channel(socket: str, shown: str, name: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Open the door of an engine with a pass, for a language that is spoken there; it is all that goes over this."""
+    reader, writer = await asyncio.open_unix_connection(socket, limit=LINE_BYTES)
+    try:
+        await _say(writer, {"pass": shown})
+        await _say(writer, {"verb": "channel", "name": name})
+        answer = await _line(reader)
+        if answer is None:
+            raise EngineGone()
+        if "error" in answer:
+            raise decode_error(answer["error"])
+    except BaseException:
+        writer.close()
+        raise
+    return reader, writer
+
+
+async def _say(writer: asyncio.StreamWriter, message: Json) -> None:
+    try:
+        writer.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
+        await writer.drain()
+    except ConnectionError as error:
+        raise EngineGone() from error
+
+
+async def _line(reader: asyncio.StreamReader) -> Json | None:
+    with suppress(ConnectionError):
+        line = await reader.readline()
+        if line.endswith(b"\n"):
+            said = json.loads(line)
+            return said if isinstance(said, dict) else {}
+    return None
+
+
+def _args(request: Json) -> Mapping[str, Any]:
+    args = request.get("args", {})
+    return args if isinstance(args, dict) else {}
+
+
+def _same_user(peer: socket.socket) -> bool:
+    """Whether the other end runs as us; where the system cannot tell, the folder's mode has to do."""
+    if not hasattr(socket, "SO_PEERCRED"):
+        return True
+    found = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    return bool(struct.unpack("3i", found)[1] == os.getuid())
+
+
+_KINDS: tuple[type[OrchardError], ...] = (UsageError, NotFound, NeedsPerson, TimedOut, Bug)
+
+
+def _bug(verb: object, error: Exception) -> Bug:
+    """A mistake of ours, with the place where it was made."""
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}, in {frames[-1].name}" if frames else "nowhere"
+    said = f"{type(error).__name__}: {error}"
+    return Bug(f"The request '{verb}' failed by a mistake of ours: {said[:500]} ({where})", hint="Please report it.")
+
+
+def encode_error(error: OrchardError) -> Json:
+    """An error for people, to be raised again at the other end."""
+    problems = [asdict(problem) for problem in error.problems] if isinstance(error, InvalidInput) else None
+    return {"message": error.message, "hint": error.hint, "exit_code": error.exit_code, "problems": problems}
+
+
+def decode_error(body: Json) -> OrchardError:
+    """The error that was encoded so."""
+    if body.get("problems"):
+        return InvalidInput("request", [Problem(**problem) for problem in body["problems"]], body.get("hint"))
+    kind = next((kind for kind in _KINDS if kind.exit_code == body.get("exit_code")), OrchardError)
+    return kind(body["message"], body.get("hint"))

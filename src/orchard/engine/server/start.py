@@ -1,0 +1,268 @@
+"""Becoming the engine of a repository, or finding the one that works on it already."""
+
+import asyncio
+import hashlib
+import os
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import filelock
+
+from orchard.agents.registry import Agents
+from orchard.config.layers import Config
+from orchard.config.user_dirs import make_runtime_dir, make_state_dir, socket_path
+from orchard.engine.attempt import run_attempt
+from orchard.engine.engine import Engine, running
+from orchard.engine.recovery import recover
+from orchard.engine.requests.requests import Requests
+from orchard.engine.server.address import LOCK_FILE, Address, read_address, refuse_copy
+from orchard.engine.server.crowd import prepare_for_crowds
+from orchard.engine.server.server import Channel, Connection, EngineGone, connect, listening
+from orchard.engine.server.session import Place, Session
+from orchard.engine.snapshot import start_plan
+from orchard.engine.trace.setup import Traced, traced, without_headers
+from orchard.engine.whereabouts import Whereabouts
+from orchard.engine.world import World
+from orchard.errors import OrchardError, UsageError, no_locks
+from orchard.git.merge.integration import Integration
+from orchard.git.repository import Repository
+from orchard.model.events.plans import Json
+from orchard.model.plan import Work
+from orchard.process.exits import wait_exit
+from orchard.process.identity import is_stopped
+from orchard.process.privacy import hide_memory
+from orchard.store.journal import Journal
+from orchard.store.logs import LogFiles
+from orchard.store.reader import JOURNAL_FILE
+from orchard.store.repositories import note_repository
+from orchard.store.slots import Slots
+
+CONNECT_SECONDS = 30.0
+LINGER_SECONDS = 5.0
+ENDING_SECONDS = 2.0
+STOPPED_SECONDS = 3.0
+"""For an engine that is only stopped for a moment."""
+
+
+@asynccontextmanager
+async def open_session(place: Place, *, work: bool) -> AsyncIterator[Session]:
+    """Work with the one engine of this repository; without one, this process becomes it."""
+    lock = filelock.FileLock(_state(place.repo) / LOCK_FILE, mode=0o600, thread_local=False)
+    address = await _claim(place.repo, lock)
+    if address is not None:
+        async with _joined(place, address) as session:
+            yield session
+        return
+    async with traced(place, os.environ) as trace:
+        try:
+            async with _own_engine(place, work, trace) as link:
+                yield Session(link, place.reader, owns_engine=True, last_words=trace.last_words)
+                await link.wait_idle()
+        finally:
+            lock.release()
+
+
+@asynccontextmanager
+async def join_session(place: Place) -> AsyncIterator[Session]:
+    """Listen to the engine that works on this repository; never become it, whoever only looks changes nothing."""
+    address = read_address(place.repo.state)
+    if address is None:
+        raise EngineGone()
+    async with _joined(place, address) as session:
+        yield session
+
+
+async def serve_until_idle(place: Place, ready: Callable[[], None]) -> None:
+    """Be the engine for others, until nobody has asked for anything for a while."""
+    async with open_session(place, work=True) as session:
+        ready()
+        link = session.link
+        while isinstance(link, OwnEngine):
+            await link.wait_idle()
+            if not await link.asked_again(LINGER_SECONDS):
+                return
+
+
+async def _claim(repo: Repository, lock: filelock.BaseFileLock) -> Address | None:
+    """Become the one engine (None), or find the one there is; it may still be starting."""
+    deadline = asyncio.get_running_loop().time() + CONNECT_SECONDS
+    while True:
+        try:
+            lock.acquire(timeout=0)
+        except filelock.Timeout:
+            address = read_address(repo.state)
+            if address is not None:
+                return address
+        except OSError as error:
+            raise no_locks(repo.state / LOCK_FILE, error) from error
+        else:
+            return None
+        if asyncio.get_running_loop().time() > deadline:
+            raise OrchardError(
+                "Another engine holds this repository but does not answer.",
+                hint=f"See which process has {repo.state / LOCK_FILE} open, and end it.",
+            )
+        await asyncio.sleep(0.05)
+
+
+@asynccontextmanager
+async def _joined(place: Place, address: Address) -> AsyncIterator[Session]:
+    await _refuse_if_stopped(address)
+    asking, hearing = await connect(address), await connect(address)
+    try:
+        await hearing.start_following()
+        yield Session(OtherEngine(asking, hearing, address), place.reader, owns_engine=False)
+    finally:
+        asking.close()
+        hearing.close()
+
+
+async def _refuse_if_stopped(address: Address) -> None:
+    """An engine that somebody has stopped (SIGSTOP, or a debugger) takes connections and never answers."""
+    if is_stopped(address.pid):
+        await asyncio.sleep(STOPPED_SECONDS)
+    if is_stopped(address.pid):
+        raise OrchardError(
+            f"The engine of this repository (process {address.pid}) is stopped and does not answer; nothing was asked.",
+            hint=f"Let it go on: kill -CONT {address.pid}",
+        )
+
+
+@asynccontextmanager
+async def _own_engine(place: Place, work: bool, trace: Traced) -> AsyncIterator["OwnEngine"]:
+    hide_memory()
+    prepare_for_crowds()
+    repo, config = place.repo, place.config
+    refuse_copy(repo.state)
+    runtime = make_runtime_dir(place.dirs.runtime)
+    door = socket_path(runtime, f"{hashlib.sha256(os.fsencode(repo.common_dir)).hexdigest()[:16]}.sock")
+    host = dict(os.environ)
+    agents = Agents(config, host)
+    seen = without_headers(host, config)
+    setup, logs = _setup_works(config), LogFiles(repo.state)
+    world = World(repo, config, logs, Integration(repo), seen, agents, setup, place.dirs.state)
+    slots = Slots.open(make_state_dir(place.dirs.state) / "slots.db", config.capacity.global_, runtime)
+    note_repository(place.dirs.state, repo.common_dir, repo.main_top or repo.top)
+    try:
+        with Journal.open(repo.state / JOURNAL_FILE) as journal:
+            place.reader.recent = journal.recent
+            engine = Engine(world, journal, slots, attempting=run_attempt, starting=start_plan)
+            engine.tracing, engine.notes = trace.tracing, trace.notes
+            engine.chain.reader = place.reader
+            engine.starts_work = False
+            engine.check_place = Whereabouts(repo).check
+            async with running(engine):
+                await recover(engine, place.reader)
+                requests = Requests(engine, place.reader)
+                own = OwnEngine(engine, requests)
+                channels = _channels(place, own)
+                engine.passes.languages = frozenset(channels)
+                async with listening(repo.state, door, requests.handle, journal, channels, engine.passes):
+                    engine.starts_work = work
+                    engine.wake()
+                    yield own
+                while not engine.is_idle:
+                    # Somebody handed in a plan while the door was closing: it is ours to run.
+                    async with listening(repo.state, door, requests.handle, journal, channels, engine.passes):
+                        await engine.wait_idle()
+    finally:
+        place.reader.recent = None  # from now on another process may write
+        slots.close()
+        world.close()
+
+
+def _channels(place: Place, own: "OwnEngine") -> dict[str, Channel]:
+    """The languages that are spoken at the door, each with the engine's own session."""
+    session = Session(own, place.reader, owns_engine=True)
+    return {name: partial(speak, session) for name, speak in place.channels.items()}
+
+
+def _setup_works(config: Config) -> tuple[Work, ...]:
+    if not config.setup:
+        return ()
+    # The parser brings pydantic and a YAML reader; most engines never need them.
+    from orchard.planfile.parse import parse_work
+
+    return tuple(parse_work(raw, f"setup[{number}]") for number, raw in enumerate(config.setup))
+
+
+def _state(repo: Repository) -> Path:
+    if not repo.common_dir.is_dir():
+        raise OrchardError(f"The repository {repo.common_dir} is gone.", hint="Look for where it is now.")
+    repo.state.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return repo.state
+
+
+class OwnEngine:
+    """The engine runs in this process."""
+
+    def __init__(self, engine: Engine, requests: Requests) -> None:
+        self.engine, self._requests = engine, requests
+        self._news = asyncio.Event()
+        self._interrupted = False
+        engine.journal.on_commit(lambda _: self._news.set(), asyncio.get_running_loop())
+
+    async def request(self, verb: str, args: Mapping[str, Any]) -> Json:
+        return await self._requests.handle(verb, args)
+
+    async def grown(self, seen: int) -> None:
+        journal = self.engine.journal
+        while journal.durable_seq <= seen:
+            self._news.clear()
+            if journal.failure is not None:
+                raise journal.failure
+            if journal.durable_seq <= seen:
+                await self._news.wait()
+
+    async def interrupt(self) -> str:
+        if self._interrupted:
+            self.engine.hurry()
+            return "hurrying"
+        self._interrupted = True
+        for run in list(self.engine.runs.values()):
+            if not run.settled and (run.is_active or run.may_start):
+                with suppress(UsageError):  # it landed, or ended, in the same moment
+                    await self.request("cancel", {"plan": run.id, "reason": "interrupted by the user"})
+        return "canceled"
+
+    async def wait_idle(self) -> None:
+        await self.engine.wait_idle()
+
+    async def asked_again(self, seconds: float) -> bool:
+        """Whether somebody asks for something within this time."""
+        self._requests.came.clear()
+        try:
+            async with asyncio.timeout(seconds):
+                await self._requests.came.wait()
+        except TimeoutError:
+            return False
+        return True
+
+
+class OtherEngine:
+    """The engine runs in another process: one connection for requests, one for news."""
+
+    def __init__(self, asking: Connection, hearing: Connection, address: Address) -> None:
+        self._asking, self._hearing, self._address = asking, hearing, address
+        self._newest = 0
+
+    async def request(self, verb: str, args: Mapping[str, Any]) -> Json:
+        return await self._asking.request(verb, args)
+
+    async def grown(self, seen: int) -> None:
+        while self._newest <= seen:
+            try:
+                self._newest = int((await self._hearing.read())["seq"])
+            except EngineGone:
+                # Its connections are closed a moment before it counts as ended; who looks now must see it gone.
+                await asyncio.to_thread(wait_exit, self._address.identity, ENDING_SECONDS)
+                raise
+
+    async def interrupt(self) -> str:
+        return "detached"
+
+    async def wait_idle(self) -> None:
+        return

@@ -1,0 +1,161 @@
+"""Healing: an agent mends what failed in the job's own folder, and the failed phase, run again, decides."""
+
+from collections.abc import Awaitable, Callable
+
+from orchard.agents.prompts.work import Failure, Try, heal_instructions
+from orchard.agents.protocol import Agent, Result, Settings
+from orchard.engine.context import Context
+from orchard.engine.outcome import Failed, Held, Outcome
+from orchard.engine.turns.own_mcp_server import offered_name
+from orchard.engine.turns.turn import Asked, run_turn
+from orchard.engine.turns.work import environment_for, intent_of, limits_for, worker_context
+from orchard.errors import OrchardError
+from orchard.git.command import GitError
+from orchard.git.history import worktree_diff
+from orchard.git.worktree.status import fingerprint
+from orchard.model.events.plans import HealTried
+from orchard.model.phases import Phase
+from orchard.model.plan import AgentWork, ShellWork
+
+DIFF_BYTES = 64 * 1024
+
+
+async def healed(context: Context, failed: Failed, again: Callable[[], Awaitable[Outcome]]) -> Outcome:
+    """Let an agent mend what failed, as often as the plan allows; `again` runs the failed phase."""
+    tries = _tries(context)
+    if not failed.may_heal or tries == 0 or context.worktree is None:
+        return failed
+    try:
+        agent = _agent(context)
+    except OrchardError as error:
+        context.notes.append(f"healing was skipped: no agent is usable ({error.message})")
+        return failed
+    outcome: Outcome = failed
+    earlier = _earlier(context)
+    for number in range(len(earlier) + 1, tries + 1):
+        assert isinstance(outcome, Failed)
+        before = await folder_state(context)
+        result = await _turn(context, agent, outcome, earlier, number)
+        if result.reason == "budget":
+            assert context.phase is not None
+            return Held("budget", result.message, context.phase)
+        if before == await folder_state(context):
+            _record(context, number, "unchanged", result.message)
+            context.notes.append(f"healing ended: the agent changed nothing{_said(result)}")
+            return outcome
+        context.healed = True
+        outcome = await again()
+        if not isinstance(outcome, Failed):
+            _record(context, number, "passed", "")
+            context.notes.append(f"healed by {agent.name} at try {number}")
+            return outcome
+        _record(context, number, "failed", outcome.message, outcome.tail)
+        if not outcome.may_heal:
+            return outcome
+        earlier.append(Try(result.text, f"{outcome.message}\n{outcome.tail}"))
+    context.notes.append(f"healing ended: {tries} tries did not mend it")
+    return outcome
+
+
+def _earlier(context: Context) -> list[Try]:
+    """What was tried at this failure before: a pause, or another engine, does not make them fewer.
+
+    A try that made the phase pass is over: what fails after it in the same phase is another failure.
+    """
+    found: list[Try] = []
+    for turn in context.state.last.turns if context.state.last is not None else ():
+        if turn.purpose == "heal" and turn.phase is context.phase and turn.healed is not None:
+            found = [] if turn.healed == "passed" else [*found, Try(turn.text, turn.check)]
+    return found
+
+
+async def _turn(context: Context, agent: Agent, failed: Failed, earlier: list[Try], number: int) -> Result:
+    assert context.phase is not None
+    assert context.worktree is not None
+    job = context.job
+    failure = Failure(
+        phase=str(context.phase),
+        message=failed.message,
+        command=failed.command,
+        exit_code=failed.exit_code,
+        output=failed.tail,
+        log=context.log if context.log.exists() else None,
+    )
+    server = offered_name(context, agent, "heal", Settings())
+    worker = await worker_context(context, intent_of(job), job.work, server)
+    diff = await context.world.in_thread(worktree_diff, context.world.repo, context.worktree, context.base, DIFF_BYTES)
+    work = job.work or ShellWork(command="true")
+    asked = Asked(
+        agent=agent,
+        purpose="heal",
+        instructions=heal_instructions(worker, failure, diff=diff, tries=earlier, message=failed.advice),
+        folder=context.worktree.path,
+        env=environment_for(context, agent, work),
+        limits=limits_for(context, work),
+        number=number,
+        work=work,
+    )
+    context.engine.pool(context.run).worktrees.repair(context.worktree)
+    return await run_turn(context, asked)
+
+
+def _agent(context: Context) -> Agent:
+    """Who mends: the one that the configuration names for it, else the one that did the work, else the default."""
+    agents, work = context.world.agents, context.job.work
+    named = context.world.config.heal.agent
+    if named is None and isinstance(work, AgentWork):
+        named = work.agent
+    return agents.find(named)
+
+
+def _tries(context: Context) -> int:
+    heal, config = context.job.heal, context.world.config.heal
+    if heal is None:
+        heal = config.enabled
+    if heal is True:
+        return config.attempts
+    return 0 if heal is False else heal
+
+
+async def edited_since(context: Context) -> bool:
+    """Whether the folder of a job that goes on with its checks holds work that no commit has.
+
+    An agent was mending it when the engine died, or a person did after the check had failed. What the check itself
+    left there is none.
+    """
+    if context.worktree is None or context.new_worktree:
+        return False
+    attempts = context.state.attempts[-2:]
+    turns = [turn for attempt in attempts for turn in attempt.turns if turn.purpose == "heal"]
+    if turns and turns[-1].phase is Phase.POSTCHECKS and turns[-1].healed is None:
+        return True
+    failure = attempts[0].failure if len(attempts) > 1 else None
+    return failure is not None and bool(failure.left) and failure.left != await folder_state(context)
+
+
+async def folder_state(context: Context) -> str:
+    """What the folder holds, to tell whether a turn changed anything."""
+    if context.worktree is None:
+        return ""
+    git = context.world.repo.worktree_git(context.worktree.name, context.worktree.path)
+    try:
+        return await context.world.in_thread(fingerprint, git, context.worktree.path, context.droppings)
+    except GitError as error:
+        return f"unreadable: {error}"
+
+
+def healed_trailers(context: Context) -> tuple[tuple[str, str], ...]:
+    """Which agents' changes are in a commit because something had failed: `Orchard-Healed: postchecks by builtin`."""
+    rows = dict.fromkeys(f"{turn.phase} by {turn.agent}" for turn in context.state.heals)
+    return tuple(("Orchard-Healed", row) for row in rows)
+
+
+def _record(context: Context, number: int, outcome: str, message: str, tail: str = "") -> None:
+    assert context.phase is not None
+    context.engine.record(
+        context.run.id, HealTried(context.job_id, context.number, context.phase, number, outcome, message, tail)
+    )
+
+
+def _said(result: Result) -> str:
+    return f" ({result.message})" if result.message else ""

@@ -1,0 +1,249 @@
+"""One subtask, from its slot to its result: a folder, one turn of an agent there, a commit under a ref of ours.
+
+It ends in exactly one of three ways, each the same event: completed, failed, or stopped with its parent. The only
+other end is the death of the engine, which the next engine finds in the journal.
+"""
+
+import asyncio
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from orchard.agents.prompts.subtask import SubtaskContext, subtask_instructions
+from orchard.agents.protocol import Agent, Result, Settings
+from orchard.core.subtask_records import Subtask, depth_of
+from orchard.engine.context import Context
+from orchard.engine.outcome import Failed, Held
+from orchard.engine.phases import setup
+from orchard.engine.programs import redacted
+from orchard.engine.turns.own_mcp_server import offered_name
+from orchard.engine.turns.scope import Desk
+from orchard.engine.turns.subtask_worktrees import give_back_subtask, save_subtask
+from orchard.engine.turns.turn import Asked, run_turn
+from orchard.engine.turns.work import environment_for, limits_for
+from orchard.errors import OrchardError, SystemRefused
+from orchard.git.history import files
+from orchard.git.refs import subtask_ref
+from orchard.git.worktree.commit import CommitInfo, Committed, Refused, commit_work
+from orchard.git.worktree.save import Saved
+from orchard.model.events.plans import SubtaskEnded, SubtaskPlaced, SubtaskStarted
+from orchard.model.phases import Phase
+from orchard.model.plan import ShellWork
+from orchard.store.journal import JournalFailed
+from orchard.text import shortened
+
+MOST_DEPTH = 2
+"""Subtasks of subtasks, and no deeper."""
+SUMMARY = 4000
+"""Characters of a result that are kept."""
+LISTED_PATHS = 100
+
+
+class Order(Struct, frozen=True):
+    """What was asked for, with names turned into what they stand for."""
+
+    id: str
+    agent: Agent
+    task: str
+    prefix: str = ""
+    tools: tuple[str, ...] = ()
+    model: str | None = None
+    """That the definition names; None: the agent's own choice, or the parent's where it is the same agent."""
+
+
+class _End(Struct, frozen=True):
+    """How a subtask ended, before it is recorded."""
+
+    status: str
+    message: str = ""
+    summary: str = ""
+
+
+async def run_subtask(desk: Desk, order: Order) -> None:
+    """Run a subtask to its end and record how it ended."""
+    parent = desk.context
+    engine, run, job_id = parent.engine, parent.run, parent.job_id
+    subtask = run.records[job_id].subtasks[order.id]
+    # Its files are not the job's own: what is noted about its folder goes with it.
+    context = Context(
+        engine, run, job_id, parent.number, Phase.MERGE_FI, parent.hurry, base=subtask.base, subtask=order.id
+    )
+    try:
+        await _to_its_end(desk, order, context, subtask)
+    finally:
+        desk.children.pop(order.id, None)
+        desk.tell()
+        if subtask.started is not None:
+            engine.lending.free()
+
+
+async def _to_its_end(desk: Desk, order: Order, context: Context, subtask: Subtask) -> None:
+    try:
+        end = await _guarded(desk, order, context)
+        await _finish(context, subtask, order, end)
+    except asyncio.CancelledError:
+        if context.engine.closing:
+            raise
+        await _stop(context, subtask)
+
+
+async def _guarded(desk: Desk, order: Order, context: Context) -> _End:
+    """The work, with every error turned into a failed subtask; only a journal that cannot record is let through."""
+    try:
+        return await _work(desk, order, context)
+    except JournalFailed:
+        raise
+    except OrchardError as error:
+        return _End("failed", f"{error.message} {error.hint or ''}".strip())
+    except OSError as error:
+        return _End("failed", SystemRefused(error).message)
+    except Exception as error:  # as in an attempt: a bug becomes a failed subtask, and the engine goes on
+        return _End("failed", f"{type(error).__name__}: {error}")
+
+
+async def _work(desk: Desk, order: Order, context: Context) -> _End:
+    engine, run, job_id = context.engine, context.run, context.job_id
+    # At most once: that it was asked for must outlive us before it begins.
+    await engine.durable()
+    started = SubtaskStarted(job_id, context.number, order.id)
+    await engine.lending.take(run, lambda: _begin(context, started))
+    worktree = await engine.pool(run).take(context.base, f"{run.id} {job_id} {order.id}")
+    context.worktree, context.new_worktree = worktree, True
+    engine.record(run.id, SubtaskPlaced(job_id, order.id, worktree.name, str(worktree.path)))
+    context.phase = Phase.SETUP
+    ready = await setup(context)
+    context.phase = desk.context.phase
+    if isinstance(ready, Failed | Held):
+        return _End("failed", ready.message if isinstance(ready, Failed) else ready.reason)
+    engine.pool(run).worktrees.repair(worktree)
+    result = await run_turn(context, _asked(desk, order, context))
+    return _ended(context, order, result)
+
+
+def _begin(context: Context, started: SubtaskStarted) -> None:
+    context.engine.record(context.run.id, started)
+
+
+def _asked(desk: Desk, order: Order, context: Context) -> Asked:
+    agent = order.agent
+    work = desk.work or ShellWork(command="true")
+    settings = _settings(desk, order)
+    may_spawn = depth_of(context.state.subtasks, order.id) < MOST_DEPTH
+    told = SubtaskContext(
+        task=order.task,
+        folder=context.place.folder,
+        plan=context.plan.name,
+        job=context.job_id,
+        subtask=order.id,
+        prefix=order.prefix,
+        tools=order.tools,
+        server=offered_name(context, agent, "subtask", settings),
+        may_spawn=may_spawn,
+        allowed_folders=settings.allowed_folders,
+        allowed_urls=settings.allowed_urls,
+    )
+    env = environment_for(context, agent, work)
+    env.pop("ORCHARD_EVIDENCE", None)  # of the job's own work; a subtask proves nothing
+    return Asked(
+        agent=agent,
+        purpose="subtask",
+        instructions=subtask_instructions(told),
+        folder=context.place.folder,
+        env=env,
+        limits=limits_for(context, work),
+        settings=settings,
+        work=desk.work,
+    )
+
+
+def _settings(desk: Desk, order: Order) -> Settings:
+    """What the plan allows the parent holds for its helper; a model and an effort are those of one agent only."""
+    same = desk.agent == order.agent.name
+    model = order.model or (desk.settings.model if same else None)
+    given = replace(desk.settings, model=model)
+    return given if same else replace(given, tier=None, effort=None, max_turns=None)
+
+
+def _ended(context: Context, order: Order, result: Result) -> _End:
+    """What the end of its turn means for a subtask; what its agent said by `complete_subtask` is its result."""
+    subtask = context.state.subtasks[order.id]
+    said = subtask.result if subtask.result is not None else shortened(result.text, SUMMARY)
+    summary = redacted(said, context.world.hidden_in, context.plan)
+    if not result.ok and subtask.result is None:
+        message = result.message or f"Its turn ended: {result.reason}."
+        return _End("failed", redacted(message, context.world.hidden_in, context.plan), summary)
+    if not subtask.succeeded:
+        return _End("failed", "Its agent says that it could not do it.", summary)
+    return _End("completed", "", summary)
+
+
+async def _finish(context: Context, subtask: Subtask, order: Order, end: _End) -> None:
+    """Commit what it left, record the end, and give the folder back."""
+    engine, run, job_id = context.engine, context.run, context.job_id
+    commit, counts, paths = None, dict[str, int](), tuple[str, ...]()
+    try:
+        committed = await context.world.in_thread(_commit, context, subtask)
+        if committed is not None and committed.changed:
+            commit, counts = committed.commit, _counts(committed)
+            changed = await context.world.in_thread(files, context.world.repo, context.base, commit)
+            paths = tuple(one.shown for one in changed[:LISTED_PATHS])
+    except OrchardError as error:
+        message = f"{end.message} What it left cannot be taken over: {error.message}".strip()
+        end = _End("failed", message, end.summary)
+    ended = SubtaskEnded(job_id, context.number, order.id, end.status, end.message, end.summary, commit, counts, paths)
+    engine.record(run.id, ended)
+    await give_back_subtask(engine, run, job_id, subtask, f"left over after {order.id}")
+
+
+def _commit(context: Context, subtask: Subtask) -> Committed | None:
+    """The commit of what it left; None where it had no folder yet."""
+    world, worktree = context.world, context.worktree
+    if worktree is None:
+        return None
+    trees = context.engine.pool(context.run).worktrees
+    trees.settle_index(worktree)
+    made_from = trees.made_from(worktree)
+    info = CommitInfo(
+        name=subtask.name or subtask.id,
+        ref=subtask_ref(context.run.id, context.job_id, context.number, subtask.id),
+        author=world.identity,
+        droppings=context.droppings,
+        trailers=(
+            ("Orchard-Plan", context.run.id),
+            ("Orchard-Job", context.job_id),
+            ("Orchard-Attempt", str(context.number)),
+            ("Orchard-Subtask", subtask.id),
+        ),
+    )
+    live = world.integration.live
+    result = commit_work(world.repo, worktree, context.base, info, live, made_from=made_from, stays=False)
+    if made_from is not None:
+        trees.note_index(worktree, made_from, result.left if isinstance(result, Committed) else None)
+    if isinstance(result, Refused):
+        raise OrchardError(result.message, result.hint)
+    return result
+
+
+def _counts(committed: Committed) -> dict[str, int]:
+    names = ("added", "modified", "deleted", "lines_added", "lines_deleted")
+    return {name: getattr(committed, name) for name in names}
+
+
+async def _stop(context: Context, subtask: Subtask) -> None:
+    """Save what a subtask did that ends with its parent, and record that."""
+    engine, run, job_id = context.engine, context.run, context.job_id
+    saved: Saved | None = None
+    if not subtask.over:
+        try:
+            saved = await save_subtask(engine, run, job_id, subtask, f"stopped: {subtask.id}")
+        except OrchardError as error:
+            engine.warn(run.id, f"{error.message} Its folder is kept.", job_id)
+        commit = saved.commit if saved is not None else None
+        message = "It was stopped, because the turn of the agent that asked for it ended."
+        engine.record(
+            run.id, SubtaskEnded(job_id, context.number, subtask.id, "stopped", message, subtask.result or "", commit)
+        )
+        if saved is None and subtask.worktree is not None and Path(subtask.path or "").exists():
+            return
+    await give_back_subtask(engine, run, job_id, subtask, f"stopped: {subtask.id}", saved)

@@ -1,0 +1,390 @@
+"""A turn of an agent inside an attempt: everything it tells is recorded, and what passes is tried again.
+
+The journal gets what matters later (session, usage, notes, the end), the attempt's log gets what people read. Errors of
+the model's owner that pass (rate limits, overload, the network) are waited for here, a bounded number of times and
+visibly; a session that the agent lost is told, and the turn begins anew with all that there is to know.
+"""
+
+import asyncio
+import os
+import random
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from orchard.agents.prompts.work import go_on_instructions, repeated
+from orchard.agents.protocol import (
+    TRANSIENT,
+    Agent,
+    Called,
+    Heard,
+    Noted,
+    Result,
+    Said,
+    Session,
+    Settings,
+    Task,
+    Telling,
+    Used,
+    Watch,
+)
+from orchard.engine.context import Context
+from orchard.engine.programs import redacted
+from orchard.engine.turns.own_mcp_server import with_server
+from orchard.engine.turns.scope import at_desk
+from orchard.model.events.plans import (
+    AgentEnded,
+    AgentHeard,
+    AgentNoted,
+    AgentSession,
+    AgentStarted,
+    AgentUsed,
+    JobFact,
+    MessagesDelivered,
+    ProgramStarted,
+)
+from orchard.model.phases import Phase
+from orchard.model.plan import JobId, PlanId, Work
+from orchard.model.usage import Usage, add, believed
+from orchard.process.failpoint import failpoint
+from orchard.process.identity import Identity
+from orchard.process.program import Limits
+
+WAITS = (2.0, 5.0, 15.0, 45.0, 90.0)
+"""Seconds before each further try of a turn that met an error which passes."""
+LONGEST_WAIT = 600.0
+"""Nobody is waited for longer than this, whatever they ask for."""
+RECORDED_NOTES = 200
+RECORDED_USAGES = 500
+"""So many of a turn are recorded one by one; what comes after is added up, or left to the log."""
+NOTE = 2000
+LAST_WORDS = 4000
+"""Characters of an agent's summary that are kept."""
+
+
+class Asked(Struct, frozen=True):
+    """What an agent is asked to do."""
+
+    agent: Agent
+    purpose: str
+    """`work`, `check`, `heal`, `resolve` or `subtask`."""
+    instructions: str
+    folder: Path
+    env: Mapping[str, str]
+    limits: Limits
+    settings: Settings = field(default_factory=Settings)
+    session: str | None = None
+    whole: str = ""
+    """What it is told where `session` is lost: the same and everything that the session knew."""
+    number: int = 1
+    work: Work | None = None
+    """What of the plan it is for: what the plan sets for it holds for its subtasks as well."""
+    messages: int = 0
+    """The number of the last message of a person's that the instructions tell; 0: none."""
+
+
+async def run_turn(context: Context, asked: Asked) -> Result:
+    """Have the turn done, waiting for what passes; the result is how it ended in the end.
+
+    Subtasks that it hands out end with it.
+    """
+    if asked.purpose == "resolve":
+        return await _tried(context, asked)
+    async with at_desk(context, asked.agent.name, asked.settings, asked.work):
+        return await _tried(context, asked)
+
+
+async def _tried(context: Context, asked: Asked) -> Result:
+    waits = iter(WAITS)
+    while True:
+        why = context.engine.budget_used_up(context.run)
+        if why is not None:
+            return Result("budget", why, session=asked.session)
+        calls = _calls_before(context, asked)
+        most = asked.settings.max_turns
+        if most is not None and calls >= most:
+            return Result(
+                "max-turns", f"The agent called the model {calls} times, {most} are allowed.", session=asked.session
+            )
+        result, heard = await _once(context, asked, calls)
+        if result.reason == "session-lost" and asked.session is not None:
+            message = f"The session {asked.session} cannot be gone on with ({result.message}): a new one begins."
+            _note(context, asked, Noted("session", message))
+            asked = replace(asked, session=None, instructions=asked.whole or asked.instructions)
+            continue
+        wait = next(waits, None)
+        if result.reason not in TRANSIENT or wait is None:
+            return result
+        wait = min(max(wait * random.uniform(0.8, 1.2), result.retry_after or 0.0), LONGEST_WAIT)
+        _note(context, asked, Noted("retry", f"{result.message} The turn is tried again in {wait:.0f} s."))
+        await asyncio.sleep(wait)
+        asked = replace(asked, number=asked.number + 1)
+        if result.session is not None:
+            told, whole = go_on_instructions(result.reason), asked.whole or asked.instructions
+            told = told if heard else repeated(told, asked.instructions)
+            asked = replace(asked, session=result.session, instructions=told, whole=whole)
+
+
+def _calls_before(context: Context, asked: Asked) -> int:
+    """Calls of the model in the part of this turn that a budget, an error that passes or a crash cut off."""
+    calls = 0
+    turns = context.state.last.turns if context.state.last is not None else []
+    for turn in reversed(turns):
+        if (turn.purpose, turn.subtask, turn.phase) != (asked.purpose, context.subtask, context.phase):
+            continue
+        if turn.reason is not None and turn.reason not in (*TRANSIENT, "budget", "session-lost"):
+            break
+        calls += sum(usage.requests for usage in turn.used.values())
+    return calls
+
+
+async def _once(context: Context, asked: Asked, calls: int) -> tuple[Result, bool]:
+    """One try at a turn: how it ended, and whether the agent has taken in what it was told."""
+    assert context.phase is not None
+    agent, phase = asked.agent, context.phase
+    log = context.make_log()
+    started = AgentStarted(
+        context.job_id,
+        context.number,
+        phase,
+        agent.name,
+        asked.purpose,
+        asked.settings.model,
+        asked.session,
+        asked.number,
+        context.subtask,
+        asked.messages,
+    )
+    context.engine.record(context.run.id, started)
+    # At most once per attempt: that it began must outlive us before it begins.
+    await context.engine.durable()
+    failpoint("agent.before-turn")
+    trusted = await _project_settings_trusted(context, asked)
+    result: Result | None = None
+    with (
+        _scratch(context) as scratch,
+        with_server(context, agent, asked.purpose, asked.settings, scratch) as settings,
+        _Hearing(context, asked, log) as hearing,
+        context.in_trace(),
+    ):
+        task = Task(
+            instructions=asked.instructions,
+            folder=asked.folder,
+            env=context.traced(asked.env),
+            private=private_folder(context, agent.name),
+            scratch=scratch,
+            log=log,
+            token=context.token,
+            settings=_left_of(settings, calls),
+            session=asked.session,
+            calls_before=calls,
+            limits=asked.limits,
+            trusted_project_settings=trusted,
+        )
+        watch = Watch(hearing.tell, hearing.started, context.hurry, lambda: context.engine.budget_used_up(context.run))
+        try:
+            result = await agent.run(task, watch)
+        finally:
+            hearing.end(result)
+    failpoint("agent.after-turn")
+    if result.leftovers:
+        context.notes.append(f"{result.leftovers} background processes were still running and were ended")
+    return result, hearing.heard
+
+
+def _left_of(settings: Settings, calls: int) -> Settings:
+    """The settings with what is left of the calls that the plan allows."""
+    if settings.max_turns is None or not calls:
+        return settings
+    return replace(settings, max_turns=settings.max_turns - calls)
+
+
+async def _project_settings_trusted(context: Context, asked: Asked) -> bool:
+    """Whether settings for the agent's own program in its folder count; where they do not, that is said once a plan."""
+    worktree, agent = context.worktree, asked.agent.name
+    if worktree is None or not asked.folder.is_relative_to(worktree.path):
+        return False
+    found, trusted = await context.world.in_thread(context.world.project_settings, worktree.path, asked.folder)
+    told = (context.run.id, agent)
+    if not trusted and found.read_by(agent) and told not in context.world.told_of_settings:
+        context.world.told_of_settings.add(told)
+        why = f" ({found.odd})" if found.odd is not None else ""
+        message = f"The project settings of {agent} in this repository are ignored until you run: orchard trust{why}"
+        _note(context, asked, Noted("setting", message))
+    return trusted
+
+
+class _Hearing:
+    """Hears one turn: writes it down for people and records what matters."""
+
+    def __init__(self, context: Context, asked: Asked, log: Path) -> None:
+        assert context.phase is not None
+        self._context, self._asked, self._log, self._phase = context, asked, log, context.phase
+        self._fd = -1
+        self._left = asked.limits.log_bytes
+        self._notes = self._usages = 0
+        self._pending: dict[str, Usage] = {}
+        self._line_is_open = False
+        self._session: str | None = None
+        self.heard = False
+        """Whether the agent has taken in what the turn tells it."""
+
+    def __enter__(self) -> "_Hearing":
+        self._fd = os.open(self._log, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._fd)
+
+    def tell(self, told: Telling) -> None:
+        """Take in what the agent tells."""
+        context = self._context
+        if context.engine.tracing is not None:
+            context.engine.tracing.told(context.run.id, context.job_id, told, context.subtask)
+        if isinstance(told, Said):
+            self._write(told.text)
+        elif isinstance(told, Called):
+            mark = "✗" if told.failed else "→"
+            self._write_line(f"{mark} {told.tool}{': ' if told.about else ''}{told.about}")
+        elif isinstance(told, Used):
+            self._count(told.usage)
+        elif isinstance(told, Session):
+            if told.id != self._session:
+                self._session = told.id
+                self._record(AgentSession(*self._where, self._asked.purpose, told.id, self._context.subtask))
+        elif isinstance(told, Heard):
+            self._take_in()
+        else:
+            self._write_line(f"[{told.kind}] {told.message}")
+            self._notes += 1
+            if self._notes <= RECORDED_NOTES:
+                _note(self._context, self._asked, told)
+
+    async def started(self, identity: Identity) -> None:
+        """Hear of a program, so that whoever comes after us can end it."""
+        self._record(
+            ProgramStarted(
+                self._context.job_id,
+                self._context.number,
+                self._phase,
+                identity.pid,
+                identity.started,
+                identity.boot,
+                self._context.subtask,
+            )
+        )
+
+    def end(self, result: Result | None) -> None:
+        """Record how it ended; None: it was stopped."""
+        for usage in self._pending.values():
+            self._record_usage(usage)
+        self._pending.clear()
+        if result is not None and result.session is not None:
+            self.tell(Session(result.session))
+        if result is not None and result.ok:
+            self._take_in()
+        reason, message = (result.reason, _clean(self._context, result.message)) if result else ("stopped", "")
+        text = _clean(self._context, result.text[-LAST_WORDS:]) if result is not None else ""
+        if message:
+            self._write_line(f"[{reason}] {message}")
+        self._record(AgentEnded(*self._where, self._asked.purpose, reason, message, text, self._context.subtask))
+
+    def _take_in(self) -> None:
+        """Record that the agent knows what it was told: nobody has to tell it again."""
+        if self.heard:
+            return
+        self.heard = True
+        context, asked = self._context, self._asked
+        self._record(AgentHeard(*self._where, asked.purpose, context.subtask))
+        if asked.messages and context.subtask is None:
+            self._record(MessagesDelivered(context.job_id, context.number, asked.messages))
+
+    @property
+    def _where(self) -> tuple[JobId, int, Phase, str]:
+        return self._context.job_id, self._context.number, self._phase, self._asked.agent.name
+
+    def _record(self, event: JobFact) -> None:
+        self._context.engine.record(self._context.run.id, event)
+
+    def _record_usage(self, usage: Usage) -> None:
+        self._record(AgentUsed(*self._where, self._asked.purpose, usage.as_json(), self._context.subtask))
+
+    def _count(self, usage: Usage) -> None:
+        self._usages += 1
+        usage = believed(usage)
+        if self._usages <= RECORDED_USAGES:
+            self._record_usage(usage)
+            self._context.engine.check_budget(self._context.run)
+        else:
+            known = self._pending.get(usage.model)
+            self._pending[usage.model] = usage if known is None else add(known, usage)
+
+    def _write_line(self, text: str) -> None:
+        line = " ".join(text.split())[:1000]
+        self._write(("\n" if self._line_is_open else "") + line + "\n")
+
+    def _write(self, text: str) -> None:
+        data = text.encode(errors="replace")[: max(0, self._left)]
+        self._left -= len(data)
+        if data:
+            os.write(self._fd, data)
+            self._line_is_open = not data.endswith(b"\n")
+
+
+def _note(context: Context, asked: Asked, told: Noted) -> None:
+    assert context.phase is not None
+    message = _clean(context, told.message[:NOTE])
+    context.engine.record(
+        context.run.id,
+        AgentNoted(
+            context.job_id, context.number, context.phase, asked.agent.name, told.kind, message, context.subtask
+        ),
+    )
+
+
+def _clean(context: Context, text: str) -> str:
+    """An agent's words as others may read them: people, and the agents after it."""
+    return redacted(text, context.world.hidden_in, context.plan)
+
+
+def private_folder(context: Context, agent: str) -> Path:
+    """Where an agent keeps its settings and sessions for this job, from one attempt to the next."""
+    whose = f"{context.job_id} {agent}" + (f" {context.subtask}" if context.subtask is not None else "")
+    name = sha256(whose.encode()).hexdigest()[:16]
+    folder = context.world.repo.state / "agents" / context.run.id / name
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder
+
+
+def scratch_prefix(state: Path) -> str:
+    """How the temporary folders of a repository's agents begin."""
+    return f"orchard-agent-{sha256(os.fsencode(state)).hexdigest()[:12]}-"
+
+
+def remove_scratch(state: Path) -> None:
+    """Take away the temporary folders of agents whose engine is gone."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{scratch_prefix(state)}*"):
+        if folder.is_dir() and not folder.is_symlink() and folder.stat().st_uid == os.getuid():
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def remove_private(state: Path, plan: PlanId) -> None:
+    """Take away the settings and sessions that agents kept for a plan's jobs."""
+    folder = state / "agents" / plan
+    if folder.is_dir() and not folder.is_symlink():
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _scratch(context: Context) -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix=scratch_prefix(context.world.repo.state)))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,290 @@
+"""Work for an agent: what it is told, in which session it goes on, and what its end means for the phase."""
+
+import os
+import stat
+from pathlib import Path
+
+from orchard.agents.environment import agent_environment
+from orchard.agents.prompts.work import (
+    Delivered,
+    Failure,
+    WorkerContext,
+    changed_instructions,
+    go_on_instructions,
+    retry_instructions,
+    work_instructions,
+)
+from orchard.agents.protocol import Agent, Result, Settings
+from orchard.config.layers import allowed_env
+from orchard.core.records import Attempt, JobRecord
+from orchard.engine.context import Context
+from orchard.engine.outcome import Failed, Held
+from orchard.engine.programs import TAIL_LINES, folder_of, limits_of, redacted, shown
+from orchard.engine.requests.reach import folder_meant
+from orchard.engine.turns.own_mcp_server import offered_name
+from orchard.engine.turns.talk import talk
+from orchard.engine.turns.turn import Asked, run_turn
+from orchard.errors import OrchardError
+from orchard.git.history import files
+from orchard.model.phases import Phase
+from orchard.model.plan import VALIDATION, AgentWork, Job, JobId, Work
+from orchard.planfile.reserved_variables import settable
+from orchard.process.program import Limits
+from orchard.store.logs import tail
+
+INSTRUCTION_BYTES = 256 * 1024
+STAT_FILES = 30
+
+_PROGRAMS = frozenset({"timeout", "idle", "output-limit", "spawn-failed", "signal"})
+_HINTS = {
+    "not-logged-in": "Log in to it or set its key, then retry. See: orchard agents {agent}",
+    "spawn-failed": "See what is installed and how to install it: orchard agents {agent}",
+    "rate-limit": "Retry later: orchard retry {job} --plan {plan}",
+    "overloaded": "Retry later: orchard retry {job} --plan {plan}",
+    "network": "Retry when the network is there: orchard retry {job} --plan {plan}",
+    "max-turns": "Raise 'max_turns' or make the task smaller; a retry goes on in the same session.",
+    "refused": "Word the task differently, or give it to another agent or model.",
+    "denied": "Allow what it needs ('allowed_folders', 'allowed_urls'), or change the task.",
+}
+
+
+async def run_agent_work(context: Context, work: AgentWork) -> Failed | Held | None:
+    """Have an agent do a work of the plan; None: it says that it is done, which the commit has to prove."""
+    assert context.phase is not None
+    world, phase = context.world, context.phase
+    folder = folder_of(work, context.place)
+    if isinstance(folder, Failed):
+        return folder
+    try:
+        agent = world.agents.find(work.agent)
+        settings = await settings_of(context, agent, work)
+        task = _task(context, work)
+    except OrchardError as error:
+        return Failed("spawn-failed", f"{phase}: {error.message}", hint=error.hint)
+    is_work = phase is Phase.WORK
+    purpose = "work" if is_work else "check"
+    server = offered_name(context, agent, purpose, settings)
+    worker = await worker_context(context, task, work, server)
+    told, whole, session = _told(context, worker, agent, resumes=is_work and work.resume_session is not False)
+    asked = Asked(
+        agent=agent,
+        purpose=purpose,
+        instructions=told,
+        folder=folder,
+        env=environment_for(context, agent, work),
+        limits=limits_for(context, work),
+        settings=settings,
+        session=session,
+        whole=whole,
+        work=work,
+    )
+    if context.worktree is not None:
+        context.engine.pool(context.run).worktrees.repair(context.worktree)
+    if not is_work or context.job_id == VALIDATION:
+        return outcome_of(context, agent, work, await run_turn(context, asked))
+    result = await talk(context, asked, interactive=work.interactive)
+    return result if isinstance(result, Held) else outcome_of(context, agent, work, result)
+
+
+def outcome_of(context: Context, agent: Agent, work: Work, result: Result) -> Failed | Held | None:
+    """What the end of a turn means for its phase."""
+    assert context.phase is not None
+    if result.ok:
+        return None
+    if result.reason == "budget":
+        return Held("budget", result.message, context.phase)
+    message = f"{context.phase}: agent '{agent.name}' {_word(result)}"
+    advice = work.on_failure
+    hint = _HINTS.get(result.reason)
+    return Failed(
+        result.reason if result.reason in _PROGRAMS else "agent",
+        f"{advice.message} ({message})" if advice.message else message,
+        hint=hint.format(agent=agent.name, job=context.job_id, plan=context.run.id) if hint else None,
+        exit_code=result.exit_code,
+        tail=redacted(tail(context.log, TAIL_LINES), context.world.hidden_in, context.plan),
+        resume_from=advice.resume_from,
+    )
+
+
+def _word(result: Result) -> str:
+    said = f": {result.message}" if result.message else "."
+    words = {
+        "refused": "would not do it",
+        "denied": "was not allowed what it needs",
+        "max-turns": "has used all of its turns",
+        "not-logged-in": "is not logged in",
+        "rate-limit": "met a rate limit that did not pass",
+        "overloaded": "met an error of the model's service that did not pass",
+        "network": "could not reach the model's service",
+    }
+    return f"{words.get(result.reason, 'failed')}{said}"
+
+
+def environment_for(context: Context, agent: Agent, work: Work) -> dict[str, str]:
+    """What an agent sees: an allow-list, what its backend and the user name, and what the plan says."""
+    world = context.world
+    host = agent_environment(world.environment, (*agent.variables, *world.config.pass_env))
+    allowed = allowed_env(world.config, agent.name)
+    given = settable({**context.plan.env, **context.job.env, **work.env}, allowed)
+    return {**host, **given, "PWD": str(context.place.folder), **context.place.told}
+
+
+def limits_for(context: Context, work: Work) -> Limits:
+    """The configured limits, with the time that the plan allows."""
+    limits = context.world.config.limits
+    configured = Limits(wall=limits.wall, idle=limits.idle, log_bytes=limits.log_bytes, grace=limits.grace)
+    return limits_of(work, context.job, configured)
+
+
+async def settings_of(context: Context, agent: Agent, work: AgentWork) -> Settings:
+    """What the plan asks of the agent, with names turned into what they stand for."""
+    world = context.world
+    model = await world.in_thread(world.agents.model_for, agent.name, work.model, work.tier)
+    folders = tuple(folder_meant(world.repo, name) for name in work.allowed_folders)
+    if work.tier is not None and work.model is None and model is None and agent.name != "builtin":
+        context.notes.append(f"'tier: {work.tier}' has no effect: no model of {agent.name} is known to be of that tier")
+    return Settings(
+        model=model,
+        tier=work.tier,
+        effort=work.effort,
+        max_turns=work.max_turns,
+        allowed_folders=folders,
+        allowed_urls=work.allowed_urls,
+        mcp_servers=world.agents.servers(work.mcp_servers),
+    )
+
+
+def _task(context: Context, work: AgentWork) -> str:
+    """The instructions as the plan gives them: in place, or in a file of the job's folder."""
+    if work.instructions is not None:
+        return work.instructions
+    assert work.instructions_file is not None
+    top = context.place.folder.resolve()
+    place = (top / work.instructions_file).resolve()
+    said = f"The instructions '{work.instructions_file}'"
+    if not place.is_relative_to(top):
+        raise OrchardError(f"{said} lie outside of the repository.", hint="Name a file of the repository.")
+    try:
+        descriptor = os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
+        with os.fdopen(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise OrchardError(f"{said} are not a file.")
+            data = file.read(INSTRUCTION_BYTES + 1)
+    except OSError as error:
+        raise OrchardError(
+            f"{said} cannot be read: {error.strerror}.",
+            hint="The file has to be committed in what the job starts from.",
+        ) from error
+    if len(data) > INSTRUCTION_BYTES:
+        raise OrchardError(f"{said} are longer than {INSTRUCTION_BYTES // 1024} KiB.", hint="Make them shorter.")
+    return data.decode(errors="replace")
+
+
+def _told(context: Context, worker: WorkerContext, agent: Agent, *, resumes: bool) -> tuple[str, str, str | None]:
+    """What the agent is told, what it is told if its session is lost, and the session it goes on with."""
+    session = context.state.sessions.get(f"{agent.name} work") if resumes else None
+    known = _heard_in(context.state, session) if session is not None else None
+    failure, kept = _last_failure(context), not context.new_worktree
+    whole = retry_instructions(worker, failure, resumed=False, kept=kept) if failure else work_instructions(worker)
+    if known is None:
+        return whole, whole, session
+    if known.number == context.number:
+        return go_on_instructions("it was stopped"), whole, session
+    changed = known.job is None or _asks(known.job) != _asks(context.job)
+    if failure is not None:
+        told = retry_instructions(worker, failure, resumed=True, kept=kept, changed=changed)
+    else:
+        told = changed_instructions(worker) if changed else go_on_instructions("it was stopped")
+    return told, whole, session
+
+
+def _last_failure(context: Context) -> Failure | None:
+    """Why the attempt before this one failed, in what an agent is told."""
+    attempts = context.state.attempts
+    failure = attempts[-2].failure if len(attempts) > 1 else None
+    if failure is None or failure.phase is None:
+        return None
+    log = context.world.logs.path(context.run.id, context.job_id, failure.attempt, failure.phase)
+    return Failure(
+        phase=str(failure.phase),
+        message=failure.message,
+        exit_code=failure.exit_code,
+        output=failure.tail,
+        log=log if log.exists() else None,
+    )
+
+
+def _heard_in(state: JobRecord, session: str) -> Attempt | None:
+    """The last attempt whose task the agent is known to have heard in this session."""
+    for attempt in reversed(state.attempts):
+        turns = (turn for turn in attempt.turns if turn.purpose == "work" and turn.subtask is None and turn.heard)
+        if any(session == (turn.session or turn.resumed) for turn in turns):
+            return attempt
+    return None
+
+
+def _asks(job: Job) -> object:
+    """What a job asks of its agent. A file can hold other words each time, so it is never the same."""
+    work = job.work
+    if not isinstance(work, AgentWork):
+        return work
+    asked = work.instructions if work.instructions is not None else object()
+    return asked, work.context_files, work.allowed_folders, work.allowed_urls, job.postchecks
+
+
+async def worker_context(context: Context, task: str, work: Work | None, server: str | None = None) -> WorkerContext:
+    """All that an agent should know about the job; `server` is ours, where it gets one."""
+    plan, job = context.plan, context.job
+    needs = [await _delivered(context, need) for need in job.needs] if context.job_id != VALIDATION else []
+    agent_work = work if isinstance(work, AgentWork) else None
+    checks = tuple(shown(check) for check in job.postchecks)
+    for name in agent_work.context_files if agent_work else ():
+        if not (context.place.folder / name).exists():
+            context.engine.warn(context.run.id, f"There is no '{name}' of 'context_files' here.", context.job_id)
+    return WorkerContext(
+        task=task,
+        folder=context.place.folder,
+        plan=plan.name,
+        job=context.job_id,
+        name=job.name,
+        attempt=context.number,
+        jobs=len(plan.jobs) - 1,
+        needs=tuple(needs),
+        needed_by=tuple(one for one in plan.needed_by[context.job_id] if one != VALIDATION),
+        checks=checks,
+        verify=shown(plan.verify) if plan.verify is not None else None,
+        expects_no_changes=job.expects_no_changes,
+        context_files=agent_work.context_files if agent_work else (),
+        allowed_folders=tuple(Path(name) for name in agent_work.allowed_folders) if agent_work else (),
+        allowed_urls=agent_work.allowed_urls if agent_work else (),
+        interactive=agent_work.interactive if agent_work else False,
+        server=server,
+    )
+
+
+async def _delivered(context: Context, need: JobId) -> Delivered:
+    record, job = context.run.records[need], context.run.job(need)
+    committed = record.work_commit
+    stat_ = ""
+    if committed is not None and committed.commit != committed.base:
+        changed = await context.world.in_thread(files, context.world.repo, committed.base, committed.commit)
+        rows = [one.shown for one in changed[:STAT_FILES]]
+        stat_ = "\n".join([*rows, *([f"and {len(changed) - STAT_FILES} more"] if len(changed) > STAT_FILES else [])])
+    return Delivered(need, job.name, summary_of(record), record.commit, stat_)
+
+
+def summary_of(record: JobRecord) -> str:
+    """What a job says that it did: its agent's last words, or its evidence."""
+    for attempt in reversed(record.attempts):
+        for turn in reversed(attempt.turns):
+            if turn.purpose == "work" and turn.text:
+                return turn.text
+    evidence = record.work_commit.evidence if record.work_commit is not None else None
+    return str(evidence["summary"]) if evidence else ""
+
+
+def intent_of(job: Job) -> str:
+    """What a job is for, in the words of whoever planned it."""
+    asked = job.work.instructions if isinstance(job.work, AgentWork) else None
+    parts = [job.name, job.task, asked or (shown(job.work) if job.work is not None else "")]
+    return "\n\n".join(dict.fromkeys(part.strip() for part in parts if part.strip()))

@@ -1,0 +1,64 @@
+"""Small files, read and written with care: what lies at a path may be a link, a pipe, or anything that a job put there.
+
+read_plain     a file that really is one; no link is followed, no pipe waited for
+read_own       the same, of a file that nobody but the user could have written
+replace_whole  a file that only the user can read; a reader finds the old one or the new one, whole
+"""
+
+import os
+import stat
+from pathlib import Path
+
+NOT_A_FILE = "it is not a file"
+NOT_OURS = "others can write to it"
+NOT_PRIVATE = "others can read it"
+
+
+def read_plain(path: str | bytes | Path, most: int) -> bytes:
+    """The first `most` bytes of a plain file; OSError where there is none."""
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(handle, "rb") as file:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise OSError(0, NOT_A_FILE)
+        return file.read(most)
+
+
+def read_own(path: Path, most: int, *, private: bool = False) -> bytes:
+    """The first `most` bytes of a plain file that only the user can write, or with `private` only the user can read."""
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(handle, "rb") as file:
+        found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(0, NOT_A_FILE)
+        if found.st_uid != os.getuid() or found.st_mode & 0o022:
+            raise OSError(0, NOT_OURS)
+        if private and found.st_mode & 0o077:
+            raise OSError(0, NOT_PRIVATE)
+        return file.read(most)
+
+
+def replace_whole(path: Path, content: bytes, *, durable: bool = False) -> None:
+    """Replace a file in one step; two processes that do so at once both leave a good one.
+
+    `durable`: it is on the disk when this returns, also if the machine loses its power then.
+    """
+    fresh = path.with_name(f"{path.name}.{os.getpid()}.new")
+    fresh.unlink(missing_ok=True)
+    handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+        if durable:
+            file.flush()
+            os.fsync(handle)
+    fresh.replace(path)
+    if durable:
+        sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """See that the names in a folder are on the disk."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,176 @@
+"""What stands in the way in a checkout of the user's, found before anything is touched.
+
+`find_obstacle` looks at what git does not tell, or tells too late: folders that may not be written to, links in place
+of folders, submodules with something in them, and every file that git does not track (ignored ones and special files as
+well) at a path that has to be written or emptied. Edited and staged files are found by git itself, see `stage`.
+"""
+
+import os
+import stat
+from collections.abc import Container, Iterator, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from orchard.git.command import Git
+from orchard.git.history import show_path
+from orchard.git.objects.reader import GITLINK, Change
+
+TIMEOUT = 120.0
+
+
+class Obstacle(Struct, frozen=True):
+    """Why the files of a checkout cannot follow, and what to do about it."""
+
+    reason: str
+    hint: str
+
+
+def find_obstacle(
+    git: Git, changes: Sequence[Change], tracked: Container[bytes], written: Container[bytes], command: str
+) -> Obstacle | None:
+    """The first thing in a checkout that has to be put right by a person; `written` are the paths that get a file."""
+    top = _top(git)
+    return (
+        _closed_folder(top, changes)
+        or _linked_folder(top, changes)
+        or _filled_submodule(top, changes)
+        or _untracked(git, changes, tracked, written, command)
+    )
+
+
+def in_the_way(git: Git, paths: Sequence[bytes], command: str) -> Obstacle:
+    """Files of the user's that a landing or an undo would have to overwrite; `git` is the one for its files."""
+    reason = f"Your files in {_top(git)} are in the way: {some(paths)}"
+    if ignored := _ignored(git, paths):
+        # Not "stash -a": that takes everything that is ignored, our worktrees and the user's tools as well.
+        away = f"Move {some(paths)} away ('git stash -u' leaves files that git ignores"
+        which = "" if len(ignored) == len(paths) else f": {some(ignored)}"
+        return Obstacle(reason, f"{away}{which}); then run '{command}'.")
+    # Not "commit": that moves the branch, and only a first landing follows it.
+    return Obstacle(reason, f"Move them away, or run 'git stash -u' there; then run '{command}'.")
+
+
+def _top(git: Git) -> Path:
+    assert git.work_tree is not None
+    return git.work_tree
+
+
+def _ignored(git: Git, paths: Sequence[bytes]) -> list[bytes]:
+    """Those of some paths that git does not track and was told to overlook; none where it cannot say."""
+    rows = b"".join(path + b"\0" for path in paths)
+    return git("check-ignore", "-z", "--stdin", stdin=rows, ok=range(256), timeout=TIMEOUT).fields
+
+
+def some(paths: Sequence[bytes]) -> str:
+    """A few paths, and how many more there are."""
+    shown = ", ".join(show_path(path) for path in paths[:3])
+    return shown if len(paths) <= 3 else f"{shown} and {len(paths) - 3} more"
+
+
+def _closed_folder(top: Path, changes: Sequence[Change]) -> Obstacle | None:
+    start = os.fsencode(top)
+    for folder in sorted({os.path.dirname(change.path) for change in changes}):  # noqa: PTH120 (bytes)
+        while folder and not os.path.lexists(os.path.join(start, folder)):  # noqa: PTH118
+            folder = os.path.dirname(folder)  # noqa: PTH120
+        where = os.path.join(start, folder)  # noqa: PTH118
+        if os.path.isdir(where) and not os.access(where, os.W_OK | os.X_OK):  # noqa: PTH112
+            reason = f"The folder {show_path(where)} may not be written to."
+            return Obstacle(reason, "Make it writable, then try again.")
+    return None
+
+
+def _linked_folder(top: Path, changes: Sequence[Change]) -> Obstacle | None:
+    """A link that the user put in place of a folder leads to somewhere that is not ours to write to."""
+    start = os.fsencode(top)
+    seen: set[bytes] = set()
+    for change in changes:
+        folder = os.path.dirname(change.path)  # noqa: PTH120 (bytes)
+        while folder and folder not in seen:
+            seen.add(folder)
+            where = os.path.join(start, folder)  # noqa: PTH118
+            if os.path.islink(where) and _becomes(changes, folder) is None:  # noqa: PTH114
+                reason = f"{show_path(where)} is a link, where git knows a folder with files that change."
+                return Obstacle(reason, "Put the folder back in its place, then try again.")
+            folder = os.path.dirname(folder)  # noqa: PTH120
+    return None
+
+
+def _becomes(changes: Sequence[Change], path: bytes) -> Change | None:
+    """What changes at a path itself: a link that is tracked may turn into a folder."""
+    return next((one for one in changes if one.path == path and one.old is not None), None)
+
+
+def _filled_submodule(top: Path, changes: Sequence[Change]) -> Obstacle | None:
+    """The folder of a submodule that becomes a file would go, with all that the user has in it."""
+    for change in changes:
+        if change.old is None or change.old.mode != GITLINK or change.new is None or change.new.mode == GITLINK:
+            continue
+        where = top / os.fsdecode(change.path)
+        if where.is_dir() and any(where.iterdir()):
+            shown = show_path(os.fsencode(where))
+            reason = f"The submodule {shown} would be replaced by a file, with all that you have in it."
+            return Obstacle(reason, f"Empty it with: git submodule deinit '{shown}'")
+    return None
+
+
+def _untracked(
+    git: Git, changes: Sequence[Change], tracked: Container[bytes], written: Container[bytes], command: str
+) -> Obstacle | None:
+    """Files that git does not track, where something has to be written or has to go."""
+    start = os.fsencode(_top(git)) + b"/"
+    # Where `A` and `a` are one file, what is found at the one name may be what goes from the other.
+    leaving = {_who(start + one.path) for one in changes if one.new is None and one.path in tracked}
+    found: dict[bytes, None] = {}
+    free: set[bytes] = set()
+    for change in changes:
+        if change.new is None:
+            if change.path not in tracked and _is_file(start + change.path):
+                found[change.path] = None
+            continue
+        if change.path not in written:
+            continue
+        for name in (*_parents(change.path, free), change.path):
+            here = _who(start + name)
+            if not here or name in tracked or here in leaving:
+                continue
+            if _is_file(start + name):
+                found[name] = None
+            elif name == change.path and change.new.mode != GITLINK:
+                found.update(dict.fromkeys(one for one in _files_below(start, name) if one not in tracked))
+    if not found:
+        return None
+    return in_the_way(git, sorted(found), command)
+
+
+def _parents(path: bytes, seen: set[bytes]) -> Iterator[bytes]:
+    end = path.find(b"/")
+    while end >= 0:
+        if path[:end] not in seen:
+            seen.add(path[:end])
+            yield path[:end]
+        end = path.find(b"/", end + 1)
+
+
+def _who(where: bytes) -> tuple[int, int] | None:
+    try:
+        status = os.lstat(where)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _is_file(where: bytes) -> bool:
+    """Whether something is there that is no folder."""
+    try:
+        return not stat.S_ISDIR(os.lstat(where).st_mode)
+    except OSError:
+        return False
+
+
+def _files_below(start: bytes, name: bytes) -> Iterator[bytes]:
+    """Everything in a folder that is no folder itself."""
+    for folder, folders, names in os.walk(start + name):
+        links = [one for one in folders if os.path.islink(folder + b"/" + one)]  # noqa: PTH114 (bytes)
+        for one in [*names, *links]:
+            yield (folder + b"/" + one)[len(start) :]

@@ -1,0 +1,15 @@
+"""What a landing or an undo says when it changed nothing."""
+
+from typing import Literal
+
+from msgspec import Struct
+
+RefusalKind = Literal["moved", "checkout", "operation", "missing", "locked"]
+
+
+class LandingRefused(Struct, frozen=True):
+    """Nothing was changed, and why."""
+
+    kind: RefusalKind
+    reason: str
+    hint: str

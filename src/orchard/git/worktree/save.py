@@ -1,0 +1,427 @@
+"""Work that is still in a worktree, saved before anything may be removed.
+
+Whatever a job left (staged, not staged, untracked, commits of its own, and those that only a rebase which stopped
+or the worktree's reflog still know) becomes a commit under a ref of ours, read back by another git process. Only then
+is there a `Saved`, and without one nothing resets or removes a worktree. What cannot be saved raises `CannotSave`, and
+stays where it is.
+Ignored files are not saved: they are caches and build results, or were copied from the user's folder.
+
+Nothing in the worktree is touched: files are staged in an index of our own.
+"""
+
+import itertools
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from orchard.errors import OrchardError, UsageError
+from orchard.git.blockers import remove_blocked_notes
+from orchard.git.command import Blocked, Git, GitError
+from orchard.git.folders import remove_special
+from orchard.git.objects.processes import Live
+from orchard.git.objects.reader import Change, ObjectMissing
+from orchard.git.refs import PREFIX, RefMoved, hold, job_of_ref_part, job_ref_part, next_number
+from orchard.git.repository import WORKTREE_NAME, Repository, Worktree, block_filters
+from orchard.git.scratch import commit_index, private_index
+from orchard.git.worktree.fast_commit import holds, read_files
+from orchard.git.worktree.remains import commit_notes, escaped, find_remains, nothing_but, staged_apart
+from orchard.git.worktree.status import (
+    ADD_TIMEOUT,
+    Contents,
+    Left,
+    display,
+    look,
+    picture,
+    stage,
+    submodule_problems,
+    try_again,
+)
+from orchard.git.worktree.witness import Witness, witness
+from orchard.process.failpoint import failpoint
+
+REF_TRIES = 5
+ESCAPED = ".orchard-saved"
+"""The folder, in a commit of saved work, of files whose names git does not store."""
+LISTED_NAMES = 100
+
+
+class CannotSave(OrchardError):
+    """Something in a worktree could not be saved, so nothing in it is removed."""
+
+    def __init__(self, worktree: Worktree, reason: str, paths: tuple[str, ...] = ()) -> None:
+        super().__init__(
+            f"The work in {worktree.path} cannot be saved: {reason}",
+            hint="Nothing was removed. Move what you want to keep out of that folder, then try again.",
+        )
+        self.worktree, self.reason, self.paths = worktree, reason, paths
+
+
+class Saved(Struct, frozen=True):
+    """Proof, good for one use, that a worktree holds nothing that is not also under a ref."""
+
+    worktree: Worktree
+    commit: str | None
+    """None: there was nothing to save."""
+    ref: str | None
+    head: str | None
+    dirty: bool
+    ignored: int
+    """How many ignored files or folders there are; they are not saved."""
+    special: tuple[bytes, ...]
+    """Pipes, sockets and devices: they cannot be saved, and git does not remove them."""
+    clutter: bool
+    """Whether something lies there that a checkout would not remove."""
+    index_usable: bool
+    token: str
+    seen: Witness | None = None
+    """What the worktree looked like; None where there was none any more."""
+    more: tuple[tuple[str, str], ...] = ()
+    """Refs and commits that hold what only git's own notes led to: a rebase that stopped, a reflog."""
+    new_files: tuple[bytes, ...] | None = None
+    """The folder stands at `head` but for these files; None where more than that, or something else, differs."""
+    stands_at: str | None = None
+    """The commit that the folder holds, file by file and nothing besides, while HEAD and the index are at `head`."""
+    changes: tuple[Change, ...] = ()
+    """From `head` to the commit that the folder stands at."""
+
+    @property
+    def refs(self) -> tuple[tuple[str, str], ...]:
+        """Every ref that was made for it, with the commit that it holds."""
+        first = ((self.ref, self.commit),) if self.ref is not None and self.commit is not None else ()
+        return (*first, *self.more)
+
+
+class SavedWork(Struct, frozen=True):
+    """A piece of saved work, as `orchard recover` lists it."""
+
+    ref: str
+    commit: str
+    plan: str
+    job: str
+    number: int
+    at: int
+    """Seconds since 1970."""
+    subject: str
+    files: int
+
+
+def ensure_saved(
+    repo: Repository,
+    worktree: Worktree,
+    ref: str,
+    message: str,
+    base: str,
+    live: Live | None = None,
+    *,
+    made_from: str | None = None,
+    held_by: str | None = None,
+    left: Left | None = None,
+) -> Saved:
+    """Save what the worktree holds beyond `base`; if `ref` is taken, the next number is used.
+
+    `made_from`: the commit we made the worktree's index from, if nobody else wrote to it since.
+    `held_by`: the ref that holds `base`. `left`: what the folder held when `base` was made of it.
+
+    Objects can vanish under us if someone runs `git gc --prune=now` in the moment between writing
+    and naming them. Reading back notices, and the files are hashed once more.
+    """
+    if not os.path.lexists(worktree.path):
+        return _save_head_only(repo, worktree, _Request(ref, message, base, fresh=True))
+    if worktree.path.is_symlink() or not worktree.path.is_dir():
+        raise CannotSave(worktree, "it is not a folder any more.")
+    request = _Request(ref, message, base, fresh=False)
+    notes = _notes(repo, worktree)
+    if notes is not None:
+        remove_blocked_notes(notes)
+    if made_from and live is not None:
+        saved = _in_result(live, worktree, base, _Known(made_from, held_by, left))
+        if saved is not None:
+            return saved
+    try:
+        return _save_surely(repo, worktree, request)
+    except Blocked as blocked:
+        # A pipe holds nothing, and with it there no git would ever end.
+        for name in blocked.names if blocked.cwd == worktree.path else ():
+            remove_special(worktree.path, name)
+    try:
+        return _save_surely(repo, worktree, request)
+    except Blocked as blocked:
+        raise CannotSave(worktree, blocked.message) from blocked
+
+
+def _save_surely(repo: Repository, worktree: Worktree, request: "_Request") -> Saved:
+    """Save, and once more with fresh eyes where git's notes turn out to be damaged, or objects vanished."""
+    for number in itertools.count():
+        with private_index(repo) as index:
+            try:
+                return _save(repo, worktree, index, replace(request, fresh=number > 0))
+            except Blocked:
+                raise
+            except (GitError, OSError) as error:
+                if not try_again(error, number):
+                    raise CannotSave(worktree, str(error)) from error
+    raise AssertionError("the last try returns or raises")
+
+
+def restore(repo: Repository, revision: str, folder: Path) -> str:
+    """Write saved work into a new folder; returns the commit."""
+    commit = repo.resolve(revision)[1]
+    if folder.is_symlink() or (folder.exists() and not folder.is_dir()) or (folder.is_dir() and any(folder.iterdir())):
+        raise UsageError(f"{folder} exists and is not empty.", hint="Name a folder that does not exist yet.")
+    folder.mkdir(parents=True, exist_ok=True)
+    with private_index(repo) as index:
+        git = _folder_git(repo, folder.resolve(), index)
+        git("read-tree", "--reset", "-u", commit, timeout=ADD_TIMEOUT)
+    return commit
+
+
+def saved_work(repo: Repository, plan: str | None = None) -> list[SavedWork]:
+    """All saved work, or that of one plan, the newest first."""
+    prefix = f"{PREFIX}/wip/{job_ref_part(plan)}" if plan else f"{PREFIX}/wip"
+    fields = ("refname", "objectname", "creatordate:unix", "parent", "contents:subject")
+    form = "%00".join(f"%({field})" for field in fields)
+    listed = []
+    for row in repo.git("for-each-ref", f"--format={form}", "--sort=-creatordate", prefix).stdout.splitlines():
+        name, commit, at, parents, subject = row.decode(errors="replace").split("\0", 4)
+        parts = name.removeprefix(f"{PREFIX}/wip/").split("/")
+        if len(parts) < 3 or not parts[-1].isdigit():
+            continue  # not made by us
+        job = job_of_ref_part("/".join(parts[1:-1]))
+        work = SavedWork(name, commit, job_of_ref_part(parts[0]), job, int(parts[-1]), int(at or 0), subject, 0)
+        listed.append((work, parents.split(" ")[0]))
+    counts = _changed_files(repo.git, [(work.commit, parent) for work, parent in listed if parent])
+    return [replace(work, files=counts.get(work.commit, 0)) for work, _ in listed]
+
+
+class _Request(Struct, frozen=True):
+    ref: str
+    message: str
+    base: str
+    fresh: bool
+    """Trust nothing git noted about this worktree: neither its index nor its HEAD."""
+
+
+def _save(repo: Repository, worktree: Worktree, index: Path, request: _Request) -> Saved:
+    seen = picture(worktree.path)
+    git, index_usable = _open_index(repo, worktree, index, request)
+    contents = look(git, worktree.path)
+    head = contents.head or request.base
+    if request.fresh:
+        head = _head(repo, worktree) or request.base
+    _refuse_what_cannot_be_saved(repo, worktree, contents, head)
+    proof = _proof(repo, worktree, contents, seen)
+    ref = None
+    commit = None
+    staged = staged_apart(git, contents)
+    if not contents.clean:
+        commit = _commit(git, worktree, contents, (head, request.message))
+        failpoint("wip.before-hold")
+        ref = _hold(repo.git, request, commit)
+    elif head != request.base and not _is_held(repo.git, head, request.base):
+        commit = head
+        ref = _hold(repo.git, request, commit)
+    return replace(
+        proof,
+        commit=commit,
+        ref=ref,
+        index_usable=index_usable and not contents.hidden,
+        more=_hold_remains(repo, worktree, replace(request, base=request.base or head), (head, staged)),
+    )
+
+
+def _proof(repo: Repository, worktree: Worktree, contents: Contents, seen: bytes | None) -> Saved:
+    """For a folder that holds this, all of it saved elsewhere; `seen` is its picture from before the look."""
+    notes = repo.common_dir / "worktrees" / worktree.name
+    return Saved(
+        worktree=worktree,
+        commit=None,
+        ref=None,
+        head=contents.head,
+        dirty=not contents.clean,
+        ignored=len(contents.ignored),
+        special=contents.special,
+        clutter=contents.clutter,
+        index_usable=True,
+        token=secrets.token_hex(8),
+        seen=witness(worktree.path, notes, seen, contents),
+    )
+
+
+class _Known(Struct, frozen=True):
+    made_from: str
+    held_by: str | None
+    left: Left | None
+
+
+def _in_result(live: Live, worktree: Worktree, result: str, known: _Known) -> Saved | None:
+    """The proof for a folder that holds a result which a ref holds already, and nothing more; None: look closer."""
+    try:
+        if not live.is_plain(known.made_from) or not live.is_plain(result):
+            return None
+        notes = live.repo.common_dir / "worktrees" / worktree.name
+        seen = picture(worktree.path)
+        if known.left is not None and seen == known.left.picture:
+            contents = known.left.contents
+        else:
+            contents = look(live.repo.worktree_git(worktree.name, worktree.path), worktree.path, untouched=True)
+        proof = _proof(live.repo, worktree, contents, seen)
+        files = read_files(worktree.path, contents)
+        if files is None or contents.head is None:
+            return None
+        if not nothing_but(notes, (known.made_from, result, contents.head)):
+            return None
+        trees = live.objects.tree_of(contents.head), live.objects.tree_of(result)
+        if not holds(live.objects, live.loose, files, trees):
+            return None
+        if files and (known.held_by is None or live.objects.resolve(known.held_by) != result):
+            return None
+    except (GitError, ObjectMissing, OSError):
+        return None
+    besides = contents.ignored or contents.special or contents.empty_folders
+    proof = replace(proof, new_files=None if contents.changed or besides else contents.untracked)
+    if known.left is None or seen != known.left.picture or besides:
+        return proof
+    return replace(proof, stands_at=result, changes=tuple(live.objects.diff_trees(*trees)))
+
+
+def _save_head_only(repo: Repository, worktree: Worktree, request: _Request) -> Saved:
+    """Save the commits of a worktree whose folder somebody has deleted."""
+    head = _head(repo, worktree)
+    ref = None
+    if head and head != request.base and not _is_held(repo.git, head, request.base):
+        ref = _hold(repo.git, request, head)
+    more = _hold_remains(repo, worktree, replace(request, base=request.base or head or ""), (head or "", b""))
+    token = secrets.token_hex(8)
+    return Saved(worktree, head if ref else None, ref, head, False, 0, (), False, False, token, None, more)
+
+
+def _hold_remains(
+    repo: Repository, worktree: Worktree, request: _Request, known: tuple[str, bytes]
+) -> tuple[tuple[str, str], ...]:
+    """Give refs to what only git's notes on the worktree lead to; `known` are its HEAD, and rows of its index."""
+    notes, (head, staged) = _notes(repo, worktree), known
+    if notes is None:
+        return ()
+    remains = find_remains(replace(repo.git, git_dir=notes), repo.git, (head, request.base))
+    commits = list(remains.tips)
+    if (last := commit_notes(repo, notes, (head, staged), remains, request.message)) is not None:
+        commits.append(last)
+    return tuple((_hold(repo.git, request, commit), commit) for commit in commits)
+
+
+def _notes(repo: Repository, worktree: Worktree) -> Path | None:
+    """Where git keeps what it notes about a worktree of ours; None where it keeps nothing."""
+    notes = repo.common_dir / "worktrees" / worktree.name
+    return notes if WORKTREE_NAME.fullmatch(worktree.name) and notes.is_dir() and not notes.is_symlink() else None
+
+
+def _open_index(repo: Repository, worktree: Worktree, index: Path, request: _Request) -> tuple[Git, bool]:
+    """A private copy of the worktree's index, or a new one where that is missing or damaged."""
+    if not request.fresh:
+        git = repo.worktree_git(worktree.name, worktree.path).with_index(index)
+        try:
+            shutil.copyfile(git.git_dir / "index", index)
+        except FileNotFoundError:
+            git("read-tree", "HEAD")
+            return git, False
+        return git, True
+    git = _folder_git(repo, worktree.path, index)
+    git("read-tree", _head(repo, worktree) or request.base or "--empty")
+    return git, False
+
+
+def _folder_git(repo: Repository, folder: Path, index: Path) -> Git:
+    """Git with this folder as work tree, without any notes that git keeps about it.
+
+    Content that asks for a filter nobody trusts is saved as it is: better so than not at all.
+    """
+    git = Git(repo.common_dir, repo.common_dir, cwd=folder, work_tree=folder, index=index)
+    return block_filters(git, repo.filters, fail=False)
+
+
+def _head(repo: Repository, worktree: Worktree) -> str | None:
+    """The worktree's HEAD, if git's notes on it are still readable."""
+    git = replace(repo.git, git_dir=repo.common_dir / "worktrees" / worktree.name)
+    return git("rev-parse", "-q", "--verify", "HEAD^{commit}", ok=(0, 1, 128)).text or None
+
+
+def _refuse_what_cannot_be_saved(repo: Repository, worktree: Worktree, contents: Contents, head: str) -> None:
+    if contents.nested:
+        names = tuple(display(name) for name in contents.nested)
+        raise CannotSave(worktree, f"there are other git repositories in it ({', '.join(names[:5])}).", names)
+    for name, problem in submodule_problems(repo, worktree, contents, head):
+        raise CannotSave(worktree, f"submodule {name} {problem}.", (name,))
+
+
+def _commit(git: Git, worktree: Worktree, contents: Contents, why: tuple[str, str]) -> str:
+    """Commit the folder's content; what was staged and then changed again becomes a second parent."""
+    head, message = why
+    parents = [head] if head else []
+    if set(contents.staged) & set(contents.changed) and not contents.unmerged:
+        parents.append(commit_index(git, parents[:], f"staged: {message}"))
+    refused = stage(git, worktree.path, contents)
+    if refused:
+        message = f"{message}\n\n{_stage_escaped(git, worktree.path, refused)}"
+    return commit_index(git, parents, message)
+
+
+def _candidates() -> Iterator[str]:
+    yield ESCAPED
+    yield from (f"{ESCAPED}-{number}" for number in itertools.count(2))
+
+
+def _stage_escaped(git: Git, top: Path, names: tuple[bytes, ...]) -> str:
+    """Put files whose names git does not store into the index under names that it does; returns what to say of it."""
+    folder = next(one for one in _candidates() if not os.path.lexists(top / one))
+    rows = []
+    for name in names:
+        place = top / os.fsdecode(name)
+        link = place.is_symlink()
+        if link:
+            oid = git("hash-object", "-w", "--stdin", stdin=os.fsencode(place.readlink())).text
+        else:
+            oid = git("hash-object", "-w", "--no-filters", "--", str(place), timeout=ADD_TIMEOUT).text
+        mode = b"120000" if link else b"100755" if place.lstat().st_mode & 0o100 else b"100644"
+        rows.append(b"%s %s\t%s/%s\0" % (mode, oid.encode(), folder.encode(), escaped(name)))
+    git("update-index", "--add", "-z", "--index-info", stdin=b"".join(rows))
+    listed = "\n".join(f"  {display(name)}" for name in names[:LISTED_NAMES])
+    return f"Git does not store files of these names; they are in {folder}/, with their names escaped:\n{listed}"
+
+
+def _hold(git: Git, request: _Request, commit: str) -> str:
+    """Put the commit under the ref that was asked for, or under the next free number."""
+    ref = request.ref
+    for _ in range(REF_TRIES):
+        try:
+            hold(git, ref, commit, request.base)
+        except RefMoved:
+            ref = f"{request.ref.rpartition('/')[0]}/{next_number(git, request.ref)}"
+        else:
+            return ref
+    raise OrchardError(f"No free ref was found beside {request.ref}", hint="Run 'orchard doctor'.")
+
+
+def _is_held(git: Git, commit: str, base: str) -> bool:
+    """Whether a ref of ours reaches this commit; where nobody knows what it began from, any ref will do."""
+    return bool(git("for-each-ref", "--count=1", f"--contains={commit}", *([PREFIX] if base else [])).stdout)
+
+
+def _changed_files(git: Git, pairs: list[tuple[str, str]]) -> dict[str, int]:
+    """How many files each commit changes against the given parent."""
+    if not pairs:
+        return {}
+    lines = "".join(f"{commit} {parent}\n" for commit, parent in dict.fromkeys(pairs)).encode()
+    counts: dict[str, int] = {}
+    current = ""
+    wanted = {commit.encode() for commit, _ in pairs}
+    for row in git("diff-tree", "--stdin", "-r", "--no-renames", "--name-only", "-z", stdin=lines).fields:
+        if row in wanted:
+            current = row.decode()
+        else:
+            counts[current] = counts.get(current, 0) + 1
+    return counts

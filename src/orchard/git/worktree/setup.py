@@ -1,0 +1,221 @@
+"""What a new worktree needs besides the commit: ignored files of the user's, copied or linked.
+
+A fresh worktree has no `.env` and no `node_modules`. What `.worktreeinclude` and the configuration
+name is brought over from the user's checkout, under rules that keep both sides safe: only what git
+ignores there and here (so that none of it ends in a commit), never through a link, never over a file
+that exists, never without bound.
+"""
+
+import os
+import secrets
+import shutil
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from msgspec import Struct
+
+from orchard.errors import UsageError
+from orchard.git.command import Git
+from orchard.git.excludes import exclude
+from orchard.git.repository import Repository, Worktree
+from orchard.git.worktree.status import display
+from orchard.git.worktree.worktrees import Worktrees
+
+INCLUDE_FILE = ".worktreeinclude"
+INCLUDE_FILE_BYTES = 256 * 1024
+MAX_FILES = 10_000
+MAX_BYTES = 1024 * 1024 * 1024
+
+
+class Linked(Struct, frozen=True):
+    """Which folders of the user's a worktree now shares, and which not and why."""
+
+    linked: tuple[str, ...] = ()
+    skipped: tuple[tuple[str, str], ...] = ()
+
+
+def copy_included(
+    repo: Repository, top: Path | None, worktree: Worktree, patterns: Sequence[str], roots: Sequence[Path] = ()
+) -> list[str]:
+    """Copy ignored files that match from the checkout at `top`; returns their names.
+
+    `roots` are folders of ours inside the checkout, which are not looked into.
+    """
+    if top is None:
+        return []
+    names = [name for name in _included(repo, top, patterns, roots) if not _behind_link(worktree.path, name)]
+    names = _ignored_in(repo.worktree_git(worktree.name, worktree.path), names)
+    _check_size(top, names)
+    return [display(name) for name in names if _copy(top, worktree.path, name)]
+
+
+def included_files(
+    repo: Repository, top: Path | None, patterns: Sequence[str], roots: Sequence[Path] = ()
+) -> tuple[tuple[bytes, tuple[int, ...]], ...]:
+    """What `copy_included` would look at, each with what changes as soon as the file does."""
+    found: list[tuple[bytes, tuple[int, ...]]] = []
+    if top is None:
+        return ()
+    for name in _included(repo, top, patterns, roots):
+        with suppress(OSError):
+            status = os.lstat(os.fsencode(top) + b"/" + name)
+            stamp = (status.st_ino, status.st_mode, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+            found.append((name, stamp))
+    return tuple(found)
+
+
+def _included(repo: Repository, top: Path, patterns: Sequence[str], roots: Sequence[Path]) -> list[bytes]:
+    """The ignored files of the checkout at `top` that are to be copied."""
+    wanted = [*_include_file(top), *(pattern.encode(errors="surrogateescape") for pattern in patterns)]
+    if not wanted:
+        return []
+    main = _main_git(repo, top)
+    return _ignored_in(main, _matching(repo, main, wanted, roots))
+
+
+def fills_nothing(top: Path | None, patterns: Sequence[str], links: Sequence[str]) -> bool:
+    """Whether neither the settings nor the checkout at `top` ask for anything to be put into worktrees."""
+    return not patterns and not links and (top is None or not os.path.lexists(top / INCLUDE_FILE))
+
+
+def link_folders(trees: Worktrees, top: Path | None, worktree: Worktree, names: Sequence[str]) -> Linked:
+    """Put links to ignored folders of the checkout at `top` into a worktree."""
+    linked: list[str] = []
+    skipped: list[tuple[str, str]] = []
+    for name in names:
+        reason = "there is no checkout to link to" if top is None else _cannot_link(trees.repo, top, name)
+        if top is not None and reason is None:
+            reason = _link(trees, top, worktree, name.strip("/"))
+        if reason is None:
+            linked.append(name)
+        else:
+            skipped.append((name, reason))
+    return Linked(tuple(linked), tuple(skipped))
+
+
+def _include_file(top: Path) -> list[bytes]:
+    place = top / INCLUDE_FILE
+    if place.is_symlink() or not place.is_file():
+        return []
+    if place.stat().st_size > INCLUDE_FILE_BYTES:
+        raise UsageError(f"{place} is larger than {INCLUDE_FILE_BYTES // 1024} KiB.")
+    return [line for line in place.read_bytes().splitlines() if line.strip() and not line.startswith(b"#")]
+
+
+def _main_git(repo: Repository, top: Path) -> Git:
+    git_dir = repo.common_dir
+    if top != repo.main_top:
+        git_dir = next((one.git_dir for one in repo.checkouts() if one.path == top), git_dir)
+    return Git(repo.common_dir, git_dir, cwd=top, work_tree=top)
+
+
+def _matching(repo: Repository, git: Git, patterns: Sequence[bytes], roots: Sequence[Path]) -> list[bytes]:
+    """Files in the checkout that are not tracked and match the patterns."""
+    ours = [root.relative_to(git.cwd) for root in roots if root.is_relative_to(git.cwd)]
+    pathspecs = [f":(exclude,literal){root}" for root in ours]
+    with _pattern_file(repo, patterns) as file:
+        options = ("--others", "--ignored", f"--exclude-from={file}")
+        rows = git("ls-files", "-z", *options, "--", ".", *pathspecs, timeout=120).fields
+    # A name with a slash at its end is a repository of its own.
+    return [row for row in rows if not row.endswith(b"/")]
+
+
+def _ignored_in(git: Git, names: list[bytes]) -> list[bytes]:
+    if not names:
+        return []
+    rows = b"".join(name + b"\0" for name in names)
+    return git("check-ignore", "-z", "--stdin", stdin=rows, ok=(0, 1), timeout=120).fields
+
+
+def _check_size(top: Path, names: list[bytes]) -> None:
+    hint = f"Name fewer files in {INCLUDE_FILE} or 'worktree.include'; folders can be shared by 'worktree.link'."
+    if len(names) > MAX_FILES:
+        raise UsageError(f"{len(names)} files would be copied into each worktree; {MAX_FILES} is the limit.", hint=hint)
+    size = sum(os.lstat(os.fsencode(top) + b"/" + name).st_size for name in names)
+    if size > MAX_BYTES:
+        raise UsageError(f"{size >> 20} MiB would be copied into each worktree; 1024 MiB is the limit.", hint=hint)
+
+
+def _copy(top: Path, folder: Path, name: bytes) -> bool:
+    """Copy one file; False if it is none, or if its place is taken or behind a link."""
+    source, target = top / os.fsdecode(name), folder / os.fsdecode(name)
+    if _behind_link(top, name) or not _make_parents(folder, name):
+        return False
+    try:
+        reading = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return False  # a link, or gone since it was listed
+    with os.fdopen(reading, "rb") as original:
+        status = os.fstat(reading)
+        if not stat.S_ISREG(status.st_mode):
+            return False
+        mode = stat.S_IMODE(status.st_mode) & 0o777
+        try:
+            writing = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        except FileExistsError:
+            return False
+        with os.fdopen(writing, "wb") as copy:
+            shutil.copyfileobj(original, copy, 1024 * 1024)
+            copy.flush()
+            os.fchmod(writing, mode)
+            os.utime(writing, ns=(status.st_atime_ns, status.st_mtime_ns))
+    return True
+
+
+def _behind_link(top: Path, name: bytes) -> bool:
+    return any((top / parent).is_symlink() for parent in _parents(name))
+
+
+def _make_parents(top: Path, name: bytes) -> bool:
+    """Make the folders above a file, unless something else stands in their place."""
+    for parent in _parents(name):
+        folder = top / parent
+        if not os.path.lexists(folder):
+            folder.mkdir(0o755)
+        elif folder.is_symlink() or not folder.is_dir():
+            return False
+    return True
+
+
+def _parents(name: bytes) -> list[Path]:
+    """The folders above a file, the uppermost first."""
+    return list(Path(os.fsdecode(name)).parents)[-2::-1]
+
+
+def _cannot_link(repo: Repository, top: Path, name: str) -> str | None:
+    """Why a name cannot be linked; None if it can."""
+    parts = name.strip("/").split("/")
+    if name.startswith("/") or any(part in ("", ".", "..") or part.lower() == ".git" for part in parts):
+        return "it is not the name of a folder inside the checkout"
+    folder = top.joinpath(*parts)
+    if _behind_link(top, os.fsencode(name)) or folder.is_symlink() or not folder.is_dir():
+        return "there is no such folder in the checkout"
+    if not _ignored_in(_main_git(repo, top), [os.fsencode("/".join(parts))]):
+        return "git does not ignore it"
+    return None
+
+
+def _link(trees: Worktrees, top: Path, worktree: Worktree, name: str) -> str | None:
+    target = worktree.path / name
+    if not _make_parents(worktree.path, os.fsencode(name)) or os.path.lexists(target):
+        return "its place is taken"
+    target.symlink_to(top / name)
+    # A pattern that ends in a slash ignores the folder but not a link of that name.
+    if not _ignored_in(trees.repo.worktree_git(worktree.name, worktree.path), [os.fsencode(name)]):
+        with trees.lock():
+            exclude(trees.repo, f"/{name}")
+    return None
+
+
+@contextmanager
+def _pattern_file(repo: Repository, patterns: Sequence[bytes]) -> Iterator[Path]:
+    folder = repo.state / "tmp"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    place = folder / f"patterns-{secrets.token_hex(8)}"
+    try:
+        place.write_bytes(b"\n".join(patterns) + b"\n")
+        yield place
+    finally:
+        place.unlink(missing_ok=True)

@@ -1,0 +1,83 @@
+"""What was done in one folder, brought into another one in which somebody is at work.
+
+    merge_onto     the merge, in memory: both sides began at the same commit
+    write_changes  the paths that differ, and nothing else, written into the folder
+
+A conflict is a value, and so is a file that lies in the way: then nothing is written at all. Git itself checks, before
+it writes the first file, that none of those it would replace was changed since it was last looked at. The index of the
+folder is not touched: whoever works there finds files that changed, and decides what becomes of them.
+"""
+
+import os
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+
+from orchard.git.command import GitError
+from orchard.git.merge.accounting import Trees, check
+from orchard.git.merge.conflicts import Merge
+from orchard.git.objects.processes import Live
+from orchard.git.objects.reader import TREE, Change, Objects
+from orchard.git.repository import Worktree
+from orchard.git.scratch import private_index
+from orchard.git.worktree.fast_commit import changes_of
+from orchard.git.worktree.status import ADD_TIMEOUT
+
+
+def merge_onto(live: Live, start: str, ours: str, theirs: str) -> Merge:
+    """Merge `theirs`, which was made on `start`, with what `ours` holds, which came from there as well.
+
+    In git's eyes `ours` need not descend from `start` (it is a picture of a folder that went on), so a commit is made
+    that does. Nothing holds it, and nobody needs it when the merge is made.
+    """
+    objects, merger = live.objects, live.merger
+    tree = objects.tree_of
+    mine = merger.commit(tree(ours), (start,), "orchard: the folder as it is", when=0, durable=False)
+    merge = merger.merge(mine, theirs)
+    check(objects, Trees((tree(start),), tree(ours), tree(theirs), merge.tree, merge.conflicts))
+    return merge
+
+
+def changed_paths(live: Live, ours: str, tree: str) -> list[Change]:
+    """What has to be written into a folder that holds the commit `ours` to make it hold a tree."""
+    return changes_of(live.objects, (live.objects.tree_of(ours), tree))
+
+
+def in_the_way(live: Live, folder: Path, ours: str, changes: Sequence[Change]) -> list[bytes]:
+    """Paths that are to be written but where something lies that git does not know, such as an ignored file."""
+    before = live.objects.tree_of(ours)
+    new = [change.path for change in changes if change.old is None and change.new is not None]
+    return [path for path in new if _is_taken(live.objects, before, os.fsencode(folder), path)]
+
+
+def write_changes(live: Live, worktree: Worktree, ours: str, tree: str) -> None:
+    """Make a folder that holds the commit `ours` hold a tree; GitError, and nothing written, if it has changed."""
+    repo, before = live.repo, live.objects.tree_of(ours)
+    with private_index(repo) as index:
+        git = repo.worktree_git(worktree.name, worktree.path).with_index(index)
+        git("read-tree", before)
+        # What is not as the index says is found again below, where it matters.
+        git("update-index", "-q", "--refresh", ok=(0, 1), timeout=ADD_TIMEOUT)
+        git("read-tree", "-m", "-u", before, tree, timeout=ADD_TIMEOUT)
+
+
+def is_busy(error: GitError) -> bool:
+    """Whether git refused because a file is not what it was when it was last looked at."""
+    return "not uptodate" in error.stderr or "overwritten" in error.stderr or "lose untracked" in error.stderr
+
+
+def _is_taken(objects: Objects, before: str, top: bytes, path: bytes) -> bool:
+    """Whether something that no commit holds lies at a path or on the way to it."""
+    parts = path.split(b"/")
+    for length in range(1, len(parts) + 1):
+        name = b"/".join(parts[:length])
+        try:
+            mode = os.lstat(top + b"/" + name).st_mode
+        except FileNotFoundError:
+            return False
+        known = objects.entry(before, name)
+        if known is not None and known.mode != TREE:
+            return False  # the merge takes it away, and git looks whether it was edited
+        if not stat.S_ISDIR(mode) or length == len(parts):
+            return True
+    return False

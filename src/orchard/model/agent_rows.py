@@ -1,0 +1,78 @@
+"""What a configuration says about agents: the rows of `[agents.NAME]` and `[mcp_servers.NAME]`."""
+
+from collections.abc import Mapping
+from typing import Literal
+
+from msgspec import Struct, field
+
+BUILTIN = "builtin"
+"""The agent that comes with us."""
+
+BACKENDS: Mapping[str, str] = {
+    "claude": "orchard.agents.backends.claude",
+    "codex": "orchard.agents.backends.codex",
+    "copilot": "orchard.agents.backends.copilot",
+    "gemini": "orchard.agents.backends.gemini",
+    "qwen": "orchard.agents.backends.qwen",
+    "opencode": "orchard.agents.backends.opencode",
+}
+"""Programs of others that are known: each is a module with a value `BACKEND`, and a line here."""
+
+AGENTS = (BUILTIN, *BACKENDS)
+"""The agents that are known without a row, in the order in which one is chosen where nobody names one."""
+
+ACP = "acp:"
+"""What the name of an agent begins with that is any command which speaks the Agent Client Protocol."""
+
+Home = Literal["auto", "private", "user"]
+"""Where an agent keeps its settings and sessions: a folder of the job's own, or the user's own place. `auto`: private
+where a key in the environment is all it needs, the user's where it was logged in by hand."""
+
+
+class AgentRow(Struct, frozen=True):
+    """One agent: how it is started and what it may see. For a name that is not known, `command` makes a new agent."""
+
+    command: str | None = None
+    """The program; for an agent of the user's own a command line with `{prompt}`, `{prompt_file}`, `{model}` ..."""
+    args: tuple[str, ...] = ()
+    """Put before the arguments that we add."""
+    model: str | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    pass_env: tuple[str, ...] = ()
+    allow_env: tuple[str, ...] = ()
+    """Variables that a plan may set for it, although they decide where keys go or which programs run."""
+    droppings: tuple[str, ...] = ()
+    """Files that it leaves for itself: patterns of paths in the worktree. They are no work, and are not committed."""
+    home: Home = "auto"
+
+
+class BuiltinRow(Struct, frozen=True):
+    """The agent that comes with us."""
+
+    provider: Literal["anthropic", "openai"] = "anthropic"
+    base_url: str | None = None
+    api_key_env: str | None = None
+    """The variable that holds the key; None: the provider's usual one."""
+    model: str | None = None
+    max_iterations: int = 50
+    max_tokens: int = 8192
+    max_messages: int = 40
+    compact: bool = True
+    compact_threshold: int = 30
+    compact_keep_recent: int = 10
+    deny_tools: tuple[str, ...] = ()
+    """Tools that it does not get, by name; `github_*` stands for all that begin so."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    pass_env: tuple[str, ...] = ()
+    allow_env: tuple[str, ...] = ()
+    """As that of any agent."""
+
+
+class ServerRow(Struct, frozen=True):
+    """An MCP server: a command that speaks over its standard input and output, or an address."""
+
+    command: str | None = None
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    url: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)

@@ -1,0 +1,112 @@
+"""Facts about agents: their turns, what they used, mended and settled."""
+
+from orchard.model.events.event import JobFact, Json
+from orchard.model.phases import Phase
+
+
+class AgentStarted(JobFact, frozen=True):
+    """An agent was given a turn: for the job's work, or to mend or settle something."""
+
+    attempt: int
+    phase: Phase
+    agent: str
+    purpose: str
+    """`work`, `check`, `heal`, `resolve`, or `subtask`."""
+    model: str | None = None
+    session: str | None = None
+    """The session that it goes on with."""
+    number: int = 1
+    """Counts the tries: of healing, or of the same turn after an error that passes."""
+    subtask: str | None = None
+    """The subtask that it works on, here and in the facts below; None: the job itself."""
+    messages: int = 0
+    """The number of the last message that this turn tells the agent; 0: it tells none."""
+
+
+class AgentSession(JobFact, frozen=True):
+    """The session by which a later turn of this agent can go on."""
+
+    attempt: int
+    phase: Phase
+    agent: str
+    purpose: str
+    session: str
+    subtask: str | None = None
+
+
+class AgentHeard(JobFact, frozen=True):
+    """The agent took in what the turn tells it: its session holds it, whatever becomes of the turn."""
+
+    attempt: int
+    phase: Phase
+    agent: str
+    purpose: str
+    subtask: str | None = None
+
+
+class AgentUsed(JobFact, frozen=True):
+    """What an agent used of a model since the last one of these."""
+
+    attempt: int
+    phase: Phase
+    agent: str
+    purpose: str
+    usage: Json
+    subtask: str | None = None
+
+
+class AgentNoted(JobFact, frozen=True):
+    """Something about an agent's turn that a person should know: a setting without effect, a retry, a lost session."""
+
+    attempt: int
+    phase: Phase
+    agent: str
+    kind: str
+    message: str
+    subtask: str | None = None
+
+
+class AgentEnded(JobFact, frozen=True):
+    """A turn of an agent ended; `reason` is `done` or a word of `agents.agent.Reason`."""
+
+    attempt: int
+    phase: Phase
+    agent: str
+    purpose: str
+    reason: str
+    message: str = ""
+    text: str = ""
+    """The agent's last words."""
+    subtask: str | None = None
+
+
+class HealTried(JobFact, frozen=True):
+    """An agent tried to mend a failed phase, which was run again unless nothing was changed."""
+
+    attempt: int
+    phase: Phase
+    number: int
+    outcome: str
+    """`passed`, `failed`, or `unchanged`."""
+    message: str = ""
+    tail: str = ""
+    """The last lines that the failed phase printed after the try."""
+
+
+class ConflictSettled(JobFact, frozen=True):
+    """Conflicting paths were resolved by an agent, by taking a side, or as they were resolved before."""
+
+    attempt: int
+    phase: Phase
+    by: str
+    """The agent's name, `ours` or `theirs`, or `remembered`."""
+    paths: tuple[str, ...]
+    ours: str
+    theirs: str
+    tree: str
+    ours_jobs: tuple[str, ...] = ()
+    theirs_jobs: tuple[str, ...] = ()
+    """The jobs whose versions met, where they are known; none on the side of `ours`: the target's.
+
+    A merge in which a job met other jobs and the target as well is told by two of these.
+    """

@@ -1,0 +1,431 @@
+"""Facts, in the past tense: what happened to a plan and to its jobs.
+
+A run is the replay of these, so what is not here did not happen. An event holds plain values only
+(what JSON can hold), because old journals are read by newer programs: a field may be added with a
+default, none may change its meaning.
+
+    PlanEvent   happened to the plan as a whole
+    JobEvent    moves a job from one state to the next; looked up in `states.TRANSITIONS`
+    JobFact     is remembered about a job and changes no state
+"""
+
+import json
+from collections.abc import Mapping
+from functools import cache
+
+import msgspec
+from msgspec import Struct
+
+from orchard.model.events.agents import AgentEnded as AgentEnded
+from orchard.model.events.agents import AgentHeard as AgentHeard
+from orchard.model.events.agents import AgentNoted as AgentNoted
+from orchard.model.events.agents import AgentSession as AgentSession
+from orchard.model.events.agents import AgentStarted as AgentStarted
+from orchard.model.events.agents import AgentUsed as AgentUsed
+from orchard.model.events.agents import ConflictSettled as ConflictSettled
+from orchard.model.events.agents import HealTried as HealTried
+from orchard.model.events.event import Event as Event
+from orchard.model.events.event import JobEvent as JobEvent
+from orchard.model.events.event import JobFact as JobFact
+from orchard.model.events.event import Json as Json
+from orchard.model.events.event import PlanEvent as PlanEvent
+from orchard.model.events.subtasks import ProgressReported as ProgressReported
+from orchard.model.events.subtasks import SubtaskCompleted as SubtaskCompleted
+from orchard.model.events.subtasks import SubtaskEnded as SubtaskEnded
+from orchard.model.events.subtasks import SubtaskFolderGone as SubtaskFolderGone
+from orchard.model.events.subtasks import SubtaskPlaced as SubtaskPlaced
+from orchard.model.events.subtasks import SubtaskPulled as SubtaskPulled
+from orchard.model.events.subtasks import SubtasksAnswered as SubtasksAnswered
+from orchard.model.events.subtasks import SubtasksAwaited as SubtasksAwaited
+from orchard.model.events.subtasks import SubtaskSpawned as SubtaskSpawned
+from orchard.model.events.subtasks import SubtaskStarted as SubtaskStarted
+from orchard.model.events.workers import JobDeployed as JobDeployed
+from orchard.model.events.workers import MessagesDelivered as MessagesDelivered
+from orchard.model.events.workers import MessageSent as MessageSent
+from orchard.model.events.workers import WorkerCompleted as WorkerCompleted
+from orchard.model.events.workers import WorkerIdle as WorkerIdle
+from orchard.model.phases import Phase
+from orchard.model.plan import JobId, PlanId
+
+# ---------------------------------------------------------------------------------------- plans
+
+
+class PlanSubmitted(PlanEvent, frozen=True):
+    """A plan was accepted, with everything the configuration decides filled in."""
+
+    plan: Json
+    scaffolding: bool = False
+    file: str | None = None
+    key: Json | None = None
+    """By which the same request, made again, is known: the key, and a digest of what was asked for."""
+
+
+class PlanFinalized(PlanEvent, frozen=True):
+    """A scaffolding plan was declared complete."""
+
+
+class PlanStarted(PlanEvent, frozen=True):
+    """Base and target were pinned to commits; from here on jobs may run."""
+
+    base_branch: str | None
+    base_commit: str
+    target_branch: str
+    target_commit: str | None
+    """None: the branch does not exist yet and is made by landing."""
+
+
+class PlanPaused(PlanEvent, frozen=True):
+    """Running jobs finish, nothing new starts. `waiting` says that a person is needed, and why."""
+
+    reason: str = ""
+    waiting: bool = False
+
+
+class PlanResumed(PlanEvent, frozen=True):
+    """A paused plan goes on."""
+
+    budget: Json | None = None
+    """What it may use from now on, where a person said so."""
+    alone: bool = False
+    """Whether it begins although the plan that it comes after has not succeeded."""
+
+
+class PlanCanceled(PlanEvent, frozen=True):
+    """Everything of the plan stops; what it holds is kept."""
+
+    reason: str = ""
+
+
+class PlanReshaped(PlanEvent, frozen=True):
+    """The graph was changed; `plan` is the whole of it afterwards."""
+
+    changes: tuple[Json, ...]
+    plan: Json
+
+
+class BudgetWarned(PlanEvent, frozen=True):
+    """Most of a budget is used."""
+
+    kind: str
+    used: float
+    limit: float
+
+
+class SnapshotStarted(PlanEvent, frozen=True):
+    """The snapshot begins (again) at this commit of the target."""
+
+    generation: int
+    commit: str
+    integration: str | None = None
+    """Where the line of true merges begins, if not there: at a commit in place of what was taken off the target."""
+
+
+class LandingIntended(PlanEvent, frozen=True):
+    """The target is about to be moved; recovery asks git whether it was."""
+
+    landing: str
+    branch: str
+    old: str | None
+    new: str
+
+
+class LandingVoided(PlanEvent, frozen=True):
+    """The intended landing did not happen and will not."""
+
+    landing: str
+    reason: str
+
+
+class Landed(PlanEvent, frozen=True):
+    """The target is at the validated commit, read back from git."""
+
+    landing: str
+    branch: str
+    old: str | None
+    new: str
+    checkout: str | None = None
+    """The checkout that was fast-forwarded with it."""
+    found: bool = False
+    """It was found landed after a crash, or landed by the user."""
+
+
+class NothingToLand(PlanEvent, frozen=True):
+    """The target holds the result already, or `land: never` left it on a branch."""
+
+    branch: str | None = None
+    commit: str | None = None
+
+
+class UndoIntended(PlanEvent, frozen=True):
+    """A landing is about to be taken back."""
+
+    landing: str
+    branch: str
+    old: str | None
+    new: str
+
+
+class UndoVoided(PlanEvent, frozen=True):
+    """The intended undo did not happen and will not."""
+
+    landing: str
+    reason: str
+
+
+class LandingUndone(PlanEvent, frozen=True):
+    """The target is back where it was before the landing."""
+
+    landing: str
+    branch: str
+    commit: str | None
+    """None: the landing had made the branch, so the undo removed it."""
+
+
+class Pushed(PlanEvent, frozen=True):
+    """The target was pushed, or could not be; the landing stands either way."""
+
+    branch: str
+    ok: bool
+    message: str = ""
+
+
+class Warned(PlanEvent, frozen=True):
+    """Something a person should know that stops nothing."""
+
+    message: str
+    job: JobId | None = None
+    until_moved: bool = False
+    """Whether it is about files in the way, which the next landing or undo looks at anew."""
+
+
+class PlanDeleted(PlanEvent, frozen=True):
+    """The plan is out of the way; its commits are kept under refs until it is purged."""
+
+
+class PlanPurged(PlanEvent, frozen=True):
+    """The plan's refs and logs were removed, because the user said so."""
+
+
+# ----------------------------------------------------------------------------------------- jobs
+
+
+class JobPicked(JobEvent, frozen=True):
+    """The scheduler gave the job a slot."""
+
+    attempt: int
+
+
+class JobStarted(JobEvent, frozen=True):
+    """An attempt began, or goes on after it was held or continued."""
+
+    attempt: int
+    first_phase: Phase = Phase.MERGE_FI
+
+
+class JobSucceeded(JobEvent, frozen=True):
+    """The job's result is this commit; a ref of ours has held it since before this event."""
+
+    attempt: int
+    commit: str
+
+
+class JobFailed(JobEvent, frozen=True):
+    """An attempt failed: where, why, and the last it said."""
+
+    attempt: int
+    phase: Phase | None
+    reason: str
+    """`exit`, `signal`, `timeout`, `idle`, `output-limit`, `spawn-failed`, `conflict`, `interrupted`,
+    `no-changes`, `unexpected-changes`, `refused`, `forced`, `error`, `agent`."""
+    message: str
+    hint: str | None = None
+    exit_code: int | None = None
+    signal: int | None = None
+    tail: str = ""
+    resume_from: Phase | None = None
+    """Where a retry begins, when the work's `on_failure` says so."""
+    left: str = ""
+    """For a check of committed work: a fingerprint of the folder, to tell whether somebody edits it after this."""
+    since: float = 0.0
+    """When the engine that worked on it was last known to be at work, where the next one found this; 0: not known."""
+
+
+class JobCanceled(JobEvent, frozen=True):
+    """The job was stopped, or will not start."""
+
+    reason: str = ""
+    phase: Phase | None = None
+    found: bool = False
+    """Whether an engine found it so when it began: nobody had worked on the job since the last one ended."""
+    since: float = 0.0
+    """When the engine that worked on it was last known to be at work, where the next one found this; 0: not known."""
+
+
+class JobHeld(JobEvent, frozen=True):
+    """The attempt needs a person and gives its slot back; it goes on at `resume_from`."""
+
+    attempt: int
+    kind: str
+    """`approval` of a diff, `landing` that was asked for or refused, `budget` that is used up, or `worker`: an agent
+    that waits for a message."""
+    reason: str
+    resume_from: Phase
+    found: bool = False
+    """Whether an engine found it so when it began."""
+    since: float = 0.0
+    """When the engine that worked on it was last known to be at work, where the next one found this; 0: not known."""
+
+
+class JobContinued(JobEvent, frozen=True):
+    """The engine died in a phase that is safe to repeat: the same attempt goes on there."""
+
+    attempt: int
+    resume_from: Phase
+    since: float = 0.0
+    """When the engine that worked on it was last known to be at work, where the next one found this; 0: not known."""
+
+
+class JobRetried(JobEvent, frozen=True):
+    """The job is to be tried again, from this phase, with these works instead of its own."""
+
+    first_phase: Phase | None = None
+    """None: where it failed."""
+    fresh: bool = False
+    work: Json | None = None
+    prechecks: tuple[Json, ...] | None = None
+    postchecks: tuple[Json, ...] | None = None
+    why: str = ""
+    fresh_session: bool = False
+    """Agents do not go on in the session of the attempt before."""
+
+
+class HoldReleased(JobFact, frozen=True):
+    """A person decided: the held attempt goes on."""
+
+
+class PhaseStarted(JobFact, frozen=True):
+    """A phase of the attempt began."""
+
+    attempt: int
+    phase: Phase
+
+
+class PhaseEnded(JobFact, frozen=True):
+    """A phase of the attempt ended: `passed`, `failed`, `skipped` or `held`."""
+
+    attempt: int
+    phase: Phase
+    outcome: str
+    note: str = ""
+
+
+class WorktreeTaken(JobFact, frozen=True):
+    """The attempt works in this folder, which stands at `base`."""
+
+    attempt: int
+    worktree: str
+    path: str
+    base: str
+
+
+class WorktreeGone(JobFact, frozen=True):
+    """The job's folder was given back or removed; what it held was saved before."""
+
+    worktree: str
+
+
+class NeedsConsumed(JobFact, frozen=True):
+    """The job has taken what it needs from these jobs; their folders are no longer wanted by it."""
+
+    needs: tuple[JobId, ...]
+
+
+class ProgramStarted(JobFact, frozen=True):
+    """A program of the attempt was started; these three numbers are its identity."""
+
+    attempt: int
+    phase: Phase
+    pid: int
+    started: float
+    boot: str
+    subtask: str | None = None
+    """The subtask that it works for; None: the job itself."""
+
+
+class WorkCommitted(JobFact, frozen=True):
+    """The attempt's work is this commit, held by a ref of ours."""
+
+    attempt: int
+    base: str
+    commit: str
+    summary: Mapping[str, int] = {}
+    evidence: Json | None = None
+
+
+class WorkSaved(JobFact, frozen=True):
+    """What lay in the job's folder was saved under this ref and read back."""
+
+    ref: str
+    commit: str
+    why: str
+
+
+class LeafMerged(JobFact, frozen=True):
+    """The leaf is in the snapshot."""
+
+    generation: int
+    commit: str
+    integration: str
+    snapshot: str
+    resolved: tuple[str, ...] = ()
+    """Paths that were in conflict, and were resolved."""
+    resolver: str | None = None
+
+
+# ---------------------------------------------------------------------------------------- codec
+
+
+class Recorded(Struct, frozen=True):
+    """An event with its place in the journal."""
+
+    seq: int
+    at: float
+    """Seconds since the epoch; for people, never for arithmetic on durations of work."""
+    plan: PlanId
+    event: Event
+
+
+_KINDS: tuple[type[Event], ...] = (Event, PlanEvent, JobEvent, JobFact)
+
+
+@cache
+def event_types() -> Mapping[str, type[Event]]:
+    """Every event by the name it has in the journal."""
+    found = {name: cls for name, cls in globals().items() if isinstance(cls, type) and issubclass(cls, Event)}
+    return {name: cls for name, cls in found.items() if cls not in _KINDS}
+
+
+_ENCODER = msgspec.json.Encoder()
+
+
+def encode(event: Event) -> tuple[str, str]:
+    """An event as the journal keeps it: its name and a JSON object."""
+    try:
+        return type(event).__name__, _ENCODER.encode(event).decode()
+    except UnicodeEncodeError:  # half of a pair of characters, which only escapes can write
+        return type(event).__name__, json.dumps(msgspec.to_builtins(event))
+
+
+def decode(name: str, body: str) -> Event:
+    """The event that was encoded so; a name that is not known is from a newer program."""
+    try:
+        return _decoder(name).decode(body)
+    except msgspec.DecodeError:
+        if "\\ud" not in body.lower():
+            raise
+        return msgspec.convert(json.loads(body), event_types()[name])  # half of a pair of characters
+
+
+@cache
+def _decoder(event: str) -> "msgspec.json.Decoder[Event]":
+    return msgspec.json.Decoder(event_types()[event])

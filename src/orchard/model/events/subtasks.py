@@ -1,0 +1,105 @@
+"""Facts about subtasks: work that the agent of a job hands to another agent while it runs."""
+
+from collections.abc import Mapping
+
+from orchard.model.events.event import JobFact
+from orchard.model.phases import Phase
+
+
+class SubtaskSpawned(JobFact, frozen=True):
+    """An agent handed work to another; it begins when there is a slot, from a commit that holds the parent's files."""
+
+    attempt: int
+    phase: Phase
+    subtask: str
+    agent: str
+    instructions: str
+    base: str
+    """What it starts from: the parent's folder, as it was then."""
+    parent: str | None = None
+    """The subtask whose agent asked for it; None: the job's own."""
+    name: str = ""
+    definition: str | None = None
+    """The definition in the repository that its instructions begin with."""
+    blocking: bool = False
+
+
+class SubtaskStarted(JobFact, frozen=True):
+    """A subtask got a slot."""
+
+    attempt: int
+    subtask: str
+
+
+class SubtaskPlaced(JobFact, frozen=True):
+    """A subtask got a folder of its own, which stands at its base."""
+
+    subtask: str
+    worktree: str
+    path: str
+
+
+class SubtaskCompleted(JobFact, frozen=True):
+    """The agent of a subtask told its result; its turn ends by itself."""
+
+    attempt: int
+    subtask: str
+    result: str
+    succeeded: bool = True
+
+
+class SubtaskEnded(JobFact, frozen=True):
+    """A subtask is over; where it changed something, a ref of ours holds `commit`."""
+
+    attempt: int
+    subtask: str
+    status: str
+    """`completed`, `failed`, `stopped` (with its parent), or `interrupted` (the engine was gone)."""
+    message: str = ""
+    summary: str = ""
+    commit: str | None = None
+    counts: Mapping[str, int] = {}
+    paths: tuple[str, ...] = ()
+    """What it changed, as far as it is listed."""
+
+
+class SubtaskFolderGone(JobFact, frozen=True):
+    """A subtask's folder was given back; what it held was saved before."""
+
+    subtask: str
+    worktree: str
+
+
+class SubtaskPulled(JobFact, frozen=True):
+    """What a subtask changed was merged into its parent's folder."""
+
+    attempt: int
+    subtask: str
+    commit: str
+    paths: tuple[str, ...] = ()
+    """What was written there, as far as it is listed."""
+
+
+class SubtasksAwaited(JobFact, frozen=True):
+    """An agent only waits for its subtasks, and gives its slot back meanwhile."""
+
+    attempt: int
+    parent: str | None = None
+    """The subtask whose agent waits; None: the job's own."""
+
+
+class SubtasksAnswered(JobFact, frozen=True):
+    """An agent that waited for its subtasks goes on."""
+
+    attempt: int
+    parent: str | None = None
+
+
+class ProgressReported(JobFact, frozen=True):
+    """An agent told how far it is."""
+
+    attempt: int
+    message: str
+    percent: float | None = None
+    subtask: str | None = None
+    """The subtask whose agent told it; None: the job's own."""

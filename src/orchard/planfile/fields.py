@@ -1,0 +1,391 @@
+"""The fields of a plan file: the one source for checking it, for its JSON Schema and for its documentation.
+
+These models say what may be written; `core.plan` holds what is meant. A field that was not written
+is never read from here (`model_fields_set` tells), so that defaults live in `core.plan` alone; a
+`None` below only means "may be left out", and writing an empty value is a mistake that is reported.
+
+Where a field takes several forms (a work is text or one of three objects), the form is chosen by a
+function before anything is checked, so that a problem is told about the form that was meant. The
+names of these forms begin with NUL: pydantic puts them into the path of a problem, and no key of a
+document can be mistaken for them.
+"""
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    AliasGenerator,
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    PlainValidator,
+    StringConstraints,
+    Tag,
+    WithJsonSchema,
+    model_validator,
+)
+
+from orchard.model import limits
+from orchard.model.plan import Effort, Resolver, Shell, Tier
+from orchard.planfile.rules import (
+    AGENT_TEXT,
+    NO_FORM,
+    checked_cwd,
+    checked_environment_name,
+    checked_group,
+    checked_id,
+    checked_line,
+    checked_ref,
+    checked_text,
+    checked_url,
+    checked_work_text,
+    environment_value,
+    heal_value,
+    refuse,
+    seconds,
+)
+
+OTHER_NAMES: dict[str, str] = {
+    "id": "producer_id",
+    "needs": "dependencies",
+    "base": "base_branch",
+    "target": "target_branch",
+    "verify": "verify_ri",
+    "cleanup": "clean_up_successful_work",
+    "setup": "worktree_init",
+    "heal": "auto_heal",
+    "after": "resume_after_plan",
+    "tier": "model_tier",
+    "resume_from": "resume_from_phase",
+}
+"""Names that other tools use for the same fields."""
+
+MARK = "\0"
+"""How the name of a form begins."""
+
+
+def camel(name: str) -> str:
+    """`max_parallel` as `maxParallel`."""
+    first, *rest = name.split("_")
+    return first + "".join(part.capitalize() for part in rest)
+
+
+def names_of(field: str) -> tuple[str, ...]:
+    """Every name a field may be given by; its own comes first."""
+    other = OTHER_NAMES.get(field)
+    return tuple(dict.fromkeys([field, camel(field), *([other, camel(other)] if other else [])]))
+
+
+def _optional(description: str, absent: str = "none", **limit: Any) -> Any:
+    """A field that may be left out, and what the documentation says then holds."""
+    return Field(default=None, description=description, json_schema_extra={"x-absent": absent}, **limit)
+
+
+def _form_of_list(value: object) -> str:
+    return MARK + ("list" if isinstance(value, list) else "one")
+
+
+class Fields(BaseModel):
+    """What all models share: nothing unknown, nothing converted."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        frozen=True,
+        defer_build=True,
+        alias_generator=AliasGenerator(validation_alias=lambda name: AliasChoices(*names_of(name))),
+    )
+
+
+Line = Annotated[str, StringConstraints(min_length=1, max_length=limits.NAME_LENGTH), AfterValidator(checked_line)]
+Text = Annotated[str, StringConstraints(min_length=1), AfterValidator(checked_text)]
+Word = Annotated[str, StringConstraints(min_length=1, max_length=limits.NAME_LENGTH), AfterValidator(checked_ref)]
+Folder = Annotated[str, StringConstraints(min_length=1), AfterValidator(checked_ref)]
+Address = Annotated[str, StringConstraints(min_length=1), AfterValidator(checked_url)]
+Id = Annotated[str, AfterValidator(checked_id), WithJsonSchema({"type": "string", "pattern": limits.JOB_ID_PATTERN})]
+Group = Annotated[str, AfterValidator(checked_group)]
+Seconds = Annotated[
+    float,
+    PlainValidator(seconds),
+    WithJsonSchema(
+        {
+            "oneOf": [
+                {"type": "number", "exclusiveMinimum": 0},
+                {"type": "string", "pattern": r"^(\d+d)?(\d+h)?(\d+m)?(\d+(\.\d+)?s)?$", "minLength": 2},
+            ]
+        }
+    ),
+]
+Heal = Annotated[
+    bool | int,
+    PlainValidator(heal_value),
+    WithJsonSchema({"oneOf": [{"type": "boolean"}, {"type": "integer", "minimum": 0, "maximum": 100}]}),
+]
+Environment = dict[
+    Annotated[str, AfterValidator(checked_environment_name)],
+    Annotated[str, PlainValidator(environment_value), WithJsonSchema({"type": ["string", "number"]})],
+]
+Positive = Annotated[float, Field(gt=0)]
+PhaseName = Literal["merge-fi", "setup", "prechecks", "work", "commit", "postchecks", "merge-ri"]
+Needs = Annotated[
+    Annotated[str, Tag(MARK + "one")] | Annotated[list[str], Tag(MARK + "list")], Discriminator(_form_of_list)
+]
+
+
+class OnFailureFields(Fields):
+    """What to do, and to say, when this work fails."""
+
+    heal: bool = _optional("Whether an agent may try to repair a failure of this work.", "what the job says")
+    message: Text = _optional("Told to people, and to the agent that repairs, when this work fails.")
+    resume_from: PhaseName = _optional("The phase at which a retry of the job begins.", "the phase that failed")
+    no_auto_heal: bool = _optional("The opposite of `heal`.", exclude=True)
+
+    @model_validator(mode="after")
+    def heal_is_said_once(self) -> Self:
+        """Refuse two answers to one question."""
+        if {"heal", "no_auto_heal"} <= self.model_fields_set:
+            refuse("'heal' and 'no_auto_heal' are opposites; give one of them")
+        return self
+
+
+class WorkFields(Fields):
+    """What every kind of work has."""
+
+    env: Environment = _optional("Environment variables, over those of the job and the plan.", "{}")
+    cwd: Annotated[str, AfterValidator(checked_cwd)] = _optional(
+        "The folder to run in: a relative path that stays inside the worktree.", "the top of the worktree"
+    )
+    timeout: Seconds = _optional(
+        "How long it may take: seconds, or text such as `90s`, `10m` or `1h30m`. A suspended machine does not count.",
+        "what the job says",
+    )
+    on_failure: OnFailureFields = _optional("What to do, and to say, when this work fails.")
+
+
+class ShellFields(WorkFields):
+    """A command line, given to a shell."""
+
+    type: Literal["shell"] = _optional("Always `shell`; may be left out, since only this form has `command`.", "shell")
+    command: Text = Field(description="The command line.")
+    shell: Shell = _optional("The shell that reads it.", "sh")
+
+
+class ProcessFields(WorkFields):
+    """A program, started directly: no shell reads its arguments."""
+
+    type: Literal["process"] = _optional(
+        "Always `process`; may be left out, since only this form has `executable`.", "process"
+    )
+    executable: Text = Field(description="The program: a name to be found on the PATH, or a path.")
+    args: list[str] = _optional("Its arguments, each passed on as it is.", "[]")
+
+
+class AgentFields(WorkFields):
+    """A task for a coding agent."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"oneOf": [{"required": ["instructions"]}, {"required": ["instructions_file"]}]}
+    )
+
+    type: Literal["agent"] = _optional(
+        "Always `agent`; may be left out, since only this form has `instructions`.", "agent"
+    )
+    instructions: Text = _optional("The task, in Markdown. Either this or `instructions_file` is required.")
+    instructions_file: Text = _optional(
+        "A file that holds the task: committed in what the job starts from, and named from the top of the repository."
+    )
+    agent: Word = _optional("Which agent: a name from the configuration.", "from the configuration")
+    model: Word = _optional("The model, by the name the agent knows it by.", "the agent's own choice")
+    tier: Tier = _optional("How capable a model has to be, where none is named.")
+    effort: Effort = _optional("How much the model should think.", "the agent's own choice")
+    max_turns: Annotated[int, Field(ge=1, le=100_000)] = _optional("How many turns it may take.", "no limit")
+    context_files: list[Text] = _optional(
+        "Files it should read first, named from the top of the repository; one that is not there is warned about.", "[]"
+    )
+    allowed_folders: list[Folder] = _optional("Folders outside the worktree that it may write to.", "[]")
+    allowed_urls: list[Address] = _optional(
+        "Addresses that it may reach. Not every agent has such a setting; the job says where it has no effect.", "[]"
+    )
+    resume_session: bool = _optional(
+        "On a retry: whether it goes on in the session of the attempt before.", "yes, if the agent can"
+    )
+    interactive: bool = _optional(
+        "Whether it waits after its turn, for a message (`orchard send`) or to be told that it is done "
+        "(`orchard complete`). Only for the work of a job, not for checks.",
+        "false",
+    )
+    mcp_servers: list[Word] = _optional("Servers of the configuration that it may use.", "[]")
+
+    @model_validator(mode="after")
+    def task_is_given_once(self) -> Self:
+        """Refuse an agent without a task, and one with two."""
+        given = {"instructions", "instructions_file"} & self.model_fields_set
+        if not given:
+            refuse("an agent needs 'instructions' or 'instructions_file'")
+        if len(given) > 1:
+            refuse("'instructions' and 'instructions_file' are both given; give one of them")
+        return self
+
+
+_FORM_BY_FIELD = {
+    "command": "shell",
+    "executable": "process",
+    **dict.fromkeys(names_of("instructions"), "agent"),
+    **dict.fromkeys(names_of("instructions_file"), "agent"),
+}
+
+
+def _form_of_work(value: object) -> str | None:
+    if isinstance(value, str):
+        return MARK + "text"
+    if not isinstance(value, dict):
+        return None
+    if "type" in value:
+        named = value["type"]
+        return MARK + named if named in ("shell", "process", "agent") else None
+    forms = {form for name, form in _FORM_BY_FIELD.items() if name in value}
+    return MARK + forms.pop() if len(forms) == 1 else None
+
+
+WorkText = Annotated[str, AfterValidator(checked_work_text), Field(description=AGENT_TEXT)]
+Work = Annotated[
+    Annotated[WorkText, Tag(MARK + "text")]
+    | Annotated[ShellFields, Tag(MARK + "shell")]
+    | Annotated[ProcessFields, Tag(MARK + "process")]
+    | Annotated[AgentFields, Tag(MARK + "agent")],
+    Discriminator(_form_of_work, custom_error_type="plan_form", custom_error_message=NO_FORM),
+]
+Checks = Annotated[
+    Annotated[Work, Tag(MARK + "one")]
+    | Annotated[list[Work], Field(max_length=limits.CHECKS_PER_JOB), Tag(MARK + "list")],
+    Discriminator(_form_of_list),
+]
+Setup = Annotated[
+    Annotated[Work, Tag(MARK + "one")]
+    | Annotated[list[Work], Field(max_length=limits.SETUP_WORKS), Tag(MARK + "list")],
+    Discriminator(_form_of_list),
+]
+
+
+class JobFields(Fields):
+    """One unit of work: what to run, after which jobs, and how to tell that it went well."""
+
+    id: Id = Field(description="Names the job, once in its group: small letters, digits, `.`, `_` and `-`.")
+    name: Line = _optional("What people see.", "the id")
+    task: str = _optional("What it is about, for people.", '""')
+    group: Group = _optional("The group it belongs to, such as `api` or `api/tests`; its full id is then `group/id`.")
+    needs: Needs = _optional(
+        "The jobs whose results it starts from, by id. A bare id means a job of the same group if there is one, "
+        "then of the groups around it, then of the top; `group/id` is meant from the top.",
+        "[]",
+    )
+    work: Work = _optional("What it does. Left out, it only gathers what it needs.")
+    prechecks: Checks = _optional("Has to pass before the work starts.")
+    postchecks: Checks = _optional("Has to pass on the commit that the work led to.")
+    setup: Setup = _optional("Sets its worktree up, instead of the plan's `setup`.", "the plan's")
+    expects_no_changes: bool = _optional(
+        "For work that should change no file, such as a linter: no change is success, and a change is failure.", "false"
+    )
+    heal: Heal = _optional(
+        "Whether an agent repairs failures: `true`, `false`, or how often it may try in each phase.",
+        "from the configuration",
+    )
+    env: Environment = _optional("Environment variables for all its works, over those of the plan.", "{}")
+    timeout: Seconds = _optional("How long each of its works may take, unless that work says otherwise.", "no limit")
+    priority: Annotated[int, Field(ge=-1000, le=1000)] = _optional("Of jobs that could start, higher goes first.", "0")
+    retry_on_interrupt: bool = _optional(
+        "Whether work that was cut off by a crash is started again by itself.", "false"
+    )
+    approve: bool = _optional("Whether it stops after its postchecks until a person approves the change.", "false")
+
+
+class GroupFields(Fields):
+    """Jobs that belong together; the same as giving each of them `group`."""
+
+    name: Group = Field(description="Names the group, below the group it stands in.")
+    jobs: list[JobFields] = _optional("Its jobs.", "[]")
+    groups: list["GroupFields"] = _optional("Groups inside it.", "[]")
+
+
+class BudgetFields(Fields):
+    """What a plan may use before it pauses; at 80 % there is a warning."""
+
+    tokens: Annotated[int, Field(gt=0, le=limits.BUDGET_TOKENS)] = _optional(
+        "Tokens, of all agents together.", "no limit"
+    )
+    cost: Positive = _optional("Cost, in the currency that agents report.", "no limit")
+    minutes: Positive = _optional("Minutes since the plan started.", "no limit")
+
+
+class PlanFields(Fields):
+    """A plan: jobs, how they depend on each other, and where their result goes."""
+
+    model_config = ConfigDict(title="Orchard plan")
+
+    name: Line = Field(description="What people see, and what new branches are named after.")
+    base: Word = _optional(
+        "The branch or commit that the first jobs start from; pinned to a commit when the plan starts.",
+        "the current branch",
+    )
+    target: Word = _optional(
+        "The branch to land on; made from the base if it does not exist, never reset if it does.",
+        "the base branch; where that is the repository's default branch, a new branch `orchard/<name>`",
+    )
+    jobs: list[JobFields] = _optional("The jobs.", "[]")
+    groups: list[GroupFields] = _optional("Jobs in groups.", "[]")
+    max_parallel: Annotated[int, Field(ge=0, le=limits.MAX_PARALLEL)] = _optional(
+        "How many of its jobs run at once; `0` sets no limit of its own.", "from the configuration"
+    )
+    verify: Work = _optional("Checks the merged result of all jobs before it lands.")
+    setup: Setup = _optional(
+        "Sets a worktree up for a job: installs what it needs. What git does not ignore of it is part of the job's "
+        "work, and lands.",
+        "from the configuration",
+    )
+    env: Environment = _optional("Environment variables for every job.", "{}")
+    start_paused: bool = _optional("Whether it waits to be resumed before its first job starts.", "false")
+    after: Word = _optional("Another plan, by its id or its unique name: this one starts when that one has succeeded.")
+    cleanup: bool = _optional(
+        "Whether a worktree is taken back as soon as its job has succeeded; else it is kept to look at.", "true"
+    )
+    worktree_root: Annotated[Text, AfterValidator(checked_line)] = _optional(
+        "The folder for worktrees.", "`.worktrees`"
+    )
+    merge: Literal["squash", "merge"] = _optional(
+        "`squash`: one commit on the target for each last job; `merge`: merge commits with the full history.", "squash"
+    )
+    resolver: Resolver = _optional("What settles a merge conflict.", "from the configuration")
+    land: Literal["auto", "ask", "never"] = _optional(
+        "`auto`: the result lands once it is checked; `ask`: when a person approves; "
+        "`never`: it stays on a new branch `orchard/<name>`.",
+        "auto",
+    )
+    push: bool = _optional("Whether the target is pushed after landing; if that fails, the landing stands.", "false")
+    deploy: Literal["auto", "manual"] = _optional(
+        "`auto`: jobs start by themselves; `manual`: a job runs only when it is deployed, by `orchard deploy` "
+        "or by an agent.",
+        "auto",
+    )
+    budget: BudgetFields = _optional("What it may use before it pauses.", "no limit")
+
+
+MODELS: tuple[type[Fields], ...] = (
+    PlanFields,
+    JobFields,
+    GroupFields,
+    ShellFields,
+    ProcessFields,
+    AgentFields,
+    OnFailureFields,
+    BudgetFields,
+)
+FORMS: dict[str, type[Fields]] = {"shell": ShellFields, "process": ProcessFields, "agent": AgentFields}
+INSIDE: dict[str, type[Fields]] = {
+    "jobs": JobFields,
+    "groups": GroupFields,
+    "budget": BudgetFields,
+    **dict.fromkeys(names_of("on_failure"), OnFailureFields),
+}
+"""Which model a field holds, by each of its names."""

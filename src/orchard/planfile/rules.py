@@ -1,0 +1,189 @@
+"""What single values of a plan file have to be, each as a function from what was written to what is meant.
+
+A value that will not do raises `PydanticCustomError`, whose text is shown to people as it is.
+"""
+
+import math
+import re
+from typing import Any, NoReturn
+
+from pydantic_core import PydanticCustomError
+
+from orchard.model import limits
+from orchard.model.plan import AgentWork, ShellWork, Work
+from orchard.text import quoted
+
+RULE = "plan_rule"
+"""The type of every error raised here."""
+
+AGENT_TEXT = "A shell command; `@agent TEXT` is a task for the default agent, `@NAME TEXT` for the agent of that name."
+NO_FORM = (
+    "must be a command line, or an object with one of 'command' (shell), 'executable' (process) "
+    "and 'instructions' or 'instructions_file' (agent)"
+)
+
+LONGEST_TIMEOUT = 366 * 24 * 3600
+DEEPEST_GROUP = 8
+
+_ID = re.compile(limits.JOB_ID_PATTERN.removesuffix("$") + r"\Z")
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_DURATION = re.compile(r"(?:(\d{1,9})d)?(?:(\d{1,9})h)?(?:(\d{1,9})m)?(?:(\d{1,9}(?:\.\d{1,9})?)s)?")
+_ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# A job that could point git elsewhere could make our own git commands read another repository.
+_GIT_NAMES = frozenset({"GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY"})
+_HOST = re.compile(r"(\*|(\*\.)?[A-Za-z0-9_][A-Za-z0-9._-]*|\[[0-9a-fA-F:.]+\])(:\d{1,5})?([/?#][^\s\\]*)?")
+_AGENT_TEXT = re.compile(r"@([A-Za-z0-9][A-Za-z0-9._-]{0,63})(?:\s+(.*))?", re.DOTALL)
+
+
+def refuse(message: str) -> NoReturn:
+    """Say what is wrong with a value; the text may hold anything, so it is passed on as data."""
+    raise PydanticCustomError(RULE, "{message}", {"message": message})
+
+
+def kind_of(value: object) -> str:
+    """What a value is, in the words of someone who writes plan files."""
+    if value is None:
+        return "empty"
+    if isinstance(value, bool):
+        return "true or false"
+    if isinstance(value, int):
+        return "a whole number"
+    if isinstance(value, float):
+        return "a number"
+    if isinstance(value, str):
+        return "text"
+    return "a list" if isinstance(value, list) else "an object"
+
+
+def must_be(wanted: str, value: object) -> str:
+    """The message for a value of the wrong kind."""
+    if value is None:
+        return "is empty; give it a value or remove it"
+    return f"must be {wanted}, not {kind_of(value)}"
+
+
+def checked_text(text: str) -> str:
+    """Text that says something."""
+    return text if text.strip() else refuse("must not be empty")
+
+
+def checked_line(text: str) -> str:
+    """Text for people on one line: a line break in a name would become part of commit messages and tables."""
+    if _CONTROL.search(text):
+        refuse("must be one line, without control characters")
+    return checked_text(text)
+
+
+def checked_ref(text: str) -> str:
+    """A name that is handed to other programs, which must not take it for an option."""
+    if text.startswith("-"):
+        refuse("must not begin with '-'")
+    return checked_line(text)
+
+
+def checked_url(text: str) -> str:
+    """An address that an agent may reach, or the name of a host: nothing on this disk, nothing else than the web."""
+    scheme, mark, rest = text.partition("://")
+    host = rest if mark else text
+    if mark and scheme.lower() not in ("http", "https"):
+        refuse(f"{quoted(text)} is not an address of the web: use 'https://...' or the name of a host")
+    if not _HOST.fullmatch(host):
+        refuse(f"{quoted(text)} is not an address: use 'https://...' or the name of a host")
+    return checked_ref(text)
+
+
+def checked_id(text: str) -> str:
+    """The id of a job, without its group."""
+    if not _ID.match(text):
+        wanted = "up to 64 of a-z, 0-9, '.', '_' and '-', the first a letter or digit"
+        refuse(f"{quoted(text)} is not a valid id: use {wanted}")
+    return text
+
+
+def checked_group(text: str) -> str:
+    """The path of a group."""
+    parts = text.split("/")
+    if len(parts) > DEEPEST_GROUP:
+        refuse(f"groups are nested at most {DEEPEST_GROUP} deep")
+    for part in parts:
+        if not _ID.match(part):
+            refuse(f"{quoted(text)} is not a valid group: use names joined by '/', each like the id of a job")
+    return text
+
+
+def checked_cwd(text: str) -> str:
+    """A folder inside the worktree; links are a matter for whoever starts the program."""
+    if text.startswith(("/", "\\")) or re.match(r"[A-Za-z]:", text):
+        refuse("must be relative to the worktree")
+    depth = 0
+    for part in re.split(r"[/\\]", text):
+        depth += {"..": -1, ".": 0, "": 0}.get(part, 1)
+        if depth < 0:
+            refuse("must stay inside the worktree")
+    return checked_text(text)
+
+
+def checked_environment_name(name: str) -> str:
+    """A variable that a job may be given."""
+    if not _ENVIRONMENT_NAME.fullmatch(name):
+        refuse(f"{quoted(name)} is not a valid name of a variable: use letters, digits and '_', and no digit first")
+    if name.upper().startswith("ORCHARD_"):
+        refuse("variables that begin with 'ORCHARD_' are set by Orchard itself")
+    if name.upper() in _GIT_NAMES:
+        refuse(f"'{name}' would point git at another repository and cannot be set")
+    return name
+
+
+def environment_value(value: Any) -> str:
+    """A variable's value: numbers stay as they were written."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        hint = "; put it in quotes" if isinstance(value, bool) else ""
+        refuse(must_be("text or a number", value) + hint)
+    text = str(value)
+    return refuse("holds a NUL character") if "\0" in text else text
+
+
+def heal_value(value: Any) -> bool | int:
+    """Whether to heal, or how often."""
+    if isinstance(value, bool):
+        return value
+    if not isinstance(value, int):
+        refuse(must_be("true, false or a whole number", value))
+    return int(value) if 0 <= value <= 100 else refuse("must be a whole number from 0 to 100")
+
+
+def seconds(value: Any) -> float:
+    """A duration."""
+    if isinstance(value, str):
+        parts = _DURATION.fullmatch(value.strip()) if value.strip() else None
+        if parts is None:
+            refuse(f"{quoted(value)} is not a duration: give seconds, or text such as '90s', '10m' or '1h30m'")
+        days, hours, minutes, rest = (float(part or 0) for part in parts.groups())
+        found = ((days * 24 + hours) * 60 + minutes) * 60 + rest
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        if isinstance(value, float) and not math.isfinite(value):
+            refuse("must be a finite number")
+        found = float(min(value, 2 * LONGEST_TIMEOUT))
+    else:
+        refuse(must_be("a number of seconds or text such as '10m'", value))
+    if found <= 0:
+        refuse("must be more than 0")
+    return found if found <= LONGEST_TIMEOUT else refuse("must be at most 366 days")
+
+
+def checked_work_text(text: str) -> str:
+    """A work in one line of text."""
+    if not text.strip():
+        refuse("must not be empty")
+    named = _AGENT_TEXT.fullmatch(text.strip())
+    if named and not (named[2] or "").strip():
+        refuse(f"{quoted('@' + named[1])} must be followed by instructions")
+    return text
+
+
+def work_from_text(text: str) -> Work:
+    """What a work in one line of text means; it has been checked."""
+    named = _AGENT_TEXT.fullmatch(text.strip())
+    if named is None:
+        return ShellWork(command=text)
+    return AgentWork(instructions=named[2].strip(), agent=None if named[1] == "agent" else named[1])

@@ -1,0 +1,229 @@
+"""`orchard demo`: a real plan in a scratch repository, from the first job to the landing.
+
+Nothing is staged: the jobs write and test a small program, one of them fails because a file is
+missing, the file is put there, and the job is retried. The demo asks `App` like any other command.
+"""
+
+import asyncio
+import os
+import shlex
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from msgspec import Struct
+
+from orchard.app import App, open_app
+from orchard.core.run import Run
+from orchard.core.states import JobState
+from orchard.core.views.plans import plan_view
+from orchard.engine.server.session import Session
+from orchard.errors import EXIT_CANCELED, UsageError
+from orchard.git.command import clean_environment, run_git
+from orchard.git.history import diff
+from orchard.model.events.plans import Json
+from orchard.model.plan import JobId, PlanId
+from orchard.surfaces.cli.commands import demo_project
+from orchard.surfaces.cli.followed import Followed, exit_code, stay
+from orchard.surfaces.cli.render.lines import Line, safe, safe_lines
+from orchard.surfaces.cli.render.summary import summary_lines
+from orchard.surfaces.cli.terminal import Terminal
+
+NEEDY_JOB = JobId("measures/rare")
+"""The job that fails until the list of rare words is there."""
+
+LOG_COMMITS = 12
+
+
+class Project(Struct, frozen=True):
+    """A scratch folder: the repository, the plan beside it, and what the plan misses at first."""
+
+    folder: Path
+
+    @property
+    def top(self) -> Path:
+        return self.folder / "textkit"
+
+    @property
+    def plan(self) -> Path:
+        return self.folder / "plan.yaml"
+
+    @property
+    def rare_words(self) -> Path:
+        return self.folder / "rare-words.txt"
+
+    @property
+    def draft(self) -> Path:
+        return self.top / demo_project.DRAFT[0]
+
+    @property
+    def draft_untouched(self) -> bool:
+        """Whether the file that was never committed still holds what it held."""
+        return self.draft.is_file() and self.draft.read_text() == demo_project.DRAFT[1]
+
+
+class Scratch(Struct):
+    """Where the demo plays; a temporary folder goes away unless it is kept."""
+
+    folder: Path
+    keep: bool
+
+
+def run_demo(terminal: Terminal, folder: Path | None = None, *, keep: bool = False) -> int:
+    """Make the scratch repository, run the plan, fix what fails, show what landed."""
+    with scratch_folder(folder, keep) as scratch:
+        project = make_project(scratch.folder)
+        terminal.say([("A scratch repository with a small Python program is in ", ""), (safe(project.top), "name")])
+        terminal.say([("Its plan is ", ""), (safe(project.plan), "name"), (": nine jobs, one of which must fail", "")])
+        app = open_app(project.top, {"heal.enabled": False})  # its failure is on purpose: no agent is asked
+        followed = asyncio.run(_play(terminal, app, project))
+        scratch.keep |= followed.run.landed is None  # something to look into
+        if followed.detached:
+            return EXIT_CANCELED
+        _tell(terminal, app, project, followed.run, scratch.keep)
+        return exit_code(str(followed.run.status))
+
+
+async def _play(terminal: Terminal, app: App, project: Project) -> Followed:
+    """Run the plan; when the needy job has failed, give it what it misses and retry it."""
+    plan = app.parse_plan(project.plan)
+    async with app.session() as session:
+        answer = await session.request("submit", plan=plan, file=str(project.plan))
+        followed = Followed(Run(PlanId(answer["plan"])))
+        await stay(terminal, app, session, followed)
+        if not followed.detached and _failed_as_planned(followed.run):
+            await _mend(terminal, app, session, project, followed)
+    return followed
+
+
+def _failed_as_planned(run: Run) -> bool:
+    failed = [job for job, record in run.records.items() if record.state is JobState.FAILED]
+    return failed == [NEEDY_JOB]
+
+
+async def _mend(terminal: Terminal, app: App, session: Session, project: Project, followed: Followed) -> None:
+    failure = followed.run.records[NEEDY_JOB].failure
+    rows = safe_lines(failure.tail) if failure is not None else []
+    said: list[Line] = [[("  | ", "dim"), (row, "")] for row in rows]
+    terminal.say(
+        [],
+        [(f"{NEEDY_JOB} failed, as it should", "bad"), (": its precheck found no list of rare words. It said:", "")],
+        *said,
+        [("The jobs that need it are blocked; everything else is done and stays done.", "")],
+        [("The demo puts the list there and asks for another try: ", ""), (f"orchard retry {NEEDY_JOB}", "strong")],
+        [],
+    )
+    project.rare_words.write_text(demo_project.RARE_WORDS)
+    await session.request("retry", plan=followed.run.id, jobs=[NEEDY_JOB])
+    await stay(terminal, app, session, followed)
+
+
+# ------------------------------------------------------------------------------------- the scene
+
+
+@contextmanager
+def scratch_folder(folder: Path | None, keep: bool) -> Iterator[Scratch]:
+    """A folder for the demo; one that the user named is theirs, and so is one in which something went wrong."""
+    if folder is not None:
+        yield Scratch(_new_folder(folder), keep=True)
+        return
+    scratch = Scratch(Path(tempfile.mkdtemp(prefix="orchard-demo-")).resolve(), keep)
+    try:
+        yield scratch
+    except BaseException:
+        scratch.keep = True
+        raise
+    finally:
+        if not scratch.keep:
+            shutil.rmtree(scratch.folder, ignore_errors=True)
+
+
+def _new_folder(folder: Path) -> Path:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise UsageError(f"The folder '{safe(folder)}' is not empty.", "Name a folder that does not exist yet.")
+    except OSError as error:
+        raise UsageError(f"Cannot use the folder '{safe(folder)}': {error.strerror}.") from error
+    return folder.resolve()
+
+
+def make_project(folder: Path) -> Project:
+    """Write the program, its tests and the plan, and commit the program."""
+    project = Project(folder)
+    for name, content in demo_project.FILES.items():
+        file = project.top / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(content)
+    project.plan.write_text(demo_project.plan_text(str(project.rare_words)))
+    _git(project, "init", "-q", "--initial-branch=main")
+    for key, value in {"user.name": "Orchard Demo", "user.email": "demo@localhost", "commit.gpgSign": "false"}.items():
+        _git(project, "config", key, value)
+    _git(project, "add", "-A")
+    _git(project, "commit", "-q", "-m", "A program that counts characters")
+    project.draft.write_text(demo_project.DRAFT[1])
+    return project
+
+
+def _git(project: Project, *words: str) -> str:
+    done = run_git(words, cwd=project.top, env=clean_environment())
+    if done.status != 0:
+        raise UsageError(f"Git could not make the scratch repository: {done.stderr.decode(errors='replace').strip()}")
+    return done.stdout.decode(errors="replace")
+
+
+# ------------------------------------------------------------------------------------- the words
+
+
+def _tell(terminal: Terminal, app: App, project: Project, run: Run, stays: bool) -> None:
+    """What happened, as the repository shows it, and what to try next."""
+    document = plan_view(run)
+    landed = run.landed
+    log = _git(project, "log", "--graph", "--format=%h %s", f"-{LOG_COMMITS}", landed.branch) if landed else ""
+    files = diff(app.repo, landed.old, landed.new, stat=True).decode(errors="replace") if landed and landed.old else ""
+    if terminal.json:
+        told: Json = {"folder": str(project.folder), "kept": stays, "draft_untouched": project.draft_untouched}
+        terminal.data({"type": "result", **document, "demo": {**told, "log": log.splitlines()}})
+        return
+    terminal.say([], *summary_lines(app, run, document))
+    if landed is not None:
+        terminal.say([], [("What main looks like now", "strong")], *_indented(log))
+        terminal.say([], [("What the plan changed", "strong")], *_indented(files))
+        terminal.say([], _draft_line(project))
+    terminal.say([], *_next_lines(project, stays))
+
+
+def _indented(text: str) -> list[Line]:
+    return [[("  ", ""), (safe_row, "")] for safe_row in (line.rstrip() for line in text.splitlines()) if safe_row]
+
+
+def _draft_line(project: Project) -> Line:
+    if project.draft_untouched:
+        return [("Your checkout followed, and ", ""), (project.draft.name, "name"), (" was left as it is.", "")]
+    return [(f"{project.draft.name} was changed: this should not have happened.", "bad")]
+
+
+def _near(path: Path) -> str:
+    """The path as one would type it from here."""
+    return min(str(path), os.path.relpath(path), key=len)
+
+
+def _next_lines(project: Project, stays: bool) -> list[Line]:
+    if not stays:
+        return [
+            [("Look around in it: ", ""), ("orchard demo --keep", "strong")],
+            [("Begin your own, in a repository of yours: ", ""), ("orchard init", "strong")],
+        ]
+    steps = {
+        f"cd {shlex.quote(_near(project.top))}": "everything below is run there",
+        "orchard status": "the tree of jobs, any time later",
+        f"orchard attempts {NEEDY_JOB}": "the failure and the second try",
+        "orchard diff docs/usage": "what one job changed",
+        "orchard graph ../plan.yaml --format svg --output ../plan.svg": "the plan as a picture",
+        "orchard undo": "take the landing back",
+    }
+    width = max(map(len, steps))
+    rows: list[Line] = [[(f"  {command:<{width}}", "strong"), (f"  {why}", "dim")] for command, why in steps.items()]
+    return [[("What to try next", "strong")], *rows]

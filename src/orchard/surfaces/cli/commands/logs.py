@@ -1,0 +1,323 @@
+"""`orchard logs`: what programs printed, read in blocks, so that the size of a log does not matter.
+
+Everything that leaves a log is redacted. Unless `--raw` is given it is also made fit for a screen:
+colours stay where colours are wanted, every other control sequence is dropped.
+"""
+
+import asyncio
+import codecs
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import click
+from msgspec import Struct, field
+
+from orchard.app import App
+from orchard.core.job_names import job_word
+from orchard.core.replay import apply
+from orchard.core.run import Run
+from orchard.core.states import ACTIVE
+from orchard.engine.server.server import EngineGone
+from orchard.engine.server.session import Session
+from orchard.errors import NotFound, UsageError
+from orchard.model.phases import PHASES, Phase
+from orchard.model.plan import JobId
+from orchard.store.log_follower import Changes
+from orchard.store.logs import log_size, opened
+from orchard.store.redact import KEY_LENGTH, Redactor
+from orchard.surfaces.cli.group import verb
+from orchard.surfaces.cli.options import app_of, job_argument, plan_option
+from orchard.surfaces.cli.render import text
+from orchard.surfaces.cli.render.lines import colored, plain
+from orchard.surfaces.cli.terminal import Terminal, is_terminal, put
+from orchard.text import for_screen
+
+BLOCK = 1 << 18
+LONGEST_LINE = 1 << 16
+"""A line is held back until it ends, but never more of it than this."""
+
+
+class Part(Struct, frozen=True):
+    """The log of one phase of one attempt."""
+
+    attempt: int
+    phase: Phase
+    path: Path
+
+
+class Wanted(Struct, frozen=True):
+    """Which part of a job's output is meant."""
+
+    attempt: int | None = None
+    phase: Phase | None = None
+    every: bool = False
+
+    def parts(self, app: App, run: Run, job: JobId) -> list[Part]:
+        """The logs that exist so far, in the order they were written."""
+        return [part for part in self._places(app, run, job) if log_size(part.path) is not None]
+
+    def replaced(self, app: App, run: Run, job: JobId) -> list[Part]:
+        """Where something else lies in the place of a log."""
+        return [
+            part for part in self._places(app, run, job) if log_size(part.path) is None and os.path.lexists(part.path)
+        ]
+
+    def _places(self, app: App, run: Run, job: JobId) -> list[Part]:
+        numbers = [attempt.number for attempt in run.records[job].attempts]
+        chosen = numbers if self.every else numbers[-1:] if self.attempt is None else [self.attempt]
+        phases = PHASES if self.phase is None else (self.phase,)
+        return [Part(n, phase, app.logs.path(run.id, job, n, phase)) for n in chosen for phase in phases]
+
+
+@verb(
+    "logs",
+    examples="""
+orchard logs api
+orchard logs api -f                    # until the job ends
+orchard logs api --phase postchecks --tail 50
+orchard logs api --attempt 1
+""",
+)
+@job_argument
+@plan_option
+@click.option("-f", "--follow", is_flag=True, help="Go on as long as the job runs.")
+@click.option("--phase", type=click.Choice([str(phase) for phase in PHASES]), help="Only this phase.")
+@click.option("--attempt", type=click.IntRange(1), metavar="N", help="This attempt, not the last one.")
+@click.option("--all", "every", is_flag=True, help="All attempts.")
+@click.option("-n", "--tail", type=click.IntRange(0), metavar="N", help="Only the last N lines.")
+@click.option("--raw", is_flag=True, help="Print bytes as they are (secrets are redacted all the same).")
+def logs(terminal: Terminal, job: str, plan: str | None, follow: bool, **options: Any) -> None:
+    """Print what a job's programs printed."""
+    if options["every"] and options["attempt"] is not None:
+        raise UsageError("'--all' and '--attempt' exclude each other.", "Give one of them.")
+    app = app_of(terminal)
+    run, job_id = app.job_of(job, plan)
+    phase = options["phase"]
+    wanted = Wanted(options["attempt"], Phase(phase) if phase else None, options["every"])
+    printer = Printer(terminal, lambda: Redactor(app.secrets(run.plan)), raw=options["raw"])
+    show_logs(app, run, job_id, wanted, Reading(printer, options["tail"]), follow=follow)
+
+
+def show_logs(app: App, run: Run, job: JobId, wanted: Wanted, reading: "Reading", *, follow: bool) -> None:
+    """Print what there is, and what comes as long as the job runs."""
+    known = {attempt.number for attempt in run.records[job].attempts}
+    if wanted.attempt is not None and wanted.attempt not in known:
+        raise NotFound(f"Job '{job}' has no attempt {wanted.attempt}.", f"orchard attempts {job} --plan {run.id}")
+    reading.take(wanted.parts(app, run, job))
+    if follow and app.engine_alive() and not run.settled:
+        asyncio.run(_follow(app, run, job, wanted, reading))
+    reading.end()
+    replaced = wanted.replaced(app, run, job)
+    for part in replaced:
+        reading.printer.terminal.note(text.done(text.LOG_REPLACED.format(path=part.path)))
+    if not reading.parts and not replaced:
+        record = run.records[job]
+        begun = text.NO_OUTPUT if record.attempts else text.NOT_BEGUN.format(job=job_word(job), status=record.status)
+        reading.printer.terminal.note(text.done(begun))
+
+
+async def _follow(app: App, run: Run, job: JobId, wanted: Wanted, reading: "Reading") -> None:
+    async with AsyncExitStack() as stack:
+        try:
+            session = await stack.enter_async_context(app.listen())
+        except EngineGone:  # it ended in the very moment we came: what it wrote is all there is
+            reading.take(wanted.parts(app, app.run_of(run.id), job))
+            return
+        tasks = await stack.enter_async_context(asyncio.TaskGroup())
+        news = News()
+        watching = tasks.create_task(_until_it_ends(session, run, job, news))
+        try:
+            while not news.ended:
+                parts = wanted.parts(app, run, job)
+                reading.take(parts)
+                await news.of(parts[-1].path if parts else app.logs.path(run.id, job, 1, PHASES[0]))
+        finally:
+            news.close()
+            watching.cancel()
+    reading.take(wanted.parts(app, run, job))
+
+
+class News:
+    """Wakes us when the log that is being printed grows, or something happens to its job."""
+
+    def __init__(self) -> None:
+        self.ended = False
+        self._changes: Changes | None = None
+
+    async def of(self, path: Path) -> None:
+        """Wait for news; a file that is watched for the first time may have grown already."""
+        if self._changes is None or self._changes.path != path:
+            self.close()
+            self._changes = Changes(path)
+        else:
+            await self._changes.wait()
+
+    def wake(self) -> None:
+        if self._changes is not None:
+            self._changes.wake()
+
+    def close(self) -> None:
+        if self._changes is not None:
+            self._changes.close()
+            self._changes = None
+
+
+async def _until_it_ends(session: Session, run: Run, job: JobId, news: News) -> None:
+    """Take in what happens, so that new phases are known, until the job can print no more."""
+    record = run.records[job]
+    if record.state in ACTIVE or not record.attempts:
+        async for batch in session.follow(run.id, run):
+            for recorded in batch:
+                apply(run, recorded)
+            if run.records[job].attempts and run.records[job].state not in ACTIVE:
+                break
+            news.wake()
+    news.ended = True
+    news.wake()
+
+
+# ---------------------------------------------------------------------------------------- reading
+
+
+class Reading:
+    """How far each log has been printed; the one that is printed last may still grow."""
+
+    def __init__(self, printer: "Printer", tail: int | None) -> None:
+        self.printer = printer
+        self.tail = tail
+        self.parts: dict[Path, int] = {}
+        self.last: Part | None = None
+
+    def take(self, parts: list[Part]) -> None:
+        """Print what is new in these logs, in their order, as far as they went when we came.
+
+        A program may print faster than we do: what it adds meanwhile is for the next time, or we would never end.
+        """
+        sizes = {part.path: log_size(part.path) or 0 for part in parts}
+        if not self.parts and self.tail is not None:
+            self.parts = dict(starts(sizes, self.tail))
+        for part in parts:
+            at = self.parts.get(part.path, 0)
+            for block, after in blocks(part.path, at, sizes[part.path]):
+                if self.last != part:
+                    self.end()
+                    self.printer.begin(part, before(part.path, at))
+                    self.last = part
+                self.printer.feed(block)
+                at = after
+            self.parts[part.path] = at
+
+    def end(self) -> None:
+        if self.last is not None:
+            self.printer.close()
+
+
+def blocks(path: Path, at: int, end: int) -> Iterator[tuple[bytes, int]]:
+    """What a file holds between two offsets, with the offset after each block."""
+    with opened(path) as (file, _):
+        while file is not None and at < end and (block := os.pread(file, min(BLOCK, end - at), at)):
+            at += len(block)
+            yield block, at
+
+
+def starts(sizes: dict[Path, int], lines: int) -> Iterator[tuple[Path, int]]:
+    """Where to begin each log so that the last `lines` lines of all of them are printed."""
+    for path in reversed(sizes):
+        at, lines = last_lines(path, sizes[path], lines)
+        yield path, at
+
+
+def last_lines(path: Path, size: int, lines: int) -> tuple[int, int]:
+    """The offset at which the last lines of a file of this size begin, and how many of those it does not have.
+
+    Read backwards in blocks: the end of a large file is found at once.
+    """
+    if lines == 0 or size == 0:
+        return size, lines
+    at = size
+    with opened(path) as (file, _):
+        while file is not None and at > 0:
+            length = min(BLOCK, at)
+            at -= length
+            block = os.pread(file, length, at)
+            end = min(length, size - 1 - at)  # a newline at the very end begins no line
+            while (newline := block.rfind(b"\n", 0, end)) >= 0:
+                lines -= 1
+                if lines == 0:
+                    return at + newline + 1, 0
+                end = newline
+    return 0, lines - 1
+
+
+def before(path: Path, at: int) -> bytes:
+    """What stands before an offset, as far as a secret that began there can reach."""
+    with opened(path) as (file, _):
+        start = max(0, at - KEY_LENGTH)
+        return b"" if file is None else os.pread(file, at - start, start)
+
+
+# --------------------------------------------------------------------------------------- printing
+
+
+def on_screen(shown: str, *, colors: bool) -> str:
+    """A piece of a log as the screen gets it; most logs hold nothing to take out, and looking is faster than taking."""
+    if shown.replace("\n", "").replace("\t", "").isprintable():
+        return shown
+    return for_screen(shown, keep_colors=colors)
+
+
+class Printer(Struct):
+    """Blocks of a log on their way to stdout: redacted, decoded, made safe, line by line."""
+
+    terminal: Terminal
+    redactor: Callable[[], Redactor]
+    raw: bool = False
+    _redact: Redactor | None = None
+    _decode: codecs.IncrementalDecoder = field(default_factory=lambda: codecs.getincrementaldecoder("utf-8")("replace"))
+    _held: str = ""
+    _part: Part | None = None
+
+    def begin(self, part: Part, unseen: bytes) -> None:
+        """Start a new log; on a terminal its phase is named.
+
+        What stands before the first line that is shown is not printed, but a key that begins there is known by it.
+        """
+        self._part, self._redact = part, self.redactor()
+        self._redact.feed(unseen)
+        if is_terminal(sys.stdout) and not self.raw:
+            draw = colored if self.terminal.colors(sys.stdout) else plain
+            put(sys.stdout, draw([(f"--- {part.phase}, attempt {part.attempt} ---", "dim")]) + "\n")
+
+    def feed(self, data: bytes) -> None:
+        assert self._redact is not None
+        self._write(self._redact.feed(data))
+
+    def close(self) -> None:
+        """Print what was held back."""
+        if self._redact is None:
+            return
+        self._write(self._redact.close(), last=True)
+        self._redact = None
+
+    def _write(self, data: bytes, *, last: bool = False) -> None:
+        if self.raw and not self.terminal.json:
+            put(sys.stdout, data)
+            return
+        pending = self._held + self._decode.decode(data, final=last)
+        end = len(pending) if last or len(pending) > LONGEST_LINE else pending.rfind("\n") + 1
+        self._held = pending[end:]
+        if last:
+            self._decode.reset()
+        if end:
+            self._print(pending[:end])
+
+    def _print(self, shown: str) -> None:
+        if self.terminal.json and self._part is not None:
+            row = {"type": "log", "attempt": self._part.attempt, "phase": self._part.phase, "text": shown}
+            self.terminal.row(row)
+        else:
+            put(sys.stdout, on_screen(shown, colors=self.terminal.colors(sys.stdout)))

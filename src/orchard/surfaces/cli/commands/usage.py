@@ -1,0 +1,134 @@
+"""`orchard usage`: what the agents of a plan used, for people."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+from orchard.model.usage import Usage
+from orchard.surfaces.cli.group import verb
+from orchard.surfaces.cli.options import app_of, plan_argument
+from orchard.surfaces.cli.render import text
+from orchard.surfaces.cli.render.lines import Line, Meaning, Piece, cells, safe, table
+from orchard.surfaces.cli.terminal import Terminal
+
+WAYS = ("job", "attempt", "model", "agent", "phase", "trigger")
+HEADS = ("", "in", "cached", "out", "calls", "cost", "api", "session", "lines")
+NAME_COLUMNS = 40
+SOURCES: Mapping[str | None, str] = {
+    "agent": "told by the agent",
+    "prices": "from a table of prices",
+    "mixed": "partly told, partly from a table of prices",
+    None: "",
+}
+NOTHING_USED = "No agent has worked on this plan yet."
+INCOMPLETE = "+ not every agent tells what it costs, so it is at least so much"
+HOW = "in: tokens sent, without those read from a cache; api: time spent waiting for models; session: time of the turns"
+
+
+@verb("usage", examples="orchard usage\norchard usage login-3f2a --by model\norchard usage --json")
+@plan_argument
+@click.option("--by", type=click.Choice(WAYS), help="Add it up this way; else it is shown by job, attempt and model.")
+def usage(terminal: Terminal, plan: str | None, by: str | None) -> None:
+    """Show what the agents of a plan used: tokens, cost and time."""
+    document = app_of(terminal).usage(plan)
+    terminal.answer(document, *(() if terminal.json else usage_lines(document, by)))
+
+
+def usage_lines(document: Mapping[str, Any], by: str | None) -> list[Line]:
+    """The figures in columns, the total last."""
+    whole = document["total"]
+    head: Line = [(safe(document["plan"]["name"], 80), "name"), (f"  {safe(document['plan']['id'])}", "dim")]
+    if not document["rows"]:
+        return [head, text.done(NOTHING_USED)]
+    rows = _by_job(document) if by is None else _added(document["by"][by])
+    lines = [head, *_columns([*rows, ("total", whole, "strong")])]
+    notes = [HOW]
+    if whole["cost_source"]:
+        notes.append(f"cost: in US dollars, {SOURCES[whole['cost_source']]}")
+    if whole["cost"] is not None and not whole["cost_complete"]:
+        notes.append(INCOMPLETE)
+    lines += [[(note, "dim")] for note in notes]
+    return lines
+
+
+Figures = tuple[str, Mapping[str, Any], Meaning]
+
+
+def _added(groups: Mapping[str, Mapping[str, Any]]) -> list[Figures]:
+    return [(name, figures, "") for name, figures in groups.items()]
+
+
+def _by_job(document: Mapping[str, Any]) -> list[Figures]:
+    """Each job, and below it what each attempt used with each model."""
+    found: list[Figures] = []
+    for job, figures in document["by"]["job"].items():
+        found.append((job, figures, "name"))
+        found += [(f"  {_label(row)}", row, "dim") for row in document["rows"] if row["job"] == job]
+    return found
+
+
+def _label(row: Mapping[str, Any]) -> str:
+    why = f" {row['trigger']}" if row["trigger"] != "work" else ""
+    return f"#{row['attempt']}{why} {row['agent']} {row['model']}"
+
+
+def _columns(rows: Sequence[Figures]) -> list[Line]:
+    cells_of = [_cells(figures) for _, figures, _ in rows]
+    widths = [max(cells(one) for one in column) for column in zip(HEADS[1:], *cells_of, strict=True)]
+
+    def line(name: str, values: Sequence[str], meaning: Meaning) -> list[Piece]:
+        indent = "  " if name.startswith("  ") else ""
+        figures: Meaning = "" if meaning == "name" else meaning
+        padded: list[Piece] = [(value.rjust(width), figures) for value, width in zip(values, widths, strict=True)]
+        return [(indent + safe(name, 200), meaning), *padded]
+
+    made = [line(HEADS[0], HEADS[1:], "dim")]
+    made += [line(name, values, meaning) for (name, _, meaning), values in zip(rows, cells_of, strict=True)]
+    return table(made, NAME_COLUMNS)
+
+
+def _cells(figures: Mapping[str, Any]) -> tuple[str, ...]:
+    return (
+        amount(figures["input"] + figures["cache_writes"]),
+        amount(figures["cached"]),
+        amount(figures["output"]),
+        amount(figures["requests"]),
+        money(figures["cost"]) + ("" if figures["cost"] is None or figures["cost_complete"] else "+"),
+        text.duration(figures["api_seconds"]) if figures["api_seconds"] else "-",
+        text.duration(figures["session_seconds"]) if figures["session_seconds"] else "-",
+        f"+{figures['lines_added']} -{figures['lines_deleted']}"
+        if figures["lines_added"] or figures["lines_deleted"]
+        else "-",
+    )
+
+
+def amount(count: int) -> str:
+    """A number in few characters."""
+    if not count:
+        return "-"
+    if count < 10_000:
+        return f"{count:,}"
+    value = float(count)
+    for unit in ("k", "M", "G"):
+        value /= 1000
+        if value < 999.5:
+            return f"{value:.3g}{unit}"
+    return f"{value:,.0f}G"
+
+
+def money(cost: float | None) -> str:
+    """A cost, with as many digits as it needs to be seen."""
+    if cost is None:
+        return "-"
+    return f"${cost:,.2f}" if cost >= 0.1 or not cost else f"${cost:.4f}"
+
+
+def brief(one: Usage) -> str:
+    """What was used, in a part of a sentence."""
+    parts = [f"{amount(one.input + one.cache_writes + one.cached)} tokens in", f"{amount(one.output)} out"]
+    if one.requests:
+        parts.append(text.many(one.requests, "request"))
+    if one.cost is not None:
+        parts.append(f"{money(one.cost)} {SOURCES.get(one.cost_source, '')}".strip())
+    return ", ".join(parts)

@@ -1,0 +1,123 @@
+"""`orchard watch` and `orchard wait`: staying with a plan that somebody else's engine runs."""
+
+import asyncio
+import math
+import os
+import sys
+import termios
+import tty
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import click
+
+from orchard.app import App
+from orchard.core.run import Run
+from orchard.core.views.plans import plan_view
+from orchard.engine.server.server import EngineGone
+from orchard.errors import TimedOut, UsageError
+from orchard.surfaces.cli.followed import exit_code
+from orchard.surfaces.cli.group import verb
+from orchard.surfaces.cli.options import app_of, plan_argument
+from orchard.surfaces.cli.render import text
+from orchard.surfaces.cli.render.plan_page import status_lines
+from orchard.surfaces.cli.render.progress import LiveTree, Printed, Progress
+from orchard.surfaces.cli.terminal import Terminal, is_terminal
+
+LEAVE = b"q\x03\x1b"
+"""q, ctrl-c, escape."""
+
+
+@verb("wait", examples="orchard wait && git push\norchard wait login-3f2a --timeout 600")
+@plan_argument
+@click.option("--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="Give up after so long: exit 124.")
+def wait(terminal: Terminal, plan: str | None, timeout: float | None) -> int:
+    """Wait until a plan ends or needs a person.
+
+    The exit code is that of 'orchard run': 0 succeeded, 1 failed, 4 waiting, 130 canceled; 124 when time is up.
+    """
+    if timeout is not None and not math.isfinite(timeout):
+        raise UsageError("'--timeout' must be a finite number of seconds.", "Leave it out to wait for ever.")
+    app = app_of(terminal)
+    run = app.run_of(app.find_plan(plan))
+    asyncio.run(_wait(terminal, app, run, timeout))
+    document = app.status(run.id)
+    terminal.answer(document, *(() if terminal.quiet else status_lines(document)))
+    return exit_code(document["plan"]["status"])
+
+
+async def _wait(terminal: Terminal, app: App, run: Run, seconds: float | None) -> None:
+    if run.settled or not app.engine_alive():
+        return
+    try:
+        async with asyncio.timeout(seconds):
+            await follow_events(app, run, Printed(terminal, run, lambda recorded: ""))
+    except EngineGone:
+        return  # then the plan waits, and its status says for what
+    except TimeoutError:
+        raise TimedOut(text.still(plan_view(run)["plan"]), f"orchard watch {run.id}") from None
+
+
+async def follow_events(app: App, run: Run, progress: Progress) -> None:
+    """Hand on what happens to a plan until it is settled or waits for a person."""
+    async with app.listen() as session:
+        async for batch in session.follow(run.id, run):
+            progress.take(batch)
+
+
+@verb("watch")
+@plan_argument
+def watch(terminal: Terminal, plan: str | None) -> int:
+    """Watch a plan on the whole screen until you press q."""
+    if not terminal.live or not is_terminal(sys.stdin):
+        raise UsageError("A plan can be watched on a terminal only.", "orchard wait; or: orchard status")
+    app = app_of(terminal)
+    run, gone = app.seen(app.find_plan(plan))
+    asyncio.run(_watch(terminal, app, run, alive=not gone))
+    return 0
+
+
+async def _watch(terminal: Terminal, app: App, run: Run, *, alive: bool) -> None:
+    with LiveTree(terminal, run, screen=True, interrupted=not alive) as live, _pressed_keys() as keys:
+        live.footer = [(text.LEAVE_WATCH if alive and not run.settled else text.LEAVE_ENDED, "dim")]
+        async with asyncio.TaskGroup() as tasks:
+            drawing = tasks.create_task(live.keep_drawing())
+            following = tasks.create_task(_show_events(app, run, live))
+            while (await keys.get())[:1] not in LEAVE:
+                pass
+            drawing.cancel()
+            following.cancel()
+
+
+async def _show_events(app: App, run: Run, live: LiveTree) -> None:
+    if live.interrupted or run.settled:
+        return
+    try:
+        await follow_events(app, run, live)
+    except EngineGone:
+        live.interrupted = True
+    live.footer = [(text.LEAVE_ENDED, "dim")]
+    live.take([])
+
+
+@contextmanager
+def _pressed_keys() -> Iterator["asyncio.Queue[bytes]"]:
+    """Keys as they are pressed, without waiting for return; the terminal is put back afterwards."""
+    loop, keyboard = asyncio.get_running_loop(), sys.stdin.fileno()
+    keys: asyncio.Queue[bytes] = asyncio.Queue()
+    before = termios.tcgetattr(keyboard)
+    tty.setcbreak(keyboard)
+    loop.add_reader(keyboard, lambda: keys.put_nowait(_read_key(keyboard)))
+    try:
+        yield keys
+    finally:
+        loop.remove_reader(keyboard)
+        termios.tcsetattr(keyboard, termios.TCSADRAIN, before)
+
+
+def _read_key(keyboard: int) -> bytes:
+    """What was pressed; a terminal that is gone counts as leaving."""
+    try:
+        return os.read(keyboard, 64) or b"q"
+    except OSError:
+        return b"q"

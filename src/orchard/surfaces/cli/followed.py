@@ -1,0 +1,168 @@
+"""Making work go on, and staying with it: what `run`, `resume`, `retry`, `approve` and `land` share.
+
+Whoever owns the engine stays until its plans are settled, and ctrl-c cancels them; whoever only
+follows may leave at any time, and ctrl-c does just that.
+"""
+
+import asyncio
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager, suppress
+from itertools import chain, repeat
+
+from msgspec import Struct
+
+from orchard.app import App
+from orchard.core.run import Run
+from orchard.core.views.plans import plan_view
+from orchard.engine.server.server import EngineGone
+from orchard.engine.server.session import Session
+from orchard.errors import EXIT_CANCELED, EXIT_WAITING, OrchardError
+from orchard.model.plan import PlanId
+from orchard.surfaces.cli.render import text
+from orchard.surfaces.cli.render.progress import Progress, open_progress
+from orchard.surfaces.cli.render.summary import summary_lines
+from orchard.surfaces.cli.terminal import Terminal, Unwritable, drop
+from orchard.surfaces.mcp_channel import teach
+
+Act = Callable[[Session], Awaitable[PlanId]]
+"""What is asked of the engine; the answer is the plan to follow."""
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+TRIES = 3
+
+PATIENCE = 1.0
+"""Seconds after which a person is told why the program does not end."""
+
+
+class Followed(Struct):
+    """A run as far as it was followed."""
+
+    run: Run
+    detached: bool = False
+
+
+def act_and_follow(terminal: Terminal, app: App, act: Act, plan: PlanId | None = None, *, detach: bool = False) -> int:
+    """Ask for something that makes work go on, then show that work until it ends or is in the background."""
+    return asyncio.run(_act_and_follow(terminal, app, act, plan, detach))
+
+
+async def _act_and_follow(terminal: Terminal, app: App, act: Act, plan: PlanId | None, detach: bool) -> int:
+    # What happened before is not news: the events of a plan that exists are taken in silently.
+    before = app.run_of(plan) if plan is not None and not detach else None
+    async with AsyncExitStack() as stack:
+        session = await open_session(app, stack, detach=detach)
+        asked = await act(session)
+        if detach:
+            said = text.raw(asked) if terminal.quiet else text.started_in_background(asked)
+            terminal.answer({"plan": asked, "detached": True}, said)
+            return 0
+        followed = Followed(before or Run(asked))
+        await stay(terminal, app, session, followed)
+    terminal.note(*[text.warning(said) for said in session.last_words])
+    return finish(terminal, app, followed)
+
+
+async def open_session(app: App, stack: AsyncExitStack, *, work: bool = True, detach: bool = False) -> Session:
+    """A session with the engine; one that ends in the very moment we come is asked nothing, so we come again.
+
+    `detach`: with an engine in the background, whatever happens to the one there is; never with one in this process.
+    """
+    teach(app)
+    for _ in range(TRIES):
+        with suppress(EngineGone):
+            return await _enter(app, stack, work=work, detach=detach)
+    return await _enter(app, stack, work=work, detach=detach)
+
+
+async def _enter(app: App, stack: AsyncExitStack, *, work: bool, detach: bool) -> Session:
+    if detach:
+        app.detach()
+    return await stack.enter_async_context(app.listen() if detach else app.session(work=work))
+
+
+async def stay(terminal: Terminal, app: App, session: Session, followed: Followed) -> None:
+    """Show a plan until it is settled, waits for a person, or the user leaves."""
+    with open_progress(terminal, followed.run) as progress, _signals() as pressed:
+        async with asyncio.TaskGroup() as tasks:
+            drawing = tasks.create_task(progress.keep_drawing())
+            staying = tasks.create_task(_take_all(session, followed.run, progress))
+            listening = tasks.create_task(_listen(session, progress, pressed, tasks))
+            await asyncio.wait({staying, listening}, return_when=asyncio.FIRST_COMPLETED)
+            followed.detached = not staying.done()
+            for task in (staying, listening, drawing):
+                task.cancel()
+
+
+async def _take_all(session: Session, run: Run, progress: Progress) -> None:
+    async for batch in session.follow(run.id, run):
+        progress.take(batch)
+    if session.owns_engine:
+        await _wait_for_others(session, progress)
+
+
+async def _wait_for_others(session: Session, progress: Progress) -> None:
+    """Plans that other people gave to our engine are finished before it ends."""
+    try:
+        async with asyncio.timeout(PATIENCE):
+            await session.wait_idle()
+            return
+    except TimeoutError:
+        progress.say(text.done(text.OTHER_PLANS))
+    await session.wait_idle()
+
+
+async def _listen(
+    session: Session, progress: Progress, pressed: "asyncio.Queue[int]", tasks: asyncio.TaskGroup
+) -> None:
+    """Obey ctrl-c: an owner cancels, and the second time at once; a follower leaves, which ends this."""
+    for answer in chain((text.CANCELING,), repeat(text.HURRYING)):
+        await pressed.get()
+        if not session.owns_engine:
+            progress.say(text.done(text.DETACHED))
+            return
+        progress.say(text.done(answer))
+        # Not awaited: stopping takes a while, and the second ctrl-c must be heard in the meantime.
+        tasks.create_task(_interrupt(session))
+
+
+async def _interrupt(session: Session) -> None:
+    with suppress(OrchardError):  # the plan may have ended in the same moment
+        await session.interrupt()
+
+
+@contextmanager
+def _signals() -> Iterator["asyncio.Queue[int]"]:
+    """Signals as items of a queue, for as long as somebody listens."""
+    loop = asyncio.get_running_loop()
+    pressed: asyncio.Queue[int] = asyncio.Queue()
+    for number in SIGNALS:
+        loop.add_signal_handler(number, pressed.put_nowait, number)
+    try:
+        yield pressed
+    finally:
+        for number in SIGNALS:
+            loop.remove_signal_handler(number)
+
+
+def finish(terminal: Terminal, app: App, followed: Followed) -> int:
+    """Say how it ended and return the exit code that says the same."""
+    document = plan_view(followed.run)
+    if terminal.json:
+        try:
+            terminal.row({"type": "result", **document})
+        except (BrokenPipeError, Unwritable):
+            drop(sys.stdout)  # nobody reads any more, but the exit code is still heard
+    elif terminal.quiet:
+        terminal.show(text.raw(followed.run.id))
+        if not followed.detached and document["plan"]["status"] != "succeeded":
+            terminal.tell(text.about_plan(followed.run.id), *summary_lines(app, followed.run, document))
+    elif not followed.detached:  # git is asked for what changed
+        terminal.say(*summary_lines(app, followed.run, document))
+    return EXIT_CANCELED if followed.detached else exit_code(document["plan"]["status"])
+
+
+def exit_code(status: str) -> int:
+    """What a plan's status means to a script."""
+    return text.EXIT_CODES.get(status, EXIT_WAITING)

@@ -1,0 +1,150 @@
+"""From the options to an `App`, and from names to plans and jobs; completion asks here as well."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+from orchard.app import App, open_app
+from orchard.errors import NeedsPerson, OrchardError
+from orchard.model.events.plans import Json
+from orchard.model.plan import PlanId
+from orchard.surfaces.cli.render import text
+from orchard.surfaces.cli.render.lines import safe
+from orchard.surfaces.cli.terminal import Terminal
+
+
+def app_of(terminal: Terminal) -> App:
+    """The repository that is meant, opened; nothing is changed by it."""
+    app = open_app(terminal.repo)
+    terminal.note(*[text.warning(warning) for warning in app.settings.warnings])
+    return app
+
+
+def app_for_work(terminal: Terminal) -> App:
+    """The same for verbs that start programs: what the repository's settings would run needs consent first."""
+    app = app_of(terminal)
+    if not app.settings.untrusted:
+        return app
+    keys = app.settings.untrusted
+    if not terminal.can_ask:
+        raise NeedsPerson(text.UNTRUSTED.format(keys=", ".join(keys)), text.UNTRUSTED_HINT)
+    from orchard.surfaces.cli.consent import refuse_in_job, what_is_asked
+
+    refuse_in_job(app)
+    asked = what_is_asked(app, project=False)
+    terminal.note(*asked.lines)
+    if not terminal.agreed(text.ASK_TRUST):
+        raise NeedsPerson(text.UNTRUSTED.format(keys=", ".join(keys)), text.UNTRUSTED_HINT)
+    asked.agree()
+    return open_app(terminal.repo)
+
+
+def plan_document(app: App, plan: PlanId) -> Json:
+    """The summary of a plan whose exact id is known."""
+    document: Json = app.status(plan)["plan"]
+    return document
+
+
+def confirm(terminal: Terminal, question: str, command: str, *, yes: bool) -> bool:
+    """Whether to go on with something that is not easily taken back: a person says so, here or by `--yes`.
+
+    `command` does the same without a question.
+    """
+    if not yes and not terminal.can_ask:
+        raise NeedsPerson(text.nobody_to_ask(question), command)
+    if yes or terminal.agreed(question):
+        return True
+    terminal.note(text.done(text.NOTHING_CHANGED))
+    return False
+
+
+def find_file(terminal: Terminal, name: str) -> Path:
+    """A file named on the command line: seen from here, or else from the folder given with -C."""
+    here, there = Path(name), terminal.repo / name
+    # Unlike Path.exists, this takes a name that is too long for one that is not there.
+    return there if not os.path.exists(here) and os.path.exists(there) else here  # noqa: PTH110
+
+
+def branch_text(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """A name that git can be given: git itself says the rest about it."""
+    if value is not None and (not value.strip() or value.startswith("-") or not value.isprintable()):
+        raise click.BadParameter(f"'{safe(value)}' is not a branch or commit.", context, parameter)
+    return value
+
+
+def not_empty(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
+    """Refuse a name without letters: it would be the beginning of every name, and comes from an unset variable."""
+    for name in (value,) if isinstance(value, str) else value or ():
+        if "" in name.split(":", 1):
+            raise click.BadParameter("a name must not be empty.", context, parameter)
+    return value
+
+
+# -------------------------------------------------------------------------------------- completion
+
+
+def _completing_app(context: click.Context) -> App:
+    terminal = context.find_object(Terminal) or Terminal()
+    return open_app(terminal.repo)
+
+
+def _plans(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
+    from click.shell_completion import CompletionItem
+
+    try:
+        plans = _completing_app(context).plans()
+    except OrchardError:
+        return []
+    return [
+        CompletionItem(plan["id"], help=safe(plan["name"], 60))
+        for plan in reversed(plans)
+        if plan["id"].startswith(incomplete)
+    ]
+
+
+def _jobs(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
+    from click.shell_completion import CompletionItem
+
+    try:
+        jobs = _completing_app(context).status(context.params.get("plan"))["jobs"]
+    except OrchardError:
+        return []
+    found = [(job["id"], job["name"], job["status"]) for job in jobs if job["id"].startswith(incomplete)]
+    return [CompletionItem(job, help=f"{status}  {safe(name, 60)}") for job, name, status in found]
+
+
+def complete_plans_and_jobs(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
+    """Whole plans, and the jobs of the newest one."""
+    return [*_plans(context, parameter, incomplete), *_jobs(context, parameter, incomplete)]
+
+
+def plan_argument(function: Any) -> Any:
+    """`[PLAN]`: id, name or, unless the verb destroys something, the beginning of an id."""
+    return click.argument("plan", metavar="[PLAN]", required=False, shell_complete=_plans, callback=not_empty)(function)
+
+
+def job_argument(function: Any) -> Any:
+    """`JOB`: id, beginning of an id, name, or `PLAN:JOB`."""
+    return click.argument("job", metavar="JOB", shell_complete=_jobs, callback=not_empty)(function)
+
+
+def jobs_argument(function: Any) -> Any:
+    return click.argument("jobs", metavar="[JOB]...", nargs=-1, shell_complete=_jobs, callback=not_empty)(function)
+
+
+def plan_option(function: Any) -> Any:
+    return click.option(
+        "--plan", metavar="PLAN", shell_complete=_plans, callback=not_empty, help="The job's plan; else the newest."
+    )(function)
+
+
+def yes_option(function: Any) -> Any:
+    return click.option("-y", "--yes", is_flag=True, help="Do not ask.")(function)
+
+
+def detach_option(function: Any) -> Any:
+    return click.option("--detach", "-d", is_flag=True, help="Let it run in the background and return at once.")(
+        function
+    )

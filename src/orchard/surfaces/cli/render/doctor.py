@@ -1,0 +1,47 @@
+"""`orchard doctor`: the findings, the bad ones last so that they are what is seen."""
+
+from collections.abc import Mapping
+
+from orchard.app import App
+from orchard.config.user_dirs import user_dirs
+from orchard.engine.doctor import Finding, examine, healthy
+from orchard.errors import EXIT_DONE, EXIT_FAILED
+from orchard.surfaces.cli.render.lines import Line, Meaning, safe
+from orchard.surfaces.cli.terminal import Terminal
+
+WORDS: Mapping[str, tuple[str, Meaning]] = {
+    "ok": ("ok", "good"),
+    "note": ("note", "dim"),
+    "warning": ("warning", "wait"),
+    "problem": ("problem", "bad"),
+}
+
+
+def run_doctor(terminal: Terminal, app: App) -> int:
+    """Examine the repository and print what was found; exit 1 if something stops plans."""
+    findings = examine(app.repo, app.settings, user_dirs(), engine_alive=app.engine_alive())
+    good = healthy(findings)
+    rows = [{"level": one.level, "topic": one.topic, "message": one.message, "hint": one.hint} for one in findings]
+    terminal.answer({"healthy": good, "findings": rows}, *finding_lines(findings))
+    return EXIT_DONE if good else EXIT_FAILED
+
+
+def finding_lines(findings: list[Finding]) -> list[Line]:
+    """A line or two per finding, and a verdict."""
+    order = list(WORDS)
+    lines: list[Line] = []
+    for one in sorted(findings, key=lambda one: order.index(one.level)):
+        word, meaning = WORDS[one.level]
+        lines.append([(f"{word:<8}", meaning), (f"{safe(one.topic):<12} ", "dim"), (safe(one.message, 2000), "")])
+        if one.hint:
+            lines.append([(" " * 21, ""), (safe(one.hint, 2000), "dim")])
+    return [*lines, _verdict(findings)]
+
+
+def _verdict(findings: list[Finding]) -> Line:
+    counted = {level: sum(one.level == level for one in findings) for level in ("problem", "warning")}
+    if counted["problem"]:
+        return [(f"{counted['problem']} to fix before plans can run", "bad")]
+    if counted["warning"]:
+        return [(f"Plans can run; {counted['warning']} to look at", "wait")]
+    return [("Everything is fine.", "good")]

@@ -1,0 +1,107 @@
+"""Lines of styled text, without saying how they are drawn.
+
+A line is a list of pieces, each a text and what it *means* (`good`, `bad`, `dim`, ...). The same
+lines go to a pipe as plain text, to a terminal with colours, and to the live tree of `rich`; only
+the last of these imports it. Everything that comes from a plan, a job or a log enters a line through
+`safe`, which lets no control character pass.
+"""
+
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
+
+from orchard.text import for_screen
+
+Meaning = Literal["", "good", "bad", "busy", "wait", "dim", "strong", "name"]
+Piece = tuple[str, Meaning]
+Line = list[Piece]
+
+ANSI: Mapping[Meaning, str] = {
+    "good": "32",
+    "bad": "31",
+    "busy": "36",
+    "wait": "33",
+    "dim": "2",
+    "strong": "1",
+    "name": "1",
+}
+RICH: Mapping[Meaning, str] = {
+    "": "",
+    "good": "green",
+    "bad": "red",
+    "busy": "cyan",
+    "wait": "yellow",
+    "dim": "dim",
+    "strong": "bold",
+    "name": "bold",
+}
+
+
+def safe(text: object, most: int = 500) -> str:
+    """Text of a stranger as one line that a terminal can be given."""
+    shown = " ".join(for_screen(str(text)).split())
+    return shown if len(shown) <= most else shown[: most - 3] + "..."
+
+
+def safe_lines(text: object, most: int = 2000) -> list[str]:
+    """Text of a stranger as several lines; each is bounded, and none is blank at the end."""
+    rows = [row.rstrip().replace("\t", "    ") for row in for_screen(str(text)).rstrip().split("\n")]
+    return [row if len(row) <= most else row[: most - 3] + "..." for row in rows]
+
+
+def plain(line: Line) -> str:
+    """The line without its styles."""
+    return "".join(text for text, _ in line).rstrip()
+
+
+def colored(line: Line) -> str:
+    """The line with the colours of a terminal."""
+    pieces = [f"\x1b[{ANSI[meaning]}m{text}\x1b[0m" if meaning and text else text for text, meaning in line]
+    return "".join(pieces).rstrip()
+
+
+def cells(text: str) -> int:
+    """How many columns a terminal takes for the text."""
+    if text.isascii():
+        return len(text)
+    return sum(_cells_of(mark) for mark in text)
+
+
+def _cells_of(mark: str) -> int:
+    if unicodedata.combining(mark):
+        return 0
+    return 2 if unicodedata.east_asian_width(mark) in "WF" else 1
+
+
+def cut(text: str, width: int) -> str:
+    """The text in at most `width` columns; what is left out is marked."""
+    if cells(text) <= width:
+        return text
+    taken, used = [], 0
+    for mark in text:
+        used += _cells_of(mark)
+        if used > width - 1:
+            break
+        taken.append(mark)
+    return "".join(taken) + "~"
+
+
+def padded(text: str, width: int) -> str:
+    """The text in exactly `width` columns."""
+    text = cut(text, width)
+    return text + " " * (width - cells(text))
+
+
+def table(rows: Sequence[Sequence[Piece]], widest: int = 40) -> list[Line]:
+    """Columns that line up; the last one is as long as it likes."""
+    if not rows:
+        return []
+    widths = [min(widest, max(cells(row[at][0]) for row in rows)) for at in range(len(rows[0]) - 1)]
+    return [_row(row, widths) for row in rows]
+
+
+def _row(row: Sequence[Piece], widths: Iterable[int]) -> Line:
+    line: Line = []
+    for (text, meaning), width in zip(row, widths, strict=False):
+        line += [(padded(text, width), meaning), ("  ", "")]
+    return [*line, row[-1]]

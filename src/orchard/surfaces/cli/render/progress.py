@@ -1,0 +1,208 @@
+"""A plan while it runs, for whoever looks: a tree that moves, lines in a pipe, JSON, or nothing.
+
+Each form takes the events of a plan in batches, applies them to its own `Run` and shows the change.
+The tree is drawn when something happened, and once a second while something runs so that durations
+count; it costs nothing while a plan waits.
+"""
+
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from msgspec.structs import replace
+
+from orchard.core.replay import apply
+from orchard.core.run import Run
+from orchard.core.states import JobStatus
+from orchard.core.views.plans import job_view, plan_summary, time_text
+from orchard.model.events.plans import Recorded, encode
+from orchard.model.plan import JobId
+from orchard.surfaces.cli.render import text
+from orchard.surfaces.cli.render.event_lines import event_lines
+from orchard.surfaces.cli.render.lines import RICH, Line, colored, plain
+from orchard.surfaces.cli.render.tree import Look, counts_line, end_lines, flat, header, tree
+from orchard.surfaces.cli.terminal import Terminal, drop, json_text, speaks_utf8
+
+FRAME_SECONDS = 1 / 8
+TICK_SECONDS = 1.0
+SHARE = 5
+"""A frame that is slow to draw is drawn less often: drawing takes at most a fifth of the time."""
+
+
+class Progress(Protocol):
+    """One way to show a plan under way."""
+
+    def take(self, batch: Sequence[Recorded]) -> None:
+        """Show what happened."""
+
+    def say(self, line: Line) -> None:
+        """Put a sentence between what is shown."""
+
+    async def keep_drawing(self) -> None:
+        """Show the passing of time, until canceled."""
+
+
+@contextmanager
+def open_progress(terminal: Terminal, run: Run) -> Iterator[Progress]:
+    """The form that suits the terminal, for as long as the plan is followed."""
+    if terminal.live:
+        with LiveTree(terminal, run) as live:
+            yield live
+    elif terminal.json:
+        yield Printed(terminal, run, lambda recorded: json_text(event_document(recorded)) + "\n")
+    elif terminal.quiet:
+        yield Printed(terminal, run, lambda recorded: "")
+    else:
+        draw = colored if terminal.colors(sys.stdout) else plain
+        yield Printed(terminal, run, lambda recorded: "".join(draw(row) + "\n" for row in event_lines(run, recorded)))
+
+
+class Printed:
+    """Text for each event, written as soon as the event is known."""
+
+    def __init__(self, terminal: Terminal, run: Run, show: Callable[[Recorded], str]) -> None:
+        self.terminal, self.run, self.show = terminal, run, show
+
+    def take(self, batch: Sequence[Recorded]) -> None:
+        rows = []
+        for recorded in batch:
+            apply(self.run, recorded)
+            rows.append(self.show(recorded))
+        try:
+            sys.stdout.write("".join(rows))
+            sys.stdout.flush()
+        except OSError:
+            # `orchard run plan.yaml | head` must not stop the work: nobody reads, the plan goes on.
+            drop(sys.stdout)
+
+    def say(self, line: Line) -> None:
+        self.terminal.note(line)
+
+    async def keep_drawing(self) -> None:
+        return
+
+
+def event_document(recorded: Recorded) -> dict[str, Any]:
+    """An event as programs get it; the fields of the event itself stand beside its name."""
+    name, body = encode(recorded.event)
+    place = {"type": "event", "seq": recorded.seq, "at": time_text(recorded.at), "plan_id": recorded.plan}
+    return {**place, "event": name, **json.loads(body)}
+
+
+# ------------------------------------------------------------------------------------- pictures
+
+
+def interesting(run: Run, most: int) -> list[JobId]:
+    """The jobs worth a line when there is no room for all: running ones, then failed, then waiting for a person."""
+    ranks = {JobStatus.RUNNING: 0, JobStatus.SCHEDULED: 1, JobStatus.FAILED: 2}
+    found: list[list[JobId]] = [[], [], [], []]
+    for job, record in run.records.items():
+        rank = 3 if record.hold is not None else ranks.get(record.status)
+        if rank is not None:
+            found[rank].append(job)
+    chosen = [job for jobs in found for job in jobs][:most]
+    return sorted(chosen, key=run.plan.position.__getitem__)
+
+
+def picture(run: Run, look: Look, height: int, *, interrupted: bool = False) -> list[Line]:
+    """A run in at most `height` lines; with details, also what is wrong and what to do next."""
+    plan = plan_summary(run, interrupted=interrupted)
+    foot = [counts_line(plan, run.plan.max_parallel), *(end_lines(plan) if look.details else [])]
+    room = max(1, height - 2 - len(foot))
+    groups = len(plan["groups"])
+    bare = replace(look, details=False)
+    if len(run.plan.jobs) + groups <= room:
+        jobs = [job_view(run, job, interrupted=interrupted) for job in run.plan.jobs]
+        return [header(plan, look), *tree(plan, jobs, bare), *foot][:height]
+    shown = interesting(run, room - 1)
+    rows = flat([job_view(run, job, interrupted=interrupted) for job in shown], bare)
+    rest: Line = [(f"  and {text.many(len(run.plan.jobs) - len(shown), 'job')} more", "dim")]
+    return [header(plan, look), *rows, rest, *foot][:height]
+
+
+class LiveTree:
+    """A picture of the plan that is redrawn in its place."""
+
+    def __init__(self, terminal: Terminal, run: Run, *, screen: bool = False, interrupted: bool = False) -> None:
+        # rich takes longer to import than most commands take to run.
+        from rich.console import Console
+        from rich.live import Live
+
+        color = terminal.colors(sys.stdout)
+        self.console = Console(no_color=not color, highlight=False, markup=False, emoji=False)
+        self.live = Live(console=self.console, auto_refresh=False, screen=screen, vertical_overflow="crop")
+        self.run = run
+        # What follows below says how it ended; a full screen has nothing below.
+        self.details = screen
+        self.interrupted = interrupted
+        self.footer: Line = []
+        self.marks = text.MARKS if speaks_utf8(sys.stdout) else text.ASCII_MARKS
+        self._changed = asyncio.Event()
+
+    def __enter__(self) -> "LiveTree":
+        with _unseen():
+            self.live.__enter__()
+        self._changed.set()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.draw()
+        with _unseen():
+            self.live.__exit__(*error)
+
+    def take(self, batch: Sequence[Recorded]) -> None:
+        for recorded in batch:
+            apply(self.run, recorded)
+        self._changed.set()
+
+    def say(self, line: Line) -> None:
+        with _unseen():
+            self.console.print(self._text(line))
+
+    async def keep_drawing(self) -> None:
+        """Draw after every change, at most eight times a second, and each second while jobs run."""
+        while True:
+            try:
+                async with asyncio.timeout(TICK_SECONDS if self.run.active else None):
+                    await self._changed.wait()
+            except TimeoutError:
+                pass
+            self._changed.clear()
+            began = time.monotonic()
+            self.draw()
+            await asyncio.sleep(max(FRAME_SECONDS, SHARE * (time.monotonic() - began)))
+
+    def draw(self) -> None:
+        """Draw the run as it is now."""
+        from rich.console import Group
+
+        if not self.run.records:
+            return
+        height = max(4, self.console.size.height - (1 if self.footer else 0) - 1)
+        lines = picture(self.run, Look(time.time(), self.marks, self.details), height, interrupted=self.interrupted)
+        if self.footer:
+            lines.append(self.footer)
+        with _unseen():
+            self.live.update(Group(*[self._text(line) for line in lines]), refresh=True)
+
+    def _text(self, line: Line) -> Any:
+        from rich.text import Text
+
+        # Text.append reads no markup, so brackets in names stay brackets.
+        drawn = Text(no_wrap=True, overflow="ellipsis")
+        for piece, meaning in line:
+            drawn.append(piece, RICH[meaning] or None)
+        return drawn
+
+
+@contextmanager
+def _unseen() -> Iterator[None]:
+    """Draw, or go on without: a terminal that was closed must not keep its plan from being canceled and saved."""
+    try:
+        yield
+    except OSError:
+        drop(sys.stdout)

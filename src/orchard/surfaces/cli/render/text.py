@@ -1,0 +1,278 @@
+"""What the command line says to people: words, durations, and sentences.
+
+Everything here takes plain values and returns text or lines; nothing is printed. Text that came from
+a plan or a job goes through `safe` before it is put into a sentence.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from orchard.surfaces.cli.render.lines import Line, Meaning, Piece, safe
+
+MEANING: Mapping[str, Meaning] = {
+    "succeeded": "good",
+    "passed": "good",
+    "failed": "bad",
+    "running": "busy",
+    "scheduled": "busy",
+    "waiting": "wait",
+    "held": "wait",
+    "paused": "wait",
+    "blocked": "wait",
+    "interrupted": "wait",
+    "canceled": "dim",
+    "skipped": "dim",
+    "pending": "dim",
+    "ready": "dim",
+    "scaffolding": "dim",
+}
+
+MARKS: Mapping[str, str] = {
+    "succeeded": "✔",
+    "failed": "✖",
+    "running": "▶",
+    "scheduled": "▷",
+    "waiting": "◆",
+    "paused": "‖",
+    "blocked": "◌",
+    "canceled": "⊘",
+    "ready": "·",
+    "pending": "·",
+}
+ASCII_MARKS: Mapping[str, str] = {
+    "succeeded": "+",
+    "failed": "x",
+    "running": ">",
+    "scheduled": ">",
+    "waiting": "?",
+    "paused": "=",
+    "blocked": "-",
+    "canceled": "/",
+    "ready": ".",
+    "pending": ".",
+}
+
+EXIT_CODES: Mapping[str, int] = {"succeeded": 0, "failed": 1, "canceled": 130}
+"""The exit code that a plan's status becomes; every other status waits for somebody: 4."""
+
+DETACHED = "Detached: the plan goes on in the engine that runs it."
+CANCELING = "Canceling: jobs are stopped and their work is saved. Press ctrl-c again to stop at once."
+HURRYING = "Stopping at once."
+OTHER_PLANS = "This plan is done; other plans still run in this engine. Press ctrl-c to cancel them."
+NO_PLANS = "There is no plan yet. Start one with 'orchard run plan.yaml', or see 'orchard demo'."
+NOTHING_SAVED = "There is no saved work."
+NOTHING_CHANGED = "Nothing was changed."
+NO_OUTPUT = "Nothing was printed."
+LOG_REPLACED = "The job put something else in the place of its log {path}, which is not shown."
+NOT_BEGUN = "Job '{job}' has not begun; it is {status}."
+UNTRUSTED = "This repository's orchard.toml has settings that count only after you have agreed to them: {keys}"
+UNTRUSTED_HINT = "orchard trust --show, then orchard trust"
+ASK_TRUST = "Do you agree to these settings?"
+LEAVE_WATCH = "q leaves; the plan goes on"
+LEAVE_ENDED = "q leaves; nothing runs any more"
+NOTHING_TO_TRUST = "There is nothing to agree to: no setting of this repository waits for you."
+TRUSTED = "Agreed. A change of these settings needs a new agreement."
+
+
+# ---------------------------------------------------------------------------------------- words
+
+
+def duration(seconds: float) -> str:
+    """A length of time in few characters."""
+    if seconds < 9.95:
+        return f"{max(0.0, seconds):.1f}s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02}s"
+    return f"{whole // 3600}h{whole % 3600 // 60:02}m"
+
+
+def moment(at: str | None) -> float | None:
+    """The seconds since the epoch that a document's time means."""
+    return None if at is None else datetime.fromisoformat(at).timestamp()
+
+
+def elapsed(started: str | None, ended: str | None, now: float, idle: float = 0.0) -> str:
+    """How long something took, or has taken up to now, without the time for which nobody worked on it."""
+    begin, end = moment(started), moment(ended)
+    return "" if begin is None else duration((now if end is None else end) - begin - idle)
+
+
+def clock(at: float) -> str:
+    """The time of day, as the user's clock shows it."""
+    return datetime.fromtimestamp(at).strftime("%H:%M:%S")
+
+
+def day(at: str | None) -> str:
+    """A moment for a list: the day and the minute."""
+    return "" if at is None else datetime.fromisoformat(at).astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+def moment_text(at: float) -> str:
+    return datetime.fromtimestamp(at).strftime("%Y-%m-%d %H:%M")
+
+
+def many(count: int, one: str, several: str = "") -> str:
+    """A number and its noun."""
+    return f"{count:,} {one if count == 1 else several or one + 's'}"
+
+
+def short(commit: str | None) -> str:
+    return "(none)" if commit is None else commit[:10]
+
+
+def changes(summary: Mapping[str, int]) -> str:
+    """Files of a job's result: added, modified, deleted."""
+    added, modified, deleted = (summary.get(name, 0) for name in ("added", "modified", "deleted"))
+    return f"+{added} ~{modified} -{deleted}" if added or modified or deleted else ""
+
+
+def counts(numbers: Mapping[str, int]) -> str:
+    """`3 running, 5 done, 1 failed, 12 waiting`."""
+    shown = {
+        "running": numbers.get("running", 0) + numbers.get("scheduled", 0),
+        "done": numbers.get("succeeded", 0),
+        "failed": numbers.get("failed", 0),
+        "blocked": numbers.get("blocked", 0),
+        "canceled": numbers.get("canceled", 0),
+        "waiting": numbers.get("pending", 0) + numbers.get("ready", 0),
+    }
+    return ", ".join(f"{count:,} {word}" for word, count in shown.items() if count) or "no jobs"
+
+
+def status_piece(status: str, word: str | None = None) -> Piece:
+    return word or status, MEANING.get(status, "")
+
+
+def bytes_text(size: int) -> str:
+    """A size for people."""
+    value = float(size)
+    for unit in ("bytes", "KiB", "MiB"):
+        if value < 1024:
+            return f"{size} bytes" if unit == "bytes" else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} GiB"
+
+
+# ------------------------------------------------------------------------------------ sentences
+
+
+def see_help(command: str) -> str:
+    return f"Run '{command} --help'."
+
+
+def bug(summary: str) -> str:
+    return f"This is a bug in orchard: {summary}"
+
+
+def bug_report(path: Path | None) -> str:
+    if path is None:
+        return "No report could be saved; what happened is printed above. Please send it with what you did."
+    return (
+        f"The report is in {path} - please send it with what you did. Run 'orchard doctor' to look at the repository."
+    )
+
+
+def submitted(plan: Mapping[str, Any]) -> Line:
+    """The first thing said about a new plan: what later commands need."""
+    return [("Plan ", ""), (safe(plan["name"]), "name"), (" is ", ""), (safe(plan["id"]), "strong")]
+
+
+def about_plan(plan: str) -> Line:
+    return [("Plan ", ""), (safe(plan), "strong")]
+
+
+def started_in_background(plan: str) -> Line:
+    return [("It runs in the background. Follow it with ", ""), (f"orchard watch {safe(plan)}", "strong")]
+
+
+def next_command(hint: str) -> Line:
+    return [("next: ", "wait"), (safe(hint), "strong")]
+
+
+def warning(message: object) -> Line:
+    return [("warning: ", "wait"), (safe(message, 2000), "")]
+
+
+def done(sentence: str) -> Line:
+    return [(safe(sentence), "")]
+
+
+def raw(row: str) -> Line:
+    """Text that is safe already, as it is."""
+    return [(row, "")]
+
+
+def nobody_to_ask(question: str) -> str:
+    return f"Cannot ask without a terminal: {question}"
+
+
+def untrusted_lines(keys: Mapping[str, object], shown: Mapping[str, str]) -> list[Line]:
+    """What a repository's settings would do, in full."""
+    lines: list[Line] = [[("This repository's orchard.toml asks for settings that run programs or loosen safety:", "")]]
+    for key in keys:
+        lines.append([("  ", ""), (safe(key), "name"), (" = ", ""), (safe(shown[key], 100_000), "wait")])
+    return lines
+
+
+def trust_digest(found: str, *, terminal_asks: bool) -> list[Line]:
+    """What to say yes to where nobody can be asked."""
+    return [] if terminal_asks else [[("Digest of all this: ", ""), (found, "name")]]
+
+
+def ask_purge(name: str, plan: str) -> str:
+    return f"Remove plan '{safe(name)}' ({plan}) for good, with its commits, saved work and logs?"
+
+
+def ask_delete(name: str, plan: str) -> str:
+    return f"Take plan '{safe(name)}' ({plan}) out of the way, stopping what it runs? Its commits are kept."
+
+
+def ask_undo(branch: str | None, plan: str, *, made: bool) -> str:
+    if made:
+        return f"Remove branch '{safe(branch)}', which plan {plan} made when it landed?"
+    return f"Move '{safe(branch)}' back to where it was before plan {plan} landed?"
+
+
+def ask_land(name: str, plan: str, branch: str | None) -> str:
+    where = f" on '{safe(branch)}'" if branch else ""
+    return f"Land plan '{safe(name)}' ({plan}){where}?"
+
+
+def ask_approve(job: str) -> str:
+    return f"Approve the changes of job '{safe(job)}'?"
+
+
+def next_resume(plan: str) -> Line:
+    return next_command(f"orchard resume {plan}")
+
+
+def next_retry(plan: str, job: str | None = None) -> Line:
+    return next_command(f"orchard retry {job} --plan {plan}" if job else f"orchard retry {plan}")
+
+
+def undone(branch: str | None, commit: str | None) -> Line:
+    if commit is None:
+        return [(f"Branch {safe(branch)} is removed: the landing had made it.", "")]
+    return [(f"Branch {safe(branch)} is back at {commit}", "")]
+
+
+def still_pushed(branch: str | None) -> Line:
+    return [(f"The landing had been pushed: the remote of {safe(branch)} still has it until you push again.", "wait")]
+
+
+def undone_before(plan: str) -> Line:
+    return [(f"The landing of plan {plan} had been undone before; nothing was changed now.", "")]
+
+
+def still(plan: Mapping[str, Any]) -> str:
+    return f"Plan {plan['id']} is still {plan['status']}: {counts(plan['counts'])}."
+
+
+def valid(name: str, jobs: int, groups: int) -> Line:
+    inside = f" in {many(groups, 'group')}" if groups else ""
+    return [("valid: ", "good"), (safe(name), "name"), (f", {many(jobs, 'job')}{inside}", "")]

@@ -1,0 +1,80 @@
+"""Every verb of the command line: where it is, what it is about, and its one sentence.
+
+This table is all that `orchard --help` and shell completion need, so listing imports no command. A
+test holds each sentence equal to the first line of the command's own help.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+
+class Verb(NamedTuple):
+    """A command that is imported when it is used."""
+
+    topic: str
+    place: str
+    """`module:name` below `orchard.surfaces.cli.commands`."""
+    help: str
+
+
+TOPICS: Mapping[str, str] = {
+    "start": "Start work",
+    "look": "Look",
+    "act": "Act",
+    "clean": "Clean up",
+    "serve": "Serve",
+    "set up": "Set up",
+}
+
+VERBS: Mapping[str, Verb] = {
+    "run": Verb("start", "run:run", "Run the plan in the file PLAN and land its result."),
+    "demo": Verb("start", "setup:demo", "Run a real plan in a scratch repository and show it."),
+    "init": Verb("start", "setup:init", "Write a commented plan file to start from."),
+    "validate": Verb("start", "setup:validate", "Check a plan file and say everything that is wrong with it."),
+    "plan": Verb("start", "plan:plan", "Let an agent write a plan for GOAL; show it and save it."),
+    "agent": Verb("start", "agent:agent", "Let the built-in agent do TASK alone, in the current folder."),
+    "graph": Verb("start", "setup:graph", "Draw a plan file, or a plan under way, as a graph."),
+    "list": Verb("look", "plans:list_plans", "List the plans of this repository, newest last."),
+    "status": Verb("look", "views:status", "Show a plan and all its jobs."),
+    "job": Verb("look", "views:job", "Show everything about one job."),
+    "logs": Verb("look", "logs:logs", "Print what a job's programs printed."),
+    "diff": Verb("look", "views:diff", "Show what a job, or a whole plan, changed."),
+    "attempts": Verb("look", "views:attempts", "Show every try at a job, phase by phase."),
+    "usage": Verb("look", "usage:usage", "Show what the agents of a plan used: tokens, cost and time."),
+    "watch": Verb("look", "watch:watch", "Watch a plan on the whole screen until you press q."),
+    "wait": Verb("look", "watch:wait", "Wait until a plan ends or needs a person."),
+    "waiting": Verb("look", "waiting_list:waiting", "Show what needs a person, with the command that answers it."),
+    "pause": Verb("act", "plan_actions:pause", "Let running jobs finish and start nothing new."),
+    "resume": Verb("act", "plan_actions:resume", "Let a paused or interrupted plan go on."),
+    "cancel": Verb("act", "cancel:cancel", "Stop a plan, or some of its jobs; what they wrote is kept."),
+    "retry": Verb("act", "retry:retry", "Try failed or canceled jobs again."),
+    "force-fail": Verb("act", "plan_actions:force_fail", "Stop a job and count it as failed."),
+    "approve": Verb("act", "plan_actions:approve", "Approve the changes of a job that waits for a person."),
+    "land": Verb("act", "plan_actions:land", "Land a plan that waits before landing."),
+    "undo": Verb("act", "plan_actions:undo", "Take a landing back: move the target branch to where it was."),
+    "deploy": Verb("act", "worker_actions:deploy", "Let jobs run of a plan that says 'deploy: manual'."),
+    "send": Verb("act", "worker_actions:send", "Say something to the agent that works on JOB."),
+    "interrupt": Verb("act", "worker_actions:interrupt", "End the present turn of the agent that works on JOB."),
+    "complete": Verb("act", "worker_actions:complete", "Say that the work of an idle agent is done."),
+    "reshape": Verb("act", "retry:reshape", "Change the graph of a plan: jobs that have not started."),
+    "delete": Verb("clean", "plan_actions:delete", "Take a plan out of the way; its commits are kept until purged."),
+    "purge": Verb("clean", "plan_actions:purge", "Remove a plan for good: its refs, saved work and logs."),
+    "recover": Verb("clean", "plan_actions:recover", "List saved work, or restore it into a folder."),
+    "serve": Verb("serve", "serve:serve", "Serve repositories over HTTP and MCP and run their plans, until stopped."),
+    "stop": Verb("serve", "serve:stop", "Stop the daemon that serves this repository, and wait until it has ended."),
+    "trust": Verb(
+        "set up",
+        "setup:trust",
+        "Agree to what this repository would have run: by its orchard.toml, and by its settings for agents' programs.",
+    ),
+    "config": Verb("set up", "setup:config", "Show the settings and where they come from."),
+    "agents": Verb("set up", "agents:agents", "List the agents: which are installed, logged in, and what each can do."),
+    "models": Verb("set up", "agents:models", "List the models of the agents, with vendor and tier."),
+    "mcp": Verb("set up", "mcp:mcp", "Be an MCP server on stdin and stdout, for a program that talks with a model."),
+    "skill": Verb("set up", "skill:skill", "Teach an agent that prefers the command line how to use Orchard."),
+    "schema": Verb("set up", "setup:schema", "Print the JSON Schema of plan files, for editors."),
+    "doctor": Verb("set up", "setup:doctor", "Look for what could go wrong here; changes nothing."),
+    "bench": Verb("set up", "bench:bench", "Measure how fast Orchard is on this repository and this machine."),
+    "help": Verb("set up", "help:help_about", "Explain a command, or a topic such as 'planning'."),
+    "completion": Verb("set up", "setup:completion", "Print a script that completes commands in your shell."),
+}

@@ -1,0 +1,206 @@
+"""Tools that make plans: at once, or bit by bit while everybody can see them grow."""
+
+from functools import partial
+from typing import Any
+
+from msgspec.structs import replace
+from pydantic import Field
+
+from orchard.app import App
+from orchard.engine.refs_of_plan import slug
+from orchard.errors import InvalidInput, UsageError
+from orchard.model.events.plans import Json
+from orchard.model.plan import VALIDATION, AgentWork, Plan, PlanId
+from orchard.planfile import parse
+from orchard.planfile.fields import JobFields, PlanFields
+from orchard.surfaces.mcp.messages import compact
+from orchard.surfaces.mcp.tool import Call, Tool
+from orchard.surfaces.mcp.tools.changes import Shaped, add_jobs_request
+from orchard.surfaces.mcp.tools.descriptions import WORDS
+from orchard.surfaces.mcp.tools.job_names import full_ids, with_ids
+from orchard.surfaces.mcp.tools.models import KEY, PLAN, Arguments, Done, Name, OfPlan, arguments, optional, plan_fields
+from orchard.surfaces.mcp.tools.names import Meant, ask, done, meant_plan, watch_command
+
+UNCHECKED = (
+    "Nothing checks what the agents do: no job has 'postchecks' and the plan has no 'verify'. "
+    "update_plan can still set 'verify'."
+)
+
+
+class Created(Done):
+    """A plan that was made."""
+
+    name: str
+    jobs: int = Field(description="How many there are, without the validation job.")
+    watch_command: str = optional("What waits for its end in a shell.")
+
+
+CreatePlan = arguments("CreatePlan", "A whole plan.", {**plan_fields(PlanFields), "idempotency_key": KEY})
+ScaffoldPlan = arguments(
+    "ScaffoldPlan",
+    "A plan that has no job yet.",
+    {**plan_fields(PlanFields, without=("jobs", "groups")), "idempotency_key": KEY},
+    brief=True,
+)
+OF_PLAN = ("base", "target", "land", "verify", "budget", "start_paused")
+CreateJob = arguments(
+    "CreateJob",
+    "One job, and what of a plan matters for it.",
+    {
+        **plan_fields(JobFields, without=("id", "needs", "group", "priority")),
+        **plan_fields(JobFields, only=("id",)),
+        **plan_fields(PlanFields, only=OF_PLAN),
+        "idempotency_key": KEY,
+    },
+)
+
+
+def given_fields(given: Arguments, *, without: tuple[str, ...] = ()) -> Json:
+    """What was given, without what is the tool's own."""
+    own = {"idempotency_key", *without}
+    return {name: getattr(given, name) for name in type(given).model_fields if name in given.model_fields_set - own}
+
+
+async def create_plan(call: Call, given: Any) -> Json:
+    """Make a plan, and let it start."""
+    return await _submitted(call, given_fields(given), given.idempotency_key)
+
+
+async def scaffold_plan(call: Call, given: Any) -> Json:
+    """Make a plan without jobs, to which they are added."""
+    return await _submitted(call, given_fields(given), given.idempotency_key, scaffolding=True)
+
+
+async def create_job(call: Call, given: Any) -> Json:
+    """Make a plan of one job."""
+    value = given_fields(given)
+    around = {name: value.pop(name) for name in OF_PLAN if name in value}
+    if "id" not in value and "name" not in value:
+        raise UsageError("id: is required, unless 'name' is given to make one from.")
+    name = value.get("name", value.get("id"))
+    value.setdefault("id", slug(name) if isinstance(name, str) else name)
+    try:
+        return await _submitted(call, {"name": name, **around, "jobs": [value]}, given.idempotency_key)
+    except InvalidInput as error:
+        # The job was read as the first of a plan, but its fields were given by themselves.
+        problems = [replace(one, path=one.path.removeprefix("jobs[0].")) for one in error.problems]
+        raise InvalidInput(error.what, problems, error.hint) from None
+
+
+async def _submitted(call: Call, value: Json, key: str | None, *, scaffolding: bool = False) -> Json:
+    plan, notes = await call.served.read(_parsed, value, scaffolding)
+    return await submitted(call, plan, key, notes, scaffolding=scaffolding)
+
+
+def _parsed(value: Json, scaffolding: bool) -> tuple[Plan, list[str]]:
+    notes = with_ids(value, full_ids(value))
+    return parse.parse_value(value, scaffolding=scaffolding), notes
+
+
+def _check(value: Json, scaffolding: bool = False) -> None:
+    """Say everything that is wrong with a plan; what is not the plan's own is checked elsewhere."""
+    _parsed({name: inner for name, inner in value.items() if name != "idempotency_key"}, scaffolding)
+
+
+async def submitted(call: Call, plan: Plan, key: str | None, notes: list[str], *, scaffolding: bool) -> Json:
+    """Hand a plan to the engine; the answer does not wait for any of its work."""
+    answer = await call.served.ask("submit", plan=plan, scaffolding=scaffolding, **compact({"key": key}))
+    found = PlanId(answer["plan"])
+    if answer["known"]:
+        notes = [f"Plan '{found}' was made with this key before; nothing new was made.", *notes]
+    elif not scaffolding and _is_unchecked(plan):
+        notes = [*notes, UNCHECKED]
+    return await _created(call, Meant(found, notes=[*notes, *answer["notes"]]))
+
+
+async def _created(call: Call, meant: Meant) -> Json:
+    answer = await done(call, meant)
+    name, jobs = await call.served.read(_name_and_jobs, call.served.app, meant.plan)
+    watched = None if answer["status"] == "scaffolding" else watch_command(meant.plan)
+    return {**answer, "name": name, "jobs": jobs, **compact({"watch_command": watched})}
+
+
+def _name_and_jobs(app: App, plan: PlanId) -> tuple[str, int]:
+    run = app.run_of(plan)
+    return run.plan.name, len(run.plan.jobs) - 1
+
+
+def _is_unchecked(plan: Plan) -> bool:
+    jobs = [job for job in plan.jobs.values() if job.id != VALIDATION]
+    agents = any(isinstance(job.work, AgentWork) for job in jobs)
+    return agents and plan.verify is None and not any(job.postchecks for job in jobs)
+
+
+# -------------------------------------------------------------------------------- bit by bit
+
+AddJob = arguments("AddJob", "A plan, and a job for it.", {"plan": (Name, PLAN), **plan_fields(JobFields)})
+
+
+async def add_job(call: Call, given: Any) -> Json:
+    """Add one job to a plan."""
+    meant = await meant_plan(call, given.plan)
+    return await add_jobs_request(call, meant, [given_fields(given, without=("plan",))], alone=True)
+
+
+class FinalizePlan(OfPlan):
+    """Which plan, and whether it waits."""
+
+    start_paused: bool | None = optional("Whether it waits for resume_plan. Left out: what the plan says.")
+
+
+async def finalize_plan(call: Call, given: FinalizePlan) -> Json:
+    """Declare a plan complete, so that it starts.
+
+    It is paused before it is complete, so that no job can slip through in between.
+    """
+    meant = await meant_plan(call, given.plan)
+    if given.start_paused:
+        await ask(call, "pause", meant)
+    await ask(call, "finalize", meant)
+    if given.start_paused is False:
+        await ask(call, "resume", meant)
+    return await _created(call, meant)
+
+
+class ClonePlan(OfPlan):
+    """Which plan to make again, and what is to be different."""
+
+    name: Name | None = optional("Name of the new plan. Left out: the same.")
+    base: Name | None = optional("Where it starts. Left out: as the plan says.")
+    target: Name | None = optional("Branch it lands on. Left out: as the plan says.")
+    scaffold: bool = Field(
+        default=True, description="Whether it waits for finalize_plan, so that it can be changed first."
+    )
+    idempotency_key: KEY[0] = KEY[1]  # type: ignore[valid-type]
+
+
+async def clone_plan(call: Call, given: ClonePlan) -> Json:
+    """Make a new plan with the jobs of another one, as they are now."""
+    meant = await meant_plan(call, given.plan)
+    changed: Json = {
+        name: getattr(given, name) for name in ("name", "base", "target") if name in given.model_fields_set
+    }
+    if changed:
+        whole = {"name": "x", **changed}
+        await call.served.read(parse.parse_value, whole, scaffolding=True)
+    plan = replace(await call.served.read(call.served.app.copy_of, meant.plan), **changed)
+    return await submitted(call, plan, given.idempotency_key, meant.notes, scaffolding=given.scaffold)
+
+
+TOOLS = (
+    Tool("create_plan", "core", "Create a plan", WORDS["create_plan"], CreatePlan, Created, create_plan, check=_check),
+    Tool(
+        "scaffold_plan",
+        "core",
+        "Begin a plan",
+        WORDS["scaffold_plan"],
+        ScaffoldPlan,
+        Created,
+        scaffold_plan,
+        check=partial(_check, scaffolding=True),
+    ),
+    Tool("add_job", "core", "Add a job", WORDS["add_job"], AddJob, Shaped, add_job),
+    Tool("finalize_plan", "core", "Start a plan", WORDS["finalize_plan"], FinalizePlan, Created, finalize_plan),
+    Tool("clone_plan", "plans", "Clone a plan", WORDS["clone_plan"], ClonePlan, Created, clone_plan),
+    Tool("create_job", "jobs", "Create one job", WORDS["create_job"], CreateJob, Created, create_job),
+)

@@ -1,0 +1,214 @@
+"""Between a tool and the repository: which plan and job are meant, what the engine says, and what comes next.
+
+Here is the one place where a plan's name becomes a plan, so here is where an agent in a job is held to its own.
+"""
+
+from typing import Any
+
+from msgspec import Struct, field
+
+from orchard.app import App
+from orchard.core.run import Run
+from orchard.core.states import JobState, JobStatus, PlanStatus
+from orchard.core.views.plans import needs_person, plan_summary
+from orchard.errors import InvalidInput, NeedsPerson, NotFound, UsageError
+from orchard.model.events.plans import Json
+from orchard.model.plan import VALIDATION, JobId, PlanId
+from orchard.surfaces.mcp.messages import NEXT_FOR_JOB, NEXT_FOR_PLAN, compact, first_line
+from orchard.surfaces.mcp.tool import Call
+from orchard.text import for_screen, quoted
+
+ANSWERS = {
+    "approve": "approve_job",
+    "land": "land_plan",
+    "resume": "resume_plan",
+    "complete": "complete_task",
+    "deploy": "deploy_task",
+}
+"""The tools that answer what waits for a person, by the request that does."""
+OF_JOB = ("approve", "complete", "deploy")
+
+
+class Meant(Struct):
+    """The plan that a call is about."""
+
+    plan: PlanId
+    job: JobId = JobId("")
+    notes: list[str] = field(default_factory=list)
+
+
+class MeantJob(Meant):
+    """The job that a call is about."""
+
+
+async def meant_plan(call: Call, name: str | None, verb: str = "") -> Meant:
+    """The plan that is meant; without a name the newest one, and for an agent in a job always its own.
+
+    A verb that ends, moves or removes something takes no beginning of an id.
+    """
+    return await call.served.read(_meant_plan, call.served.app, call, name, verb)
+
+
+async def meant_job(call: Call, plan: str | None, job: str, verb: str = "") -> MeantJob:
+    """The job that is meant: by full id, id, unique name or, unless the verb forbids it, unique beginning."""
+    return await call.served.read(_meant_job, call.served.app, call, plan, job, verb)
+
+
+def _meant_plan(app: App, call: Call, name: str | None, verb: str = "") -> Meant:
+    if call.scope is not None:
+        return Meant(_own_plan(app, call.scope.plan, name))
+    found = app.find_plan(name, verb)
+    row = app.reader.plan(found)
+    plain = name is None or name == found or (row is not None and name == row.name)
+    return Meant(found, notes=[] if plain else [f"{quoted(name or '')} was taken to mean plan '{found}'."])
+
+
+def _own_plan(app: App, own: PlanId, name: str | None) -> PlanId:
+    """An agent's own plan, by id or name. Whatever else there is, it is not told: not even that a name is near."""
+    if name is not None and name != own and name != app.run_of(own).plan.name:
+        raise NotFound(f"There is no plan {quoted(name)}.", hint="Leave 'plan' out: it means your own.")
+    return own
+
+
+def _meant_job(app: App, call: Call, plan: str | None, job: str, verb: str) -> MeantJob:
+    around = _meant_plan(app, call, plan, verb)
+    try:
+        _, found = app.find_job(job, around.plan, verb)
+    except NotFound:
+        jobs = app.run_of(around.plan).plan.jobs.values()
+        same = [one.id for one in jobs if job.strip().casefold() in (one.id.casefold(), one.name.casefold())]
+        if len(same) != 1:
+            raise
+        found = same[0]
+    plain = job in (found, found.rpartition("/")[2])
+    notes = [] if plain else [f"{quoted(job)} was taken to mean job '{found}'."]
+    return MeantJob(around.plan, found, notes=[*around.notes, *notes])
+
+
+async def ask(call: Call, verb: str, meant: Meant, **args: Any) -> Json:
+    """Ask the engine about this plan; what it refuses is told with how things stand and what would help."""
+    try:
+        return await call.served.ask(verb, plan=meant.plan, **args)
+    except InvalidInput:
+        raise
+    except UsageError as error:
+        state, remedy = await call.served.read(_state, call.served.app, meant)
+        told = error.message if f"is {state}" in error.message else f"{error.message} {state_text(meant, state)}"
+        # That one can look at the plan is no remedy; whoever reads this has just been told how it stands.
+        hint = error.hint if error.hint and not error.hint.startswith("orchard status") else remedy
+        raise UsageError(told, hint=hint) from error
+
+
+def state_text(meant: Meant, state: str) -> str:
+    """How a plan or a job stands, as a sentence."""
+    return f"Job '{meant.job}' is {state}." if isinstance(meant, MeantJob) else f"Plan '{meant.plan}' is {state}."
+
+
+def _state(app: App, meant: Meant) -> tuple[str, str]:
+    run, interrupted = app.seen(meant.plan)
+    if isinstance(meant, MeantJob) and meant.job in run.records:
+        status = str(run.records[meant.job].status)
+        return status, next_for_job(run, meant.job, status)
+    shown: str = plan_summary(run, interrupted=interrupted)["status"]
+    return shown, NEXT_FOR_PLAN[shown]
+
+
+async def done(call: Call, meant: Meant, **more: Any) -> Json:
+    """A plan as it is after something was asked of it."""
+    state = await call.served.read(standing, call.served.app, meant.plan)
+    return {**state, **compact({"notes": meant.notes}), **more}
+
+
+def standing(app: App, plan: PlanId) -> Json:
+    """How a plan stands, in the fewest words."""
+    run, interrupted = app.seen(plan)
+    status = plan_summary(run, interrupted=interrupted)["status"]
+    return {"plan": plan, "status": status, "cursor": run.seq, "next": next_step(run, status)}
+
+
+def next_step(run: Run, status: str) -> str:
+    """What to do about a plan that stands like this."""
+    asking = needs_person(run) if status == PlanStatus.WAITING else []
+    if asking:
+        return "It waits: " + "; ".join(_answer(one) for one in asking[:3])
+    if status == PlanStatus.FAILED:
+        failed = [job for job, record in run.records.items() if record.state is JobState.FAILED]
+        job = failed[0] if failed else VALIDATION
+        return f'get_job_failure(plan="{run.id}", job="{job}"), then retry_job or retry_plan.'
+    if status == PlanStatus.SUCCEEDED:
+        return _over(run)
+    if status == PlanStatus.SCAFFOLDING and run.plan.deploy == "manual":
+        return f'add_plan_task(plan="{run.id}", ...) adds tasks; deploy_task lets one of them run.'
+    if status == PlanStatus.PENDING and run.plan.after is not None and run.started is None:
+        return f"It starts when plan '{run.plan.after}' has succeeded."
+    if status in (PlanStatus.RUNNING, PlanStatus.PENDING):
+        return f'In a shell: {watch_command(run.id)}. Else wait_plan(plan="{run.id}", cursor={run.seq}).'
+    return NEXT_FOR_PLAN[status]
+
+
+def _over(run: Run) -> str:
+    if run.landed is not None and run.undone is None:
+        return f"It has landed on '{run.landed.branch}'. undo_plan takes that back."
+    if run.undone is not None:
+        return "Its landing was undone. land_plan lands it again."
+    if run.unlanded is not None and run.unlanded.branch is not None:
+        return f"Its result is on branch '{run.unlanded.branch}'."
+    return "It is over; there was nothing to land."
+
+
+def answering(asked: Json) -> str:
+    """The tool that answers what a plan waits for."""
+    return ANSWERS[asked["answer"]]
+
+
+def _answer(asked: Json) -> str:
+    of_job = asked["job"] is not None and asked["answer"] in OF_JOB
+    which = f'plan="{asked["plan"]}", job="{asked["job"]}"' if of_job else f'plan="{asked["plan"]}"'
+    more = ", budget={...}" if asked["kind"] in ("plan", "budget") else ""
+    return f"{first_line(asked['reason'])} -> {answering(asked)}({which}{more})"
+
+
+def next_for_job(run: Run, job: JobId, status: str) -> str:
+    """What to do about a job that stands like this."""
+    asking = [one for one in needs_person(run) if one["job"] == job]
+    if asking:
+        return "It waits: " + _answer(asking[0])
+    if status == JobStatus.BLOCKED:
+        causes = ", ".join(f"'{cause}'" for cause in blocked_by(run, job)[:5])
+        return f"It is blocked by {causes}: get_job_failure says why, retry_plan tries again."
+    return NEXT_FOR_JOB[status]
+
+
+def blocked_by(run: Run, job: JobId) -> list[JobId]:
+    """The jobs whose failure or cancellation keeps a job from starting."""
+    found: dict[JobId, None] = {}
+    seen, waiting = {job}, list(run.plan.jobs[job].needs)
+    while waiting:
+        need = waiting.pop(0)
+        if need in seen:
+            continue
+        seen.add(need)
+        if run.records[need].state in (JobState.FAILED, JobState.CANCELED):
+            found[need] = None
+        else:
+            waiting += run.plan.jobs[need].needs
+    return list(found)
+
+
+def watch_command(plan: PlanId) -> str:
+    """How somebody with a shell waits for a plan."""
+    return f"orchard wait {plan} --json"
+
+
+async def confirm(call: Call, question: str) -> None:
+    """Have the person at the other end agree, where one can be asked; otherwise the host asks by its own rules."""
+    if call.elicit is None:
+        return
+    schema = {
+        "type": "object",
+        "properties": {"confirm": {"type": "boolean", "title": "Go ahead?"}},
+        "required": ["confirm"],
+    }
+    answer = await call.elicit(for_screen(question), schema)
+    if answer is None or answer.get("confirm") is not True:
+        raise NeedsPerson("The person who was asked did not agree. Nothing was changed.")

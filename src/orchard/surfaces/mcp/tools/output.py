@@ -1,0 +1,171 @@
+"""Tools that read what can be long: logs and diffs, in pieces and without secrets."""
+
+from typing import Annotated
+from weakref import WeakKeyDictionary
+
+from msgspec.structs import replace
+from pydantic import Field
+
+from orchard.app import App
+from orchard.errors import UsageError
+from orchard.git.history import LONGEST_DIFF
+from orchard.model.events.plans import Json
+from orchard.model.phases import Phase
+from orchard.store.logs import read
+from orchard.store.redact import Redactor
+from orchard.surfaces.log_pages import Wanted, page
+from orchard.surfaces.mcp.messages import compact
+from orchard.surfaces.mcp.tool import Call, Output, Tool
+from orchard.surfaces.mcp.tools.descriptions import WORDS
+from orchard.surfaces.mcp.tools.models import TEXT, AboutJob, MaxBytes, Offset, PhaseName, Told, optional
+from orchard.surfaces.mcp.tools.names import MeantJob, meant_job
+from orchard.text import for_screen
+
+TAIL = 100
+
+
+class GetLogs(AboutJob):
+    """Which part of what a job printed."""
+
+    phase: PhaseName | None = optional("Left out: the one that printed last.")
+    attempt: Annotated[int, Field(ge=1)] | None = optional("Left out: the last.")
+    tail: Annotated[int, Field(ge=1, le=10_000)] | None = optional(
+        f"Only the last lines. Without `offset` the default is {TAIL}."
+    )
+    offset: Offset | None = optional(
+        "Read from here on: 0, or `next_offset` of an earlier answer. Not together with `tail`."
+    )
+    max_bytes: MaxBytes = Field(default=TEXT, description="About how much at most.")
+
+
+class PhaseLog(Output):
+    """A log that there is."""
+
+    phase: PhaseName
+    bytes: int
+
+
+class Logs(Told):
+    """A piece of a log, with secrets hidden."""
+
+    plan: str
+    job: str
+    text: str
+    offset: int = Field(description="Where the text begins in the log.")
+    next_offset: int = Field(description="Where to read on.")
+    size: int
+    ended: bool = Field(description="Whether nothing more will be printed here.")
+    attempt: int = optional()
+    phase: PhaseName = optional()
+    phases: list[PhaseLog] = optional("All logs of this attempt.")
+
+
+async def get_job_logs(call: Call, given: GetLogs) -> Json:
+    """What a job printed."""
+    if given.tail is not None and given.offset is not None:
+        raise UsageError("'tail' and 'offset' exclude each other.", hint="Give one of them.")
+    meant = await meant_job(call, given.plan, given.job)
+    found = await call.served.read(_logs, call.served.app, meant, given)
+    return {**found, **compact({"notes": meant.notes})}
+
+
+def _logs(app: App, meant: MeantJob, given: GetLogs) -> Json:
+    phase = Phase(given.phase) if given.phase else None
+    wanted = Wanted(meant.plan, meant.job, given.attempt, phase, offset=given.offset or 0, limit=given.max_bytes)
+    found = page(app, wanted)
+    if given.offset is None and found["phase"] is not None:
+        wanted = replace(wanted, attempt=found["attempt"], phase=found["phase"])
+        found = page(app, replace(wanted, offset=_beginning(app, wanted, found["size"], given)))
+    shown = {name: found[name] for name in ("offset", "next_offset", "size", "ended")}
+    written = str(found["phase"]) if found["phase"] is not None else None
+    head = {"plan": meant.plan, "job": meant.job, "text": for_screen(found["data"])}
+    return {
+        **head,
+        **shown,
+        **compact({"attempt": found["attempt"], "phase": written, "phases": _phases(app, meant, found["attempt"])}),
+    }
+
+
+def _beginning(app: App, wanted: Wanted, size: int, given: GetLogs) -> int:
+    """Where the last lines begin, as far as there is room for them."""
+    assert wanted.attempt is not None and wanted.phase is not None
+    start = max(0, size - given.max_bytes)
+    path = app.logs.path(wanted.plan, wanted.job, wanted.attempt, wanted.phase)
+    data = read(path, start, size - start).data
+    lines = data.split(b"\n")
+    ends = 1 if lines[-1] == b"" else 0
+    count = (given.tail or TAIL) + ends
+    kept = lines[-count:] if start == 0 or len(lines) > count else lines[1:] or lines
+    return start + len(data) - len(b"\n".join(kept))
+
+
+def _phases(app: App, meant: MeantJob, attempt: int | None) -> list[Json]:
+    if attempt is None:
+        return []
+    parts = app.log_parts(meant.job, meant.plan, attempt=attempt)
+    sizes = [(str(part.phase), part.path.stat().st_size) for part in parts if part.path.is_file()]
+    return [{"phase": phase, "bytes": size} for phase, size in sizes if size]
+
+
+class GetDiff(AboutJob):
+    """Which part of what a job changed."""
+
+    stat: bool = Field(default=False, description="Only the table of files, with how many lines changed.")
+    offset: Offset = Field(default=0, description="`next_offset` of an earlier answer.")
+    max_bytes: MaxBytes = Field(default=TEXT, description="About how much at most.")
+
+
+class Diff(Told):
+    """A piece of a diff, with secrets hidden."""
+
+    plan: str
+    job: str
+    diff: str
+    size: int
+    next_offset: int = optional("There is more: give this as `offset`.")
+
+
+async def get_job_diff(call: Call, given: GetDiff) -> Json:
+    """What a job changed."""
+    meant = await meant_job(call, given.plan, given.job)
+    found = await call.served.read(_diff, call.served.app, meant, given)
+    return {**found, **compact({"notes": meant.notes})}
+
+
+def _diff(app: App, meant: MeantJob, given: GetDiff) -> Json:
+    hidden = _hidden_diff(app, meant, stat=given.stat)
+    start = min(given.offset, len(hidden))
+    end = min(start + given.max_bytes, len(hidden))
+    if end < len(hidden):
+        end = hidden.rfind(b"\n", start, end) + 1 or end
+    text = for_screen(hidden[start:end].decode(errors="replace"))
+    following = end if end < len(hidden) else None
+    return {
+        "plan": meant.plan,
+        "job": meant.job,
+        "diff": text,
+        "size": len(hidden),
+        **compact({"next_offset": following}),
+    }
+
+
+_LAST: WeakKeyDictionary[App, tuple[object, bytes]] = WeakKeyDictionary()
+"""The diff that was asked about last: its next pieces are of the same, and need no git and no search for secrets."""
+
+
+def _hidden_diff(app: App, meant: MeantJob, *, stat: bool) -> bytes:
+    plan = app.run_of(meant.plan).plan
+    key = (*app.changed_between(meant.job, meant.plan), stat, meant.plan)
+    known, hidden = _LAST.get(app, (None, b""))
+    if known != key:
+        hidden = Redactor(app.secrets(plan)).whole(app.diff(meant.job, meant.plan, stat=stat, most=LONGEST_DIFF))
+        _LAST[app] = key, hidden
+    return hidden
+
+
+TOOLS = (
+    Tool("get_job_logs", "core", "Read logs", WORDS["get_job_logs"], GetLogs, Logs, get_job_logs, read_only=True),
+    Tool(
+        "get_job_diff", "core", "What a job changed", WORDS["get_job_diff"], GetDiff, Diff, get_job_diff, read_only=True
+    ),
+)

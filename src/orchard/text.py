@@ -1,0 +1,96 @@
+"""Text of strangers, made plain: what a plan, a repository, a program or a model wrote, as others may read it.
+
+    quoted      a name within a message, in quotes
+    escaped     what cannot be seen is written out
+    one_line    a line of at most so many characters
+    for_screen  many lines for a terminal, perhaps with their colours
+    shortened   the beginning and the end of what is too long
+
+And words for messages about a name that is not known: `one_of`, `nearest`, `did_you_mean`.
+"""
+
+import re
+from collections.abc import Iterable
+
+_SHOWN = 60
+# Similarity costs the product of both lengths: nobody mistypes a name that is longer than this.
+_COMPARED = 80
+
+_CONTROLS = re.compile(
+    r"(?P<color>\x1b\[[0-9;:]{0,64}m)"
+    r"|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"  # cursor, screen, modes
+    r"|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)?"  # title, clipboard, links
+    r"|\x1b[ -/]*[0-Z\\^-~]?"
+    r"|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
+    r"|[\u00ad\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb]"
+    r"|[\U000e0000-\U000e007f]"
+)
+_HALF_PAIRS = re.compile("[\ud800-\udfff]")
+_NO_COLOR = "\x1b[0m"
+
+
+def escaped(text: str) -> str:
+    """The text with everything written out that cannot be seen, or that could move a cursor."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
+
+
+def quoted(text: str) -> str:
+    """Text from outside in quotes, cut short and escaped."""
+    return f"'{escaped(text if len(text) <= _SHOWN else text[: _SHOWN - 3] + '...')}'"
+
+
+def one_line(text: str, limit: int = 200) -> str:
+    """One line without control characters, escape sequences or broken encoding, cut at `limit` characters."""
+    shown = "".join(each if each.isprintable() else " " for each in text[: limit + 1])
+    return shown if len(shown) <= limit else shown[: limit - 1] + "…"
+
+
+def for_screen(text: str, *, keep_colors: bool = False) -> str:
+    """Text from a log or a name with nothing in it that a terminal or a reader's eye would obey.
+
+    Lines and tabs stay; with `keep_colors` colours do too, and end with the text.
+    """
+    if text.isprintable():
+        return text
+    # A line that is written over becomes one of its own: what stood apart must not be read as one.
+    text = _HALF_PAIRS.sub("\ufffd", text).replace("\r\n", "\n").replace("\r", "\n")
+    if not keep_colors:
+        return _CONTROLS.sub("", text)
+    shown = _CONTROLS.sub(lambda match: match["color"] or "", text)
+    return shown + _NO_COLOR if "\x1b" in shown else shown
+
+
+def shortened(text: str, most: int) -> str:
+    """The beginning and the end of a text that is too long, and between them how much was left out."""
+    if len(text) <= most:
+        return text
+    half = (most - 60) // 2
+    return f"{text[:half]}\n[... {len(text) - 2 * half:,} characters left out ...]\n{text[-half:]}"
+
+
+# ------------------------------------------------------------------------ names that are not known
+
+
+def one_of(words: Iterable[str]) -> str:
+    """The words as a choice: `'a', 'b' or 'c'`."""
+    *first, last = (quoted(word) for word in words)
+    return f"{', '.join(first)} or {last}" if first else last
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The known word that is most like this one, if any is like it at all."""
+    if len(word) > _COMPARED:
+        return None
+    by_fold = {other.casefold(): other for other in known}
+    from difflib import get_close_matches  # only a mistake pays for it
+
+    found = get_close_matches(word.casefold(), by_fold, n=1, cutoff=0.6)
+    return by_fold[found[0]] if found else None
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """The end of a message about an unknown word; empty if nothing is near."""
+    found = nearest(word, known)
+    return f"; did you mean {quoted(found)}?" if found is not None else ""
