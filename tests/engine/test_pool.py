@@ -125,7 +125,7 @@ async def test_a_folder_that_could_not_be_reset_goes_with_the_others_when_that_w
         raise OrchardError("A git was killed here.")
 
     with monkeypatch.context() as killed:
-        killed.setattr(pool.worktrees, "reset", die)
+        killed.setattr(SlowWorktrees, "reset", die)
         second = await use(pool, repo.head(), 0)
     (first / "found.txt").write_text("what somebody put there")
     await pool.close()

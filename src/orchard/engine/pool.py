@@ -13,6 +13,7 @@ from orchard.errors import OrchardError
 from orchard.git.folders import remove_file
 from orchard.git.refs import wip_ref
 from orchard.git.repository import Worktree
+from orchard.git.worktree.fitness import Unfit
 from orchard.git.worktree.readiness import Ready, beside, take_stock
 from orchard.git.worktree.save import Saved, ensure_saved
 from orchard.git.worktree.worktrees import ProofIsOld, Worktrees
@@ -71,6 +72,8 @@ class Pool:
                 self._notes.append(error.message)
                 self._occupied.append(saved)
                 self.leave(saved.worktree)
+            except (Unfit, OSError):
+                await self._drop(saved)
             except OrchardError:
                 self._spent.append(saved)  # its proof is: it is saved again before it goes
                 self.leave(saved.worktree)
@@ -109,6 +112,14 @@ class Pool:
             self.worktrees.reset(saved.worktree, commit, saved, keep, reason)
         except ProofIsOld:
             self.worktrees.reset(saved.worktree, commit, self._save_again(saved), keep, reason)
+
+    async def _drop(self, saved: Saved) -> None:
+        """Remove a folder that is not used again; what cannot be removed now goes with the others."""
+        try:
+            await self.world.in_thread(self._remove, saved)
+        except OrchardError:
+            self._spent.append(saved)
+        self.leave(saved.worktree)
 
     def _remove(self, saved: Saved) -> None:
         try:

@@ -22,7 +22,17 @@ from orchard.git.refs import RefMoved
 from orchard.git.repository import Repository, Worktree
 from orchard.git.worktree.fast_commit import Files, changes_of, read_files, write_tree
 from orchard.git.worktree.review import LISTED, Difference, Finding, Reviewed, count_lines, judge, review
-from orchard.git.worktree.status import Contents, Left, display, look, picture, stage, submodule_problems, try_again
+from orchard.git.worktree.status import (
+    Contents,
+    Left,
+    Picture,
+    display,
+    look,
+    picture,
+    stage,
+    submodule_problems,
+    try_again,
+)
 from orchard.process.failpoint import failpoint
 
 LISTED_PATHS = 1000
@@ -212,7 +222,7 @@ class _Work(Struct, frozen=True):
     info: CommitInfo
     plain: bool
     stays: bool
-    before: bytes | None
+    before: Picture | None
 
     @property
     def git(self) -> Git:

@@ -34,6 +34,7 @@ from orchard.git.worktree.status import (
     ADD_TIMEOUT,
     Contents,
     Left,
+    Picture,
     display,
     look,
     picture,
@@ -234,7 +235,7 @@ def _save(repo: Repository, worktree: Worktree, index: Path, request: _Request) 
     )
 
 
-def _proof(repo: Repository, worktree: Worktree, contents: Contents, seen: bytes | None) -> Saved:
+def _proof(repo: Repository, worktree: Worktree, contents: Contents, seen: Picture | None) -> Saved:
     """For a folder that holds this, all of it saved elsewhere; `seen` is its picture from before the look."""
     notes = repo.common_dir / "worktrees" / worktree.name
     return Saved(

@@ -114,20 +114,30 @@ def look(git: Git, path: Path, *, untouched: bool = False) -> Contents:
     )
 
 
+class Picture(Struct, frozen=True):
+    """What changes as soon as anything below a folder does."""
+
+    digest: bytes
+    odd: tuple[bytes, ...]
+    """Files and folders with other rights than git gives them here, and files with a second name."""
+
+
 class Left(Struct, frozen=True):
     """What a folder was found to hold, and its picture from before it was looked at."""
 
-    picture: bytes
+    picture: Picture
     contents: Contents
 
 
-def picture(path: Path) -> bytes | None:
-    """What changes as soon as anything below a folder does; None where there is too much to look at.
+def picture(path: Path) -> Picture | None:
+    """A picture of a folder; None where there is too much to look at.
 
     The kernel sets the time of a change, nobody else can: where two pictures are the same, nothing happened between.
     """
     rows: list[bytes] = []
+    odd: list[bytes] = []
     folders = [os.fsencode(path)]
+    usual = _usual_modes(path)
     while folders:
         with os.scandir(folders.pop()) as entries:
             for entry in entries:
@@ -136,9 +146,23 @@ def picture(path: Path) -> bytes | None:
                 rows.append(b"%s\0%d %d %d %d %d" % (entry.path, *facts))
                 if entry.is_dir(follow_symlinks=False):
                     folders.append(entry.path)
+                elif found.st_nlink != 1 and entry.is_file(follow_symlinks=False):
+                    odd.append(entry.path)
+                if found.st_mode not in usual and not entry.is_symlink():
+                    odd.append(entry.path)
                 if len(rows) > PICTURED:
                     return None
-    return hashlib.sha256(b"\0".join(sorted(rows))).digest()
+    return Picture(hashlib.sha256(b"\0".join(sorted(rows))).digest(), tuple(sorted(odd)))
+
+
+def _usual_modes(path: Path) -> frozenset[int]:
+    """The modes that git gives to files and folders of a worktree, by those of the worktree and its `.git`."""
+    try:
+        plain = stat.S_IMODE((path / ".git").lstat().st_mode)
+        folder = path.lstat().st_mode
+    except OSError:
+        return frozenset()
+    return frozenset({folder, stat.S_IFREG | plain, stat.S_IFREG | plain | (plain & 0o444) >> 2})
 
 
 def fingerprint(git: Git, path: Path, but: Callable[[str], bool] = lambda name: False) -> str:

@@ -14,20 +14,20 @@ from msgspec import Struct
 
 from orchard.git.command import Git
 from orchard.git.worktree.remains import named_objects
-from orchard.git.worktree.status import Contents, look, picture
+from orchard.git.worktree.status import Contents, Picture, look, picture
 
 
 class Witness(Struct, frozen=True):
     """How a worktree was seen."""
 
-    picture: bytes | None
+    picture: Picture | None
     """None: there is too much in it."""
     contents: Contents | None = None
     stamps: bytes = b""
     notes: bytes = b""
 
 
-def witness(path: Path, git_dir: Path, seen: bytes | None, contents: Contents) -> Witness:
+def witness(path: Path, git_dir: Path, seen: Picture | None, contents: Contents) -> Witness:
     """What to remember of a worktree that was just looked at; `seen` is its picture from before that."""
     if seen is not None:
         return Witness(seen, notes=_notes(git_dir))

@@ -29,10 +29,10 @@ from orchard.errors import OrchardError, no_locks
 from orchard.git.command import GitError
 from orchard.git.excludes import exclude
 from orchard.git.folders import delete_children, mounts_below, remove_file, remove_special, write_atomically
-from orchard.git.landing.index import BadIndex, Stand, changed_index
-from orchard.git.objects.reader import EXECUTABLE, SYMLINK, Change
+from orchard.git.landing.index import BadIndex, changed_index
 from orchard.git.repository import LOCK_REASON, WORKTREE_NAME, Repository, Worktree
 from orchard.git.scratch import private_index
+from orchard.git.worktree.fitness import Unfit, is_detached_at, refuse_unfit, remove_written, stand_of
 from orchard.git.worktree.remains import AT_REST
 from orchard.git.worktree.save import Saved
 from orchard.git.worktree.status import ADD_TIMEOUT, Left
@@ -77,6 +77,8 @@ class Worktrees(Struct):
     _turn: threading.Lock = field(default_factory=threading.Lock)
     _used: set[str] = field(default_factory=set)
     _made: dict[str, tuple[str, tuple[int, ...], Left | None]] = field(default_factory=dict)
+    _stood: dict[str, tuple[str, tuple[int, ...]]] = field(default_factory=dict)
+    """The commit that was checked out last in a folder, and the stamp of the index that this left."""
     _unsettled: set[str] = field(default_factory=set)
     _prepared: bool = False
 
@@ -89,8 +91,7 @@ class Worktrees(Struct):
             self._note_sparse(worktree)
             workers = "0" if parallel else "1"
             git.with_config(checkout__workers=workers)("read-tree", "-u", "--reset", commit, timeout=ADD_TIMEOUT)
-            self.note_index(worktree, commit)
-            self._unsettled.add(worktree.name)
+            self._note_checkout(worktree, commit)
         except BaseException:
             # Nothing but our own checkout has been here: there is nothing to save.
             self._discard(worktree)
@@ -121,12 +122,21 @@ class Worktrees(Struct):
             commit = self.made_from(worktree)
             if commit is not None and found.st_size >= SETTLED_FROM:
                 git = self.repo.worktree_git(worktree.name, worktree.path)
+                stood, stamp = self._stood.get(worktree.name, ("", ()))
+                is_stood = stamp == _index_stamp(self._admin(worktree))
                 git("update-index", "-q", "--refresh", ok=(0, 1), timeout=ADD_TIMEOUT)
                 self.note_index(worktree, commit, self.left_by(worktree))
+                if is_stood:
+                    self._stood[worktree.name] = (stood, _index_stamp(self._admin(worktree)))
 
     def note_index(self, worktree: Worktree, commit: str, left: Left | None = None) -> None:
         """Remember that the worktree's index is as we made it, from this commit."""
         self._made[worktree.name] = (commit, _index_stamp(self._admin(worktree)), left)
+
+    def _note_checkout(self, worktree: Worktree, commit: str) -> None:
+        self.note_index(worktree, commit)
+        self._stood[worktree.name] = (commit, _index_stamp(self._admin(worktree)))
+        self._unsettled.add(worktree.name)
 
     def reset(
         self,
@@ -136,22 +146,31 @@ class Worktrees(Struct):
         keep: tuple[str, ...] | None = (),
         reason: str | None = None,
     ) -> None:
-        """Make the folder hold exactly `commit`, and of what is ignored only what matches `keep`; None: all of it."""
+        """Make the folder hold exactly `commit`, and of what is ignored only what matches `keep`; None: all of it.
+
+        `Unfit` before anything is done, and with the proof as good as it was, if another folder should be taken.
+        """
+        admin = self._admin(worktree)
+        written = self._is_written(worktree)
+        refuse_unfit(admin, saved, written=written)
         self._use(worktree, saved)
         failpoint("worktree.before-reset")
         if reason is not None:
             self._label(worktree, reason)
-        if saved.new_files is not None and saved.head == commit and self.made_from(worktree) == commit:
-            self._take_out(worktree, saved.new_files)
+        stays = saved.new_files is not None and saved.head == commit and is_detached_at(admin, commit)
+        if stays and not written and self.made_from(worktree) == commit:
+            self._take_out(worktree, saved.new_files or ())
             self.note_index(worktree, commit)
-        elif saved.stands_at == commit and self._follow(worktree, saved):
-            self.note_index(worktree, commit)
-            self._unsettled.add(worktree.name)
+        elif saved.stands_at == commit and not written and self._follow(worktree, saved):
+            self._note_checkout(worktree, commit)
         else:
             self._check_out(worktree, commit, saved, keep)
-            self.note_index(worktree, commit)
-            self._unsettled.add(worktree.name)
+            self._note_checkout(worktree, commit)
         failpoint("worktree.after-reset")
+
+    def _is_written(self, worktree: Worktree) -> bool:
+        """Whether somebody, we or a job, has written to the index since the last checkout."""
+        return self._stood.get(worktree.name, ("", ()))[1] != _index_stamp(self._admin(worktree))
 
     def _label(self, worktree: Worktree, reason: str) -> None:
         """Have git's lock say whom the folder is for now; it is held all the while, also when power fails here."""
@@ -184,7 +203,7 @@ class Worktrees(Struct):
         try:
             if self.made_from(worktree) != saved.head or index.lstat().st_size > FOLLOWED_INDEX:
                 return False
-            stands = {change.path: _stand(worktree.path, change) for change in saved.changes}
+            stands = {change.path: stand_of(worktree.path, change) for change in saved.changes}
             made = changed_index(index.read_bytes(), stands, len(commit) // 2)
         except (OSError, BadIndex):
             return False
@@ -197,7 +216,7 @@ class Worktrees(Struct):
         return True
 
     def _check_out(self, worktree: Worktree, commit: str, saved: Saved, keep: tuple[str, ...] | None) -> None:
-        admin = self._admin(worktree)
+        admin, stood = self._admin(worktree), self._stood.get(worktree.name, ("", ()))[0]
         self._forget_operations(admin, worktree, keep_index=saved.index_usable)
         for name in saved.special:
             remove_special(worktree.path, name)
@@ -207,12 +226,18 @@ class Worktrees(Struct):
         # The journal says where a worktree stands, so these notes may reach the disk later.
         git = self.repo.worktree_git(worktree.name, worktree.path).with_config(core__fsync="objects")
         checkout = ("checkout", "-q", "--force", "--detach", "--no-recurse-submodules", commit)
+        anew = not saved.index_usable or not stood
         try:
-            git(*checkout, timeout=ADD_TIMEOUT)
+            if not anew and self._is_written(worktree):
+                remove_written(git, worktree.path, stood, ADD_TIMEOUT)
+            done = git(*checkout, timeout=ADD_TIMEOUT)
         except GitError:
             (admin / "index").unlink(missing_ok=True)
-            git(*checkout, timeout=ADD_TIMEOUT)
-        if saved.clutter and saved.new_files is None:
+            anew = True
+            done = git(*checkout, timeout=ADD_TIMEOUT)
+        if done.stderr:
+            raise Unfit(worktree.path, f"git says of it: {done.stderr.decode(errors='replace').strip()[:500]}")
+        if anew or (saved.clutter and saved.new_files is None):
             options = [word for pattern in keep or () for word in ("-e", pattern)]
             git("clean", "-ffdq" if keep is None else "-ffdxq", *options, timeout=ADD_TIMEOUT)
         self._forget_log(worktree)
@@ -428,21 +453,6 @@ class Worktrees(Struct):
         if not WORKTREE_NAME.fullmatch(worktree.name):
             raise ValueError(f"{worktree.name!r} is not the name of a worktree of ours")
         return self.repo.common_dir / "worktrees" / worktree.name
-
-
-def _stand(top: Path, change: Change) -> Stand | None:
-    """How a changed file stands in a folder; OSError if it is not as a checkout would have written it."""
-    if change.new is None:
-        return None
-    place = top / os.fsdecode(change.path)
-    found, plain = place.lstat(), stat.S_IMODE((top / ".git").lstat().st_mode)
-    entered = plain | (plain & 0o444) >> 2
-    wanted = entered if change.new.mode == EXECUTABLE else plain
-    odd = not stat.S_ISREG(found.st_mode) or found.st_nlink != 1 or stat.S_IMODE(found.st_mode) != wanted
-    folders = place.parents[: len(place.relative_to(top).parts) - 1]
-    if (odd and change.new.mode != SYMLINK) or any(folder.lstat().st_mode & 0o777 != entered for folder in folders):
-        raise OSError(f"{place} is not as git would have written it")
-    return Stand(change.new.mode, change.new.oid, found)
 
 
 def _index_stamp(admin: Path) -> tuple[int, ...]:

@@ -1,0 +1,92 @@
+"""Whether a folder that a job has left can be used again, and what in it the job wrote.
+
+Git rewrites a file only where its index says that it must, and then only the file. What else a job did stays: rights of
+files and folders, names that share one file, files that a sparse checkout took away, bytes that git stores in another
+form than the job wrote. The next job has to find what a checkout of its commit gives, so a folder that differs in such
+a way is not used again, and what the job wrote is written anew.
+"""
+
+import os
+import stat
+from pathlib import Path
+
+from orchard.errors import OrchardError
+from orchard.git.command import Git
+from orchard.git.folders import remove_file
+from orchard.git.landing.index import BadIndex, Index, Stand, read_index
+from orchard.git.objects.reader import EXECUTABLE, SYMLINK, Change
+from orchard.git.worktree.save import Saved
+
+
+class Unfit(OrchardError):
+    """A folder is not as a checkout would have left it, so the next job gets another one."""
+
+    def __init__(self, folder: Path, why: str) -> None:
+        super().__init__(f"The worktree {folder} is not used again: {why}.", hint="Another one is made.")
+
+
+def refuse_unfit(git_dir: Path, saved: Saved, *, written: bool) -> None:
+    """Raise `Unfit` if a checkout would leave something of the last job's; `written`: somebody wrote to the index."""
+    odd = saved.seen.picture.odd if saved.seen is not None and saved.seen.picture is not None else ()
+    if not odd and not written:
+        return
+    folder = saved.worktree.path
+    try:
+        index = read_index((git_dir / "index").read_bytes(), _OID_BYTES[len(saved.head or "")])
+    except (BadIndex, OSError, KeyError):
+        if odd:
+            raise Unfit(folder, "its index cannot be read") from None
+        return  # git makes a new one
+    if any(entry.skipped for entry in index.entries.values()) or index.folders:
+        raise Unfit(folder, "a sparse checkout has taken files out of it")
+    if (found := _tracked(os.fsencode(folder) + b"/", odd, index)) is not None:
+        raise Unfit(folder, f"{os.fsdecode(found)} has other rights, or another name, than git would have given it")
+
+
+_OID_BYTES = {40: 20, 64: 32}
+
+
+def _tracked(top: bytes, odd: tuple[bytes, ...], index: Index) -> bytes | None:
+    """The first of these paths that git has a file at, or below."""
+    if not odd:
+        return None
+    known = set(index.entries)
+    for name in index.entries:
+        while b"/" in name:
+            name = name.rpartition(b"/")[0]
+            if name in known:
+                break
+            known.add(name)
+    return next((path.removeprefix(top) for path in odd if path.removeprefix(top) in known), None)
+
+
+def is_detached_at(git_dir: Path, commit: str) -> bool:
+    """Whether HEAD is this commit, and no branch that the next commit would move."""
+    try:
+        return (git_dir / "HEAD").read_bytes() == f"{commit}\n".encode()
+    except OSError:
+        return False
+
+
+def remove_written(git: Git, top: Path, commit: str, timeout: float) -> None:
+    """Remove the files of the index that are not those of a commit that was checked out: git then writes them anew."""
+    rows = git("diff-index", "--cached", "--no-renames", "-z", "--raw", commit, "--", timeout=timeout).fields
+    for facts, name in zip(rows[::2], rows[1::2], strict=True):
+        # ":100644 100644 <old> <new> M"; a submodule's folder is not ours to remove.
+        if facts.split(b" ")[1] not in (b"000000", b"160000") and not (top / os.fsdecode(name)).is_dir():
+            remove_file(top, name)
+
+
+def stand_of(top: Path, change: Change) -> Stand | None:
+    """How a changed file stands in a folder; OSError if it is not as a checkout would have written it."""
+    if change.new is None:
+        return None
+    place = top / os.fsdecode(change.path)
+    found, plain = place.lstat(), stat.S_IMODE((top / ".git").lstat().st_mode)
+    entered = plain | (plain & 0o444) >> 2
+    wanted = entered if change.new.mode == EXECUTABLE else plain
+    odd = not stat.S_ISREG(found.st_mode) or found.st_nlink != 1 or stat.S_IMODE(found.st_mode) != wanted
+    folders = place.parents[: len(place.relative_to(top).parts) - 1]
+    if (odd and change.new.mode != SYMLINK) or any(folder.lstat().st_mode & 0o777 != entered for folder in folders):
+        raise OSError(f"{place} is not as git would have written it")
+    return Stand(change.new.mode, change.new.oid, found)
