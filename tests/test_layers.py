@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from orchard.model.agent_rows import ACP_AGENTS, BACKENDS
+
 PACKAGE = Path(__file__).parent.parent / "src" / "orchard"
 
 LAYERS = (
@@ -71,6 +73,18 @@ MAY_CATCH_EVERYTHING = (
 )
 
 MAY_IMPORT_TESTING = ("testing.py", "surfaces/cli/commands/demo.py")
+
+# Models, and hosts in which Orchard is installed, are not agents that it starts, though some have the same name.
+MAY_NAME_AGENTS = (
+    "agents/model_names.py",
+    "model/agent_rows.py",
+    "agents/backends/",
+    "agents/acp/named.py",
+    "surfaces/mcp/hosts.py",
+    "surfaces/cli/commands/skill.py",
+)
+# A cursor is also a place in a list.
+AGENT_NAMES = frozenset({*BACKENDS, *ACP_AGENTS}) - {"cursor"}
 
 SLOW_TO_IMPORT = ("pydantic", "ruamel", "rich", "psutil", "asyncio", "click", "mcp", "anthropic", "acp")
 
@@ -232,7 +246,26 @@ def _is_everything(caught: ast.expr | None) -> bool:
     return any(isinstance(name, ast.Name) and name.id in ("Exception", "BaseException") for name in names)
 
 
+def names_agents_in_one_place(module: Module) -> Iterator[tuple[int, str]]:
+    """A backend is a module, and an agent behind the protocol a value, each with a line in a dict; no other table."""
+    if module.is_one_of(MAY_NAME_AGENTS):
+        return
+    for node in module.nodes:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.lstrip(".") in AGENT_NAMES:
+            yield node.lineno, node.value
+    for line, name in imports(module):
+        if name.startswith(tuple(BACKENDS.values())):
+            yield line, name
+
+
 RULES: dict[Rule, list[tuple[str, str]]] = {
+    names_agents_in_one_place: [
+        ("agents/x.py", "TABLE = {'claude': 1}"),
+        ("engine/x.py", "if agent == 'goose':\n    pass"),
+        ("engine/x.py", "SECRET = ('.codex',)"),
+        ("agents/x.py", "from orchard.agents.backends import qwen"),
+        ("agents/acp/x.py", "from orchard.agents.backends.copilot import KEYS"),
+    ],
     imports_only_to_the_left: [
         ("core/x.py", "from orchard.store import journal"),
         ("git/x.py", "def f():\n    import orchard.engine.engine"),

@@ -150,6 +150,8 @@ class ScriptedAgent(Struct):
     variables: tuple[str, ...] = ()
     tasks: list[Task] = field(default_factory=list)
     """What it was given, in order."""
+    takes_servers: bool = True
+    is_within: bool = False
 
     async def run(self, task: Task, watch: Watch) -> Result:
         """Do the next turn of the script."""

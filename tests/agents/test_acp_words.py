@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from orchard.agents.acp.failures import from_answer, from_words, warning_of
-from orchard.agents.acp.known import known
 from orchard.agents.acp.lines import sound
+from orchard.agents.acp.traits import traits_of
 from orchard.agents.acp.updates import MOST_CALLS, MOST_WARNINGS, VersionOne, used
 from orchard.agents.protocol import Called, Noted, Telling, Used
 from orchard.model.usage import Usage
@@ -179,8 +179,8 @@ def test_only_sound_messages_pass(line: bytes, message: dict[str, Any] | None) -
     ],
 )
 def test_an_agent_is_known_by_its_program_however_it_is_started(argv: list[str], home: str) -> None:
-    assert known(argv).home == home
-    assert known(["some-agent"]).home == "HOME"
+    assert traits_of(argv).home == home
+    assert traits_of(["some-agent"]).home == "HOME"
 
 
 @pytest.mark.parametrize("wrap", [lambda told: told, lambda told: {"field_meta": told}])

@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from orchard.agents.acp.known import known
+from orchard.agents.acp.traits import servers, traits_of
 from orchard.agents.backends import claude, codex, copilot, custom, gemini, opencode, qwen
 from orchard.agents.cli import Backend
 from orchard.agents.protocol import McpServer, Settings
@@ -44,7 +44,7 @@ def test_no_argument_holds_a_secret_of_the_agent_or_of_a_server(
 
 
 def test_no_argument_of_an_agent_behind_the_protocol_does(desk: Desk) -> None:
-    arguments, _ = known(["copilot"]).servers(desk.task(env=KEYS, settings=Settings(mcp_servers=SERVERS)))
+    arguments, _ = servers(traits_of(["copilot"]), desk.task(env=KEYS, settings=Settings(mcp_servers=SERVERS)))
 
     assert "canary" not in " ".join(arguments)
 

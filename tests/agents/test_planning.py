@@ -190,6 +190,7 @@ class Scripted:
 
     name = "scripted"
     variables = ()
+    takes_servers, is_within = True, False
 
     def __init__(self, *turns: Callable[[Task], Result]) -> None:
         self.turns, self.tasks = turns, list[Task]()

@@ -345,4 +345,4 @@ def test_the_page_about_agents_says_what_each_can_do() -> None:
         said = {name.strip("`") for name, cell in zip(heads[1:], row[1:], strict=True) if cell == "yes"}
         able = {name for name in BACKENDS if ability in backend(name).known.abilities}
         assert said == able | ({"builtin"} if ability in BUILTIN_ABILITIES else set())
-    assert all(f"npm install -g {backend(name).known.package}" in page for name in BACKENDS)
+    assert all(backend(name).known.install in page for name in BACKENDS)

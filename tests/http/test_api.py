@@ -108,6 +108,8 @@ def test_every_operation_of_the_table_does_what_it_says(
     go = tmp_path / "go"
     for path in ("/repos", "/waiting", "/saved-work", "/agents", "/models", "/config", "/doctor", "/capacity"):
         api.get(path)
+    installs = {one["name"]: one["install"] for one in api.get("/agents")["agents"]}
+    assert installs["goose"] == "brew install block-goose-cli" and installs["claude"].startswith("npm install")
     assert api.get("/openapi.json")["openapi"] == "3.1.0"
     whole: Json = {"name": "Whole", "jobs": [WRITE_A]}
     assert api.post("/plans/validate", whole)["leaves"] == ["a"]

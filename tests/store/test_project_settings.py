@@ -35,6 +35,18 @@ ACTED_ON = (
     ".github/copilot/settings.json",
     ".github/hooks/x.json",
     ".vscode/mcp.json",
+    ".cursor/mcp.json",
+    ".kiro/settings/mcp.json",
+    ".factory/hooks.json",
+    ".kimi-code/mcp.json",
+    ".clinerules/hooks/TaskStart",
+    ".clinerules",
+    ".vibe/config.toml",
+    ".openhands/setup.sh",
+    ".augment/settings.json",
+    ".qoder/settings.json",
+    "fastagent.config.yaml",
+    ".fast-agent/fastagent.config.yaml",
     "sub/deep/.claude/settings.json",
     "sub/.env",
 )
@@ -43,6 +55,8 @@ NOT_ACTED_ON = (
     "AGENTS.md",
     ".github/workflows/ci.yml",
     ".vscode/settings.json",
+    ".fast-agent/sessions/1.json",
+    ".goosehints",
     "src/env",
     "claude/x",
     ".envrc",
@@ -82,7 +96,7 @@ def place(tmp_path: Path) -> Place:
 def test_what_an_agents_program_acts_on_is_shown_and_counts_only_once_it_was_agreed_to(place: Place, name: str) -> None:
     place.repo.commit({name: HOOK})
     folder = place.check_out()
-    within = name.partition(".")[0] if not name.startswith("opencode") else ""
+    within = name.partition(".")[0] if not name.startswith(("opencode", "fastagent")) else ""
 
     before = place.counts(within or ".")
     shown = place.agree()

@@ -123,7 +123,21 @@ def test_agents_as_json_are_a_document(desk: Desk) -> None:
 
     assert document["default"] == "codex"
     found = {agent["name"]: agent for agent in document["agents"]}
-    assert list(found) == ["builtin", "claude", "codex", "copilot", "gemini", "qwen", "opencode"]
+    known = ["builtin", "claude", "codex", "copilot", "gemini", "qwen", "opencode"]
+    speaking = [
+        "cursor",
+        "kiro",
+        "droid",
+        "kimi",
+        "goose",
+        "cline",
+        "vibe",
+        "openhands",
+        "auggie",
+        "qoder",
+        "fast-agent",
+    ]
+    assert list(found) == known + speaking
     codex = found["codex"]
     assert (codex["installed"], codex["version"], codex["logged_in"]) == (True, "1.2.3", "yes")
     assert codex["abilities"] == {
@@ -240,3 +254,92 @@ def test_asking_about_agents_imports_no_sdk(desk: Desk) -> None:
     )
 
     assert done.stdout.splitlines()[-1] == "loaded []", done.stderr
+
+
+# ------------------------------------------------------------------------ agents that speak the protocol
+
+SPEAKER = Path(__file__).parent.parent / "agents" / "acp_agent.py"
+GOOSE_PLAN = """
+name: Goose
+target: main
+jobs:
+  - id: a
+    heal: false
+    work: {type: agent, agent: goose, instructions: Write hello.}
+"""
+
+
+def speaks(desk: Desk, name: str) -> Path:
+    """Install a program that speaks the protocol, and tells how it was started."""
+    seen = desk.folder / "seen"
+    start = f'env > {seen}.env; echo "$0 $*" > {seen}; SESSIONS={desk.folder} exec {sys.executable} {SPEAKER} write'
+    program = desk.bin / name
+    program.write_text(f'#!/bin/sh\n[ "$1" = --version ] && echo "{name} 1.40.0" && exit\n{start}\n')
+    program.chmod(0o755)
+    return seen
+
+
+def test_a_plan_names_an_agent_that_speaks_the_protocol_and_its_work_lands(desk: Desk) -> None:
+    repo = Repo.make(desk.folder / "repo")
+    seen = speaks(desk, "goose")
+    (desk.folder / "plan.yaml").write_text(GOOSE_PLAN)
+
+    done = desk.orchard(
+        "run", str(desk.folder / "plan.yaml"), cwd=repo.path, GOOSE_PROVIDER="openai", CURSOR_API_KEY="hunter2"
+    )
+
+    assert done.code == 0, done.err
+    assert "Write hello." in repo.files("main")["hello.txt"]
+    assert seen.read_text().split() == [str(desk.bin / "goose"), "acp"]
+    env = seen.with_suffix(".env").read_text()
+    assert "GOOSE_PROVIDER=openai" in env and "hunter2" not in env
+
+
+def test_a_plan_that_names_one_that_is_not_installed_is_told_how_to_get_it(desk: Desk) -> None:
+    repo = Repo.make(desk.folder / "repo")
+    (desk.folder / "plan.yaml").write_text(GOOSE_PLAN)
+
+    done = desk.orchard("run", str(desk.folder / "plan.yaml"), cwd=repo.path)
+
+    assert done.code == 2
+    assert "the program 'goose' is not installed" in done.err and "brew install block-goose-cli" in done.err
+
+
+def test_agents_that_speak_the_protocol_are_listed_and_shown_like_the_others(desk: Desk) -> None:
+    speaks(desk, "goose")
+
+    rows = {row.split()[0]: row.split()[1:] for row in desk.orchard("agents").out.splitlines() if row}
+    kimi = desk.orchard("agents", "kimi").out
+    goose = desk.orchard("agents", "goose", "--json").json
+
+    assert rows["goose"] == ["1.40.0", "unknown"]
+    assert rows["kimi"] == ["not", "installed"]
+    assert "npm install -g @moonshot-ai/kimi-code" in kimi and "/login" in kimi
+    assert (goose["installed"], goose["version"], goose["default"]) == (True, "1.40.0", False)
+    assert goose["program"] == str(desk.bin / "goose")
+
+
+def test_a_row_of_the_users_own_that_is_called_like_one_of_them_stays_what_it_was(desk: Desk) -> None:
+    desk.install("mytool")
+    speaks(desk, "goose")
+    desk.configure('[agents.goose]\ncommand = "mytool {prompt_file}"\n[agents.kimi]\nmodel = "k"\n')
+
+    goose = desk.orchard("agents", "goose", "--json").json
+
+    assert (goose["program"], goose["install"], goose["version"]) == (str(desk.bin / "mytool"), "", None)
+    assert goose["default"]
+    assert not (desk.folder / "seen").exists()
+
+
+def test_names_of_agents_are_completed_here_and_outside_of_a_repository(desk: Desk) -> None:
+    desk.configure('[agents.good]\ncommand = "sh"\n')
+    repo = Repo.make(desk.folder / "repo")
+
+    def completed(words: str, at: int, cwd: Path | None = None) -> list[str]:
+        env = {"_ORCHARD_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(at)}
+        return [line.partition(",")[2] for line in desk.orchard(cwd=cwd, **env).out.splitlines()]
+
+    assert completed("orchard agents go", 2) == ["goose", "good"]
+    assert completed("orchard agents go", 2, repo.path) == ["goose", "good"]
+    assert completed("orchard models --agent cur", 3) == ["cursor"]
+    assert completed("orchard plan --agent op", 3) == ["opencode", "openhands"]

@@ -130,6 +130,8 @@ def backend(name: str) -> KnownBackend:
 class CliAgent:
     """An agent that is a program."""
 
+    is_within = False
+
     def __init__(self, backend: Backend, row: AgentRow | None = None) -> None:
         self.backend, self.row = backend, row or AgentRow()
 

@@ -10,11 +10,10 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from orchard.agents.cache import Cache
-from orchard.agents.cli import backend
 from orchard.agents.known import ABILITIES, BUILTIN_ABILITIES, Ability, LoggedIn, Login
 from orchard.agents.probe import Answer, Question, ask
 from orchard.agents.registry import Agents
-from orchard.model.agent_rows import BACKENDS, BUILTIN
+from orchard.model.agent_rows import BUILTIN
 
 _VERSION = re.compile(r"\d+\.\d+(?:\.\d+)?(?:[-+.][0-9A-Za-z.-]{1,40}[0-9A-Za-z])?")
 
@@ -46,15 +45,16 @@ class AgentInfo(Struct, frozen=True):
 def describe(agents: Agents, names: Iterable[str] | None = None, cache: Cache | None = None) -> list[AgentInfo]:
     """Everything about the agents of these names, or about all of them."""
     wanted = list(agents.names if names is None else names)
-    paths = {name: path for name in wanted if name in BACKENDS and (path := agents.path_of(name)) is not None}
+    facts = {name: known for name in wanted if (known := agents.known(name)) is not None}
+    paths = {name: path for name in facts if (path := agents.path_of(name)) is not None}
     versions = {name: cache.get(_version_key(agents, name, path)) for name, path in paths.items()} if cache else {}
     asked: dict[tuple[str, str], Question] = {}
     for name, path in paths.items():
-        start, env = (path, *agents.row(name).args), agents.environment(name)
-        if not isinstance(versions.get(name), str):
-            asked[name, "version"] = Question((*start, "--version"), env, backend(name).known.folder[0])
-        if backend(name).known.status and agents.login(name).state != "yes":
-            asked[name, "login"] = Question((*start, *backend(name).known.status), env)
+        start, env, known = (path, *agents.row(name).args), agents.environment(name), facts[name]
+        if known.version and not isinstance(versions.get(name), str):
+            asked[name, "version"] = Question((*start, *known.version), env, known.folder[0])
+        if known.status and agents.login(name).state != "yes":
+            asked[name, "login"] = Question((*start, *known.status), env)
     answers = dict(zip(asked, ask(list(asked.values())), strict=True))
     found = {name: _version_in(answer.text) for (name, what), answer in answers.items() if what == "version"}
     if cache is not None:
@@ -67,7 +67,7 @@ def describe(agents: Agents, names: Iterable[str] | None = None, cache: Cache | 
 
 
 def _info(agents: Agents, name: str, told: str | None, status: Answer | None, default: bool) -> AgentInfo:
-    known = backend(name).known if name in BACKENDS else None
+    known = agents.known(name)
     login = _told_login(agents.login(name), status, " ".join(known.status) if known is not None else "")
     builtin = name == BUILTIN
     abilities = BUILTIN_ABILITIES if builtin else known.abilities if known is not None else frozenset[Ability]()

@@ -7,19 +7,14 @@ repository tracks already is its own, whatever its name.
 import re
 from collections.abc import Iterable, Mapping
 
-from orchard.agents.cli import backend
+from orchard.agents.programs import known_of, of_program
 from orchard.config.layers import Config
-from orchard.model.agent_rows import BACKENDS
 
 OTHERS: Mapping[str, tuple[str, ...]] = {
     "aider": (".aider*",),
-    "claude-agent-acp": (".claude/settings.local.json",),
-    "cline": (".cline/",),
     "crush": (".crush/",),
-    "fast-agent": (".fast-agent/", "fastagent.jsonl"),
-    "goose": (".goose/",),
 }
-"""Of programs that have no backend of their own, by name; for whatever else there is, a row names them."""
+"""Of programs that no agent of ours is, by name; for whatever else there is, a row names them."""
 
 
 def droppings_of(config: Config, agents: Iterable[str]) -> tuple[str, ...]:
@@ -35,7 +30,8 @@ def droppings_of(config: Config, agents: Iterable[str]) -> tuple[str, ...]:
 
 
 def _known(program: str) -> tuple[str, ...]:
-    return backend(program).known.droppings if program in BACKENDS else OTHERS.get(program, ())
+    known = known_of(program) or of_program(program)
+    return known.droppings if known is not None else OTHERS.get(program, ())
 
 
 def is_dropping(path: str, patterns: Iterable[str]) -> bool:

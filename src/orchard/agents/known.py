@@ -6,12 +6,13 @@ most programs write by themselves, may hold a login only where a certain word is
 """
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Literal
 
 from msgspec import Struct, field
 
+from orchard.agents.protocol import Reason
 from orchard.model.agent_rows import AgentRow, BuiltinRow
 from orchard.model.plan import Tier
 
@@ -33,25 +34,46 @@ class Login(Struct, frozen=True):
     how: str
 
 
+class AcpTraits(Struct, frozen=True):
+    """What suits one program that speaks the Agent Client Protocol. Never what it may see."""
+
+    keys: tuple[str, ...] = ()
+    """With any of these it needs no login by hand."""
+    home: str = "HOME"
+    """The variable that says where its settings and sessions are."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    """What it is told where nobody says otherwise."""
+    obeys: tuple[str, ...] = ()
+    """What of a repository it obeys, and cannot be told over the protocol to leave out."""
+    files: tuple[str, ...] = ()
+    """Files of variables that it reads, there and in the folders above."""
+    server_flag: str | None = None
+    """How it is told of servers that are commands, where it takes none over the protocol."""
+    failure: Callable[[str, bool, bool], tuple[Reason, str] | None] | None = None
+    """Reads a failure out of its last words: these, whether it used a model, whether it was denied a tool."""
+
+
 class Known(Struct, frozen=True):
     """One agent that is a program of others."""
 
     name: str
     vendor: str
     program: str
-    package: str
-    """On npm."""
+    install: str
+    """The command that installs it."""
     login: str
     """What to do to log in."""
-    keys: tuple[str, ...]
+    keys: tuple[str, ...] = ()
     """Variables any of which is a credential."""
-    folder: tuple[str, str]
+    folder: tuple[str, str] = ("", "")
     """The variable that names the program's own folder, and where it is below the home folder otherwise."""
-    files: tuple[str, ...]
+    files: tuple[str, ...] = ()
     """In that folder: any of them is a login."""
-    settings: tuple[tuple[str, str], ...]
+    settings: tuple[tuple[str, str], ...] = ()
     """Files below the home folder, each with a word: where that is in it, it may hold a login."""
-    abilities: frozenset[Ability]
+    abilities: frozenset[Ability] = frozenset()
+    version: tuple[str, ...] = ("--version",)
+    """Arguments with which it says its version; empty where nobody knows any."""
     status: tuple[str, ...] = ()
     """Arguments with which the program says whether it is logged in, by its exit status."""
     keychain: bool = False
@@ -60,8 +82,10 @@ class Known(Struct, frozen=True):
     """Variables any of which means that another service is asked, with credentials that only the program finds."""
     anonymous: bool = False
     """Some of its models need no login: it can be used without one by whoever names it, but is not chosen."""
-    speakers: tuple[str, ...] = ()
-    """Other programs that speak the Agent Client Protocol with its login and its variables."""
+    endpoints: tuple[str, ...] = ()
+    """Variables that decide whom it asks, and so which models it has."""
+    acp: Mapping[str, AcpTraits] = field(default_factory=dict)
+    """Programs that speak the Agent Client Protocol with its login and its variables, itself among them or not."""
     reads: tuple[str, ...] = ()
     """What it reads of a repository: names of files, or of folders with all that is in them."""
     droppings: tuple[str, ...] = ()
@@ -70,10 +94,28 @@ class Known(Struct, frozen=True):
     """Names that it knows by itself and that always mean its newest model, the first of a tier preferred."""
     more_aliases: tuple[str, ...] = ()
 
+
+class AcpKnown(Known, frozen=True, kw_only=True):
+    """One that is spoken with over the Agent Client Protocol: its value is all that there is of it.
+
+    It may keep its login where only itself finds it, so that nobody but the program can say that there is none.
+    """
+
+    other_programs: tuple[str, ...] = ()
+    """Other names of its program, for whoever asks for it by the name of the agent."""
+    arguments: tuple[str, ...] = ()
+    """With which it speaks the protocol."""
+    variables: tuple[str, ...] = ()
+    """Variables of the user's that it may see, beside `keys`."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    """What it is told where nobody says otherwise."""
+    obeys: tuple[str, ...] = ()
+    """Of what it reads, what runs programs or decides where keys go; empty: all of it may."""
+
     @property
-    def install(self) -> str:
-        """How to get it."""
-        return f"npm install -g {self.package}"
+    def traits(self) -> AcpTraits:
+        """What suits it. It gets a home of the job's own only where a row asks for that."""
+        return AcpTraits(home=self.folder[0] or "HOME", env=self.env, obeys=self.obeys or self.reads)
 
 
 def can(*abilities: Ability) -> frozenset[Ability]:
@@ -108,6 +150,8 @@ def program_login(known: Known, env: Mapping[str, str], row: AgentRow | None = N
     added = _added(row) if row is not None else None
     if added is not None:
         return Login("unknown", f"'{added}' of [agents.{known.name}] may bring a login of its own")
+    if isinstance(known, AcpKnown):
+        return Login("unknown", f"whether there is a login, only {known.program} knows")
     if known.anonymous:
         return Login("no", "no key is set and no login was found; some of its models need none")
     if known.keychain and sys.platform == "darwin":

@@ -134,19 +134,21 @@ class Models:
             path,
             _changed_at(path),
             repr(self._agents.config.builtin if name == BUILTIN else self._agents.row(name)),
-            {variable: env.get(variable) for variable in (*_ENDPOINTS, "HOME", "CODEX_HOME")},
+            {variable: env.get(variable) for variable in (*_decisive(name), "HOME")},
             [variable for variable in (backend(name).known.keys if name in BACKENDS else ()) if env.get(variable)],
         ]
         return f"models {name} {hashlib.sha256(json.dumps(told).encode()).hexdigest()}"
 
 
-_ENDPOINTS = (
-    "ANTHROPIC_BASE_URL",
-    "OPENAI_BASE_URL",
-    "GOOGLE_GEMINI_BASE_URL",
-    "COPILOT_PROVIDER_BASE_URL",
-    "COPILOT_PROVIDER_TYPE",
-)
+_BUILTIN_ENDPOINTS = ("ANTHROPIC_BASE_URL", "OPENAI_BASE_URL")
+
+
+def _decisive(name: str) -> tuple[str, ...]:
+    """Variables whose values decide which models there are."""
+    if name == BUILTIN:
+        return _BUILTIN_ENDPOINTS
+    known = backend(name).known if name in BACKENDS else None
+    return (*known.endpoints, *filter(None, known.folder[:1])) if known is not None else ()
 
 
 def _builtin(row: BuiltinRow, env: Mapping[str, str]) -> Found:

@@ -22,7 +22,7 @@ from pathlib import Path, PurePosixPath
 
 from msgspec import Struct, field
 
-from orchard.agents.cli import backend
+from orchard.agents.programs import all_known
 from orchard.config.trust import agreed_projects, digest
 from orchard.files import NOT_A_FILE, read_plain
 from orchard.git.objects.reader import EXECUTABLE, FILE, SYMLINK
@@ -42,9 +42,9 @@ SHOWN_BYTES = 256 * 1024
 def read_by() -> Mapping[str, frozenset[str]]:
     """Names, of files or of folders with all that is in them, and whose programs read them."""
     found: dict[str, set[str]] = {}
-    for agent in BACKENDS:
-        for name in backend(agent).known.reads:
-            found.setdefault(name, set()).add(agent)
+    for known in all_known():
+        for name in known.reads:
+            found.setdefault(name, set()).add(known.name)
     return {name: frozenset(agents) for name, agents in found.items()}
 
 

@@ -202,6 +202,16 @@ class Agent(Protocol):
         """The host's variables that it may see, beside those that everybody may."""
         ...
 
+    @property
+    def takes_servers(self) -> bool:
+        """Whether it can be told of MCP servers."""
+        ...
+
+    @property
+    def is_within(self) -> bool:
+        """Whether it works within the process that asks it to: what that offers, it needs no program to reach."""
+        ...
+
     async def run(self, task: Task, watch: Watch) -> Result:
         """Work on the task to the end of the turn; when this returns or raises, nothing of it is running any more.
 

@@ -18,12 +18,13 @@ from msgspec.structs import replace
 from orchard.agents.cache import user_cache
 from orchard.agents.cli import CliAgent, backend
 from orchard.agents.environment import agent_environment, find_program
-from orchard.agents.known import BUILTIN_LOGIN, Login, builtin_login, key_variable, program_login
+from orchard.agents.known import BUILTIN_LOGIN, AcpKnown, Known, Login, builtin_login, key_variable, program_login
 from orchard.agents.models import Models
+from orchard.agents.programs import known_of, of_program, variables_of
 from orchard.agents.protocol import Agent, McpServer
 from orchard.config.layers import Config
 from orchard.errors import OrchardError, UsageError
-from orchard.model.agent_rows import ACP, AGENTS, BACKENDS, BUILTIN, AgentRow
+from orchard.model.agent_rows import ACP, ACP_AGENTS, AGENTS, BACKENDS, BUILTIN, AgentRow
 from orchard.model.events.event import Json
 from orchard.model.plan import Tier
 from orchard.text import did_you_mean, quoted
@@ -62,22 +63,31 @@ class Agents:
         return self._make(name)
 
     def default(self) -> str | None:
-        """The agent that works get which name none, where the configuration names none either."""
-        usable = [(name, self.login(name)) for name in self.names if self.missing(name) is None]
-        for wanted in ("yes", "unknown"):
-            found = next((name for name, login in usable if login.state == wanted), None)
-            if found is not None:
-                return found
+        """The agent that works get which name none, where the configuration names none either.
+
+        One that speaks the protocol is the last to be chosen, and only where its login is certain: its program may be
+        another one of the same name.
+        """
+        spoken = [name for name in self.names if isinstance(self.known(name), AcpKnown)]
+        others = [name for name in self.names if name not in spoken]
+        for names, wanted in ((others, "yes"), (others, "unknown"), (spoken, "yes")):
+            for name in names:
+                if self.missing(name) is None and self.login(name).state == wanted:
+                    return name
         return None
 
     def listed(self) -> list[Json]:
-        """Every agent that has a name: whether it can be used here, why not, and which one is the default."""
+        """Every agent that has a name: whether it can be used here, why not, and which one is the default.
+
+        Of those that speak the protocol there are too many to tell of one that is not there.
+        """
         default = self.config.agent or self.default()
         found = []
         for name in self.names:
-            missing, login = self.missing(name), self.login(name)
-            anonymous = name in BACKENDS and backend(name).known.anonymous
-            why = missing or (login.how if login.state == "no" and not anonymous else None)
+            missing, known = self.missing(name), self.known(name)
+            if missing is not None and isinstance(known, AcpKnown) and name != default:
+                continue
+            why = missing or self._no_login(name)
             found.append({"name": name, "usable": why is None, "default": name == default, "why_not": why})
         return found
 
@@ -100,6 +110,15 @@ class Agents:
         """What the configuration says about an agent."""
         return self.config.agents.get(name) or AgentRow()
 
+    def known(self, name: str) -> Known | None:
+        """What is known of an agent that is a program of others; None: it is ours, or the user's own.
+
+        Where the user's row says what is started, that is his own: nothing is known of it, whatever its name.
+        """
+        if name in ACP_AGENTS and self.row(name).command is not None:
+            return None
+        return known_of(name)
+
     def missing(self, name: str) -> str | None:
         """Why the agent is not there, as the end of a sentence; None: it is."""
         if name == BUILTIN:
@@ -112,9 +131,13 @@ class Agents:
 
     def program(self, name: str) -> str:
         """The program of an agent that is one; empty where its command line is none."""
-        row = self.row(name)
-        if name in BACKENDS:
-            return row.command or backend(name).known.program
+        row, known = self.row(name), self.known(name)
+        if isinstance(known, AcpKnown):
+            path = self.host.get("PATH", "")
+            names = (known.program, *known.other_programs)
+            return next((one for one in names if find_program(one, path) is not None), known.program)
+        if known is not None:
+            return row.command or known.program
         return _first_word(row.command or name)
 
     def path_of(self, name: str) -> str | None:
@@ -126,22 +149,24 @@ class Agents:
         """Whether an agent has credentials, as far as variables and files tell."""
         if name == BUILTIN:
             return builtin_login(self.config.builtin, {**self.host, **self.config.builtin.env})
-        if name in BACKENDS:
+        known = self.known(name)
+        if known is not None:
             # Not only what it gets to see: whoever has a login in an odd place names it in `env` or `pass_env`.
-            return program_login(backend(name).known, {**self.host, **self.row(name).env}, self.row(name))
+            return program_login(known, {**self.host, **self.row(name).env}, self.row(name))
         return Login("unknown", "it looks after its login itself")
 
     def environment(self, name: str) -> dict[str, str]:
         """What a program of this agent sees when it is asked something about itself."""
-        row = self.row(name)
-        mine = backend(name).variables if name in BACKENDS else ()
+        row, known = self.row(name), self.known(name)
+        mine = variables_of(known) if known is not None else ()
         return {**agent_environment(self.host, (*mine, *row.pass_env)), **row.env}
 
     def install_command(self, name: str) -> str:
         """The command that installs an agent; empty where there is no such command."""
         if name == BUILTIN:
             return f"pip install {self.config.builtin.provider}"
-        return backend(name).known.install if name in BACKENDS and self.row(name).command is None else ""
+        known = self.known(name)
+        return known.install if known is not None and self.row(name).command is None else ""
 
     def how_to_install(self, name: str) -> str:
         """What to do about an agent that is not there."""
@@ -155,7 +180,8 @@ class Agents:
         """What to do about an agent that has no credentials."""
         if name == BUILTIN:
             return BUILTIN_LOGIN.format(variable=key_variable(self.config.builtin))
-        return backend(name).known.login if name in BACKENDS else ""
+        known = self.known(name)
+        return known.login if known is not None else ""
 
     def _check_usable(self, name: str) -> None:
         if name not in self.names and not name.startswith(ACP):
@@ -163,20 +189,32 @@ class Agents:
         missing = self.missing(name)
         if missing is not None:
             raise NoAgent(f"Agent {quoted(name)} cannot be used: {missing}.", self.how_to_install(name))
-        login = self.login(name)
-        if login.state == "no" and not (name in BACKENDS and backend(name).known.anonymous):
-            raise NoAgent(f"Agent {quoted(name)} has no credentials: {login.how}.", self.how_to_log_in(name))
+        without = self._no_login(name)
+        if without is not None:
+            raise NoAgent(f"Agent {quoted(name)} has no credentials: {without}.", self.how_to_log_in(name))
+
+    def _no_login(self, name: str) -> str | None:
+        """Why an agent cannot log in; None: it can, or it may, or it needs no login."""
+        login, known = self.login(name), self.known(name)
+        return login.how if login.state == "no" and not (known is not None and known.anonymous) else None
 
     # ------------------------------------------------------------------------------------- making
 
     def _make(self, name: str) -> Agent:
-        row = self.row(name)
+        row, known = self.row(name), self.known(name)
         if name == BUILTIN:
             from orchard.agents.builtin.agent import BuiltinAgent
 
             return BuiltinAgent(self.config.builtin)
         if name in BACKENDS:
             return CliAgent(backend(name), row)
+        if isinstance(known, AcpKnown):
+            from orchard.agents.acp.agent import AcpAgent
+
+            # The program that was found here, so that the folder it works in has no say in which one that is.
+            command = shlex.join((self.path_of(name) or known.program, *known.arguments))
+            seen = replace(row, pass_env=(*variables_of(known), *row.pass_env))
+            return AcpAgent(command, seen, name=name, traits=known.traits)
         if name.startswith(ACP) or (row.command or "").startswith(ACP):
             from orchard.agents.acp.agent import AcpAgent
 
@@ -194,13 +232,13 @@ class Agents:
         """
         program = _first_word(command)
         name = os.path.basename(program)  # noqa: PTH119 - a name, not a path
-        known = next((one for one in BACKENDS if name in (backend(one).program, *backend(one).known.speakers)), None)
+        known = of_program(name)
         if known is None:
             return ()
         path = self.host.get("PATH", "")
         own, meant = find_program(name, path), find_program(program, path)
         same = own is not None and meant is not None and os.path.realpath(own) == os.path.realpath(meant)
-        return tuple(backend(known).variables) if same else ()
+        return variables_of(known) if same else ()
 
     def _server(self, name: str) -> McpServer:
         row = self.config.mcp_servers.get(name)

@@ -18,8 +18,25 @@ BACKENDS: Mapping[str, str] = {
 }
 """Programs of others that are known: each is a module with a value `BACKEND`, and a line here."""
 
-AGENTS = (BUILTIN, *BACKENDS)
-"""The agents that are known without a row, in the order in which one is chosen where nobody names one."""
+ACP_AGENTS: Mapping[str, str] = {
+    "cursor": "orchard.agents.acp.named:CURSOR",
+    "kiro": "orchard.agents.acp.named:KIRO",
+    "droid": "orchard.agents.acp.named:DROID",
+    "kimi": "orchard.agents.acp.named:KIMI",
+    "goose": "orchard.agents.acp.named:GOOSE",
+    "cline": "orchard.agents.acp.named:CLINE",
+    "vibe": "orchard.agents.acp.named:VIBE",
+    "openhands": "orchard.agents.acp.named:OPENHANDS",
+    "auggie": "orchard.agents.acp.named:AUGGIE",
+    "qoder": "orchard.agents.acp.named:QODER",
+    "fast-agent": "orchard.agents.acp.named:FAST_AGENT",
+}
+"""Programs that speak the Agent Client Protocol and are known: each is a value, and a line here.
+
+A row of the user's with a `command` is an agent of his own, whatever its name."""
+
+AGENTS = (BUILTIN, *BACKENDS, *ACP_AGENTS)
+"""The agents that are known without a row."""
 
 ACP = "acp:"
 """What the name of an agent begins with that is any command which speaks the Agent Client Protocol."""

@@ -7,6 +7,7 @@ still send the user's keys to an address of its own, or start a program of its o
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 
+from orchard.model.agent_rows import BACKENDS
 from orchard.model.plan import VALIDATION, AgentWork, Job, Plan
 from orchard.planfile.places import Finding, Path
 from orchard.planfile.works import Paths
@@ -37,7 +38,8 @@ _RESERVED = re.compile(
     r"|.*_(BASE_URL|API_URL|API_BASE|API_HOST|ENDPOINT|ENDPOINT_URL|PROXY|PROXY_URL|CA_BUNDLE|CA_CERTS|CAINFO|CERT_FILE)"
     r"|SSL_.*|OPENSSL_.*|SSLKEYLOGFILE|KRB5.*"
     # what belongs to agents, their models and the tools that hold logins
-    r"|(CLAUDE|CODEX|ANTHROPIC|OPENAI|GEMINI|GOOGLE|GCLOUD|CLOUDSDK|QWEN|DASHSCOPE|COPILOT|OPENCODE|OPENROUTER|XAI|GROQ"
+    rf"|({'|'.join(BACKENDS).upper()})_.*"
+    r"|(ANTHROPIC|OPENAI|GOOGLE|GCLOUD|CLOUDSDK|DASHSCOPE|OPENROUTER|XAI|GROQ"
     r"|MISTRAL|DEEPSEEK|OLLAMA|LITELLM|AIDER|VERTEX|BEDROCK|AZURE|AWS|GH|GITHUB|XDG|ORCHARD)_.*"
     r"|CLAUDECODE|IS_SANDBOX|SANDBOX|CLOUD_ML_REGION|DISABLE_AUTOUPDATER|DOCKER_.*|KUBECONFIG"
 )
@@ -49,13 +51,13 @@ def reserved(name: str) -> bool:
     return upper not in _HARMLESS and _RESERVED.fullmatch(upper) is not None
 
 
-def settable(env: Mapping[str, str], allowed: Collection[str]) -> dict[str, str]:
-    """Of what a plan sets, what an agent gets.
+def settable(env: Mapping[str, str], allowed: Collection[str], own: Collection[str] = ()) -> dict[str, str]:
+    """Of what a plan sets, what an agent gets; `own` are variables of the user's that are this agent's.
 
     A plan is refused that sets more for an agent's own work. One that mends, settles or helps works beside what others
     were given: a command's PATH is not an agent's.
     """
-    return {name: value for name, value in env.items() if not reserved(name) or name in allowed}
+    return {name: value for name, value in env.items() if name in allowed or not (reserved(name) or name in own)}
 
 
 def reserved_findings(plan: Plan, refuses: Refuses, paths: Paths) -> list[Finding]:

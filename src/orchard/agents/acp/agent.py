@@ -6,12 +6,14 @@ agent keeps it.
 
 import asyncio
 import shlex
+from pathlib import PurePath
 
 from msgspec.structs import replace
 
 from orchard.agents.acp.conversation import ANSWER_WITHIN, Conversation
-from orchard.agents.acp.known import known
+from orchard.agents.acp.traits import check_project, environment, servers, traits_of
 from orchard.agents.cli import honest
+from orchard.agents.known import AcpTraits
 from orchard.agents.protocol import Reason, Result, Task, Watch
 from orchard.errors import OrchardError
 from orchard.model.agent_rows import AgentRow
@@ -25,18 +27,21 @@ FAREWELL = 5.0
 class AcpAgent:
     """An agent behind the protocol."""
 
+    takes_servers, is_within = True, False
+
     def __init__(
         self,
         command: str,
         row: AgentRow | None = None,
         *,
         name: str | None = None,
+        traits: AcpTraits | None = None,
         answer_within: float = ANSWER_WITHIN,
     ) -> None:
         self.command, self.row, self._name = command, row or AgentRow(), name
         self._answer_within = answer_within
         self._argv = (*_split(self.row.command or command, self.name), *self.row.args)
-        self._known = known(self._argv)
+        self._traits = traits or traits_of(self._argv)
 
     @property
     def name(self) -> str:
@@ -52,17 +57,17 @@ class AcpAgent:
         """One turn."""
         model = task.settings.model or self.row.model
         try:
-            self._known.check_project(task, self._argv[0])
+            check_project(self._traits, task, PurePath(self._argv[0]).name)
         except OrchardError as error:
             message = f"Agent '{self.name}' cannot be started: {error.message} {error.hint or ''}".rstrip()
             return Result("spawn-failed", message)
-        arguments, servers = self._known.servers(task)
-        task = replace(task, settings=replace(task.settings, mcp_servers=servers))
+        arguments, left = servers(self._traits, task)
+        task = replace(task, settings=replace(task.settings, mcp_servers=left))
         talk = Conversation(f"Agent '{self.name}'", model, task, watch, self._answer_within)
         launch = Launch(
             argv=(*self._argv, *arguments),
             cwd=task.folder,
-            env=self._known.environment(self.row, task),
+            env=environment(self._traits, self.row, task),
             log=task.log,
             token=task.token,
             limits=replace(task.limits, grace=task.limits.grace - talk.courtesy),

@@ -8,6 +8,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from orchard.agents.acp.traits import traits_of_program
 from orchard.agents.cli import reason_of
 from orchard.agents.protocol import Reason, Result
 from orchard.text import one_line
@@ -58,13 +59,8 @@ def warning_of(update: Mapping[str, Any]) -> tuple[str, str] | None:
 
 def from_words(agent: str, said: str, *, used: bool, denied: bool) -> tuple[Reason, str] | None:
     """The failure that an agent has only words for, known by its own name for itself."""
-    if agent.lower() != "copilot":
-        return None
-    if denied and said == "Info: Operation cancelled by user":
-        return "denied", "It gave up when it was denied a tool."
-    if not used and said.startswith("Error: "):
-        return reason_of(said), _words(said.removeprefix("Error: "), None)
-    return None
+    traits = traits_of_program(agent.lower())
+    return traits.failure(said, used, denied) if traits is not None and traits.failure is not None else None
 
 
 def _inside(value: Any, *names: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from orchard.agents.backends.claude_stream import MessageReader, api_seconds
 from orchard.agents.backends.project_files import with_own_words
 from orchard.agents.backends.stream import amount, count, is_private, part, write_private
 from orchard.agents.cli import Command, Json, no_effect
-from orchard.agents.known import Known, can
+from orchard.agents.known import AcpTraits, Known, can
 from orchard.agents.model_lists import Asking, Found, ask_anthropic, with_aliases
 from orchard.agents.protocol import McpServer, Task, Tell
 from orchard.model.agent_rows import AgentRow
@@ -23,11 +23,19 @@ _TOOLS = (
 RETRIES = 2
 """Of its own, after which it is ours to wait; it would go on for minutes."""
 
+# A guess at what the user types next is a call of the model, and here nobody types.
+_ACP = AcpTraits(
+    KEYS,
+    "CLAUDE_CONFIG_DIR",
+    {"CLAUDE_CODE_ENABLE_PROMPT_SUGGESTION": "false"},
+    obeys=(".claude/settings.json", ".claude/settings.local.json", ".mcp.json"),
+)
+
 KNOWN = Known(
     "claude",
     "Anthropic",
     "claude",
-    "@anthropic-ai/claude-code",
+    "npm install -g @anthropic-ai/claude-code",
     "Run 'claude' once and use /login, or set ANTHROPIC_API_KEY.",
     KEYS,
     ("CLAUDE_CONFIG_DIR", ".claude"),
@@ -48,7 +56,8 @@ KNOWN = Known(
         "AWS_BEARER_TOKEN_BEDROCK",
     ),
     keychain=True,
-    speakers=("claude-agent-acp", "claude-code-acp"),
+    endpoints=("ANTHROPIC_BASE_URL",),
+    acp={"claude-agent-acp": _ACP, "claude-code-acp": _ACP},
     reads=(
         ".claude",
         ".mcp.json",

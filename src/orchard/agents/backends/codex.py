@@ -21,7 +21,7 @@ from orchard.agents.backends.stream import (
     text,
 )
 from orchard.agents.cli import Command, Enough, Json, no_effect, reason_of
-from orchard.agents.known import Known, can
+from orchard.agents.known import AcpTraits, Known, can
 from orchard.agents.model_lists import Asking, Found, ask_openai, listed, told
 from orchard.agents.protocol import Called, McpServer, Noted, Reason, Result, Said, Session, Task, Tell, Used
 from orchard.model.agent_rows import AgentRow
@@ -46,7 +46,7 @@ KNOWN = Known(
     "codex",
     "OpenAI",
     "codex",
-    "@openai/codex",
+    "npm install -g @openai/codex",
     "Run 'codex login', or set OPENAI_API_KEY.",
     KEYS,
     ("CODEX_HOME", ".codex"),
@@ -61,7 +61,10 @@ KNOWN = Known(
         "CODEX_ACCESS_TOKEN",
     ),
     status=("login", "status"),
-    speakers=("codex-acp",),
+    endpoints=("OPENAI_BASE_URL",),
+    acp={
+        "codex-acp": AcpTraits(KEYS, "CODEX_HOME", {"CODEX_ACP_PROMPT_SUGGESTIONS": "false"}, obeys=(".codex",)),
+    },
     reads=(
         ".codex",
         ".agents",

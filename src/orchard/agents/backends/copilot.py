@@ -31,7 +31,7 @@ from orchard.agents.backends.stream import (
     write_private,
 )
 from orchard.agents.cli import Command, Enough, Json, no_effect, reason_of
-from orchard.agents.known import Known, can
+from orchard.agents.known import AcpTraits, Known, can
 from orchard.agents.model_lists import Asking, Found, ask_anthropic, ask_openai, listed, told
 from orchard.agents.protocol import TRANSIENT, McpServer, Noted, Reason, Result, Said, Session, Task, Tell, Used
 from orchard.model.agent_rows import AgentRow
@@ -64,11 +64,21 @@ _LOG_IN = (
     "only where 'pass_env' of [agents.copilot] names them."
 )
 
+
+def _acp_failure(said: str, used: bool, denied: bool) -> tuple[Reason, str] | None:
+    """The failure that it has only words for, behind the protocol."""
+    if denied and said == "Info: Operation cancelled by user":
+        return "denied", "It gave up when it was denied a tool."
+    if not used and said.startswith("Error: "):
+        return reason_of(said), sentence(said.removeprefix("Error: ")) or "no reason is told"
+    return None
+
+
 KNOWN = Known(
     "copilot",
     "GitHub",
     "copilot",
-    "@github/copilot",
+    "npm install -g @github/copilot",
     "Run 'copilot login', or set COPILOT_GITHUB_TOKEN.",
     KEYS,
     ("COPILOT_HOME", ".copilot"),
@@ -76,6 +86,10 @@ KNOWN = Known(
     ((".copilot/config.json", "ogged"), (".config/gh/hosts.yml", "github.com")),
     can("effort"),
     providers=("COPILOT_PROVIDER_API_KEY_COMMAND", "COPILOT_PROVIDER_BEARER_TOKEN", "COPILOT_GH_HOST"),
+    endpoints=("COPILOT_PROVIDER_BASE_URL", "COPILOT_PROVIDER_TYPE"),
+    acp={
+        "copilot": AcpTraits(KEYS, "COPILOT_HOME", server_flag="--additional-mcp-config", failure=_acp_failure),
+    },
     reads=(
         ".mcp.json",
         ".agents",

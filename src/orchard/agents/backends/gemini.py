@@ -24,7 +24,7 @@ from orchard.agents.backends.stream import (
     write_private,
 )
 from orchard.agents.cli import Command, Json, no_effect, reason_of
-from orchard.agents.known import Known, can
+from orchard.agents.known import AcpTraits, Known, can
 from orchard.agents.model_lists import Asking, Found, ask_gemini, with_aliases
 from orchard.agents.protocol import McpServer, Noted, Reason, Result, Said, Session, Task, Tell, Used
 from orchard.model.agent_rows import AgentRow
@@ -44,7 +44,7 @@ KNOWN = Known(
     "gemini",
     "Google",
     "gemini",
-    "@google/gemini-cli",
+    "npm install -g @google/gemini-cli",
     "Run 'gemini' once and log in, or set GEMINI_API_KEY.",
     KEYS,
     ("GEMINI_CLI_HOME", ".gemini"),
@@ -58,6 +58,8 @@ KNOWN = Known(
         "GEMINI_DEFAULT_AUTH_TYPE",
         "GOOGLE_GEMINI_BASE_URL",
     ),
+    endpoints=("GOOGLE_GEMINI_BASE_URL",),
+    acp={"gemini": AcpTraits(obeys=(".gemini",), files=(".gemini/.env", ".env"))},
     reads=(
         ".agents",
         ".gemini",

@@ -23,7 +23,7 @@ from orchard.agents.backends.stream import (
     text,
 )
 from orchard.agents.cli import Command, Json, no_effect, reason_of
-from orchard.agents.known import Known, can
+from orchard.agents.known import AcpTraits, Known, can
 from orchard.agents.model_lists import Asking, Found, listed
 from orchard.agents.protocol import McpServer, Noted, Reason, Result, Said, Session, Task, Tell, Used
 from orchard.model.agent_rows import AgentRow
@@ -61,7 +61,7 @@ KNOWN = Known(
     "opencode",
     "several",
     "opencode",
-    "opencode-ai",
+    "npm install -g opencode-ai",
     "Run 'opencode auth login', or set the key of a provider.",
     KEYS,
     ("", ".local/share/opencode"),
@@ -73,6 +73,7 @@ KNOWN = Known(
     ),
     can("effort", "cost"),
     anonymous=True,
+    acp={"opencode": AcpTraits(obeys=(".opencode", "opencode.json", "opencode.jsonc"))},
     reads=(
         ".opencode",
         "opencode.json",

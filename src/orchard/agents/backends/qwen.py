@@ -12,7 +12,7 @@ from orchard.agents.backends.project_files import addresses, refused, steering_f
 from orchard.agents.backends.session_totals import Totals
 from orchard.agents.backends.stream import count, is_private, part, text, write_private
 from orchard.agents.cli import Command, Json, no_effect
-from orchard.agents.known import Known, can
+from orchard.agents.known import AcpTraits, Known, can
 from orchard.agents.model_lists import Asking, Found, ask_openai, told
 from orchard.agents.protocol import McpServer, Noted, Reason, Task, Tell
 from orchard.model.agent_rows import AgentRow
@@ -34,7 +34,7 @@ KNOWN = Known(
     "qwen",
     "Alibaba",
     "qwen",
-    "@qwen-code/qwen-code",
+    "npm install -g @qwen-code/qwen-code",
     "Run 'qwen' once and log in, or set OPENAI_API_KEY.",
     KEYS,
     ("QWEN_HOME", ".qwen"),
@@ -48,6 +48,8 @@ KNOWN = Known(
     ),
     can("max_turns"),
     providers=("DASHSCOPE_API_KEY", "OPENAI_BASE_URL", "QWEN_DEFAULT_AUTH_TYPE"),
+    endpoints=("OPENAI_BASE_URL",),
+    acp={"qwen": AcpTraits(obeys=(".qwen",), files=(".qwen/.env", ".env"))},
     reads=(
         ".qwen",
         ".env",

@@ -44,8 +44,7 @@ class BuiltinAgent:
     """Our own. With `model` it asks that one, and needs no key."""
 
     name = "builtin"
-    is_within = True
-    """It works within the process that asks it to: what that process offers, it needs no program to reach."""
+    takes_servers = is_within = True
 
     def __init__(
         self, row: BuiltinRow | None = None, *, model: Model | None = None, governor: Governor | None = None

@@ -3,6 +3,7 @@
 import os
 from pathlib import Path, PurePath
 
+from orchard.agents.programs import own_folders
 from orchard.config.reach import reach_of
 from orchard.git.repository import Repository
 from orchard.model.plan import Plan
@@ -14,9 +15,9 @@ SHOWN = 20
 _WHOLE = frozenset({"/", "/home", "/root", "/Users", "/etc", "/var", "/usr", "/proc", "/sys", "/dev"})
 _SECRET = (
     ".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".config/gcloud", ".config/gh", ".config/orchard", ".netrc",
-    ".claude", ".codex", ".gemini", ".qwen", ".copilot", ".local/share/opencode", ".local/state/orchard",
-    ".password-store",
+    ".local/state/orchard", ".password-store",
 )  # fmt: skip
+"""Where logins are kept, beside the own folders of agents."""
 
 
 def reach_warnings(repo: Repository, plan: Plan, paths: Paths) -> list[str]:
@@ -44,7 +45,7 @@ def reach_warning(real: PurePath, home: PurePath, checkout: PurePath | None, git
     """What a person should know of a folder that an agent may write to, links followed; None: it needs no word."""
     if real == home or real in home.parents or str(real) in _WHOLE:
         return "the agent may write to all of it"
-    if any(f"/{name}/" in f"{real}/" for name in _SECRET):
+    if any(f"/{name}/" in f"{real}/" for name in (*_SECRET, *own_folders())):
         return "secrets are kept there, and the agent may read and change them"
     if real.is_relative_to(git_dir):
         return "git keeps the repository there, and the agent may change it"

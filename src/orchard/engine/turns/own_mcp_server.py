@@ -31,7 +31,7 @@ def is_offered(context: Context, agent: Agent, purpose: str) -> bool:
     passes = context.engine.passes
     if purpose == "resolve" or not context.world.config.agent_tools:
         return False
-    return passes.socket is not None and LANGUAGE in passes.languages and getattr(agent, "takes_servers", True)
+    return passes.socket is not None and LANGUAGE in passes.languages and agent.takes_servers
 
 
 def offered_name(context: Context, agent: Agent, purpose: str, settings: Settings) -> str | None:
@@ -52,7 +52,7 @@ def with_server(context: Context, agent: Agent, purpose: str, settings: Settings
         yield settings
         return
     with passes.issued(scope_of(context)) as secret:
-        if getattr(agent, "is_within", False):
+        if agent.is_within:
             dial = partial(open_channel, passes.socket, secret, LANGUAGE)
             server = McpServer(_name(settings), offered=True, dial=dial)
             yield replace(settings, mcp_servers=(*settings.mcp_servers, server))

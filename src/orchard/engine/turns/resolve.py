@@ -15,13 +15,12 @@ from msgspec import Struct
 from orchard.agents.environment import agent_environment
 from orchard.agents.prompts.work import ResolveContext, Side, resolve_instructions
 from orchard.agents.protocol import Agent
-from orchard.config.layers import allowed_env
 from orchard.engine.context import Context
 from orchard.engine.merges.authorship import NAMED_JOBS, authors, met_by
 from orchard.engine.outcome import Failed, Held, Outcome
 from orchard.engine.pool import Pool
 from orchard.engine.turns.turn import Asked, run_turn, scratch_prefix
-from orchard.engine.turns.work import intent_of, summary_of
+from orchard.engine.turns.work import given_to, intent_of, summary_of
 from orchard.errors import OrchardError
 from orchard.git.history import show_path
 from orchard.git.merge.conflicts import BadResolution, Merge, Resolution, extract, remember_all, take_back
@@ -31,7 +30,6 @@ from orchard.git.worktree.save import ensure_saved
 from orchard.model.events.plans import ConflictSettled, WorkSaved
 from orchard.model.phases import Phase
 from orchard.model.plan import VALIDATION, AgentWork, JobId
-from orchard.planfile.reserved_variables import settable
 from orchard.process.failpoint import failpoint
 from orchard.process.program import Limits
 
@@ -153,7 +151,7 @@ def _asked(context: Context, agent: Agent, told: str, folder: Path, number: int)
         purpose="resolve",
         instructions=told,
         folder=folder,
-        env={**host, **settable(context.plan.env, allowed_env(world.config, agent.name)), "PWD": str(folder)},
+        env={**host, **given_to(world.config, agent, context.plan.env), "PWD": str(folder)},
         limits=Limits(wall=limits.wall, idle=limits.idle, log_bytes=limits.log_bytes, grace=limits.grace),
         number=number,
     )

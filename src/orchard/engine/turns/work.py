@@ -2,6 +2,7 @@
 
 import os
 import stat
+from collections.abc import Mapping
 from pathlib import Path
 
 from orchard.agents.environment import agent_environment
@@ -15,7 +16,7 @@ from orchard.agents.prompts.work import (
     work_instructions,
 )
 from orchard.agents.protocol import Agent, Result, Settings
-from orchard.config.layers import allowed_env
+from orchard.config.layers import Config, allowed_env
 from orchard.core.records import Attempt, JobRecord
 from orchard.engine.context import Context
 from orchard.engine.outcome import Failed, Held
@@ -26,6 +27,7 @@ from orchard.engine.turns.talk import talk
 from orchard.engine.turns.turn import Asked, run_turn
 from orchard.errors import OrchardError
 from orchard.git.history import files
+from orchard.model.agent_rows import BUILTIN
 from orchard.model.phases import Phase
 from orchard.model.plan import VALIDATION, AgentWork, Job, JobId, Work
 from orchard.planfile.reserved_variables import settable
@@ -124,9 +126,15 @@ def environment_for(context: Context, agent: Agent, work: Work) -> dict[str, str
     """What an agent sees: an allow-list, what its backend and the user name, and what the plan says."""
     world = context.world
     host = agent_environment(world.environment, (*agent.variables, *world.config.pass_env))
-    allowed = allowed_env(world.config, agent.name)
-    given = settable({**context.plan.env, **context.job.env, **work.env}, allowed)
+    given = given_to(world.config, agent, {**context.plan.env, **context.job.env, **work.env})
     return {**host, **given, "PWD": str(context.place.folder), **context.place.told}
+
+
+def given_to(config: Config, agent: Agent, env: Mapping[str, str]) -> dict[str, str]:
+    """Of what a plan sets, what an agent gets: nothing that steers it, and none of the variables that are its own."""
+    row = config.builtin if agent.name == BUILTIN else config.agents.get(agent.name)
+    handed_on = row.pass_env if row is not None else ()
+    return settable(env, allowed_env(config, agent.name), {*agent.variables} - {*handed_on})
 
 
 def limits_for(context: Context, work: Work) -> Limits:
@@ -141,7 +149,7 @@ async def settings_of(context: Context, agent: Agent, work: AgentWork) -> Settin
     world = context.world
     model = await world.in_thread(world.agents.model_for, agent.name, work.model, work.tier)
     folders = tuple(folder_meant(world.repo, name) for name in work.allowed_folders)
-    if work.tier is not None and work.model is None and model is None and agent.name != "builtin":
+    if work.tier is not None and work.model is None and model is None and agent.name != BUILTIN:
         context.notes.append(f"'tier: {work.tier}' has no effect: no model of {agent.name} is known to be of that tier")
     return Settings(
         model=model,

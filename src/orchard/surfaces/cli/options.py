@@ -115,6 +115,24 @@ def _jobs(context: click.Context, parameter: click.Parameter, incomplete: str) -
     return [CompletionItem(job, help=f"{status}  {safe(name, 60)}") for job, name, status in found]
 
 
+def complete_agents(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
+    """Agents that have a name: those that are known, and the user's own."""
+    from click.shell_completion import CompletionItem
+
+    from orchard.agents.registry import Agents
+    from orchard.config.load import load_settings
+
+    try:
+        agents = Agents(_completing_app(context).settings.config, os.environ)
+    except OrchardError:  # outside of a repository there are those of the user
+        try:
+            agents = Agents(load_settings(None, {}, os.environ).config, os.environ)
+        except OrchardError:
+            return []
+    found = [name for name in agents.names if name.startswith(incomplete)]
+    return [CompletionItem(name, help=agents.missing(name)) for name in found]
+
+
 def complete_plans_and_jobs(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
     """Whole plans, and the jobs of the newest one."""
     return [*_plans(context, parameter, incomplete), *_jobs(context, parameter, incomplete)]

@@ -12,6 +12,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
 
+import msgspec
+
 import orchard
 from orchard.agents.builtin.confine import BadPath, Confines, Place
 from orchard.agents.builtin.tool import LONGEST_ANSWER, Answer, Json, Tool, ToolContext, ToolError
@@ -41,10 +43,12 @@ WALK_SECONDS = 10.0
 SEARCH_SECONDS = 20.0
 SEARCH = """\
 import sys
-sys.path.insert(0, sys.argv[1])
+sys.path[:0] = sys.argv[1:]
 from orchard.agents.builtin.tools.search import main
 main()
 """
+_WHERE = tuple(str(Path(package.__file__ or "").parent.parent) for package in (orchard, msgspec))
+"""Where the search finds what it imports: with nothing else on its path it starts at once."""
 LIST_BYTES = 16 * 1024 * 1024
 
 
@@ -191,7 +195,7 @@ class _FileTools:
 
         with scratch_file(context) as log:
             launch = Launch(
-                argv=(sys.executable, "-I", "-S", "-c", SEARCH, str(Path(orchard.__file__).parent.parent)),
+                argv=(sys.executable, "-I", "-S", "-c", SEARCH, *_WHERE),
                 cwd=context.folder,
                 env=context.for_commands,
                 log=log,

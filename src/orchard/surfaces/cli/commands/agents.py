@@ -16,6 +16,7 @@ from orchard.errors import NotFound, OrchardError
 from orchard.git.repository import find_repository
 from orchard.model.agent_rows import ACP
 from orchard.surfaces.cli.group import verb
+from orchard.surfaces.cli.options import complete_agents
 from orchard.surfaces.cli.render import text
 from orchard.surfaces.cli.render.lines import Line, Meaning, Piece, safe, table
 from orchard.surfaces.cli.terminal import Terminal
@@ -29,7 +30,7 @@ NOTHING_USABLE = "No agent can be used here yet. Install one and log in; any of 
 
 
 @verb("agents", examples="orchard agents\norchard agents claude")
-@click.argument("name", metavar="[NAME]", required=False)
+@click.argument("name", metavar="[NAME]", required=False, shell_complete=complete_agents)
 def agents(terminal: Terminal, name: str | None) -> None:
     """List the agents: which are installed, logged in, and what each can do.
 
@@ -47,7 +48,12 @@ def agents(terminal: Terminal, name: str | None) -> None:
 
 
 @verb("models", examples="orchard models\norchard models --agent codex\norchard models --refresh")
-@click.option("--agent", metavar="NAME", help="Only the models of this agent; else of all that are installed.")
+@click.option(
+    "--agent",
+    metavar="NAME",
+    shell_complete=complete_agents,
+    help="Only the models of this agent; else of all that are installed.",
+)
 @click.option("--refresh", is_flag=True, help="Ask again, and do not use what was found in the last hour.")
 def models(terminal: Terminal, agent: str | None, refresh: bool) -> None:
     """List the models of the agents, with vendor and tier.
@@ -100,7 +106,7 @@ def _list(infos: Sequence[AgentInfo]) -> list[Line]:
     for info in infos:
         way = info.login if info.installed else info.install
         if way:
-            lines.append([(f"  {safe(info.name):<10}", "name"), (safe(way), "")])
+            lines.append([(f"  {safe(info.name):<11}", "name"), (safe(way), "")])
     return lines
 
 

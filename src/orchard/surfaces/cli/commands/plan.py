@@ -22,7 +22,7 @@ from orchard.process.identity import Identity
 from orchard.store.redact import redact_text
 from orchard.surfaces.cli.commands.proposal import proposal_lines
 from orchard.surfaces.cli.group import verb
-from orchard.surfaces.cli.options import app_for_work, not_empty, yes_option
+from orchard.surfaces.cli.options import app_for_work, complete_agents, not_empty, yes_option
 from orchard.surfaces.cli.render import text
 from orchard.surfaces.cli.render.lines import Line, safe
 from orchard.surfaces.cli.terminal import Terminal, read_input
@@ -43,7 +43,13 @@ orchard help planning                         # what agents are told about good 
 """,
 )
 @click.argument("goal", metavar="GOAL")
-@click.option("--agent", metavar="NAME", callback=not_empty, help="The agent to ask; else the default one.")
+@click.option(
+    "--agent",
+    metavar="NAME",
+    callback=not_empty,
+    shell_complete=complete_agents,
+    help="The agent to ask; else the default one.",
+)
 @click.option("--model", metavar="MODEL", callback=not_empty, help="The model, by the name the agent knows it by.")
 @click.option(
     "--file",

@@ -1,0 +1,48 @@
+"""Every program of others that is known, whether it has a backend or speaks the Agent Client Protocol.
+
+known_of     the name of an agent -> what is known of it
+speaker      the name of a program -> the agent that it belongs to
+"""
+
+from functools import cache
+from importlib import import_module
+
+from orchard.agents.cli import backend
+from orchard.agents.known import AcpKnown, Known
+from orchard.model.agent_rows import ACP_AGENTS, BACKENDS
+
+
+@cache
+def acp_known(name: str) -> AcpKnown:
+    """A program that speaks the protocol and has a name of its own."""
+    module, _, value = ACP_AGENTS[name].partition(":")
+    found: AcpKnown = getattr(import_module(module), value)
+    return found
+
+
+def known_of(name: str) -> Known | None:
+    """What is known of an agent by its name."""
+    if name in BACKENDS:
+        return backend(name).known
+    return acp_known(name) if name in ACP_AGENTS else None
+
+
+@cache
+def all_known() -> tuple[Known, ...]:
+    """Everything that is known, in the order of the names."""
+    return (*(backend(name).known for name in BACKENDS), *(acp_known(name) for name in ACP_AGENTS))
+
+
+def variables_of(known: Known) -> tuple[str, ...]:
+    """Variables of the user's that an agent may see: its keys, its own settings."""
+    return (*known.keys, *known.variables) if isinstance(known, AcpKnown) else backend(known.name).variables
+
+
+def of_program(name: str) -> Known | None:
+    """The agent that a program is, or speaks for."""
+    return next((known for known in all_known() if name == known.program or name in known.acp), None)
+
+
+def own_folders() -> tuple[str, ...]:
+    """Where agents keep settings, sessions and logins, below the user's home folder."""
+    return tuple(known.folder[1] for known in all_known() if known.folder[1])
