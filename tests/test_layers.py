@@ -62,6 +62,16 @@ STARTERS = {
 STARTING_PREFIXES = ("exec", "spawn")  # os.execve, os.spawnl, ...
 STARTING_MODULES = frozenset({"multiprocessing", "concurrent.futures.process", "pty"})
 MAY_START_PROGRAMS = ("process/", "git/command.py")
+# A launch is made by a launcher, and a launcher by whoever answers for what it starts: an attempt, a lone agent, a
+# question to a program about itself. All others are handed one.
+MAY_MAKE_LAUNCHES = ("process/launcher.py", "process/program.py")
+MAY_MAKE_LAUNCHERS = (
+    "process/launcher.py",
+    "engine/workspace.py",
+    "agents/planner.py",
+    "agents/probe.py",
+    "surfaces/cli/commands/agent.py",
+)
 
 MAY_CATCH_EVERYTHING = (
     "engine/attempt.py",
@@ -216,6 +226,18 @@ def _starts(owner: str, name: str) -> bool:
     return name in STARTERS.get(owner, ()) or (owner == "os" and name.startswith(STARTING_PREFIXES))
 
 
+def makes_launches_in_one_place(module: Module) -> Iterator[tuple[int, str]]:
+    if not module.is_one_of(MAY_MAKE_LAUNCHES):
+        yield from ((line, f"imports {name}") for line, name in imports(module) if name.endswith("program.Launch"))
+        for node in module.nodes:
+            if isinstance(node, ast.Attribute) and node.attr == "Launch":
+                yield node.lineno, "names Launch"
+    for node in module.nodes:
+        made = isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] == "Launcher"
+        if isinstance(node, ast.Call) and made and not module.is_one_of(MAY_MAKE_LAUNCHERS):
+            yield node.lineno, "makes a launcher of its own"
+
+
 def names_git_in_one_place(module: Module) -> Iterator[tuple[int, str]]:
     if module.path == "git/command.py":
         return
@@ -302,6 +324,12 @@ RULES: dict[Rule, list[tuple[str, str]]] = {
         ("store/x.py", "from os import posix_spawn"),
         ("agents/x.py", "import asyncio\nasync def f():\n    await asyncio.create_subprocess_exec('x')"),
         ("store/x.py", "import multiprocessing"),
+    ],
+    makes_launches_in_one_place: [
+        ("agents/x.py", "from orchard.process.program import Launch, run_program"),
+        ("engine/x.py", "from orchard.process.program import Launch as Start"),
+        ("engine/x.py", "from orchard.process import program\nprogram.Launch(())"),
+        ("agents/builtin/x.py", "from orchard.process.launcher import Launcher\nLauncher('of-nobody')"),
     ],
     names_git_in_one_place: [("engine/x.py", "run(['git', 'status'])")],
     catches_what_it_expects: [

@@ -353,6 +353,7 @@ class App:
         ]
 
     def _processes(self, run: Run, job_id: JobId) -> list[Json]:
+        from orchard.model.names import token_of
         from orchard.process.identity import Identity
         from orchard.process.usage import family_usage
 
@@ -362,7 +363,7 @@ class App:
         program = last.program
         leader = Identity(program.pid, program.started, program.boot)
         log = self.logs.path(run.id, job_id, last.number, program.phase)
-        token = f"{run.id}:{job_id}:{last.number}"
+        token = token_of(run.id, job_id, last.number)
         earlier = self._samples.pop(token, None)
         if not earlier or time.monotonic() - earlier[0].sampled > OLDEST_SAMPLE:
             earlier = family_usage(token, leader, log)

@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
-from uuid import uuid4
 
 import pytest
 
 from orchard.agents.protocol import Noted, Said, Session, Settings, Task, Telling, Used, Watch
+from orchard.model.limits import Limits
 from orchard.model.usage import Usage, total
 from orchard.process.identity import Identity
-from orchard.process.program import Limits
+from orchard.process.launcher import Launcher
 
 pytest.register_assert_rewrite("tests.agents.claims", "tests.agents.turns")
 
@@ -96,7 +96,7 @@ class Desk:
             private=self.private,
             scratch=self.scratch,
             log=self.log,
-            token=uuid4().hex,
+            launcher=Launcher(),
             settings=settings or Settings(),
             session=session,
             limits=limits or Limits(wall=240.0, grace=3.0),

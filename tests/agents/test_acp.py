@@ -16,9 +16,9 @@ from orchard.agents.acp.agent import AcpAgent
 from orchard.agents.protocol import Called, Heard, McpServer, Result, Said, Settings, Task, Telling, Used
 from orchard.errors import OrchardError
 from orchard.model.agent_rows import AgentRow
+from orchard.model.limits import Limits
 from orchard.model.usage import Usage
 from orchard.process.family import members
-from orchard.process.program import Limits
 from tests.agents.conftest import Desk, Ear
 
 pytestmark = pytest.mark.anyio
@@ -478,7 +478,7 @@ async def test_an_agent_that_never_answers_is_given_up(desk: Desk, ear: Ear) -> 
 
     assert result.reason == "timeout"
     assert "did not answer 'initialize'" in result.message
-    assert members(task.token, None, task.log) == []
+    assert members(task.launcher.token, None, task.log) == []
 
 
 async def test_the_limits_of_programs_hold(desk: Desk, ear: Ear) -> None:
@@ -524,7 +524,7 @@ async def test_an_agent_that_does_not_leave_is_ended_and_has_done_its_work(
         result = await agent("stay").run(task, ear.watch)
 
     assert result.ok
-    assert members(task.token, None, task.log) == []
+    assert members(task.launcher.token, None, task.log) == []
 
 
 # ----------------------------------------------------------------------------- cancellation
@@ -549,7 +549,7 @@ async def test_cancellation_is_told_to_the_agent_and_what_it_asks_then_is_cancel
 
     assert heard(desk, "session/cancel") == [{"sessionId": ear.session}]
     assert json.loads((desk.folder / "canceled.txt").read_text()) == {"outcome": "cancelled"}
-    assert members(task.token, None, task.log) == []
+    assert members(task.launcher.token, None, task.log) == []
 
 
 @pytest.mark.parametrize("impatient", ["again", "hurry", "no"])
@@ -572,5 +572,5 @@ async def test_an_agent_that_does_not_care_is_ended_with_its_family(
         with pytest.raises(asyncio.CancelledError):
             await running
 
-    assert members(task.token, None, task.log) == []
+    assert members(task.launcher.token, None, task.log) == []
     assert not (desk.folder / "late.txt").exists()

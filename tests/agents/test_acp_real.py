@@ -166,7 +166,7 @@ async def test_cancellation_in_mid_turn_leaves_no_process_and_no_late_edit_and_t
         with pytest.raises(asyncio.CancelledError):
             await running
 
-        assert members(task.token, None, task.log) == []
+        assert members(task.launcher.token, None, task.log) == []
         await asyncio.sleep(max(0.0, begun + 5.5 - time.monotonic()))
         assert not (desk.folder / "late.txt").exists()
 
@@ -185,7 +185,7 @@ async def test_a_model_that_hangs_is_canceled(kind: Kind, desk: Desk, ear: Ear) 
             await running
         llm.release()
 
-        assert members(task.token, None, task.log) == []
+        assert members(task.launcher.token, None, task.log) == []
         assert not (desk.folder / "late.txt").exists()
 
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from orchard.agents.cli import CliAgent
 from orchard.agents.protocol import Result
 from orchard.model.agent_rows import AgentRow
-from orchard.process.program import Limits
+from orchard.model.limits import Limits
 from tests.agents.claims import NOWHERE, WRITES, Claims
 from tests.agents.clones import ADDRESSES, Attacker, files_for, hostile_clone
 from tests.agents.conftest import Desk, Ear

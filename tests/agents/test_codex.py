@@ -11,7 +11,8 @@ from orchard.agents.backends.codex import RETRIES, Codex
 from orchard.agents.cli import Enough, Json
 from orchard.agents.protocol import Called, McpServer, Noted, Reason, Said, Session, Settings, Used
 from orchard.model.agent_rows import AgentRow
-from orchard.process.program import Ended, Limits
+from orchard.model.limits import Limits
+from orchard.process.program import Ended
 from tests.agents.claims import NOWHERE, WRITES, OverHttp
 from tests.agents.conftest import Desk, Ear
 from tests.agents.llm import Asked, Fail, Say, ScriptedLlm, Shell, steps

@@ -13,8 +13,9 @@ from orchard.agents.backends.copilot import RETRIES, Copilot, CopilotReader
 from orchard.agents.cli import CliAgent, Enough, Json
 from orchard.agents.protocol import Called, McpServer, Noted, Said, Session, Settings, Used
 from orchard.model.agent_rows import AgentRow
+from orchard.model.limits import Limits
 from orchard.model.usage import Usage, total
-from orchard.process.program import Ended, Limits
+from orchard.process.program import Ended
 from tests.agents.claims import NOWHERE, Claims
 from tests.agents.conftest import Desk, Ear
 from tests.agents.hostile import spoiled

@@ -12,7 +12,7 @@ from orchard.agents.backends.custom import Custom
 from orchard.agents.cli import LONGEST_PROMPT_ARGUMENT, STRAY_LINES, CliAgent
 from orchard.agents.protocol import McpServer, Said, Session, Settings, Used
 from orchard.model.agent_rows import AgentRow
-from orchard.process.program import Limits
+from orchard.model.limits import Limits
 from tests.agents.conftest import Desk, Ear
 from tests.agents.turns import CANARIES, alive, cancel_while, files, run, seen_by
 
@@ -201,7 +201,7 @@ async def test_canceled_it_leaves_no_process_not_even_one_that_hides(place: Plac
     program(Path(place.path.partition(os.pathsep)[0]) / "hider", hides)
     task = place.desk.task(path=place.path)
     await cancel_while(agent("hider"), task, ear, (place.desk.folder / "begun").exists)
-    assert alive(task.token) == []
+    assert alive(task.launcher.token) == []
     assert files(place.desk.folder) == {"begun"}
 
 

@@ -13,6 +13,7 @@ from orchard.agents.registry import Agents, NoAgent
 from orchard.config.layers import Config
 from orchard.errors import OrchardError, UsageError
 from orchard.model.agent_rows import AGENTS, BACKENDS, AgentRow, BuiltinRow, ServerRow
+from orchard.process.launcher import Launcher
 
 
 class Machine:
@@ -134,7 +135,7 @@ def test_what_a_program_is_said_to_honour_it_does(name: str, tmp_path: Path) -> 
     told: list[Telling] = []
     row = AgentRow(home="private")
     settings = Settings(effort="high", max_turns=3, mcp_servers=(McpServer("s", command="x"),))
-    task = Task("", tmp_path, {"HOME": str(tmp_path)}, tmp_path, tmp_path, tmp_path / "log", "t", settings)
+    task = Task("", tmp_path, {"HOME": str(tmp_path)}, tmp_path, tmp_path, tmp_path / "log", Launcher("t"), settings)
 
     backend(name).prepare(name, row, task, told.append)
 

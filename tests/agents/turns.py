@@ -26,7 +26,7 @@ CANARIES = {"CANARY": "yellow", "AWS_SECRET_ACCESS_KEY": "yellow", "GITHUB_TOKEN
 async def run(agent: Agent, task: Task, ear: Ear) -> Result:
     """One turn; when it has ended, so has every process of it."""
     result = await agent.run(task, ear.watch)
-    assert alive(task.token) == []
+    assert alive(task.launcher.token) == []
     return result
 
 
@@ -55,7 +55,7 @@ async def cancel_while(agent: Agent, task: Task, ear: Ear, waits: Callable[[], b
         turn.cancel()
         with pytest.raises(asyncio.CancelledError):
             await turn
-    assert alive(task.token) == []
+    assert alive(task.launcher.token) == []
 
 
 async def cancel_while_hanging(agent: Agent, task: Task, ear: Ear, llm: ScriptedLlm) -> None:

@@ -39,7 +39,7 @@ class Asker:
     @property
     def scope(self) -> Json:
         """For whom it asks, as its pass would say."""
-        env, token = self.task.env, self.task.token.split(":")
+        env, token = self.task.env, self.task.launcher.token.split(":")
         subtask = token[3] if len(token) > 3 else None
         scope = {"plan": env["ORCHARD_PLAN"], "job": env["ORCHARD_JOB"], "attempt": int(env["ORCHARD_ATTEMPT"])}
         return {**scope, "subtask": subtask}

@@ -31,7 +31,7 @@ CHECKOUT = 0.6
 pytestmark = pytest.mark.anyio
 
 
-class SlowWorktrees(Worktrees):
+class SlowWorktrees(Worktrees, dict=True):
     """Real ones, in a repository that is larger than the one at hand."""
 
     made: int = 0

@@ -31,7 +31,7 @@ class Parent:
     """The agent of a job, which calls tools as its pass allows."""
 
     def __init__(self, served: Served, task: Task) -> None:
-        token = task.token.split(":")
+        token = task.launcher.token.split(":")
         scope = Scope(PlanId(token[0]), JobId(token[1]), int(token[2]), token[3] if len(token) > 3 else None)
         self._call, self.task, self._scope = Call(served, scope), task, scope
 

@@ -32,7 +32,8 @@ ENGINE = """
 import asyncio, sys
 from pathlib import Path
 from orchard.process.orphans import become_subreaper
-from orchard.process.program import Launch, Limits, run_program
+from orchard.model.limits import Limits
+from orchard.process.program import Launch, run_program
 become_subreaper()
 folder, token, script = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 async def main():

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from orchard.model.limits import Limits
 from orchard.process import pipes
 from orchard.process.pipes import Converse, Pipes
-from orchard.process.program import Ended, Launch, Limits, run_program
+from orchard.process.program import Ended, Launch, run_program
 
 pytestmark = pytest.mark.anyio
 

@@ -166,7 +166,8 @@ async def test_a_hundred_programs_at_once_end_well(tmp_path: Path) -> None:
 INTERRUPTED = """
 import asyncio, sys
 from pathlib import Path
-from orchard.process.program import Launch, Limits, run_program
+from orchard.model.limits import Limits
+from orchard.process.program import Launch, run_program
 
 script = "trap '' TERM; setsid sleep $NAP & sleep $NAP & echo; wait; sleep $NAP"
 async def start():

@@ -9,7 +9,8 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from orchard.process.program import Launch, Limits, run_program
+from orchard.model.limits import Limits
+from orchard.process.program import Launch, run_program
 from orchard.process.table import LINUX
 
 pytestmark = [pytest.mark.anyio, pytest.mark.skipif(not LINUX, reason="told by /proc")]

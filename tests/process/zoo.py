@@ -14,7 +14,8 @@ from pathlib import Path
 
 import anyio
 
-from orchard.process.program import Launch, Limits
+from orchard.model.limits import Limits
+from orchard.process.program import Launch
 from orchard.process.table import all_processes
 
 GRACE = 0.3

@@ -26,7 +26,7 @@ from orchard.errors import OrchardError
 from orchard.model.agent_rows import BACKENDS, AgentRow
 from orchard.process.pipes import Enough as Enough
 from orchard.process.pipes import Pipes
-from orchard.process.program import Ended, Launch, run_program
+from orchard.process.program import Ended, run_program
 
 Json = dict[str, Any]
 
@@ -171,12 +171,11 @@ class CliAgent:
             async for line in pipes.lines():
                 _hear(line, reader, stray, watch.tell)
 
-        launch = Launch(
+        launch = task.launcher.launch(
             argv=command.argv,
-            cwd=task.folder,
+            folder=task.folder,
             env={**task.env, "TMPDIR": str(task.scratch), **self.row.env, **command.env},
             log=task.log,
-            token=task.token,
             limits=task.limits,
             pipes=True,
             farewell=math.inf,  # that it says no more does not mean that it is done

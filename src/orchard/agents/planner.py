@@ -9,7 +9,6 @@ A plan that an agent wrote is a proposal: it is parsed, never run from here.
 
 import asyncio
 import re
-import secrets
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -27,8 +26,9 @@ from orchard.files import read_plain
 from orchard.git.repository import Repository
 from orchard.git.worktree.save import restore
 from orchard.model import limits
+from orchard.model.limits import Limits
 from orchard.model.plan import AgentWork, Plan, Work
-from orchard.process.program import Limits
+from orchard.process.launcher import Launcher
 
 REPAIRS = 3
 PROBLEMS = 30
@@ -265,7 +265,7 @@ class Desk(Struct):
             private=self.place / "private",
             scratch=self.place / "scratch",
             log=self.place / "log",
-            token=f"plan-{secrets.token_hex(8)}",
+            launcher=Launcher(),
             settings=self.seat.settings,
             session=self.session,
             limits=self.seat.limits,

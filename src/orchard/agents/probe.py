@@ -6,7 +6,6 @@ asked of several at a time and waited for, so it belongs into a thread where an 
 
 import asyncio
 import json
-import secrets
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,8 +13,10 @@ from typing import Any
 
 from msgspec import Struct
 
+from orchard.model.limits import Limits
+from orchard.process.launcher import Launcher
 from orchard.process.pipes import Pipes
-from orchard.process.program import Launch, Limits, run_program
+from orchard.process.program import run_program
 
 SECONDS = 60.0
 """A program written in JavaScript takes seconds to say its version on a machine that is busy."""
@@ -67,12 +68,11 @@ async def _ask(question: Question, folder: Path, seconds: float) -> Answer:
         while block := await pipes.read():
             said.extend(block)
 
-    launch = Launch(
+    launch = Launcher().launch(
         argv=question.argv,
-        cwd=folder,
+        folder=folder,
         env={**question.env, **({question.home: str(home)} if question.home else {})},
         log=folder.with_suffix(".log"),
-        token=secrets.token_hex(16),
         limits=Limits(wall=seconds, log_bytes=MOST_BYTES, grace=1.0),
         pipes=True,
     )

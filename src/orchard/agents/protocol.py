@@ -16,10 +16,11 @@ from typing import Literal, Protocol
 
 from msgspec import Struct, field
 
+from orchard.model.limits import Limits
 from orchard.model.plan import Effort, Tier
 from orchard.model.usage import Usage
 from orchard.process.identity import Identity
-from orchard.process.program import Limits
+from orchard.process.launcher import Launcher
 
 Reason = Literal[
     "done",
@@ -94,8 +95,8 @@ class Task(Struct, frozen=True):
     log: Path
     """What people read. Whoever runs the turn writes there what it is told; only what programs print to their standard
     error goes there directly."""
-    token: str
-    """What every process of the turn carries, so that all of them can be ended."""
+    launcher: Launcher
+    """Starts whatever the turn starts."""
     settings: Settings = field(default_factory=Settings)
     session: str | None = None
     """Go on in this one."""

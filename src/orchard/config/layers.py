@@ -19,6 +19,7 @@ from orchard.config.kinds import RawWork, checked_text, found_instead, stays_ins
 from orchard.config.rows import make_rows, row_key, row_leaves
 from orchard.errors import InvalidInput, Problem
 from orchard.model.agent_rows import AgentRow, BuiltinRow, ServerRow
+from orchard.model.limits import Limits
 from orchard.model.names import Resolver
 from orchard.text import did_you_mean, nearest, quoted
 
@@ -55,13 +56,9 @@ class Capacity(Struct, frozen=True):
     global_: int = 16
 
 
-class WorkLimits(Struct, frozen=True):
-    """What a program of a job may take before it is stopped."""
+class WorkLimits(Limits, frozen=True):
+    """What a job may take: each of its programs, and its agents."""
 
-    grace: float = 10.0
-    log_bytes: int = 1024**3
-    idle: float | None = None
-    wall: float | None = None
     interactive: float | None = 86400.0
     """For how long an agent that is idle waits for a message."""
     subtasks_per_job: int = 20

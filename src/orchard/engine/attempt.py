@@ -15,7 +15,7 @@ from orchard.engine.outcome import Failed, Held, Outcome
 from orchard.engine.phases import JOB_PHASES
 from orchard.engine.phasing import run_phases
 from orchard.engine.validation import run_validation
-from orchard.engine.workspace import release_unneeded, save_work
+from orchard.engine.workspace import release_unneeded
 from orchard.errors import OrchardError
 from orchard.model.events.plans import JobCanceled, JobFailed, JobHeld, JobStarted, JobSucceeded
 from orchard.model.phases import Phase
@@ -94,21 +94,13 @@ async def _stopped(context: Context) -> None:
     live = context.engine.live.get((context.run.id, context.job_id))
     if live is None or live.stop is None:
         return
-    await _save(context, f"{live.stop.kind} of job {context.job_id}")
+    if context.workspace.is_open:
+        await context.workspace.try_to_save(f"{live.stop.kind} of job {context.job_id}", " Its folder is kept.")
     if live.stop.kind == "cancel":
         context.engine.record(context.run.id, JobCanceled(context.job_id, live.stop.reason, context.phase))
     else:
         _record_failure(context, Failed("forced", live.stop.reason))
     await _tidy(context)
-
-
-async def _save(context: Context, why: str) -> None:
-    if context.worktree is None:
-        return
-    try:
-        await save_work(context.engine, context.run, context.job_id, why)
-    except OrchardError as error:
-        context.engine.warn(context.run.id, f"{error.message} Its folder is kept.", context.job_id)
 
 
 async def _tidy(context: Context) -> None:

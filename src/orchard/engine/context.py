@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from functools import cached_property
 from pathlib import Path
 
 from msgspec import Struct, field
@@ -12,13 +13,13 @@ from orchard.core.records import JobRecord
 from orchard.core.run import Run
 from orchard.engine.engine import Engine
 from orchard.engine.programs import Place
+from orchard.engine.workspace import Workspace, workspace_of
 from orchard.engine.world import World
-from orchard.git.repository import Worktree
 from orchard.model.phases import Phase
-from orchard.model.plan import Job, JobId, Plan, PlanId
+from orchard.model.plan import Job, JobId, Plan
 
 
-class Context(Struct):
+class Context(Struct, dict=True):
     """An attempt under way: what it is for, and what its phases have found out so far."""
 
     engine: Engine
@@ -34,13 +35,6 @@ class Context(Struct):
     """The commit the job starts from."""
     commit: str | None = None
     """The job's result, once there is one."""
-    worktree: Worktree | None = None
-    new_worktree: bool = False
-    """Whether the folder was made or reset for this start, so that it has to be set up."""
-    setup_key: str | None = None
-    """What decides how the folder is set up; None: there is nothing to set up, or it is done anew in any case."""
-    is_set_up: bool = False
-    """Whether the folder holds already what setting it up would leave."""
     target_tip: str | None = None
     """Where the target was when the validation job last looked; None: the landing makes the branch."""
     phase: Phase | None = None
@@ -49,6 +43,11 @@ class Context(Struct):
     notes: list[str] = field(default_factory=list)
     subtask: str | None = None
     """The subtask whose folder and turns these are; None: the attempt's own."""
+
+    @cached_property
+    def workspace(self) -> Workspace:
+        """Where it works."""
+        return workspace_of(self.engine, self.run, self.job_id, self.subtask, attempt=self.number)
 
     @property
     def world(self) -> World:
@@ -65,11 +64,6 @@ class Context(Struct):
     @property
     def state(self) -> JobRecord:
         return self.run.records[self.job_id]
-
-    @property
-    def token(self) -> str:
-        """What every process of this attempt carries, or of this subtask, which can end without the attempt."""
-        return token_of(self.run.id, self.job_id, self.number, self.subtask)
 
     def traced(self, env: Mapping[str, str]) -> Mapping[str, str]:
         """The variables of a program, and where plans are traced those by which it can join the trace."""
@@ -105,13 +99,7 @@ class Context(Struct):
     @property
     def place(self) -> Place:
         """Where the job's programs run, and what they are told."""
-        assert self.worktree is not None
         assert self.run.started is not None
         evidence = self.world.logs.evidence_path(self.run.id, self.job_id, self.number)
         target = self.run.started.target_branch
-        return Place(self.worktree.path, self.run.id, self.job_id, self.number, self.base, target, evidence)
-
-
-def token_of(plan: PlanId, job: JobId, attempt: int, subtask: str | None = None) -> str:
-    """What every process of an attempt carries, or of one of its subtasks."""
-    return f"{plan}:{job}:{attempt}" + (f":{subtask}" if subtask is not None else "")
+        return Place(self.workspace.folder, self.run.id, self.job_id, self.number, self.base, target, evidence)

@@ -120,7 +120,7 @@ class Engine:
         self.lending = Lending(self._leases, world.config.max_parallel, self.spawn, self.wake)
         self._sweeping: asyncio.TimerHandle | None = None
         self._known_children = children()
-        self.giving_back: set[tuple[PlanId, JobId]] = set()
+        self.giving_back: set[tuple[PlanId, str]] = set()
         """Folders that are being saved and returned right now."""
         self._beside: set[asyncio.Task[None]] = set()
 

@@ -1,6 +1,7 @@
 """The phases of an ordinary job: each a function from the attempt to an outcome."""
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -23,18 +24,13 @@ from orchard.engine.turns.heal import edited_since, healed_trailers
 from orchard.engine.turns.resolutions import Sides, record_pick
 from orchard.engine.turns.resolve import settling
 from orchard.engine.turns.work import run_agent_work
-from orchard.engine.workspace import setup_works, take_worktree
+from orchard.engine.workspace import setup_works
 from orchard.git.history import count_commits, files
 from orchard.git.refs import Update, keep_ref, update_refs
-from orchard.git.repository import Worktree
-from orchard.git.worktree.commit import CommitInfo, Committed, Refused, commit_work, worktree_changes
-from orchard.git.worktree.setup import Linked, copy_included, fills_nothing, link_folders
-from orchard.model.events.plans import NeedsConsumed, ProgramStarted, WorkCommitted
+from orchard.git.worktree.commit import CommitInfo, Committed, Refused
+from orchard.model.events.plans import NeedsConsumed, WorkCommitted
 from orchard.model.phases import Phase, at_or_after
 from orchard.model.plan import AgentWork, Job, Resolver, Work
-from orchard.process.failpoint import failpoint
-from orchard.process.identity import Identity
-from orchard.process.program import Launch, Limits, run_program
 from orchard.store.logs import tail
 
 LISTED_PATHS = 10
@@ -85,7 +81,8 @@ async def _gathered(context: Context, hold: str, commits: list[str], resolver: R
     world = context.world
     assert context.run.started is not None
     floor = context.run.started.base_commit
-    found = await world.in_thread(gather, world, context.run.id, hold, commits, resolver, floor)
+    step = partial(world.in_thread, gather, world, context.run.id, hold, commits, resolver, floor)
+    found = await world.again_if_vanished(step)
     return Passed(found) if isinstance(found, str) else found
 
 
@@ -99,8 +96,8 @@ async def _take_folder(context: Context, base: str) -> Outcome:
         context.commit = done
         if context.first_phase is Phase.MERGE_RI:
             return Passed()
-    await take_worktree(context, base)
-    if context.new_worktree and context.first_phase not in (Phase.MERGE_FI, Phase.SETUP):
+    await context.workspace.prepare(base, fresh=context.fresh)
+    if context.workspace.is_new and context.first_phase not in (Phase.MERGE_FI, Phase.SETUP):
         attempt = context.state.last
         if attempt is not None and attempt.number == context.number and (attempt.program or attempt.turns):
             message = "interrupted: the folder of this attempt is gone, and what its work left there with it."
@@ -112,37 +109,23 @@ async def _take_folder(context: Context, base: str) -> Outcome:
 
 async def setup(context: Context) -> Outcome:
     """Make a new folder ready to work in."""
-    was_set_up = at_or_after(context.first_phase, Phase.PRECHECKS) and not context.new_worktree
-    if context.worktree is None or was_set_up:
+    workspace = context.workspace
+    was_set_up = at_or_after(context.first_phase, Phase.PRECHECKS) and not workspace.is_new
+    if not workspace.is_open or was_set_up:
         return Skipped()
-    if context.is_set_up:
+    if workspace.is_set_up:
         return Passed("the worktree was set up for an earlier job")
-    copied, linked = await _fill(context, context.worktree)
+    copied, linked = await workspace.fill()
     failed = await run_works(context, setup_works(context.plan, context.job, context.world.setup))
     if failed is not None:
         return failed
-    if context.setup_key is not None and context.new_worktree:
-        await context.engine.pool(context.run).note_ready(context.worktree, context.setup_key)
+    await workspace.note_set_up()
     done = [f"copied {len(copied)} ignored files"] if copied else []
     done += [f"linked {', '.join(linked.linked)}"] if linked.linked else []
     done += [f"did not link {name}: {why}" for name, why in linked.skipped]
     for name, why in linked.skipped:
         context.engine.warn(context.run.id, f"'{name}' of 'worktree.link' is not linked into worktrees: {why}.")
     return Passed("; ".join(done))
-
-
-async def _fill(context: Context, worktree: Worktree) -> tuple[list[str], Linked]:
-    """Put into a new folder what git does not: copies of ignored files, and links to ignored folders."""
-    world, config = context.world, context.world.config.worktree
-    top, trees = world.repo.main_top, context.engine.pool(context.run).worktrees
-    if fills_nothing(top, config.include, config.link):
-        return [], Linked()
-
-    def fill() -> tuple[list[str], Linked]:
-        copied = copy_included(world.repo, top, worktree, config.include, (trees.root,))
-        return copied, link_folders(trees, top, worktree, config.link)
-
-    return await world.in_thread(fill)
 
 
 async def prechecks(context: Context) -> Outcome:
@@ -161,7 +144,7 @@ async def work(context: Context) -> Outcome:
 
 async def commit(context: Context) -> Outcome:
     """Turn what the work left into one commit that a ref of ours holds, or say why it does not count."""
-    if context.worktree is None:
+    if not context.workspace.is_open:
         return Skipped()
     world, job, number = context.world, context.job, context.number
     earlier = context.state.work_commit
@@ -181,9 +164,8 @@ async def commit(context: Context) -> Outcome:
         if earlier is not None and (earlier.attempt, earlier.base) == (number, context.base)
         else None,
     )
-    failpoint("commit.before")
-    result = await world.in_thread(_commit_work, context, info)
-    failpoint("commit.after")
+    stays = bool(job.postchecks) or job.approve or not context.plan.cleanup
+    result = await context.workspace.collect(info, context.base, stays=stays)
     if isinstance(result, Refused):
         return Failed("refused", result.message, hint=result.hint, may_heal=result.unfinished)
     if result.dropped:
@@ -202,20 +184,6 @@ async def commit(context: Context) -> Outcome:
         WorkCommitted(context.job_id, number, context.base, result.commit, counts, evidence),
     )
     return Passed(evidence["summary"] if evidence and not result.changed else "")
-
-
-def _commit_work(context: Context, info: CommitInfo) -> Committed | Refused:
-    world, worktree, job = context.world, context.worktree, context.job
-    assert worktree is not None
-    trees = context.engine.pool(context.run).worktrees
-    trees.settle_index(worktree)
-    made_from = trees.made_from(worktree)
-    stays = bool(job.postchecks) or job.approve or not context.plan.cleanup
-    live = world.integration.live
-    result = commit_work(world.repo, worktree, context.base, info, live, made_from=made_from, stays=stays)
-    if made_from is not None:
-        trees.note_index(worktree, made_from, result.left if isinstance(result, Committed) else None)
-    return result
 
 
 def _proof_is_missing(job: Job, changed: bool, has_evidence: bool, wrong: str | None) -> Failed | None:
@@ -247,14 +215,7 @@ async def _counts(context: Context, result: Committed) -> dict[str, int]:
     commits = 1
     if result.own_commits:
         commits = await context.world.in_thread(count_commits, context.world.repo, context.base, result.commit)
-    return {
-        "commits": commits,
-        "added": result.added,
-        "modified": result.modified,
-        "deleted": result.deleted,
-        "lines_added": result.lines_added,
-        "lines_deleted": result.lines_deleted,
-    }
+    return {"commits": commits, **result.counts}
 
 
 async def postchecks(context: Context) -> Outcome:
@@ -262,7 +223,7 @@ async def postchecks(context: Context) -> Outcome:
     outcome: Outcome = Skipped()
     if context.first_phase is Phase.POSTCHECKS and context.job.postchecks and await edited_since(context):
         context.healed = True
-    if context.healed and context.worktree is not None:
+    if context.healed and context.workspace.is_open:
         # What was mended after the commit is part of the result that is checked now.
         outcome = await commit(context)
         if isinstance(outcome, Failed):
@@ -282,8 +243,7 @@ async def postchecks(context: Context) -> Outcome:
 
 async def note_changes(context: Context) -> None:
     """Report what a check changed; it is not part of the result."""
-    assert context.worktree is not None
-    changes = await context.world.in_thread(worktree_changes, context.world.repo, context.worktree)
+    changes = await context.workspace.changes()
     if changes.total:
         listed = ", ".join(changes.paths[:LISTED_PATHS])
         more = f" and {changes.total - LISTED_PATHS} more" if changes.total > LISTED_PATHS else ""
@@ -333,48 +293,23 @@ async def run_works(context: Context, works: Iterable[Work]) -> Failed | Held | 
 async def _run_work(context: Context, one: Work) -> Failed | Held | None:
     if isinstance(one, AgentWork):
         return await run_agent_work(context, one)
-    assert context.worktree is not None
     assert context.phase is not None
     world, place = context.world, context.place
     folder = folder_of(one, place)
     if isinstance(folder, Failed):
         return folder
-    context.engine.pool(context.run).worktrees.repair(context.worktree)
-    limits = world.config.limits
-    configured = Limits(wall=limits.wall, idle=limits.idle, log_bytes=limits.log_bytes, grace=limits.grace)
-    launch = Launch(
+    ended = await context.workspace.run(
         argv=command_line(one),
-        cwd=folder,
+        folder=folder,
         env=context.traced(environment(world.seen_by_programs, context.plan, context.job, one, place)),
         log=context.make_log(),
-        token=context.token,
-        limits=limits_of(one, context.job, configured),
+        limits=limits_of(one, context.job, world.config.limits),
+        phase=context.phase,
+        hurry=context.hurry,
     )
-    # At most once per attempt: that it began must outlive us before it begins.
-    await context.engine.durable()
-    failpoint("program.before-start")
-    ended = await run_program(launch, _note_start(context), context.hurry)
-    failpoint("program.after-end")
     if ended.leftovers:
         context.notes.append(f"{ended.leftovers} background processes were still running and were ended")
     if ended.ok:
         return None
     said = redacted(tail(context.log, TAIL_LINES), world.hidden_in, context.plan)
     return failure(ended, one, said)
-
-
-def _note_start(context: Context) -> Callable[[Identity], Awaitable[None]]:
-    async def note(identity: Identity) -> None:
-        assert context.phase is not None
-        started = ProgramStarted(
-            context.job_id,
-            context.number,
-            context.phase,
-            identity.pid,
-            identity.started,
-            identity.boot,
-            context.subtask,
-        )
-        context.engine.record(context.run.id, started)
-
-    return note

@@ -5,11 +5,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from orchard.engine.outcome import Failed
+from orchard.model.limits import Limits
 from orchard.model.plan import AgentWork, Job, Plan, ProcessWork, ShellWork, Work
 from orchard.model.secrets import looks_secret, secrets_in
-from orchard.process.program import Ended, Limits
+from orchard.process.program import Ended
 from orchard.store.redact import redact_text
 from orchard.text import for_screen
 
@@ -111,7 +113,7 @@ def folder_of(work: Work, place: Place) -> Path | Failed:
 def limits_of(work: Work, job: Job, limits: Limits) -> Limits:
     """The configured limits with the time that the plan allows."""
     wall = work.timeout if work.timeout is not None else job.timeout if job.timeout is not None else limits.wall
-    return Limits(wall=wall, idle=limits.idle, log_bytes=limits.log_bytes, grace=limits.grace)
+    return replace(limits, wall=wall)
 
 
 def failure(ended: Ended, work: Work, tail: str) -> Failed:

@@ -22,9 +22,9 @@ from orchard.engine.landing import settle, settle_undo, tell_settled
 from orchard.engine.pulse import last_pulse
 from orchard.engine.refs_of_plan import slug
 from orchard.engine.turns.idle import WORKER, waiting_worker
-from orchard.engine.turns.subtask_worktrees import remove_subtask_folders, settle_subtasks, subtask_folders
+from orchard.engine.turns.subtask import settle_subtasks
 from orchard.engine.turns.turn import remove_scratch
-from orchard.engine.workspace import give_back, release_unneeded, save_work
+from orchard.engine.workspace import end_all, folders_of, release_unneeded, workspace_of
 from orchard.errors import OrchardError
 from orchard.git.landing.recovery import Settled, settle_all
 from orchard.git.leftovers import end_leftovers
@@ -44,8 +44,6 @@ from orchard.model.events.plans import (
 from orchard.model.phases import RUNS_PROGRAMS, Phase
 from orchard.model.plan import STRAYS, VALIDATION, JobId, PlanId
 from orchard.process.failpoint import failpoint
-from orchard.process.family import end_family_now
-from orchard.process.identity import Identity
 from orchard.store.journal import JournalReader
 
 SCRATCH_SECONDS = 3600.0
@@ -84,7 +82,7 @@ async def _settle_plan(engine: Engine, run: Run) -> None:
     await settle(engine, run)
     for job_id in run.active:
         failpoint("recovery.before-job")
-        await _end_survivors(engine, run, job_id)
+        await workspace_of(engine, run, job_id).end_survivors()
         await settle_subtasks(engine, run, job_id)
         failpoint("recovery.after-survivors")
         await _settle_job(engine, run, job_id, since)
@@ -98,7 +96,7 @@ async def _settle_plan(engine: Engine, run: Run) -> None:
         engine.idling.watch(run, hold.job)
     await settle_undo(engine, run)
     if run.deleted:
-        await remove_folders(engine, run)
+        await end_all(engine, run, "the plan was deleted")
     await release_unneeded(engine, run, list(run.records))
 
 
@@ -108,28 +106,11 @@ def _last_at_work(engine: Engine, run: Run) -> float:
     return min(max(run.alive_at, pulse), max(run.alive_at, engine.world.clock()))
 
 
-async def _end_survivors(engine: Engine, run: Run, job_id: JobId) -> None:
-    """End what the last engine's programs left running, by identity and token."""
-    attempt = run.records[job_id].last
-    if attempt is None or attempt.program is None:
-        leader, log = None, None
-    else:
-        started = attempt.program
-        leader = Identity(started.pid, started.started, started.boot)
-        log = engine.world.logs.path(run.id, job_id, attempt.number, started.phase)
-    number = attempt.number if attempt else 1
-    token = f"{run.id}:{job_id}:{number}"
-    await engine.world.in_thread(end_family_now, token, leader, log)
-    if attempt is not None and attempt.turns:
-        # An agent's turn may have started programs before the last one that it told of.
-        await engine.world.in_thread(end_family_now, token, None, log)
-
-
 async def _settle_job(engine: Engine, run: Run, job_id: JobId, since: float) -> None:
     record = run.records[job_id]
     attempt = record.last
     if run.canceled is not None:
-        await _try_to_save(engine, run, job_id)
+        await workspace_of(engine, run, job_id).try_to_save("interrupted")
         at = attempt.phase if attempt else None
         engine.record(run.id, JobCanceled(job_id, run.canceled.reason, at, found=True, since=since))
         return
@@ -149,7 +130,7 @@ async def _settle_job(engine: Engine, run: Run, job_id: JobId, since: float) -> 
     if not _may_have_run(job_id, attempt) and not _would_run_again(job_id, record, attempt):
         engine.record(run.id, JobContinued(job_id, attempt.number, phase, since))
         return
-    await _try_to_save(engine, run, job_id)
+    await workspace_of(engine, run, job_id).try_to_save("interrupted")
     message = "interrupted, because the engine was stopped while it ran."
     kept = record.worktree is not None and Path(record.worktree.path).is_dir()
     hint = f"Its folder is {'kept' if kept else 'gone'}. Run it again: orchard retry {job_id} --plan {run.id}"
@@ -178,21 +159,6 @@ def _would_run_again(job_id: JobId, record: JobRecord, attempt: Attempt) -> bool
     if job_id == VALIDATION or attempt.program is None or attempt.where is Phase.MERGE_RI:
         return False
     return record.worktree is not None and not Path(record.worktree.path).is_dir()
-
-
-async def _try_to_save(engine: Engine, run: Run, job_id: JobId) -> None:
-    try:
-        await save_work(engine, run, job_id, "interrupted")
-    except OrchardError as error:
-        engine.warn(run.id, error.message, job_id)
-
-
-async def remove_folders(engine: Engine, run: Run) -> None:
-    """Take away every folder of a deleted plan, each after what it holds is saved."""
-    for job_id, record in run.records.items():
-        if record.worktree is not None:
-            await give_back(engine, run, job_id, "the plan was deleted")
-    await remove_subtask_folders(engine, run, "the plan was deleted")
 
 
 async def _save_strays(engine: Engine, reader: JournalReader) -> None:
@@ -261,11 +227,7 @@ def _unheld(engine: Engine, reader: JournalReader, trees: Worktrees) -> tuple[li
 
 
 def _held(runs: Iterable[Run]) -> set[str]:
-    held = set[str]()
-    for run in runs:
-        held |= {record.worktree.worktree for record in run.records.values() if record.worktree is not None}
-        held.update(subtask_folders(run))
-    return held
+    return {worktree.name for run in runs for worktree in folders_of(run)}
 
 
 def _take_away(trees: Worktrees, worktree: Worktree) -> None:

@@ -4,8 +4,6 @@ The snapshot is derived: leaves and the commit it starts from make it what it is
 when its refs are not where the journal says (a crash between the two): it is built again.
 """
 
-import asyncio
-
 from orchard.core.run import Run
 from orchard.engine.engine import Engine
 from orchard.engine.merges.authorship import NAMED_JOBS, met_by
@@ -14,17 +12,13 @@ from orchard.engine.outcome import Outcome, Passed
 from orchard.engine.refs_of_plan import target_of
 from orchard.engine.turns.resolutions import Met, met, record_pick
 from orchard.errors import OrchardError
-from orchard.git.command import GitError, lock_in_the_way
 from orchard.git.merge.conflicts import Merge, Resolution
 from orchard.git.merge.integration import Conflicted, LeafMerge, Prepared
-from orchard.git.objects.reader import ObjectMissing
 from orchard.git.refs import ANY, RefMoved, Update, keep_ref, update_refs
 from orchard.model.events.plans import LeafMerged, PlanPaused, PlanStarted, SnapshotStarted
 from orchard.model.phases import Phase
 from orchard.model.plan import VALIDATION, Job, JobId
 from orchard.process.failpoint import failpoint
-
-VANISHED_TRIES = 5
 
 MENDED = "Mend what the checks of the merged result found"
 """What the validation job's own work is called, where an agent had to mend something."""
@@ -84,20 +78,8 @@ async def merge_leaf(engine: Engine, run: Run, job_id: JobId, commit: str) -> Ou
 
 
 async def _merge_surely(engine: Engine, run: Run, job_id: JobId, commit: str) -> Outcome:
-    """Merge, and merge again while somebody's `git gc --prune=now` takes what has no ref yet.
-
-    The same inputs make the same commits, so refs that have moved already are where they should be.
-    """
-    for number in range(VANISHED_TRIES):
-        try:
-            return await _merge(engine, run, job_id, commit)
-        except (GitError, ObjectMissing) as error:
-            if isinstance(error, GitError) and lock_in_the_way(error.stderr):
-                raise  # it was waited for already, and the lock of a dead git stays
-            # Processes that stay open remember packs that are gone, and would not write their objects again.
-            await engine.world.in_thread(engine.world.integration.close)
-            await asyncio.sleep(0.05 * 2**number)
-    return await _merge(engine, run, job_id, commit)
+    """The same inputs make the same commits, so at another try refs that have moved are where they should be."""
+    return await engine.world.again_if_vanished(lambda: _merge(engine, run, job_id, commit))
 
 
 async def rebuild(engine: Engine, run: Run, start: str, *, rewritten: bool = False) -> Outcome:

@@ -21,7 +21,6 @@ from orchard.engine.phasing import run_phase
 from orchard.engine.snapshot import merge_leaf, rebuild
 from orchard.engine.turns.resolve import settling
 from orchard.engine.validation_fixes import take_in_mended
-from orchard.engine.workspace import give_back, take_worktree
 from orchard.git.history import is_ancestor
 from orchard.model import limits
 from orchard.model.phases import Phase, at_or_after
@@ -171,10 +170,9 @@ def stands_on(run: Run, tip: str | None) -> bool:
 async def _setup(context: Context) -> Outcome:
     if context.job.work is None:
         return Skipped()
-    if context.state.worktree is not None:
-        # Whatever lies there is not what would land; it is saved.
-        await give_back(context.engine, context.run, context.job_id, "before the merged result is checked again")
-    await take_worktree(context, context.base)
+    # Whatever lies there is not what would land; it is saved.
+    await context.workspace.end("before the merged result is checked again")
+    await context.workspace.prepare(context.base, fresh=context.fresh)
     return await setup(context)
 
 
@@ -206,6 +204,6 @@ async def _postchecks(context: Context) -> Outcome:
     tip = await context.world.in_thread(context.world.repo.branch_tip, run.started.target_branch)
     context.target_tip = tip
     if not stands_on(run, tip):
-        await give_back(context.engine, run, context.job_id, "the target moved during validation")
+        await context.workspace.end("the target moved during validation")
         return Moved("the target moved during validation")
     return Passed()

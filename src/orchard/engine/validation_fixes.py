@@ -11,7 +11,7 @@ from orchard.engine.snapshot import MENDED, merge_leaf
 from orchard.engine.turns.heal import healed_trailers
 from orchard.git.merge.integration import compose_message
 from orchard.git.refs import ANY, Update, keep_ref, update_refs
-from orchard.git.worktree.commit import CommitInfo, Committed, Refused, commit_work
+from orchard.git.worktree.commit import CommitInfo, Refused
 from orchard.model.events.plans import WorkCommitted
 from orchard.model.plan import VALIDATION
 from orchard.process.failpoint import failpoint
@@ -20,40 +20,35 @@ from orchard.process.failpoint import failpoint
 async def take_in_mended(context: Context) -> Outcome:
     """Commit what healing changed, and bring it into the snapshot."""
     world, run = context.world, context.run
-    committed = await world.in_thread(_commit, context)
+    committed = await context.workspace.collect(_info(context), context.base)
     if isinstance(committed, Refused):
         return Failed("refused", committed.message, hint=committed.hint, may_heal=committed.unfinished)
     context.healed = False
     if not committed.changed:
         return Passed()
-    context.engine.record(
-        run.id, WorkCommitted(VALIDATION, context.number, context.base, committed.commit, _counts(committed))
-    )
+    counts = {"commits": 1, **committed.counts}
+    context.engine.record(run.id, WorkCommitted(VALIDATION, context.number, context.base, committed.commit, counts))
     leaf = await world.in_thread(_on_top, context, committed.commit)
     failpoint("mending.before-merge")
     outcome = await merge_leaf(context.engine, run, VALIDATION, leaf)
     if isinstance(outcome, Failed):
         return outcome
     assert run.snapshot is not None
-    assert context.worktree is not None
     context.base = context.commit = run.snapshot.tip
-    await world.in_thread(world.integration.live.set_head, context.worktree.name, run.snapshot.tip)
+    await context.workspace.move_head(run.snapshot.tip)
     return Passed(outcome.note if isinstance(outcome, Passed) else "")
 
 
-def _commit(context: Context) -> Committed | Refused:
-    world, worktree = context.world, context.worktree
-    assert worktree is not None
+def _info(context: Context) -> CommitInfo:
     earlier = context.state.work_commit
-    info = CommitInfo(
+    return CommitInfo(
         droppings=context.droppings,
         name=MENDED,
         ref=keep_ref(context.run.id, VALIDATION, context.number),
-        author=world.identity,
+        author=context.world.identity,
         trailers=(("Orchard-Plan", context.run.id), ("Orchard-Job", VALIDATION), *healed_trailers(context)),
         replaces=earlier.commit if earlier is not None else None,
     )
-    return commit_work(world.repo, worktree, context.base, info, world.integration.live)
 
 
 def _on_top(context: Context, commit: str) -> str:
@@ -69,14 +64,3 @@ def _on_top(context: Context, commit: str) -> str:
     ref = base_ref(context.run.id, VALIDATION, context.number)
     update_refs(world.repo.git, [Update(ref, made, ANY)], "orchard: mended")
     return made
-
-
-def _counts(committed: Committed) -> dict[str, int]:
-    return {
-        "commits": 1,
-        "added": committed.added,
-        "modified": committed.modified,
-        "deleted": committed.deleted,
-        "lines_added": committed.lines_added,
-        "lines_deleted": committed.lines_deleted,
-    }

@@ -1,75 +1,437 @@
-"""The folders that jobs work in: taken from a warm pool, given back as soon as their job has succeeded.
+"""Workspaces: where a job, a subtask, a check or a repair works, from a commit to a commit.
 
-A folder is given back only with proof that everything in it is saved. Where saving fails, the
-folder stays where it is and a person is told: deleting is the last thing we do.
+    prepare    a folder at a commit: the one that it had, if it may go on there, else a clean one from the warm pool
+    run        a program of the plan's there; agents get the workspace's `launcher` and start their own
+    collect    what was left there as one commit under a ref of ours, or a refusal
+    save       what no commit holds, under a ref; only then is there a proof that nothing would be lost
+    end        the folder goes back to the pool, with that proof; `end_survivors` is for what a crash left running
+
+One class does all of it. Its kinds differ only in what the journal says of them: that of a job (the validation job is
+one, and healing goes on in it), that of a subtask, and one that is only borrowed to look into. Which folder a workspace
+has is read from the journal, so the engine after a crash has the same workspaces as the one before it.
+
+Where saving fails, the folder stays where it is and a person is told: deleting is the last thing we do.
 """
 
 import asyncio
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
+
+from msgspec import Struct
 
 from orchard.core.run import Run
 from orchard.core.states import JobState
-from orchard.engine.context import Context
+from orchard.core.subtask_records import Subtask
 from orchard.engine.engine import Engine
+from orchard.engine.pool import Pool
 from orchard.errors import OrchardError
-from orchard.git.refs import keep_ref, wip_ref
-from orchard.git.repository import Worktree
+from orchard.git.history import worktree_diff
+from orchard.git.refs import keep_ref, subtask_ref, wip_ref
+from orchard.git.repository import Repository, Worktree
+from orchard.git.worktree.commit import Changes, CommitInfo, Committed, Refused, commit_work, worktree_changes
 from orchard.git.worktree.save import Saved, ensure_saved
-from orchard.git.worktree.setup import fills_nothing, included_files
-from orchard.model.events.plans import WorkSaved, WorktreeGone, WorktreeTaken
-from orchard.model.plan import AgentWork, Job, JobId, Plan, Work
+from orchard.git.worktree.setup import Linked, copy_included, fills_nothing, included_files, link_folders
+from orchard.git.worktree.status import fingerprint
+from orchard.git.worktree.transfer import write_changes
+from orchard.model.events.plans import (
+    Event,
+    ProgramStarted,
+    SubtaskFolderGone,
+    SubtaskPlaced,
+    WorkSaved,
+    WorktreeGone,
+    WorktreeTaken,
+)
+from orchard.model.limits import Limits
+from orchard.model.names import JobId, token_of
+from orchard.model.phases import Phase
+from orchard.model.plan import AgentWork, Job, Plan, Work
 from orchard.model.plan_codec import work_json
 from orchard.process.failpoint import failpoint
+from orchard.process.family import end_family_now
+from orchard.process.identity import Identity
+from orchard.process.launcher import Launcher
+from orchard.process.program import Ended, run_program
 
 
-async def take_worktree(context: Context, commit: str) -> None:
-    """Give the attempt a folder at `commit`: the one it had, if it may go on there, else a clean one."""
-    record, pool = context.state, context.engine.pool(context.run)
-    had = record.worktree
-    if had is not None:
-        worktree = Worktree(had.worktree, Path(had.path))
-        usable = had.base == commit and not context.fresh
-        if usable and await context.world.in_thread(pool.worktrees.exists, worktree):
-            pool.keep(worktree)
-            context.worktree, context.base = worktree, commit
-            return
-        await give_back(context.engine, context.run, context.job_id, "before a new start")
-        if record.worktree is not None:
-            context.engine.record(context.run.id, WorktreeGone(context.job_id, had.worktree))
-    failpoint("worktree.before-take")
-    setup = await setup_key(context, commit)
-    context.worktree = await pool.take(commit, f"{context.run.id} {context.job_id}", setup)
-    context.setup_key, context.is_set_up = setup, setup is not None and pool.is_ready(context.worktree, setup)
-    failpoint("worktree.after-take")
-    context.base, context.new_worktree = commit, True
-    taken = WorktreeTaken(context.job_id, context.number, context.worktree.name, str(context.worktree.path), commit)
-    context.engine.record(context.run.id, taken)
+class Held(Struct, frozen=True):
+    """A folder as the journal knows it."""
+
+    worktree: Worktree
+    base: str
+    """The commit that it was prepared at."""
+    result: str | None = None
+    """The commit that was collected from it, which `ref` holds."""
+    ref: str | None = None
 
 
-async def setup_key(context: Context, commit: str) -> str | None:
-    """What decides how a folder is set up: the tree, the works, their variables, what is copied and linked.
+class Workspace:
+    """A folder that somebody works in, and everything that happens to it.
 
-    None where there is nothing to set up. The work of an agent is done anew for each job.
+    No journal knows this one, so it is only borrowed: after a crash its folder is a stray, which is saved and removed.
     """
-    world, config, plan, job = context.world, context.world.config.worktree, context.plan, context.job
-    works, top = setup_works(plan, job, world.setup), world.repo.main_top
-    if any(isinstance(work, AgentWork) for work in works):
-        return None
-    fills = not fills_nothing(top, config.include, config.link)
-    if not works and not fills:
-        return None
-    root = context.engine.pool(context.run).worktrees.root
 
-    def key() -> str:
-        included = included_files(world.repo, top, config.include, (root,)) if fills else ()
-        said = [[work_json(work) for work in works], plan.env, job.env, config.link, world.config.pass_env]
-        facts = (world.integration.objects.tree_of(commit), json.dumps(said, sort_keys=True, default=str), included)
-        return hashlib.sha256(repr(facts).encode()).hexdigest()
+    def __init__(self, engine: Engine, run: Run, job_id: JobId, attempt: int, whose: str) -> None:
+        self._engine, self._world, self._run = engine, engine.world, run
+        self._job, self._attempt, self._whose = job_id, attempt, whose
+        self.is_new = False
+        """Whether the folder was made or reset for this start, so that it has to be set up."""
+        self.is_set_up = False
+        """Whether it holds already what setting it up would leave."""
+        self._setup_key: str | None = None
+        self._worktree: Worktree | None = None  # from `prepare` to `end`
+        self._borrowed: Held | None = None
 
-    return await world.in_thread(key)
+    @property
+    def held(self) -> Held | None:
+        """The folder that this one has; None: none, or no more."""
+        return self._borrowed
+
+    @property
+    def _subtask(self) -> str | None:
+        return None
+
+    @property
+    def _last_program(self) -> tuple[Identity | None, Path | None]:
+        """The program that was started last, and where it writes."""
+        return None, None
+
+    def _note_taken(self, worktree: Worktree, commit: str) -> None:
+        self._borrowed = Held(worktree, commit)
+
+    def _note_gone(self, name: str) -> None:
+        self._borrowed = None
+
+    async def _key_of_setup(self, commit: str) -> str | None:
+        """What decides how the folder is set up; None: nothing to set up, or nothing that could be spared."""
+        return None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a folder to work in; one that was only read from the journal is not open."""
+        return self._worktree is not None
+
+    @property
+    def folder(self) -> Path:
+        """Where the files are."""
+        return self._open.path
+
+    @property
+    def _open(self) -> Worktree:
+        assert self._worktree is not None
+        return self._worktree
+
+    @property
+    def _pool(self) -> Pool:
+        return self._engine.pool(self._run)
+
+    def _record(self, event: Event) -> None:
+        self._engine.record(self._run.id, event)
+
+    async def prepare(self, commit: str, *, fresh: bool = False) -> None:
+        """Have a folder at `commit`: the one there is, if it may go on there, else a clean one."""
+        held, pool = self.held, self._pool
+        if held is not None:
+            usable = held.base == commit and not fresh
+            if usable and await self._world.in_thread(pool.worktrees.exists, held.worktree):
+                pool.keep(held.worktree)
+                self._worktree = held.worktree
+                return
+            await self.end("before a new start")
+            if self.held is not None:
+                self._note_gone(held.worktree.name)
+        failpoint("worktree.before-take")
+        key = await self._key_of_setup(commit)
+        self._worktree = worktree = await pool.take(commit, f"{self._run.id} {self._whose}", key)
+        self._setup_key, self.is_set_up = key, key is not None and pool.is_ready(worktree, key)
+        failpoint("worktree.after-take")
+        self.is_new = True
+        self._note_taken(worktree, commit)
+
+    async def fill(self) -> tuple[list[str], Linked]:
+        """Put into a new folder what git does not: copies of ignored files, and links to ignored folders."""
+        world, config, worktree = self._world, self._world.config.worktree, self._open
+        top, trees = world.repo.main_top, self._pool.worktrees
+        if fills_nothing(top, config.include, config.link):
+            return [], Linked()
+
+        def fill() -> tuple[list[str], Linked]:
+            copied = copy_included(world.repo, top, worktree, config.include, (trees.root,))
+            return copied, link_folders(trees, top, worktree, config.link)
+
+        return await world.in_thread(fill)
+
+    async def note_set_up(self) -> None:
+        """Remember what setting the folder up has left there, for the next job that would set it up so."""
+        if self._setup_key is not None and self.is_new:
+            await self._pool.note_ready(self._open, self._setup_key)
+
+    @property
+    def launcher(self) -> Launcher:
+        """Starts every process that works there; those of a subtask can end without those of its attempt."""
+        return Launcher(token_of(self._run.id, self._job, self._attempt, self._subtask))
+
+    def note_start(self, phase: Phase) -> Callable[[Identity], Awaitable[None]]:
+        """Hears of a program that was started there, so that whoever comes after us can end it."""
+
+        async def note(who: Identity) -> None:
+            started = ProgramStarted(self._job, self._attempt, phase, who.pid, who.started, who.boot, self._subtask)
+            self._record(started)
+
+        return note
+
+    async def run(
+        self,
+        argv: tuple[str, ...],
+        folder: Path,
+        env: Mapping[str, str],
+        log: Path,
+        limits: Limits,
+        *,
+        phase: Phase,
+        hurry: asyncio.Event,
+    ) -> Ended:
+        """Run a program of the plan's there, to the end of everything that it started."""
+        self.repair()
+        launch = self.launcher.launch(argv, folder, env, log, limits)
+        # At most once per attempt: that it began must outlive us before it begins.
+        await self._engine.durable()
+        failpoint("program.before-start")
+        ended = await run_program(launch, self.note_start(phase), hurry)
+        failpoint("program.after-end")
+        return ended
+
+    def repair(self) -> None:
+        """Put back what whoever worked there before may have broken, so that git works for the next."""
+        self._pool.worktrees.repair(self._open)
+
+    async def end_survivors(self) -> None:
+        """End what the programs of an engine that died left running, by identity and token."""
+        leader, log = self._last_program
+        token, in_thread = self.launcher.token, self._world.in_thread
+        await in_thread(end_family_now, token, leader, log)
+        if leader is not None:
+            # An agent's turn may have started programs before the last one that it told of.
+            await in_thread(end_family_now, token, None, log)
+
+    async def changes(self) -> Changes:
+        """What lies there beyond the last commit."""
+        return await self._world.in_thread(worktree_changes, self._world.repo, self._open)
+
+    async def state(self, droppings: Callable[[str], bool]) -> str:
+        """What the folder holds, to tell whether anything changed."""
+        git = self._world.repo.worktree_git(self._open.name, self._open.path)
+        return await self._world.in_thread(fingerprint, git, self._open.path, droppings)
+
+    async def diff(self, base: str, most: int) -> str:
+        """What differs there from a commit, as people read it, up to so many bytes."""
+        return await self._world.in_thread(worktree_diff, self._world.repo, self._open, base, most)
+
+    async def write_changes(self, old: str, new: str) -> None:
+        """Write what differs between what the folder holds, `old`, and a tree."""
+        await self._world.in_thread(write_changes, self._world.integration.live, self._open, old, new)
+
+    async def collect(self, info: CommitInfo, base: str, *, stays: bool = True) -> Committed | Refused:
+        """Turn what was left there since `base` into a commit; `stays`: somebody goes on in the folder."""
+        failpoint("commit.before")
+        result = await self._world.in_thread(self._commit, info, base, stays)
+        failpoint("commit.after")
+        return result
+
+    def _commit(self, info: CommitInfo, base: str, stays: bool) -> Committed | Refused:
+        worktree, trees, live = self._open, self._pool.worktrees, self._world.integration.live
+        trees.settle_index(worktree)
+        made_from = trees.made_from(worktree)
+        result = commit_work(self._world.repo, worktree, base, info, live, made_from=made_from, stays=stays)
+        if made_from == base:
+            trees.note_index(worktree, made_from, result.left if isinstance(result, Committed) else None)
+        return result
+
+    async def move_head(self, commit: str) -> None:
+        """Go on from a commit that holds what the folder holds; its files stay as they are."""
+        await self._world.in_thread(self._world.integration.live.set_head, self._open.name, commit)
+
+    async def save(self, why: str) -> Saved | None:
+        """Save what lies there beyond what a ref holds; CannotSave leaves everything as it is."""
+        held = self.held
+        if held is None:
+            return None
+        trees, live = self._pool.worktrees, self._world.integration.live
+        made_from, left = trees.made_from(held.worktree), trees.left_by(held.worktree)
+        known = partial(ensure_saved, live=live, made_from=made_from, held_by=held.ref, left=left)
+        failpoint("wip.before-save")
+        saved = await self._world.in_thread(known, *self._to_save(held.worktree, why), held.result or held.base)
+        failpoint("wip.after-save")
+        self._record_saved(saved, why)
+        return saved
+
+    async def try_to_save(self, why: str, then: str = "") -> Saved | None:
+        """The same; where it cannot be done a person is told, with `then` to add."""
+        try:
+            return await self.save(why)
+        except OrchardError as error:
+            self._engine.warn(self._run.id, f"{error.message}{then}", self._job)
+            return None
+
+    async def picture(self, base: str, why: str) -> str:
+        """A commit that holds what the folder holds now; where that is more than `base` has, a ref holds it.
+
+        Nothing in the folder is touched.
+        """
+        saved = await self._world.in_thread(ensure_saved, *self._to_save(self._open, why), base)
+        if self._record_saved(saved, why):
+            await self._engine.durable()
+        return saved.commit or saved.head or base
+
+    def _to_save(self, worktree: Worktree, why: str) -> tuple[Repository, Worktree, str, str]:
+        number = len(self._run.records[self._job].saved) + 1
+        return self._world.repo, worktree, wip_ref(self._run.id, self._job, number), f"orchard: {why}"
+
+    def _record_saved(self, saved: Saved, why: str) -> bool:
+        for ref, commit in saved.refs:
+            self._record(WorkSaved(self._job, ref, commit, why))
+        return bool(saved.refs)
+
+    async def end(self, why: str, saved: Saved | None = None) -> None:
+        """Give the folder back after saving what is in it; kept, with a warning, if that fails."""
+        key = (self._run.id, self._whose)
+        if self.held is None or key in self._engine.giving_back:
+            return
+        self._engine.giving_back.add(key)
+        try:
+            saved = saved or await self.try_to_save(why)
+            if saved is not None:
+                await self._hand_over(saved)
+        finally:
+            self._engine.giving_back.discard(key)
+
+    async def _hand_over(self, saved: Saved) -> None:
+        """To the pool, as a whole: a cancellation in the middle would leave a folder that nobody has."""
+        self._note_gone(saved.worktree.name)
+        self._worktree = None
+        canceled: asyncio.CancelledError | None = None
+        on_disk = not saved.refs
+        while not on_disk:
+            try:
+                await self._engine.durable()
+                on_disk = True
+            except asyncio.CancelledError as error:
+                canceled = error
+        failpoint("worktree.before-release")
+        try:
+            await self._pool.give(saved)
+            failpoint("worktree.after-release")
+        except OrchardError as error:
+            self._engine.warn(self._run.id, error.message, self._job)
+        if canceled is not None:
+            raise canceled
+
+    def leave(self) -> None:
+        """Keep the folder for people to look into: nobody waits for it any more."""
+        if (held := self.held) is not None:
+            self._pool.leave(held.worktree)
+
+
+class JobWorkspace(Workspace):
+    """That of a job: the next attempt goes on in the folder of the last one, or begins in another."""
+
+    @property
+    def held(self) -> Held | None:
+        """The folder that the job's last attempt took."""
+        record = self._run.records[self._job]
+        if (taken := record.worktree) is None:
+            return None
+        worktree, done = Worktree(taken.worktree, Path(taken.path)), record.work_commit
+        if done is None or done.base != taken.base:
+            return Held(worktree, taken.base)
+        return Held(worktree, taken.base, done.commit, keep_ref(self._run.id, self._job, done.attempt))
+
+    def _note_taken(self, worktree: Worktree, commit: str) -> None:
+        taken = WorktreeTaken(self._job, self._attempt, worktree.name, str(worktree.path), commit)
+        self._record(taken)
+
+    def _note_gone(self, name: str) -> None:
+        self._record(WorktreeGone(self._job, name))
+
+    async def _key_of_setup(self, commit: str) -> str | None:
+        """The tree, the works, their variables, what is copied and linked; an agent's work is done anew each time."""
+        world, plan, job = self._world, self._run.plan, self._run.job(self._job)
+        config, works, top = world.config.worktree, setup_works(plan, job, world.setup), world.repo.main_top
+        if any(isinstance(work, AgentWork) for work in works):
+            return None
+        fills = not fills_nothing(top, config.include, config.link)
+        if not works and not fills:
+            return None
+        root = self._pool.worktrees.root
+
+        def key() -> str:
+            included = included_files(world.repo, top, config.include, (root,)) if fills else ()
+            said = [[work_json(work) for work in works], plan.env, job.env, config.link, world.config.pass_env]
+            facts = (world.integration.objects.tree_of(commit), json.dumps(said, sort_keys=True, default=str), included)
+            return hashlib.sha256(repr(facts).encode()).hexdigest()
+
+        return await world.in_thread(key)
+
+    @property
+    def _last_program(self) -> tuple[Identity | None, Path | None]:
+        attempt = self._run.records[self._job].last
+        if attempt is None or attempt.program is None:
+            return None, None
+        program = attempt.program
+        log = self._world.logs.path(self._run.id, self._job, attempt.number, program.phase)
+        return Identity(program.pid, program.started, program.boot), log
+
+
+class SubtaskWorkspace(Workspace):
+    """That of a subtask. It begins as a copy of somebody's folder, so nothing is noted about how it was set up."""
+
+    def __init__(self, engine: Engine, run: Run, job_id: JobId, subtask: Subtask) -> None:
+        super().__init__(engine, run, job_id, subtask.attempt, f"{job_id} {subtask.id}")
+        self._known = subtask
+
+    @property
+    def _subtask(self) -> str:
+        return self._known.id
+
+    @property
+    def held(self) -> Held | None:
+        """The folder that the subtask was given."""
+        known = self._known
+        if known.worktree is None or known.path is None:
+            return None
+        worktree = Worktree(known.worktree, Path(known.path))
+        if known.commit is None or known.status not in ("completed", "failed"):
+            return Held(worktree, known.base)
+        ref = subtask_ref(self._run.id, self._job, known.attempt, known.id)
+        return Held(worktree, known.base, known.commit, ref)
+
+    def _note_taken(self, worktree: Worktree, commit: str) -> None:
+        placed = SubtaskPlaced(self._job, self._subtask, worktree.name, str(worktree.path))
+        self._record(placed)
+
+    def _note_gone(self, name: str) -> None:
+        self._record(SubtaskFolderGone(self._job, self._subtask, name))
+
+    @property
+    def _last_program(self) -> tuple[Identity | None, Path | None]:
+        program, logs = self._known.program, self._world.logs
+        log = logs.subtask_path(self._run.id, self._job, self._attempt, self._subtask)
+        return Identity(*program) if program is not None else None, log
+
+
+def workspace_of(
+    engine: Engine, run: Run, job_id: JobId, subtask: str | None = None, *, attempt: int | None = None
+) -> Workspace:
+    """The workspace of a job (`attempt` None: of its last one), or of one of its subtasks."""
+    record = run.records[job_id]
+    if subtask is not None:
+        return SubtaskWorkspace(engine, run, job_id, record.subtasks[subtask])
+    if attempt is None:
+        attempt = record.last.number if record.last is not None else 1
+    return JobWorkspace(engine, run, job_id, attempt, job_id)
 
 
 def setup_works(plan: Plan, job: Job, configured: tuple[Work, ...]) -> tuple[Work, ...]:
@@ -79,79 +441,21 @@ def setup_works(plan: Plan, job: Job, configured: tuple[Work, ...]) -> tuple[Wor
     return plan.setup if plan.setup is not None else configured
 
 
-async def save_work(engine: Engine, run: Run, job_id: JobId, why: str) -> Saved | None:
-    """Save what lies in a job's folder under a ref; CannotSave leaves everything as it is."""
-    record = run.records[job_id]
-    if record.worktree is None:
-        return None
-    worktree = Worktree(record.worktree.worktree, Path(record.worktree.path))
-    base, held_by = record.worktree.base, None
-    if record.work_commit is not None and record.work_commit.base == base:
-        base = record.work_commit.commit
-        held_by = keep_ref(run.id, job_id, record.work_commit.attempt)
-    ref = wip_ref(run.id, job_id, len(record.saved) + 1)
-    failpoint("wip.before-save")
-    trees, world = engine.pool(run).worktrees, engine.world
-    saved = await world.in_thread(
-        ensure_saved,
-        world.repo,
-        worktree,
-        ref,
-        f"orchard: {why}",
-        base,
-        world.integration.live,
-        made_from=trees.made_from(worktree),
-        held_by=held_by,
-        left=trees.left_by(worktree),
-    )
-    failpoint("wip.after-save")
-    for ref, commit in saved.refs:
-        engine.record(run.id, WorkSaved(job_id, ref, commit, why))
-    return saved
+def folders_of(run: Run) -> list[Worktree]:
+    """Every folder that a plan holds, for its jobs and their subtasks."""
+    found = list[tuple[str | None, str | None]]()
+    for record in run.records.values():
+        found += [(record.worktree.worktree, record.worktree.path)] if record.worktree is not None else []
+        found += [(one.worktree, one.path) for one in record.subtasks.values()]
+    return [Worktree(name, Path(path)) for name, path in found if name is not None and path is not None]
 
 
-async def give_back(engine: Engine, run: Run, job_id: JobId, why: str) -> None:
-    """Return a job's folder to the pool after saving what is in it; kept, with a warning, if that fails."""
-    key = (run.id, job_id)
-    if run.records[job_id].worktree is None or key in engine.giving_back:
-        return
-    engine.giving_back.add(key)
-    try:
-        await _give_back(engine, run, job_id, why)
-    finally:
-        engine.giving_back.discard(key)
-
-
-async def _give_back(engine: Engine, run: Run, job_id: JobId, why: str) -> None:
-    had = run.records[job_id].worktree
-    try:
-        saved = await save_work(engine, run, job_id, why)
-    except OrchardError as error:
-        engine.warn(run.id, error.message, job_id)
-        return
-    if saved is not None and had is not None:
-        await _hand_over(engine, run, job_id, saved)
-
-
-async def _hand_over(engine: Engine, run: Run, job_id: JobId, saved: Saved) -> None:
-    """From the job to the pool, as a whole: a cancellation in the middle would leave a folder that nobody has."""
-    engine.record(run.id, WorktreeGone(job_id, saved.worktree.name))
-    canceled: asyncio.CancelledError | None = None
-    on_disk = not saved.refs
-    while not on_disk:
-        try:
-            await engine.durable()
-            on_disk = True
-        except asyncio.CancelledError as error:
-            canceled = error
-    failpoint("worktree.before-release")
-    try:
-        await engine.pool(run).give(saved)
-        failpoint("worktree.after-release")
-    except OrchardError as error:
-        engine.warn(run.id, error.message, job_id)
-    if canceled is not None:
-        raise canceled
+async def end_all(engine: Engine, run: Run, why: str) -> None:
+    """Give back every folder that a plan holds, each after what it holds is saved."""
+    for job_id, record in run.records.items():
+        await workspace_of(engine, run, job_id).end(why)
+        for subtask in record.subtasks:
+            await workspace_of(engine, run, job_id, subtask).end(why)
 
 
 async def release_unneeded(engine: Engine, run: Run, jobs: Iterable[JobId]) -> None:
@@ -163,7 +467,7 @@ async def release_unneeded(engine: Engine, run: Run, jobs: Iterable[JobId]) -> N
         record = run.records[job_id]
         if record.worktree is None:
             continue
+        workspace = workspace_of(engine, run, job_id)
         if run.plan.cleanup and record.state is JobState.SUCCEEDED:
-            await give_back(engine, run, job_id, "left over after success")
-        if record.worktree is not None:
-            engine.pool(run).leave(Worktree(record.worktree.worktree, Path(record.worktree.path)))
+            await workspace.end("left over after success")
+        workspace.leave()

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +17,9 @@ from orchard.engine.merges.memory import Gathered
 from orchard.engine.merges.picks import Picks
 from orchard.engine.programs import host_environment
 from orchard.errors import SystemRefused
+from orchard.git.command import GitError, lock_in_the_way
 from orchard.git.merge.integration import Integration
+from orchard.git.objects.reader import ObjectMissing
 from orchard.git.repository import Repository
 from orchard.model.events.event import Json
 from orchard.model.plan import PlanId, Tier, Work
@@ -28,6 +30,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 GIT_THREADS = 8
+VANISHED_TRIES = 5
 
 
 class Agents(Protocol):
@@ -117,6 +120,20 @@ class World(Struct, frozen=True, dict=True):
             return await to_its_end(future)
         except OSError as error:
             raise SystemRefused(error) from error
+
+    async def again_if_vanished(self, step: Callable[[], Awaitable[T]]) -> T:
+        """Do a step that can be repeated; again while somebody's `git gc --prune=now` takes what has no ref yet."""
+        for number in range(VANISHED_TRIES):
+            try:
+                return await step()
+            except (GitError, ObjectMissing) as error:
+                if isinstance(error, GitError) and lock_in_the_way(error.stderr):
+                    raise  # it was waited for already, and the lock of a dead git stays
+                # Processes that stay open remember packs that are gone, and would not write their objects again.
+                await self.in_thread(self.integration.close)
+                self.gathered.forget()
+                await asyncio.sleep(0.05 * 2**number)
+        return await step()
 
     def close(self) -> None:
         """Let go of threads and helper processes."""

@@ -9,3 +9,8 @@ PlanId = NewType("PlanId", str)
 
 Resolver = Literal["agent", "ours", "theirs", "fail"]
 """Who settles a conflict."""
+
+
+def token_of(plan: PlanId, job: JobId, attempt: int, subtask: str | None = None) -> str:
+    """What every process of an attempt carries, or of one of its subtasks, which can end without it."""
+    return f"{plan}:{job}:{attempt}" + (f":{subtask}" if subtask is not None else "")

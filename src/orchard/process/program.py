@@ -24,6 +24,7 @@ from typing import Literal
 
 from msgspec import Struct, field
 
+from orchard.model.limits import Limits
 from orchard.process.exits import child_exit_notice, wait_last_thread
 from orchard.process.failpoint import failpoint
 from orchard.process.family import end_family, look
@@ -49,17 +50,6 @@ _LAST_THREAD = 1.0
 """Seconds for the last threads of a leader that is a zombie already; milliseconds are usual."""
 _IDLE_CPU_SHARE = 0.001
 """A family that uses less of a core than this is waiting: runtimes wake up for their own housekeeping."""
-
-
-class Limits(Struct, frozen=True):
-    """Seconds and bytes after which a program is stopped; None is no limit."""
-
-    wall: float | None = None
-    idle: float | None = None
-    """No output and no CPU time for this long."""
-    log_bytes: int = 1 << 30
-    grace: float = 10.0
-    """Between the request to end and the end by force."""
 
 
 class Launch(Struct, frozen=True):

@@ -10,6 +10,7 @@ from typing import Any
 from orchard.agents.builtin.tool import Answer, Tool, ToolContext, ToolError
 from orchard.agents.builtin.toolbox import open_toolbox
 from orchard.agents.protocol import McpServer, Noted, Telling
+from orchard.process.launcher import Launcher
 
 
 @dataclass
@@ -39,9 +40,9 @@ class Box:
 
 def make_context(folder: Path, **more: Any) -> ToolContext:
     """A context with a plain environment."""
-    more.setdefault("token", f"turn-{os.getpid()}-{folder.name}")
+    launcher = Launcher(more.pop("token", f"turn-{os.getpid()}-{folder.name}"))
     env = {"PATH": os.environ["PATH"], "HOME": os.environ["HOME"], "LANG": "C.UTF-8", **more.pop("env", {})}
-    return ToolContext(folder=folder, env=env, **more)
+    return ToolContext(folder=folder, env=env, launcher=launcher, **more)
 
 
 @asynccontextmanager

@@ -10,13 +10,13 @@ import resource
 import sys
 import time
 from pathlib import Path
-from uuid import uuid4
 
 from orchard.agents.builtin.agent import BuiltinAgent
 from orchard.agents.protocol import Result, Task, Telling, Used, Watch
 from orchard.model.agent_rows import BuiltinRow
 from orchard.model.usage import Usage, total
 from orchard.process.identity import Identity
+from orchard.process.launcher import Launcher
 
 BEAT = 0.02
 
@@ -40,7 +40,7 @@ async def work(url: str, count: int, top: Path) -> dict[str, object]:
             place.mkdir(mode=0o700)
         env = {"PATH": os.environ["PATH"], "HOME": str(top), "ANTHROPIC_API_KEY": "test-key"}
         log = top / f"{number}.log"
-        task = Task(f"Job {number}.", folder, env, private, scratch, log, uuid4().hex)
+        task = Task(f"Job {number}.", folder, env, private, scratch, log, Launcher())
         result = await agent.run(task, Watch(tell, on_start, asyncio.Event()))
         ended.append(time.monotonic() - begun)
         return result

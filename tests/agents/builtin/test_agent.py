@@ -14,7 +14,7 @@ from orchard.agents.builtin.memory import INTERRUPTED, is_whole
 from orchard.agents.builtin.model import Message, said
 from orchard.agents.protocol import Called, Settings
 from orchard.model.agent_rows import BuiltinRow
-from orchard.process.program import Limits
+from orchard.model.limits import Limits
 from orchard.testing import ScriptedModel, calls, says
 from tests.agents.conftest import Desk, Ear
 from tests.agents.llm import Call, Fail, Hang, Say, ScriptedLlm, routes, steps

@@ -243,7 +243,7 @@ async def test_an_expression_that_would_take_for_ever_is_stopped_and_what_was_fo
     assert answer.failed
     assert "a.txt:1: aaaaaaab" in answer.text
     assert "stopped after 3 s" in answer.text
-    assert members(context.token) == []
+    assert members(context.launcher.token) == []
 
 
 # ------------------------------------------------------------------------------- no way out

@@ -304,13 +304,13 @@ async def test_a_git_that_hangs_is_ended_with_the_turn(repo: Repo, tmp_path: Pat
     git = checkout.git(context).with_config(alias__hang=f"!echo > {begun}; sleep 300")
     running = asyncio.ensure_future(ask(git, "hang"))
     await asyncio.wait_for(asyncio.to_thread(begun.read_text), 20)
-    assert members(context.token) != []
+    assert members(context.launcher.token) != []
 
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asyncio.wait_for(running, 30)
 
-    assert members(context.token) == []
+    assert members(context.launcher.token) == []
 
 
 async def test_a_git_that_takes_too_long_is_stopped(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -321,7 +321,7 @@ async def test_a_git_that_takes_too_long_is_stopped(repo: Repo, monkeypatch: pyt
     with pytest.raises(ToolError, match=r"took longer than 0\.5 s"):
         await asyncio.wait_for(ask(git, "hang"), 30)
 
-    assert members(context.token) == []
+    assert members(context.launcher.token) == []
 
 
 async def test_a_git_that_never_ends_to_talk_is_stopped_when_it_has_said_enough(repo: Repo) -> None:
@@ -332,4 +332,4 @@ async def test_a_git_that_never_ends_to_talk_is_stopped_when_it_has_said_enough(
 
     assert told.cut
     assert len(told.stdout) == 100_000
-    assert members(context.token) == []
+    assert members(context.launcher.token) == []

@@ -153,7 +153,7 @@ async def test_an_issue_is_shown_with_its_comments(box: Box, api: Api) -> None:
     ]
     assert not answer.failed
     assert {headers["authorization"].split()[1] for _, _, headers, _ in api.asked} == {"token-1"}
-    assert members(box.context.token) == []
+    assert members(box.context.launcher.token) == []
 
 
 async def test_issues_are_listed_without_pull_requests(box: Box) -> None:

@@ -13,6 +13,7 @@ from orchard.agents.builtin.model import Message, ModelError, Reply, Request, To
 from orchard.agents.builtin.tool import LONGEST_ANSWER, Answer, Json, Tool, ToolContext
 from orchard.agents.protocol import Called, Result
 from orchard.model.usage import Usage
+from orchard.process.launcher import Launcher
 from orchard.testing import ScriptedModel, Step, calls, says
 from tests.agents.builtin.canned import Canned
 from tests.agents.builtin.conftest import SmallTool, crashes, echo, floods, hangs, refuses
@@ -26,7 +27,7 @@ class Talk:
 
     def __init__(self, folder: Path, ear: Ear, steps: Sequence[Step], tools: Sequence[Tool] = ()) -> None:
         self.model, self.ear = ScriptedModel(steps), ear
-        self.calls = Calls(tools or [echo()], ToolContext(folder), ear.told.append)
+        self.calls = Calls(tools or [echo()], ToolContext(folder, Launcher()), ear.told.append)
         self.kept: list[list[Message]] = []
 
     async def keep(self, messages: Sequence[Message]) -> None:
@@ -235,7 +236,7 @@ async def test_a_tool_that_crashes_is_told_and_the_others_go_on(tmp_path: Path, 
 
 async def test_a_tool_that_hangs_is_ended_by_its_limit(tmp_path: Path, ear: Ear) -> None:
     talk = Talk(tmp_path, ear, [calls(("hang", {})), says("ok")], [hangs()])
-    talk.calls = Calls([hangs()], ToolContext(tmp_path), ear.told.append, seconds=0.2)
+    talk.calls = Calls([hangs()], ToolContext(tmp_path, Launcher()), ear.told.append, seconds=0.2)
 
     result = await talk.run()
 

@@ -120,7 +120,7 @@ async def test_whatever_a_server_started_ends_with_the_toolbox(tmp_path: Path) -
         assert is_alive(child)
 
     assert not is_alive(child)
-    assert members(box.context.token) == []
+    assert members(box.context.launcher.token) == []
 
 
 async def test_a_cancellation_ends_every_server(tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ async def test_a_server_that_says_nothing_is_given_up(tmp_path: Path) -> None:
     async with kept(tmp_path, small("deaf"), Patience(start=1.5)) as (server, context, told):
         said = await refusal(server, "echo")
 
-        assert members(context.token) == []
+        assert members(context.launcher.token) == []
     assert len(told) == 1
     assert told[0].startswith("MCP server 'small' cannot be used: It did not list its tools in time.")
     assert "is not running" in said
@@ -192,7 +192,7 @@ async def test_a_server_that_dies_is_started_again_twice_and_the_call_is_not_rep
         await refusal(server, "die")
         over = await refusal(server, "echo")
 
-        assert members(context.token) == []
+        assert members(context.launcher.token) == []
     assert "was lost during the call, which it may have done" in lost
     assert first.text != second.text
     assert [note.rpartition(" It is ")[2] for note in told] == [
@@ -228,7 +228,7 @@ async def test_a_server_that_floods_is_stopped(
         said = await refusal(server, tool)
         over = await refusal(server, "echo")
 
-        assert members(context.token) == []
+        assert members(context.launcher.token) == []
     assert "was lost" in said
     assert "is not running" in over
     assert "its log grew past" in told[0]

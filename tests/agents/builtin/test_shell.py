@@ -64,7 +64,7 @@ async def test_a_command_that_hangs_is_stopped_with_everything_it_started(tmp_pa
 
         assert answer.failed
         assert answer.text == "begun\n[stopped: it ran longer than 1 s]"
-        assert members(box.context.token) == []
+        assert members(box.context.launcher.token) == []
         assert time.monotonic() - began < 50
 
 
@@ -81,7 +81,7 @@ async def test_a_child_in_the_background_does_not_keep_us_waiting_and_is_ended(b
     answer = await asyncio.wait_for(box.use("bash", command="sleep 300 & setsid sleep 300 & echo started"), 30)
 
     assert answer.text == "started\n[exit status 0; 2 processes in the background were ended]"
-    assert members(box.context.token) == []
+    assert members(box.context.launcher.token) == []
 
 
 async def test_a_flood_is_stopped_and_its_beginning_and_end_are_kept(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,7 +132,7 @@ async def test_a_cancellation_ends_the_command_and_its_children(tmp_path: Path) 
         with pytest.raises(asyncio.CancelledError):
             await asyncio.wait_for(running, 30)
 
-        assert members(box.context.token) == []
+        assert members(box.context.launcher.token) == []
     assert not (tmp_path / "late").exists()
 
 

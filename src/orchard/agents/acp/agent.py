@@ -17,7 +17,7 @@ from orchard.agents.known import AcpTraits
 from orchard.agents.protocol import Reason, Result, Task, Watch
 from orchard.errors import OrchardError
 from orchard.model.agent_rows import AgentRow
-from orchard.process.program import Ended, Launch, run_program
+from orchard.process.program import Ended, run_program
 from orchard.text import one_line
 
 FAREWELL = 5.0
@@ -64,12 +64,11 @@ class AcpAgent:
         arguments, left = servers(self._traits, task)
         task = replace(task, settings=replace(task.settings, mcp_servers=left))
         talk = Conversation(f"Agent '{self.name}'", model, task, watch, self._answer_within)
-        launch = Launch(
+        launch = task.launcher.launch(
             argv=(*self._argv, *arguments),
-            cwd=task.folder,
+            folder=task.folder,
             env=environment(self._traits, self.row, task),
             log=task.log,
-            token=task.token,
             limits=replace(task.limits, grace=task.limits.grace - talk.courtesy),
             pipes=True,
             farewell=FAREWELL,

@@ -86,7 +86,7 @@ class BuiltinAgent:
             withheld=frozenset(TOKENS) - {*self.row.pass_env, *self.row.env},
             allowed_folders=task.settings.allowed_folders,
             scratch=task.scratch,
-            token=task.token,
+            launcher=task.launcher,
             on_start=watch.on_start,
             hurry=watch.hurry,
         )

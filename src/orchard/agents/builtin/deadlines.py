@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable
 
 from orchard.agents.protocol import Result
-from orchard.process.program import Limits
+from orchard.model.limits import Limits
 
 _FINEST = 0.5
 """Seconds by which the silence of a model may be told too long: a timer is not set anew with each syllable."""

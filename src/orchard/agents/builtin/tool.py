@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from msgspec import Struct, field
 
 from orchard.process.identity import Identity
+from orchard.process.launcher import Launcher
 
 Json = dict[str, Any]
 
@@ -35,14 +36,14 @@ class ToolContext(Struct, frozen=True):
 
     folder: Path
     """Paths of tools are relative to it, and stay in it (links followed) or in `allowed_folders`."""
+    launcher: Launcher
+    """Starts whatever a tool starts; each program by itself (`apart`), so that it ends with its call."""
     env: Mapping[str, str] = field(default_factory=dict)
     """For programs that a tool starts; the model's key is not in it."""
     withheld: frozenset[str] = frozenset()
     """Of `env`: what tools of ours use and no command gets, such as a token that may do much more."""
     allowed_folders: tuple[Path, ...] = ()
     scratch: Path | None = None
-    token: str = ""
-    """What every process of a tool carries, so that all of them can be ended."""
     shell_seconds: float = 60.0
     shell_most_seconds: float = 300.0
     on_start: Callable[[Identity], Awaitable[None]] = _nobody

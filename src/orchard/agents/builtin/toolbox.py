@@ -1,7 +1,6 @@
 """All that the built-in agent can use in one turn: its own tools, and those of MCP servers, which run beside it."""
 
 import re
-import secrets
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -32,7 +31,6 @@ async def open_toolbox(
     missing.
     """
     async with AsyncExitStack() as stack:
-        context = replace(context, token=context.token or secrets.token_hex(8))
         if context.scratch is None:
             folder = TemporaryDirectory(prefix="orchard-tools-", ignore_cleanup_errors=True)
             context = replace(context, scratch=Path(stack.enter_context(folder)))

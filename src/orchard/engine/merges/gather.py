@@ -1,6 +1,5 @@
 """What a job needs, brought together in memory: the commit its work starts from."""
 
-import time
 from collections.abc import Sequence
 from functools import partial
 
@@ -12,18 +11,15 @@ from orchard.engine.merges.picks import pick_of
 from orchard.engine.outcome import Failed
 from orchard.engine.world import World
 from orchard.git.ancestry import Line, Meeting, Unclear
-from orchard.git.command import GitError
 from orchard.git.history import is_ancestor, merge_bases, show_path
 from orchard.git.merge.accounting import Trees, check
 from orchard.git.merge.conflicts import SHARED, Merge, Resolution, resolve_by_side, resolve_from_memory
 from orchard.git.merge.integration import compose_message
-from orchard.git.objects.reader import ObjectMissing
 from orchard.git.refs import PREFIX, RefMoved, Update, hold, job_ref_part, update_refs
 from orchard.model.plan import Resolver
 from orchard.process.failpoint import failpoint
 
 LISTED_PATHS = 10
-VANISHED_TRIES = 5
 
 
 def gather(
@@ -31,23 +27,9 @@ def gather(
 ) -> str | Failed:
     """The first commit with every other merged into it; a new commit is held by `ref` and read back.
 
-    The same commits give the same result: dates come from the commits themselves. What has no ref
-    yet can be taken by somebody's `git gc --prune=now`; then it is made again. `floor`: the commit that
-    all of them descend from.
+    The same commits give the same result: dates come from the commits themselves. `floor`: the commit that all of
+    them descend from.
     """
-    for number in range(VANISHED_TRIES):
-        try:
-            return _gather(world, (plan, ref, resolver), commits, floor)
-        except (GitError, ObjectMissing):
-            # Processes that stay open remember packs that are gone, and would not write their objects again.
-            world.integration.close()
-            world.gathered.forget()
-            time.sleep(0.05 * 2**number)
-    return _gather(world, (plan, ref, resolver), commits, floor)
-
-
-def _gather(world: World, what: tuple[str, str, Resolver], commits: Sequence[str], floor: str | None) -> str | Failed:
-    plan, ref, resolver = what
     first, *others = dict.fromkeys(commits)
     try:
         line = Line(world.integration.objects, floor, first) if floor is not None else None

@@ -23,7 +23,7 @@ from orchard.core.run import Run
 from orchard.core.states import ACTIVE, JobState, PlanStatus
 from orchard.engine import landing
 from orchard.engine.engine import Engine, Stop
-from orchard.engine.recovery import recover_plan, remove_folders
+from orchard.engine.recovery import recover_plan
 from orchard.engine.refs_of_plan import new_plan_id
 from orchard.engine.requests import retries, subtasks, workers
 from orchard.engine.requests.arguments import check_arguments, check_budget, plan_of
@@ -33,8 +33,8 @@ from orchard.engine.requests.preparation import check_agents, check_place, fetch
 from orchard.engine.requests.reach import reach_warnings
 from orchard.engine.requests.selection import find_plan
 from orchard.engine.turns.idle import WORKER
-from orchard.engine.turns.subtask_worktrees import subtask_paths
 from orchard.engine.turns.turn import remove_private
+from orchard.engine.workspace import end_all, folders_of
 from orchard.errors import NotFound, UsageError
 from orchard.git.refs import delete_refs, job_ref_part, list_refs
 from orchard.model.events.plans import (
@@ -247,10 +247,9 @@ class Requests:
             self.engine.record(run.id, PlanDeleted())
         await self.engine.durable()
         failpoint("delete.recorded")
-        await remove_folders(self.engine, run)
+        await end_all(self.engine, run, "the plan was deleted")
         failpoint("delete.after-folders")
-        kept = [record.worktree.path for record in run.records.values() if record.worktree is not None]
-        return {"kept_folders": [*kept, *subtask_paths(run)]}
+        return {"kept_folders": [str(worktree.path) for worktree in folders_of(run)]}
 
     async def purge(self, plan: str) -> Json:
         """Remove what is left of a plan: refs, logs, journal. This is the one request that loses something."""

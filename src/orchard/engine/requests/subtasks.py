@@ -23,7 +23,7 @@ from orchard.engine.programs import redacted
 from orchard.engine.turns.job_tokens import Scope
 from orchard.engine.turns.scope import Desk
 from orchard.engine.turns.subtask import MOST_DEPTH, SUMMARY, Order, run_subtask
-from orchard.engine.turns.transfer import picture, pull
+from orchard.engine.turns.transfer import pull
 from orchard.errors import NotFound, OrchardError, UsageError
 from orchard.model.events.plans import Json, ProgressReported, SubtaskCompleted, SubtaskSpawned
 from orchard.model.plan import JobId, PlanId
@@ -111,7 +111,7 @@ async def spawn_subtask(
     order, definition = await _order(desk, agent, instructions)
     why = f"before {order.id} began"
     async with desk.folder:
-        base = await picture(desk.context, why)
+        base = await desk.context.workspace.picture(desk.context.base, why)
     _check_limits(desk)  # others may have asked while the picture was taken
     _refuse_if_left(desk)
     context = desk.context

@@ -11,8 +11,6 @@ from orchard.engine.turns.turn import Asked, run_turn
 from orchard.engine.turns.work import environment_for, intent_of, limits_for, worker_context
 from orchard.errors import OrchardError
 from orchard.git.command import GitError
-from orchard.git.history import worktree_diff
-from orchard.git.worktree.status import fingerprint
 from orchard.model.events.plans import HealTried
 from orchard.model.phases import Phase
 from orchard.model.plan import AgentWork, ShellWork
@@ -23,7 +21,7 @@ DIFF_BYTES = 64 * 1024
 async def healed(context: Context, failed: Failed, again: Callable[[], Awaitable[Outcome]]) -> Outcome:
     """Let an agent mend what failed, as often as the plan allows; `again` runs the failed phase."""
     tries = _tries(context)
-    if not failed.may_heal or tries == 0 or context.worktree is None:
+    if not failed.may_heal or tries == 0 or not context.workspace.is_open:
         return failed
     try:
         agent = _agent(context)
@@ -71,7 +69,6 @@ def _earlier(context: Context) -> list[Try]:
 
 async def _turn(context: Context, agent: Agent, failed: Failed, earlier: list[Try], number: int) -> Result:
     assert context.phase is not None
-    assert context.worktree is not None
     job = context.job
     failure = Failure(
         phase=str(context.phase),
@@ -83,19 +80,18 @@ async def _turn(context: Context, agent: Agent, failed: Failed, earlier: list[Tr
     )
     server = offered_name(context, agent, "heal", Settings())
     worker = await worker_context(context, intent_of(job), job.work, server)
-    diff = await context.world.in_thread(worktree_diff, context.world.repo, context.worktree, context.base, DIFF_BYTES)
+    diff = await context.workspace.diff(context.base, DIFF_BYTES)
     work = job.work or ShellWork(command="true")
     asked = Asked(
         agent=agent,
         purpose="heal",
         instructions=heal_instructions(worker, failure, diff=diff, tries=earlier, message=failed.advice),
-        folder=context.worktree.path,
+        folder=context.workspace.folder,
         env=environment_for(context, agent, work),
         limits=limits_for(context, work),
         number=number,
         work=work,
     )
-    context.engine.pool(context.run).worktrees.repair(context.worktree)
     return await run_turn(context, asked)
 
 
@@ -123,7 +119,7 @@ async def edited_since(context: Context) -> bool:
     An agent was mending it when the engine died, or a person did after the check had failed. What the check itself
     left there is none.
     """
-    if context.worktree is None or context.new_worktree:
+    if not context.workspace.is_open or context.workspace.is_new:
         return False
     attempts = context.state.attempts[-2:]
     turns = [turn for attempt in attempts for turn in attempt.turns if turn.purpose == "heal"]
@@ -135,11 +131,10 @@ async def edited_since(context: Context) -> bool:
 
 async def folder_state(context: Context) -> str:
     """What the folder holds, to tell whether a turn changed anything."""
-    if context.worktree is None:
+    if not context.workspace.is_open:
         return ""
-    git = context.world.repo.worktree_git(context.worktree.name, context.worktree.path)
     try:
-        return await context.world.in_thread(fingerprint, git, context.worktree.path, context.droppings)
+        return await context.workspace.state(context.droppings)
     except GitError as error:
         return f"unreadable: {error}"
 

@@ -18,20 +18,16 @@ from orchard.agents.protocol import Agent
 from orchard.engine.context import Context
 from orchard.engine.merges.authorship import NAMED_JOBS, authors, met_by
 from orchard.engine.outcome import Failed, Held, Outcome
-from orchard.engine.pool import Pool
 from orchard.engine.turns.turn import Asked, run_turn, scratch_prefix
 from orchard.engine.turns.work import given_to, intent_of, summary_of
+from orchard.engine.workspace import Workspace
 from orchard.errors import OrchardError
 from orchard.git.history import show_path
 from orchard.git.merge.conflicts import BadResolution, Merge, Resolution, extract, remember_all, take_back
-from orchard.git.refs import wip_ref
-from orchard.git.repository import Worktree
-from orchard.git.worktree.save import ensure_saved
-from orchard.model.events.plans import ConflictSettled, WorkSaved
+from orchard.model.events.plans import ConflictSettled
 from orchard.model.phases import Phase
 from orchard.model.plan import VALIDATION, AgentWork, JobId
 from orchard.process.failpoint import failpoint
-from orchard.process.program import Limits
 
 ROUNDS = 20
 """Conflicts in a row that one phase has settled; more mean that something else is wrong."""
@@ -107,31 +103,16 @@ async def _ask(context: Context, agent: Agent, merge: Merge, place: Place) -> st
 @asynccontextmanager
 async def _project(context: Context, merge: Merge) -> AsyncIterator[Path]:
     """A folder with the project as one side has it: the job's own, or one that is taken for this."""
-    if context.worktree is not None:
-        yield context.worktree.path
+    if context.workspace.is_open:
+        yield context.workspace.folder
         return
-    pool = context.engine.pool(context.run)
-    taken = await pool.take(merge.ours, f"{context.run.id} {context.job_id}, to settle a conflict")
+    whose = f"{context.job_id}, to settle a conflict"
+    borrowed = Workspace(context.engine, context.run, context.job_id, context.number, whose)
+    await borrowed.prepare(merge.ours)
     try:
-        yield taken.path
+        yield borrowed.folder
     finally:
-        await _give_back(context, pool, taken, merge.ours)
-
-
-async def _give_back(context: Context, pool: Pool, taken: Worktree, commit: str) -> None:
-    """Return a folder that was only to be read; what was written there all the same is saved first."""
-    world, run, record = context.world, context.run, context.state
-    ref, why = wip_ref(run.id, context.job_id, len(record.saved) + 1), "left in a folder that was only to be read"
-    try:
-        saved = await world.in_thread(
-            ensure_saved, world.repo, taken, ref, f"orchard: {why}", commit, world.integration.live
-        )
-        if saved.commit is not None and saved.ref is not None:
-            context.engine.record(run.id, WorkSaved(context.job_id, saved.ref, saved.commit, why))
-            await context.engine.durable()
-        await pool.give(saved)
-    except OrchardError as error:
-        context.engine.warn(run.id, error.message, context.job_id)
+        await borrowed.end("left in a folder that was only to be read")
 
 
 def _resolver(context: Context) -> str | None:
@@ -144,7 +125,6 @@ def _resolver(context: Context) -> str | None:
 
 def _asked(context: Context, agent: Agent, told: str, folder: Path, number: int) -> Asked:
     world = context.world
-    limits = world.config.limits
     host = agent_environment(world.environment, (*agent.variables, *world.config.pass_env))
     return Asked(
         agent=agent,
@@ -152,7 +132,7 @@ def _asked(context: Context, agent: Agent, told: str, folder: Path, number: int)
         instructions=told,
         folder=folder,
         env={**host, **given_to(world.config, agent, context.plan.env), "PWD": str(folder)},
-        limits=Limits(wall=limits.wall, idle=limits.idle, log_bytes=limits.log_bytes, grace=limits.grace),
+        limits=world.config.limits,
         number=number,
     )
 

@@ -5,31 +5,31 @@ other end is the death of the engine, which the next engine finds in the journal
 """
 
 import asyncio
-from pathlib import Path
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from orchard.agents.prompts.subtask import SubtaskContext, subtask_instructions
 from orchard.agents.protocol import Agent, Result, Settings
+from orchard.core.run import Run
 from orchard.core.subtask_records import Subtask, depth_of
 from orchard.engine.context import Context
+from orchard.engine.engine import Engine
 from orchard.engine.outcome import Failed, Held
 from orchard.engine.phases import setup
 from orchard.engine.programs import redacted
 from orchard.engine.turns.own_mcp_server import offered_name
 from orchard.engine.turns.scope import Desk
-from orchard.engine.turns.subtask_worktrees import give_back_subtask, save_subtask
 from orchard.engine.turns.turn import Asked, run_turn
 from orchard.engine.turns.work import environment_for, limits_for
+from orchard.engine.workspace import workspace_of
 from orchard.errors import OrchardError, SystemRefused
 from orchard.git.history import files
 from orchard.git.refs import subtask_ref
-from orchard.git.worktree.commit import CommitInfo, Committed, Refused, commit_work
-from orchard.git.worktree.save import Saved
-from orchard.model.events.plans import SubtaskEnded, SubtaskPlaced, SubtaskStarted
+from orchard.git.worktree.commit import CommitInfo, Committed, Refused
+from orchard.model.events.plans import SubtaskEnded, SubtaskStarted
 from orchard.model.phases import Phase
-from orchard.model.plan import ShellWork
+from orchard.model.plan import JobId, ShellWork
 from orchard.store.journal import JournalFailed
 from orchard.text import shortened
 
@@ -108,15 +108,12 @@ async def _work(desk: Desk, order: Order, context: Context) -> _End:
     await engine.durable()
     started = SubtaskStarted(job_id, context.number, order.id)
     await engine.lending.take(run, lambda: _begin(context, started))
-    worktree = await engine.pool(run).take(context.base, f"{run.id} {job_id} {order.id}")
-    context.worktree, context.new_worktree = worktree, True
-    engine.record(run.id, SubtaskPlaced(job_id, order.id, worktree.name, str(worktree.path)))
+    await context.workspace.prepare(context.base)
     context.phase = Phase.SETUP
     ready = await setup(context)
     context.phase = desk.context.phase
     if isinstance(ready, Failed | Held):
         return _End("failed", ready.message if isinstance(ready, Failed) else ready.reason)
-    engine.pool(run).worktrees.repair(worktree)
     result = await run_turn(context, _asked(desk, order, context))
     return _ended(context, order, result)
 
@@ -183,9 +180,9 @@ async def _finish(context: Context, subtask: Subtask, order: Order, end: _End) -
     engine, run, job_id = context.engine, context.run, context.job_id
     commit, counts, paths = None, dict[str, int](), tuple[str, ...]()
     try:
-        committed = await context.world.in_thread(_commit, context, subtask)
+        committed = await _collect(context, subtask) if context.workspace.is_open else None
         if committed is not None and committed.changed:
-            commit, counts = committed.commit, _counts(committed)
+            commit, counts = committed.commit, committed.counts
             changed = await context.world.in_thread(files, context.world.repo, context.base, commit)
             paths = tuple(one.shown for one in changed[:LISTED_PATHS])
     except OrchardError as error:
@@ -193,21 +190,14 @@ async def _finish(context: Context, subtask: Subtask, order: Order, end: _End) -
         end = _End("failed", message, end.summary)
     ended = SubtaskEnded(job_id, context.number, order.id, end.status, end.message, end.summary, commit, counts, paths)
     engine.record(run.id, ended)
-    await give_back_subtask(engine, run, job_id, subtask, f"left over after {order.id}")
+    await context.workspace.end(f"left over after {order.id}")
 
 
-def _commit(context: Context, subtask: Subtask) -> Committed | None:
-    """The commit of what it left; None where it had no folder yet."""
-    world, worktree = context.world, context.worktree
-    if worktree is None:
-        return None
-    trees = context.engine.pool(context.run).worktrees
-    trees.settle_index(worktree)
-    made_from = trees.made_from(worktree)
+async def _collect(context: Context, subtask: Subtask) -> Committed:
     info = CommitInfo(
         name=subtask.name or subtask.id,
         ref=subtask_ref(context.run.id, context.job_id, context.number, subtask.id),
-        author=world.identity,
+        author=context.world.identity,
         droppings=context.droppings,
         trailers=(
             ("Orchard-Plan", context.run.id),
@@ -216,34 +206,39 @@ def _commit(context: Context, subtask: Subtask) -> Committed | None:
             ("Orchard-Subtask", subtask.id),
         ),
     )
-    live = world.integration.live
-    result = commit_work(world.repo, worktree, context.base, info, live, made_from=made_from, stays=False)
-    if made_from is not None:
-        trees.note_index(worktree, made_from, result.left if isinstance(result, Committed) else None)
+    result = await context.workspace.collect(info, context.base, stays=False)
     if isinstance(result, Refused):
         raise OrchardError(result.message, result.hint)
     return result
 
 
-def _counts(committed: Committed) -> dict[str, int]:
-    names = ("added", "modified", "deleted", "lines_added", "lines_deleted")
-    return {name: getattr(committed, name) for name in names}
-
-
 async def _stop(context: Context, subtask: Subtask) -> None:
     """Save what a subtask did that ends with its parent, and record that."""
-    engine, run, job_id = context.engine, context.run, context.job_id
-    saved: Saved | None = None
-    if not subtask.over:
-        try:
-            saved = await save_subtask(engine, run, job_id, subtask, f"stopped: {subtask.id}")
-        except OrchardError as error:
-            engine.warn(run.id, f"{error.message} Its folder is kept.", job_id)
-        commit = saved.commit if saved is not None else None
-        message = "It was stopped, because the turn of the agent that asked for it ended."
-        engine.record(
-            run.id, SubtaskEnded(job_id, context.number, subtask.id, "stopped", message, subtask.result or "", commit)
-        )
-        if saved is None and subtask.worktree is not None and Path(subtask.path or "").exists():
-            return
-    await give_back_subtask(engine, run, job_id, subtask, f"stopped: {subtask.id}", saved)
+    message = "It was stopped, because the turn of the agent that asked for it ended."
+    if subtask.over:
+        await context.workspace.end(f"stopped: {subtask.id}")
+    else:
+        end = _End("stopped", message, subtask.result or "")
+        await _end_early(context.engine, context.run, context.job_id, subtask, end, " Its folder is kept.")
+
+
+async def settle_subtasks(engine: Engine, run: Run, job_id: JobId) -> None:
+    """After a crash: end what subtasks left running, save what they did, and say that they were interrupted."""
+    for subtask in run.records[job_id].subtasks.values():
+        workspace = workspace_of(engine, run, job_id, subtask.id)
+        if subtask.over:
+            await workspace.end("left over after a subtask")
+        else:
+            await workspace.end_survivors()
+            await _end_early(engine, run, job_id, subtask, _End("interrupted", "The engine was stopped while it ran."))
+
+
+async def _end_early(engine: Engine, run: Run, job_id: JobId, subtask: Subtask, end: _End, then: str = "") -> None:
+    """Save what a subtask did so far, record how it ended, and give the folder back; kept, if it cannot be saved."""
+    workspace, why = workspace_of(engine, run, job_id, subtask.id), f"{end.status}: {subtask.id}"
+    saved = await workspace.try_to_save(why, then)
+    commit = saved.commit if saved is not None else None
+    ended = SubtaskEnded(job_id, subtask.attempt, subtask.id, end.status, end.message, end.summary, commit)
+    engine.record(run.id, ended)
+    if saved is not None:
+        await workspace.end(why, saved)

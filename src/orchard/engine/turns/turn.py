@@ -47,14 +47,12 @@ from orchard.model.events.plans import (
     AgentUsed,
     JobFact,
     MessagesDelivered,
-    ProgramStarted,
 )
+from orchard.model.limits import Limits
 from orchard.model.phases import Phase
 from orchard.model.plan import JobId, PlanId, Work
 from orchard.model.usage import Usage, add, believed
 from orchard.process.failpoint import failpoint
-from orchard.process.identity import Identity
-from orchard.process.program import Limits
 
 WAITS = (2.0, 5.0, 15.0, 45.0, 90.0)
 """Seconds before each further try of a turn that met an error which passes."""
@@ -96,6 +94,7 @@ async def run_turn(context: Context, asked: Asked) -> Result:
     """
     if asked.purpose == "resolve":
         return await _tried(context, asked)
+    context.workspace.repair()
     async with at_desk(context, asked.agent.name, asked.settings, asked.work):
         return await _tried(context, asked)
 
@@ -149,7 +148,7 @@ async def _once(context: Context, asked: Asked, calls: int) -> tuple[Result, boo
     assert context.phase is not None
     agent, phase = asked.agent, context.phase
     log = context.make_log()
-    started = AgentStarted(
+    begun = AgentStarted(
         context.job_id,
         context.number,
         phase,
@@ -161,7 +160,7 @@ async def _once(context: Context, asked: Asked, calls: int) -> tuple[Result, boo
         context.subtask,
         asked.messages,
     )
-    context.engine.record(context.run.id, started)
+    context.engine.record(context.run.id, begun)
     # At most once per attempt: that it began must outlive us before it begins.
     await context.engine.durable()
     failpoint("agent.before-turn")
@@ -180,14 +179,15 @@ async def _once(context: Context, asked: Asked, calls: int) -> tuple[Result, boo
             private=private_folder(context, agent.name),
             scratch=scratch,
             log=log,
-            token=context.token,
+            launcher=context.workspace.launcher,
             settings=_left_of(settings, calls),
             session=asked.session,
             calls_before=calls,
             limits=asked.limits,
             trusted_project_settings=trusted,
         )
-        watch = Watch(hearing.tell, hearing.started, context.hurry, lambda: context.engine.budget_used_up(context.run))
+        started = context.workspace.note_start(phase)
+        watch = Watch(hearing.tell, started, context.hurry, lambda: context.engine.budget_used_up(context.run))
         try:
             result = await agent.run(task, watch)
         finally:
@@ -207,10 +207,10 @@ def _left_of(settings: Settings, calls: int) -> Settings:
 
 async def _project_settings_trusted(context: Context, asked: Asked) -> bool:
     """Whether settings for the agent's own program in its folder count; where they do not, that is said once a plan."""
-    worktree, agent = context.worktree, asked.agent.name
-    if worktree is None or not asked.folder.is_relative_to(worktree.path):
+    workspace, agent = context.workspace, asked.agent.name
+    if not workspace.is_open or not asked.folder.is_relative_to(workspace.folder):
         return False
-    found, trusted = await context.world.in_thread(context.world.project_settings, worktree.path, asked.folder)
+    found, trusted = await context.world.in_thread(context.world.project_settings, workspace.folder, asked.folder)
     told = (context.run.id, agent)
     if not trusted and found.read_by(agent) and told not in context.world.told_of_settings:
         context.world.told_of_settings.add(told)
@@ -265,20 +265,6 @@ class _Hearing:
             self._notes += 1
             if self._notes <= RECORDED_NOTES:
                 _note(self._context, self._asked, told)
-
-    async def started(self, identity: Identity) -> None:
-        """Hear of a program, so that whoever comes after us can end it."""
-        self._record(
-            ProgramStarted(
-                self._context.job_id,
-                self._context.number,
-                self._phase,
-                identity.pid,
-                identity.started,
-                identity.boot,
-                self._context.subtask,
-            )
-        )
 
     def end(self, result: Result | None) -> None:
         """Record how it ended; None: it was stopped."""

@@ -28,10 +28,10 @@ from orchard.engine.turns.turn import Asked, run_turn
 from orchard.errors import OrchardError
 from orchard.git.history import files
 from orchard.model.agent_rows import BUILTIN
+from orchard.model.limits import Limits
 from orchard.model.phases import Phase
 from orchard.model.plan import VALIDATION, AgentWork, Job, JobId, Work
 from orchard.planfile.reserved_variables import settable
-from orchard.process.program import Limits
 from orchard.store.logs import tail
 
 INSTRUCTION_BYTES = 256 * 1024
@@ -80,8 +80,6 @@ async def run_agent_work(context: Context, work: AgentWork) -> Failed | Held | N
         whole=whole,
         work=work,
     )
-    if context.worktree is not None:
-        context.engine.pool(context.run).worktrees.repair(context.worktree)
     if not is_work or context.job_id == VALIDATION:
         return outcome_of(context, agent, work, await run_turn(context, asked))
     result = await talk(context, asked, interactive=work.interactive)
@@ -139,9 +137,7 @@ def given_to(config: Config, agent: Agent, env: Mapping[str, str]) -> dict[str, 
 
 def limits_for(context: Context, work: Work) -> Limits:
     """The configured limits, with the time that the plan allows."""
-    limits = context.world.config.limits
-    configured = Limits(wall=limits.wall, idle=limits.idle, log_bytes=limits.log_bytes, grace=limits.grace)
-    return limits_of(work, context.job, configured)
+    return limits_of(work, context.job, context.world.config.limits)
 
 
 async def settings_of(context: Context, agent: Agent, work: AgentWork) -> Settings:
@@ -192,7 +188,7 @@ def _told(context: Context, worker: WorkerContext, agent: Agent, *, resumes: boo
     """What the agent is told, what it is told if its session is lost, and the session it goes on with."""
     session = context.state.sessions.get(f"{agent.name} work") if resumes else None
     known = _heard_in(context.state, session) if session is not None else None
-    failure, kept = _last_failure(context), not context.new_worktree
+    failure, kept = _last_failure(context), not context.workspace.is_new
     whole = retry_instructions(worker, failure, resumed=False, kept=kept) if failure else work_instructions(worker)
     if known is None:
         return whole, whole, session

@@ -79,6 +79,12 @@ class Committed(Struct, frozen=True):
     dropped: tuple[str, ...] = ()
     """What an agent left for itself, and is not in the commit; escaped for people."""
 
+    @property
+    def counts(self) -> dict[str, int]:
+        """How much it changed, as people are told it."""
+        names = ("added", "modified", "deleted", "lines_added", "lines_deleted")
+        return {name: getattr(self, name) for name in names}
+
 
 class Refused(Struct, frozen=True):
     """The job's work cannot become a commit as it is; it still lies in the worktree."""

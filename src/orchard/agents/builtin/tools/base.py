@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-import secrets
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -75,11 +74,6 @@ def plain_text(said: str | bytes) -> str:
     if "\r" in said:
         said = "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in said.split("\n"))
     return _CONTROLS.sub("", said)
-
-
-def own_token(context: ToolContext) -> str:
-    """For one program of a turn: it can be ended by itself, and is ended with everything that carries the turn's."""
-    return f"{context.token or secrets.token_hex(8)}~{secrets.token_hex(6)}"
 
 
 @contextmanager

@@ -12,8 +12,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
 
-import msgspec
-
 import orchard
 from orchard.agents.builtin.confine import BadPath, Confines, Place
 from orchard.agents.builtin.tool import LONGEST_ANSWER, Answer, Json, Tool, ToolContext, ToolError
@@ -21,7 +19,6 @@ from orchard.agents.builtin.tools.base import (
     MadeTool,
     flag,
     in_thread,
-    own_token,
     plain_text,
     schema,
     scratch_file,
@@ -29,8 +26,9 @@ from orchard.agents.builtin.tools.base import (
     whole,
 )
 from orchard.agents.builtin.tools.git import Checkout, ask
+from orchard.model.limits import Limits
 from orchard.process.pipes import Pipes
-from orchard.process.program import Launch, Limits, run_program
+from orchard.process.program import run_program
 
 T = TypeVar("T")
 
@@ -43,12 +41,10 @@ WALK_SECONDS = 10.0
 SEARCH_SECONDS = 20.0
 SEARCH = """\
 import sys
-sys.path[:0] = sys.argv[1:]
+sys.path.insert(0, sys.argv[1])
 from orchard.agents.builtin.tools.search import main
 main()
 """
-_WHERE = tuple(str(Path(package.__file__ or "").parent.parent) for package in (orchard, msgspec))
-"""Where the search finds what it imports: with nothing else on its path it starts at once."""
 LIST_BYTES = 16 * 1024 * 1024
 
 
@@ -194,12 +190,11 @@ class _FileTools:
                     lines.append(plain_text(f"{name}:{said['line']}: {said['text']}"))
 
         with scratch_file(context) as log:
-            launch = Launch(
-                argv=(sys.executable, "-I", "-S", "-c", SEARCH, *_WHERE),
-                cwd=context.folder,
+            launch = context.launcher.apart().launch(
+                argv=(sys.executable, "-I", "-S", "-c", SEARCH, str(Path(orchard.__file__).parent.parent)),
+                folder=context.folder,
                 env=context.for_commands,
                 log=log,
-                token=own_token(context),
                 limits=Limits(wall=self._search_seconds, log_bytes=LIST_BYTES, grace=0.0),
                 pipes=True,
             )

@@ -23,7 +23,6 @@ from orchard.agents.builtin.tools.base import (
     MadeTool,
     flag,
     in_thread,
-    own_token,
     plain_text,
     schema,
     text,
@@ -76,7 +75,7 @@ class Checkout(Struct, frozen=True):
             GIT_COMMITTER_NAME=name,
             GIT_COMMITTER_EMAIL=email,
             GIT_LITERAL_PATHSPECS="1",
-            **{TOKEN_VARIABLE: own_token(context)},
+            **{TOKEN_VARIABLE: context.launcher.apart().token},
         )
 
     @property

@@ -23,7 +23,6 @@ from orchard.agents.builtin.tool import LONGEST_ANSWER, Answer, Json, Tool, Tool
 from orchard.agents.builtin.tools.base import (
     MadeTool,
     in_thread,
-    own_token,
     plain_text,
     schema,
     scratch_file,
@@ -32,8 +31,9 @@ from orchard.agents.builtin.tools.base import (
 )
 from orchard.agents.builtin.tools.git import Checkout
 from orchard.git.command import GitError
+from orchard.model.limits import Limits
 from orchard.process.pipes import Pipes
-from orchard.process.program import Launch, Limits, run_program
+from orchard.process.program import run_program
 from orchard.store.logs import read
 from orchard.text import shortened
 
@@ -282,12 +282,11 @@ async def _by_gh(context: ToolContext, gh: str, method: str, path: str, content:
             parts.append(block)
 
     with scratch_file(context) as log:
-        launch = Launch(
+        launch = context.launcher.apart().launch(
             argv=tuple(argv + (["--input", "-"] if content else [])),
-            cwd=context.folder,
+            folder=context.folder,
             env={**context.env, "GH_PROMPT_DISABLED": "1", "NO_COLOR": "1", "GH_NO_UPDATE_NOTIFIER": "1"},
             log=log,
-            token=own_token(context),
             limits=Limits(wall=SECONDS, log_bytes=MOST_BYTES, grace=1.0),
             pipes=True,
         )

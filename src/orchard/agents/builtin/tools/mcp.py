@@ -36,14 +36,15 @@ from pydantic import ValidationError
 
 import orchard
 from orchard.agents.builtin.tool import Answer, Json, Tool, ToolContext, ToolError
-from orchard.agents.builtin.tools.base import MadeTool, head_and_tail, own_token, plain_text
+from orchard.agents.builtin.tools.base import MadeTool, head_and_tail, plain_text
 from orchard.agents.builtin.tools.github import proxy_for, trust
 from orchard.agents.builtin.tools.mcp_content import BadTool, answer, description, input_schema, tool_name
 from orchard.agents.protocol import McpServer, Noted, Tell
 from orchard.errors import OrchardError
+from orchard.model.limits import Limits
 from orchard.process.background import beside
 from orchard.process.pipes import Pipes, TooMuch
-from orchard.process.program import Launch, Limits, run_program
+from orchard.process.program import run_program
 
 RESTARTS = 2
 MOST_TOOLS = 128
@@ -208,12 +209,11 @@ class Server:
 
     async def _by_program(self, life: "_Life") -> str:
         assert self._server.command is not None
-        launch = Launch(
+        launch = self._context.launcher.apart().launch(
             argv=(self._server.command, *self._server.args),
-            cwd=self._context.folder,
+            folder=self._context.folder,
             env={**self._context.for_commands, **self._server.env},
             log=self._log,
-            token=own_token(self._context),
             limits=Limits(log_bytes=MOST_BYTES, grace=GRACE),
             pipes=True,
         )

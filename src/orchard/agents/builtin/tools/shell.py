@@ -10,13 +10,13 @@ from orchard.agents.builtin.tools.base import (
     MadeTool,
     head_and_tail,
     in_thread,
-    own_token,
     plain_text,
     schema,
     scratch_file,
     text,
 )
-from orchard.process.program import Launch, Limits, run_program
+from orchard.model.limits import Limits
+from orchard.process.program import run_program
 from orchard.text import shortened
 
 MOST_OUTPUT = 64 * 1024 * 1024
@@ -62,12 +62,11 @@ async def run_command(context: ToolContext, arguments: Json) -> Answer:
     seconds = min(float(arguments.get("timeout", context.shell_seconds)), context.shell_most_seconds)
     shell = shutil.which("bash", path=context.env.get("PATH")) or "/bin/sh"
     with scratch_file(context) as log:
-        launch = Launch(
+        launch = context.launcher.apart().launch(
             argv=(shell, "-c", command),
-            cwd=context.folder,
+            folder=context.folder,
             env=context.for_commands,
             log=log,
-            token=own_token(context),
             limits=Limits(wall=seconds, log_bytes=MOST_OUTPUT, grace=GRACE),
         )
         ended = await run_program(launch, context.on_start, context.hurry)

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import secrets
 import shlex
 import sys
 from collections.abc import Callable
@@ -120,7 +119,7 @@ async def work(
     from orchard.agents.registry import Agents
     from orchard.config.user_dirs import make_state_dir, user_dirs
     from orchard.process.identity import Identity
-    from orchard.process.program import Limits
+    from orchard.process.launcher import Launcher
 
     async def started(identity: Identity) -> None:
         """Nobody has to remember the programs: they end before the turn does."""
@@ -128,7 +127,6 @@ async def work(
     model, max_turns, session = asked
     it = BuiltinAgent(row)
     servers = Agents(config, os.environ).servers(config.mcp_servers)
-    bounds = config.limits
     private = make_state_dir(make_state_dir(user_dirs().state) / FOLDER)
     forget_old(private, KEPT_SESSIONS)
     with TemporaryDirectory(prefix="orchard-agent-", ignore_cleanup_errors=True) as scratch:
@@ -139,10 +137,10 @@ async def work(
             private=private,
             scratch=Path(scratch),
             log=Path(scratch) / "turn.log",
-            token=secrets.token_hex(16),
+            launcher=Launcher(),
             settings=AgentSettings(model=model, max_turns=max_turns, mcp_servers=servers),
             session=session,
-            limits=Limits(wall=bounds.wall, idle=bounds.idle, log_bytes=bounds.log_bytes, grace=bounds.grace),
+            limits=config.limits,
         )
         return await it.run(given, Watch(tell, started, asyncio.Event()))
 

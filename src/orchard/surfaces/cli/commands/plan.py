@@ -182,17 +182,15 @@ def ask_agent(terminal: Terminal, app: App, goal: str, choice: Choice) -> Made:
     from orchard.agents.protocol import Settings, Watch
     from orchard.agents.registry import Agents
     from orchard.planfile.parse import parse
-    from orchard.process.program import Limits
 
     config = app.settings.config
     agents = Agents(config, os.environ)
     agent = agents.find(choice.agent)
-    bounds = config.limits
     seat = Seat(
         agent,
         agent_environment(os.environ, (*agent.variables, *config.pass_env)),
         Settings(model=agents.model_for(agent.name, choice.model, None)),
-        Limits(wall=bounds.wall, idle=bounds.idle, log_bytes=bounds.log_bytes, grace=bounds.grace),
+        config.limits,
     )
     screen = Screen(terminal, app.secrets())
     terminal.say([(f"Asking {safe(agent.name)} for a plan. It looks at a copy of what is committed.", "")])

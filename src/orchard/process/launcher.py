@@ -1,0 +1,41 @@
+"""Where the processes of a job come from: whatever a job starts is started from a `Launch` that was made here.
+
+Work, setup, checks, `verify`, agents' programs, ACP agents, the MCP servers and commands of the built-in agent: each
+says what it wants to run (argv, folder, environment, and the limits of this one program), and its launcher says how.
+A launcher is made for an attempt, a subtask, a lone agent or a question, by whoever answers for it, and is handed down.
+So what holds for all processes of a job (today the token that ends them together) is decided in one place.
+"""
+
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+
+from msgspec import Struct, field
+
+from orchard.model.limits import Limits
+from orchard.process.program import Launch
+
+
+class Launcher(Struct, frozen=True):
+    """Makes the launches of one attempt, subtask, lone agent or question."""
+
+    token: str = field(default_factory=lambda: secrets.token_hex(16))
+    """What every process carries that is started from here, so that all of them can be ended."""
+
+    def launch(
+        self,
+        argv: tuple[str, ...],
+        folder: Path,
+        env: Mapping[str, str],
+        log: Path,
+        limits: Limits,
+        *,
+        pipes: bool = False,
+        farewell: float | None = None,
+    ) -> Launch:
+        """How to start a program in a folder; the fields of `Launch` say what each part means."""
+        return Launch(argv, folder, env, log, self.token, limits, pipes=pipes, farewell=farewell)
+
+    def apart(self) -> "Launcher":
+        """For one program among several: it can be ended by itself, and is ended with everything of this launcher's."""
+        return Launcher(f"{self.token}~{secrets.token_hex(6)}")
