@@ -25,25 +25,29 @@ class Unfit(OrchardError):
         super().__init__(f"The worktree {folder} is not used again: {why}.", hint="Another one is made.")
 
 
-def refuse_unfit(git_dir: Path, saved: Saved, *, written: bool) -> None:
-    """Raise `Unfit` if a checkout would leave something of the last job's; `written`: somebody wrote to the index."""
+def refuse_unfit(git_dir: Path, saved: Saved) -> None:
+    """Raise `Unfit` if something that git would leave as it is has rights, or a second name, of a job's making."""
     odd = saved.seen.picture.odd if saved.seen is not None and saved.seen.picture is not None else ()
-    if not odd and not written:
-        return
-    folder = saved.worktree.path
+    if odd:
+        folder, index = saved.worktree.path, _index(git_dir, len(saved.head or "") // 2)
+        if index is None:
+            raise Unfit(folder, "its index cannot be read")
+        if (found := _tracked(os.fsencode(folder) + b"/", odd, index)) is not None:
+            shown = os.fsdecode(found)
+            raise Unfit(folder, f"{shown} has other rights, or another name, than git would have given it")
+
+
+def takes_away(git_dir: Path, oid_size: int) -> bool:
+    """Whether an index tells git to have no file where it has one: a sparse checkout did that, perhaps a job's."""
+    index = _index(git_dir, oid_size)
+    return index is None or bool(index.folders) or any(entry.skipped for entry in index.entries.values())
+
+
+def _index(git_dir: Path, oid_size: int) -> Index | None:
     try:
-        index = read_index((git_dir / "index").read_bytes(), _OID_BYTES[len(saved.head or "")])
-    except (BadIndex, OSError, KeyError):
-        if odd:
-            raise Unfit(folder, "its index cannot be read") from None
-        return  # git makes a new one
-    if any(entry.skipped for entry in index.entries.values()) or index.folders:
-        raise Unfit(folder, "a sparse checkout has taken files out of it")
-    if (found := _tracked(os.fsencode(folder) + b"/", odd, index)) is not None:
-        raise Unfit(folder, f"{os.fsdecode(found)} has other rights, or another name, than git would have given it")
-
-
-_OID_BYTES = {40: 20, 64: 32}
+        return read_index((git_dir / "index").read_bytes(), oid_size)
+    except (BadIndex, OSError):
+        return None
 
 
 def _tracked(top: bytes, odd: tuple[bytes, ...], index: Index) -> bytes | None:

@@ -32,7 +32,7 @@ from orchard.git.folders import delete_children, mounts_below, remove_file, remo
 from orchard.git.landing.index import BadIndex, changed_index
 from orchard.git.repository import LOCK_REASON, WORKTREE_NAME, Repository, Worktree
 from orchard.git.scratch import private_index
-from orchard.git.worktree.fitness import Unfit, is_detached_at, refuse_unfit, remove_written, stand_of
+from orchard.git.worktree.fitness import Unfit, is_detached_at, refuse_unfit, remove_written, stand_of, takes_away
 from orchard.git.worktree.remains import AT_REST
 from orchard.git.worktree.save import Saved
 from orchard.git.worktree.status import ADD_TIMEOUT, Left
@@ -148,11 +148,10 @@ class Worktrees(Struct):
     ) -> None:
         """Make the folder hold exactly `commit`, and of what is ignored only what matches `keep`; None: all of it.
 
-        `Unfit` before anything is done, and with the proof as good as it was, if another folder should be taken.
+        `Unfit`, while the proof is still good, if another folder should be taken.
         """
-        admin = self._admin(worktree)
-        written = self._is_written(worktree)
-        refuse_unfit(admin, saved, written=written)
+        admin, written = self._admin(worktree), self._is_written(worktree)
+        refuse_unfit(admin, saved)
         self._use(worktree, saved)
         failpoint("worktree.before-reset")
         if reason is not None:
@@ -217,7 +216,9 @@ class Worktrees(Struct):
 
     def _check_out(self, worktree: Worktree, commit: str, saved: Saved, keep: tuple[str, ...] | None) -> None:
         admin, stood = self._admin(worktree), self._stood.get(worktree.name, ("", ()))[0]
-        self._forget_operations(admin, worktree, keep_index=saved.index_usable)
+        written = self._is_written(worktree)
+        anew = not saved.index_usable or not stood or (written and takes_away(admin, len(commit) // 2))
+        self._forget_operations(admin, worktree, keep_index=not anew)
         for name in saved.special:
             remove_special(worktree.path, name)
         for name in saved.new_files or ():
@@ -226,9 +227,8 @@ class Worktrees(Struct):
         # The journal says where a worktree stands, so these notes may reach the disk later.
         git = self.repo.worktree_git(worktree.name, worktree.path).with_config(core__fsync="objects")
         checkout = ("checkout", "-q", "--force", "--detach", "--no-recurse-submodules", commit)
-        anew = not saved.index_usable or not stood
         try:
-            if not anew and self._is_written(worktree):
+            if written and not anew:
                 remove_written(git, worktree.path, stood, ADD_TIMEOUT)
             done = git(*checkout, timeout=ADD_TIMEOUT)
         except GitError:
