@@ -1,12 +1,14 @@
 """Small files, read and written with care: what lies at a path may be a link, a pipe, or anything that a job put there.
 
-read_plain     a file that really is one; no link is followed, no pipe waited for
+open_plain     a file that really is one; no link is followed, no pipe waited for
+read_plain     what is in it
 read_own       the same, of a file that nobody but the user could have written
 replace_whole  a file that only the user can read; a reader finds the old one or the new one, whole
 """
 
 import os
 import stat
+from io import BufferedReader
 from pathlib import Path
 
 NOT_A_FILE = "it is not a file"
@@ -14,12 +16,18 @@ NOT_OURS = "others can write to it"
 NOT_PRIVATE = "others can read it"
 
 
-def read_plain(path: str | bytes | Path, most: int) -> bytes:
-    """The first `most` bytes of a plain file; OSError where there is none."""
+def open_plain(path: str | bytes | Path) -> BufferedReader:
+    """A plain file, open for reading; OSError where there is none."""
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(handle, "rb") as file:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise OSError(0, NOT_A_FILE)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(0, NOT_A_FILE, os.fsdecode(path))
+    return os.fdopen(handle, "rb")
+
+
+def read_plain(path: str | bytes | Path, most: int = -1) -> bytes:
+    """The first `most` bytes of a plain file, or all of it; OSError where there is none."""
+    with open_plain(path) as file:
         return file.read(most)
 
 

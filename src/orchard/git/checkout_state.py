@@ -53,12 +53,10 @@ def way_out_of(operation: str) -> str:
 def branch_to_come_back_to(git_dir: Path) -> str | None:
     """The branch that an operation which detached HEAD will return to."""
     for note in _BRANCH_NOTES:
-        try:
-            said = os.fsdecode((git_dir / note).read_bytes()).strip()
-        except OSError:
-            continue
+        said = os.fsdecode(_beginning(git_dir / note)).strip()
         # BISECT_START holds a bare branch name, or the commit that was checked out.
-        if said.startswith("refs/heads/") or (note == "BISECT_START" and not re.fullmatch(r"[0-9a-f]{40,64}", said)):
+        bisected = note == "BISECT_START" and said and not re.fullmatch(r"[0-9a-f]{40,64}", said)
+        if said.startswith("refs/heads/") or bisected:
             return said.removeprefix("refs/heads/")
     return None
 

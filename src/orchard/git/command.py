@@ -20,15 +20,15 @@ import shlex
 import signal
 import subprocess
 import time
-from collections.abc import Container, Iterable, Mapping
-from functools import cache
+from collections.abc import Callable, Container, Iterable, Mapping
+from functools import cache, partial
 from pathlib import Path
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from orchard.errors import OrchardError
-from orchard.git.pipes import OTHERS, special_notes
+from orchard.git.pipes import OTHERS, special_notes, waiting_worktrees
 from orchard.process.identity import identify
 from orchard.process.marks import unmarked
 
@@ -281,7 +281,7 @@ def run_git(
     talk = _Talk(process, stdin, limit)
     with process:
         try:
-            talk.finish(timeout, env)
+            talk.finish(timeout, partial(_refuse_waiting, env, args))
         except subprocess.TimeoutExpired:
             _stop(process)
             words = tuple(os.fsdecode(arg) for arg in args)
@@ -308,8 +308,8 @@ class _Talk:
         self.stdout, self.stderr = bytearray(), bytearray()
         self.too_much = False
 
-    def finish(self, timeout: float, env: Mapping[str, str]) -> None:
-        """Talk until git has ended or has said too much; TimeoutExpired where it does not end, Blocked if it cannot."""
+    def finish(self, timeout: float, look: Callable[[], None]) -> None:
+        """Talk until git has ended or has said too much; TimeoutExpired if it does not end, or what `look` raises."""
         deadline, patience = time.monotonic() + timeout, LAST_WAIT
         look_at = time.monotonic() + LOOK_AFTER
         process = self._process
@@ -321,7 +321,7 @@ class _Talk:
                 ready = selector.select(max(0.0, min(deadline, look_at) - time.monotonic()))
                 if not ready and time.monotonic() >= look_at:
                     look_at = math.inf
-                    _refuse_waiting(env)
+                    look()
                 if not ready and time.monotonic() >= deadline:
                     if not patience:
                         raise subprocess.TimeoutExpired(process.args, timeout)
@@ -347,11 +347,13 @@ class _Talk:
         return not read
 
 
-def _refuse_waiting(env: Mapping[str, str]) -> None:
+def _refuse_waiting(env: Mapping[str, str], args: tuple[str | bytes, ...]) -> None:
     """Raise `Blocked` if a git that takes its time may wait at a pipe or device."""
     for folder in dict.fromkeys(Path(env[name]) for name in ("GIT_DIR", "GIT_COMMON_DIR") if name in env):
         if found := special_notes(folder, OTHERS):
             raise Blocked(folder, found)
+    if args[:1] == ("worktree",) and (names := waiting_worktrees(Path(env["GIT_COMMON_DIR"]))):
+        raise Blocked(Path(env["GIT_COMMON_DIR"]), map(os.fsencode, names))
 
 
 def start_git(

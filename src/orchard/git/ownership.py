@@ -6,6 +6,7 @@ import shlex
 from pathlib import Path
 
 from orchard.errors import OrchardError, UsageError
+from orchard.files import read_plain
 from orchard.git.command import Output, run_git
 
 _BARE = ("HEAD", "objects", "refs")
@@ -35,7 +36,7 @@ def points_elsewhere(top: Path, git_dir: Path) -> bool:
     try:
         if link.is_dir():
             return link.resolve() != git_dir
-        told = link.read_bytes()[:PATH_BYTES].removeprefix(b"gitdir:").strip()
+        told = read_plain(os.path.realpath(link), PATH_BYTES).removeprefix(b"gitdir:").strip()
     except OSError:
         return False  # nobody else's
     return (top / os.fsdecode(told)).resolve() != git_dir

@@ -4,12 +4,16 @@ import os
 import stat
 from pathlib import Path
 
+from orchard.files import read_plain
+
 OTHERS = frozenset({b"modules", b"worktrees", b"orchard", b"hooks", b"lfs"})
 """Folders of a repository that are not looked into: no git that we start reads them for itself."""
 ELSEWHERE = OTHERS | {b"objects"}
 """The same, and what is too large to look into before every git."""
 ASKED_FIRST = (b"HEAD", b"config", b"config.worktree", b"commondir", b"gitdir")
 """What git reads before it knows in which repository it is."""
+_READ_BY_OTHERS = ("HEAD", "gitdir", "locked", "commondir")
+"""What a git that makes or lists worktrees reads of every one of them."""
 
 
 def special_notes(git_dir: Path, skipped: frozenset[bytes] = ELSEWHERE) -> list[bytes]:
@@ -42,6 +46,16 @@ def keeps_waiting(path: bytes) -> bool:
     return stat.S_ISFIFO(mode) or stat.S_ISCHR(mode) or stat.S_ISBLK(mode)
 
 
+def waiting_worktrees(common_dir: Path) -> list[str]:
+    """The notes on worktrees at which a git that makes or lists worktrees would wait, as paths in a repository."""
+    try:
+        names = [entry.name for entry in os.scandir(common_dir / "worktrees")]
+    except OSError:
+        return []
+    read = [f"worktrees/{name}/{file}" for name in names for file in _READ_BY_OTHERS]
+    return [name for name in read if keeps_waiting(os.fsencode(common_dir / name))]
+
+
 def on_the_way(start: Path) -> tuple[Path, list[bytes]] | None:
     """The first folder, and the names in it, at which git would wait while it looks for the repository of a folder."""
     for folder in (start, *start.parents):
@@ -60,7 +74,7 @@ def on_the_way(start: Path) -> tuple[Path, list[bytes]] | None:
 def _named_by(file: Path) -> list[Path]:
     """The folders of git's that the `.git` file of a worktree points at."""
     try:
-        said = file.read_bytes()[:4096] if file.is_file() else b""
+        said = read_plain(os.path.realpath(file), 4096)
     except OSError:
         return []
     if not said.startswith(b"gitdir:"):

@@ -24,7 +24,9 @@ from pathlib import Path
 from msgspec import Struct
 
 from orchard.errors import OrchardError, UsageError
+from orchard.files import read_plain
 from orchard.git.command import Git, GitError, lock_in_the_way
+from orchard.git.folders import plain_content
 from orchard.process.failpoint import failpoint
 
 PREFIX = "refs/orchard"
@@ -120,10 +122,7 @@ def read_log(git: Git, ref: str, limit: int) -> set[tuple[str, str]]:
         words = ("log", "-g", "-z", "--format=%H %gs", f"--max-count={limit}", ref, "--")
         told = (os.fsdecode(row).partition(" ") for row in git(*words, ok=(0, 128), timeout=300).fields)
         return {(new, message) for new, _, message in told}
-    try:
-        rows = (git.common_dir / "logs" / ref).read_bytes().splitlines()[-limit:]
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-        return set()
+    rows = (plain_content(git.common_dir / "logs" / ref) or b"").splitlines()[-limit:]
     parts = (os.fsdecode(row).partition("\t") for row in rows)
     return {(" ".join(moved.split(" ", 2)[1:2]), message) for moved, _, message in parts}
 
@@ -263,7 +262,7 @@ def _remove_old_lock(git: Git, updates: Sequence[Update], stderr: str) -> bool:
     try:
         if time.time() - lock.lstat().st_mtime < LOCK_TIMEOUT:
             return False
-        if not ref.startswith(f"{PREFIX}/") and lock.read_bytes() not in wanted:
+        if not ref.startswith(f"{PREFIX}/") and read_plain(lock) not in wanted:
             return False
         lock.unlink()
     except OSError:

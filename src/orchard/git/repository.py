@@ -21,12 +21,13 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from orchard.errors import NotFound, UsageError
+from orchard.files import read_plain
 from orchard.git.blockers import remove_blocked_notes
 from orchard.git.checkout_state import branch_in, branch_to_come_back_to, operation_in
 from orchard.git.command import MINIMUM_VERSION, Blocked, Git, GitError, GitMissing, Output, clean_environment, run_git
 from orchard.git.folders import links_out_of
 from orchard.git.ownership import naming, not_found, path_in, points_elsewhere
-from orchard.git.pipes import keeps_waiting, on_the_way
+from orchard.git.pipes import on_the_way, waiting_worktrees
 from orchard.git.refs import list_refs, read_ref
 
 LOCK_REASON = "orchard"
@@ -158,7 +159,7 @@ class Repository(Struct, frozen=True, eq=False):
 
     def checkouts(self) -> list[Checkout]:
         """Every checkout of this repository, the main one first."""
-        _unblock(self.common_dir)
+        unblock_worktrees(self.common_dir)
         git_dirs = _admin_folders(self.common_dir)
         listing = _list_worktrees(self.git)
         records = [record for record in listing.stdout.split(b"\0\0") if record]
@@ -401,14 +402,9 @@ def git_version(cwd: Path) -> tuple[int, ...]:
     return version
 
 
-def _unblock(common_dir: Path) -> None:
-    """See that `git worktree list` waits for no pipe: those in notes on our worktrees go, others raise `Blocked`."""
-    try:
-        names = [entry.name for entry in os.scandir(common_dir / "worktrees")]
-    except OSError:
-        return
-    read = [f"worktrees/{name}/{file}" for name in names for file in ("HEAD", "gitdir", "locked", "commondir")]
-    for name in [name for name in read if keeps_waiting(os.fsencode(common_dir / name))]:
+def unblock_worktrees(common_dir: Path) -> None:
+    """See that `git worktree` waits for no pipe: those in notes on our worktrees go, others raise `Blocked`."""
+    for name in waiting_worktrees(common_dir):
         folder = common_dir / "worktrees" / name.split("/")[1]
         if not WORKTREE_NAME.fullmatch(folder.name):
             raise Blocked(common_dir, (os.fsencode(name),))
@@ -425,7 +421,7 @@ def _admin_folders(common_dir: Path) -> dict[bytes, Path]:
     for folder in folders:
         admin = Path(folder.path)
         try:
-            pointer = (admin / "gitdir").read_bytes().rstrip(b"\n")
+            pointer = read_plain(admin / "gitdir").rstrip(b"\n")
         except OSError:
             continue  # being made or removed at this moment
         if not pointer.startswith(b"/"):

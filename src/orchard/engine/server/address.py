@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from orchard.errors import OrchardError
-from orchard.files import replace_whole
+from orchard.files import read_plain, replace_whole
 from orchard.process.identity import Identity, is_alive
 
 ADDRESS_FILE = "daemon.json"
@@ -51,7 +51,7 @@ def read_address(state: Path) -> Address | None:
 
 def read_note(path: Path) -> dict[str, Any]:
     """What a process wrote about itself into this folder; ValueError: it wrote that elsewhere, and this is a copy."""
-    said = json.loads(path.read_text())
+    said = json.loads(read_plain(path))
     if not isinstance(said, dict) or said.pop("place", None) not in (None, place_of(path.parent)):
         raise ValueError("no note of this folder")
     return said
@@ -75,7 +75,7 @@ def refuse_copy(state: Path) -> None:
     """
     here, note = {"place": place_of(state), "state": str(state)}, state / PLACE_FILE
     try:
-        said = json.loads(note.read_text())
+        said = json.loads(read_plain(note))
         known = {name: str(said[name]) for name in ("place", "state")}
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         known = here
@@ -100,7 +100,7 @@ def is_at_work(state: Path) -> bool:
 def is_locked(path: Path) -> bool:
     """Whether someone holds a lock. An engine that starts in this moment tries again, so asking harms nobody."""
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return False
     try:

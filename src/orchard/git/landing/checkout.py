@@ -26,12 +26,14 @@ import errno
 import os
 import re
 import secrets
+import stat
 import time
 from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
 
+from orchard.files import read_plain
 from orchard.git.aliases import checked_out_in
 from orchard.git.checkout_state import operation_in
 from orchard.git.command import Git, GitError
@@ -268,12 +270,13 @@ def _log_head(move: Move) -> None:
     """HEAD's log gets the line that git has just written to the branch's."""
     log = move.repo.common_dir / "logs" / move.ref
     head = move.place.git_dir / "logs" / "HEAD"
-    line = log.read_bytes().rstrip(b"\n").rpartition(b"\n")[2] + b"\n"
+    line = read_plain(log).rstrip(b"\n").rpartition(b"\n")[2] + b"\n"
     if not line.startswith(f"{move.old} {move.new} ".encode()):
         return
-    descriptor = os.open(head, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
+    descriptor = os.open(head, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        os.write(descriptor, line)
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.write(descriptor, line)
     finally:
         os.close(descriptor)
 

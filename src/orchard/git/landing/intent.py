@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 
 from orchard.errors import OrchardError
+from orchard.files import open_plain
 from orchard.git.folders import plain_content, write_atomically
 from orchard.git.objects.reader import Entry
 
@@ -129,7 +130,7 @@ def _digest(where: bytes) -> str:
     try:
         if stat.S_ISLNK(os.lstat(where).st_mode):
             return hashlib.sha256(os.readlink(where)).hexdigest()  # noqa: PTH115 (bytes)
-        with open(where, "rb") as file:  # noqa: PTH123 (bytes)
+        with open_plain(where) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError:
         return "unreadable"

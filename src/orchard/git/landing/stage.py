@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from orchard.files import read_plain
 from orchard.git.command import Git, GitError
 from orchard.git.landing.claim import NEW_INDEX
 from orchard.git.landing.index import EMPTY, Index, read_index
@@ -93,7 +94,7 @@ class Stager:
         """The user's index becomes ours, with its time: git compares that with the times of files."""
         index = self.git.git_dir / "index"
         try:
-            status, data = index.stat(), index.read_bytes()
+            status, data = index.stat(), read_plain(os.path.realpath(index))
         except FileNotFoundError:
             return EMPTY
         self.file.write_bytes(data)

@@ -20,9 +20,11 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from orchard.files import read_plain
 from orchard.git.blockers import blocks_git, refuse_blocked_notes
 from orchard.git.command import Blocked, Git, GitError
 from orchard.git.objects.reader import ObjectMissing
+from orchard.git.ownership import PATH_BYTES
 from orchard.git.repository import Repository, Worktree, block_filters
 from orchard.text import escaped
 
@@ -261,7 +263,7 @@ def _submodule_problem(repo: Repository, folder: Path, name: bytes, head: str) -
     if folder.is_symlink() or not folder.is_dir() or not any(folder.iterdir()):
         return None  # never checked out
     try:
-        pointer = (folder / ".git").read_bytes()
+        pointer = read_plain(folder / ".git", PATH_BYTES)
     except OSError:
         return "has files that no commit holds"
     git_dir = Path(os.path.normpath(folder / os.fsdecode(pointer.removeprefix(b"gitdir: ").rstrip(b"\n"))))

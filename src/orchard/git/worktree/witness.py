@@ -12,6 +12,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from orchard.files import read_plain
 from orchard.git.command import Git
 from orchard.git.worktree.remains import named_objects
 from orchard.git.worktree.status import Contents, Picture, look, picture
@@ -76,7 +77,7 @@ def _notes(git_dir: Path) -> bytes:
         index = (git_dir / "index").lstat()
         facts = (index.st_ino, index.st_size, index.st_mtime_ns, index.st_ctime_ns)
         digest.update(repr((names, facts, sorted(named_objects(git_dir)))).encode())
-        digest.update((git_dir / "HEAD").read_bytes())
+        digest.update(read_plain(os.path.realpath(git_dir / "HEAD")))
     except OSError as error:
         digest.update(repr(error.errno).encode())
     return digest.digest()

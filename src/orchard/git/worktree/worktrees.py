@@ -26,11 +26,12 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from orchard.errors import OrchardError, no_locks
+from orchard.files import read_plain
 from orchard.git.command import GitError
 from orchard.git.excludes import exclude
 from orchard.git.folders import delete_children, mounts_below, remove_file, remove_special, write_atomically
 from orchard.git.landing.index import BadIndex, changed_index
-from orchard.git.repository import LOCK_REASON, WORKTREE_NAME, Repository, Worktree
+from orchard.git.repository import LOCK_REASON, WORKTREE_NAME, Repository, Worktree, unblock_worktrees
 from orchard.git.scratch import private_index
 from orchard.git.worktree.fitness import Unfit, is_detached_at, refuse_unfit, remove_written, stand_of, takes_away
 from orchard.git.worktree.remains import AT_REST
@@ -344,6 +345,7 @@ class Worktrees(Struct):
             try:
                 with self.lock():
                     self._prepare_root()
+                    unblock_worktrees(self.repo.common_dir)
                     git(*words, "--", str(worktree.path), commit)
             except GitError:
                 # Somebody's `worktree prune` or `add` beside us makes git fail in many words.
@@ -414,7 +416,7 @@ class Worktrees(Struct):
         if not WORKTREE_NAME.fullmatch(admin.name) or admin.is_symlink() or not admin.is_dir():
             return False
         try:
-            reason = (admin / "locked").read_bytes()
+            reason = read_plain(admin / "locked")
         except OSError:
             reason = b""
         return reason.startswith(LOCK_REASON.encode()) or _pointer(admin) in (path, None)
@@ -467,7 +469,7 @@ def _index_stamp(admin: Path) -> tuple[int, ...]:
 def _pointer(admin: Path) -> Path | None:
     """The folder that git's notes are about; None if they do not say."""
     try:
-        said = os.fsdecode((admin / "gitdir").read_bytes().rstrip(b"\n"))
+        said = os.fsdecode(read_plain(admin / "gitdir").rstrip(b"\n"))
     except OSError:
         return None
     return Path(os.path.normpath(admin / said)).parent if said else None
