@@ -21,6 +21,7 @@ from orchard.git.refs import _remove_old_lock, read_log
 from orchard.git.repository import Repository, Worktree
 from orchard.git.worktree.commit import CommitInfo, Refused, commit_work
 from orchard.git.worktree.save import CannotSave, ensure_saved
+from orchard.git.worktree.status import Picture
 from orchard.git.worktree.witness import Witness, still_holds
 from orchard.git.worktree.worktrees import Worktrees
 from orchard.testing import Repo
@@ -163,7 +164,7 @@ def test_a_worktree_whose_head_became_a_pipe_is_not_as_it_was(trees: Worktrees, 
     git = trees.repo.worktree_git(worktree.name, worktree.path)
     put_pipe(git.git_dir / "HEAD")
 
-    assert not still_holds(git, worktree.path, Witness(b""), git.git_dir / "copy", untouched=True)
+    assert not still_holds(git, worktree.path, Witness(Picture(b"", ())), git.git_dir / "copy", untouched=True)
 
 
 def test_a_pipe_in_place_of_the_pointer_of_a_submodule_is_work_that_nothing_holds(repo: Repo, trees: Worktrees) -> None:

@@ -39,6 +39,20 @@ def links_out_of(home: Path, path: Path) -> list[Path]:
     return [place for place in (path, *path.parents) if (home / place).is_symlink() and place != Path()]
 
 
+def behind_link(top: bytes, path: bytes) -> bool:
+    """Whether a link stands for a folder on the way from `top` to a path: then what is found there lies elsewhere."""
+    end = path.find(b"/")
+    while end >= 0:
+        try:
+            mode = os.lstat(top + b"/" + path[:end]).st_mode
+        except OSError:
+            return False
+        if stat.S_ISLNK(mode):
+            return True
+        end = path.find(b"/", end + 1)
+    return False
+
+
 def delete_children(folder: Path) -> list[str]:
     """Delete everything in a folder; what could not be deleted is said, not raised."""
     errors: list[str] = []
@@ -88,10 +102,8 @@ def remove_special(top: Path, name: bytes) -> None:
     place = top / os.fsdecode(name)
     with suppress(FileNotFoundError):
         mode = place.lstat().st_mode
-        behind_link = os.path.realpath(place.parent) != os.path.normpath(
-            os.path.realpath(top) / Path(os.fsdecode(name)).parent
-        )
-        if not behind_link and not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)):
+        plain = stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)
+        if not plain and not behind_link(os.fsencode(top), name):
             place.unlink()
 
 

@@ -24,7 +24,7 @@ from msgspec import Struct
 
 from orchard.errors import OrchardError
 from orchard.files import open_plain
-from orchard.git.folders import plain_content, write_atomically
+from orchard.git.folders import behind_link, plain_content, write_atomically
 from orchard.git.objects.reader import Entry
 
 FILE_NAME = "intent.json"
@@ -75,6 +75,10 @@ class Intent(Struct, frozen=True):
     def place(self, item: Item) -> bytes:
         """Where the file belongs."""
         return os.fsencode(self.top) + b"/" + item.path
+
+    def hidden(self, path: bytes) -> bool:
+        """Whether a link stands for one of the folders that this path is in: nothing is there, or can be put there."""
+        return behind_link(os.fsencode(self.top), path)
 
     def staged(self, item: Item) -> bytes:
         """Where the new file waits; after the two have changed places, the old one lies here."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from orchard.git.command import Git
+from orchard.git.folders import behind_link
 from orchard.git.history import show_path
 from orchard.git.objects.reader import GITLINK, Change
 
@@ -71,7 +72,7 @@ def some(paths: Sequence[bytes]) -> str:
 def _closed_folder(top: Path, changes: Sequence[Change]) -> Obstacle | None:
     start = os.fsencode(top)
     for folder in sorted({os.path.dirname(change.path) for change in changes}):  # noqa: PTH120 (bytes)
-        while folder and not os.path.lexists(os.path.join(start, folder)):  # noqa: PTH118
+        while folder and (not _who(start + b"/" + folder) or behind_link(start, folder + b"/")):
             folder = os.path.dirname(folder)  # noqa: PTH120
         where = os.path.join(start, folder)  # noqa: PTH118
         if os.path.isdir(where) and not os.access(where, os.W_OK | os.X_OK):  # noqa: PTH112
@@ -85,14 +86,13 @@ def _linked_folder(top: Path, changes: Sequence[Change]) -> Obstacle | None:
     start = os.fsencode(top)
     seen: set[bytes] = set()
     for change in changes:
-        folder = os.path.dirname(change.path)  # noqa: PTH120 (bytes)
-        while folder and folder not in seen:
-            seen.add(folder)
+        for folder in _parents(change.path, seen):
+            if behind_link(start, folder):
+                break  # the link was looked at: it becomes a folder
             where = os.path.join(start, folder)  # noqa: PTH118
             if os.path.islink(where) and _becomes(changes, folder) is None:  # noqa: PTH114
                 reason = f"{show_path(where)} is a link, where git knows a folder with files that change."
                 return Obstacle(reason, "Put the folder back in its place, then try again.")
-            folder = os.path.dirname(folder)  # noqa: PTH120
     return None
 
 
@@ -118,21 +118,22 @@ def _untracked(
     git: Git, changes: Sequence[Change], tracked: Container[bytes], written: Container[bytes], command: str
 ) -> Obstacle | None:
     """Files that git does not track, where something has to be written or has to go."""
-    start = os.fsencode(_top(git)) + b"/"
+    top = os.fsencode(_top(git))
+    start = top + b"/"
     # Where `A` and `a` are one file, what is found at the one name may be what goes from the other.
     leaving = {_who(start + one.path) for one in changes if one.new is None and one.path in tracked}
     found: dict[bytes, None] = {}
     free: set[bytes] = set()
     for change in changes:
         if change.new is None:
-            if change.path not in tracked and _is_file(start + change.path):
+            if change.path not in tracked and _is_file(start + change.path) and not behind_link(top, change.path):
                 found[change.path] = None
             continue
         if change.path not in written:
             continue
         for name in (*_parents(change.path, free), change.path):
             here = _who(start + name)
-            if not here or name in tracked or here in leaving:
+            if not here or name in tracked or here in leaving or behind_link(top, name):
                 continue
             if _is_file(start + name):
                 found[name] = None

@@ -6,8 +6,10 @@
 
 A new file and an old one change places in one step, so that there is no moment without a file. What has come out is
 then looked at: if it is not exactly what stood there at the first look, somebody edited it in the last instant, and it
-goes back. Both directions can be interrupted anywhere and called again; each path is judged by what is found there, and
-a file that is neither the old nor the new one is left alone and named.
+goes back. No link on the way to a path is followed: a folder may become a link to where its files went, or a link the
+folder that it led to, and a file behind it stands at another path. Both directions can be interrupted anywhere and
+called again; each path is judged by what is found there, and a file that is neither the old nor the new one is left
+alone and named.
 """
 
 import os
@@ -44,6 +46,8 @@ def place(intent: Intent) -> None:
         if not item.will:
             _forth(intent, item, _take)
     for folder, _ in intent.emptied:
+        if intent.hidden(folder):
+            continue  # the link that comes for it is there already; any other is found when that one is put
         try:
             os.rmdir(_below(intent, folder))  # noqa: PTH106 (bytes)
         except FileNotFoundError:
@@ -51,6 +55,8 @@ def place(intent: Intent) -> None:
         except OSError as error:
             raise Theirs(folder) from error
     for folder in intent.made:
+        if intent.hidden(folder):
+            raise Theirs(folder)
         with suppress(FileExistsError):
             os.mkdir(_below(intent, folder))  # noqa: PTH102 (bytes)
     for item in intent.items:
@@ -61,6 +67,8 @@ def place(intent: Intent) -> None:
 def _forth(intent: Intent, item: Item, step: Callable[[Intent, Item], None]) -> None:
     failpoint("checkout.before-rename")
     if not is_placed(intent, item):
+        if intent.hidden(item.path):
+            raise Theirs(item.path)
         step(intent, item)
     failpoint("checkout.after-rename")
 
@@ -68,7 +76,7 @@ def _forth(intent: Intent, item: Item, step: Callable[[Intent, Item], None]) -> 
 def is_placed(intent: Intent, item: Item) -> bool:
     """Whether the new file is at its place already, or the old one is gone as it should."""
     if item.will:
-        return is_same(intent.place(item), item.will)
+        return is_same(intent.place(item), item.will) and not intent.hidden(item.path)
     return not item.was or bool(stand(intent.spare(item)))
 
 
@@ -113,7 +121,7 @@ def verify(intent: Intent) -> bytes | None:
 def unlike(intent: Intent) -> Iterator[Item]:
     """Every path where the checkout is not as this landing or undo should leave it."""
     for item in intent.items:
-        if item.will and not is_same(intent.place(item), item.will):
+        if item.will and not is_placed(intent, item):
             yield item
             continue
         aside = kept_aside(intent, item)
@@ -128,9 +136,10 @@ def take_back(intent: Intent, knows: Knows, knew: Knows) -> list[bytes]:
     """Bring every old file back to its place; paths where somebody else has written are left alone and returned."""
     theirs = [item.path for item in intent.items if item.will and not _back(intent, item, knows, knew)]
     for folder in reversed(intent.made):
-        with suppress(OSError):
-            os.rmdir(_below(intent, folder))  # noqa: PTH106 (bytes)
+        _remove_if_empty(intent, folder)
     for folder, mode in reversed(intent.emptied):
+        if intent.hidden(folder):
+            continue
         with suppress(OSError):
             os.mkdir(_below(intent, folder))  # noqa: PTH102 (bytes)
             os.chmod(_below(intent, folder), mode)  # noqa: PTH101 (bytes)
@@ -139,10 +148,14 @@ def take_back(intent: Intent, knows: Knows, knew: Knows) -> list[bytes]:
 
 def _back(intent: Intent, item: Item, knows: Knows, knew: Knows) -> bool:
     """Put one path back; False if it is somebody else's by now."""
-    _end_half_a_put(intent, item)
+    hidden = intent.hidden(item.path)
+    if not hidden:
+        _end_half_a_put(intent, item)
     where, staged, aside = intent.place(item), intent.staged(item), kept_aside(intent, item)
     if item.will and aside is None and stand(staged):
         return True  # the new file never left
+    if hidden:
+        return aside is None  # by a link that is not ours: ours have gone back by now
     here = stand(where)
     if here and not _is_ours(item, where, knows):
         # An old file that never left is as it should be; all else is theirs.
@@ -199,6 +212,11 @@ def remove_empty_folders(intent: Intent) -> None:
     gone = [item for item in intent.items if not item.will and (item.was or _was_submodule(item))]
     folders = {folder for item in gone for folder in (*_parents(item.path), *([] if item.was else [item.path]))}
     for folder in sorted(folders, key=lambda one: one.count(b"/"), reverse=True):
+        _remove_if_empty(intent, folder)
+
+
+def _remove_if_empty(intent: Intent, folder: bytes) -> None:
+    if not intent.hidden(folder):
         with suppress(OSError):
             os.rmdir(_below(intent, folder))  # noqa: PTH106 (bytes)
 

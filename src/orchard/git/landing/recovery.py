@@ -237,7 +237,8 @@ class _Contents:
     def are_as_meant(self, item: Item) -> bool:
         """Whether the new file is at its place, and the old one aside."""
         aside = kept_aside(self._intent, item)
-        brought = not item.will or self.is_new(item, self._intent.place(item))
+        hidden = self._intent.hidden(item.path)
+        brought = not item.will or (not hidden and self.is_new(item, self._intent.place(item)))
         return brought and (not item.was or (aside is not None and self.is_old(item, aside)))
 
 

@@ -23,6 +23,7 @@ from msgspec.structs import replace
 
 from orchard.files import read_plain
 from orchard.git.command import Git, GitError
+from orchard.git.folders import behind_link
 from orchard.git.landing.claim import NEW_INDEX
 from orchard.git.landing.index import EMPTY, Index, read_index
 from orchard.git.landing.intent import Item, Stand, first_look, stand
@@ -81,7 +82,7 @@ class Stager:
         self._write(old, new, self._untracked_attributes(changes, before))
         after = self.read_index(len(old) // 2)
         self._compare(objects, changes, after)
-        written = {path for path in paths if os.path.lexists(self._new(path))}
+        written = {path for path in paths if self._is_new(path)}
         self._must_be_free(changes, before, written)
         items = tuple(self._item(change, before, after, looked[change.path]) for change in changes)
         items += tuple(self._missing(before, after, paths))
@@ -121,6 +122,8 @@ class Stager:
             raise Blocked(found)
 
     def _first_look(self, path: bytes) -> Stand:
+        if not self._is_here(path):
+            return ()
         where = self._here(path)
         try:
             status = os.lstat(where)
@@ -176,7 +179,7 @@ class Stager:
                 folders.add(path)
         known = {change.path for change in changes} | index.entries.keys()
         places = (folder + b"/.gitattributes" if folder else b".gitattributes" for folder in folders)
-        found = [path for path in places if path not in known and os.path.lexists(self._here(path))]
+        found = [path for path in places if path not in known and self._is_here(path)]
         read = {path: _read_below(self.top, path) for path in found}
         return {path: content for path, content in read.items() if content is not None}
 
@@ -194,7 +197,7 @@ class Stager:
 
     def _item(self, change: Change, before: Index, after: Index, looked: Stand) -> Item:
         path = change.path
-        will = _staged(self._new(path))
+        will = self._staged(path)
         held, stays = before.entries.get(path), after.entries.get(path)
         if will:
             self._inherit_group(path)
@@ -213,13 +216,13 @@ class Stager:
         """Files beside the changes that git has written: a sparse checkout that has become larger."""
         found = []
         start = os.fsencode(self.files)
-        for folder, _, names in os.walk(start):
-            for name in names:
+        for folder, folders, names in os.walk(start):
+            for name in [*names, *folders]:  # a link that leads to a folder is told among the folders
                 path = (folder + b"/" + name)[len(start) + 1 :]
                 entry = after.entries.get(path)
-                if path in known or entry is None or os.path.lexists(self._here(path)):
+                if path in known or entry is None or entry.mode == GITLINK or self._is_here(path):
                     continue
-                found.append(Item(path, None, Entry(entry.mode, entry.oid), (), _staged(self._new(path))))
+                found.append(Item(path, None, Entry(entry.mode, entry.oid), (), self._staged(path)))
         return found
 
     def _emptied(self, items: Sequence[Item]) -> list[tuple[bytes, int]]:
@@ -227,21 +230,21 @@ class Stager:
         start = os.fsencode(self.top) + b"/"
         found = []
         for item in items:
-            if item.will and os.path.isdir(start + item.path) and not os.path.islink(start + item.path):  # noqa: PTH112, PTH114
+            if item.will and self._is_here(item.path) and stat.S_ISDIR(os.lstat(start + item.path).st_mode):
                 for folder, _, _ in os.walk(start + item.path, topdown=False):
                     found.append((folder[len(start) :], stat.S_IMODE(os.lstat(folder).st_mode)))
         return found
 
     def _new_submodules(self, changes: Sequence[Change]) -> list[bytes]:
         return [
-            one.path
-            for one in changes
-            if one.new is not None and one.new.mode == GITLINK and os.path.isdir(self._new(one.path))  # noqa: PTH112
+            one.path for one in changes if one.new is not None and one.new.mode == GITLINK and self._is_new(one.path)
         ]
 
     def _inherit_group(self, path: bytes) -> None:
         """In a folder that gives its group to new files, the new file gets it, too."""
         folder = os.path.dirname(self._here(path))  # noqa: PTH120 (bytes)
+        if behind_link(os.fsencode(self.top), path):
+            return
         with suppress(OSError):
             status = os.stat(folder)  # noqa: PTH116 (bytes)
             if status.st_mode & stat.S_ISGID:
@@ -250,13 +253,20 @@ class Stager:
     def _here(self, path: bytes) -> bytes:
         return os.fsencode(self.top) + b"/" + path
 
+    def _is_here(self, path: bytes) -> bool:
+        """Whether anything stands at a path of the checkout; what lies behind a link stands at another."""
+        return not behind_link(os.fsencode(self.top), path) and os.path.lexists(self._here(path))
+
     def _new(self, path: bytes) -> bytes:
         return os.fsencode(self.files) + b"/" + path
 
+    def _is_new(self, path: bytes) -> bool:
+        """The same of what git has written."""
+        return not behind_link(os.fsencode(self.files), path) and os.path.lexists(self._new(path))
 
-def _staged(where: bytes) -> Stand:
-    found = stand(where)
-    return () if found and stat.S_ISDIR(int(found[0])) else found
+    def _staged(self, path: bytes) -> Stand:
+        found = stand(self._new(path)) if self._is_new(path) else ()
+        return () if found and stat.S_ISDIR(int(found[0])) else found
 
 
 def _entry(objects: Objects, index: Index, path: bytes) -> Entry | None:
@@ -274,7 +284,7 @@ def _entry(objects: Objects, index: Index, path: bytes) -> Entry | None:
 
 
 def _folders(paths: Sequence[bytes], top: Path, *, submodules: Sequence[bytes]) -> tuple[bytes, ...]:
-    """Folders that these paths need and that are not there (or are a file that goes), the outermost first."""
+    """Folders that these paths need and that are not there (or are a file or a link that goes), outermost first."""
     start = os.fsencode(top) + b"/"
     known: dict[bytes, bool] = {}
     for path in (*paths, *(one + b"/" for one in submodules)):
@@ -283,7 +293,8 @@ def _folders(paths: Sequence[bytes], top: Path, *, submodules: Sequence[bytes]) 
             folder = path[:end]
             if folder not in known:
                 where = start + folder
-                known[folder] = not os.path.isdir(where) or os.path.islink(where)  # noqa: PTH112, PTH114
+                above = known.get(folder.rpartition(b"/")[0], False)
+                known[folder] = above or not os.path.isdir(where) or os.path.islink(where)  # noqa: PTH112, PTH114
             end = path.find(b"/", end + 1)
     return tuple(sorted((folder for folder, missing in known.items() if missing), key=lambda one: one.count(b"/")))
 

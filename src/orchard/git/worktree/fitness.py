@@ -12,7 +12,7 @@ from pathlib import Path
 
 from orchard.errors import OrchardError
 from orchard.git.command import Git
-from orchard.git.folders import remove_file
+from orchard.git.folders import plain_content, remove_file
 from orchard.git.landing.index import BadIndex, Index, Stand, read_index
 from orchard.git.objects.reader import EXECUTABLE, SYMLINK, Change
 from orchard.git.worktree.save import Saved
@@ -45,7 +45,7 @@ def takes_away(git_dir: Path, oid_size: int) -> bool:
 
 def _index(git_dir: Path, oid_size: int) -> Index | None:
     try:
-        return read_index((git_dir / "index").read_bytes(), oid_size)
+        return read_index(plain_content(git_dir / "index") or b"", oid_size)
     except (BadIndex, OSError):
         return None
 
@@ -66,10 +66,7 @@ def _tracked(top: bytes, odd: tuple[bytes, ...], index: Index) -> bytes | None:
 
 def is_detached_at(git_dir: Path, commit: str) -> bool:
     """Whether HEAD is this commit, and no branch that the next commit would move."""
-    try:
-        return (git_dir / "HEAD").read_bytes() == f"{commit}\n".encode()
-    except OSError:
-        return False
+    return plain_content(git_dir / "HEAD") == f"{commit}\n".encode()
 
 
 def remove_written(git: Git, top: Path, commit: str, timeout: float) -> None:

@@ -123,12 +123,11 @@ class Worktrees(Struct):
             commit = self.made_from(worktree)
             if commit is not None and found.st_size >= SETTLED_FROM:
                 git = self.repo.worktree_git(worktree.name, worktree.path)
-                stood, stamp = self._stood.get(worktree.name, ("", ()))
-                is_stood = stamp == _index_stamp(self._admin(worktree))
+                written = self._is_written(worktree)
                 git("update-index", "-q", "--refresh", ok=(0, 1), timeout=ADD_TIMEOUT)
                 self.note_index(worktree, commit, self.left_by(worktree))
-                if is_stood:
-                    self._stood[worktree.name] = (stood, _index_stamp(self._admin(worktree)))
+                if not written:
+                    self._stood[worktree.name] = (commit, _index_stamp(self._admin(worktree)))
 
     def note_index(self, worktree: Worktree, commit: str, left: Left | None = None) -> None:
         """Remember that the worktree's index is as we made it, from this commit."""
@@ -176,9 +175,8 @@ class Worktrees(Struct):
         """Have git's lock say whom the folder is for now; it is held all the while, also when power fails here."""
         text = os.fsencode(_label(reason))
         with suppress(OSError):
-            place = os.open(
-                self._admin(worktree) / "locked", os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-            )
+            flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            place = os.open(self._admin(worktree) / "locked", flags)
             try:
                 os.pwrite(place, text, 0)
                 os.ftruncate(place, len(text))
