@@ -280,6 +280,64 @@ def test_attributes_of_the_repository_are_respected(repo: Repo, repository: Repo
     assert not stores_bytes(repository)
 
 
+def test_a_setting_that_is_made_between_two_jobs_counts_for_the_second(
+    repo: Repo, trees: Worktrees, live: Live, worktree: Worktree
+) -> None:
+    first = commit(trees, live, worktree, repo.head())
+    repo("config", "core.autocrlf", "true")
+    second = trees.add(first.commit, "next")
+    (second.path / "x.txt").write_bytes(b"one\r\ntwo\r\n")
+
+    done = commit(trees, live, second, first.commit)
+
+    assert live.objects.read(repo("rev-parse", f"{done.commit}:x.txt").strip())[1] == b"one\ntwo\n"
+
+
+def _write(place: Path, text: str) -> None:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text(text)
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "repo/.git/config", "repo/.git/info/attributes", "home/.gitconfig", "home/.config/git/config",
+        "home/.config/git/attributes", "system", "included",
+    ],
+)  # fmt: skip
+def test_whatever_decides_how_files_are_stored_is_asked_again_when_it_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("GIT_CONFIG_SYSTEM", str(tmp_path / "system"))
+    repo = Repo.make(tmp_path / "repo")
+    _write(tmp_path / "included", "[core]\n\tabbrev = 12\n")
+    repo("config", "include.path", str(tmp_path / "included"))
+    file, base = tmp_path / place, repo.head()
+    before = file.read_text() if file.exists() else None
+
+    with Live(find_repository(repo.path)) as live:
+        assert live.is_plain(base) and live.is_plain(base)
+        _write(file, "* text\n" if place.endswith("attributes") else f"{before or ''}[core]\n\tautocrlf = true\n")
+        assert not live.is_plain(base) and not live.is_plain(base)
+        file.unlink() if before is None else file.write_text(before)
+        assert live.is_plain(base)
+
+
+def test_nobody_is_asked_again_while_nothing_changes(repo: Repo, live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert live.is_plain(repo.head())
+    base = repo.head()
+
+    def never(*_: object, **__: object) -> None:
+        raise AssertionError("git was asked")
+
+    monkeypatch.setattr("orchard.git.command.subprocess.Popen", never)
+
+    assert all(live.is_plain(base) for _ in range(3))
+
+
 def test_an_object_that_a_power_cut_left_empty_is_written_again(repo: Repo, live: Live) -> None:
     name = live.loose.write("blob", b"there again", durable=False)
     place = repo.path / ".git" / "objects" / name[:2] / name[2:]

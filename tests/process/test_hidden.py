@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import anyio
@@ -114,6 +115,51 @@ def test_who_has_a_file_of_the_folder_open_is_seen(tmp_path: Path) -> None:
         finally:
             users.kill()
             users.wait()
+
+
+MAPPER = """
+import ctypes, mmap, os, sys, time
+handle = os.open(sys.argv[1], os.O_RDWR)
+# Python's own maps keep a descriptor.
+place = ctypes.CDLL(None).mmap
+place.restype, place.argtypes = ctypes.c_void_p, [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+how = mmap.MAP_PRIVATE if sys.argv[2] == "private" else mmap.MAP_SHARED
+assert place(None, 10, mmap.PROT_READ | mmap.PROT_WRITE, how, handle, 0) != 2**64 - 1
+os.close(handle)
+print("mapped", flush=True)
+time.sleep(float(sys.argv[3]))
+"""
+
+
+@pytest.mark.parametrize("name", ["data", "with space", "new\nline", "back\\012slash"])
+def test_who_can_write_to_a_file_of_the_folder_without_having_it_open_is_seen(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / name
+    folder.mkdir()
+    (folder / name).write_bytes(b"x" * 10)
+    with _mapper(folder / name, "shared") as (users, then):
+        assert [(one.pid, one.how) for one in occupants(folder, then)] == [(users.pid, "has a file mapped in it")]
+        assert occupants(tmp_path / name[:-1], then) == []
+        (folder / name).unlink()
+        assert [one.pid for one in occupants(folder, then)] == [users.pid]
+
+
+def test_who_only_runs_or_copies_a_file_of_the_folder_is_not_in_it(tmp_path: Path) -> None:
+    (tmp_path / "data").write_bytes(b"x" * 10)
+    with _mapper(tmp_path / "data", "private") as (_, then):
+        assert occupants(tmp_path, then) == []
+
+
+@contextmanager
+def _mapper(file: Path, how: str) -> Iterator[tuple[subprocess.Popen[bytes], Moment]]:
+    """A process that has a file mapped and not open, and the moment before it began."""
+    then = moment()
+    words = [sys.executable, "-c", MAPPER, str(file), how, nap()]
+    with subprocess.Popen(words, cwd="/", stdout=subprocess.PIPE) as users:
+        try:
+            assert users.stdout is not None and users.stdout.readline() == b"mapped\n"
+            yield users, then
+        finally:
+            users.kill()
 
 
 def test_who_began_before_a_moment_is_told_from_who_began_after_it() -> None:

@@ -139,7 +139,7 @@ class Repository(Struct, frozen=True, eq=False):
         """
         git_dir = self.common_dir / "worktrees" / name
         git = Git(self.common_dir, git_dir, cwd=path, work_tree=path, config=dict(self.filters))
-        if _stamp(self.common_dir / "config", git_dir / "config.worktree") == self.config_stamp:
+        if stamp_of(self.common_dir / "config", git_dir / "config.worktree") == self.config_stamp:
             return git
         return block_filters(git, self.filters)
 
@@ -279,7 +279,7 @@ class Repository(Struct, frozen=True, eq=False):
                 raise UsageError(f"The worktree root {root} holds the repository itself", hint=hint)
         if root.is_relative_to(self.common_dir) and not root.is_relative_to(self.state / "worktrees"):
             raise UsageError(f"The worktree root {root} lies inside git's own folder", hint=hint)
-        index = _stamp(self.common_dir / "index")
+        index = stamp_of(self.common_dir / "index")
         if home is not None and root.is_relative_to(home) and self._free_roots.get(root) != index:
             main = Git(self.common_dir, self.common_dir, cwd=home, work_tree=home)
             if main("ls-files", "-z", "--", f":(literal){root.relative_to(home)}").stdout:
@@ -368,7 +368,7 @@ def find_repository(start: Path) -> Repository:
         main_top=_main_top(repo),
         filters=tuple(said.items()),
         remotes=tuple(remotes.items()),
-        config_stamp=_stamp(common_dir / "config"),
+        config_stamp=stamp_of(common_dir / "config"),
         ignores_case=ignores_case,
     )
 
@@ -453,7 +453,7 @@ def _main_top(repo: Repository) -> Path | None:
     return repo.common_dir.parent if repo.common_dir.name == ".git" else None
 
 
-def _stamp(*files: Path) -> tuple[int, ...]:
+def stamp_of(*files: Path) -> tuple[int, ...]:
     """Changes when one of these files does; a file that is not there adds nothing."""
     stamp: list[int] = []
     for file in files:

@@ -1,4 +1,4 @@
-"""Who is in a folder: processes that stand in it, or have a file of it open.
+"""Who is in a folder: processes that stand in it, or have a file of it open or mapped.
 
 What a job started is ended by its family before this is asked. Whoever is found here cannot be proven to be a job's: it
 may be the user's own shell or editor. So nobody is ended; the folder is left to those who are in it.
@@ -21,7 +21,7 @@ class Occupant(Struct, frozen=True):
 
     pid: int
     how: str
-    """`stands in it`, `has it as its root` or `has a file open in it`."""
+    """`stands in it`, `has it as its root`, `has a file open in it` or `has a file mapped in it`."""
 
 
 def occupants(folder: Path, since: Moment = EVER) -> list[Occupant]:
@@ -49,7 +49,9 @@ def _how(pid: int, place: str, is_young: Callable[[int], bool]) -> str | None:
             return "has it as its root"
     except OSError:
         return None  # gone, or not ours to look at
-    return "has a file open in it" if _has_open(pid, place) else None
+    if _has_open(pid, place):
+        return "has a file open in it"
+    return "has a file mapped in it" if _has_mapped(pid, place) else None
 
 
 def _has_open(pid: int, place: str) -> bool:
@@ -61,6 +63,18 @@ def _has_open(pid: int, place: str) -> bool:
     for number in numbers:
         with contextlib.suppress(OSError):
             if _is_in(os.readlink(f"{folder}/{number}"), place):  # noqa: PTH115 (hot)
+                return True
+    return False
+
+
+def _has_mapped(pid: int, place: str) -> bool:
+    """Whether what a process writes to its memory may reach a file below a folder; no descriptor tells of that."""
+    shown = place.replace("\n", "\\012")  # as the kernel does
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/maps", "rb") as rows:  # noqa: PTH123 (hot)
+        for row in rows:
+            # "7f01-7f02 rw-s 00000000 08:01 1234     /a/path": "s" is for what is shared with the file.
+            words = row.split(None, 5)
+            if words[1].endswith(b"s") and _is_in(os.fsdecode(words[-1].removesuffix(b"\n")), shown):
                 return True
     return False
 

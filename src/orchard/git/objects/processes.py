@@ -10,7 +10,6 @@ usual way is taken, which finds out why.
 
 import threading
 from collections.abc import Sequence
-from functools import cached_property
 from types import TracebackType
 
 from orchard.git.command import GitError
@@ -19,7 +18,7 @@ from orchard.git.objects.process import GitGone, LiveGit
 from orchard.git.objects.reader import Objects
 from orchard.git.refs import ANY, Update, confirm, hold, ref_line, update_refs
 from orchard.git.repository import Repository
-from orchard.git.worktree.fast_commit import stores_bytes
+from orchard.git.worktree.fast_commit import Storage
 from orchard.process.failpoint import failpoint
 
 MOVE_TIMEOUT = 30.0
@@ -77,6 +76,7 @@ class Live:
         self.objects = Objects(repo.git)
         self.merger = Merger(repo, self.objects)
         self.census, self.loose = self.merger.census, self.merger.loose
+        self._storage = Storage(repo)
         self.results = Mover(repo, durable=True)
         """For refs that hold work."""
         self.lines = Mover(repo, durable=False)
@@ -91,11 +91,7 @@ class Live:
     def is_plain(self, commit: str) -> bool:
         """Whether every file of a commit is stored as it is, and none of it is a submodule; see `plain`."""
         below = self.census.below(self.objects.tree_of(commit))
-        return self._stores_bytes and not below.attributes and not below.submodules
-
-    @cached_property
-    def _stores_bytes(self) -> bool:
-        return stores_bytes(self.repo)
+        return self._storage.is_plain() and not below.attributes and not below.submodules
 
     def close(self) -> None:
         """End the processes; the next use starts them anew."""

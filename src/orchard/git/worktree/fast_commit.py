@@ -14,7 +14,7 @@ from pathlib import Path
 
 from orchard.git.objects.loose import LooseObjects
 from orchard.git.objects.reader import EXECUTABLE, FILE, TREE, Change, Entry, Objects
-from orchard.git.repository import Repository
+from orchard.git.repository import Repository, stamp_of
 from orchard.git.worktree.status import Contents
 
 MOST_FILES = 100
@@ -24,8 +24,9 @@ DEEPEST = 100
 Files = Mapping[bytes, tuple[int, bytes] | None]
 """Path to mode and content; None where nothing is."""
 
-_CONVERTING = r"^core\.(autocrlf|filemode|attributesfile|symlinks|ignorecase)$"
-_SYSTEM_ATTRIBUTES = Path("/etc/gitattributes")
+_PLAIN = {"core.autocrlf": "false", "core.filemode": "true", "core.symlinks": "true", "core.ignorecase": "false"}
+"""Settings that decide how files are stored, and what they have to say for files to be stored as they are."""
+_SYSTEM_CONFIG, _SYSTEM_ATTRIBUTES = Path("/etc/gitconfig"), Path("/etc/gitattributes")
 
 
 def stores_bytes(repo: Repository) -> bool:
@@ -33,15 +34,57 @@ def stores_bytes(repo: Repository) -> bool:
 
     Attribute files inside the repository are another matter, see `census`.
     """
-    said = repo.config(_CONVERTING)
-    if said.pop("core.attributesfile", None) is not None:
-        return False
-    expected = {"core.autocrlf": "false", "core.filemode": "true", "core.symlinks": "true", "core.ignorecase": "false"}
-    if any(value.lower() != expected[key] for key, value in said.items()):
-        return False
-    home = os.environ.get("XDG_CONFIG_HOME") or f"{os.environ.get('HOME', '')}/.config"
-    places = (Path(home) / "git" / "attributes", repo.common_dir / "info" / "attributes", _SYSTEM_ATTRIBUTES)
-    return not any(place.exists() for place in places)
+    return Storage(repo).is_plain()
+
+
+class Storage:
+    """How files are stored. Git is asked, and asked again when a file that decides it has changed."""
+
+    def __init__(self, repo: Repository) -> None:
+        self._repo = repo
+        self._fixed = (*_settings_files(repo), *_attribute_files(repo))
+        self._known: tuple[tuple[Path, ...], tuple[int, ...] | None, bool] = (self._fixed, None, False)
+
+    def is_plain(self) -> bool:
+        """See `stores_bytes`."""
+        places, seen, plain = self._known
+        now = stamp_of(*places)
+        if now != seen:
+            values, named = _said(self._repo)
+            plain = "core.attributesfile" not in values and not any(map(Path.exists, _attribute_files(self._repo)))
+            plain = plain and all(values.get(key, wanted).lower() == wanted for key, wanted in _PLAIN.items())
+            found = (*self._fixed, *sorted(named - {*self._fixed}))
+            # How a file stood before git read it is known only if it was looked at before: if not, git is asked anew.
+            self._known = (found, now if found == places else None, plain)
+        return plain
+
+
+def _said(repo: Repository) -> tuple[dict[str, str], set[Path]]:
+    """The user's own settings, and the files that they are in."""
+    git = repo.git.with_environment(GIT_CONFIG_COUNT="0")
+    rows = git("config", "--list", "--show-origin", "-z").fields
+    pairs = (os.fsdecode(row).partition("\n") for row in rows[1::2])
+    origins = (os.fsdecode(row).removeprefix("file:") for row in rows[::2])
+    # A key without "=" has no value and means true.
+    values = {key: value if equals else "true" for key, equals, value in pairs}
+    return values, {repo.common_dir / origin for origin in origins}
+
+
+def _settings_files(repo: Repository) -> tuple[Path, ...]:
+    """The files that git takes settings from, but for those that these include."""
+    env = os.environ
+    users = [env["GIT_CONFIG_GLOBAL"]] if env.get("GIT_CONFIG_GLOBAL") else [f"{env.get('HOME', '')}/.gitconfig"]
+    system = Path(env.get("GIT_CONFIG_SYSTEM") or _SYSTEM_CONFIG)
+    own = (repo.common_dir / "config", repo.common_dir / "config.worktree")
+    return (*own, *map(Path, users), _xdg() / "config", system)
+
+
+def _attribute_files(repo: Repository) -> tuple[Path, ...]:
+    return (_xdg() / "attributes", repo.common_dir / "info" / "attributes", _SYSTEM_ATTRIBUTES)
+
+
+def _xdg() -> Path:
+    return Path(os.environ.get("XDG_CONFIG_HOME") or f"{os.environ.get('HOME', '')}/.config") / "git"
 
 
 def read_files(top: Path, contents: Contents) -> Files | None:
