@@ -121,6 +121,19 @@ def test_an_interrupted_plan_is_a_warning_that_names_resume(repo: Repo) -> None:
     assert plans[0].hint == "Run 'orchard resume 01TEST'."
 
 
+@pytest.mark.parametrize("status", ["succeeded", "failed", "canceled"])
+def test_a_plan_that_is_over_and_whose_branch_was_being_moved_is_a_warning_that_names_resume(
+    repo: Repo, status: str
+) -> None:
+    write_journal(repo, status)
+
+    plans = about("plans", findings(repo))
+
+    assert [finding.level for finding in plans] == ["warning"]
+    assert "may be half-way" in plans[0].message and plans[0].hint == "Run 'orchard resume 01TEST'."
+    assert about("plans", findings(repo, engine_alive=True)) == []
+
+
 def test_a_running_plan_is_no_finding_while_an_engine_works_on_it(repo: Repo) -> None:
     write_journal(repo, "running")
 

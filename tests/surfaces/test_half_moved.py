@@ -35,6 +35,10 @@ def is_told(desk: Desk, plan: str, what: str) -> None:
     for verb in ("status", "waiting"):
         said = desk(verb).talk
         assert f"{what} of this plan was interrupted" in said and f"orchard resume {plan}" in said
+    assert desk("wait").code == 4
+    examined = desk("doctor")
+    assert "was interrupted" in examined.talk and f"Run 'orchard resume {plan}'." in examined.talk
+    assert "Everything is fine" not in examined.talk and examined.code == 0
 
 
 def is_whole(desk: Desk) -> None:
@@ -79,6 +83,23 @@ def test_a_landing_again_that_was_killed_is_told_and_a_bare_resume_settles_it(de
     assert done.code == 0, done.talk
     is_whole(desk)
     says_what_became_of_it(desk, "landing", done)
+
+
+@pytest.mark.parametrize("verb", ["land", "undo"])
+def test_what_was_killed_before_the_branch_moved_is_not_made_again_as_the_page_says(desk: Desk, verb: str) -> None:
+    desk("run", desk.plan(PLAN.format(land="auto")))
+    if verb == "land":
+        desk("undo", "--yes")
+    killed(desk, "checkout.after-rename", verb)
+
+    desk("resume")
+
+    assert desk.status()["plan"]["landed"] is (verb == "undo")
+    page = " ".join((Path(__file__).parents[2] / "docs/landing.md").read_text().split())
+    assert "Whatever is asked of a plan that is over is not made again without you." in page
+    assert "(after an undo: see below)" in page and "Ask for it again with `orchard land` or `orchard undo`." in page
+    assert desk(verb, "--yes").code == 0 and desk.status()["plan"]["landed"] is (verb == "land")
+    is_whole(desk)
 
 
 def test_doctor_knows_locks_of_ours_and_does_not_have_them_removed(desk: Desk) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -313,3 +314,31 @@ def test_a_deleted_plan_is_named_with_the_command_that_purges_it(desk: Desk) -> 
     plan = ran(desk, ONE.format(name="Done", target="goal"))
 
     assert f"orchard purge {plan}" in desk("delete", "--yes").out
+
+
+@pytest.mark.parametrize(("wrong", "meant"), [("apj", "api"), ("mroe", "more"), ("bakc", "back"), ("back/mor", "")])
+def test_cancel_of_a_name_that_nothing_has_tells_the_nearest_job_or_group(desk: Desk, wrong: str, meant: str) -> None:
+    desk("run", desk.plan(HELD.format(name="Held")), "--detach")
+
+    done = desk("cancel", wrong)
+
+    assert done.code != 0 and f"There is no plan or job '{wrong}' under way" in done.talk, done.talk
+    assert not meant or f"did you mean '{meant}'?" in done.talk
+    assert desk.status()["plan"]["status"] == "paused"
+
+
+def test_delete_tells_which_folders_stay_and_purge_what_to_do_about_them(desk: Desk) -> None:
+    work = "git init -q nested && cd nested && git -c user.name=n -c user.email=e@e commit -q --allow-empty -m n; false"
+    plan = ran(desk, f"name: Nested\ntarget: result\njobs:\n  - {{id: a, work: '{work}'}}\n")
+
+    deleted = desk("delete", plan, "--yes")
+    (folder,) = desk("delete", plan, "--yes", "--json").json["kept_folders"]
+    refused = desk("purge", plan, "--yes")
+
+    assert f"The work in {folder} cannot be saved: there are other git repositories in it" in deleted.talk, deleted.talk
+    assert "orchard purge" not in deleted.talk and f"next: orchard delete {plan}" in deleted.talk
+    assert refused.code != 0 and f"keep out of {folder}" in refused.talk and "purge again" in refused.talk, refused.talk
+    assert f"The work in {folder} cannot be saved" in desk("status", plan).talk
+    shutil.rmtree(Path(folder) / "nested")
+    assert f"next: orchard purge {plan}" in desk("delete", plan, "--yes").talk
+    assert desk("purge", plan, "--yes").code == 0

@@ -16,7 +16,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from orchard.core.records import JobRecord, Snapshot
-from orchard.core.states import ACTIVE, JobState, JobStatus, PlanStatus, after
+from orchard.core.states import ACTIVE, OVER, JobState, JobStatus, PlanStatus, after
 from orchard.model.events.plans import (
     ConflictSettled,
     JobEvent,
@@ -124,7 +124,7 @@ class Run:
     @property
     def settled(self) -> bool:
         """Whether nothing will happen any more unless a person acts."""
-        return self.status in (PlanStatus.SUCCEEDED, PlanStatus.FAILED, PlanStatus.CANCELED)
+        return self.status in OVER
 
     @property
     def moving(self) -> LandingIntended | UndoIntended | None:

@@ -63,6 +63,7 @@ class PlanStatus(StrEnum):
     CANCELED = "canceled"
 
 
+OVER = frozenset({PlanStatus.SUCCEEDED, PlanStatus.FAILED, PlanStatus.CANCELED})
 ENDED = frozenset({JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELED})
 ACTIVE = frozenset({JobState.SCHEDULED, JobState.RUNNING})
 

@@ -19,7 +19,7 @@ from msgspec import Struct
 from orchard.config.load import Settings
 from orchard.config.reach import RIGHTS
 from orchard.config.user_dirs import UserDirs
-from orchard.core.states import PlanStatus
+from orchard.core.states import OVER, PlanStatus
 from orchard.engine.server.address import LOCK_FILE, is_locked, read_address
 from orchard.errors import OrchardError
 from orchard.git.blockers import refuse_blocked_notes
@@ -274,7 +274,13 @@ def _engine(patient: Patient) -> Iterator[Finding]:
 
 def _plans(patient: Patient) -> Iterator[Finding]:
     with read(patient.journal) as journal:
-        rows = [row for row in journal.plans() if not row.settled and not row.summary.get("deleted")]
+        unsettled = [row for row in journal.plans() if not row.settled]
+    # A plan that is over is unsettled while its branch is being moved, also one that was deleted since.
+    half = [row for row in unsettled if row.status in OVER and not patient.engine_alive]
+    for row in half[-LISTED:]:
+        said = f"A landing or an undo of plan '{row.name}' ({row.id}) was interrupted: its checkout may be half-way."
+        yield Finding("warning", "plans", said, f"Run 'orchard resume {row.id}'.")
+    rows = [row for row in unsettled if not row.summary.get("deleted")]
     going = (PlanStatus.RUNNING, PlanStatus.PENDING)
     left = [row for row in rows if row.status in going and not patient.engine_alive]
     for row in left[-LISTED:]:

@@ -257,7 +257,8 @@ class Requests:
         if answer["kept_folders"]:
             raise UsageError(
                 f"Plan '{plan}' still has folders whose content could not be saved.",
-                hint=f"Look into {answer['kept_folders'][0]}",
+                hint=f"'orchard status {plan}' says why. Move what you want to keep out of "
+                f"{answer['kept_folders'][0]} and remove what is in the way there, then purge again.",
             )
         async with self.deciding(plan) as run:  # NotFound where somebody else has purged it meanwhile
             return await self._purge(run)

@@ -19,8 +19,13 @@ LastOf = Callable[[str, Collection[PlanId]], PlanId | None]
 """Which of some plans an event of this name was the last to be about."""
 
 
-def find_plan(rows: Sequence[PlanRow], name: str, *, exact: bool = False) -> PlanId:
-    """The plan that is meant: by id or unique name; by a unique beginning of its id unless `exact`."""
+def find_plan(
+    rows: Sequence[PlanRow], name: str, *, exact: bool = False, jobs: Collection[str] | None = None
+) -> PlanId:
+    """The plan that is meant: by id or unique name; by a unique beginning of its id unless `exact`.
+
+    `jobs` are those that could have been meant just as well, and were looked through before.
+    """
     whole = ([row for row in rows if row.id == name], [row for row in rows if row.name == name])
     begun = [row for row in rows if row.id.startswith(name)]
     for matches in whole if exact else (*whole, begun):
@@ -34,8 +39,9 @@ def find_plan(rows: Sequence[PlanRow], name: str, *, exact: bool = False) -> Pla
             f"There is no plan '{name}', and the beginning of an id is not enough here.",
             hint=f"Give the whole id: {named([row.id for row in begun])}",
         )
-    guess = did_you_mean(name, [*(row.id for row in rows), *(row.name for row in rows)])
-    raise NotFound(f"There is no plan '{name}'{guess}", hint="orchard list")
+    guess = did_you_mean(name, [*(jobs or ()), *(row.id for row in rows), *(row.name for row in rows)])
+    missing = f"no plan '{name}'" if jobs is None else f"no plan or job '{name}' under way"
+    raise NotFound(f"There is {missing}{guess}", hint="orchard list")
 
 
 def named(ids: Sequence[str]) -> str:

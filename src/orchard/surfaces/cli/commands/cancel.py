@@ -1,14 +1,14 @@
 """`orchard cancel`: a whole plan, or some of its jobs; never the one where the other was meant."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import click
 
 from orchard.app import App
 from orchard.core.job_names import find_job, jobs_called, jobs_in_group
-from orchard.engine.requests.selection import named
+from orchard.engine.requests.selection import find_plan, named
 from orchard.errors import NotFound, UsageError
-from orchard.model.plan import JobId, PlanId
+from orchard.model.plan import VALIDATION, Job, JobId, PlanId
 from orchard.surfaces.cli.commands.plan_actions import ask_engine
 from orchard.surfaces.cli.group import verb
 from orchard.surfaces.cli.options import app_of, complete_plans_and_jobs, not_empty, plan_option
@@ -95,7 +95,7 @@ def _one(app: App, name: str) -> tuple[PlanId, Jobs]:
     plans = [row.id for row in app.reader.plans() if row.name == name]
     holders = _holders(app, name)
     if not holders:
-        return app.find_plan(name, "cancel"), None
+        return find_plan(app.reader.plans(), name, exact=True, jobs=_names_under_way(app)), None
     if plans or len(holders) > 1:
         commands = [f"orchard cancel {plan}" for plan in plans] + [f"orchard cancel {plan}:{name}" for plan in holders]
         what = "a plan and of a job" if plans else f"a job in {len(holders)} plans"
@@ -111,10 +111,20 @@ def _one(app: App, name: str) -> tuple[PlanId, Jobs]:
 def _holders(app: App, name: str) -> dict[PlanId, list[JobId]]:
     """The plans under way with a job or a group of this name, and which jobs those are."""
     found = {}
-    for row in app.reader.plans():
-        if row.settled or row.summary.get("deleted"):
-            continue
-        jobs = app.run_of(row.id).plan.jobs
+    for plan, jobs in _under_way(app):
         if called := jobs_in_group(jobs, name) or jobs_called(jobs, name):
-            found[row.id] = called
+            found[plan] = called
     return found
+
+
+def _names_under_way(app: App) -> list[str]:
+    """Every word for a job, or for a group of jobs, that a plan under way knows."""
+    jobs = [job for _, known in _under_way(app) for job in known.values() if job.id != VALIDATION]
+    words = ((job.id, job.id.rpartition("/")[2], job.name, job.group) for job in jobs)
+    return [word for some in words for word in some if word]
+
+
+def _under_way(app: App) -> Iterator[tuple[PlanId, Mapping[JobId, Job]]]:
+    for row in app.reader.plans():
+        if not row.settled and not row.summary.get("deleted"):
+            yield row.id, app.run_of(row.id).plan.jobs

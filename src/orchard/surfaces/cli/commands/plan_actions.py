@@ -1,6 +1,7 @@
 """Verbs that ask something of a plan: one request each."""
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -233,9 +234,20 @@ def delete(terminal: Terminal, plan: str | None, yes: bool) -> int:
     if not confirm(terminal, question, f"orchard delete {found} --yes", yes=yes):
         return 4
     answer = ask_engine(app, "delete", plan=found)
-    kept = text.done(f"Plan {found} is deleted; its commits are kept.")
-    terminal.answer({"plan": found, **answer}, kept, text.next_command(f"orchard purge {found}"))
+    said = [text.done(f"Plan {found} is deleted; its commits are kept.")]
+    if answer["kept_folders"]:
+        said += _left_folders(answer["kept_folders"], plan_document(app, found)["warnings"])
+    next_verb = "delete" if answer["kept_folders"] else "purge"
+    terminal.answer({"plan": found, **answer}, *said, text.next_command(f"orchard {next_verb} {found}"))
     return 0
+
+
+def _left_folders(folders: Sequence[str], warnings: Sequence[str]) -> list[Line]:
+    """Which folders of a deleted plan are still there, why, and how they can go."""
+    why = {folder: [one for one in warnings if f" {folder} " in one] for folder in folders}
+    said = [why[folder][-1] if why[folder] else f"The work in {folder} cannot be saved." for folder in folders]
+    way = "Nothing in there was removed. Move what you want to keep out of it and remove what is in the way."
+    return [*(text.warning(one) for one in said), text.done(way)]
 
 
 @verb("purge", examples="orchard purge login-3f2a --yes")

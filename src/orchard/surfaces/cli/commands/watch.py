@@ -15,7 +15,7 @@ from orchard.app import App
 from orchard.core.run import Run
 from orchard.core.views.plans import plan_view
 from orchard.engine.server.server import EngineGone
-from orchard.errors import TimedOut, UsageError
+from orchard.errors import EXIT_WAITING, TimedOut, UsageError
 from orchard.surfaces.cli.followed import exit_code
 from orchard.surfaces.cli.group import verb
 from orchard.surfaces.cli.options import app_of, plan_argument
@@ -43,6 +43,9 @@ def wait(terminal: Terminal, plan: str | None, timeout: float | None) -> int:
     asyncio.run(_wait(terminal, app, run, timeout))
     document = app.status(run.id)
     terminal.answer(document, *(() if terminal.quiet else status_lines(document)))
+    left, gone = app.seen(run.id)
+    if gone and left.settled and left.moving is not None:
+        return EXIT_WAITING  # its landing or undo was interrupted, and goes on when somebody resumes it
     return exit_code(document["plan"]["status"])
 
 
