@@ -104,7 +104,10 @@ def moment() -> Moment:
     if not LINUX:
         return Moment()
     thread = Thread(target=int)
-    thread.start()
+    try:
+        thread.start()
+    except RuntimeError:  # there may be no more of them now
+        return Moment()
     thread.join()
     tasks = _read("/proc/loadavg", 4096).partition(b"/")[2].split()
     return Moment(thread.native_id or 0, _forks(), 3 * int(tasks[0]) if tasks else 0)

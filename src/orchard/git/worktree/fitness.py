@@ -64,6 +64,13 @@ def _tracked(top: bytes, odd: tuple[bytes, ...], index: Index) -> bytes | None:
     return next((path.removeprefix(top) for path in odd if path.removeprefix(top) in known), None)
 
 
+def refuse_unclean(git: Git, folder: Path, timeout: float) -> None:
+    """Raise `Unfit` if git finds something in a folder that it has just checked out, and about which it complained."""
+    left = git("status", "--porcelain", "--untracked-files=all", "--ignore-submodules=dirty", "-z", timeout=timeout)
+    if left.fields:
+        raise Unfit(folder, f"git could not make it clean: {os.fsdecode(left.fields[0])}")
+
+
 def is_detached_at(git_dir: Path, commit: str) -> bool:
     """Whether HEAD is this commit, and no branch that the next commit would move."""
     return plain_content(git_dir / "HEAD") == f"{commit}\n".encode()

@@ -33,7 +33,7 @@ from orchard.git.folders import delete_children, mounts_below, remove_file, remo
 from orchard.git.landing.index import BadIndex, changed_index
 from orchard.git.repository import LOCK_REASON, WORKTREE_NAME, Repository, Worktree, unblock_worktrees
 from orchard.git.scratch import private_index
-from orchard.git.worktree.fitness import Unfit, is_detached_at, refuse_unfit, remove_written, stand_of, takes_away
+from orchard.git.worktree import fitness
 from orchard.git.worktree.remains import AT_REST
 from orchard.git.worktree.save import Saved
 from orchard.git.worktree.status import ADD_TIMEOUT, Left
@@ -151,12 +151,12 @@ class Worktrees(Struct):
         `Unfit`, while the proof is still good, if another folder should be taken.
         """
         admin, written = self._admin(worktree), self._is_written(worktree)
-        refuse_unfit(admin, saved)
+        fitness.refuse_unfit(admin, saved)
         self._use(worktree, saved)
         failpoint("worktree.before-reset")
         if reason is not None:
             self._label(worktree, reason)
-        stays = saved.new_files is not None and saved.head == commit and is_detached_at(admin, commit)
+        stays = saved.new_files is not None and saved.head == commit and fitness.is_detached_at(admin, commit)
         if stays and not written and self.made_from(worktree) == commit:
             self._take_out(worktree, saved.new_files or ())
             self.note_index(worktree, commit)
@@ -201,7 +201,7 @@ class Worktrees(Struct):
         try:
             if self.made_from(worktree) != saved.head or index.lstat().st_size > FOLLOWED_INDEX:
                 return False
-            stands = {change.path: stand_of(worktree.path, change) for change in saved.changes}
+            stands = {change.path: fitness.stand_of(worktree.path, change) for change in saved.changes}
             made = changed_index(index.read_bytes(), stands, len(commit) // 2)
         except (OSError, BadIndex):
             return False
@@ -216,7 +216,7 @@ class Worktrees(Struct):
     def _check_out(self, worktree: Worktree, commit: str, saved: Saved, keep: tuple[str, ...] | None) -> None:
         admin, stood = self._admin(worktree), self._stood.get(worktree.name, ("", ()))[0]
         written = self._is_written(worktree)
-        anew = not saved.index_usable or not stood or (written and takes_away(admin, len(commit) // 2))
+        anew = not saved.index_usable or not stood or (written and fitness.takes_away(admin, len(commit) // 2))
         self._forget_operations(admin, worktree, keep_index=not anew)
         for name in saved.special:
             remove_special(worktree.path, name)
@@ -228,17 +228,17 @@ class Worktrees(Struct):
         checkout = ("checkout", "-q", "--force", "--detach", "--no-recurse-submodules", commit)
         try:
             if written and not anew:
-                remove_written(git, worktree.path, stood, ADD_TIMEOUT)
+                fitness.remove_written(git, worktree.path, stood, ADD_TIMEOUT)
             done = git(*checkout, timeout=ADD_TIMEOUT)
         except GitError:
             (admin / "index").unlink(missing_ok=True)
             anew = True
             done = git(*checkout, timeout=ADD_TIMEOUT)
-        if done.stderr:
-            raise Unfit(worktree.path, f"git says of it: {done.stderr.decode(errors='replace').strip()[:500]}")
         if anew or (saved.clutter and saved.new_files is None):
             options = [word for pattern in keep or () for word in ("-e", pattern)]
             git("clean", "-ffdq" if keep is None else "-ffdxq", *options, timeout=ADD_TIMEOUT)
+        if done.stderr:
+            fitness.refuse_unclean(git, worktree.path, ADD_TIMEOUT)
         self._forget_log(worktree)
 
     def remove(self, worktree: Worktree, saved: Saved) -> None:
