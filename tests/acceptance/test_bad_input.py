@@ -241,7 +241,7 @@ WRONG_WHILE_RUNNING = {
     "undo Busy --yes": "has not landed",
     "reshape Busy --remove slow": "has started",
     "purge": "is deleted",
-    "cancel Bus": "no plan 'Bus'",
+    "cancel Bus": "no plan or job 'Bus'",
     "cancel slo": "no plan 'slo'",
     "force-fail slo": "not enough",
     "delete busy --yes": "not enough",
