@@ -245,10 +245,15 @@ def change(name: str, stdin: bytes, *says: str) -> Row:
     return said(name, "reshape held -", 2, *says, stdin=stdin)
 
 
+def nobody(verb: str) -> str:
+    """That there is nothing of this name; a job can be canceled as well."""
+    return "no plan or job 'nope'" if verb == "cancel" else "no plan 'nope'"
+
+
 AMBIGUOUS = "could be any of 2 plans"
 MISNAMED = [
     *(
-        said(f"{verb} of a plan that is not there", f"{verb} nope{more}", 3, "no plan 'nope'", "orchard list")
+        said(f"{verb} of a plan that is not there", f"{verb} nope{more}", 3, nobody(verb), "orchard list")
         for verb, more in {
             "cancel": "", "pause": "", "resume": "", "land": "", "undo": " --yes", "delete": " --yes",
             "purge": " --yes", "wait": "", "graph": "", "reshape": " --remove z", "status": "",

@@ -242,7 +242,7 @@ WRONG_WHILE_RUNNING = {
     "reshape Busy --remove slow": "has started",
     "purge": "is deleted",
     "cancel Bus": "no plan or job 'Bus'",
-    "cancel slo": "no plan 'slo'",
+    "cancel slo": "no plan or job 'slo'",
     "force-fail slo": "not enough",
     "delete busy --yes": "not enough",
 }
