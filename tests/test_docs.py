@@ -10,9 +10,9 @@ from types import ModuleType
 import pytest
 
 from orchard import errors
-from orchard.core.states import JobStatus, PlanStatus
 from orchard.model.events.plans import event_types
 from orchard.model.phases import PHASES
+from orchard.model.statuses import JobStatus, PlanStatus
 from orchard.planfile.parse import parse
 from orchard.surfaces.cli.verbs import VERBS
 

@@ -16,6 +16,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from msgspec import to_builtins
+
 from orchard.core.replay import replay
 from orchard.core.views.plans import attempt_view, plan_view
 from orchard.core.views.usage import usage_report
@@ -36,12 +38,15 @@ def documents(rows: Iterable[Row]) -> dict[str, Any]:
     ]
     run = replay(recorded)
     attempts = {job: attempt_view(run, job) for job in run.records}
-    return {
-        "plan": plan_view(run),
-        "interrupted": plan_view(run, interrupted=True),
-        "attempts": attempts,
-        "usage": usage_report(run),
-    }
+    found: dict[str, Any] = to_builtins(
+        {
+            "plan": plan_view(run),
+            "interrupted": plan_view(run, interrupted=True),
+            "attempts": attempts,
+            "usage": usage_report(run),
+        }
+    )
+    return found
 
 
 def main(folder: Path) -> None:

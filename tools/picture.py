@@ -19,9 +19,9 @@ from rich.text import Text
 from orchard.app import App, open_app
 from orchard.core.replay import apply, replay
 from orchard.core.run import Run
-from orchard.core.states import JobStatus
 from orchard.core.views.plans import plan_view
 from orchard.model.events.plans import Recorded
+from orchard.model.statuses import JobStatus
 from orchard.store.reader import read
 from orchard.surfaces.cli.render.lines import RICH, Line
 from orchard.surfaces.cli.render.progress import picture

@@ -24,6 +24,20 @@ from msgspec.structs import asdict, replace
 from orchard.config.load import Settings, load_settings
 from orchard.config.user_dirs import UserDirs, user_dirs
 from orchard.core.run import Run
+from orchard.core.views.documents import (
+    AttemptView,
+    Changes,
+    JobDetails,
+    LogView,
+    PlanSummary,
+    PlanView,
+    ProcessView,
+    Restored,
+    SavedRef,
+    SavedWorkView,
+    UsageReport,
+    Waiting,
+)
 from orchard.engine.listing import listed
 from orchard.engine.server.address import is_at_work, read_address
 from orchard.engine.server.session import Place, Session, Speaking
@@ -73,7 +87,7 @@ class App:
         self.keeps_runs = False
         """Whether runs are remembered and brought up to date in place: for who asks on one thread and keeps none."""
         self._runs: OrderedDict[PlanId, Run] = OrderedDict()
-        self._summaries: dict[tuple[str, str], Json | None] = {}
+        self._summaries: dict[tuple[str, str], Changes] = {}
         self._samples: dict[str, list[Any]] = {}
         """What the processes of attempts used when somebody looked last."""
 
@@ -83,11 +97,11 @@ class App:
         """Whether an engine works on this repository."""
         return is_at_work(self.repo.state)
 
-    def plans(self, *, deleted: bool = False) -> list[Json]:
+    def plans(self, *, deleted: bool = False) -> list[PlanSummary]:
         """Every plan in a few fields, the newest last."""
         return listed(self.reader.plans(), self.summary, deleted=deleted)
 
-    def summary(self, plan: PlanId) -> Json:
+    def summary(self, plan: PlanId) -> PlanSummary:
         """One plan in a few fields, as it is now."""
         from orchard.core.views.plans import plan_summary
 
@@ -109,7 +123,7 @@ class App:
             raise NotFound("There is no plan in this repository yet.", hint="Run one: orchard run plan.yaml")
         if verb in FITS:
             return fitting(self.plans(deleted=True), verb, self.reader.last_of)
-        shown = [row for row in rows if not row.summary.get("deleted")]
+        shown = [row for row in rows if not row.summary.deleted]
         if not shown:
             raise NotFound("Every plan in this repository is deleted.", hint="orchard list --deleted")
         return shown[-1].id
@@ -178,7 +192,7 @@ class App:
                 apply(run, Recorded(run.seq, now, run.id, event))
         return run
 
-    def waiting(self) -> list[Json]:
+    def waiting(self) -> list[Waiting]:
         """What needs a person, the oldest first: which plan and job, why, and the command that answers."""
         from orchard.core.views.plans import needs_person, stands_still
 
@@ -196,52 +210,48 @@ class App:
         jobs = {job: run.job(job) if job != VALIDATION else run.plan.jobs[job] for job in run.plan.jobs}
         return replace(run.plan, jobs=jobs)
 
-    def status(self, plan: str | None) -> Json:
+    def status(self, plan: str | None) -> PlanView:
         """The whole of a plan: what `status --json` prints."""
         from orchard.core.views.plans import plan_view
 
         run, interrupted = self.seen(self.find_plan(plan))
-        document = plan_view(run, interrupted=interrupted)
         snapshot = run.snapshot
         changed = snapshot is not None and snapshot.tip != snapshot.start
-        document["plan"]["summary"] = self._summary(snapshot.start, snapshot.tip) if snapshot and changed else None
-        return document
+        changes = self._changes(snapshot.start, snapshot.tip) if snapshot and changed else None
+        return plan_view(run, interrupted=interrupted, changes=changes)
 
-    def job(self, job: str, plan: str | None) -> Json:
+    def job(self, job: str, plan: str | None) -> JobDetails:
         """Everything about one job."""
         from orchard.core.views.plans import attempt_view, job_view
 
         alive = self.engine_alive()
         run, job_id = self.job_of(job, plan)
         shown = job_view(run, job_id, interrupted=not alive)
-        for subtask in shown["subtasks"]:
-            log = self.logs.subtask_path(run.id, job_id, shown["attempts"], subtask["id"])
-            subtask["log"] = str(log) if log.exists() else None
-        return {
-            "plan": run.id,
-            **shown,
-            "aggregated": self._aggregated(run, job_id),
-            "attempts_detail": attempt_view(run, job_id, interrupted=not alive),
-            "processes": self._processes(run, job_id) if alive else [],
-            "logs": [
-                {"attempt": part.attempt, "phase": str(part.phase), "path": str(part.path), "size": size}
+        logs = {one.id: self.logs.subtask_path(run.id, job_id, shown.attempts, one.id) for one in shown.subtasks}
+        subtasks = [replace(one, log=str(logs[one.id]) if logs[one.id].exists() else None) for one in shown.subtasks]
+        return JobDetails(
+            **{**asdict(shown), "subtasks": subtasks},
+            plan=run.id,
+            aggregated=self._aggregated(run, job_id),
+            attempts_detail=attempt_view(run, job_id, interrupted=not alive),
+            processes=self._processes(run, job_id) if alive else [],
+            logs=[
+                LogView(attempt=part.attempt, phase=part.phase, path=str(part.path), size=size)
                 for part in self._parts(run, job_id)
                 if (size := _size(part.path)) is not None
             ],
-            "configuration": _configuration(run, job_id),
-            "saved": [
-                {"ref": saved.ref, "commit": saved.commit, "why": saved.why} for saved in run.records[job_id].saved
-            ],
-        }
+            configuration=_configuration(run, job_id),
+            saved=[SavedRef(saved.ref, saved.commit, saved.why) for saved in run.records[job_id].saved],
+        )
 
-    def attempts(self, job: str, plan: str | None) -> list[Json]:
+    def attempts(self, job: str, plan: str | None) -> list[AttemptView]:
         """Every attempt at a job."""
         from orchard.core.views.plans import attempt_view
 
         alive = self.engine_alive()
         return attempt_view(*self.job_of(job, plan), interrupted=not alive)
 
-    def usage(self, plan: str | None) -> Json:
+    def usage(self, plan: str | None) -> UsageReport:
         """What the agents of a plan used, row by row and added up."""
         from orchard.core.views.usage import usage_report
 
@@ -284,22 +294,29 @@ class App:
             raise NotFound(f"Plan '{run.id}' has no result yet; it is {run.status}.")
         return run.snapshot.start, run.snapshot.tip
 
-    def saved_work(self, plan: str | None = None) -> list[Json]:
+    def saved_work(self, plan: str | None = None) -> list[SavedWorkView]:
         """What was saved from folders before they were reset or removed."""
         from orchard.git.worktree.save import saved_work
 
         found = saved_work(self.repo, self.find_plan(plan) if plan is not None else None)
         return [
-            {"ref": one.ref, "commit": one.commit, "plan": one.plan, "job": one.job, "at": one.at,
-             "subject": one.subject, "files": one.files}
+            SavedWorkView(
+                ref=one.ref,
+                commit=one.commit,
+                plan=one.plan,
+                job=one.job,
+                at=one.at,
+                subject=one.subject,
+                files=one.files,
+            )
             for one in found
-        ]  # fmt: skip
+        ]
 
-    def restore(self, ref: str, folder: Path) -> Json:
+    def restore(self, ref: str, folder: Path) -> Restored:
         """Write saved work into a new folder."""
         from orchard.git.worktree.save import restore
 
-        return {"folder": str(folder), "commit": restore(self.repo, ref, folder)}
+        return Restored(str(folder), restore(self.repo, ref, folder))
 
     def parse_plan(self, path: Path | None, data: bytes | None = None) -> Plan:
         """A plan from a file or from its text."""
@@ -324,14 +341,14 @@ class App:
 
         return secrets_in({**variables_of(self.settings.config), **os.environ}, plan)
 
-    def _aggregated(self, run: Run, job_id: JobId) -> Json | None:
+    def _aggregated(self, run: Run, job_id: JobId) -> Changes | None:
         """All that a leaf brings with it: its own work, and that of everything it needs."""
         commit = run.records[job_id].commit
         if job_id not in run.plan.leaf_set or commit is None or run.started is None:
             return None
-        return self._summary(run.started.base_commit, commit)
+        return self._changes(run.started.base_commit, commit)
 
-    def _summary(self, base: str, commit: str) -> Json | None:
+    def _changes(self, base: str, commit: str) -> Changes | None:
         """How much lies between two commits; None where one of them is gone."""
         from orchard.git.history import summary
 
@@ -339,7 +356,7 @@ class App:
             if len(self._summaries) > KEPT_SUMMARIES:
                 self._summaries.clear()
             try:
-                self._summaries[base, commit] = asdict(summary(self.repo, base, commit))
+                self._summaries[base, commit] = Changes(**asdict(summary(self.repo, base, commit)))
             except OrchardError:
                 return None
         return self._summaries[base, commit]
@@ -352,7 +369,7 @@ class App:
             for phase in PHASES
         ]
 
-    def _processes(self, run: Run, job_id: JobId) -> list[Json]:
+    def _processes(self, run: Run, job_id: JobId) -> list[ProcessView]:
         from orchard.model.names import token_of
         from orchard.process.identity import Identity
         from orchard.process.usage import family_usage
@@ -371,7 +388,7 @@ class App:
         rows = family_usage(token, leader, log, earlier)
         self._samples = {token: rows, **dict(list(self._samples.items())[: KEPT_SAMPLES - 1])}
         fields = ("pid", "parent", "name", "command", "cpu_percent", "cpu_seconds", "rss")
-        return [{name: getattr(row, name) for name in fields} for row in rows]
+        return [ProcessView(**{name: getattr(row, name) for name in fields}) for row in rows]
 
     # ------------------------------------------------------------------------------------ acting
 

@@ -168,7 +168,7 @@ async def test_what_an_agent_wrote_lands_and_its_usage_is_the_models_own(
 
         assert statuses(status) == {"a": "succeeded"}, job(status, "a")["error"]
         assert orchard.repo.files("work")["hello.txt"] == "hello\n"
-        (turn,) = orchard.app.attempts("a", None)[0]["turns"]
+        (turn,) = orchard.attempts("a", None)[0]["turns"]
         assert (turn["outcome"], turn["text"]) == ("done", "Wrote hello.")
         used, handed_out = status["plan"]["usage"], llm.usage()
         assert {name: used[name] for name in kind.counts} == {name: getattr(handed_out, name) for name in kind.counts}
@@ -234,7 +234,7 @@ async def test_a_retry_goes_on_in_the_same_session(
         status = await orchard.ask("retry", jobs=["a"], phase="work")
 
         assert statuses(status) == {"a": "succeeded"}, job(status, "a")["error"]
-        first, second = (attempt["turns"] for attempt in orchard.app.attempts("a", None))
+        first, second = (attempt["turns"] for attempt in orchard.attempts("a", None))
         assert second[0]["resumed"] and second[0]["session"] == first[0]["session"]
         assert len(second) == 1, [one.message for one in orchard.events(AgentNoted)]
         told = [asked for asked in llm.requests[before:] if asked.tools]

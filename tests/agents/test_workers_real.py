@@ -50,7 +50,7 @@ async def test_a_message_goes_on_in_the_session_of_an_idle_agent(
         done = await orchard.ask("complete", job="a")
 
         assert job(again, "a")["worker"]["said"] == "Wrote b.", job(again, "a")["error"]
-        first, second = orchard.app.attempts("a", None)[0]["turns"]
+        first, second = orchard.attempts("a", None)[0]["turns"]
         assert second["resumed"] and second["session"] == first["session"]
         told = [asked for asked in llm.requests[before:] if asked.tools]
         assert any("FIRST" in prompt for prompt in told[0].prompts[:-1]), "the session's history was sent again"
@@ -84,6 +84,6 @@ async def test_an_interrupted_agent_is_gone_and_hears_a_message_afterwards(
         files = orchard.repo.files("work")
         assert (files["a.txt"], files["b.txt"], "late.txt" in files) == ("a\n", "b\n", False)
         notes = [one.message for one in orchard.events(AgentNoted) if one.kind == "session"]
-        first, *rest = orchard.app.attempts("a", None)[0]["turns"]
+        first, *rest = orchard.attempts("a", None)[0]["turns"]
         assert first["outcome"] == "stopped"
         assert rest[-1]["outcome"] == "done" and (rest[-1]["session"] == first["session"] or notes)

@@ -8,9 +8,9 @@ from xml.etree import ElementTree
 import pytest
 from hypothesis import given
 
-from orchard.core.states import JobStatus
 from orchard.core.views.graph import BOX_HEIGHT, BOX_WIDTH, COLOURS, dot, edges, mermaid, svg
 from orchard.model.plan import VALIDATION, Job, JobId, Plan, with_validation
+from orchard.model.statuses import JobStatus
 from tests.core.strategies import plans
 from tests.examples import examples
 

@@ -10,8 +10,9 @@ from msgspec.structs import replace
 from orchard.core.replay import APPLY, apply, replay
 from orchard.core.run import Run, statuses
 from orchard.core.scheduler import StartJob, pick
-from orchard.core.states import ACTIVE, TRANSITIONS, IllegalTransition, JobState, JobStatus, PlanStatus
-from orchard.core.views.plans import attempt_view, job_view, plan_summary, time_text
+from orchard.core.states import ACTIVE, TRANSITIONS, IllegalTransition, JobState
+from orchard.core.views.documents import time_text
+from orchard.core.views.plans import attempt_view, job_view, plan_summary
 from orchard.model.events.plans import (
     Event,
     HoldReleased,
@@ -43,6 +44,7 @@ from orchard.model.events.plans import (
 from orchard.model.phases import Phase
 from orchard.model.plan import VALIDATION, Job, JobId, Plan, PlanId, ShellWork, with_validation
 from orchard.model.plan_codec import plan_json
+from orchard.model.statuses import JobStatus, PlanStatus
 from orchard.planfile.parse import parse_value
 from tests.core.simulation import Simulation
 from tests.core.strategies import plans
@@ -300,7 +302,7 @@ def test_how_long_a_plan_took_leaves_out_when_it_was_over_and_when_there_was_no_
     assert (over.idle_seconds, over.ended_at) == (0.0, 6.0)
     assert (again.idle_seconds, again.ended_at) == (54.0, None)
     assert twice.idle_seconds == (NIGHT + 1 - 4.0) + (2 * NIGHT - NIGHT - 9)
-    assert plan_summary(again)["idle_seconds"] == 54.0
+    assert plan_summary(again).idle_seconds == 54.0
 
 
 @pytest.mark.parametrize(
@@ -347,7 +349,7 @@ def test_no_job_took_longer_than_its_plan() -> None:
     assert (attempt.ended, attempt.idle_seconds) == (NIGHT + 6, NIGHT + 4 - 9.0)
     assert run.records[other].attempts[0].ended == 9.0
     assert (run.ended_at, run.idle_seconds) == (NIGHT + 6, NIGHT + 1 - 9.0 + 2.0), "one night, and 2 s until it went on"
-    assert job_view(run, JOB)["idle_seconds"] == attempt_view(run, JOB)[0]["idle_seconds"] == NIGHT - 5.0
+    assert job_view(run, JOB).idle_seconds == attempt_view(run, JOB)[0].idle_seconds == NIGHT - 5.0
 
 
 def test_a_plan_that_is_over_does_not_become_longer_by_what_is_done_with_it() -> None:
@@ -361,7 +363,7 @@ def test_a_plan_that_is_over_does_not_become_longer_by_what_is_done_with_it() ->
     done.record(LandingUndone("l", "work", "a"))
 
     assert ended is not None and done.run.ended_at == ended
-    assert plan_summary(done.run)["ended_at"] == time_text(ended)
+    assert plan_summary(done.run).ended_at == time_text(ended)
 
 
 def test_a_job_that_was_removed_while_it_ran_keeps_no_slot() -> None:

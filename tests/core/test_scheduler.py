@@ -9,7 +9,6 @@ from msgspec.structs import replace
 from orchard.core.records import Attempt, JobRecord
 from orchard.core.replay import replay
 from orchard.core.scheduler import StartJob, group_statuses, next_turns, pick, roll_up
-from orchard.core.states import JobStatus, PlanStatus
 from orchard.model.events.plans import (
     HoldReleased,
     JobCanceled,
@@ -31,6 +30,7 @@ from orchard.model.events.plans import (
 from orchard.model.phases import Phase
 from orchard.model.plan import VALIDATION, Job, JobId, Plan, PlanId, ShellWork, with_validation
 from orchard.model.plan_codec import plan_json
+from orchard.model.statuses import JobStatus, PlanStatus
 from orchard.planfile.reshape import reshape
 from tests.core.simulation import Simulation
 from tests.examples import examples

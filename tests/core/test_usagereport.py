@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import to_builtins
 
 from orchard.core.scheduler import StartJob
 from orchard.core.views.plans import plan_view
@@ -84,7 +85,7 @@ def test_every_way_of_adding_it_up_gives_the_total(plan: list[tuple[Any, Any]]) 
         run.record(WorkCommitted(job, 2, "base", f"c{number}", {"lines_added": 7, "lines_deleted": 2}))
         run.record(JobSucceeded(job, 2, f"c{number}"))
 
-    report = usage_report(run.run)
+    report = to_builtins(usage_report(run.run))
 
     whole = report["total"]
     assert whole["tokens"] == sum(usage.tokens for usage in told)
@@ -98,7 +99,7 @@ def test_every_way_of_adding_it_up_gives_the_total(plan: list[tuple[Any, Any]]) 
             assert sum(row[key] for row in rows) == whole[key], (name, key)
         for key in TIMES:
             assert sum(row[key] or 0 for row in rows) == pytest.approx(whole[key] or 0, abs=0.01), (name, key)
-    document = plan_view(run.run)
+    document = to_builtins(plan_view(run.run))
     assert document["plan"]["usage"].get("tokens", 0) == whole["tokens"]
     for job_view in document["jobs"]:
         mine = report["by"]["job"].get(job_view["id"], {"tokens": 0})
@@ -111,7 +112,7 @@ def test_a_turn_with_two_models_counts_once_where_most_was_used() -> None:
 
     turn(run, "a", "claude", (Phase.WORK, "work"), [Usage("small", input=1), Usage("big", input=9)])
 
-    models = usage_report(run.run)["by"]["model"]
+    models = to_builtins(usage_report(run.run))["by"]["model"]
     assert (models["small"]["turns"], models["big"]["turns"]) == (0, 1)
     assert models["small"]["session_seconds"] == 0 and models["big"]["session_seconds"] == 3.0
 
@@ -122,7 +123,7 @@ def test_a_turn_of_which_nothing_is_known_is_still_a_turn() -> None:
 
     turn(run, "a", "mine", (Phase.WORK, "work"), [])
 
-    report = usage_report(run.run)
+    report = to_builtins(usage_report(run.run))
     assert report["total"]["turns"] == 1 and report["total"]["tokens"] == 0
     assert list(report["by"]["model"]) == ["unknown"]
     assert report["total"]["cost"] is None and report["total"]["cost_complete"]
@@ -132,9 +133,9 @@ def test_a_cost_that_not_everybody_told_is_not_complete() -> None:
     run = simulation("a")
     begin(run, "a")
     turn(run, "a", "claude", (Phase.WORK, "work"), [Usage("big", input=9, cost=0.5, cost_source="agent")])
-    assert usage_report(run.run)["total"]["cost_complete"]
+    assert to_builtins(usage_report(run.run))["total"]["cost_complete"]
 
     turn(run, "a", "mine", (Phase.POSTCHECKS, "heal"), [Usage("other", input=9)])
 
-    whole = usage_report(run.run)["total"]
+    whole = to_builtins(usage_report(run.run))["total"]
     assert (whole["cost"], whole["cost_source"], whole["cost_complete"]) == (0.5, "agent", False)

@@ -8,6 +8,7 @@ from textwrap import dedent
 from typing import Any
 
 import pytest
+from msgspec import to_builtins
 
 from orchard.app import App, open_app
 from orchard.engine.server.session import Session
@@ -51,8 +52,31 @@ class Orchard:
                 pass
         return self.status(plan_id)
 
+    # Documents as programs read them, with `--json`.
+
     def status(self, plan: str | None = None) -> Json:
-        return self.app.status(plan)
+        found: Json = to_builtins(self.app.status(plan))
+        return found
+
+    def job(self, name: str, plan: str | None = None) -> Json:
+        found: Json = to_builtins(self.app.job(name, plan))
+        return found
+
+    def attempts(self, name: str, plan: str | None = None) -> list[Json]:
+        found: list[Json] = to_builtins(self.app.attempts(name, plan))
+        return found
+
+    def usage(self, plan: str | None = None) -> Json:
+        found: Json = to_builtins(self.app.usage(plan))
+        return found
+
+    def waiting(self) -> list[Json]:
+        found: list[Json] = to_builtins(self.app.waiting())
+        return found
+
+    def saved_work(self) -> list[Json]:
+        found: list[Json] = to_builtins(self.app.saved_work())
+        return found
 
     def events(self, kind: type[Event], plan: str | None = None) -> list[Any]:
         """Everything of one kind that was recorded about a plan."""

@@ -44,7 +44,7 @@ async def test_what_an_agent_wrote_lands_and_what_it_used_adds_up(orchard: Orcha
     assert (status["plan"]["usage"]["tokens"], status["plan"]["usage"]["requests"]) == (150, 2)
     assert status["plan"]["usage"]["cost"] == pytest.approx(0.15)
     assert job(status, "a")["usage"]["tokens"] == 100
-    (turn,) = orchard.app.attempts("a", None)[0]["turns"]
+    (turn,) = orchard.attempts("a", None)[0]["turns"]
     assert (turn["agent"], turn["trigger"], turn["outcome"], turn["session"]) == ("one", "work", "done", "s1")
 
 
@@ -199,7 +199,7 @@ async def test_a_canceled_turn_leaves_its_work_saved_and_is_not_healed(
     assert statuses(status) == {"a": "canceled"}
     assert len(agent.tasks) == 1
     assert "half.txt" in orchard.repo.files(next(iter(orchard.repo.refs("refs/orchard/wip"))))
-    (turn,) = orchard.app.attempts("a", None)[0]["turns"]
+    (turn,) = orchard.attempts("a", None)[0]["turns"]
     assert turn["outcome"] == "stopped"
     assert job(status, "a")["agent"] is None
 
@@ -231,7 +231,7 @@ async def test_a_secret_that_an_agent_repeats_is_not_passed_on(
 
     assert "The token is" in agent.tasks[1].instructions
     assert "hunter2" not in agent.tasks[1].instructions
-    assert "hunter2" not in str(orchard.app.attempts("a", None))
+    assert "hunter2" not in str(orchard.attempts("a", None))
 
 
 async def test_instructions_come_from_a_file_of_the_repository_and_from_nowhere_else(

@@ -22,7 +22,7 @@ async def test_a_plan_after_one_that_failed_asks_and_goes_on_without_it(orchard:
     assert second["status"] == "waiting"
     assert f"orchard resume {second['id']}" in second["error"] and f"--plan {first['id']}" in second["error"]
     [asked] = needs_person(orchard.app.run_of(second["id"]))
-    assert asked["command"] == f"orchard resume {second['id']}"
+    assert asked.command == f"orchard resume {second['id']}"
     app, heard = orchard.app, list[object]()
     async with asyncio.timeout(60), app.session() as session:
         await session.request("resume", plan=second["id"])

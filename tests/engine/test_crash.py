@@ -153,8 +153,8 @@ jobs: [{{id: a, work: "touch {started}; sleep 300"}}]
         orchard, tmp_path / "plan.yaml", lambda: started.exists() and time.time() > started.stat().st_mtime + 2.5
     )
 
-    looked, shown = orchard.status(), orchard.app.attempts("a", None)
-    resumed, told = await orchard.ask("resume"), orchard.app.attempts("a", None)
+    looked, shown = orchard.status(), orchard.attempts("a", None)
+    resumed, told = await orchard.ask("resume"), orchard.attempts("a", None)
 
     assert seconds(looked["jobs"][0]) == seconds(shown[0]) == pytest.approx(seconds(told[0]), abs=0.01)
     assert 1.0 < seconds(told[0]["phases"][-1]) < 2.6

@@ -73,7 +73,7 @@ async def test_a_cancel_that_was_cut_short_is_listed_as_it_is_when_completed(orc
     with suppress(OrchardError):
         await orchard.ask("cancel")
 
-    assert [row.summary["counts"] for row in orchard.app.reader.plans()] == [orchard.status()["plan"]["counts"]]
+    assert [row.summary.counts for row in orchard.app.reader.plans()] == [orchard.status()["plan"]["counts"]]
 
 
 async def test_work_is_not_run_again_when_a_crash_comes_while_its_attempt_goes_on(

@@ -386,11 +386,11 @@ async def test_every_attempt_shows_the_work_and_the_checks_that_it_ran(orchard: 
     await orchard.ask("retry", jobs=["a"], work={"type": "shell", "command": "echo TWO; exit 4"}, postchecks=checks)
     await orchard.ask("retry", jobs=["a"])
 
-    shown = orchard.app.job("a", None)
+    shown = orchard.job("a", None)
     ran = [(one["work"]["command"], one["postchecks"][0]["command"]) for one in shown["attempts_detail"]]
 
     two = ("echo TWO; exit 4", "test -f README.md")
     assert ran == [("echo ONE; exit 3", "true"), two, two]
     assert shown["configuration"]["work"]["command"] == "echo TWO; exit 4"
     assert shown["configuration"]["postchecks"] == checks
-    assert shown["attempts_detail"] == orchard.app.attempts("a", None)
+    assert shown["attempts_detail"] == orchard.attempts("a", None)

@@ -35,7 +35,7 @@ async def test_nothing_runs_before_it_is_deployed_and_the_plan_says_that_it_wait
     assert statuses(status) == {"a": "pending", "b": "pending", "c": "pending"}
     assert [job(status, name)["deployed"] for name in ("a", "b", "c")] == [False, False, False]
     assert status["plan"]["error"] == "3 jobs wait to be deployed: a, b, c"
-    (waiting,) = orchard.app.waiting()
+    (waiting,) = orchard.waiting()
     assert (waiting["kind"], waiting["answer"], waiting["job"]) == ("deploy", "deploy", None)
     assert waiting["command"] == f"orchard deploy a --plan {status['plan']['id']}" == status["plan"]["hint"]
     assert orchard.events(JobPicked) == []
@@ -53,7 +53,7 @@ async def test_a_deployed_job_runs_and_one_that_needs_others_starts_when_they_ar
     assert statuses(after) == {"a": "succeeded", "b": "succeeded", "c": "pending"}
     assert (after["plan"]["status"], done["plan"]["status"]) == ("waiting", "succeeded")
     assert orchard.repo.files("work")["b.txt"] == "a\n"
-    assert orchard.app.waiting() == []
+    assert orchard.waiting() == []
 
 
 async def test_a_retry_stays_deployed_and_a_job_that_never_was_has_to_be(orchard: Orchard) -> None:

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import filelock
 import pytest
+from msgspec.structs import replace
 
 from orchard.config.layers import Config
 from orchard.config.load import Settings
 from orchard.config.user_dirs import UserDirs
+from orchard.core.views.documents import bare_summary
 from orchard.engine.doctor import Finding, examine, healthy
 from orchard.engine.server.address import LOCK_FILE, Address, write_address
 from orchard.git.repository import find_repository
@@ -59,7 +61,15 @@ def write_journal(repo: Repo, status: str) -> Path:
     path = repo.path / ".git" / "orchard" / "journal.db"
     plan = PlanId("01TEST")
     journal = Journal.open(path)
-    row = PlanRow(plan, "Half done", 1.0, 0, status, False, {"hint": f"orchard land {plan}"})
+    row = PlanRow(
+        plan,
+        "Half done",
+        1.0,
+        0,
+        status,
+        False,
+        replace(bare_summary(plan, "Half done", status, 1.0), hint=f"orchard land {plan}"),
+    )
     journal.append(plan, PlanSubmitted({"name": "Half done", "jobs": []}), 1.0, row)
     journal.flush()
     journal.close()

@@ -30,7 +30,7 @@ def outcomes(orchard: Orchard) -> list[str]:
 
 
 def note(orchard: Orchard, phase: str, name: str = "a") -> str:
-    phases = orchard.app.attempts(name, None)[-1]["phases"]
+    phases = orchard.attempts(name, None)[-1]["phases"]
     return " ".join(one["note"] for one in phases if one["phase"] == phase)
 
 
@@ -53,7 +53,7 @@ async def test_a_failed_postcheck_is_mended_and_the_result_holds_what_mended_it(
     told = agent.tasks[0].instructions
     assert "it is not good" in told and "Exit code: 3" in told and "grep good a.txt" in told and "+bad" in told
     assert "healed by medic at try 1" in note(orchard, "postchecks")
-    (turn,) = orchard.app.attempts("a", None)[0]["turns"]
+    (turn,) = orchard.attempts("a", None)[0]["turns"]
     assert (turn["trigger"], turn["healed"]) == ("heal", "passed")
     keep = orchard.repo.refs("refs/orchard/keep")
     assert sum("/a/1" in ref for ref in keep) == 1, "one result, under one ref"

@@ -107,4 +107,4 @@ async def test_a_damaged_journal_says_the_way_out_and_nothing_of_its_worktrees_i
     repo("reflog", "expire", "--expire=now", "--all")
     repo("gc", "-q", "--prune=now")
     assert repo("cat-file", "-t", sha) == "commit\n"
-    assert [one for one in open_app(repo.path).saved_work(None) if one["commit"] == sha]
+    assert [one for one in open_app(repo.path).saved_work(None) if one.commit == sha]

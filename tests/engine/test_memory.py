@@ -7,6 +7,7 @@ import time
 import pytest
 
 from orchard.core.run import Run
+from orchard.core.views.documents import bare_summary
 from orchard.engine.runs import KEPT_ENDED
 from orchard.engine.server.session import Session
 from orchard.engine.server.start import OwnEngine
@@ -114,7 +115,7 @@ def write_large_plan(orchard: Orchard) -> PlanId:
     state = orchard.app.repo.state
     state.mkdir(parents=True, exist_ok=True)
     with Journal.open(state / JOURNAL_FILE) as journal:
-        row = PlanRow(plan_id, "large", 1.0, 0, "succeeded", True, {"id": plan_id, "name": "large"})
+        row = PlanRow(plan_id, "large", 1.0, 0, "succeeded", True, bare_summary(plan_id, "large", "succeeded", 1.0))
         journal.append(plan_id, e.PlanSubmitted(plan_json(plan)), 1.0, row)
         journal.append(plan_id, e.PlanStarted("work", "a" * 40, "work", "a" * 40), 2.0)
         for job in plan.in_order:

@@ -42,7 +42,7 @@ async def test_work_that_ends_in_the_middle_of_something_lands_nothing_and_loses
     orchard.repo("reflog", "expire", "--expire=now", "--all")
     orchard.repo("gc", "-q", "--prune=now")
     assert orchard.repo.files(sha)["precious.txt"] == "p\n"
-    assert sha in {one["commit"] for one in orchard.app.saved_work()} or orchard.repo(
+    assert sha in {one["commit"] for one in orchard.saved_work()} or orchard.repo(
         "for-each-ref", f"--contains={sha}", "refs/orchard/wip"
     )
 
@@ -64,7 +64,7 @@ async def test_a_pipe_called_gitignore_fails_the_job_by_name_and_cancel_returns_
         canceled = await orchard.run(f"name: Q\njobs: [{{id: a, work: '{work}'}}]", during)
 
     assert canceled["plan"]["status"] == "canceled"
-    assert any("x.txt" in orchard.repo.files(one["ref"]) for one in orchard.app.saved_work())
+    assert any("x.txt" in orchard.repo.files(one["ref"]) for one in orchard.saved_work())
 
 
 async def test_what_a_person_puts_into_a_worktree_that_no_job_has_is_saved(orchard: Orchard) -> None:
@@ -87,7 +87,7 @@ async def test_what_a_person_puts_into_a_worktree_that_no_job_has_is_saved(orcha
 
     assert (here / "then").read_text() == (here / "where").read_text()
     assert "precious.txt" not in orchard.repo.files("work")
-    found = [orchard.repo.files(one["ref"]) for one in orchard.app.saved_work()]
+    found = [orchard.repo.files(one["ref"]) for one in orchard.saved_work()]
     assert any(files.get("precious.txt") == "written down\n" and files["README.md"] == "edited\n" for files in found)
 
 
@@ -98,6 +98,6 @@ async def test_names_that_git_ignores_fail_the_job_and_are_in_the_saved_work(orc
 
     await orchard.ask("delete")
 
-    [saved] = orchard.app.saved_work()
+    [saved] = orchard.saved_work()
     assert orchard.repo.files(saved["ref"])[".orchard-saved/git%7E1"] == "precious\n"
     assert "precious.txt" not in Repo(orchard.repo.path).files("work")

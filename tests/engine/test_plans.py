@@ -198,7 +198,7 @@ async def test_a_failed_check_names_phase_code_and_output_and_blocks_what_follow
     assert statuses(done) == {"pre": "failed", "post": "failed", "after": "blocked", "free": "succeeded"}
     assert (job(done, "pre")["failed_phase"], job(done, "pre")["exit_code"]) == ("prechecks", 3)
     assert (job(done, "post")["failed_phase"], job(done, "post")["exit_code"]) == ("postchecks", 4)
-    assert orchard.app.attempts("post", None)[0]["failure"]["tail"].strip() == "wrong"
+    assert orchard.attempts("post", None)[0]["failure"]["tail"].strip() == "wrong"
     assert done["plan"]["landed"] is False
 
 
@@ -324,7 +324,7 @@ async def test_a_leaf_tells_its_own_work_apart_from_all_it_brings_with_it(orchar
         name: Counts
         jobs: [{id: a, work: echo a > a.txt}, {id: b, needs: [a], work: echo b > b.txt}]
     """)
-    leaf = orchard.app.job("b", None)
+    leaf = orchard.job("b", None)
     assert (leaf["summary"]["added"], leaf["aggregated"]["added"]) == (1, 2)
     assert done["plan"]["summary"]["added"] == 2
 

@@ -34,7 +34,7 @@ async def test_a_machine_that_cannot_be_kept_awake_is_told_in_every_run_that_tak
             async for _ in session.follow(asked["plan"]):
                 pass
 
-    warned = {one["name"]: one["warnings"] for one in app.plans()}
+    warned = {one.name: one.warnings for one in app.plans()}
     assert warned["first"] == warned["second"] == [awake.WARNING]
 
 

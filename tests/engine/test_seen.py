@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from orchard.app import App, open_app
@@ -50,10 +51,10 @@ async def test_a_plan_whose_engine_ends_while_it_is_looked_at_is_not_called_inte
     go = orchard.repo.path.parent / "go"
 
     async def look(_: Session, plan: PlanId) -> None:
-        await until(lambda: orchard.app.job("a", plan)["status"] == "running")
+        await until(lambda: orchard.job("a", plan)["status"] == "running")
         for name, ask in LOOKS.items():
             app = open_app(orchard.repo.path)
-            shown[name] = json.dumps(ask(Late(app.repo, app.settings, app.dirs), plan))
+            shown[name] = json.dumps(msgspec.to_builtins(ask(Late(app.repo, app.settings, app.dirs), plan)))
         go.touch()
 
     await orchard.run(PLAN.replace("GO", str(go)), look)

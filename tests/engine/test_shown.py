@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from msgspec import to_builtins
 
 from orchard.app import open_app
 from orchard.engine.server import start as opening
@@ -42,9 +43,9 @@ async def test_a_turn_whose_engine_died_is_not_shown_as_running(orchard: Orchard
     await orchard.run(TALK)
     cut_after(orchard, "AgentSession")
 
-    before = orchard.app.attempts("a", None)[0]
+    before = orchard.attempts("a", None)[0]
     await recover(orchard)
-    after = orchard.app.job("a", None)["attempts_detail"][0]
+    after = orchard.job("a", None)["attempts_detail"][0]
 
     for attempt in (before, after):
         (turn,) = attempt["turns"]
@@ -61,7 +62,7 @@ async def test_a_worker_whose_time_is_over_is_shown_as_failed_while_no_engine_ru
     await asyncio.sleep(0.05)
 
     app = open_app(orchard.repo.path)
-    shown, waiting = app.status(None), app.waiting()
+    shown, waiting = to_builtins(app.status(None)), app.waiting()
 
     assert (statuses(shown), job(shown, "a")["reason"], waiting) == ({"a": "failed"}, "timeout", [])
     assert "--from commit" in job(shown, "a")["hint"]
@@ -96,7 +97,7 @@ async def test_what_a_process_takes_of_a_core_is_a_number(orchard: Orchard) -> N
 
     async def look(found: Session, plan: PlanId) -> None:
         def shares() -> bool:
-            rows = open_app(orchard.repo.path).job("a", None)["processes"]
+            rows = orchard.job("a")["processes"]
             seen[:] = [row["cpu_percent"] for row in rows]
             return bool(seen)
 
@@ -114,7 +115,7 @@ async def test_lines_are_counted_in_the_phase_whose_agent_wrote_them(orchard: Or
     agents.add("medic", writes({"fixed.txt": "one line\n"}))
     await orchard.run("name: U\njobs: [{id: a, work: 'printf \"1\\n2\\n\" > a.txt', postchecks: test -f fixed.txt}]")
 
-    report = orchard.app.usage(None)
+    report = orchard.usage(None)
 
     assert report["by"]["phase"]["postchecks"]["lines_added"] == 1
     assert report["total"]["lines_added"] == 1
@@ -126,7 +127,7 @@ async def test_lines_of_an_agents_work_and_of_its_healing_are_told_apart(
     agents.add("one", writes({"a.txt": "1\n2\n3\n"}), writes({"fixed.txt": "one line\n"}))
     await orchard.run("name: U\njobs: [{id: a, work: '@one Write', postchecks: test -f fixed.txt}]")
 
-    by = orchard.app.usage(None)["by"]["phase"]
+    by = orchard.usage(None)["by"]["phase"]
 
     assert (by["work"]["lines_added"], by["postchecks"]["lines_added"]) == (3, 1)
 
@@ -201,5 +202,5 @@ async def test_a_killed_engine_leaves_no_turn_that_runs(orchard: Orchard, tmp_pa
 
     await recover(orchard)
 
-    (attempt,) = orchard.app.attempts("a", None)
+    (attempt,) = orchard.attempts("a", None)
     assert [turn["outcome"] for turn in attempt["turns"]] == ["interrupted"]

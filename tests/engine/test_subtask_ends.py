@@ -91,7 +91,7 @@ async def test_the_end_of_the_parents_turn_stops_what_still_runs_and_saves_it(
     assert (shown["status"], shown["worktree"]) == ("stopped", None)
     assert "half.txt" not in orchard.repo.files("work") and saved(orchard, "half.txt")
     assert worktrees(orchard) == 0
-    notes = [phase["note"] for phase in orchard.app.attempts("a", None)[0]["phases"]]
+    notes = [phase["note"] for phase in orchard.attempts("a", None)[0]["phases"]]
     assert any("a subtask still ran" in note for note in notes)
 
 
@@ -196,7 +196,7 @@ async def test_a_retry_begins_without_the_subtasks_of_the_attempt_before(
             pass
 
     assert statuses(orchard.status()) == {"a": "succeeded"}
-    first, second = (attempt["subtasks"] for attempt in orchard.app.attempts("a", None))
+    first, second = (attempt["subtasks"] for attempt in orchard.attempts("a", None))
     assert len(first) == len(second) == 1 and first[0]["id"] != second[0]["id"]
     assert [one["id"] for one in job(orchard.status(), "a")["subtasks"]] == [second[0]["id"]]
 

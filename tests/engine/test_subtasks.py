@@ -135,10 +135,10 @@ async def test_what_a_subtask_used_counts_for_the_job_and_the_plan(
 
     assert job(status, "a")["usage"]["tokens"] == status["plan"]["usage"]["tokens"] == 135
     assert subtask(status)["usage"]["tokens"] == 100
-    own, helper = orchard.app.attempts("a", None)[0]["turns"]
+    own, helper = orchard.attempts("a", None)[0]["turns"]
     assert (own["usage"]["tokens"], own["subtask"], helper["usage"]["tokens"]) == (35, None, 100)
     assert helper["trigger"] == "subtask"
-    assert orchard.app.usage(None)["total"]["tokens"] == 135
+    assert orchard.usage(None)["total"]["tokens"] == 135
 
 
 async def test_several_subtasks_run_beside_each_other_and_are_awaited(

@@ -3,9 +3,11 @@
 from pathlib import Path
 from textwrap import dedent
 
+import msgspec
 import pytest
 
 from orchard.agents.protocol import Result, Task, Watch
+from orchard.core.views.documents import PlanSummary
 from orchard.engine.server import start as opening
 from orchard.engine.server.session import Session
 from orchard.model.events.plans import ConflictSettled, JobFact, LeafMerged
@@ -36,11 +38,11 @@ def rows(status: Json) -> list[tuple[str, str, str, list[str], list[str]]]:
 
 
 def said(status: Json) -> str:
-    return "\n".join(plain(line) for line in end_lines(status["plan"]))
+    return "\n".join(plain(line) for line in end_lines(msgspec.convert(status["plan"], PlanSummary)))
 
 
 def notes(orchard: Orchard, name: str) -> str:
-    return " ".join(phase["note"] for attempt in orchard.app.attempts(name, None) for phase in attempt["phases"])
+    return " ".join(phase["note"] for attempt in orchard.attempts(name, None) for phase in attempt["phases"])
 
 
 async def moved_once(orchard: Orchard, plan: str, files: dict[str, str]) -> Json:

@@ -2,9 +2,11 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
+from orchard.core.views.documents import PlanSummary
 from orchard.engine.server import start as opening
 from orchard.git.landing import landing
 from orchard.model.events.plans import ConflictSettled, LeafMerged
@@ -35,12 +37,12 @@ def agents(monkeypatch: pytest.MonkeyPatch) -> ScriptedAgents:
 
 
 def notes(orchard: Orchard, name: str, phase: str) -> str:
-    (attempt,) = orchard.app.attempts(name, None)
+    (attempt,) = orchard.attempts(name, None)
     return " ".join(one["note"] for one in attempt["phases"] if one["phase"] == phase)
 
 
 def said(document: Json) -> str:
-    return "\n".join(plain(line) for line in end_lines(document["plan"]))
+    return "\n".join(plain(line) for line in end_lines(msgspec.convert(document["plan"], PlanSummary)))
 
 
 @pytest.mark.parametrize(("side", "kept", "dropped"), [("theirs", "b", "a"), ("ours", "a", "b")])

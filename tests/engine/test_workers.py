@@ -250,7 +250,7 @@ async def test_an_interrupted_worker_is_idle_with_its_session_and_its_files(
 
     assert (idle["plan"]["status"], worker(idle)["state"], job(idle, "a")["error"]) == ("waiting", "idle", None)
     assert [one.why for one in orchard.events(WorkerIdle)] == ["interrupted"]
-    assert orchard.app.attempts("a", None)[0]["turns"][0]["outcome"] == "stopped"
+    assert orchard.attempts("a", None)[0]["turns"][0]["outcome"] == "stopped"
     assert (agent.tasks[1].session, agent.tasks[1].instructions) == ("s1", "Go on, but write a.\n")
     assert done["plan"]["status"] == "succeeded"
     assert {"a.txt", "half.txt"} <= orchard.repo.files("work").keys()

@@ -7,11 +7,12 @@ from urllib.parse import unquote
 
 import httpx2
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
+from msgspec.json import schema_components
 
 from orchard.surfaces.http.models import ProblemDocument
 from orchard.surfaces.http.openapi import document
-from orchard.surfaces.http.operation import Operation, Shown
-from orchard.surfaces.http.operations import matching
+from orchard.surfaces.http.operation import Operation
+from orchard.surfaces.http.operations import OPERATIONS, matching
 
 
 @cache
@@ -26,10 +27,9 @@ def strict_document() -> dict[str, Any]:
 def shown_models() -> set[str]:
     """Every model of an answer, by the name it has in the document."""
 
-    def below(model: type[Shown]) -> set[str]:
-        return {model.__name__}.union(*(below(one) for one in model.__subclasses__()))
-
-    return below(Shown) & set(document()["components"]["schemas"])
+    answers = {operation.answer for operation in OPERATIONS if operation.answer is not None}
+    _, told = schema_components([ProblemDocument, *answers])
+    return {name for name, schema in told.items() if "properties" in schema}
 
 
 def operation_of(answer: httpx2.Response) -> Operation | None:

@@ -72,7 +72,7 @@ async def test_a_plan_is_saved_deployed_task_by_task_talked_about_and_landed(
 
     await tools("complete_task", plan=plan, job="a")
     await tools.ended(plan, "waiting")
-    assert tools.served.app.status(plan)["plan"]["waiting"] == []
+    assert tools.served.app.status(plan).plan.waiting == []
     await tools("deploy_task", plan=plan, job="c")
     await tools.ended(plan)
     assert tools.repo.files("work")["c.txt"] == "b"

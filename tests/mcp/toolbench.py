@@ -96,8 +96,8 @@ async def bench(path: Path, *, work: bool = True) -> AsyncIterator[Bench]:
                 yield Bench(repo, served)
             if work:
                 for plan in app.plans():
-                    if plan["status"] not in ("succeeded", "failed", "canceled"):
-                        await session.request("cancel", plan=plan["id"])
+                    if plan.status not in ("succeeded", "failed", "canceled"):
+                        await session.request("cancel", plan=plan.id)
     finally:
         served.close()
 

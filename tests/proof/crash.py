@@ -316,7 +316,7 @@ class Cell:
 
     def _told(self) -> list[tuple[PlanId, Event]]:
         with read(self.desk.state / "journal.db") as reader:
-            gone = {row.id for row in reader.plans() if row.summary.get("deleted")} if self._purges() else set()
+            gone = {row.id for row in reader.plans() if row.summary.deleted} if self._purges() else set()
             return [(one.plan, one.event) for one in reader.events() if one.plan not in gone]
 
     def _purges(self) -> bool:

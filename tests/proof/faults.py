@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from msgspec import to_builtins
 
 from orchard.app import open_app
 from orchard.testing import Repo
@@ -212,7 +213,7 @@ class Scene(Desk):
     def status(self, plan: str = "") -> Any:
         """What `status --json` shows, or nothing where there is no plan."""
         app = open_app(self.repo.path)
-        return app.status(plan or None) if app.plans() else {}
+        return to_builtins(app.status(plan or None)) if app.plans() else {}
 
     def bring_to_its_end(self) -> None:
         """Do exactly what the program says is next, until the plan has landed."""

@@ -57,6 +57,8 @@ def test_the_name_of_a_new_journal_is_synced(tmp_path: Path, monkeypatch: pytest
 WRITER = """
 import sys
 from pathlib import Path
+from msgspec.structs import replace
+from orchard.core.views.documents import bare_summary
 from orchard.model.events.plans import JobFailed, PlanPaused
 from orchard.model.plan import PlanId
 from orchard.store.journal import Journal, PlanRow
@@ -64,7 +66,8 @@ from orchard.store.journal import Journal, PlanRow
 with Journal.open(Path(sys.argv[1])) as journal:
     for size in (1, 300):
         for number in range(size):
-            row = PlanRow(PlanId("p1"), "n", 1.0, 0, "running", False, {"number": number})
+            shown = replace(bare_summary("p1", "n", "running", 1.0), error=str(number))
+            row = PlanRow(PlanId("p1"), "n", 1.0, 0, "running", False, shown)
             journal.append(PlanId("p1"), PlanPaused(str(number)), 1.0, row)
         journal.flush()
 """
@@ -83,7 +86,7 @@ def test_a_half_written_batch_is_not_replayed(tmp_path: Path) -> None:
     assert done.returncode == -9
     with read(path) as reader:
         assert [one.event for one in reader.events()] == [PlanPaused("0")]
-        assert [row.summary for row in reader.plans()] == [{"number": 0}]
+        assert [row.summary.error for row in reader.plans()] == ["0"]
     with Journal.open(path) as journal:
         assert journal.append(PLAN, PlanPaused(), 1.0) == 2
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from orchard.core.views.documents import bare_summary
 from orchard.model.events.plans import PhaseStarted, PlanPaused, Recorded, Warned
 from orchard.model.phases import Phase
 from orchard.model.plan import JobId, PlanId
@@ -24,7 +25,8 @@ PLAN = PlanId("p1")
 OTHER = PlanId("p2")
 
 
-def row(plan: PlanId = PLAN, status: str = "running", **summary: object) -> PlanRow:
+def row(plan: PlanId = PLAN, status: str = "running", said: str | None = None) -> PlanRow:
+    summary = replace(bare_summary(plan, f"name of {plan}", status, 5.0), error=said)
     return PlanRow(plan, f"name of {plan}", 5.0, 0, status, False, summary)
 
 
@@ -66,7 +68,7 @@ async def test_text_from_anywhere_survives(tmp_path: Path, text: str) -> None:
 
     with read(tmp_path / "journal.db") as reader:
         assert [found.event for found in reader.events()] == [event]
-        assert [plan.summary for plan in reader.plans()] == [{"said": text}]
+        assert [plan.summary.error for plan in reader.plans()] == [text]
 
 
 async def test_what_is_awaited_is_in_the_file_when_the_wait_ends(tmp_path: Path) -> None:
@@ -226,11 +228,12 @@ async def test_closing_leaves_one_file(tmp_path: Path) -> None:
 async def test_the_row_of_a_plan_changes_with_its_events_but_keeps_its_birth(tmp_path: Path) -> None:
     with Journal.open(tmp_path / "journal.db") as journal:
         journal.append(OTHER, PlanPaused(), 1.0, row(OTHER))
-        first = journal.append(PLAN, PlanPaused(), 1.0, row(done=0))
-        journal.append(PLAN, PlanPaused(), 2.0, replace(row(status="succeeded", done=3), settled=True, created=99.0))
+        first = journal.append(PLAN, PlanPaused(), 1.0, row(said="0"))
+        journal.append(PLAN, PlanPaused(), 2.0, replace(row(status="succeeded", said="3"), settled=True, created=99.0))
 
     with read(tmp_path / "journal.db") as reader:
-        assert reader.plan(PLAN) == PlanRow(PLAN, "name of p1", 5.0, first, "succeeded", True, {"done": 3})
+        shown = row(status="succeeded", said="3").summary
+        assert reader.plan(PLAN) == PlanRow(PLAN, "name of p1", 5.0, first, "succeeded", True, shown)
         assert reader.plan(PlanId("p3")) is None
         assert [plan.id for plan in reader.plans()] == [OTHER, PLAN]
 
@@ -327,7 +330,7 @@ async def test_a_thousand_plans_are_listed_in_one_small_question(tmp_path: Path)
     with Journal.open(tmp_path / "journal.db") as journal:
         for number in range(1000):
             plan = PlanId(f"plan-{number}")
-            journal.append(plan, PlanPaused(), 1.0, row(plan, jobs={"total": 12, "succeeded": 3}, branch="main"))
+            journal.append(plan, PlanPaused(), 1.0, row(plan, said="one of many"))
 
     with read(tmp_path / "journal.db") as reader:
         assert [plan.first_seq for plan in reader.plans()] == list(range(1, 1001))

@@ -21,6 +21,8 @@ PLAN = PlanId("p1")
 WRITER = """
 import asyncio, sys, time
 from pathlib import Path
+from msgspec.structs import replace
+from orchard.core.views.documents import bare_summary
 from orchard.model.events.plans import PlanPaused
 from orchard.model.plan import PlanId
 from orchard.store.journal import Journal, PlanRow
@@ -28,7 +30,8 @@ from orchard.store.journal import Journal, PlanRow
 async def work(journal, worker):
     plan = PlanId(f"p{worker}")
     for number in range(int(sys.argv[2])):
-        row = PlanRow(plan, "n", 1.0, 0, "running", False, {"number": number})
+        shown = replace(bare_summary(plan, "n", "running", 1.0), error=str(number))
+        row = PlanRow(plan, "n", 1.0, 0, "running", False, shown)
         seq = journal.append(plan, PlanPaused(f"{worker}:{number}"), 1.0, row)
         await journal.durable(seq)
         sys.stdout.write(f"{seq} {worker}:{number}\\n")
@@ -99,7 +102,7 @@ def test_a_death_beside_a_commit_keeps_batches_whole_and_acknowledged_events_saf
     assert list(found) == list(range(1, len(found) + 1))
     with read(path) as reader:
         newest = {text.split(":")[0]: text for text in found.values()}
-        rows = {row.id.removeprefix("p"): f"{row.id[1:]}:{row.summary['number']}" for row in reader.plans()}
+        rows = {row.id.removeprefix("p"): f"{row.id[1:]}:{row.summary.error}" for row in reader.plans()}
     assert rows == newest
     with Journal.open(path) as journal:
         assert journal.append(PLAN, PlanPaused(), 1.0) == len(found) + 1

@@ -84,8 +84,8 @@ def lines_of(events: list[Recorded]) -> str:
 
 def status_text(run: Run) -> str:
     view = plan_view(run)
-    plan = view["plan"]
-    return drawn([header(plan, LOOK), *tree(plan, view["jobs"], LOOK), counts_line(plan), *end_lines(plan)])
+    plan = view.plan
+    return drawn([header(plan, LOOK), *tree(plan, view.jobs, LOOK), counts_line(plan), *end_lines(plan)])
 
 
 # ------------------------------------------------------------------------------------------ lines

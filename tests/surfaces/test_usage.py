@@ -94,7 +94,7 @@ def test_it_can_be_added_up_in_other_ways(run: Simulation, by: str, names: list[
 
 
 def test_the_ways_are_those_that_can_be_asked_for(run: Simulation) -> None:
-    assert tuple(usage_report(run.run)["by"]) == get_args(By) == WAYS
+    assert tuple(usage_report(run.run).by) == get_args(By) == WAYS
 
 
 def test_nothing_of_an_agent_reaches_the_terminal_as_it_is(run: Simulation) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct, field
 
-from orchard.core.states import JobState, JobStatus
+from orchard.core.states import JobState
 from orchard.core.subtask_records import Subtask
 from orchard.model.events.plans import (
     JobFailed,
@@ -20,6 +20,7 @@ from orchard.model.events.plans import (
 from orchard.model.events.subtasks import ProgressReported
 from orchard.model.phases import PHASES, Phase
 from orchard.model.plan import Job, JobId
+from orchard.model.statuses import JobStatus
 from orchard.model.usage import Usage
 
 DEAD = frozenset({JobState.FAILED, JobState.CANCELED})

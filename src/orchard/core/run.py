@@ -16,7 +16,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from orchard.core.records import JobRecord, Snapshot
-from orchard.core.states import ACTIVE, OVER, JobState, JobStatus, PlanStatus, after
+from orchard.core.states import ACTIVE, JobState, after
 from orchard.model.events.plans import (
     ConflictSettled,
     JobEvent,
@@ -33,6 +33,7 @@ from orchard.model.events.plans import (
     Warned,
 )
 from orchard.model.plan import VALIDATION, Job, JobId, Plan, PlanId
+from orchard.model.statuses import OVER, JobStatus, PlanStatus
 
 Rank = tuple[int, int, int, int, JobId]
 """Where a ready job stands in the queue; the smallest goes first."""

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 
 from orchard.core.run import Run
-from orchard.core.states import JobStatus
 from orchard.model.plan import JobId, PlanId
+from orchard.model.statuses import JobStatus
 
 UNLIMITED = 1 << 30
 

@@ -37,33 +37,6 @@ class JobState(StrEnum):
     CANCELED = "canceled"
 
 
-class JobStatus(StrEnum):
-    """What people see: the states, and what follows from the states of the needs."""
-
-    PENDING = "pending"
-    READY = "ready"
-    SCHEDULED = "scheduled"
-    RUNNING = "running"
-    SUCCEEDED = "succeeded"
-    FAILED = "failed"
-    BLOCKED = "blocked"
-    CANCELED = "canceled"
-
-
-class PlanStatus(StrEnum):
-    """What people see of a plan; all of it is computed."""
-
-    SCAFFOLDING = "scaffolding"
-    PENDING = "pending"
-    RUNNING = "running"
-    PAUSED = "paused"
-    WAITING = "waiting"
-    SUCCEEDED = "succeeded"
-    FAILED = "failed"
-    CANCELED = "canceled"
-
-
-OVER = frozenset({PlanStatus.SUCCEEDED, PlanStatus.FAILED, PlanStatus.CANCELED})
 ENDED = frozenset({JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELED})
 ACTIVE = frozenset({JobState.SCHEDULED, JobState.RUNNING})
 

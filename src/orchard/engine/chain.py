@@ -1,9 +1,9 @@
 """Plans that begin after another one: when they may, and what becomes of them when that one will not succeed."""
 
 from orchard.core.run import Run
-from orchard.core.states import PlanStatus
 from orchard.model.events.plans import PlanPaused
 from orchard.model.plan import PlanId
+from orchard.model.statuses import PlanStatus
 from orchard.store.reader import JournalReader
 
 
@@ -49,7 +49,7 @@ class Chain:
         row = self.reader.plan(PlanId(run.plan.after)) if self.reader is not None else None
         if row is None:
             return "", self.reader is not None
-        return row.status, bool(row.summary.get("deleted")) and row.status != PlanStatus.SUCCEEDED
+        return row.status, row.summary.deleted and row.status != PlanStatus.SUCCEEDED
 
 
 def _words(status: str) -> str:

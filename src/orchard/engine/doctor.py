@@ -19,7 +19,6 @@ from msgspec import Struct
 from orchard.config.load import Settings
 from orchard.config.reach import RIGHTS
 from orchard.config.user_dirs import UserDirs
-from orchard.core.states import OVER, PlanStatus
 from orchard.engine.server.address import LOCK_FILE, is_locked, read_address
 from orchard.errors import OrchardError
 from orchard.git.blockers import refuse_blocked_notes
@@ -32,6 +31,7 @@ from orchard.git.merge.merge import signing_problem
 from orchard.git.refs import list_refs
 from orchard.git.repository import FALLBACK_IDENTITY, Repository
 from orchard.git.worktree.worktrees import TRASH, Worktrees
+from orchard.model.statuses import OVER, PlanStatus
 from orchard.process.identity import Identity, is_alive
 from orchard.store.db import explained, open_read_only, way_out
 from orchard.store.reader import JOURNAL, read
@@ -280,14 +280,14 @@ def _plans(patient: Patient) -> Iterator[Finding]:
     for row in half[-LISTED:]:
         said = f"A landing or an undo of plan '{row.name}' ({row.id}) was interrupted: its checkout may be half-way."
         yield Finding("warning", "plans", said, f"Run 'orchard resume {row.id}'.")
-    rows = [row for row in unsettled if not row.summary.get("deleted")]
+    rows = [row for row in unsettled if not row.summary.deleted]
     going = (PlanStatus.RUNNING, PlanStatus.PENDING)
     left = [row for row in rows if row.status in going and not patient.engine_alive]
     for row in left[-LISTED:]:
         said = f"Plan '{row.name}' ({row.id}) was interrupted: no engine works on it."
         yield Finding("warning", "plans", said, f"Run 'orchard resume {row.id}'.")
     for row in [row for row in rows if row.status == PlanStatus.WAITING][-LISTED:]:
-        hint = row.summary.get("hint")
+        hint = row.summary.hint
         yield Finding(
             "note", "plans", f"Plan '{row.name}' ({row.id}) waits for you.", f"Run '{hint}'." if hint else None
         )

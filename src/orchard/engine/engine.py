@@ -19,7 +19,7 @@ from orchard.core.foresight import foresee
 from orchard.core.replay import apply
 from orchard.core.run import Run
 from orchard.core.scheduler import StartJob, free_slots, next_turns, pick
-from orchard.core.states import ACTIVE, JobStatus
+from orchard.core.states import ACTIVE
 from orchard.engine.budget import Budgets
 from orchard.engine.chain import Chain
 from orchard.engine.interruption import Interruptible
@@ -47,6 +47,7 @@ from orchard.model.events.plans import (
     encode,
 )
 from orchard.model.plan import VALIDATION, JobId, PlanId
+from orchard.model.statuses import JobStatus
 from orchard.process.orphans import become_subreaper, children, end_adopted
 from orchard.store.journal import Journal, JournalFailed, PlanRow
 from orchard.store.slots import Slots

@@ -55,7 +55,7 @@ async def recover(engine: Engine, reader: JournalReader) -> None:
     await engine.world.in_thread(sweep, engine.world.repo.state / SCRATCH)
     found = await engine.world.in_thread(settle_all, engine.world.repo)
     for row in reader.plans():
-        if not row.settled or row.summary.get("undoing"):
+        if not row.settled or row.summary.undoing:
             engine.found.add(row.id)
             await recover_plan(engine, reader, row.id, found)
     await _save_strays(engine, reader)

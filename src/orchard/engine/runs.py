@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from orchard.core.run import Run
-from orchard.core.states import PlanStatus
 from orchard.core.views.plans import plan_summary
 from orchard.model.events.plans import (
     Event,
@@ -24,6 +23,7 @@ from orchard.model.events.plans import (
     UndoVoided,
 )
 from orchard.model.plan import PlanId
+from orchard.model.statuses import PlanStatus
 from orchard.store.journal import PlanRow
 
 KEPT_ENDED = 4

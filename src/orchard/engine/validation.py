@@ -138,8 +138,8 @@ def _undone_plan(context: Context, commit: str) -> PlanId | None:
     """The plan whose landing had put this commit on the target, and was undone."""
     reader = context.engine.chain.reader
     rows = reader.mentioning(commit) if reader is not None else []
-    landings = [row for row in rows if (row.summary.get("result") or {}).get("commit") == commit]
-    return next((row.id for row in reversed(landings) if row.summary.get("undone")), None)
+    landings = [row for row in rows if row.summary.result is not None and row.summary.result.commit == commit]
+    return next((row.id for row in reversed(landings) if row.summary.undone), None)
 
 
 async def _bring_in_missing(context: Context) -> Failed | Held | None:

@@ -25,7 +25,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NoReturn
 
-from msgspec import Struct, field
+from msgspec import Struct, field, to_builtins
 
 from orchard.errors import OrchardError
 from orchard.model.events.plans import Event, Recorded, encode
@@ -423,5 +423,5 @@ def _storable(text: str) -> str:
 
 def _row(row: PlanRow) -> Row:
     name = row.name.encode(errors="replace").decode()
-    summary = _storable(json.dumps(row.summary, ensure_ascii=False, separators=(",", ":")))
+    summary = _storable(json.dumps(to_builtins(row.summary), ensure_ascii=False, separators=(",", ":")))
     return (row.id, name, row.created, row.first_seq, row.status, int(row.settled), summary)

@@ -7,8 +7,9 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, ValidationError, convert
 
+from orchard.core.views.documents import PlanSummary, bare_summary
 from orchard.model.names import PlanId
 from orchard.store.db import Schema, explained, open_read_only
 
@@ -47,7 +48,7 @@ class PlanRow(Struct, frozen=True):
     """0 in a row that is handed to `append`: the number of that event, if the plan is new."""
     status: str
     settled: bool
-    summary: dict[str, Any]
+    summary: PlanSummary
 
 
 class PlanList:
@@ -110,6 +111,15 @@ def _file(path: Path) -> tuple[int, int] | None:
 _PLANS = "SELECT id, name, created, first_seq, status, settled, summary FROM plans"
 
 
+def _summary(row: Row) -> PlanSummary:
+    """What the row says of its plan; of one that another version wrote in another form, as much as the columns say."""
+    plan, name, created, _, status, _, summary = row
+    try:
+        return convert(json.loads(summary), PlanSummary)
+    except ValidationError:
+        return bare_summary(plan, name, status, created)
+
+
 def _plan_row(row: Row) -> PlanRow:
-    plan, name, created, first, status, settled, summary = row
-    return PlanRow(PlanId(plan), name, created, first, status, bool(settled), json.loads(summary))
+    plan, name, created, first, status, settled, _ = row
+    return PlanRow(PlanId(plan), name, created, first, status, bool(settled), _summary(row))

@@ -1,46 +1,69 @@
-"""What surfaces show: a run as plain values, the same for every surface.
+"""What surfaces show of a run, the same for every surface; `documents` has the types.
 
-`plan_view` is the document of `status PLAN --json`; its keys are promised to other programs.
+`plan_view` is the document of `status PLAN --json`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterable, Sequence
 from typing import Any
+
+from msgspec import UNSET
+from msgspec.structs import asdict, replace
 
 from orchard.core.records import Attempt, JobRecord, Turn
 from orchard.core.run import Run
 from orchard.core.scheduler import group_statuses
 from orchard.core.sides import SIDES
-from orchard.core.states import JobState, JobStatus, PlanStatus
+from orchard.core.states import JobState
+from orchard.core.views.documents import (
+    AgentAtWork,
+    AgentUsage,
+    AttemptView,
+    Branch,
+    Changes,
+    Failure,
+    Figures,
+    HealedJob,
+    HealedPhase,
+    Hold,
+    JobUsage,
+    JobView,
+    Note,
+    PhaseView,
+    PlanSummary,
+    PlanUsage,
+    PlanView,
+    Push,
+    Resolution,
+    TurnView,
+    Waiting,
+    WaitingJob,
+    WholePlan,
+    time_text,
+)
 from orchard.core.views.failures import failed_words
 from orchard.core.views.subtasks import progress_view, subtasks_view
 from orchard.core.views.workers import worker_view
-from orchard.model.events.plans import Json, Pushed
-from orchard.model.plan import VALIDATION, Job, JobId
+from orchard.model.events.plans import JobFailed, Pushed
+from orchard.model.plan import VALIDATION, JobId
 from orchard.model.plan_codec import work_json
 from orchard.model.secrets import masked
+from orchard.model.statuses import JobStatus, PlanStatus
 from orchard.model.usage import Usage, by_model, total
 
 NAMED_JOBS = 8
 TAKE_SIDE = "--resolver"
 """The option of `orchard reshape` that settles conflicts by taking a side."""
-EMPTY_SUMMARY: Mapping[str, int] = {"commits": 0, "added": 0, "modified": 0, "deleted": 0}
 
 
-def time_text(at: float | None) -> str | None:
-    """A moment as people and programs both read it."""
-    return None if at is None else datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
-
-
-def plan_view(run: Run, *, interrupted: bool = False) -> Json:
+def plan_view(run: Run, *, interrupted: bool = False, changes: Changes | None = None) -> PlanView:
     """The whole of a run; `interrupted` says that no engine works on it although jobs are under way."""
-    return {
-        "plan": plan_summary(run, interrupted=interrupted),
-        "jobs": [job_view(run, job, interrupted=interrupted) for job in run.plan.jobs],
-    }
+    return PlanView(
+        WholePlan(**asdict(plan_summary(run, interrupted=interrupted)), summary=changes),
+        [job_view(run, job, interrupted=interrupted) for job in run.plan.jobs],
+    )
 
 
-def plan_summary(run: Run, *, interrupted: bool = False) -> Json:
+def plan_summary(run: Run, *, interrupted: bool = False) -> PlanSummary:
     """A plan in a few fields: what `list` shows of it."""
     started, status = run.started, run.status
     if interrupted and run.canceled is not None and run.is_active:
@@ -48,54 +71,46 @@ def plan_summary(run: Run, *, interrupted: bool = False) -> Json:
     waits = status is PlanStatus.PENDING and run.plan.after is not None
     gone = interrupted and status in (PlanStatus.RUNNING, PlanStatus.PENDING) and not waits
     half = interrupted and run.settled and run.moving is not None
-    return {
-        "id": run.id,
-        "name": run.plan.name,
-        "status": str(PlanStatus.PAUSED if gone else status),
-        "base": {
-            "branch": started.base_branch if started else run.plan.base,
-            "commit": started.base_commit if started else None,
-        },
-        "target": {
-            "branch": started.target_branch if started else run.plan.target,
-            "commit": run.landed.new if run.landed and not run.undone else None,
-        },
-        "landed": run.landed is not None and run.undone is None,
-        "undone": run.undone is not None,
-        "undoing": run.undo is not None,
-        "landing": gone and run.records[VALIDATION].released in ("landing", "rewritten"),
-        "result": _result(run),
-        "counts": counts(run, interrupted=interrupted),
-        "usage": usage(run),
-        "created_at": time_text(run.created),
-        "started_at": time_text(run.started_at),
-        "ended_at": time_text(run.ended_at) if run.settled else None,
-        "idle_seconds": round(run.idle_seconds, 3),
-        "idle_since": time_text(run.alive_at) if gone else None,
-        "error": half_moved(run) if half else plan_error(run, interrupted=gone),
-        "paused": run.paused.reason or "by the user" if run.paused is not None and not gone else None,
-        "hint": plan_hint(run, interrupted=gone or half),
-        "waiting": [{"job": hold.job, "kind": hold.kind, "reason": hold.reason} for hold in run.waiting_for],
-        "warnings": _warnings(run),
-        "resolutions": [
-            {
-                "job": one.job,
-                "phase": str(one.phase),
-                "by": one.by,
-                "paths": list(one.paths),
-                "ours": list(one.ours_jobs),
-                "theirs": list(one.theirs_jobs),
-            }
+    return PlanSummary(
+        id=run.id,
+        name=run.plan.name,
+        status=PlanStatus.PAUSED if gone else status,
+        base=Branch(started.base_branch, started.base_commit) if started else Branch(run.plan.base, None),
+        target=Branch(
+            started.target_branch if started else run.plan.target,
+            run.landed.new if run.landed and not run.undone else None,
+        ),
+        landed=run.landed is not None and run.undone is None,
+        undone=run.undone is not None,
+        undoing=run.undo is not None,
+        landing=gone and run.records[VALIDATION].released in ("landing", "rewritten"),
+        result=_result(run),
+        counts=counts(run, interrupted=interrupted),
+        usage=usage(run),
+        created_at=time_text(run.created),
+        started_at=time_text(run.started_at),
+        ended_at=time_text(run.ended_at) if run.settled else None,
+        idle_seconds=round(run.idle_seconds, 3),
+        idle_since=time_text(run.alive_at) if gone else None,
+        error=half_moved(run) if half else plan_error(run, interrupted=gone),
+        paused=run.paused.reason or "by the user" if run.paused is not None and not gone else None,
+        hint=plan_hint(run, interrupted=gone or half),
+        waiting=[WaitingJob(hold.job, hold.kind, hold.reason) for hold in run.waiting_for],
+        warnings=_warnings(run),
+        resolutions=[
+            Resolution(one.job, str(one.phase), one.by, list(one.paths), list(one.ours_jobs), list(one.theirs_jobs))
             for one in run.resolutions
         ],
-        "healed": [{"job": job, **one} for job, record in run.records.items() for one in healed_phases(record)],
-        "pushed": None if run.pushed is None else {"ok": run.pushed.ok, "message": run.pushed.message},
-        "groups": {path: str(status) for path, status in group_statuses(run).items()},
-        "after": run.plan.after,
-        "deleted": run.deleted,
-        "deleted_at": time_text(run.deleted_at),
-        "key": run.key,
-    }
+        healed=[
+            HealedJob(job, one.phase, one.agent) for job, record in run.records.items() for one in healed_phases(record)
+        ],
+        pushed=None if run.pushed is None else Push(run.pushed.ok, run.pushed.message),
+        groups=dict(group_statuses(run)),
+        after=run.plan.after,
+        deleted=run.deleted,
+        deleted_at=time_text(run.deleted_at),
+        key=run.key,
+    )
 
 
 def _warnings(run: Run) -> list[str]:
@@ -111,18 +126,18 @@ def push_failed(pushed: Pushed) -> str:
     return f"The push of '{pushed.branch}' failed; the landing stands. {pushed.message[-500:]}"
 
 
-def healed_phases(record: JobRecord) -> list[Json]:
+def healed_phases(record: JobRecord) -> list[HealedPhase]:
     """Which failed phases of a job an agent made pass, and which agent."""
     passed = {(str(turn.phase), turn.agent): None for turn in record.heals if turn.healed == "passed"}
-    return [{"phase": phase, "agent": agent} for phase, agent in passed]
+    return [HealedPhase(phase, agent) for phase, agent in passed]
 
 
-def _result(run: Run) -> Json | None:
+def _result(run: Run) -> Branch | None:
     """Where the merged result is, landed or not."""
     if run.landed is not None:
-        return {"branch": run.landed.branch, "commit": run.landed.new}
+        return Branch(run.landed.branch, run.landed.new)
     if run.unlanded is not None:
-        return {"branch": run.unlanded.branch, "commit": run.unlanded.commit}
+        return Branch(run.unlanded.branch, run.unlanded.commit)
     return None
 
 
@@ -143,26 +158,30 @@ def _has_no_job(run: Run) -> bool:
     return run.scaffolding and len(run.plan.jobs) == 1
 
 
-def usage(run: Run) -> Json:
+def usage(run: Run) -> PlanUsage:
     """What the plan has used so far: minutes in which its jobs ran, and what their agents used."""
     seconds = sum(attempt_seconds(attempt) for record in run.records.values() for attempt in record.attempts)
-    used = agents_usage(one for record in run.records.values() for one in record.used)
-    return {**({"job_seconds": round(seconds, 3)} if seconds else {}), **used}
+    used = _used(one for record in run.records.values() for one in record.used)
+    return PlanUsage(job_seconds=round(seconds, 3) if seconds else UNSET, **used)
 
 
-def agents_usage(usages: Iterable[Usage]) -> Json:
+def agents_usage(usages: Iterable[Usage]) -> AgentUsage:
     """What agents used, all together and for each model; nothing where they used nothing."""
+    return AgentUsage(**_used(usages))
+
+
+def _used(usages: Iterable[Usage]) -> dict[str, Any]:
     models = by_model(usages)
     if not models:
         return {}
     return {
-        **_figures(total(models.values())),
-        "models": {name or "unknown": _figures(one) for name, one in models.items()},
+        **figures_of(total(models.values())),
+        "models": {name or "unknown": Figures(**figures_of(one)) for name, one in models.items()},
     }
 
 
-def _figures(one: Usage) -> Json:
-    """One usage with a fixed set of keys; a cost that nobody knows is null."""
+def figures_of(one: Usage) -> dict[str, Any]:
+    """The fields of `Figures`; a cost that nobody knows is null."""
     return {
         "tokens": one.tokens,
         "input": one.input,
@@ -220,7 +239,7 @@ def half_moved(run: Run) -> str:
     return f"{what} of this plan was interrupted: the branch or its checkout may be half-way until you resume it."
 
 
-def needs_person(run: Run) -> list[Json]:
+def needs_person(run: Run) -> list[Waiting]:
     """What of a plan waits for a person, with the request that answers it and the command for a terminal."""
     if run.settled or run.deleted:
         return []
@@ -239,7 +258,7 @@ def needs_person(run: Run) -> list[Json]:
     return found
 
 
-def stands_still(run: Run, *, engine: bool) -> Json | None:
+def stands_still(run: Run, *, engine: bool) -> Waiting | None:
     """That a plan goes on only when somebody resumes it: it was paused, or its engine is gone."""
     if run.settled and run.moving is not None and not engine:
         return _asking(run, None, "paused", half_moved(run), "resume", f"orchard resume {run.id}")
@@ -271,22 +290,22 @@ def _deploy_command(run: Run) -> str:
     return f"orchard deploy {first} --plan {run.id}"
 
 
-def _is_idle_worker(asking: list[Json]) -> bool:
-    return bool(asking) and asking[0]["kind"] == "worker"
+def _is_idle_worker(asking: list[Waiting]) -> bool:
+    return bool(asking) and asking[0].kind == "worker"
 
 
-def _asking(run: Run, job: JobId | None, kind: str, reason: str, verb: str, command: str) -> Json:
+def _asking(run: Run, job: JobId | None, kind: str, reason: str, verb: str, command: str) -> Waiting:
     since = None if job is None else run.records[job].last
-    return {
-        "plan": run.id,
-        "name": run.plan.name,
-        "job": job,
-        "kind": kind,
-        "reason": reason,
-        "answer": verb,
-        "command": command,
-        "since": time_text(since.ended if since is not None and since.ended is not None else run.changed_at),
-    }
+    return Waiting(
+        plan=run.id,
+        name=run.plan.name,
+        job=job,
+        kind=kind,
+        reason=reason,
+        answer=verb,
+        command=command,
+        since=time_text(since.ended if since is not None and since.ended is not None else run.changed_at),
+    )
 
 
 def plan_hint(run: Run, *, interrupted: bool) -> str | None:
@@ -302,8 +321,8 @@ def plan_hint(run: Run, *, interrupted: bool) -> str | None:
         return f"orchard retry --plan {run.id}"
     if status is PlanStatus.WAITING:
         asking = needs_person(run)
-        talk = f"orchard send {asking[0]['job']} MESSAGE --plan {run.id}; or: " if _is_idle_worker(asking) else ""
-        return f"{talk}{asking[0]['command']}" if asking else None
+        talk = f"orchard send {asking[0].job} MESSAGE --plan {run.id}; or: " if _is_idle_worker(asking) else ""
+        return f"{talk}{asking[0].command}" if asking else None
     return None
 
 
@@ -315,138 +334,138 @@ def _only_conflicts(run: Run) -> bool:
     return all(one is not None and one.reason == "conflict" and TAKE_SIDE in (one.hint or "") for one in failures)
 
 
-def job_view(run: Run, job_id: JobId, *, interrupted: bool = False) -> Json:
+def job_view(run: Run, job_id: JobId, *, interrupted: bool = False) -> JobView:
     """One job in a few fields."""
     job, record = run.job(job_id), run.records[job_id]
     stopped = interrupted and record.state in (JobState.RUNNING, JobState.SCHEDULED)
     failure, last = record.failure, record.last
     committed = record.work_commit
     phase = last.phase if last else None
-    return {
-        "id": job_id,
-        "name": job.name,
-        "group": job.group,
-        "needs": list(job.needs),
-        "status": "failed" if stopped else "pending" if _has_no_job(run) else str(record.status),
-        "phase": None if stopped or phase is None else str(phase),
-        "agent": None if stopped else _at_work(last),
-        "progress": progress_view(last.progress) if last else None,
-        "subtasks": subtasks_view(record, last, time_text, agents_usage, stopped=stopped),
-        "attempts": len(record.attempts),
-        "base_commit": record.base,
-        "commit": record.commit,
-        "failed_phase": str(phase)
-        if stopped and phase
-        else (str(failure.phase) if failure and failure.phase else None),
-        "error": "interrupted: the engine is gone" if stopped else (failure.message if failure else None),
-        "reason": "interrupted" if stopped else (failure.reason if failure else None),
-        "exit_code": failure.exit_code if failure else None,
-        "hint": failure.hint if failure else None,
-        "worktree": record.worktree.path if record.worktree else None,
-        "summary": {**EMPTY_SUMMARY, **(committed.summary if committed else {})},
-        "usage": _job_usage(record),
-        "healed": healed_phases(record),
-        "task": job.task,
-        "leaf": job_id in run.plan.leaf_set,
-        "merged": run.snapshot is not None and job_id in run.snapshot.merged,
-        "waiting": None if record.hold is None else {"kind": record.hold.kind, "reason": record.hold.reason},
-        "evidence": committed.evidence if committed else None,
-        "deployed": not record.undeployed,
-        "worker": worker_view(run, job_id, stopped=stopped),
-        "validation": job_id == VALIDATION,
-        "started_at": time_text(last.started) if last else None,
-        "ended_at": time_text(run.alive_at if stopped and last.ended is None else last.ended) if last else None,
-        "idle_seconds": round(last.idle_seconds, 3) if last else 0.0,
-    }
+    return JobView(
+        id=job_id,
+        name=job.name,
+        group=job.group,
+        needs=list(job.needs),
+        status=JobStatus.FAILED if stopped else JobStatus.PENDING if _has_no_job(run) else record.status,
+        phase=None if stopped else phase,
+        agent=None if stopped else _at_work(last),
+        progress=progress_view(last.progress) if last else None,
+        subtasks=subtasks_view(record, last, time_text, agents_usage, stopped=stopped),
+        attempts=len(record.attempts),
+        base_commit=record.base,
+        commit=record.commit,
+        failed_phase=str(phase) if stopped and phase else (str(failure.phase) if failure and failure.phase else None),
+        error="interrupted: the engine is gone" if stopped else (failure.message if failure else None),
+        reason="interrupted" if stopped else (failure.reason if failure else None),
+        exit_code=failure.exit_code if failure else None,
+        hint=failure.hint if failure else None,
+        worktree=record.worktree.path if record.worktree else None,
+        summary=Changes(**committed.summary) if committed else Changes(),
+        usage=_job_usage(record),
+        healed=healed_phases(record),
+        task=job.task,
+        leaf=job_id in run.plan.leaf_set,
+        merged=run.snapshot is not None and job_id in run.snapshot.merged,
+        waiting=None if record.hold is None else Hold(record.hold.kind, record.hold.reason),
+        evidence=committed.evidence if committed else None,
+        deployed=not record.undeployed,
+        worker=worker_view(run, job_id, stopped=stopped),
+        validation=job_id == VALIDATION,
+        started_at=time_text(last.started) if last else None,
+        ended_at=time_text(run.alive_at if stopped and last.ended is None else last.ended) if last else None,
+        idle_seconds=round(last.idle_seconds, 3) if last else 0.0,
+    )
 
 
-def _at_work(attempt: Attempt | None) -> Json | None:
+def _at_work(attempt: Attempt | None) -> AgentAtWork | None:
     """The agent that is in the middle of a turn, and what for."""
     turns = reversed(attempt.turns) if attempt is not None and attempt.ended is None else ()
     turn = next((turn for turn in turns if turn.subtask is None), None)
-    return {"name": turn.agent, "doing": turn.purpose} if turn is not None and turn.ended is None else None
+    return AgentAtWork(turn.agent, turn.purpose) if turn is not None and turn.ended is None else None
 
 
-def _job_usage(record: JobRecord) -> Json:
+def _job_usage(record: JobRecord) -> JobUsage:
     seconds = sum(attempt_seconds(attempt) for attempt in record.attempts)
-    return {**({"seconds": round(seconds, 3)} if seconds else {}), **agents_usage(record.used)}
+    return JobUsage(seconds=round(seconds, 3) if seconds else UNSET, **_used(record.used))
 
 
-def attempt_view(run: Run, job_id: JobId, *, interrupted: bool = False) -> list[Json]:
+def attempt_view(run: Run, job_id: JobId, *, interrupted: bool = False) -> list[AttemptView]:
     """Every attempt at a job, phase by phase; `interrupted`: no engine works on what is under way."""
     record = run.records[job_id]
     found = [_attempt(record, attempt) for attempt in record.attempts]
-    return [_as_interrupted(one, run) if interrupted and one["ended_at"] is None else one for one in found]
+    return [_as_interrupted(one, run) if interrupted and one.ended_at is None else one for one in found]
 
 
-def _as_interrupted(attempt: Json, run: Run) -> Json:
+def _as_interrupted(attempt: AttemptView, run: Run) -> AttemptView:
     """An attempt whose engine is gone: nothing of it runs, and it ended with its engine."""
-    ended = {"ended_at": time_text(run.alive_at), "outcome": "interrupted"}
-    parts = {
-        name: [{**one, **ended} if one["ended_at"] is None else one for one in attempt[name]]
-        for name in ("phases", "turns")
-    }
-    return {**attempt, **ended, **parts}
+    at, outcome = time_text(run.alive_at), "interrupted"
+    return replace(
+        attempt,
+        ended_at=at,
+        outcome=outcome,
+        phases=[replace(one, ended_at=at, outcome=outcome) if one.ended_at is None else one for one in attempt.phases],
+        turns=[replace(one, ended_at=at, outcome=outcome) if one.ended_at is None else one for one in attempt.turns],
+    )
 
 
-def _attempt(record: JobRecord, attempt: Attempt) -> Json:
-    failure = attempt.failure
-    return {
-        "number": attempt.number,
-        "outcome": attempt.outcome,
-        "first_phase": str(attempt.first_phase),
-        "started_at": time_text(attempt.started),
-        "ended_at": time_text(attempt.ended),
-        "idle_seconds": round(attempt.idle_seconds, 3),
-        **_works(attempt.job),
-        "phases": [
-            {
-                "phase": str(phase.phase),
-                "outcome": phase.outcome,
-                "started_at": time_text(phase.started),
-                "ended_at": time_text(phase.ended),
-                "note": phase.note,
-            }
+def _attempt(record: JobRecord, attempt: Attempt) -> AttemptView:
+    job, failure = attempt.job, attempt.failure
+    return AttemptView(
+        number=attempt.number,
+        outcome=attempt.outcome,
+        first_phase=attempt.first_phase,
+        started_at=time_text(attempt.started),
+        ended_at=time_text(attempt.ended),
+        idle_seconds=round(attempt.idle_seconds, 3),
+        work=None if job is None or job.work is None else masked(work_json(job.work)),
+        prechecks=[masked(work_json(one)) for one in (job.prechecks if job is not None else ())],
+        postchecks=[masked(work_json(one)) for one in (job.postchecks if job is not None else ())],
+        phases=[
+            PhaseView(
+                phase=phase.phase,
+                outcome=phase.outcome,
+                started_at=time_text(phase.started),
+                ended_at=time_text(phase.ended),
+                note=phase.note,
+            )
             for phase in attempt.phases
         ],
-        "turns": [_turn(turn) for turn in attempt.turns],
-        "subtasks": subtasks_view(record, attempt, time_text, agents_usage),
-        "usage": agents_usage(one for turn in attempt.turns for one in turn.used.values()),
-        "failure": None if failure is None else _failure(failure),
-    }
+        turns=[_turn(turn) for turn in attempt.turns],
+        subtasks=subtasks_view(record, attempt, time_text, agents_usage),
+        usage=agents_usage(one for turn in attempt.turns for one in turn.used.values()),
+        failure=None if failure is None else failure_view(failure),
+    )
 
 
-def _works(job: Job | None) -> Json:
-    """What an attempt ran: a retry can give a job other works than the attempt before it had."""
-    work = job.work if job is not None else None
-    return {
-        "work": None if work is None else masked(work_json(work)),
-        "prechecks": [masked(work_json(one)) for one in (job.prechecks if job is not None else ())],
-        "postchecks": [masked(work_json(one)) for one in (job.postchecks if job is not None else ())],
-    }
+def _turn(turn: Turn) -> TurnView:
+    return TurnView(
+        agent=turn.agent,
+        trigger=turn.purpose,
+        subtask=turn.subtask,
+        phase=str(turn.phase),
+        number=turn.number,
+        model=turn.model,
+        session=turn.session or turn.resumed,
+        resumed=turn.resumed is not None,
+        started_at=time_text(turn.started),
+        ended_at=time_text(turn.ended),
+        outcome=turn.reason,
+        message=turn.message,
+        text=turn.text,
+        healed=turn.healed,
+        notes=[Note(kind, message) for kind, message in turn.notes],
+        usage=agents_usage(turn.used.values()),
+    )
 
 
-def _turn(turn: Turn) -> Json:
-    return {
-        "agent": turn.agent,
-        "trigger": turn.purpose,
-        "subtask": turn.subtask,
-        "phase": str(turn.phase),
-        "number": turn.number,
-        "model": turn.model,
-        "session": turn.session or turn.resumed,
-        "resumed": turn.resumed is not None,
-        "started_at": time_text(turn.started),
-        "ended_at": time_text(turn.ended),
-        "outcome": turn.reason,
-        "message": turn.message,
-        "text": turn.text,
-        "healed": turn.healed,
-        "notes": [{"kind": kind, "message": message} for kind, message in turn.notes],
-        "usage": agents_usage(turn.used.values()),
-    }
-
-
-def _failure(failure: Any) -> Json:
-    fields = ("phase", "reason", "message", "hint", "exit_code", "signal", "tail")
-    return {name: getattr(failure, name) for name in fields}
+def failure_view(failure: JobFailed) -> Failure:
+    """How an attempt, or a job that was never tried, failed."""
+    return Failure(
+        phase=failure.phase,
+        reason=failure.reason,
+        message=failure.message,
+        hint=failure.hint,
+        exit_code=failure.exit_code,
+        signal=failure.signal,
+        tail=failure.tail,
+    )

@@ -2,14 +2,16 @@
 
 from collections.abc import Callable, Iterable
 
+from msgspec.structs import replace
+
 from orchard.core.records import Attempt, JobRecord
 from orchard.core.subtask_records import Subtask
-from orchard.model.events.event import Json
+from orchard.core.views.documents import AgentUsage, FileCounts, Progress, SubtaskView
 from orchard.model.events.subtasks import ProgressReported
 from orchard.model.usage import Usage
 
 Times = Callable[[float | None], str | None]
-Used = Callable[[Iterable[Usage]], Json]
+Used = Callable[[Iterable[Usage]], AgentUsage]
 
 INSTRUCTIONS = 2000
 """Characters of what a subtask was asked to do that are shown."""
@@ -17,41 +19,41 @@ INSTRUCTIONS = 2000
 
 def subtasks_view(
     record: JobRecord, attempt: Attempt | None, times: Times, used: Used, *, stopped: bool = False
-) -> list[Json]:
+) -> list[SubtaskView]:
     """The subtasks of one attempt, in the order in which they were asked for; `stopped`: no engine works on them."""
     if attempt is None or not record.subtasks:
         return []
     found = [one for one in record.subtasks.values() if one.attempt == attempt.number]
     shown = [_subtask(one, attempt, times, used) for one in found]
-    return [{**one, "status": "interrupted"} if stopped and not one["ended_at"] else one for one in shown]
+    return [replace(one, status="interrupted") if stopped and not one.ended_at else one for one in shown]
 
 
-def _subtask(one: Subtask, attempt: Attempt, times: Times, used: Used) -> Json:
-    return {
-        "id": one.id,
-        "name": one.name or one.id,
-        "parent": one.parent,
-        "agent": one.agent,
-        "definition": one.definition,
-        "instructions": one.instructions[:INSTRUCTIONS],
-        "blocking": one.blocking,
-        "status": one.status,
-        "message": one.message or None,
-        "summary": one.summary or None,
-        "base_commit": one.base,
-        "commit": one.commit,
-        "changes": {name: one.counts.get(name, 0) for name in ("added", "modified", "deleted")},
-        "files": list(one.paths),
-        "pulled": one.pulled is not None,
-        "worktree": one.path,
-        "progress": progress_view(one.progress),
-        "usage": used(usage for turn in attempt.turns if turn.subtask == one.id for usage in turn.used.values()),
-        "spawned_at": times(one.spawned),
-        "started_at": times(one.started),
-        "ended_at": times(one.ended),
-    }
+def _subtask(one: Subtask, attempt: Attempt, times: Times, used: Used) -> SubtaskView:
+    return SubtaskView(
+        id=one.id,
+        name=one.name or one.id,
+        parent=one.parent,
+        agent=one.agent,
+        definition=one.definition,
+        instructions=one.instructions[:INSTRUCTIONS],
+        blocking=one.blocking,
+        status=one.status,
+        message=one.message or None,
+        summary=one.summary or None,
+        base_commit=one.base,
+        commit=one.commit,
+        changes=FileCounts(**{name: one.counts.get(name, 0) for name in ("added", "modified", "deleted")}),
+        files=list(one.paths),
+        pulled=one.pulled is not None,
+        worktree=one.path,
+        progress=progress_view(one.progress),
+        usage=used(usage for turn in attempt.turns if turn.subtask == one.id for usage in turn.used.values()),
+        spawned_at=times(one.spawned),
+        started_at=times(one.started),
+        ended_at=times(one.ended),
+    )
 
 
-def progress_view(told: ProgressReported | None) -> Json | None:
+def progress_view(told: ProgressReported | None) -> Progress | None:
     """How far an agent says that it is."""
-    return None if told is None else {"message": told.message, "percent": told.percent}
+    return None if told is None else Progress(told.message, told.percent)

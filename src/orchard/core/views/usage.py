@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from orchard.core.records import Attempt, JobRecord, Turn
 from orchard.core.run import Run
-from orchard.core.views.plans import agents_usage
-from orchard.model.events.plans import Json
+from orchard.core.views.documents import PlanName, UsageReport, UsageRow, UsageSum
+from orchard.core.views.plans import figures_of
 from orchard.model.phases import Phase
 from orchard.model.usage import Usage, total
 
@@ -48,26 +48,26 @@ _KEYS: Mapping[By, Callable[[Row], str]] = {
 }
 
 
-def usage_report(run: Run) -> Json:
+def usage_report(run: Run) -> UsageReport:
     """The whole of it; `by` holds the same figures added up in different ways."""
     rows = list(usage_rows(run))
-    return {
-        "plan": {"id": run.id, "name": run.plan.name, "status": str(run.status)},
-        "total": added(rows),
-        "by": {by: {key: added(group) for key, group in grouped(rows, by).items()} for by in _KEYS},
-        "rows": [
-            {
-                "job": row.job,
-                "attempt": row.attempt,
-                "phase": row.phase,
-                "agent": row.agent,
-                "trigger": row.trigger,
-                "model": row.model,
-                **added([row]),
-            }
+    return UsageReport(
+        PlanName(run.id, run.plan.name, run.status),
+        added(rows),
+        {by: {key: added(group) for key, group in grouped(rows, by).items()} for by in _KEYS},
+        [
+            UsageRow(
+                **_added([row]),
+                job=row.job,
+                attempt=row.attempt,
+                phase=row.phase,
+                agent=row.agent,
+                trigger=row.trigger,
+                model=row.model,
+            )
             for row in rows
         ],
-    }
+    )
 
 
 def usage_rows(run: Run) -> Iterator[Row]:
@@ -85,14 +85,16 @@ def grouped(rows: Iterable[Row], by: By) -> dict[str, list[Row]]:
     return found
 
 
-def added(rows: Iterable[Row]) -> Json:
-    """Rows as one set of figures. A cost that is not complete is at least so much: not every agent tells."""
+def added(rows: Iterable[Row]) -> UsageSum:
+    """Rows as one set of figures."""
+    return UsageSum(**_added(rows))
+
+
+def _added(rows: Iterable[Row]) -> dict[str, Any]:
     found = list(rows)
-    figures = agents_usage([total(row.usage for row in found)])
-    figures.pop("models")
     silent = any(row.usage.cost is None and (row.usage.tokens or row.usage.requests) for row in found)
     return {
-        **figures,
+        **figures_of(total(row.usage for row in found)),
         "cost_complete": not silent,
         "turns": sum(row.turns for row in found),
         "session_seconds": round(sum(row.session_seconds for row in found), 3),

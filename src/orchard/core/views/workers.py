@@ -10,17 +10,19 @@
 Nothing of this is stored: it follows from the records.
 """
 
+from typing import get_args
+
 from orchard.core.records import Attempt, JobRecord
 from orchard.core.run import Run
 from orchard.core.states import JobState
-from orchard.model.events.event import Json
+from orchard.core.views.documents import WorkerState, WorkerView
 from orchard.model.phases import Phase, at_or_after
 from orchard.model.plan import VALIDATION, AgentWork, JobId
 
-STATES = ("created", "running", "idle", "paused", "completed", "error")
+STATES: tuple[WorkerState, ...] = get_args(WorkerState)
 
 
-def worker_state(run: Run, job_id: JobId) -> str | None:
+def worker_state(run: Run, job_id: JobId) -> WorkerState | None:
     """What the agent of a job does; None: no attempt has begun, or it is no work for an agent."""
     record = run.records[job_id]
     if job_id == VALIDATION or not isinstance(run.job(job_id).work, AgentWork):
@@ -41,7 +43,7 @@ def worker_state(run: Run, job_id: JobId) -> str | None:
     return _going_on(record, last)
 
 
-def _going_on(record: JobRecord, last: Attempt) -> str | None:
+def _going_on(record: JobRecord, last: Attempt) -> WorkerState | None:
     """What an attempt does that is not under way now."""
     if not record.continues:
         return "created" if record.state is JobState.SCHEDULED else None
@@ -61,7 +63,7 @@ def _turns(attempt: Attempt) -> bool:
     return any(turn.purpose == "work" for turn in attempt.turns)
 
 
-def worker_view(run: Run, job_id: JobId, *, stopped: bool = False) -> Json | None:
+def worker_view(run: Run, job_id: JobId, *, stopped: bool = False) -> WorkerView | None:
     """The agent of a job in a few fields; `stopped`: the engine that ran it is gone."""
     state = worker_state(run, job_id)
     if state is None:
@@ -70,12 +72,12 @@ def worker_view(run: Run, job_id: JobId, *, stopped: bool = False) -> Json | Non
     assert isinstance(work, AgentWork)
     turns = [turn for attempt in record.attempts for turn in attempt.turns if turn.purpose == "work"]
     last = turns[-1] if turns else None
-    return {
-        "state": "error" if stopped else state,
-        "agent": last.agent if last else work.agent,
-        "session": (last.session or last.resumed) if last else None,
-        "interactive": work.interactive,
-        "turns": len(turns),
-        "queued": len(record.queued),
-        "said": last.text if last else "",
-    }
+    return WorkerView(
+        state="error" if stopped else state,
+        agent=last.agent if last else work.agent,
+        session=(last.session or last.resumed) if last else None,
+        interactive=work.interactive,
+        turns=len(turns),
+        queued=len(record.queued),
+        said=last.text if last else "",
+    )

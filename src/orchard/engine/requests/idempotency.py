@@ -25,7 +25,7 @@ def remembered_key(plan: Json, key: str | None) -> Json | None:
 
 def plan_with(wanted: Json, runs: Iterable[Run], rows: Iterable[PlanRow]) -> PlanId | None:
     """The plan that was made with this key; a key that was used for another plan is refused."""
-    keys = {row.id: row.summary.get("key") for row in rows}
+    keys = {row.id: row.summary.key for row in rows}
     keys.update((run.id, run.key) for run in runs)
     for found, given in keys.items():
         if given is None or given["key"] != wanted["key"]:

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from orchard.config.layers import Config
 from orchard.core.job_names import find_job
 from orchard.core.run import Run
-from orchard.core.states import ACTIVE, JobState, PlanStatus
+from orchard.core.states import ACTIVE, JobState
 from orchard.engine import landing
 from orchard.engine.engine import Engine, Stop
 from orchard.engine.recovery import recover_plan
@@ -52,6 +52,7 @@ from orchard.model.events.plans import (
 )
 from orchard.model.plan import VALIDATION, JobId, Plan, PlanId
 from orchard.model.plan_codec import plan_json
+from orchard.model.statuses import PlanStatus
 from orchard.planfile.reshape import reshape
 from orchard.planfile.works import named
 from orchard.process.failpoint import failpoint
@@ -397,7 +398,7 @@ class Requests:
             if waits == own:
                 raise UsageError(f"Plan '{own}' cannot wait for '{first}': that one waits for it.")
             run, row = self.engine.runs.get(PlanId(waits)), self.reader.plan(PlanId(waits))
-            waits = run.plan.after if run is not None else row.summary.get("after") if row is not None else None
+            waits = run.plan.after if run is not None else row.summary.after if row is not None else None
         return first
 
     def refuse_if_over(self, run: Run, what: str) -> None:

@@ -4,8 +4,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from msgspec import Struct
 
+from orchard.core.views.documents import PlanSummary
 from orchard.errors import NotFound, UsageError
-from orchard.model.events.plans import Json
 from orchard.model.names import PlanId
 from orchard.store.plan_list import PlanRow
 from orchard.text import did_you_mean
@@ -53,7 +53,7 @@ def named(ids: Sequence[str]) -> str:
 class Fit(Struct, frozen=True):
     """To which plans a verb can be applied, and which of them is meant where none is named."""
 
-    applies: Callable[[Json], bool]
+    applies: Callable[[PlanSummary], bool]
     what: str
     """What such plans are, after "No plan here"."""
     newest: str | None = None
@@ -62,51 +62,51 @@ class Fit(Struct, frozen=True):
     """Whether the plan that was made last is meant wherever the verb applies to it."""
     deleted: bool | None = False
     """Whether it is about plans that are deleted, or about those that are not; None: about both."""
-    already: Callable[[Json], bool] = lambda plan: False
+    already: Callable[[PlanSummary], bool] = lambda plan: False
     """Plans for which nothing would change; one of them is meant where the verb applies to no other."""
 
 
-def _open(plan: Json) -> bool:
-    return plan["status"] not in ("succeeded", "failed", "canceled")
+def _open(plan: PlanSummary) -> bool:
+    return plan.status not in ("succeeded", "failed", "canceled")
 
 
-def _resumable(plan: Json) -> bool:
-    return str(plan.get("hint") or "").startswith("orchard resume")
+def _resumable(plan: PlanSummary) -> bool:
+    return (plan.hint or "").startswith("orchard resume")
 
 
-def _landable(plan: Json) -> bool:
-    held = any(hold["kind"] in ("landing", "rewritten") for hold in plan.get("waiting", ()))
-    return held or bool(plan.get("undone") or plan.get("landing"))
+def _landable(plan: PlanSummary) -> bool:
+    held = any(hold.kind in ("landing", "rewritten") for hold in plan.waiting)
+    return held or plan.undone or plan.landing
 
 
-def _retriable(plan: Json) -> bool:
-    return bool(plan["counts"].get("failed") or plan["counts"].get("canceled"))
+def _retriable(plan: PlanSummary) -> bool:
+    return bool(plan.counts.get("failed") or plan.counts.get("canceled"))
 
 
 FITS: Mapping[str, Fit] = {
-    "pause": Fit(lambda plan: _open(plan) and plan["status"] != "paused", "is under way", already=_open),
+    "pause": Fit(lambda plan: _open(plan) and plan.status != "paused", "is under way", already=_open),
     "resume": Fit(_resumable, "is paused"),
     "retry": Fit(_retriable, "has a failed or canceled job", last_first=True),
     "cancel": Fit(_open, "is under way"),
     "land": Fit(_landable, "waits to be landed"),
-    "undo": Fit(lambda plan: bool(plan["landed"]), "has landed and is not undone", newest="Landed", deleted=None),
+    "undo": Fit(lambda plan: plan.landed, "has landed and is not undone", newest="Landed", deleted=None),
     "delete": Fit(lambda plan: True, "is left to delete"),
     "purge": Fit(lambda plan: True, "is deleted", newest="PlanDeleted", deleted=True),
 }
 
 
-def fitting(plans: Sequence[Json], verb: str, last_of: LastOf) -> PlanId:
+def fitting(plans: Sequence[PlanSummary], verb: str, last_of: LastOf) -> PlanId:
     """The plan that a verb without a name means; `plans` are all there are, the oldest first."""
     fit = FITS[verb]
-    possible = [plan for plan in plans if fit.deleted in (None, bool(plan.get("deleted")))]
+    possible = [plan for plan in plans if fit.deleted in (None, plan.deleted)]
     found = [plan for plan in possible if fit.applies(plan)] or [plan for plan in possible if fit.already(plan)]
     if not found:
         raise NotFound(f"No plan here {fit.what}.", hint="orchard list")
     if len(found) == 1 or (fit.last_first and found[-1] is possible[-1]):
-        return PlanId(found[-1]["id"])
+        return PlanId(found[-1].id)
     if fit.newest is not None:
-        return last_of(fit.newest, [plan["id"] for plan in found]) or PlanId(found[-1]["id"])
-    listed = named([plan["id"] for plan in found])
+        return last_of(fit.newest, [PlanId(plan.id) for plan in found]) or PlanId(found[-1].id)
+    listed = named([plan.id for plan in found])
     raise UsageError(
-        f"'orchard {verb}' could mean any of {len(found)} plans: {listed}", hint=f"orchard {verb} {found[-1]['id']}"
+        f"'orchard {verb}' could mean any of {len(found)} plans: {listed}", hint=f"orchard {verb} {found[-1].id}"
     )

@@ -14,12 +14,12 @@ from orchard.config.layers import Config
 from orchard.config.user_dirs import UserDirs
 from orchard.core.replay import apply
 from orchard.core.run import Run
-from orchard.core.states import PlanStatus
 from orchard.engine.server.server import Caller, EngineGone
 from orchard.git.repository import Repository
 from orchard.model.events.plans import Json, Recorded
 from orchard.model.plan import Plan, PlanId, Work
 from orchard.model.plan_codec import plan_json, work_json
+from orchard.model.statuses import PlanStatus
 from orchard.store.reader import JournalReader
 
 BLOCK = 1000

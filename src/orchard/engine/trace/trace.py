@@ -20,7 +20,6 @@ from msgspec import Struct, field
 from orchard.agents.protocol import Called, Said, Telling
 from orchard.core.replay import apply
 from orchard.core.run import Run
-from orchard.core.states import PlanStatus
 from orchard.engine.trace import names
 from orchard.model.events.plans import (
     AgentEnded,
@@ -41,6 +40,7 @@ from orchard.model.events.plans import (
     SubtaskSpawned,
 )
 from orchard.model.plan import JobId, PlanId
+from orchard.model.statuses import PlanStatus
 from orchard.model.usage import usage_from_json
 from orchard.store.reader import JournalReader
 

@@ -151,16 +151,16 @@ def finish(terminal: Terminal, app: App, followed: Followed) -> int:
     document = plan_view(followed.run)
     if terminal.json:
         try:
-            terminal.row({"type": "result", **document})
+            terminal.row({"type": "result", "plan": document.plan, "jobs": document.jobs})
         except (BrokenPipeError, Unwritable):
             drop(sys.stdout)  # nobody reads any more, but the exit code is still heard
     elif terminal.quiet:
         terminal.show(text.raw(followed.run.id))
-        if not followed.detached and document["plan"]["status"] != "succeeded":
+        if not followed.detached and document.plan.status != "succeeded":
             terminal.tell(text.about_plan(followed.run.id), *summary_lines(app, followed.run, document))
     elif not followed.detached:  # git is asked for what changed
         terminal.say(*summary_lines(app, followed.run, document))
-    return EXIT_CANCELED if followed.detached else exit_code(document["plan"]["status"])
+    return EXIT_CANCELED if followed.detached else exit_code(document.plan.status)
 
 
 def exit_code(status: str) -> int:

@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from orchard.app import App, open_app
+from orchard.core.views.documents import PlanSummary
 from orchard.errors import NeedsPerson, OrchardError
-from orchard.model.events.plans import Json
 from orchard.model.plan import PlanId
 from orchard.surfaces.cli.render import text
 from orchard.surfaces.cli.render.lines import safe
@@ -41,10 +41,9 @@ def app_for_work(terminal: Terminal) -> App:
     return open_app(terminal.repo)
 
 
-def plan_document(app: App, plan: PlanId) -> Json:
+def plan_document(app: App, plan: PlanId) -> PlanSummary:
     """The summary of a plan whose exact id is known."""
-    document: Json = app.status(plan)["plan"]
-    return document
+    return app.status(plan).plan
 
 
 def confirm(terminal: Terminal, question: str, command: str, *, yes: bool) -> bool:
@@ -98,9 +97,7 @@ def _plans(context: click.Context, parameter: click.Parameter, incomplete: str) 
     except OrchardError:
         return []
     return [
-        CompletionItem(plan["id"], help=safe(plan["name"], 60))
-        for plan in reversed(plans)
-        if plan["id"].startswith(incomplete)
+        CompletionItem(plan.id, help=safe(plan.name, 60)) for plan in reversed(plans) if plan.id.startswith(incomplete)
     ]
 
 
@@ -108,10 +105,10 @@ def _jobs(context: click.Context, parameter: click.Parameter, incomplete: str) -
     from click.shell_completion import CompletionItem
 
     try:
-        jobs = _completing_app(context).status(context.params.get("plan"))["jobs"]
+        jobs = _completing_app(context).status(context.params.get("plan")).jobs
     except OrchardError:
         return []
-    found = [(job["id"], job["name"], job["status"]) for job in jobs if job["id"].startswith(incomplete)]
+    found = [(job.id, job.name, job.status) for job in jobs if job.id.startswith(incomplete)]
     return [CompletionItem(job, help=f"{status}  {safe(name, 60)}") for job, name, status in found]
 
 

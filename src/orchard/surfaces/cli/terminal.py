@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import IO, Any
 
-from msgspec import Struct, field
+from msgspec import Struct, field, to_builtins
 
 from orchard.errors import OrchardError, UsageError
 from orchard.surfaces.cli.render.lines import Line, colored, plain, safe
@@ -135,7 +135,7 @@ def speaks_utf8(stream: IO[str]) -> bool:
 
 def json_text(document: object, indent: int | None = None) -> str:
     """JSON that every reader takes: what the stream cannot carry, or came from odd bytes, is escaped."""
-    text = json.dumps(document, indent=indent, ensure_ascii=not speaks_utf8(sys.stdout), default=str)
+    text = json.dumps(to_builtins(document, enc_hook=str), indent=indent, ensure_ascii=not speaks_utf8(sys.stdout))
     return text.encode(errors="backslashreplace").decode()
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from orchard.core.views.plans import time_text
+from orchard.core.views.documents import time_text
 from orchard.errors import UsageError
 from orchard.model.events.plans import Json, PlanReshaped, PlanSubmitted, Recorded
 from orchard.model.plan import PlanId

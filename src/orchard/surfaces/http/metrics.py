@@ -51,8 +51,8 @@ def _count(app: App) -> tuple[Counter[str], Counter[str], int]:
     plans: Counter[str] = Counter()
     jobs: Counter[str] = Counter()
     for plan in app.plans():
-        plans[plan["status"]] += 1
-        jobs.update(plan["counts"])
+        plans[plan.status] += 1
+        jobs.update(plan.counts)
     return plans, jobs, app.reader.last_seq()
 
 

@@ -5,12 +5,11 @@ from copy import deepcopy
 from functools import cache
 from typing import Any
 
-from pydantic import BaseModel
+from msgspec.json import schema_components
 from pydantic.json_schema import models_json_schema
 
 from orchard import __version__
 from orchard.model.events.plans import Json
-from orchard.planfile.fields import Fields
 from orchard.planfile.parse import schema as plan_schema
 from orchard.surfaces.http.models import ProblemDocument
 from orchard.surfaces.http.operation import EVENTS, JSON, Operation, Part
@@ -168,17 +167,12 @@ def _refusal(text: str) -> Json:
 
 def _schemas() -> Json:
     """Every model once. Those of a plan are as the schema of plan files has them."""
-    bodies: list[type[Fields]] = []
-    answers: list[type[BaseModel]] = [ProblemDocument]
-    for one in OPERATIONS:
-        if one.body is not None and not isinstance(one.body, Part):
-            bodies.append(one.body)
-        if one.answer is not None:
-            answers.append(one.answer)
-    wanted: list[tuple[type[BaseModel], Any]] = [(body, "validation") for body in dict.fromkeys(bodies)]
-    wanted += [(answer, "serialization") for answer in dict.fromkeys(answers)]
-    _, made = models_json_schema(wanted, ref_template=f"{SCHEMAS}{{model}}")
+    bodies = {one.body: None for one in OPERATIONS if one.body is not None and not isinstance(one.body, Part)}
+    answers = {one.answer: None for one in OPERATIONS if one.answer is not None}
+    _, made = models_json_schema([(body, "validation") for body in bodies], ref_template=f"{SCHEMAS}{{model}}")
     schemas: Json = {name: _plain(part) for name, part in made["$defs"].items()}
+    _, told = schema_components([ProblemDocument, *answers], ref_template=f"{SCHEMAS}{{name}}")
+    schemas.update(told)
     whole = _moved(plan_schema())
     schemas.update(whole.pop("$defs"))
     whole.pop("$schema")

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ParamSpec, TypeVar
 
 from msgspec import Struct, field
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -31,12 +31,6 @@ SVG = "image/svg+xml"
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-
-class Shown(BaseModel):
-    """What an operation answers with. It may gain fields: programs ignore those that they do not know."""
-
-    model_config = ConfigDict(extra="allow")
 
 
 def maybe(description: str, **limits: Any) -> Any:
@@ -135,7 +129,7 @@ class Operation(Struct, frozen=True):
     path: str
     summary: str
     run: Run
-    answer: type[Shown] | None
+    answer: type[Struct] | None
     """What a JSON answer holds; None where there is none."""
     description: str = ""
     query: type[Fields] = Query

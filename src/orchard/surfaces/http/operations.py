@@ -1,5 +1,6 @@
 """The one table of everything that the API can be asked for: routes, checks and the document are made from it."""
 
+from orchard.core.views import documents
 from orchard.surfaces.http import jobs, models, plans, system, system_models
 from orchard.surfaces.http.operation import EVENTS, JSON, SVG, TEXT, Nothing, Operation
 
@@ -50,7 +51,7 @@ OPERATIONS: tuple[Operation, ...] = (
         PLAN,
         "A plan with all its jobs",
         plans.get_plan,
-        models.PlanDocument,
+        documents.PlanView,
         told=plans.SEQ,
         description="The document of `orchard status PLAN --json`. The header `Orchard-Seq` is the number of an event: "
         "the document holds everything up to it. Follow `/events?since=` that number to miss nothing.",
@@ -91,7 +92,7 @@ OPERATIONS: tuple[Operation, ...] = (
         query=plans.GraphQuery,
         media=(JSON, TEXT, SVG),
     ),
-    Operation("getUsage", "GET", f"{PLAN}/usage", "What its agents used", plans.get_usage, models.UsageReport),
+    Operation("getUsage", "GET", f"{PLAN}/usage", "What its agents used", plans.get_usage, documents.UsageReport),
     Operation(
         "getPlanDiff",
         "GET",
@@ -200,7 +201,7 @@ OPERATIONS: tuple[Operation, ...] = (
         description="Also of the groups inside it. A `/` in a group is written `%2F`.",
     ),
     # jobs
-    Operation("getJob", "GET", JOB, "Everything about one job", jobs.get_job, models.JobDocument),
+    Operation("getJob", "GET", JOB, "Everything about one job", jobs.get_job, documents.JobDetails),
     Operation(
         "updateJob",
         "PATCH",

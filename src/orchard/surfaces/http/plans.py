@@ -13,9 +13,10 @@ from orchard.git.history import LONGEST_DIFF
 from orchard.model import limits
 from orchard.model.events.plans import Json
 from orchard.model.plan import JobId, Plan, PlanId
+from orchard.model.statuses import JobStatusName, PlanStatusName
 from orchard.planfile.fields import BudgetFields, Fields, PhaseName, names_of
 from orchard.planfile.parse import UPDATED_ALWAYS, UPDATED_BEFORE, parse, parse_plan_update
-from orchard.surfaces.http import models, queries
+from orchard.surfaces.http import queries
 from orchard.surfaces.http.operation import JSON, SVG, TEXT, Asked, Part, Query, maybe
 
 MOST = 200
@@ -37,14 +38,14 @@ class Page(Query):
 class PlansQuery(Page):
     """Which plans."""
 
-    status: models.PlanStatusName = maybe(description="Only those that show this.")
+    status: PlanStatusName = maybe(description="Only those that show this.")
     deleted: bool = Field(default=False, description="Also those that were deleted, but not purged.")
 
 
 class JobsQuery(Page):
     """Which jobs."""
 
-    status: models.JobStatusName = maybe(description="Only those that show this.")
+    status: JobStatusName = maybe(description="Only those that show this.")
     group: Annotated[str, Field(min_length=1, max_length=600)] = maybe(
         description="Only those of this group and the groups inside it."
     )
@@ -349,7 +350,7 @@ async def simply(asked: Asked, verb: str, **args: Any) -> Json:
 async def done(asked: Asked, plan: PlanId, answer: Json) -> Json:
     """What an action came to, and what its plan shows now."""
     summary = await asked.served.read(asked.served.app.summary, plan)
-    return {"plan": plan, **answer, "status": summary["status"]}
+    return {"plan": plan, **answer, "status": summary.status}
 
 
 KEY: dict[str, Json] = {

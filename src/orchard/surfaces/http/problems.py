@@ -14,6 +14,7 @@ import json
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 
+import msgspec
 from starlette.responses import Response
 
 from orchard.engine.server.server import EngineGone
@@ -108,4 +109,8 @@ def document(status: int, detail: str, hint: str | None = None, problems: Sequen
 
 def json_bytes(value: object) -> bytes:
     """A value as JSON; half of a surrogate pair, which a path may hold and JSON may not, becomes a question mark."""
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        value = msgspec.to_builtins(value)
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")

@@ -7,12 +7,13 @@ from typing import Literal
 from orchard.app import App
 from orchard.core.run import Run
 from orchard.core.scheduler import group_statuses
-from orchard.core.states import JobStatus
 from orchard.core.views import graph as drawing
-from orchard.core.views.plans import attempt_view, job_view
+from orchard.core.views.documents import PlanSummary
+from orchard.core.views.plans import attempt_view, failure_view, job_view
 from orchard.errors import NotFound
 from orchard.model.events.plans import Json
 from orchard.model.plan import JobId, PlanId
+from orchard.model.statuses import JobStatus
 from orchard.process.identity import Identity, is_alive
 from orchard.store.db import StoreError, explained, open_read_only
 from orchard.store.masked_settings import shown_settings
@@ -54,13 +55,13 @@ def plan_named(app: App, name: str, verb: str = "") -> PlanId:
 
 def plans_page(app: App, status: str | None, deleted: bool, limit: int, cursor: str | None) -> Json:
     """Some plans, the newest first. A cursor is the number of the first event of the last plan that was shown."""
-    found: list[Json] = []
+    found: list[PlanSummary] = []
     last = ""
     for row in reversed(app.reader.plans()):
-        if (cursor is not None and row.first_seq >= int(cursor)) or (not deleted and row.summary.get("deleted")):
+        if (cursor is not None and row.first_seq >= int(cursor)) or (not deleted and row.summary.deleted):
             continue
         summary = row.summary if row.settled else app.summary(row.id)
-        if status is not None and summary["status"] != status:
+        if status is not None and summary.status != status:
             continue
         if len(found) == limit:
             return {"plans": found, "next": last}
@@ -75,7 +76,7 @@ def jobs_page(app: App, plan: PlanId, status: str | None, group: str | None, lim
     if group is not None:
         find_group(run, group)
     views = [(number, job_view(run, job, interrupted=gone)) for number, job in enumerate(_in_group(run, group), 1)]
-    fitting = [(number, view) for number, view in views if status is None or view["status"] == status]
+    fitting = [(number, view) for number, view in views if status is None or view.status == status]
     after = [(number, view) for number, view in fitting if number > int(cursor or 0)]
     shown = after[:limit]
     return {
@@ -102,7 +103,7 @@ def graph(app: App, plan: PlanId, form: GraphForm) -> str | Json:
     if form == "json":
         views = [job_view(run, job, interrupted=gone) for job in run.plan.jobs]
         fields = ("id", "name", "group", "status", "validation")
-        nodes = [{name: view[name] for name in fields} for view in views]
+        nodes = [{name: getattr(view, name) for name in fields} for view in views]
         return {"plan": run.id, "jobs": nodes, "edges": [list(edge) for edge in drawing.edges(run.plan)]}
     statuses = {job: str(JobStatus(record.status)) for job, record in run.records.items()}
     draw = {"mermaid": drawing.mermaid, "dot": drawing.dot, "svg": drawing.svg}[form]
@@ -165,20 +166,19 @@ def failure(app: App, plan: PlanId, job: JobId) -> Json:
     run, gone = app.seen(plan)
     tries, view = attempt_view(run, job, interrupted=gone), job_view(run, job, interrupted=gone)
     last = tries[-1] if tries else None
-    found = last["failure"] if last else None
+    found = last.failure if last else None
     if found is None and (failed := run.records[job].failure) is not None:  # failed before it was tried
-        fields = ("phase", "reason", "message", "hint", "exit_code", "signal", "tail")
-        found = {name: getattr(failed, name) for name in fields}
-    phase = found["phase"] if found else None
-    log = app.logs.path(plan, job, last["number"], phase) if last and phase else None
+        found = failure_view(failed)
+    phase = found.phase if found else None
+    log = app.logs.path(plan, job, last.number, phase) if last and phase else None
     return {
         "plan": plan,
         "job": job,
-        "status": view["status"],
-        "attempt": last["number"] if last else None,
+        "status": view.status,
+        "attempt": last.number if last else None,
         "failure": found,
         "log": str(log) if log is not None and log.is_file() else None,
-        "hint": view["hint"],
+        "hint": view.hint,
     }
 
 

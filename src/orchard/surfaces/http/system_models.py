@@ -1,67 +1,41 @@
-"""What operations on what is around the plans answer with: people, repositories, agents, settings."""
+"""What operations about everything but plans and jobs answer with: people, repositories, agents, settings."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from msgspec import Meta, Struct
 
-from orchard.surfaces.http.models import Moment, Values
-from orchard.surfaces.http.operation import Shown
-
-
-class Waiting(Shown):
-    """One thing that needs a person."""
-
-    plan: str
-    name: str
-    job: str | None
-    kind: str
-    reason: str
-    answer: str = Field(description="The request that answers it.")
-    command: str = Field(description="The same for a terminal.")
-    since: Moment | None
+from orchard.core.views.documents import SavedWorkView, Waiting
 
 
-class WaitingList(Shown):
+class WaitingList(Struct, frozen=True):
     """What needs a person, the oldest first."""
 
     waiting: list[Waiting]
 
 
-class SavedItem(Shown):
-    """What was saved of a folder."""
-
-    ref: str
-    commit: str
-    plan: str | None
-    job: str | None
-    at: Any
-    subject: str
-    files: Any
-
-
-class SavedList(Shown):
+class SavedList(Struct, frozen=True):
     """What was saved of folders before they were reset or removed."""
 
-    saved: list[SavedItem]
+    saved: list[SavedWorkView]
 
 
-class Repository(Shown):
+class Repository(Struct, frozen=True):
     """A repository that is served here."""
 
     id: str
     name: str
     folder: str
-    engine: bool = Field(description="Whether an engine works on it.")
-    newest: int = Field(description="The number of the newest event.")
+    engine: Annotated[bool, Meta(description="Whether an engine works on it.")]
+    newest: Annotated[int, Meta(description="The number of the newest event.")]
 
 
-class Repositories(Shown):
+class Repositories(Struct, frozen=True):
     """Every repository that is served here."""
 
     repos: list[Repository]
 
 
-class AgentItem(Shown):
+class AgentItem(Struct, frozen=True):
     """One agent as it is here."""
 
     name: str
@@ -77,14 +51,14 @@ class AgentItem(Shown):
     login: str
 
 
-class AgentList(Shown):
+class AgentList(Struct, frozen=True):
     """Every agent, and which one does the work that names none."""
 
     default: str | None
     agents: list[AgentItem]
 
 
-class ModelItem(Shown):
+class ModelItem(Struct, frozen=True):
     """One model of an agent."""
 
     agent: str
@@ -93,28 +67,28 @@ class ModelItem(Shown):
     tier: str
 
 
-class ModelList(Shown):
+class ModelList(Struct, frozen=True):
     """The models of the agents that are installed, and how much is known about each agent's."""
 
     models: list[ModelItem]
-    agents: dict[str, Values]
+    agents: dict[str, dict[str, Any]]
 
 
-class Setting(Shown):
+class Setting(Struct, frozen=True):
     """A setting, and where it comes from."""
 
     value: Any
     origin: str | None
 
 
-class SettingList(Shown):
+class SettingList(Struct, frozen=True):
     """The settings that hold here; what looks like a secret is hidden."""
 
     settings: dict[str, Setting]
-    untrusted: list[str] = Field(description="Keys of the repository's file that wait for `orchard trust`.")
+    untrusted: Annotated[list[str], Meta(description="Keys of the repository's file that wait for `orchard trust`.")]
 
 
-class Finding(Shown):
+class Finding(Struct, frozen=True):
     """One thing that was looked at."""
 
     level: Literal["ok", "note", "warning", "problem"]
@@ -123,30 +97,32 @@ class Finding(Shown):
     hint: str | None
 
 
-class Health(Shown):
+class Health(Struct, frozen=True):
     """What could go wrong here."""
 
     healthy: bool
     findings: list[Finding]
 
 
-class Holder(Shown):
+class Holder(Struct, frozen=True):
     """A process that runs jobs."""
 
     pid: int
     slots: int
 
 
-class Capacity(Shown):
+class Capacity(Struct, frozen=True):
     """How many jobs of this user may run at once, in all repositories, and how many do."""
 
-    total: int = Field(description="0: there is no limit.")
+    total: Annotated[int, Meta(description="0: there is no limit.")]
     used: int
     holders: list[Holder]
-    max_parallel: int = Field(description="How many jobs of one plan run at once, unless the plan says otherwise.")
+    max_parallel: Annotated[
+        int, Meta(description="How many jobs of one plan run at once, unless the plan says otherwise.")
+    ]
 
 
-class Document(Shown):
+class Document(Struct, frozen=True):
     """An OpenAPI document."""
 
     openapi: str

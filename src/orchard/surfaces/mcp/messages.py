@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any, cast
 
+from msgspec import to_builtins
 from pydantic import BaseModel, ValidationError
 
 from orchard.errors import InvalidInput, OrchardError, Problem
@@ -143,7 +144,8 @@ def value_text(value: Json) -> str:
 
 def compact(row: Json) -> Json:
     """A row without what it does not have: a model pays for every null."""
-    return {name: value for name, value in row.items() if value is not None and value not in ("", [], {})}
+    plain: Json = to_builtins(row, enc_hook=str)
+    return {name: value for name, value in plain.items() if value is not None and value not in ("", [], {})}
 
 
 def first_line(text: Any, most: int = 240) -> str | None:

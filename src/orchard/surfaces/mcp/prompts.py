@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from orchard.app import App
 from orchard.errors import OrchardError, UsageError
+from orchard.model.plan import JobId
 from orchard.surfaces.mcp.resources import log_tail
 
 TAIL_BYTES = 6000
@@ -103,21 +104,19 @@ def _plan_this(given: Mapping[str, str]) -> str:
 def _fix(app: App, given: Mapping[str, str]) -> str:
     plan = app.find_plan(given.get("plan") or None)
     document = app.status(plan)
-    failed = [row["id"] for row in document["jobs"] if row["status"] == "failed"]
+    failed = [row.id for row in document.jobs if row.status == "failed"]
     if given.get("job"):
         _, job = app.find_job(given["job"], plan)
     elif failed:
-        job = failed[0]
+        job = JobId(failed[0])
     else:
-        status = document["plan"]["status"]
+        status = document.plan.status
         raise UsageError(f"No job of plan '{plan}' has failed; the plan is {status}.")
-    row = next(row for row in document["jobs"] if row["id"] == job)
-    if row["status"] != "failed":
-        raise UsageError(
-            f"Job '{job}' has not failed; it is {row['status']}.", f"Failed: {', '.join(failed) or 'none'}"
-        )
-    phase = f" in {row['failed_phase']}" if row.get("failed_phase") else ""
-    message = row.get("error") or "No reason was recorded."
+    row = next(row for row in document.jobs if row.id == job)
+    if row.status != "failed":
+        raise UsageError(f"Job '{job}' has not failed; it is {row.status}.", f"Failed: {', '.join(failed) or 'none'}")
+    phase = f" in {row.failed_phase}" if row.failed_phase else ""
+    message = row.error or "No reason was recorded."
     return _FIX.format(job=job, plan=plan, phase=phase, message=message, tail=_printed(app, plan, job))
 
 

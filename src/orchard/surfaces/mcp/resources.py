@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import quote, unquote
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
 from orchard.app import App
+from orchard.core.views.documents import PlanSummary
 from orchard.engine.turns.job_tokens import Scope
 from orchard.errors import NotFound, OrchardError
 from orchard.model.events.plans import Json
@@ -103,12 +104,12 @@ def listed(app: App, scope: Scope | None) -> list[Json]:
     return [first, *(_entry(plan) for plan in plans[:LISTED])]
 
 
-def _entry(plan: Json) -> Json:
+def _entry(plan: PlanSummary) -> Json:
     return {
-        "uri": plan_uri(plan["id"]),
-        "name": plan["id"],
-        "title": plan["name"],
-        "description": f"A plan that is {plan['status']}.",
+        "uri": plan_uri(plan.id),
+        "name": plan.id,
+        "title": plan.name,
+        "description": f"A plan that is {plan.status}.",
     }
 
 
@@ -142,8 +143,8 @@ def _exact(app: App, plan: PlanId) -> PlanId:
     return plan
 
 
-def _document(value: Json) -> Content:
-    return Content(json.dumps(value, ensure_ascii=False, default=str), "application/json")
+def _document(value: object) -> Content:
+    return Content(json.dumps(to_builtins(value), ensure_ascii=False, default=str), "application/json")
 
 
 def log_tail(app: App, plan: PlanId, job: JobId, most: int = LOG_BYTES) -> str:
@@ -180,7 +181,7 @@ def complete_plan(app: App, begun: str, scope: Scope | None) -> list[str]:
     """The ids of plans that begin so, the newest first."""
     if scope is not None:
         return _beginning(begun, [scope.plan])
-    return _beginning(begun, [str(plan["id"]) for plan in app.plans()[::-1]])
+    return _beginning(begun, [plan.id for plan in app.plans()[::-1]])
 
 
 def complete_job(app: App, begun: str, plan: str | None, scope: Scope | None) -> list[str]:

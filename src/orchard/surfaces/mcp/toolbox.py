@@ -10,6 +10,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
+from msgspec import to_builtins
 from pydantic import ValidationError
 
 from orchard.engine.turns.job_tokens import Scope
@@ -79,7 +80,7 @@ async def call(call: Call, selection: Selection, name: str, arguments: Json) -> 
     try:
         tool, notes = _tool(name, offered, selection, call.scope)
         given, repairs = _checked(tool, arguments)
-        value = await tool.run(call, given)
+        value: Json = to_builtins(await tool.run(call, given), enc_hook=str)
     except OrchardError as error:
         return Answer(messages.error_text(name, error, shown), is_error=True)
     except OSError as error:

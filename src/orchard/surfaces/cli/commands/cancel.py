@@ -63,7 +63,7 @@ def cancel(terminal: Terminal, names: tuple[str, ...], plan: str | None, reason:
     what = f"Job '{safe(done[0])}' is" if len(done) == 1 else f"Jobs {safe(', '.join(done))} are"
     terminal.answer(
         {"plan": found, **answer},
-        text.done(f"{what} canceled; plan {found} {NOW[app.summary(found)['status']]}."),
+        text.done(f"{what} canceled; plan {found} {NOW[app.summary(found).status]}."),
         text.next_retry(found, " ".join(done)),
     )
 
@@ -126,5 +126,5 @@ def _names_under_way(app: App) -> list[str]:
 
 def _under_way(app: App) -> Iterator[tuple[PlanId, Mapping[JobId, Job]]]:
     for row in app.reader.plans():
-        if not row.settled and not row.summary.get("deleted"):
+        if not row.settled and not row.summary.deleted:
             yield row.id, app.run_of(row.id).plan.jobs

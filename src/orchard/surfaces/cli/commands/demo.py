@@ -185,7 +185,9 @@ def _tell(terminal: Terminal, app: App, project: Project, run: Run, stays: bool)
     files = diff(app.repo, landed.old, landed.new, stat=True).decode(errors="replace") if landed and landed.old else ""
     if terminal.json:
         told: Json = {"folder": str(project.folder), "kept": stays, "draft_untouched": project.draft_untouched}
-        terminal.data({"type": "result", **document, "demo": {**told, "log": log.splitlines()}})
+        terminal.data(
+            {"type": "result", "plan": document.plan, "jobs": document.jobs, "demo": {**told, "log": log.splitlines()}}
+        )
         return
     terminal.say([], *summary_lines(app, run, document))
     if landed is not None:

@@ -11,6 +11,7 @@ import click
 from orchard.app import App
 from orchard.core.job_names import job_word
 from orchard.core.run import Run
+from orchard.core.views.documents import PlanSummary, SavedWorkView
 from orchard.engine.requests.selection import FITS
 from orchard.engine.server.session import Session
 from orchard.errors import UsageError
@@ -177,7 +178,7 @@ def land(terminal: Terminal, plan: str | None, yes: bool, detach: bool) -> int:
     app = app_for_work(terminal)
     found = app.find_plan(plan, "land")
     document = plan_document(app, found)
-    question = text.ask_land(document["name"], found, document["target"]["branch"])
+    question = text.ask_land(document.name, found, document.target.branch)
     waits = FITS["land"].applies(document)  # if not, the engine says so and nobody is asked
     if not confirm(terminal, question, f"orchard land {found} --yes", yes=yes or not waits):
         return 4
@@ -198,24 +199,24 @@ def undo(terminal: Terminal, plan: str | None, yes: bool) -> int:
     document = plan_document(app, found)
     refuse_unlanded(document)
     landed = app.run_of(found).landed
-    question = text.ask_undo(document["target"]["branch"], found, made=landed is not None and landed.old is None)
-    if not confirm(terminal, question, f"orchard undo {found} --yes", yes=yes or document["undone"]):
+    question = text.ask_undo(document.target.branch, found, made=landed is not None and landed.old is None)
+    if not confirm(terminal, question, f"orchard undo {found} --yes", yes=yes or document.undone):
         return 4
     answer = ask_engine(app, "undo", plan=found)
     said = [text.undone(answer["branch"], answer["commit"])]
     if answer.get("undone_before"):
         said = [text.undone_before(found)]
-    elif document["pushed"] is not None and document["pushed"]["ok"]:
+    elif document.pushed is not None and document.pushed.ok:
         said.append(text.still_pushed(answer["branch"]))
     terminal.answer({"plan": found, **answer}, *said)
     return 0
 
 
-def refuse_unlanded(plan: Json) -> None:
+def refuse_unlanded(plan: PlanSummary) -> None:
     """Say that there is nothing to take back before anybody is asked about it."""
-    if not plan["landed"] and not plan["undone"]:
+    if not plan.landed and not plan.undone:
         raise UsageError(
-            f"Plan '{plan['id']}' has not landed, so there is nothing to undo.", hint=f"orchard status {plan['id']}"
+            f"Plan '{plan.id}' has not landed, so there is nothing to undo.", hint=f"orchard status {plan.id}"
         )
 
 
@@ -230,13 +231,13 @@ def delete(terminal: Terminal, plan: str | None, yes: bool) -> int:
     """
     app = app_of(terminal)
     found = app.find_plan(plan, "delete")
-    question = text.ask_delete(plan_document(app, found)["name"], found)
+    question = text.ask_delete(plan_document(app, found).name, found)
     if not confirm(terminal, question, f"orchard delete {found} --yes", yes=yes):
         return 4
     answer = ask_engine(app, "delete", plan=found)
     said = [text.done(f"Plan {found} is deleted; its commits are kept.")]
     if answer["kept_folders"]:
-        said += _left_folders(answer["kept_folders"], plan_document(app, found)["warnings"])
+        said += _left_folders(answer["kept_folders"], plan_document(app, found).warnings)
     next_verb = "delete" if answer["kept_folders"] else "purge"
     terminal.answer({"plan": found, **answer}, *said, text.next_command(f"orchard {next_verb} {found}"))
     return 0
@@ -261,7 +262,7 @@ def purge(terminal: Terminal, plan: str | None, yes: bool) -> int:
     """
     app = app_of(terminal)
     found = app.find_plan(plan, "purge")
-    question = text.ask_purge(plan_document(app, found)["name"], found)
+    question = text.ask_purge(plan_document(app, found).name, found)
     if not confirm(terminal, question, f"orchard purge {found} --yes", yes=yes):
         return 4
     answer = ask_engine(app, "purge", plan=found)
@@ -292,10 +293,10 @@ def recover(terminal: Terminal, ref: str | None, folder: Path | None, listing: b
         terminal.answer(done, text.done(f"Restored {safe(ref)} into {safe(folder)}"))
 
 
-def saved_lines(rows: list[Json]) -> list[Line]:
+def saved_lines(rows: list[SavedWorkView]) -> list[Line]:
     """Saved work, a line each."""
     return table([_saved_row(row) for row in rows], 90)
 
 
-def _saved_row(row: Json) -> list[Piece]:
-    return [(safe(row["ref"]), "strong"), (text.moment_text(row["at"]), "dim"), (safe(row["subject"]), "")]
+def _saved_row(row: SavedWorkView) -> list[Piece]:
+    return [(safe(row.ref), "strong"), (text.moment_text(row.at), "dim"), (safe(row.subject), "")]

@@ -1,14 +1,14 @@
 """`orchard list`, which scripts and prompts ask often: it opens all of `App` only for a plan that must be replayed."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cache
-from typing import Any
 
 import click
 
 from orchard.config.load import load_settings
 from orchard.config.user_dirs import user_dirs
+from orchard.core.views.documents import PlanSummary
 from orchard.engine.listing import listed
 from orchard.git.repository import find_repository
 from orchard.model.names import PlanId
@@ -28,12 +28,12 @@ def list_plans(terminal: Terminal, deleted: bool) -> None:
     terminal.note(*[text.warning(warning) for warning in settings.warnings])
 
     @cache
-    def summary() -> Callable[[PlanId], dict[str, Any]]:
+    def summary() -> Callable[[PlanId], PlanSummary]:
         from orchard.app import App
 
         return App(repo, settings, user_dirs()).summary
 
-    def replayed(plan: PlanId) -> dict[str, Any]:
+    def replayed(plan: PlanId) -> PlanSummary:
         return summary()(plan)
 
     plans = listed(PlanList(repo.state / JOURNAL_FILE).plans(), replayed, deleted=deleted)
@@ -42,13 +42,13 @@ def list_plans(terminal: Terminal, deleted: bool) -> None:
     terminal.answer(plans, *table([_plan_row(plan) for plan in plans]))
 
 
-def _plan_row(plan: Mapping[str, Any]) -> list[Piece]:
-    status = "deleted" if plan["deleted"] else plan["status"]
+def _plan_row(plan: PlanSummary) -> list[Piece]:
+    status = "deleted" if plan.deleted else plan.status
     return [
-        (safe(plan["id"]), "strong"),
+        (safe(plan.id), "strong"),
         text.status_piece(status),
-        (text.day(plan["created_at"]), "dim"),
-        (safe(plan["name"], 60), ""),
-        (safe(plan["target"]["branch"] or ""), "dim"),
-        (text.counts(plan["counts"]), "dim"),
+        (text.day(plan.created_at), "dim"),
+        (safe(plan.name, 60), ""),
+        (safe(plan.target.branch or ""), "dim"),
+        (text.counts(plan.counts), "dim"),
     ]

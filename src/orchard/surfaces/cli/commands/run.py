@@ -81,7 +81,7 @@ def submit(terminal: Terminal, plan: Plan, file: str, config: Config) -> Any:
 
     async def ask(session: Session) -> PlanId:
         answer = await session.request("submit", plan=plan, file=None if file == "-" else file)
-        terminal.say(text.submitted({"name": plan.name, "id": answer["plan"]}))
+        terminal.say(text.submitted(plan.name, answer["plan"]))
         if asks_agents(plan):
             terminal.note(text.warning(RIGHTS))
         elif may_ask_agents(plan, config) and _usable(config):

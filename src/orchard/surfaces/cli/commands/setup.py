@@ -5,11 +5,11 @@ from pathlib import Path
 
 import click
 
-from orchard.core.states import JobStatus
 from orchard.errors import OrchardError, UsageError
 from orchard.model import limits
 from orchard.model.events.plans import Json
 from orchard.model.plan import Plan
+from orchard.model.statuses import JobStatus
 from orchard.planfile.places import Finding
 from orchard.planfile.works import Paths
 from orchard.store.masked_settings import shown_settings

@@ -1,10 +1,10 @@
 """`orchard usage`: what the agents of a plan used, for people."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import click
 
+from orchard.core.views.documents import UsageReport, UsageRow, UsageSum
 from orchard.model.usage import Usage
 from orchard.surfaces.cli.group import verb
 from orchard.surfaces.cli.options import app_of, plan_argument
@@ -35,42 +35,42 @@ def usage(terminal: Terminal, plan: str | None, by: str | None) -> None:
     terminal.answer(document, *(() if terminal.json else usage_lines(document, by)))
 
 
-def usage_lines(document: Mapping[str, Any], by: str | None) -> list[Line]:
+def usage_lines(document: UsageReport, by: str | None) -> list[Line]:
     """The figures in columns, the total last."""
-    whole = document["total"]
-    head: Line = [(safe(document["plan"]["name"], 80), "name"), (f"  {safe(document['plan']['id'])}", "dim")]
-    if not document["rows"]:
+    whole = document.total
+    head: Line = [(safe(document.plan.name, 80), "name"), (f"  {safe(document.plan.id)}", "dim")]
+    if not document.rows:
         return [head, text.done(NOTHING_USED)]
-    rows = _by_job(document) if by is None else _added(document["by"][by])
+    rows = _by_job(document) if by is None else _added(document.by[by])
     lines = [head, *_columns([*rows, ("total", whole, "strong")])]
     notes = [HOW]
-    if whole["cost_source"]:
-        notes.append(f"cost: in US dollars, {SOURCES[whole['cost_source']]}")
-    if whole["cost"] is not None and not whole["cost_complete"]:
+    if whole.cost_source:
+        notes.append(f"cost: in US dollars, {SOURCES[whole.cost_source]}")
+    if whole.cost is not None and not whole.cost_complete:
         notes.append(INCOMPLETE)
     lines += [[(note, "dim")] for note in notes]
     return lines
 
 
-Figures = tuple[str, Mapping[str, Any], Meaning]
+Figures = tuple[str, UsageSum, Meaning]
 
 
-def _added(groups: Mapping[str, Mapping[str, Any]]) -> list[Figures]:
+def _added(groups: Mapping[str, UsageSum]) -> list[Figures]:
     return [(name, figures, "") for name, figures in groups.items()]
 
 
-def _by_job(document: Mapping[str, Any]) -> list[Figures]:
+def _by_job(document: UsageReport) -> list[Figures]:
     """Each job, and below it what each attempt used with each model."""
     found: list[Figures] = []
-    for job, figures in document["by"]["job"].items():
+    for job, figures in document.by["job"].items():
         found.append((job, figures, "name"))
-        found += [(f"  {_label(row)}", row, "dim") for row in document["rows"] if row["job"] == job]
+        found += [(f"  {_label(row)}", row, "dim") for row in document.rows if row.job == job]
     return found
 
 
-def _label(row: Mapping[str, Any]) -> str:
-    why = f" {row['trigger']}" if row["trigger"] != "work" else ""
-    return f"#{row['attempt']}{why} {row['agent']} {row['model']}"
+def _label(row: UsageRow) -> str:
+    why = f" {row.trigger}" if row.trigger != "work" else ""
+    return f"#{row.attempt}{why} {row.agent} {row.model}"
 
 
 def _columns(rows: Sequence[Figures]) -> list[Line]:
@@ -88,18 +88,16 @@ def _columns(rows: Sequence[Figures]) -> list[Line]:
     return table(made, NAME_COLUMNS)
 
 
-def _cells(figures: Mapping[str, Any]) -> tuple[str, ...]:
+def _cells(figures: UsageSum) -> tuple[str, ...]:
     return (
-        amount(figures["input"] + figures["cache_writes"]),
-        amount(figures["cached"]),
-        amount(figures["output"]),
-        amount(figures["requests"]),
-        money(figures["cost"]) + ("" if figures["cost"] is None or figures["cost_complete"] else "+"),
-        text.duration(figures["api_seconds"]) if figures["api_seconds"] else "-",
-        text.duration(figures["session_seconds"]) if figures["session_seconds"] else "-",
-        f"+{figures['lines_added']} -{figures['lines_deleted']}"
-        if figures["lines_added"] or figures["lines_deleted"]
-        else "-",
+        amount(figures.input + figures.cache_writes),
+        amount(figures.cached),
+        amount(figures.output),
+        amount(figures.requests),
+        money(figures.cost) + ("" if figures.cost is None or figures.cost_complete else "+"),
+        text.duration(figures.api_seconds) if figures.api_seconds else "-",
+        text.duration(figures.session_seconds) if figures.session_seconds else "-",
+        f"+{figures.lines_added} -{figures.lines_deleted}" if figures.lines_added or figures.lines_deleted else "-",
     )
 
 

@@ -1,7 +1,7 @@
 """`orchard waiting`: everything in this repository that needs a person, and what to type."""
 
+from orchard.core.views.documents import Waiting
 from orchard.errors import EXIT_DONE, EXIT_WAITING
-from orchard.model.events.plans import Json
 from orchard.surfaces.cli.group import verb
 from orchard.surfaces.cli.options import app_of
 from orchard.surfaces.cli.render import text
@@ -23,13 +23,13 @@ def waiting(terminal: Terminal) -> int:
     return EXIT_WAITING if found else EXIT_DONE
 
 
-def waiting_lines(row: Json) -> list[Line]:
+def waiting_lines(row: Waiting) -> list[Line]:
     """One thing that waits: where, why, since when, and what to type."""
-    where = f"{row['plan']} ({safe(row['name'], 60)})"
-    job = "" if row["job"] is None or row["job"].startswith("__") else f", job {safe(row['job'])}"
-    since = f"  since {text.day(row['since'])}" if row["since"] else ""
+    where = f"{row.plan} ({safe(row.name, 60)})"
+    job = "" if row.job is None or row.job.startswith("__") else f", job {safe(row.job)}"
+    since = f"  since {text.day(row.since)}" if row.since else ""
     return [
         [(safe(where), "strong"), (job, ""), (since, "dim")],
-        [("  ", ""), (safe(row["reason"], 2000), "wait")],
-        [("  next: ", "dim"), (safe(row["command"]), "strong")],
+        [("  ", ""), (safe(row.reason, 2000), "wait")],
+        [("  next: ", "dim"), (safe(row.command), "strong")],
     ]

@@ -13,7 +13,7 @@ import click
 
 from orchard.app import App
 from orchard.core.run import Run
-from orchard.core.views.plans import plan_view
+from orchard.core.views.plans import plan_summary
 from orchard.engine.server.server import EngineGone
 from orchard.errors import EXIT_WAITING, TimedOut, UsageError
 from orchard.surfaces.cli.followed import exit_code
@@ -46,7 +46,7 @@ def wait(terminal: Terminal, plan: str | None, timeout: float | None) -> int:
     left, gone = app.seen(run.id)
     if gone and left.settled and left.moving is not None:
         return EXIT_WAITING  # its landing or undo was interrupted, and goes on when somebody resumes it
-    return exit_code(document["plan"]["status"])
+    return exit_code(document.plan.status)
 
 
 async def _wait(terminal: Terminal, app: App, run: Run, seconds: float | None) -> None:
@@ -58,7 +58,7 @@ async def _wait(terminal: Terminal, app: App, run: Run, seconds: float | None) -
     except EngineGone:
         return  # then the plan waits, and its status says for what
     except TimeoutError:
-        raise TimedOut(text.still(plan_view(run)["plan"]), f"orchard watch {run.id}") from None
+        raise TimedOut(text.still(plan_summary(run)), f"orchard watch {run.id}") from None
 
 
 async def follow_events(app: App, run: Run, progress: Progress) -> None:

@@ -71,8 +71,8 @@ def _read(message: str) -> str:
 
 
 def _is_idle(app: App, plan: PlanId, job: JobId) -> bool:
-    worker = app.job(job, plan)["worker"]
-    return worker is not None and worker["state"] == "idle"
+    worker = app.job(job, plan).worker
+    return worker is not None and worker.state == "idle"
 
 
 @verb("interrupt", examples="orchard interrupt api && orchard send api 'Leave the database alone'")

@@ -10,6 +10,7 @@ from typing import Any
 from orchard.core.run import Run
 from orchard.core.sides import kept_version
 from orchard.core.states import JobState
+from orchard.core.views.documents import Changes, FileCounts
 from orchard.core.views.plans import push_failed
 from orchard.model.events.plans import (
     AgentNoted,
@@ -155,7 +156,7 @@ def _runs_program(run: Run, event: PhaseStarted) -> bool:
 
 def _succeeded(run: Run, event: JobSucceeded) -> list[Line]:
     committed = run.records[event.job].work_commit
-    changed = text.changes(committed.summary) if committed is not None else ""
+    changed = text.changes(Changes(**committed.summary)) if committed is not None else ""
     return [_line(_job(event.job), "succeeded", "good", "  ".join(filter(None, (_took(run, event.job), changed))))]
 
 
@@ -207,7 +208,7 @@ def _spawned(run: Run, event: SubtaskSpawned) -> list[Line]:
 
 def _subtask_ended(run: Run, event: SubtaskEnded) -> list[Line]:
     said = event.message or event.summary.split("\n", 1)[0]
-    more = "  ".join(filter(None, (text.changes(event.counts), safe(said, 200))))
+    more = "  ".join(filter(None, (text.changes(FileCounts(**event.counts)), safe(said, 200))))
     return [_line(_job(event.job), f"{event.subtask} {safe(event.status)}", _END.get(event.status, "wait"), more)]
 
 

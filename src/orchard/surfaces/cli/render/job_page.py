@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from orchard.model.events.plans import Json
+from orchard.core.views.documents import AttemptView, Failure, JobDetails, SubtaskView, TurnView
 from orchard.surfaces.cli.render import text
 from orchard.surfaces.cli.render.lines import Line, Meaning, padded, safe, safe_lines
 from orchard.surfaces.cli.render.tree import Look
@@ -11,24 +11,24 @@ LABEL_COLUMNS = 12
 SHOWN_ABOVE = ("id", "name", "group", "needs", "task")
 
 
-def job_lines(job: Json, look: Look) -> list[Line]:
+def job_lines(job: JobDetails, look: Look) -> list[Line]:
     """Everything about a job."""
-    mark = look.marks.get(job["status"], " ")
+    mark = look.marks.get(job.status, " ")
     first: Line = [
-        (f"{mark} ", text.MEANING.get(job["status"], "")),
-        (safe(job["id"]), "name"),
-        (f"  {safe(job['name'])}" if job["name"] != job["id"].rpartition("/")[2] else "", ""),
+        (f"{mark} ", text.MEANING.get(job.status, "")),
+        (safe(job.id), "name"),
+        (f"  {safe(job.name)}" if job.name != job.id.rpartition("/")[2] else "", ""),
         ("  ", ""),
-        text.status_piece(job["status"]),
-        (f" {job['phase']}" if job["phase"] else "", "busy"),
+        text.status_piece(job.status),
+        (f" {job.phase}" if job.phase else "", "busy"),
     ]
-    attempts = job.get("attempts_detail") or []
+    attempts = job.attempts_detail
     lines = [first, *_facts(job)]
     if attempts:
-        lines += attempt_lines(attempts[-1], look, works=_is_other(attempts[-1], job.get("configuration") or {}))
+        lines += attempt_lines(attempts[-1], look, works=_is_other(attempts[-1], job.configuration))
     if len(attempts) > 1:
         earlier = text.many(len(attempts) - 1, "earlier attempt")
-        lines.append([(f"{earlier}: orchard attempts {job['id']} --plan {job['plan']}", "dim")])
+        lines.append([(f"{earlier}: orchard attempts {job.id} --plan {job.plan}", "dim")])
     return lines + list(_process_lines(job)) + list(_log_lines(job))
 
 
@@ -36,48 +36,48 @@ def _fact(label: str, value: object, meaning: Meaning = "") -> Line:
     return [(f"  {padded(label, LABEL_COLUMNS)}", "dim"), (safe(value, 2000), meaning)]
 
 
-def _facts(job: Json) -> Iterator[Line]:
-    if job["task"]:
-        yield _fact("task", job["task"])
-    if job["needs"]:
-        yield _fact("needs", ", ".join(job["needs"]))
-    if job["waiting"]:
-        yield _fact("waits for", f"{job['waiting']['kind']}: {job['waiting']['reason']}", "wait")
-    if not job["deployed"]:
+def _facts(job: JobDetails) -> Iterator[Line]:
+    if job.task:
+        yield _fact("task", job.task)
+    if job.needs:
+        yield _fact("needs", ", ".join(job.needs))
+    if job.waiting:
+        yield _fact("waits for", f"{job.waiting.kind}: {job.waiting.reason}", "wait")
+    if not job.deployed:
         yield _fact("waits for", "somebody to deploy it", "wait")
-    if job["worker"]:
-        worker = job["worker"]
-        told = f", {text.many(worker['queued'], 'message')} to be told" if worker["queued"] else ""
-        yield _fact("worker", f"{worker['agent'] or 'agent'} {worker['state']}{told}")
-        if worker["state"] == "idle" and worker["said"]:
-            yield from _several("says", worker["said"], "")
-    if job["progress"]:
-        far = f"{job['progress']['percent']:.0f} %  " if job["progress"]["percent"] is not None else ""
-        yield _fact("progress", f"{far}{job['progress']['message']}")
-    if job["base_commit"]:
-        yield _fact("base", job["base_commit"])
-    if job["commit"]:
-        yield _fact("commit", job["commit"], "good")
-    if text.changes(job["summary"]):
-        commits = text.many(job["summary"].get("commits", 0), "commit")
-        yield _fact("changes", f"{text.changes(job['summary'])} files, {commits}")
-    if job["usage"].get("tokens"):
-        used = job["usage"]
-        cost = f", ${used['cost']:.4f} ({used['cost_source']})" if used["cost"] is not None else ""
-        yield _fact("used", f"{used['tokens']:,} tokens in {text.many(used['requests'], 'request')}{cost}")
-    if job["healed"]:
-        yield _fact("healed", ", ".join(f"{one['phase']} by {one['agent']}" for one in job["healed"]), "wait")
-    if job["worktree"]:
-        yield _fact("worktree", job["worktree"])
-    if job["evidence"]:
-        yield _fact("evidence", f"{job['evidence'].get('type', '')}: {job['evidence'].get('summary', '')}")
-        if job["evidence"].get("outcome"):
-            yield from _several("outcome", _compact(job["evidence"]["outcome"]), "")
-    if job["error"]:
-        yield from _several("error", job["error"], "bad")
-    if job["hint"]:
-        yield _fact("hint", job["hint"], "wait")
-    for name, value in (job.get("configuration") or {}).items():
+    if job.worker:
+        worker = job.worker
+        told = f", {text.many(worker.queued, 'message')} to be told" if worker.queued else ""
+        yield _fact("worker", f"{worker.agent or 'agent'} {worker.state}{told}")
+        if worker.state == "idle" and worker.said:
+            yield from _several("says", worker.said, "")
+    if job.progress:
+        far = f"{job.progress.percent:.0f} %  " if job.progress.percent is not None else ""
+        yield _fact("progress", f"{far}{job.progress.message}")
+    if job.base_commit:
+        yield _fact("base", job.base_commit)
+    if job.commit:
+        yield _fact("commit", job.commit, "good")
+    if text.changes(job.summary):
+        commits = text.many(job.summary.commits, "commit")
+        yield _fact("changes", f"{text.changes(job.summary)} files, {commits}")
+    used = job.usage
+    if used.tokens:
+        cost = f", ${used.cost:.4f} ({used.cost_source})" if used.cost is not None else ""
+        yield _fact("used", f"{used.tokens:,} tokens in {text.many(used.requests or 0, 'request')}{cost}")
+    if job.healed:
+        yield _fact("healed", ", ".join(f"{one.phase} by {one.agent}" for one in job.healed), "wait")
+    if job.worktree:
+        yield _fact("worktree", job.worktree)
+    if job.evidence:
+        yield _fact("evidence", f"{job.evidence.get('type', '')}: {job.evidence.get('summary', '')}")
+        if job.evidence.get("outcome"):
+            yield from _several("outcome", _compact(job.evidence["outcome"]), "")
+    if job.error:
+        yield from _several("error", job.error, "bad")
+    if job.hint:
+        yield _fact("hint", job.hint, "wait")
+    for name, value in job.configuration.items():
         if name == "env":  # the values may be secrets
             yield _fact("env", ", ".join(value), "dim")
         elif name not in SHOWN_ABOVE:
@@ -100,121 +100,121 @@ def _compact(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _is_other(attempt: Json, configuration: Json) -> bool:
+def _is_other(attempt: AttemptView, configuration: Mapping[str, object]) -> bool:
     """Whether an attempt ran something else than the job would run now."""
     now = (configuration.get("work"), configuration.get("prechecks") or [], configuration.get("postchecks") or [])
-    return (attempt["work"], attempt["prechecks"], attempt["postchecks"]) != now
+    return (attempt.work, attempt.prechecks, attempt.postchecks) != now
 
 
-def _work_lines(attempt: Json) -> Iterator[Line]:
+def _work_lines(attempt: AttemptView) -> Iterator[Line]:
     """What an attempt ran."""
     for name in ("work", "prechecks", "postchecks"):
-        if attempt[name]:
-            for number, row in enumerate(safe_lines(_compact(attempt[name]))[:20]):
+        if ran := getattr(attempt, name):
+            for number, row in enumerate(safe_lines(_compact(ran))[:20]):
                 yield [(f"    {padded(name if number == 0 else '', LABEL_COLUMNS)}", "dim"), (row, "dim")]
 
 
-def attempt_lines(attempt: Json, look: Look, *, works: bool = True) -> list[Line]:
+def attempt_lines(attempt: AttemptView, look: Look, *, works: bool = True) -> list[Line]:
     """One try at a job: what it ran (`works`), its phases, and how it failed."""
-    took = text.elapsed(attempt["started_at"], attempt["ended_at"], look.now, attempt["idle_seconds"])
+    took = text.elapsed(attempt.started_at, attempt.ended_at, look.now, attempt.idle_seconds)
     lines: list[Line] = [
         [
-            (f"  attempt {attempt['number']} ", "name"),
-            text.status_piece(attempt["outcome"]),
-            (f"  {took}  {text.day(attempt['started_at'])}", "dim"),
+            (f"  attempt {attempt.number} ", "name"),
+            text.status_piece(attempt.outcome),
+            (f"  {took}  {text.day(attempt.started_at)}", "dim"),
         ]
     ]
     lines += _work_lines(attempt) if works else ()
-    for phase in attempt["phases"]:
-        spent = text.elapsed(phase["started_at"], phase["ended_at"], look.now)
-        outcome = phase["outcome"] or "running"
-        note = f"  {safe(phase['note'])}" if phase["note"] else ""
+    for phase in attempt.phases:
+        spent = text.elapsed(phase.started_at, phase.ended_at, look.now)
+        outcome = phase.outcome or "running"
+        note = f"  {safe(phase.note)}" if phase.note else ""
         shown = text.status_piece(outcome, padded(outcome, 11))
-        lines.append([(f"    {padded(phase['phase'], 12)}", ""), shown, (f"{spent:>7}{note}", "dim")])
-    turns = [turn for turn in attempt.get("turns") or [] if not turn["subtask"]]
+        lines.append([(f"    {padded(phase.phase, 12)}", ""), shown, (f"{spent:>7}{note}", "dim")])
+    turns = [turn for turn in attempt.turns if not turn.subtask]
     lines += [line for turn in turns for line in _turn_lines(turn, look)]
-    lines += [line for subtask in attempt.get("subtasks") or [] for line in _subtask_lines(subtask, look)]
-    return lines + _failure_lines(attempt["failure"])
+    lines += [line for subtask in attempt.subtasks for line in _subtask_lines(subtask, look)]
+    return lines + _failure_lines(attempt.failure)
 
 
-def _turn_lines(turn: Json, look: Look) -> Iterator[Line]:
+def _turn_lines(turn: TurnView, look: Look) -> Iterator[Line]:
     """One turn of an agent: who, for what, how it ended and what it used."""
-    spent = text.elapsed(turn["started_at"], turn["ended_at"], look.now)
-    outcome = turn["healed"] or turn["outcome"] or "running"
-    used = turn["usage"]
-    facts = [turn["model"] or "", f"{used['tokens']:,} tokens" if used else "", turn["message"]]
+    spent = text.elapsed(turn.started_at, turn.ended_at, look.now)
+    outcome = turn.healed or turn.outcome or "running"
+    used = turn.usage
+    facts = [turn.model or "", f"{used.tokens:,} tokens" if used.models else "", turn.message]
     more = "  ".join(safe(fact) for fact in facts if fact)
-    who = f"{turn['agent']} {turn['trigger']}"
+    who = f"{turn.agent} {turn.trigger}"
     good = outcome in ("done", "passed")
     yield [
         (f"    {padded(who, 20)}", "name"),
         (padded(outcome, 11), "good" if good else "wait"),
         (f"{spent:>7}  {more}", "dim"),
     ]
-    for note in turn["notes"]:
-        yield [(f"      {safe(note['kind'])}: ", "wait"), (safe(note["message"], 500), "dim")]
+    for note in turn.notes:
+        yield [(f"      {safe(note.kind)}: ", "wait"), (safe(note.message, 500), "dim")]
 
 
-def _subtask_lines(subtask: Json, look: Look) -> Iterator[Line]:
+def _subtask_lines(subtask: SubtaskView, look: Look) -> Iterator[Line]:
     """Work that the agent handed to another: who, what, how it ended, and whether it was taken over."""
-    spent = text.elapsed(subtask["started_at"], subtask["ended_at"], look.now) if subtask["started_at"] else ""
-    used = subtask["usage"]
+    spent = text.elapsed(subtask.started_at, subtask.ended_at, look.now) if subtask.started_at else ""
+    used = subtask.usage
     facts = [
-        subtask["definition"] or subtask["agent"],
-        f"{used['tokens']:,} tokens" if used else "",
-        text.changes(subtask["changes"]),
-        "pulled" if subtask["pulled"] else "",
-        safe(subtask["name"], 200) if subtask["name"] != subtask["id"] else "",
+        subtask.definition or subtask.agent,
+        f"{used.tokens:,} tokens" if used.models else "",
+        text.changes(subtask.changes),
+        "pulled" if subtask.pulled else "",
+        safe(subtask.name, 200) if subtask.name != subtask.id else "",
     ]
     more = "  ".join(safe(fact) for fact in facts if fact)
-    status = subtask["status"]
+    status = subtask.status
     meaning: Meaning = {"completed": "good", "failed": "bad", "running": "busy"}.get(status, "wait")  # type: ignore[assignment]
-    indent = "      " if subtask["parent"] else "    "
+    indent = "      " if subtask.parent else "    "
     yield [
-        (f"{indent}{padded(subtask['id'], 26 - len(indent))}", "name"),
+        (f"{indent}{padded(subtask.id, 26 - len(indent))}", "name"),
         (padded(status, 12), meaning),
         (f"{spent:>6}  {more}", "dim"),
     ]
-    told = subtask["message"] or subtask["summary"] or (subtask["progress"] or {}).get("message")
+    told = subtask.message or subtask.summary or (subtask.progress.message if subtask.progress else None)
     for row in safe_lines(told, 500)[:5] if told else []:
         yield [(f"{indent}  {row}", "dim")]
 
 
-def _failure_lines(failure: Json | None) -> list[Line]:
+def _failure_lines(failure: Failure | None) -> list[Line]:
     if failure is None:
         return []
-    how = f" ({failure['reason']}{_ended(failure)})"
-    lines: list[Line] = [[("    ", ""), (safe(failure["message"], 2000), "bad"), (how, "dim")]]
-    if failure["tail"]:
-        lines += [[("    | ", "dim"), (row, "")] for row in safe_lines(failure["tail"], 500)[-40:]]
-    if failure["hint"]:
-        lines.append([("    hint: ", "wait"), (safe(failure["hint"], 2000), "")])
+    how = f" ({failure.reason}{_ended(failure)})"
+    lines: list[Line] = [[("    ", ""), (safe(failure.message, 2000), "bad"), (how, "dim")]]
+    if failure.tail:
+        lines += [[("    | ", "dim"), (row, "")] for row in safe_lines(failure.tail, 500)[-40:]]
+    if failure.hint:
+        lines.append([("    hint: ", "wait"), (safe(failure.hint, 2000), "")])
     return lines
 
 
-def _ended(failure: Json) -> str:
-    if failure["exit_code"] is not None:
-        return f", exit code {failure['exit_code']}"
-    return f", signal {failure['signal']}" if failure["signal"] is not None else ""
+def _ended(failure: Failure) -> str:
+    if failure.exit_code is not None:
+        return f", exit code {failure.exit_code}"
+    return f", signal {failure.signal}" if failure.signal is not None else ""
 
 
-def _process_lines(job: Json) -> Iterator[Line]:
-    for process in job.get("processes") or []:
-        share = f"{process['cpu_percent']:.0f} % of a core, " if process["cpu_percent"] is not None else ""
-        used = f"{share}{process['cpu_seconds']:.1f} s, {text.bytes_text(process['rss'])}"
+def _process_lines(job: JobDetails) -> Iterator[Line]:
+    for process in job.processes:
+        share = f"{process.cpu_percent:.0f} % of a core, " if process.cpu_percent is not None else ""
+        used = f"{share}{process.cpu_seconds:.1f} s, {text.bytes_text(process.rss)}"
         yield [
             ("  process     ", "dim"),
-            (f"{process['pid']}  {used}  {safe(process['command'] or process['name'], 200)}", ""),
+            (f"{process.pid}  {used}  {safe(process.command or process.name, 200)}", ""),
         ]
 
 
-def _log_lines(job: Json) -> Iterator[Line]:
-    for log in job.get("logs") or []:
-        if log["attempt"] == job["attempts"]:
-            where = f"{safe(log['path'])}  {text.bytes_text(log['size'])}"
-            yield [(f"  log {padded(log['phase'], 12)}", "dim"), (where, "dim")]
-    for subtask in job.get("subtasks") or []:
-        if subtask.get("log"):
-            yield [(f"  log {padded(subtask['id'], 14)}", "dim"), (safe(subtask["log"]), "dim")]
-    for saved in job.get("saved") or []:
-        yield _fact("saved work", f"{saved['ref']}  {saved['why']}")
+def _log_lines(job: JobDetails) -> Iterator[Line]:
+    for log in job.logs:
+        if log.attempt == job.attempts:
+            where = f"{safe(log.path)}  {text.bytes_text(log.size)}"
+            yield [(f"  log {padded(log.phase, 12)}", "dim"), (where, "dim")]
+    for subtask in job.subtasks:
+        if subtask.log:
+            yield [(f"  log {padded(subtask.id, 14)}", "dim"), (safe(subtask.log), "dim")]
+    for saved in job.saved:
+        yield _fact("saved work", f"{saved.ref}  {saved.why}")

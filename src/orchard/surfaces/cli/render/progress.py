@@ -17,10 +17,11 @@ from msgspec.structs import replace
 
 from orchard.core.replay import apply
 from orchard.core.run import Run
-from orchard.core.states import JobStatus
-from orchard.core.views.plans import job_view, plan_summary, time_text
+from orchard.core.views.documents import time_text
+from orchard.core.views.plans import job_view, plan_summary
 from orchard.model.events.plans import Recorded, encode
 from orchard.model.plan import JobId
+from orchard.model.statuses import JobStatus
 from orchard.surfaces.cli.render import text
 from orchard.surfaces.cli.render.event_lines import event_lines
 from orchard.surfaces.cli.render.lines import RICH, Line, colored, plain
@@ -113,7 +114,7 @@ def picture(run: Run, look: Look, height: int, *, interrupted: bool = False) -> 
     plan = plan_summary(run, interrupted=interrupted)
     foot = [counts_line(plan, run.plan.max_parallel), *(end_lines(plan) if look.details else [])]
     room = max(1, height - 2 - len(foot))
-    groups = len(plan["groups"])
+    groups = len(plan.groups)
     bare = replace(look, details=False)
     if len(run.plan.jobs) + groups <= room:
         jobs = [job_view(run, job, interrupted=interrupted) for job in run.plan.jobs]

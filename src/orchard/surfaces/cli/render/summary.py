@@ -2,11 +2,15 @@
 
 import time
 
+from msgspec.structs import replace
+
 from orchard.app import App
 from orchard.core.job_names import job_word
 from orchard.core.run import Run
+from orchard.core.views.documents import JobView, PlanView
 from orchard.core.views.failures import failed_words
-from orchard.model.events.plans import Json, Landed
+from orchard.model.events.plans import Landed
+from orchard.model.plan import JobId
 from orchard.surfaces.cli.render import text
 from orchard.surfaces.cli.render.lines import Line, safe, safe_lines
 from orchard.surfaces.cli.render.tree import end_lines, result_line
@@ -16,24 +20,24 @@ TAIL_LINES = 10
 SAID_LINES = 40
 
 
-def summary_lines(app: App, run: Run, document: Json) -> list[Line]:
+def summary_lines(app: App, run: Run, document: PlanView) -> list[Line]:
     """How a plan ended, for a person who looks up from something else."""
-    plan = document["plan"]
-    took = text.elapsed(plan["started_at"], plan["ended_at"], time.time(), plan["idle_seconds"])
+    plan = document.plan
+    took = text.elapsed(plan.started_at, plan.ended_at, time.time(), plan.idle_seconds)
     first: Line = [
-        text.status_piece(plan["status"], str(plan["status"]).capitalize()),
+        text.status_piece(plan.status, str(plan.status).capitalize()),
         (f" after {took}" if took else "", ""),
-        (f": {text.counts(plan['counts'])}", ""),
+        (f": {text.counts(plan.counts)}", ""),
     ]
     lines = [first, *_failures(run, document), *_idle_workers(document)]
-    if plan["landed"] and run.landed is not None:
+    if plan.landed and run.landed is not None:
         lines.append(_landed_line(app, run, run.landed))
     elif (result := result_line(document)) is not None:
         lines.append(result)
-    elif plan["status"] == "failed":
+    elif plan.status == "failed":
         lines.append([("Nothing landed.", "dim")])
     # The failed jobs are named above, so the plan's own sentence about them is left out.
-    return [*lines, *end_lines({**plan, "error": None} if plan["status"] == "failed" else plan)]
+    return [*lines, *end_lines(replace(plan, error=None) if plan.status == "failed" else plan)]
 
 
 def _landed_line(app: App, run: Run, landed: Landed) -> Line:
@@ -51,19 +55,19 @@ def _facts(app: App, old: str, new: str) -> str:
     return f", {text.many(int(commits), 'commit')}, {text.many(names.count(bytes(1)), 'file')}"
 
 
-def _idle_workers(document: Json) -> list[Line]:
+def _idle_workers(document: PlanView) -> list[Line]:
     """What agents said that wait for an answer."""
     lines: list[Line] = []
-    for job in document["jobs"]:
-        worker = job["worker"]
-        if worker is not None and worker["state"] == "idle" and worker["said"]:
-            lines.append([("  ", ""), (safe(job["id"]), "name"), (f" says ({safe(worker['agent'])}):", "dim")])
-            lines += [[("    ", ""), (row, "")] for row in safe_lines(worker["said"])[-SAID_LINES:]]
+    for job in document.jobs:
+        worker = job.worker
+        if worker is not None and worker.state == "idle" and worker.said:
+            lines.append([("  ", ""), (safe(job.id), "name"), (f" says ({safe(worker.agent)}):", "dim")])
+            lines += [[("    ", ""), (row, "")] for row in safe_lines(worker.said)[-SAID_LINES:]]
     return lines
 
 
-def _failures(run: Run, document: Json) -> list[Line]:
-    failed = [job for job in document["jobs"] if job["status"] == "failed"]
+def _failures(run: Run, document: PlanView) -> list[Line]:
+    failed = [job for job in document.jobs if job.status == "failed"]
     lines: list[Line] = []
     for job in failed[:FAILURES_SHOWN]:
         lines += _failure(run, job)
@@ -72,18 +76,18 @@ def _failures(run: Run, document: Json) -> list[Line]:
     return lines
 
 
-def _failure(run: Run, job: Json) -> list[Line]:
+def _failure(run: Run, job: JobView) -> list[Line]:
     message: Line = [
         ("  ", ""),
-        (f"{safe(failed_words(job['id'], job['failed_phase']))}: ", "bad"),
-        (safe(job["error"] or ""), ""),
+        (f"{safe(failed_words(job.id, job.failed_phase))}: ", "bad"),
+        (safe(job.error or ""), ""),
     ]
     lines = [message]
-    record = run.records[job["id"]]
+    record = run.records[JobId(job.id)]
     tail = record.failure.tail if record.failure else ""
     lines += [[("    | ", "dim"), (row, "")] for row in safe_lines(tail, 500)[-TAIL_LINES:] if tail.strip()]
-    if job["hint"]:
-        lines.append([("    hint: ", "wait"), (safe(job["hint"], 2000), "")])
+    if job.hint:
+        lines.append([("    hint: ", "wait"), (safe(job.hint, 2000), "")])
     if tail.strip():
-        lines.append([(f"    full log: orchard logs {job_word(job['id'], run.plan.jobs)} --plan {run.id}", "dim")])
+        lines.append([(f"    full log: orchard logs {job_word(job.id, run.plan.jobs)} --plan {run.id}", "dim")])
     return lines

@@ -7,8 +7,8 @@ a plan or a job goes through `safe` before it is put into a sentence.
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
+from orchard.core.views.documents import FileCounts, PlanSummary
 from orchard.surfaces.cli.render.lines import Line, Meaning, Piece, safe
 
 MEANING: Mapping[str, Meaning] = {
@@ -125,9 +125,9 @@ def short(commit: str | None) -> str:
     return "(none)" if commit is None else commit[:10]
 
 
-def changes(summary: Mapping[str, int]) -> str:
+def changes(summary: FileCounts) -> str:
     """Files of a job's result: added, modified, deleted."""
-    added, modified, deleted = (summary.get(name, 0) for name in ("added", "modified", "deleted"))
+    added, modified, deleted = summary.added, summary.modified, summary.deleted
     return f"+{added} ~{modified} -{deleted}" if added or modified or deleted else ""
 
 
@@ -177,9 +177,9 @@ def bug_report(path: Path | None) -> str:
     )
 
 
-def submitted(plan: Mapping[str, Any]) -> Line:
+def submitted(name: str, plan: str) -> Line:
     """The first thing said about a new plan: what later commands need."""
-    return [("Plan ", ""), (safe(plan["name"]), "name"), (" is ", ""), (safe(plan["id"]), "strong")]
+    return [("Plan ", ""), (safe(name), "name"), (" is ", ""), (safe(plan), "strong")]
 
 
 def about_plan(plan: str) -> Line:
@@ -269,8 +269,8 @@ def undone_before(plan: str) -> Line:
     return [(f"The landing of plan {plan} had been undone before; nothing was changed now.", "")]
 
 
-def still(plan: Mapping[str, Any]) -> str:
-    return f"Plan {plan['id']} is still {plan['status']}: {counts(plan['counts'])}."
+def still(plan: PlanSummary) -> str:
+    return f"Plan {plan.id} is still {plan.status}: {counts(plan.counts)}."
 
 
 def valid(name: str, jobs: int, groups: int) -> Line:

@@ -1,7 +1,7 @@
 """A plan as a picture of lines: its jobs below their groups, and what each is doing.
 
 The same lines serve `status`, the live tree and `watch`. They are made from the documents of
-`core.view`, and from nothing else.
+`core.views`, and from nothing else.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +10,8 @@ from msgspec import Struct, field
 
 from orchard.core.landwords import nothing_to_land
 from orchard.core.sides import kept_version
-from orchard.model.events.plans import Json
+from orchard.core.views.documents import AgentAtWork, HealedJob, JobView, PlanSummary, PlanView, Resolution
+from orchard.model.statuses import JobStatus
 from orchard.surfaces.cli.render import text
 from orchard.surfaces.cli.render.lines import Line, Piece, cells, padded, safe, safe_lines
 
@@ -34,61 +35,61 @@ class Row(Struct, frozen=True):
     depth: int
     label: str
     status: str
-    job: Json | None = None
+    job: JobView | None = None
 
 
-def header(plan: Json, look: Look) -> Line:
+def header(plan: PlanSummary, look: Look) -> Line:
     """A plan in one line."""
-    base, target = plan["base"]["branch"], plan["target"]["branch"]
-    line: Line = [(safe(plan["name"], 80), "name"), ("  ", ""), (safe(plan["id"]), "dim"), ("  ", "")]
+    base, target = plan.base.branch, plan.target.branch
+    line: Line = [(safe(plan.name, 80), "name"), ("  ", ""), (safe(plan.id), "dim"), ("  ", "")]
     if base or target:
         line += [(f"{safe(base or short_base(plan), 60)} -> {safe(target or '?', 80)}", "dim"), ("  ", "")]
-    line.append(text.status_piece(plan["status"]))
-    took = text.elapsed(plan["started_at"], plan["ended_at"] or plan["idle_since"], look.now, plan["idle_seconds"])
+    line.append(text.status_piece(plan.status))
+    took = text.elapsed(plan.started_at, plan.ended_at or plan.idle_since, look.now, plan.idle_seconds)
     return [*line, (f"  {took}", "dim")] if took else line
 
 
-def short_base(plan: Json) -> str:
-    return text.short(plan["base"]["commit"])
+def short_base(plan: PlanSummary) -> str:
+    return text.short(plan.base.commit)
 
 
-def tree(plan: Json, jobs: Sequence[Json], look: Look) -> list[Line]:
+def tree(plan: PlanSummary, jobs: Sequence[JobView], look: Look) -> list[Line]:
     """Jobs below their groups, in the order of the plan."""
-    rows = list(_rows(_nested(jobs), plan["groups"], 0))
+    rows = list(_rows(_nested(jobs), plan.groups, 0))
     return _draw(rows, look)
 
 
-def flat(jobs: Sequence[Json], look: Look) -> list[Line]:
+def flat(jobs: Sequence[JobView], look: Look) -> list[Line]:
     """Jobs by their full ids: what is shown of a plan that is longer than the screen."""
     return _draw([Row(0, _full_label(job), _shown_status(job), job) for job in jobs], look)
 
 
-def _full_label(job: Json) -> str:
-    return VALIDATION_LABEL if job["validation"] else safe(job["id"])
+def _full_label(job: JobView) -> str:
+    return VALIDATION_LABEL if job.validation else safe(job.id)
 
 
-def _nested(jobs: Sequence[Json]) -> dict[str, object]:
+def _nested(jobs: Sequence[JobView]) -> dict[str, object]:
     """Groups as dictionaries, jobs as values; a group stands where its first job stands."""
     top: dict[str, object] = {}
     for job in jobs:
         level = top
-        for part in (job["group"] or "").split("/") if job["group"] else ():
+        for part in (job.group or "").split("/") if job.group else ():
             below = level.setdefault(f"{part}/", {})
             assert isinstance(below, dict)
             level = below
-        level[job["id"]] = _Leaf(job)
+        level[job.id] = _Leaf(job)
     return top
 
 
 class _Leaf(Struct, frozen=True):
-    job: Json
+    job: JobView
 
 
-def _rows(level: Mapping[str, object], groups: Mapping[str, str], depth: int, path: str = "") -> Iterator[Row]:
+def _rows(level: Mapping[str, object], groups: Mapping[str, JobStatus], depth: int, path: str = "") -> Iterator[Row]:
     for name, inside in level.items():
         if isinstance(inside, _Leaf):
-            own = inside.job["id"].rpartition("/")[2]
-            label = VALIDATION_LABEL if inside.job["validation"] else safe(own)
+            own = inside.job.id.rpartition("/")[2]
+            label = VALIDATION_LABEL if inside.job.validation else safe(own)
             yield Row(depth, label, _shown_status(inside.job), inside.job)
         elif isinstance(inside, dict):
             full = f"{path}{name}"
@@ -96,8 +97,8 @@ def _rows(level: Mapping[str, object], groups: Mapping[str, str], depth: int, pa
             yield from _rows(inside, groups, depth + 1, full)
 
 
-def _shown_status(job: Json) -> str:
-    return "waiting" if job["waiting"] else str(job["status"])
+def _shown_status(job: JobView) -> str:
+    return "waiting" if job.waiting else str(job.status)
 
 
 def _draw(rows: Sequence[Row], look: Look) -> list[Line]:
@@ -117,83 +118,85 @@ def _row_line(row: Row, width: int, look: Look) -> Line:
     if row.job is None:
         return [*line, (row.status, meaning)]
     job, now = row.job, look.now
-    took = text.elapsed(job["started_at"], job["ended_at"], now, job["idle_seconds"]) if _has_run(job) else ""
+    took = text.elapsed(job.started_at, job.ended_at, now, job.idle_seconds) if _has_run(job) else ""
     line += [(padded(_word(row), 20), meaning), (" ", ""), (f"{took:>7}", "dim")]
     return [*line, (_extras(row.job), "dim")]
 
 
-def _has_run(job: Json) -> bool:
-    return bool(job["attempts"]) and job["status"] not in ("pending", "ready", "blocked", "scheduled")
+def _has_run(job: JobView) -> bool:
+    return bool(job.attempts) and job.status not in ("pending", "ready", "blocked", "scheduled")
 
 
 def _word(row: Row) -> str:
     """What a job is doing, in a word or three."""
-    job = row.job or {}
-    if row.status == "running" and job["phase"]:
-        return f"running {job['phase']}"
-    if row.status == "waiting":
-        return f"waiting: {safe(job['waiting']['kind'], 20)}"
-    if row.status == "failed" and job["failed_phase"] and not (job["validation"] and job["failed_phase"] == "work"):
-        return f"failed: {job['failed_phase']}"
-    if row.status == "pending" and not job["deployed"]:
+    job = row.job
+    if job is None:
+        return row.status
+    if row.status == "running" and job.phase:
+        return f"running {job.phase}"
+    if job.waiting is not None:
+        return f"waiting: {safe(job.waiting.kind, 20)}"
+    if row.status == "failed" and job.failed_phase and not (job.validation and job.failed_phase == "work"):
+        return f"failed: {job.failed_phase}"
+    if row.status == "pending" and not job.deployed:
         return "not deployed"
     return row.status
 
 
-def _extras(job: Json) -> str:
-    found = [_at_work(job["agent"])] if job.get("agent") else []
-    helpers = sum(one["status"] in ("waiting", "running") for one in job["subtasks"])
+def _extras(job: JobView) -> str:
+    found = [_at_work(job.agent)] if job.agent else []
+    helpers = sum(one.status in ("waiting", "running") for one in job.subtasks)
     found += [text.many(helpers, "subtask")] if helpers else []
-    found += [safe(job["progress"]["message"], 60)] if job["progress"] and job["status"] == "running" else []
-    found += [f"attempt {job['attempts']}"] if job["attempts"] > 1 else []
-    found += [f"{job['usage']['tokens']:,} tokens"] if job["usage"].get("tokens") else []
-    found += [text.changes(job["summary"])] if text.changes(job["summary"]) else []
-    own = job["id"].rpartition("/")[2]
-    found += [safe(job["name"], 60)] if job["name"] != own and not job["validation"] else []
+    found += [safe(job.progress.message, 60)] if job.progress and job.status == "running" else []
+    found += [f"attempt {job.attempts}"] if job.attempts > 1 else []
+    found += [f"{job.usage.tokens:,} tokens"] if job.usage.tokens else []
+    found += [text.changes(job.summary)] if text.changes(job.summary) else []
+    own = job.id.rpartition("/")[2]
+    found += [safe(job.name, 60)] if job.name != own and not job.validation else []
     return f"  {'  '.join(found)}" if found else ""
 
 
-def _at_work(agent: Json) -> str:
-    doing = {"heal": " mends", "resolve": " settles a conflict"}.get(agent["doing"], "")
-    return f"{safe(agent['name'], 40)}{doing}"
+def _at_work(agent: AgentAtWork) -> str:
+    doing = {"heal": " mends", "resolve": " settles a conflict"}.get(agent.doing, "")
+    return f"{safe(agent.name, 40)}{doing}"
 
 
-def _detail_lines(job: Json, indent: str) -> list[Line]:
+def _detail_lines(job: JobView, indent: str) -> list[Line]:
     """Why a job failed or waits, and what helps."""
     lines: list[Line] = []
-    reason = job["error"] or (job["waiting"] or {}).get("reason")
+    reason = job.error or (job.waiting.reason if job.waiting else None)
     for row in safe_lines(reason)[:20] if reason else []:
-        lines.append([(indent, ""), (row, "bad" if job["error"] else "wait")])
-    if job["hint"]:
-        lines.append([(indent, ""), ("hint: ", "wait"), (safe(job["hint"], 2000), "")])
+        lines.append([(indent, ""), (row, "bad" if job.error else "wait")])
+    if job.hint:
+        lines.append([(indent, ""), ("hint: ", "wait"), (safe(job.hint, 2000), "")])
     return lines
 
 
-def counts_line(plan: Json, capacity: int | None = None) -> Line:
+def counts_line(plan: PlanSummary, capacity: int | None = None) -> Line:
     """How many jobs are where, and how many may run at once."""
-    line: Line = [(text.counts(plan["counts"]), "strong")]
+    line: Line = [(text.counts(plan.counts), "strong")]
     return [*line, (f"  (at most {capacity} at once)", "dim")] if capacity else line
 
 
-def end_lines(plan: Json) -> list[Line]:
+def end_lines(plan: PlanSummary) -> list[Line]:
     """What is wrong with the plan as a whole, what to know of it, and what to do next."""
     lines: list[Line] = []
-    if plan["error"]:
-        lines += [[(row, "bad" if plan["status"] == "failed" else "wait")] for row in safe_lines(plan["error"])[:10]]
-    elif plan["paused"]:
-        lines.append([(f"Paused: {safe(plan['paused'], 2000)}", "wait")])
-    lines += [*_healed_lines(plan["healed"]), *_resolved_lines(plan["resolutions"], plan["target"]["branch"])]
-    lines += [text.warning(warning) for warning in plan["warnings"][-10:]]
-    if plan["hint"]:
-        lines.append(text.next_command(plan["hint"]))
+    if plan.error:
+        lines += [[(row, "bad" if plan.status == "failed" else "wait")] for row in safe_lines(plan.error)[:10]]
+    elif plan.paused:
+        lines.append([(f"Paused: {safe(plan.paused, 2000)}", "wait")])
+    lines += [*_healed_lines(plan.healed), *_resolved_lines(plan.resolutions, plan.target.branch)]
+    lines += [text.warning(warning) for warning in plan.warnings[-10:]]
+    if plan.hint:
+        lines.append(text.next_command(plan.hint))
     return lines
 
 
-def _healed_lines(healed: list[Json]) -> Iterator[Line]:
+def _healed_lines(healed: list[HealedJob]) -> Iterator[Line]:
     """Which jobs needed an agent to pass, and which agent changed their files."""
     by_agent: dict[str, dict[str, list[str]]] = {}
     for one in healed:
-        by_agent.setdefault(one["agent"], {}).setdefault(one["job"], []).append(one["phase"])
+        by_agent.setdefault(one.agent, {}).setdefault(one.job, []).append(one.phase)
     for agent, jobs in by_agent.items():
         named = [f"{safe(job)} ({', '.join(phases)})" for job, phases in jobs.items()]
         more = f" and {len(named) - SHOWN_OF_MANY} more" if len(named) > SHOWN_OF_MANY else ""
@@ -201,32 +204,31 @@ def _healed_lines(healed: list[Json]) -> Iterator[Line]:
         yield [(many, "wait"), (", ".join(named[:SHOWN_OF_MANY]) + more, "")]
 
 
-def _resolved_lines(resolutions: list[Json], target: str | None) -> Iterator[Line]:
+def _resolved_lines(resolutions: list[Resolution], target: str | None) -> Iterator[Line]:
     """Where two jobs, or a job and the target, changed the same lines, who decided, and whose version is dropped."""
     for one in resolutions[:SHOWN_OF_MANY]:
-        paths = ", ".join(safe(path) for path in one["paths"][:3])
-        more = f" and {len(one['paths']) - 3} more" if len(one["paths"]) > 3 else ""
-        kept = safe(kept_version(one["by"], one["ours"], one["theirs"], target), 500)
-        where = f"by {safe(one['by'])} in {safe(one['job'])} ({one['phase']}): {paths}{more}"
+        paths = ", ".join(safe(path) for path in one.paths[:3])
+        more = f" and {len(one.paths) - 3} more" if len(one.paths) > 3 else ""
+        kept = safe(kept_version(one.by, one.ours, one.theirs, target), 500)
+        where = f"by {safe(one.by)} in {safe(one.job)} ({one.phase}): {paths}{more}"
         yield [("conflict resolved ", "wait"), (where + (f", {kept}" if kept else ""), "")]
     if len(resolutions) > SHOWN_OF_MANY:
         yield [(f"... and {len(resolutions) - SHOWN_OF_MANY} more conflicts were resolved", "wait")]
 
 
-def result_line(document: Json) -> Line | None:
+def result_line(document: PlanView) -> Line | None:
     """Where the merged result of a plan is, by its whole document."""
-    plan = document["plan"]
-    result = plan["result"]
+    plan = document.plan
+    result = plan.result
     if result is None:
         return None
-    where = f"{safe(result['branch'] or '')} at {text.short(result['commit'])}"
-    if plan["undone"]:
+    where = f"{safe(result.branch or '')} at {text.short(result.commit)}"
+    if plan.undone:
         return [("undone: ", "wait"), (f"the landing on {where} was taken back", "")]
-    if plan["landed"]:
+    if plan.landed:
         return [("landed: ", "good"), (where, "")]
-    if result["commit"] is None:
-        jobs = [job["summary"] for job in document["jobs"] if not job["validation"]]
-        changed = any(job[kind] for job in jobs for kind in ("added", "modified", "deleted"))
-        why = nothing_to_land(changed=changed, resolvers=[one["by"] for one in plan["resolutions"]])
+    if result.commit is None:
+        changed = any(text.changes(job.summary) for job in document.jobs if not job.validation)
+        why = nothing_to_land(changed=changed, resolvers=[one.by for one in plan.resolutions])
         return [("nothing to land: ", "dim"), (why, "")]
     return [("not landed: ", "wait"), (f"the result is {where}", "")]

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 from pydantic import Field, WithJsonSchema
 
 from orchard.app import App
+from orchard.core.views.documents import Waiting as NeedsPerson
 from orchard.model.events.plans import Json
 from orchard.model.plan import PlanId
 from orchard.surfaces.mcp.messages import compact
@@ -110,15 +111,15 @@ async def land_plan(call: Call, given: OfPlan) -> Json:
 
 def _landing_question(app: App, plan: PlanId) -> str:
     summary = app.summary(plan)
-    jobs = summary["counts"]["total"] - 1
-    target = summary["target"]["branch"] or "its target"
-    return f"Land plan '{summary['name']}' ({plan}, {jobs} jobs) on branch '{target}'?"
+    jobs = summary.counts["total"] - 1
+    target = summary.target.branch or "its target"
+    return f"Land plan '{summary.name}' ({plan}, {jobs} jobs) on branch '{target}'?"
 
 
 async def undo_plan(call: Call, given: OfPlan) -> Json:
     """Take a landing back."""
     meant = await meant_plan(call, given.plan, "undo")
-    branch = (await call.served.read(call.served.app.summary, meant.plan))["target"]["branch"]
+    branch = (await call.served.read(call.served.app.summary, meant.plan)).target.branch
     await confirm(call, f"Take the landing of plan '{meant.plan}' on branch '{branch}' back?")
     answer = await ask(call, "undo", meant)
     return await done(call, meant, **compact(answer))
@@ -152,9 +153,9 @@ async def list_waiting(call: Call, given: NoArguments) -> Json:
     return {"waiting": [_waiting(row) for row in rows]}
 
 
-def _waiting(row: Json) -> Json:
-    kept = {name: row[name] for name in ("job", "since")}
-    return {**{name: row[name] for name in ("plan", "name", "kind", "reason")}, "tool": answering(row), **compact(kept)}
+def _waiting(row: NeedsPerson) -> Json:
+    named = {"plan": row.plan, "name": row.name, "kind": row.kind, "reason": row.reason}
+    return {**named, "tool": answering(row), **compact({"job": row.job, "since": row.since})}
 
 
 TOOLS = (

@@ -2,11 +2,14 @@
 
 from typing import Annotated, Any, Literal
 
+from msgspec import to_builtins
+from msgspec.structs import asdict
 from pydantic import Field
 
 from orchard.app import App
 from orchard.core.run import Run
 from orchard.core.states import JobState
+from orchard.core.views.documents import AttemptView, Changes
 from orchard.core.views.plans import attempt_view, job_view
 from orchard.errors import UsageError
 from orchard.model.events.plans import Json
@@ -83,7 +86,7 @@ def _job_list(app: App, plan: PlanId, given: ListJobs) -> Json:
     run, interrupted = app.seen(plan)
     jobs = jobs_in(run, given.group) if given.group is not None else list(run.plan.jobs)
     if given.status is not None:
-        jobs = [job for job in jobs if job_view(run, job, interrupted=interrupted)["status"] == given.status]
+        jobs = [job for job in jobs if job_view(run, job, interrupted=interrupted).status == given.status]
     shown, following = page_of(jobs, given.limit, given.cursor)
     rows = [job_row(run, job, interrupted=interrupted) for job in shown]
     return {"plan": plan, "jobs": rows, "total": len(jobs), **compact({"next_cursor": following})}
@@ -136,10 +139,10 @@ async def get_job(call: Call, given: AboutJob) -> Json:
 def _job_page(app: App, meant: MeantJob) -> Json:
     whole = app.job(meant.job, meant.plan)
     run, interrupted = app.seen(meant.plan)
-    last = whole["attempts"]
-    logs = [one for one in whole["logs"] if one["attempt"] == last and one["size"]]
-    changed = {name: count for name, count in whole["summary"].items() if count}
-    kept = {name: whole.get(name) for name in (
+    last = whole.attempts
+    logs = [one for one in whole.logs if one.attempt == last and one.size]
+    changed = changed_counts(whole.summary)
+    kept = {name: getattr(whole, name) for name in (
         "group", "task", "agent", "base_commit", "commit", "usage", "worktree", "failed_phase", "evidence", "subtasks",
         "healed", "progress", "worker",
         "started_at", "ended_at",
@@ -147,14 +150,14 @@ def _job_page(app: App, meant: MeantJob) -> Json:
     return {
         "plan": meant.plan,
         "job": job_row(run, meant.job, interrupted=interrupted),
-        "configuration": whole["configuration"],
-        "next": next_for_job(run, meant.job, whole["status"]),
+        "configuration": whole.configuration,
+        "next": next_for_job(run, meant.job, whole.status),
         **compact(kept),
         **compact({
             **few("needed_by", [job for job in run.plan.needed_by[meant.job] if job != VALIDATION]),
             "summary": changed,
-            "logs": [{"attempt": one["attempt"], "phase": one["phase"], "bytes": one["size"]} for one in logs],
-            "saved": [one["ref"] for one in whole["saved"]],
+            "logs": [{"attempt": one.attempt, "phase": one.phase, "bytes": one.size} for one in logs],
+            "saved": [one.ref for one in whole.saved],
         }),
     }  # fmt: skip
 
@@ -194,7 +197,7 @@ def _failure(app: App, meant: MeantJob) -> Json:
     run, interrupted = app.seen(meant.plan)
     record, job = run.records[meant.job], meant.job
     view = job_view(run, job, interrupted=interrupted)
-    status = view["status"]
+    status = view.status
     if status not in ("failed", "blocked", "canceled"):
         failed = [one for one, other in run.records.items() if other.state is JobState.FAILED]
         others = f" What failed in this plan: {', '.join(failed[:5])}." if failed else ""
@@ -209,14 +212,14 @@ def _failure(app: App, meant: MeantJob) -> Json:
     heals = [turn for attempt in record.attempts[-1:] for turn in attempt.turns if turn.purpose == "heal"]
     told = {
         "attempt": record.last.number if record.last else None,
-        "phase": view["failed_phase"],
-        "reason": view["reason"] or ("canceled" if status == "canceled" else None),
-        "message": view["error"] or (_why_canceled(run) if status == "canceled" else None),
-        "hint": view["hint"],
-        "exit_code": view["exit_code"],
+        "phase": view.failed_phase,
+        "reason": view.reason or ("canceled" if status == "canceled" else None),
+        "message": view.error or (_why_canceled(run) if status == "canceled" else None),
+        "hint": view.hint,
+        "exit_code": view.exit_code,
         "signal": failure.signal if failure else None,
         "tail": _plain(hidden, failure.tail)[-TAIL_BYTES:] if failure else None,
-        "worktree": view["worktree"],
+        "worktree": view.worktree,
         "healing": [f"{turn.agent}: {turn.healed or turn.reason or 'under way'}" for turn in heals],
     }
     return {**head, **compact(told), "next": _remedies(run, job, told)}
@@ -309,7 +312,7 @@ async def get_job_attempts(call: Call, given: GetAttempts) -> Json:
 
 def _attempts(app: App, meant: MeantJob, given: GetAttempts) -> Json:
     run, interrupted = app.seen(meant.plan)
-    rows = {str(one["number"]): one for one in reversed(attempt_view(run, meant.job, interrupted=interrupted))}
+    rows = {str(one.number): one for one in reversed(attempt_view(run, meant.job, interrupted=interrupted))}
     if given.attempt is not None:
         if str(given.attempt) not in rows:
             had = f"it has had {len(rows)}" if rows else "it has not started"
@@ -322,31 +325,29 @@ def _attempts(app: App, meant: MeantJob, given: GetAttempts) -> Json:
     return {**head, **compact({"next_cursor": following})}
 
 
-def _attempt(row: Json, hidden: Redactor) -> Json:
-    failure = row["failure"]
-    if failure is not None:
-        failure = compact(
-            {
-                **failure,
-                "phase": failure["phase"] and str(failure["phase"]),
-                "tail": _plain(hidden, failure["tail"])[-TAIL_BYTES:],
-            }
-        )
+def changed_counts(changes: Changes) -> dict[str, int]:
+    """What of a summary is not zero."""
+    return {name: count for name, count in to_builtins(changes).items() if count}
+
+
+def _attempt(row: AttemptView, hidden: Redactor) -> Json:
+    failure: Json | None = None
+    if row.failure is not None:
+        failure = compact({**asdict(row.failure), "tail": _plain(hidden, row.failure.tail)[-TAIL_BYTES:]})
     agents = [
         compact({
-            **{name: turn[name] for name in ("agent", "trigger", "model", "outcome", "healed")},
-            "phase": turn["phase"],
-            "message": first_line(turn["message"]),
-            "text": _plain(hidden, turn["text"] or "")[-AGENT_TEXT:],
+            **{name: getattr(turn, name) for name in ("agent", "trigger", "model", "outcome", "healed")},
+            "phase": turn.phase,
+            "message": first_line(turn.message),
+            "text": _plain(hidden, turn.text or "")[-AGENT_TEXT:],
         })
-        for turn in row["turns"]
+        for turn in row.turns
     ]  # fmt: skip
     phases = [
-        compact({"phase": one["phase"], "outcome": one["outcome"] or "running", "note": one["note"]})
-        for one in row["phases"]
+        compact({"phase": one.phase, "outcome": one.outcome or "running", "note": one.note}) for one in row.phases
     ]
-    kept = {name: row[name] for name in ("started_at", "ended_at", "usage", "work", "prechecks", "postchecks")}
-    head = {name: row[name] for name in ("number", "outcome", "first_phase")}
+    kept = {name: getattr(row, name) for name in ("started_at", "ended_at", "usage", "work", "prechecks", "postchecks")}
+    head = {name: getattr(row, name) for name in ("number", "outcome", "first_phase")}
     return {**head, "phases": phases, **compact({**kept, "agents": agents, "failure": failure})}
 
 
@@ -393,10 +394,10 @@ async def approve_job(call: Call, given: OfJob) -> Json:
 
 def _approval_question(app: App, meant: MeantJob) -> str:
     view = job_view(app.run_of(meant.plan), meant.job)
-    waiting = view["waiting"]
-    counts = ", ".join(f"{count} {name}" for name, count in view["summary"].items() if count) or "no change"
-    why = f" It waits because: {waiting['reason']}." if waiting else ""
-    return f"Approve job '{view['name']}' ({meant.job}) of plan '{meant.plan}', which has {counts}?{why}"
+    waiting = view.waiting
+    counts = ", ".join(f"{count} {name}" for name, count in changed_counts(view.summary).items()) or "no change"
+    why = f" It waits because: {waiting.reason}." if waiting else ""
+    return f"Approve job '{view.name}' ({meant.job}) of plan '{meant.plan}', which has {counts}?{why}"
 
 
 async def _done_job(call: Call, meant: MeantJob) -> Json:

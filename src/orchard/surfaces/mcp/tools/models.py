@@ -8,7 +8,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, WithJsonSchema, create_model
 
-from orchard.core.states import JobStatus, PlanStatus
+from orchard.model.statuses import JobStatusName as JobStatusName
+from orchard.model.statuses import PlanStatusName as PlanStatusName
 from orchard.planfile.fields import Fields, JobFields, PlanFields
 from orchard.surfaces.mcp.schemas import plan_part
 from orchard.surfaces.mcp.tool import Input, Output
@@ -19,10 +20,6 @@ LARGEST_TEXT = 100_000
 TEXT = 8_000
 
 PhaseName = Literal["merge-fi", "setup", "prechecks", "work", "commit", "postchecks", "merge-ri"]
-PlanStatusName = Literal["scaffolding", "pending", "running", "paused", "waiting", "succeeded", "failed", "canceled"]
-JobStatusName = Literal["pending", "ready", "scheduled", "running", "succeeded", "failed", "blocked", "canceled"]
-assert set(PlanStatusName.__args__) == set(PlanStatus)  # type: ignore[attr-defined]
-assert set(JobStatusName.__args__) == set(JobStatus)  # type: ignore[attr-defined]
 
 
 class Arguments(Input):

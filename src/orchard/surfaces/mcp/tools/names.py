@@ -9,11 +9,13 @@ from msgspec import Struct, field
 
 from orchard.app import App
 from orchard.core.run import Run
-from orchard.core.states import JobState, JobStatus, PlanStatus
+from orchard.core.states import JobState
+from orchard.core.views.documents import Waiting
 from orchard.core.views.plans import needs_person, plan_summary
 from orchard.errors import InvalidInput, NeedsPerson, NotFound, UsageError
 from orchard.model.events.plans import Json
 from orchard.model.plan import VALIDATION, JobId, PlanId
+from orchard.model.statuses import JobStatus, PlanStatus
 from orchard.surfaces.mcp.messages import NEXT_FOR_JOB, NEXT_FOR_PLAN, compact, first_line
 from orchard.surfaces.mcp.tool import Call
 from orchard.text import for_screen, quoted
@@ -109,7 +111,7 @@ def _state(app: App, meant: Meant) -> tuple[str, str]:
     if isinstance(meant, MeantJob) and meant.job in run.records:
         status = str(run.records[meant.job].status)
         return status, next_for_job(run, meant.job, status)
-    shown: str = plan_summary(run, interrupted=interrupted)["status"]
+    shown: str = plan_summary(run, interrupted=interrupted).status
     return shown, NEXT_FOR_PLAN[shown]
 
 
@@ -122,7 +124,7 @@ async def done(call: Call, meant: Meant, **more: Any) -> Json:
 def standing(app: App, plan: PlanId) -> Json:
     """How a plan stands, in the fewest words."""
     run, interrupted = app.seen(plan)
-    status = plan_summary(run, interrupted=interrupted)["status"]
+    status = plan_summary(run, interrupted=interrupted).status
     return {"plan": plan, "status": status, "cursor": run.seq, "next": next_step(run, status)}
 
 
@@ -156,21 +158,21 @@ def _over(run: Run) -> str:
     return "It is over; there was nothing to land."
 
 
-def answering(asked: Json) -> str:
+def answering(asked: Waiting) -> str:
     """The tool that answers what a plan waits for."""
-    return ANSWERS[asked["answer"]]
+    return ANSWERS[asked.answer]
 
 
-def _answer(asked: Json) -> str:
-    of_job = asked["job"] is not None and asked["answer"] in OF_JOB
-    which = f'plan="{asked["plan"]}", job="{asked["job"]}"' if of_job else f'plan="{asked["plan"]}"'
-    more = ", budget={...}" if asked["kind"] in ("plan", "budget") else ""
-    return f"{first_line(asked['reason'])} -> {answering(asked)}({which}{more})"
+def _answer(asked: Waiting) -> str:
+    of_job = asked.job is not None and asked.answer in OF_JOB
+    which = f'plan="{asked.plan}", job="{asked.job}"' if of_job else f'plan="{asked.plan}"'
+    more = ", budget={...}" if asked.kind in ("plan", "budget") else ""
+    return f"{first_line(asked.reason)} -> {answering(asked)}({which}{more})"
 
 
 def next_for_job(run: Run, job: JobId, status: str) -> str:
     """What to do about a job that stands like this."""
-    asking = [one for one in needs_person(run) if one["job"] == job]
+    asking = [one for one in needs_person(run) if one.job == job]
     if asking:
         return "It waits: " + _answer(asking[0])
     if status == JobStatus.BLOCKED:

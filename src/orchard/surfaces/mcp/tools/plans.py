@@ -8,6 +8,7 @@ from pydantic import Field
 
 from orchard.app import App
 from orchard.core.run import Run
+from orchard.core.views.documents import PlanSummary
 from orchard.core.views.graph import mermaid
 from orchard.core.views.plans import job_view, plan_summary
 from orchard.errors import UsageError
@@ -84,49 +85,49 @@ def _plan_page(app: App, plan: PlanId, given: GetPlan) -> Json:
     summary = plan_summary(run, interrupted=interrupted)
     jobs = list(run.plan.jobs) if given.since is None else changed_jobs(app, run, given.since)
     shown, following = page_of(jobs, given.limit, given.cursor)
-    result = summary["result"]
+    result = summary.result
     return {
         "plan": plan_row(summary),
         "jobs": [job_row(run, job, interrupted=interrupted) for job in shown],
         "cursor": run.seq,
-        "next": next_step(run, summary["status"]),
+        "next": next_step(run, summary.status),
         **compact({
-            "base": summary["base"]["branch"],
-            "result": result["branch"] if result else None,
-            "warnings": summary["warnings"][-5:],
-            "healed": summary["healed"][-NAMED:],
-            "resolutions": summary["resolutions"][-NAMED:],
+            "base": summary.base.branch,
+            "result": result.branch if result else None,
+            "warnings": summary.warnings[-5:],
+            "healed": summary.healed[-NAMED:],
+            "resolutions": summary.resolutions[-NAMED:],
             "next_cursor": following,
         }),
     }  # fmt: skip
 
 
-def plan_row(summary: Json) -> Json:
+def plan_row(summary: PlanSummary) -> Json:
     """A plan in a few fields."""
     kept = {
-        "target": summary["target"]["branch"],
-        "landed": summary["landed"] or None,
-        "created_at": summary["created_at"],
-        "ended_at": summary["ended_at"],
-        "error": first_line(summary["error"]),
+        "target": summary.target.branch,
+        "landed": summary.landed or None,
+        "created_at": summary.created_at,
+        "ended_at": summary.ended_at,
+        "error": first_line(summary.error),
     }
-    named = {"plan": summary["id"], "name": summary["name"], "status": summary["status"]}
-    return {**named, "counts": summary["counts"], **compact(kept)}
+    named = {"plan": summary.id, "name": summary.name, "status": summary.status}
+    return {**named, "counts": summary.counts, **compact(kept)}
 
 
 def job_row(run: Run, job: JobId, *, interrupted: bool) -> Json:
     """A job in a few fields."""
     view = job_view(run, job, interrupted=interrupted)
-    waiting = view["waiting"]
+    waiting = view.waiting
     kept = {
-        "name": view["name"] if view["name"] != job.rpartition("/")[2] else None,
-        "phase": view["phase"],
-        "attempts": view["attempts"] or None,
-        **few("needs", [] if view["validation"] else view["needs"]),
-        "error": first_line(view["error"]),
-        "waiting": first_line(waiting["reason"]) if waiting else None,
+        "name": view.name if view.name != job.rpartition("/")[2] else None,
+        "phase": view.phase,
+        "attempts": view.attempts or None,
+        **few("needs", [] if view.validation else view.needs),
+        "error": first_line(view.error),
+        "waiting": first_line(waiting.reason) if waiting else None,
     }
-    return {"id": job, "status": view["status"], **compact(kept)}
+    return {"id": job, "status": view.status, **compact(kept)}
 
 
 def few(name: str, jobs: Sequence[str]) -> Json:
@@ -192,7 +193,7 @@ async def list_plans(call: Call, given: ListPlans) -> Json:
 
 
 def _plan_list(app: App, given: ListPlans) -> Json:
-    found = {one["id"]: one for one in reversed(app.plans()) if given.status in (None, one["status"])}
+    found = {one.id: one for one in reversed(app.plans()) if given.status in (None, one.status)}
     shown, following = page_of(list(found), given.limit, given.cursor)
     return {"plans": [plan_row(found[plan]) for plan in shown], **compact({"next_cursor": following})}
 
@@ -301,20 +302,20 @@ def _seen(app: App, plan: PlanId, since: int | None, until: str) -> Json:
     if since > app.reader.last_seq():
         raise UsageError(f"cursor: there was no event {since} yet; the newest of this plan is {run.seq}.")
     summary = plan_summary(run, interrupted=interrupted)
-    over = _is_over(run, summary["status"])
+    over = _is_over(run, summary.status)
     happened = over or (until == "change" and _has_news(app, run, since))
     changed = changed_jobs(app, run, since)
-    counts = summary["counts"]
+    counts = summary.counts
     answer = {
         "plan": plan,
-        "status": summary["status"],
+        "status": summary.status,
         "cursor": run.seq,
-        "next": next_step(run, summary["status"]),
+        "next": next_step(run, summary.status),
         "happened": happened,
         "counts": counts,
         **compact({
             "changed": [job_row(run, job, interrupted=interrupted) for job in changed[:20]],
-            "error": first_line(summary["error"]),
+            "error": first_line(summary.error),
         }),
     }  # fmt: skip
     ended = sum(counts.get(name, 0) for name in ("succeeded", "failed", "canceled", "blocked"))

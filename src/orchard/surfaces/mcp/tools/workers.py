@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from orchard.app import App
+from orchard.core.views.documents import WorkerView
 from orchard.core.views.plans import job_view
 from orchard.core.views.workers import STATES
 from orchard.engine.requests.workers import MESSAGE_BYTES
@@ -97,16 +98,16 @@ def _workers(app: App, plan: PlanId | None, given: ListWorkers) -> Json:
     for one in plans:
         run = app.run_of(one)
         for job in run.plan.jobs:
-            worker = job_view(run, job, interrupted=stopped)["worker"]
-            if worker is not None and given.state in (None, worker["state"]):
+            worker = job_view(run, job, interrupted=stopped).worker
+            if worker is not None and given.state in (None, worker.state):
                 found[f"{one}:{job}"] = {"plan": one, "job": job, **_row(worker)}
     shown, following = page_of(list(found), given.limit, given.cursor)
     return {"workers": [found[key] for key in shown], "total": len(found), **compact({"next_cursor": following})}
 
 
-def _row(worker: Json) -> Json:
-    kept = {name: worker[name] for name in ("state", "agent", "turns", "queued")}
-    return compact({**kept, "interactive": worker["interactive"] or None, "said": worker["said"][-SAID:]})
+def _row(worker: WorkerView) -> Json:
+    kept = {name: getattr(worker, name) for name in ("state", "agent", "turns", "queued")}
+    return compact({**kept, "interactive": worker.interactive or None, "said": worker.said[-SAID:]})
 
 
 # ----------------------------------------------------------------------------------------- planning
@@ -218,7 +219,7 @@ async def _task_done(call: Call, meant: MeantJob) -> Json:
 
 def _standing(app: App, meant: MeantJob) -> tuple[str, str | None]:
     view = job_view(app.run_of(meant.plan), meant.job)
-    return view["status"], view["worker"]["state"] if view["worker"] is not None else None
+    return view.status, view.worker.state if view.worker is not None else None
 
 
 # ------------------------------------------------------------------------------------------- models

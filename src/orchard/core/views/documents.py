@@ -1,0 +1,500 @@
+"""The documents that every surface shows, as types: `--json`, the API, tools and pages are all written from these.
+
+Their fields are promised to other programs: one may be added, none goes. One with a default may be missing in old rows.
+"""
+
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from orchard.model.phases import Phase
+from orchard.model.statuses import JobStatus, PlanStatus
+
+Moment = Annotated[str, Meta(description="A time as ISO 8601, in UTC.")]
+WorkerState = Literal["created", "running", "idle", "paused", "completed", "error"]
+
+
+def time_text(at: float | None) -> str | None:
+    """A moment as people and programs both read it."""
+    return None if at is None else datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
+
+
+class Figures(Struct, frozen=True, kw_only=True):
+    """What agents used with one model, or with all of them."""
+
+    tokens: int
+    input: int
+    cached: int
+    cache_writes: int
+    output: int
+    requests: int
+    cost: Annotated[float | None, Meta(description="In US dollars; null: nobody knows.")]
+    cost_source: str | None
+    api_seconds: float
+
+
+class AgentUsage(Struct, frozen=True, kw_only=True):
+    """What agents used, all together and for each model; empty where they used nothing."""
+
+    tokens: int | UnsetType = UNSET
+    input: int | UnsetType = UNSET
+    cached: int | UnsetType = UNSET
+    cache_writes: int | UnsetType = UNSET
+    output: int | UnsetType = UNSET
+    requests: int | UnsetType = UNSET
+    cost: float | UnsetType | None = UNSET
+    cost_source: str | UnsetType | None = UNSET
+    api_seconds: float | UnsetType = UNSET
+    models: dict[str, Figures] | UnsetType = UNSET
+
+
+class PlanUsage(AgentUsage, frozen=True, kw_only=True):
+    """What the jobs of a plan used so far."""
+
+    job_seconds: float | UnsetType = UNSET
+
+
+class JobUsage(AgentUsage, frozen=True, kw_only=True):
+    """What a job used so far."""
+
+    seconds: float | UnsetType = UNSET
+
+
+class FileCounts(Struct, frozen=True, kw_only=True):
+    """How many files are added, modified and deleted."""
+
+    added: int = 0
+    modified: int = 0
+    deleted: int = 0
+
+
+class Changes(FileCounts, frozen=True, kw_only=True):
+    """How much a job, or a plan, changes."""
+
+    commits: int = 0
+    lines_added: int | UnsetType = UNSET
+    lines_deleted: int | UnsetType = UNSET
+
+
+class Branch(Struct, frozen=True):
+    """A branch, and a commit on it."""
+
+    branch: str | None
+    commit: str | None
+
+
+class WaitingJob(Struct, frozen=True):
+    """Why a job waits for a person."""
+
+    job: str
+    kind: Annotated[str, Meta(description="`approval`, `landing`, `budget` or `worker`.")]
+    reason: str
+
+
+class Push(Struct, frozen=True):
+    """What became of the push."""
+
+    ok: bool
+    message: str
+
+
+class Resolution(Struct, frozen=True):
+    """A conflict that was resolved."""
+
+    job: str | None
+    phase: str
+    by: Annotated[str, Meta(description="The agent, `ours` or `theirs` where a side was taken, or `remembered`.")]
+    paths: list[str]
+    ours: Annotated[
+        list[str],
+        Meta(description="The jobs whose version is `ours`; empty: the target's, where a side was taken."),
+    ] = []
+    theirs: list[str] = []
+
+
+class HealedPhase(Struct, frozen=True):
+    """A failed phase that an agent made pass."""
+
+    phase: str
+    agent: str
+
+
+class HealedJob(Struct, frozen=True):
+    """A failed phase of a job that an agent made pass."""
+
+    job: str
+    phase: str
+    agent: str
+
+
+class PlanSummary(Struct, frozen=True, kw_only=True):
+    """A plan in a few fields."""
+
+    id: str
+    name: str
+    status: PlanStatus
+    base: Branch
+    target: Branch
+    landed: bool
+    undone: bool = False
+    undoing: bool = False
+    landing: Annotated[
+        bool, Meta(description="Whether it was told to land, and its engine ended before it had landed.")
+    ] = False
+    result: Annotated[Branch | None, Meta(description="Where the merged result is, landed or not.")] = None
+    counts: Annotated[dict[str, int], Meta(description="Jobs by status, and `total`.")]
+    usage: Annotated[PlanUsage, Meta(description="What jobs and agents used so far; empty where nothing was used.")] = (
+        PlanUsage()
+    )
+    created_at: Moment | None
+    started_at: Moment | None
+    ended_at: Moment | None
+    idle_seconds: Annotated[
+        float, Meta(description="For how long it was over, or without an engine, before it went on.")
+    ] = 0.0
+    idle_since: Annotated[
+        Moment | None,
+        Meta(description="Since when there is no engine for it although it is not over; null otherwise."),
+    ] = None
+    error: Annotated[str | None, Meta(description="Why the plan is not done, in one sentence.")]
+    paused: Annotated[str | None, Meta(description="Why it is paused; null: it is not.")] = None
+    hint: Annotated[str | None, Meta(description="The command that takes it further.")] = None
+    waiting: list[WaitingJob] = []
+    warnings: list[str] = []
+    resolutions: list[Resolution] = []
+    healed: list[HealedJob] = []
+    pushed: Push | None = None
+    groups: Annotated[dict[str, JobStatus], Meta(description="Every group with what it shows.")] = {}
+    after: Annotated[str | None, Meta(description="The plan that has to succeed before this one starts.")] = None
+    deleted: bool = False
+    deleted_at: Annotated[Moment | None, Meta(description="When it was deleted.")] = None
+    key: Annotated[
+        dict[str, Any] | None,
+        Meta(description="The `Idempotency-Key` it was made with, and a digest of what was asked for."),
+    ] = None
+
+
+def bare_summary(plan: str, name: str, status: str, created: float) -> PlanSummary:
+    """As much as can be said of a plan about which nothing else is known."""
+    nowhere = Branch(None, None)
+    return PlanSummary(
+        id=plan,
+        name=name,
+        status=PlanStatus(status),
+        base=nowhere,
+        target=nowhere,
+        landed=False,
+        counts={},
+        created_at=time_text(created),
+        started_at=None,
+        ended_at=None,
+        error=None,
+    )
+
+
+class WholePlan(PlanSummary, frozen=True, kw_only=True):
+    """A plan, with how much its result changes."""
+
+    summary: Annotated[
+        Changes | None, Meta(description="How much the result changes; null where there is none yet.")
+    ] = None
+
+
+class AgentAtWork(Struct, frozen=True):
+    """The agent that is in the middle of a turn."""
+
+    name: str
+    doing: str
+
+
+class Progress(Struct, frozen=True):
+    """How far an agent says that it is."""
+
+    message: str
+    percent: float | None
+
+
+class SubtaskView(Struct, frozen=True, kw_only=True):
+    """A part of a job's work that its agent handed to another agent."""
+
+    id: str
+    name: str
+    parent: str | None
+    agent: str
+    definition: str | None
+    instructions: str
+    blocking: bool
+    status: str
+    message: str | None
+    summary: str | None
+    base_commit: str | None
+    commit: str | None
+    changes: FileCounts
+    files: list[str]
+    pulled: bool
+    worktree: str | None
+    progress: Progress | None
+    usage: AgentUsage
+    spawned_at: Moment | None
+    started_at: Moment | None
+    ended_at: Moment | None
+    log: str | UnsetType | None = UNSET
+
+
+class WorkerView(Struct, frozen=True, kw_only=True):
+    """The agent of a job."""
+
+    state: WorkerState
+    agent: str | None
+    session: str | None
+    interactive: bool
+    turns: int
+    queued: Annotated[int, Meta(description="Messages that wait for its next turn.")]
+    said: Annotated[str, Meta(description="The last it said.")]
+
+
+class Hold(Struct, frozen=True):
+    """What a job waits for."""
+
+    kind: str
+    reason: str
+
+
+class JobView(Struct, frozen=True, kw_only=True):
+    """A job in a few fields."""
+
+    id: Annotated[str, Meta(description="The full id: with a group, `group/id`.")]
+    name: str
+    group: str | None
+    needs: list[str]
+    status: JobStatus
+    phase: Phase | None
+    agent: AgentAtWork | None
+    progress: Progress | None
+    subtasks: list[SubtaskView]
+    attempts: int
+    base_commit: str | None
+    commit: str | None
+    failed_phase: str | None
+    error: str | None
+    reason: str | None
+    exit_code: int | None
+    hint: str | None
+    worktree: str | None
+    summary: Changes
+    usage: JobUsage
+    healed: list[HealedPhase]
+    task: str
+    leaf: bool
+    merged: bool
+    waiting: Hold | None
+    evidence: dict[str, Any] | None
+    deployed: bool
+    worker: WorkerView | None
+    validation: Annotated[
+        bool, Meta(description="Whether this is the job that checks and lands the result of all others.")
+    ]
+    started_at: Moment | None
+    ended_at: Moment | None
+    idle_seconds: Annotated[
+        float, Meta(description="For how long the last attempt was held, or without an engine, before it went on.")
+    ]
+
+
+class PlanView(Struct, frozen=True):
+    """The whole of a plan: what `orchard status PLAN --json` prints."""
+
+    plan: WholePlan
+    jobs: list[JobView]
+
+
+class PhaseView(Struct, frozen=True, kw_only=True):
+    """One phase of an attempt."""
+
+    phase: Phase
+    outcome: str | None
+    started_at: Moment | None
+    ended_at: Moment | None
+    note: str
+
+
+class Note(Struct, frozen=True):
+    """Something that happened in a turn, and is worth telling."""
+
+    kind: str
+    message: str
+
+
+class TurnView(Struct, frozen=True, kw_only=True):
+    """What an agent did in one turn."""
+
+    agent: str
+    trigger: str
+    subtask: str | None
+    phase: str
+    number: int
+    model: str | None
+    session: str | None
+    resumed: bool
+    started_at: Moment | None
+    ended_at: Moment | None
+    outcome: str | None
+    message: str
+    text: str
+    healed: str | None
+    notes: list[Note]
+    usage: AgentUsage
+
+
+class Failure(Struct, frozen=True, kw_only=True):
+    """How an attempt failed."""
+
+    phase: Phase | None
+    reason: str
+    message: str
+    hint: str | None
+    exit_code: int | None
+    signal: int | None
+    tail: Annotated[str, Meta(description="The last lines that were printed.")]
+
+
+class AttemptView(Struct, frozen=True, kw_only=True):
+    """One try at a job."""
+
+    number: int
+    outcome: str
+    first_phase: Phase
+    started_at: Moment | None
+    ended_at: Moment | None
+    idle_seconds: Annotated[
+        float, Meta(description="For how long it was held, or without an engine, before it went on.")
+    ]
+    work: Annotated[
+        dict[str, Any] | None,
+        Meta(description="What this attempt ran; a retry can change it. Secret values are hidden."),
+    ]
+    prechecks: list[dict[str, Any]]
+    postchecks: list[dict[str, Any]]
+    phases: list[PhaseView]
+    turns: Annotated[list[TurnView], Meta(description="What agents did, turn by turn.")]
+    subtasks: list[SubtaskView]
+    usage: AgentUsage
+    failure: Failure | None
+
+
+class ProcessView(Struct, frozen=True, kw_only=True):
+    """A process of a job."""
+
+    pid: int
+    parent: int
+    name: str
+    command: str
+    cpu_percent: float | None
+    cpu_seconds: float
+    rss: int
+
+
+class LogView(Struct, frozen=True, kw_only=True):
+    """A log that there is."""
+
+    attempt: int
+    phase: Phase
+    path: str
+    size: int
+
+
+class SavedRef(Struct, frozen=True):
+    """Work that was saved of a job's folder."""
+
+    ref: str
+    commit: str
+    why: str
+
+
+class JobDetails(JobView, frozen=True, kw_only=True):
+    """Everything about one job: what `orchard job JOB --json` prints."""
+
+    plan: str
+    aggregated: Changes | None
+    attempts_detail: list[AttemptView]
+    processes: Annotated[list[ProcessView], Meta(description="What runs for it now.")]
+    logs: Annotated[list[LogView], Meta(description="Which logs there are: attempt, phase, path and size.")]
+    configuration: Annotated[
+        dict[str, Any],
+        Meta(description="The job as it runs now, also after a retry; values that look secret are hidden."),
+    ]
+    saved: Annotated[list[SavedRef], Meta(description="What was saved of its folders.")]
+
+
+class Waiting(Struct, frozen=True, kw_only=True):
+    """One thing that needs a person."""
+
+    plan: str
+    name: str
+    job: str | None
+    kind: str
+    reason: str
+    answer: Annotated[str, Meta(description="The request that answers it.")]
+    command: Annotated[str, Meta(description="The same for a terminal.")]
+    since: Moment | None
+
+
+class UsageSum(Figures, frozen=True, kw_only=True):
+    """Figures of several turns. A cost that is not complete is at least so much: not every agent tells."""
+
+    cost_complete: bool
+    turns: int
+    session_seconds: float
+    lines_added: int
+    lines_deleted: int
+
+
+class UsageRow(UsageSum, frozen=True, kw_only=True):
+    """What one turn used with one model."""
+
+    job: str
+    attempt: int
+    phase: str
+    agent: str
+    trigger: str
+    model: str
+
+
+class PlanName(Struct, frozen=True):
+    """Which plan, and what it shows."""
+
+    id: str
+    name: str
+    status: PlanStatus
+
+
+class UsageReport(Struct, frozen=True):
+    """What the agents of a plan used."""
+
+    plan: PlanName
+    total: UsageSum
+    by: Annotated[
+        dict[str, dict[str, UsageSum]],
+        Meta(description="The same by job, attempt, model, agent, phase and trigger."),
+    ]
+    rows: list[UsageRow]
+
+
+class SavedWorkView(Struct, frozen=True, kw_only=True):
+    """What was saved of a folder."""
+
+    ref: str
+    commit: str
+    plan: str | None
+    job: str | None
+    at: Annotated[int, Meta(description="Seconds since 1970.")]
+    subject: str
+    files: int
+
+
+class Restored(Struct, frozen=True):
+    """Saved work, written into a folder."""
+
+    folder: str
+    commit: str
