@@ -39,8 +39,6 @@ LONGEST_STRAY = 4096
 
 
 class Command(Struct, frozen=True):
-    """How the program is started for one task."""
-
     argv: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
     """On top of the task's own."""
@@ -48,8 +46,6 @@ class Command(Struct, frozen=True):
 
 
 class Reader(Protocol):
-    """Hears one turn of a program."""
-
     def feed(self, message: Json) -> None:
         """Take in one message and tell what it means; `Enough` where the end is known though the program goes on."""
         ...
@@ -63,31 +59,21 @@ class Reader(Protocol):
 class StoppedReader(Protocol):
     """Can still say something about a turn that was stopped, when its program is gone: what it used."""
 
-    def stopped(self) -> None:
-        """Tell it."""
-        ...
+    def stopped(self) -> None: ...
 
 
 @runtime_checkable
 class TextReader(Protocol):
     """Hears a program that speaks to people and not in messages."""
 
-    def hear(self, line: str) -> None:
-        """Take in one line and tell what it means."""
-        ...
+    def hear(self, line: str) -> None: ...
 
-    def result(self, ended: Ended, stray: str) -> Result:
-        """How the turn ended, now that the program has."""
-        ...
+    def result(self, ended: Ended, stray: str) -> Result: ...
 
 
 class Backend(Protocol):
-    """One kind of program."""
-
     @property
-    def name(self) -> str:
-        """As plans name it."""
-        ...
+    def name(self) -> str: ...
 
     @property
     def program(self) -> str:
@@ -105,9 +91,7 @@ class Backend(Protocol):
         """
         ...
 
-    def reader(self, task: Task, tell: Tell) -> Reader | TextReader:
-        """For one turn."""
-        ...
+    def reader(self, task: Task, tell: Tell) -> Reader | TextReader: ...
 
 
 class KnownBackend(Backend, Protocol):
@@ -115,9 +99,7 @@ class KnownBackend(Backend, Protocol):
 
     known: Known
 
-    def models(self, asking: Asking) -> Found:
-        """Which models it has, as far as it tells."""
-        ...
+    def models(self, asking: Asking) -> Found: ...
 
 
 @cache
@@ -137,12 +119,10 @@ class CliAgent:
 
     @property
     def name(self) -> str:
-        """As plans name it."""
         return self.backend.name
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """Variables of the user's that it may see."""
         return (*self.backend.variables, *self.row.pass_env)
 
     @property
@@ -151,7 +131,6 @@ class CliAgent:
         return bool(self.backend.program) or "{mcp_config}" in (self.row.command or "")
 
     async def run(self, task: Task, watch: Watch) -> Result:
-        """One turn."""
         name = self._program()
         program = find_program(name, task.env.get("PATH", "")) if name else None
         if program is None:

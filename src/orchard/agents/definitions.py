@@ -36,8 +36,6 @@ _NO_MODEL = ("", "inherit", "default")
 
 
 class Definition(Struct, frozen=True):
-    """One of them."""
-
     name: str
     description: str
     instructions: str

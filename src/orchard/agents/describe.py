@@ -19,8 +19,6 @@ _VERSION = re.compile(r"\d+\.\d+(?:\.\d+)?(?:[-+.][0-9A-Za-z.-]{1,40}[0-9A-Za-z]
 
 
 class AgentInfo(Struct, frozen=True):
-    """One agent as it is here."""
-
     name: str
     vendor: str
     installed: bool
@@ -38,7 +36,6 @@ class AgentInfo(Struct, frozen=True):
     """How to log in."""
 
     def as_json(self) -> dict[str, Any]:
-        """For programs."""
         return {**asdict(self), "abilities": {name: name in self.abilities for name in ABILITIES}}
 
 

@@ -54,8 +54,6 @@ class AcpTraits(Struct, frozen=True):
 
 
 class Known(Struct, frozen=True):
-    """One agent that is a program of others."""
-
     name: str
     vendor: str
     program: str
@@ -166,7 +164,6 @@ def _added(row: AgentRow) -> str | None:
 
 
 def key_variable(row: BuiltinRow) -> str:
-    """The variable that holds the key of our own agent."""
     return row.api_key_env or ("ANTHROPIC_API_KEY" if row.provider == "anthropic" else "OPENAI_API_KEY")
 
 

@@ -21,8 +21,6 @@ Ask = Callable[[str | None, str], tuple[str, list[str]]]
 
 
 class Found(Struct, frozen=True):
-    """What is known about the models of an agent."""
-
     models: tuple[Model, ...] = ()
     source: str = ""
     """Who told: a command, or a host."""
@@ -52,7 +50,6 @@ class Asking(Struct, frozen=True):
 
 
 def told(ask: Ask, base: str | None, key: str) -> Found:
-    """What a provider tells."""
     try:
         address, names = ask(base, key)
         return listed(names, urlsplit(address).netloc.rpartition("@")[2])
@@ -63,7 +60,6 @@ def told(ask: Ask, base: str | None, key: str) -> Found:
 
 
 def listed(names: list[Any], source: str, *, vendor: str = "", complete: bool = True) -> Found:
-    """A list that somebody told."""
     models = models_of([one for one in names if isinstance(one, str)][:MOST_MODELS], vendor)
     return Found(models, source, complete) if models else Found(problem="the list of models is empty")
 
@@ -91,7 +87,6 @@ def ask_openai(base: str | None, key: str) -> tuple[str, list[str]]:
 
 
 def ask_gemini(base: str | None, key: str) -> tuple[str, list[str]]:
-    """The models of Google."""
     address = f"{(base or 'https://generativelanguage.googleapis.com').rstrip('/')}/v1beta/models?pageSize=1000"
     rows = get_json(address, {"x-goog-api-key": key})["models"]
     talking = [row for row in rows if "generateContent" in row.get("supportedGenerationMethods", ["generateContent"])]

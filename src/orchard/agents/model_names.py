@@ -33,15 +33,12 @@ _NOT_FOR_TALK = re.compile(
 
 
 class Model(Struct, frozen=True):
-    """One model of an agent."""
-
     name: str
     vendor: str
     tier: Tier
 
 
 def tier_of(name: str) -> Tier:
-    """How capable a model of this name is."""
     words = set(_words(name))
     if words & _FAST:
         return "fast"

@@ -41,21 +41,13 @@ class Table(Protocol):
     config: Config
     host: Mapping[str, str]
 
-    def row(self, name: str) -> AgentRow:
-        """What the configuration says about an agent."""
-        ...
+    def row(self, name: str) -> AgentRow: ...
 
-    def path_of(self, name: str) -> str | None:
-        """Where its program is."""
-        ...
+    def path_of(self, name: str) -> str | None: ...
 
-    def environment(self, name: str) -> dict[str, str]:
-        """What its program sees."""
-        ...
+    def environment(self, name: str) -> dict[str, str]: ...
 
-    def missing(self, name: str) -> str | None:
-        """Why it is not there."""
-        ...
+    def missing(self, name: str) -> str | None: ...
 
 
 class Models:
@@ -66,7 +58,6 @@ class Models:
         self._asking: defaultdict[str, Lock] = defaultdict(Lock)
 
     def of(self, name: str, *, refresh: bool = False) -> Found:
-        """The models of one agent."""
         key = self._key(name)
         with self._asking[name]:  # many jobs begin at once, and one answer serves them all
             kept = None if refresh else _from_json(self._cache.get(key))
@@ -83,7 +74,6 @@ class Models:
             return dict(zip(wanted, pool.map(lambda name: self.of(name, refresh=refresh), wanted), strict=True))
 
     def check(self, name: str, model: str) -> None:
-        """Refuse a model that the agent does not have."""
         found = self.of(name)
         known = [one.name for one in found.models]
         if not found.complete or not known or is_among(model, [*known, *_aliases(name), *_more(name)]):
@@ -201,7 +191,6 @@ def _from_json(body: Any) -> Found | None:
 
 
 def model_document(told: Mapping[str, Found]) -> Json:
-    """What the agents said of their models."""
     rows = [
         {"agent": name, "model": model.name, "vendor": model.vendor, "tier": model.tier}
         for name, one in told.items()

@@ -49,8 +49,6 @@ Check = Callable[[bytes], Plan]
 
 
 class Planned(Struct, frozen=True):
-    """A plan, and how it came about."""
-
     plan: Plan
     text: str
     """As the agent wrote it."""
@@ -85,7 +83,6 @@ async def make_plan(goal: str, ask: Ask, check: Check) -> Planned:
 
 
 def plan_instructions(goal: str) -> str:
-    """What an agent is told that is to write a plan."""
     return "\n\n".join(
         [
             "# Write a plan\n\nSomebody wants to reach a goal in the project that is in your current folder. Write a "
@@ -105,7 +102,6 @@ def plan_instructions(goal: str) -> str:
 
 
 def repair_instructions(problems: Sequence[str]) -> str:
-    """What an agent is told whose plan was not valid."""
     rows = "\n".join(f"- {problem}" for problem in problems)
     return (
         "Your answer holds no plan that can be used. These are all the problems that were found:\n\n"
@@ -226,7 +222,6 @@ class Desk(Struct):
 
     @property
     def folder(self) -> Path:
-        """The copy of the project."""
         return self.place / "project"
 
     async def ask(self, prompt: str) -> str:

@@ -24,8 +24,6 @@ MOST_BYTES = 8 * 1024 * 1024
 
 
 class Question(Struct, frozen=True):
-    """A command that tells something and changes nothing."""
-
     argv: tuple[str, ...]
     env: Mapping[str, str]
     home: str = ""
@@ -33,8 +31,6 @@ class Question(Struct, frozen=True):
 
 
 class Answer(Struct, frozen=True):
-    """What a program said."""
-
     text: str
     """What it wrote to its standard output."""
     exit_code: int | None

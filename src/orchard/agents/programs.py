@@ -21,7 +21,6 @@ def acp_known(name: str) -> AcpKnown:
 
 
 def known_of(name: str) -> Known | None:
-    """What is known of an agent by its name."""
     if name in BACKENDS:
         return backend(name).known
     return acp_known(name) if name in ACP_AGENTS else None
@@ -29,7 +28,6 @@ def known_of(name: str) -> Known | None:
 
 @cache
 def all_known() -> tuple[Known, ...]:
-    """Everything that is known, in the order of the names."""
     return (*(backend(name).known for name in BACKENDS), *(acp_known(name) for name in ACP_AGENTS))
 
 
@@ -39,7 +37,6 @@ def variables_of(known: Known) -> tuple[str, ...]:
 
 
 def of_program(name: str) -> Known | None:
-    """The agent that a program is, or speaks for."""
     return next((known for known in all_known() if name == known.program or name in known.acp), None)
 
 

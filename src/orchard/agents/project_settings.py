@@ -72,13 +72,10 @@ class SettingsFile(Struct, frozen=True):
 
     @property
     def sha256(self) -> str:
-        """What identifies the content."""
         return sha256(self.data.replace(b"\r\n", b"\n")).hexdigest()
 
 
 class ProjectSettings(Struct, frozen=True):
-    """All settings of a commit or of a chain of folders."""
-
     folders: Mapping[str, tuple[SettingsFile, ...]] = field(default_factory=dict)
     """By the folder that they are for, seen from the top, which is ''."""
     looked_in: tuple[str, ...] = ()
@@ -88,12 +85,10 @@ class ProjectSettings(Struct, frozen=True):
 
     @property
     def files(self) -> tuple[SettingsFile, ...]:
-        """Every file, in order."""
         return tuple(file for name in sorted(self.folders) for file in self.folders[name])
 
     @property
     def digests(self) -> dict[str, str]:
-        """What identifies the settings of each folder."""
         return {
             name: digest({"files": [[file.path, file.link, file.sha256] for file in files]})
             for name, files in self.folders.items()
@@ -112,7 +107,6 @@ class _Odd(Exception):
 
 
 def committed(repo: Repository, commit: str) -> ProjectSettings:
-    """The settings in a commit."""
     rows = repo.git("ls-tree", "-r", "-z", "--full-tree", commit).fields
     entries: list[tuple[str, str, int, str]] = []
     for row in rows:

@@ -79,8 +79,6 @@ class Settings(Struct, frozen=True):
 
 
 class Task(Struct, frozen=True):
-    """One turn of work for an agent."""
-
     instructions: str
     """Everything it is told, in Markdown; may be long."""
     folder: Path
@@ -116,8 +114,6 @@ class Said(Struct, frozen=True):
 
 
 class Called(Struct, frozen=True):
-    """The agent uses a tool."""
-
     tool: str
     about: str = ""
     """In a line: the command, the path, the query."""
@@ -194,9 +190,7 @@ class Agent(Protocol):
     """Whatever can be given a task and a folder."""
 
     @property
-    def name(self) -> str:
-        """As plans name it."""
-        ...
+    def name(self) -> str: ...
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -204,9 +198,7 @@ class Agent(Protocol):
         ...
 
     @property
-    def takes_servers(self) -> bool:
-        """Whether it can be told of MCP servers."""
-        ...
+    def takes_servers(self) -> bool: ...
 
     @property
     def is_within(self) -> bool:

@@ -107,7 +107,6 @@ class Agents:
     # ------------------------------------------------------------------------------- what is usable
 
     def row(self, name: str) -> AgentRow:
-        """What the configuration says about an agent."""
         return self.config.agents.get(name) or AgentRow()
 
     def known(self, name: str) -> Known | None:
@@ -141,7 +140,6 @@ class Agents:
         return _first_word(row.command or name)
 
     def path_of(self, name: str) -> str | None:
-        """Where the program of an agent is."""
         program = self.program(name)
         return find_program(program, self.host.get("PATH", "")) if program else None
 
@@ -169,7 +167,6 @@ class Agents:
         return known.install if known is not None and self.row(name).command is None else ""
 
     def how_to_install(self, name: str) -> str:
-        """What to do about an agent that is not there."""
         if command := self.install_command(name):
             return f"To install it: {command}"
         if name.startswith(ACP):
@@ -177,7 +174,6 @@ class Agents:
         return f"Install its program, or mend 'command' in [agents.{name}]."
 
     def how_to_log_in(self, name: str) -> str:
-        """What to do about an agent that has no credentials."""
         if name == BUILTIN:
             return BUILTIN_LOGIN.format(variable=key_variable(self.config.builtin))
         known = self.known(name)
@@ -264,7 +260,6 @@ class Agents:
 
 
 def _first_word(command: str) -> str:
-    """The program of a command line; empty where it is none."""
     try:
         return (shlex.split(command.removeprefix(ACP)) or [""])[0]
     except ValueError:

@@ -29,7 +29,6 @@ class Kind(Struct, frozen=True):
 
 
 def _sort_of(value: object) -> str:
-    """What a person calls this value."""
     if isinstance(value, bool):
         return "true or false"
     names = {int: "a whole number", float: "a number", str: "text", list: "a list", dict: "a table"}
@@ -176,7 +175,6 @@ def agent_name(text: str) -> str | None:
 
 
 def agent() -> Kind:
-    """Which agent is meant."""
     return Kind(lambda value: checked_text(value, agent_name) or None, str)
 
 

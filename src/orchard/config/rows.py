@@ -106,7 +106,6 @@ SERVER_FIELDS = (
 
 
 def fields_of(table: str, row: str) -> Mapping[str, Key]:
-    """What a row of a table may hold."""
     found = SERVER_FIELDS if table == "mcp_servers" else BUILTIN_FIELDS if row == "builtin" else AGENT_FIELDS
     return {key.name: key for key in found}
 
@@ -146,8 +145,6 @@ def row_leaves(table: str, rows: Mapping[str, object]) -> Iterator[tuple[str, ob
 
 
 class Rows(Struct, frozen=True):
-    """All rows of a configuration."""
-
     agents: Mapping[str, AgentRow]
     builtin: BuiltinRow
     mcp_servers: Mapping[str, ServerRow]

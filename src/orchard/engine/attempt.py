@@ -25,7 +25,6 @@ from orchard.store.journal import JournalFailed
 
 
 async def run_attempt(engine: Engine, run: Run, job_id: JobId, number: int, hurry: asyncio.Event) -> None:
-    """Run an attempt to its end and record how it ended."""
     record = run.records[job_id]
     first = record.resume_from or Phase.MERGE_FI
     context = Context(engine, run, job_id, number, first, hurry, fresh=record.fresh, approved=record.released)

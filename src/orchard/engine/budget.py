@@ -50,7 +50,6 @@ class Budgets:
             timer.cancel()
 
     def close(self) -> None:
-        """Forget all timers."""
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()

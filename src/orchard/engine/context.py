@@ -46,7 +46,6 @@ class Context(Struct, dict=True):
 
     @cached_property
     def workspace(self) -> Workspace:
-        """Where it works."""
         return workspace_of(self.engine, self.run, self.job_id, self.subtask, attempt=self.number)
 
     @property
@@ -77,7 +76,6 @@ class Context(Struct, dict=True):
 
     @property
     def log(self) -> Path:
-        """Where the programs of the current phase write."""
         assert self.phase is not None
         if self.subtask is not None:
             return self.world.logs.subtask_path(self.run.id, self.job_id, self.number, self.subtask)

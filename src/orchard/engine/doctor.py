@@ -59,8 +59,6 @@ WAL_BUG = ((3, 7, 0), (3, 51, 2))
 
 
 class Finding(Struct, frozen=True):
-    """One thing that was looked at."""
-
     level: Level
     topic: str
     message: str
@@ -101,7 +99,6 @@ def examine(repo: Repository, settings: Settings, dirs: UserDirs, *, engine_aliv
 
 
 def healthy(findings: list[Finding]) -> bool:
-    """Whether nothing stops plans from running."""
     return all(finding.level != "problem" for finding in findings)
 
 

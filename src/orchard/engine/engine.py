@@ -65,8 +65,6 @@ class Stop(Struct):
 
 
 class Live(Struct):
-    """An attempt that is under way in this engine."""
-
     task: "asyncio.Task[None]"
     stop: Stop | None = None
     hurry: asyncio.Event = field(default_factory=asyncio.Event)
@@ -175,7 +173,6 @@ class Engine:
         return self._budgets.used_up(run)
 
     def drop_run(self, plan: PlanId) -> None:
-        """Forget a run that was purged."""
         self.runs.drop(plan)
         self._forget(plan)
 
@@ -351,7 +348,6 @@ class Engine:
                 self._record_stop(run, job, why)
 
     def _record_stop(self, run: Run, job: JobId, why: Stop) -> None:
-        """The end of an attempt that was stopped before it had begun."""
         if why.kind == "cancel":
             self.record(run.id, JobCanceled(job, why.reason))
         else:
@@ -415,7 +411,6 @@ class Engine:
             self.wake()
 
     def bind(self, group: asyncio.TaskGroup) -> None:
-        """Take the group that all tasks belong to."""
         self._group = group
 
 

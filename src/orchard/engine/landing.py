@@ -48,7 +48,6 @@ class Moved(Passed, frozen=True):
 
 
 async def land(context: Context) -> Outcome:
-    """Land the snapshot as the plan says."""
     run = context.run
     assert run.snapshot is not None
     assert run.started is not None

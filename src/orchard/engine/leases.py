@@ -33,7 +33,6 @@ class Leases:
         return taken
 
     def give_back(self, count: int) -> None:
-        """These are not used by a job any more."""
         paid = min(count, self._owed)
         self._owed -= paid
         for _ in range(count - paid):
@@ -54,7 +53,6 @@ class Leases:
         await self._slots.wait_free()
 
     def close(self) -> None:
-        """Give everything back that no job holds."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -13,8 +13,6 @@ class Passed(Struct, frozen=True):
 
 
 class Skipped(Struct, frozen=True):
-    """There was nothing to do in this phase."""
-
     note: str = ""
 
 

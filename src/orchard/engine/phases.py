@@ -108,7 +108,6 @@ async def _take_folder(context: Context, base: str) -> Outcome:
 
 
 async def setup(context: Context) -> Outcome:
-    """Make a new folder ready to work in."""
     workspace = context.workspace
     was_set_up = at_or_after(context.first_phase, Phase.PRECHECKS) and not workspace.is_new
     if not workspace.is_open or was_set_up:
@@ -129,14 +128,12 @@ async def setup(context: Context) -> Outcome:
 
 
 async def prechecks(context: Context) -> Outcome:
-    """Run the checks that must hold before the work."""
     if not context.job.prechecks:
         return Skipped()
     return await run_works(context, context.job.prechecks) or Passed()
 
 
 async def work(context: Context) -> Outcome:
-    """Run the work."""
     if context.job.work is None:
         return Skipped()
     return await run_works(context, [context.job.work]) or Passed()

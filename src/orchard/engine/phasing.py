@@ -29,7 +29,6 @@ async def run_phases(context: Context, functions: Mapping[Phase, PhaseFunction])
 
 
 async def run_phase(context: Context, phase: Phase, function: PhaseFunction) -> Outcome:
-    """Run one phase between its two events."""
     context.phase = phase
     context.notes = []
     context.engine.record(context.run.id, PhaseStarted(context.job_id, context.number, phase))

@@ -75,7 +75,6 @@ def environment(host: Mapping[str, str], plan: Plan, job: Job, work: Work, place
 
 
 def command_line(work: Work) -> tuple[str, ...]:
-    """The program and its arguments."""
     if isinstance(work, ShellWork):
         return (*SHELLS[work.shell], work.command)
     if isinstance(work, ProcessWork):
@@ -84,7 +83,6 @@ def command_line(work: Work) -> tuple[str, ...]:
 
 
 def shown(work: Work) -> str:
-    """A work in a line, for messages."""
     if isinstance(work, ShellWork):
         text = work.command
     elif isinstance(work, ProcessWork):
@@ -111,7 +109,6 @@ def folder_of(work: Work, place: Place) -> Path | Failed:
 
 
 def limits_of(work: Work, job: Job, limits: Limits) -> Limits:
-    """The configured limits with the time that the plan allows."""
     wall = work.timeout if work.timeout is not None else job.timeout if job.timeout is not None else limits.wall
     return replace(limits, wall=wall)
 
@@ -140,5 +137,4 @@ def failure(ended: Ended, work: Work, tail: str) -> Failed:
 
 
 def redacted(text: str, host: Mapping[str, str], plan: Plan) -> str:
-    """A short text without the known secrets."""
     return redact_text(text, secrets_in(host, plan))

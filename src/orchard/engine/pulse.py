@@ -23,14 +23,11 @@ def last_pulse(state: Path) -> float:
 
 
 class Pulse:
-    """Beats for as long as there is something under way."""
-
     def __init__(self, state: Path, busy: Callable[[], bool], clock: Callable[[], float]) -> None:
         self._file, self._busy, self._clock = state / PULSE_FILE, busy, clock
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self) -> None:
-        """An attempt has begun."""
         if self._timer is None:
             self._beat()
 

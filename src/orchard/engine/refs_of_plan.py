@@ -13,7 +13,6 @@ _ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
 
 
 def slug(name: str, length: int = 40) -> str:
-    """A name as part of a branch or id."""
     words = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
     return words[:length].strip("-") or "plan"
 

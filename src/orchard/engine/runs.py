@@ -43,8 +43,6 @@ ALWAYS_LISTED: tuple[type[Event], ...] = (
 
 
 class Runs(dict[PlanId, Run]):
-    """Runs by plan, in the order in which they came."""
-
     def __init__(self) -> None:
         super().__init__()
         self.turns: list[PlanId] = []
@@ -104,7 +102,6 @@ class Runs(dict[PlanId, Run]):
 
     @property
     def too_many(self) -> bool:
-        """Whether there are plans to let go of."""
         return len(self._ended) > KEPT_ENDED
 
     def let_go(self, in_use: Callable[[Run], bool]) -> list[PlanId]:

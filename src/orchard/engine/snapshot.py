@@ -63,7 +63,6 @@ async def _begin(engine: Engine, run: Run, start: str, generation: int, line: st
 
 
 async def merge_leaf(engine: Engine, run: Run, job_id: JobId, commit: str) -> Outcome:
-    """Bring one leaf into the snapshot."""
     async with engine.merging(run.id):
         try:
             return await _merge_surely(engine, run, job_id, commit)

@@ -26,7 +26,6 @@ class Vigil:
         self._timers: dict[PlanId, asyncio.TimerHandle] = {}
 
     def begin(self, run: Run) -> None:
-        """A job of this plan has begun."""
         self._busy.set()
         self._pulse.begin()
         if self._warning is not None and run.id not in self._timers:

@@ -116,7 +116,6 @@ class Workspace:
 
     @property
     def folder(self) -> Path:
-        """Where the files are."""
         return self._open.path
 
     @property
@@ -218,7 +217,6 @@ class Workspace:
             await in_thread(end_family_now, token, None, log)
 
     async def changes(self) -> Changes:
-        """What lies there beyond the last commit."""
         return await self._world.in_thread(worktree_changes, self._world.repo, self._open)
 
     async def state(self, droppings: Callable[[str], bool]) -> str:

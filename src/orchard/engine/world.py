@@ -48,9 +48,7 @@ class Agents(Protocol):
         """Every agent that has a name: `name`, `usable`, and why it is not."""
         ...
 
-    def servers(self, names: Iterable[str]) -> tuple[McpServer, ...]:
-        """The configured MCP servers of these names."""
-        ...
+    def servers(self, names: Iterable[str]) -> tuple[McpServer, ...]: ...
 
 
 class World(Struct, frozen=True, dict=True):
@@ -96,7 +94,6 @@ class World(Struct, frozen=True, dict=True):
 
     @cached_property
     def signs(self) -> bool:
-        """Whether what lands has to be signed."""
         return self.repo.wants_signing()
 
     def project_settings(self, top: Path, folder: Path) -> tuple[ProjectSettings, bool]:
@@ -136,6 +133,5 @@ class World(Struct, frozen=True, dict=True):
         return await step()
 
     def close(self) -> None:
-        """Let go of threads and helper processes."""
         self.threads.shutdown(wait=True, cancel_futures=True)
         self.integration.close()

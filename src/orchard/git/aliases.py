@@ -8,7 +8,6 @@ from orchard.git.repository import Repository
 
 
 def meant_branch(repo: Repository, branch: str) -> str:
-    """The branch that a name stands for."""
     if not may_be_alias(repo.common_dir, branch):
         return branch
     named = repo.git("symbolic-ref", "-q", f"refs/heads/{branch}", ok=(0, 1, 128)).text

@@ -44,7 +44,6 @@ class Line:
         self._seen |= self._walk(tip)[0]
 
     def meet(self, commit: str) -> Meeting:
-        """How this commit relates to the line."""
         return Meeting(commit, *self._walk(commit))
 
     def is_behind(self, meeting: Meeting) -> bool:

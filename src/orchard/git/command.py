@@ -98,8 +98,6 @@ OVERRIDES = {
 
 
 class GitError(OrchardError):
-    """Git ended with a status that was not expected."""
-
     def __init__(self, args: tuple[str, ...], cwd: Path, status: int | None, stderr: str) -> None:
         said = stderr.strip() or "(it said nothing)"
         hint = "Run 'orchard doctor'."
@@ -208,7 +206,6 @@ class Git(Struct, frozen=True):
         return {**env, **self.environment}
 
     def with_index(self, index: Path) -> "Git":
-        """The same, with another index file."""
         return replace(self, index=index)
 
     def with_config(self, **config: str) -> "Git":
@@ -217,7 +214,6 @@ class Git(Struct, frozen=True):
         return replace(self, config={**self.config, **named})
 
     def with_environment(self, **environment: str) -> "Git":
-        """The same, with these variables on top."""
         return replace(self, environment={**self.environment, **environment})
 
 

@@ -35,7 +35,6 @@ class Hazard(Struct, frozen=True):
 
 
 def hazards(repo: Repository) -> list[Hazard]:
-    """Everything that was found, the worst first."""
     parts: tuple[Callable[[Repository], Iterator[Hazard]], ...] = (
         _history,
         _layout,

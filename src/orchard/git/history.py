@@ -25,8 +25,6 @@ _PLAIN = ("--no-ext-diff", "--no-textconv", "--no-renames")
 
 
 class Summary(Struct, frozen=True):
-    """How much lies between two commits."""
-
     commits: int = 0
     added: int = 0
     modified: int = 0
@@ -36,7 +34,6 @@ class Summary(Struct, frozen=True):
 
     @property
     def files(self) -> int:
-        """How many files differ."""
         return self.added + self.modified + self.deleted
 
 

@@ -33,7 +33,6 @@ def end_leftovers(common_dir: Path) -> int:
 
 
 def left_behind(common_dir: Path) -> list[Identity]:
-    """Every git of this repository whose starter is gone."""
     wanted = f"{mark_of(common_dir).rpartition(':')[0].rpartition(':')[0]}:".encode()
     found = []
     for stat in all_processes():

@@ -43,7 +43,6 @@ def points_elsewhere(top: Path, git_dir: Path) -> bool:
 
 
 def path_in(done: Output) -> Path | None:
-    """The path that git answered with, if it did."""
     said = os.fsdecode(done.stdout.removesuffix(b"\n"))
     return Path(said).resolve() if done.status == 0 and said else None
 

@@ -49,8 +49,6 @@ class RefMoved(OrchardError):
 
 
 class Update(Struct, frozen=True):
-    """One ref's part in a transaction."""
-
     ref: str
     new: str | None
     """None deletes the ref."""
@@ -107,7 +105,6 @@ def read_ref(git: Git, ref: str) -> str | None:
 
 
 def list_refs(git: Git, *prefixes: str) -> dict[str, str]:
-    """The refs that are, or lie below, any of these names."""
     rows = git("for-each-ref", "--format=%(objectname) %(refname)", *prefixes).stdout.splitlines()
     pairs = (row.decode(errors="surrogateescape").split(" ", 1) for row in rows)
     return {ref: oid for oid, ref in pairs}
@@ -219,7 +216,6 @@ def hold(
 
 
 def delete_refs(git: Git, refs: Mapping[str, str], message: str) -> None:
-    """Delete these refs if each still holds the value given."""
     update_refs(git, [Update(ref, None, old) for ref, old in refs.items()], message)
 
 

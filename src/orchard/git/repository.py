@@ -92,7 +92,6 @@ class Repository(Struct, frozen=True, eq=False):
 
     @property
     def bare(self) -> bool:
-        """Whether there is no main worktree."""
         return self.main_top is None
 
     @property
@@ -102,7 +101,6 @@ class Repository(Struct, frozen=True, eq=False):
 
     @property
     def state(self) -> Path:
-        """Our own folder."""
         return self.common_dir / "orchard"
 
     @property
@@ -144,7 +142,6 @@ class Repository(Struct, frozen=True, eq=False):
         return block_filters(git, self.filters)
 
     def checkout_git(self, checkout: Checkout) -> Git:
-        """Git in a checkout of the user's."""
         if checkout.bare:
             return self.git
         return Git(self.common_dir, checkout.git_dir, cwd=checkout.path, work_tree=checkout.path)
@@ -158,7 +155,6 @@ class Repository(Struct, frozen=True, eq=False):
         return {key: value if equals else "true" for key, equals, value in pairs}
 
     def checkouts(self) -> list[Checkout]:
-        """Every checkout of this repository, the main one first."""
         unblock_worktrees(self.common_dir)
         git_dirs = _admin_folders(self.common_dir)
         listing = _list_worktrees(self.git)
@@ -180,11 +176,9 @@ class Repository(Struct, frozen=True, eq=False):
         return next((name for name in names if f"refs/heads/{name}" in branches), None)
 
     def branches(self) -> dict[str, str]:
-        """Every branch and the commit it is at."""
         return {ref.removeprefix("refs/heads/"): tip for ref, tip in list_refs(self.git, "refs/heads").items()}
 
     def branch_tip(self, branch: str) -> str | None:
-        """The commit a branch is at; None if there is no such branch."""
         return read_ref(self.git, f"refs/heads/{branch}") if branch else None
 
     def resolve(self, name: str) -> tuple[str | None, str]:
@@ -234,11 +228,9 @@ class Repository(Struct, frozen=True, eq=False):
         return name
 
     def has_commits(self) -> bool:
-        """Whether any branch exists; a fresh `git init` has none."""
         return bool(self.git("for-each-ref", "--count=1", "refs/heads").stdout)
 
     def is_shallow(self) -> bool:
-        """Whether history was cut off when cloning."""
         return self.git("rev-parse", "--is-shallow-repository").text == "true"
 
     def identity(self) -> tuple[str, str]:
@@ -253,7 +245,6 @@ class Repository(Struct, frozen=True, eq=False):
         return found[0], found[1]
 
     def wants_signing(self) -> bool:
-        """Whether the user has git sign every commit."""
         git = self.git.with_environment(GIT_CONFIG_COUNT="0")
         return git("config", "--type=bool", "--get", "commit.gpgSign", ok=(0, 1, 128)).text == "true"
 

@@ -35,7 +35,6 @@ _JOB_WORKS = ("prechecks", "postchecks", "setup")
 
 
 def plan_json(plan: Plan) -> Json:
-    """A plan as a JSON object."""
     body = _set_fields(plan)
     body["jobs"] = [job_json(job) for job in plan.jobs.values() if job.id != VALIDATION]
     if "verify" in body:
@@ -48,7 +47,6 @@ def plan_json(plan: Plan) -> Json:
 
 
 def plan_from_json(body: Mapping[str, Any]) -> Plan:
-    """The plan that was made into this object."""
     values = dict(body)
     values["jobs"] = {JobId(job["id"]): _job_from_json(job) for job in values["jobs"]}
     if "verify" in values:
@@ -69,12 +67,10 @@ def work_json(work: Work) -> Json:
 
 
 def work_from_json(body: Mapping[str, Any]) -> Work:
-    """The work that was made into this object."""
     return convert(body, ShellWork | ProcessWork | AgentWork)
 
 
 def job_json(job: Job) -> Json:
-    """A job as a JSON object."""
     body = _set_fields(job)
     if job.name == _own_name(job.id):
         del body["name"]

@@ -36,7 +36,6 @@ class Usage(Struct, frozen=True):
 
     @property
     def tokens(self) -> int:
-        """All of them, in and out."""
         return self.input + self.cached + self.cache_writes + self.output
 
     def as_json(self) -> dict[str, Any]:
@@ -100,7 +99,6 @@ def add(one: Usage, other: Usage) -> Usage:
 
 
 def total(usages: Iterable[Usage]) -> Usage:
-    """Everything together."""
     found = list(usages)
     result = found[0] if found else Usage()
     for usage in found[1:]:

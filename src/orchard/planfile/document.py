@@ -39,8 +39,6 @@ _SUFFIXES: dict[str, Format] = {".yaml": "yaml", ".yml": "yaml", ".json": "json"
 
 
 class Document(Struct, frozen=True, dict=True):
-    """A value, and the way from its parts back to the text."""
-
     value: Any
     name: str
     is_file: bool = False

@@ -96,5 +96,4 @@ def show_path(path: Path, root: str = "") -> str:
 
 
 def place_at(text: str, offset: int) -> Place:
-    """Line and column of a character."""
     return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)

@@ -24,7 +24,6 @@ _KINDS = {
 
 
 def findings(error: ValidationError, value: Any, top: type[Fields]) -> list[Finding]:
-    """Everything in a validation error, in its order."""
     return [_finding(item, value, top) for item in error.errors(include_url=False)]
 
 

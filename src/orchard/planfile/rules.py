@@ -56,14 +56,12 @@ def kind_of(value: object) -> str:
 
 
 def must_be(wanted: str, value: object) -> str:
-    """The message for a value of the wrong kind."""
     if value is None:
         return "is empty; give it a value or remove it"
     return f"must be {wanted}, not {kind_of(value)}"
 
 
 def checked_text(text: str) -> str:
-    """Text that says something."""
     return text if text.strip() else refuse("must not be empty")
 
 
@@ -93,7 +91,6 @@ def checked_url(text: str) -> str:
 
 
 def checked_id(text: str) -> str:
-    """The id of a job, without its group."""
     if not _ID.match(text):
         wanted = "up to 64 of a-z, 0-9, '.', '_' and '-', the first a letter or digit"
         refuse(f"{quoted(text)} is not a valid id: use {wanted}")
@@ -101,7 +98,6 @@ def checked_id(text: str) -> str:
 
 
 def checked_group(text: str) -> str:
-    """The path of a group."""
     parts = text.split("/")
     if len(parts) > DEEPEST_GROUP:
         refuse(f"groups are nested at most {DEEPEST_GROUP} deep")
@@ -144,7 +140,6 @@ def environment_value(value: Any) -> str:
 
 
 def heal_value(value: Any) -> bool | int:
-    """Whether to heal, or how often."""
     if isinstance(value, bool):
         return value
     if not isinstance(value, int):
@@ -153,7 +148,6 @@ def heal_value(value: Any) -> bool | int:
 
 
 def seconds(value: Any) -> float:
-    """A duration."""
     if isinstance(value, str):
         parts = _DURATION.fullmatch(value.strip()) if value.strip() else None
         if parts is None:
@@ -172,7 +166,6 @@ def seconds(value: Any) -> float:
 
 
 def checked_work_text(text: str) -> str:
-    """A work in one line of text."""
     if not text.strip():
         refuse("must not be empty")
     named = _AGENT_TEXT.fullmatch(text.strip())
@@ -182,7 +175,6 @@ def checked_work_text(text: str) -> str:
 
 
 def work_from_text(text: str) -> Work:
-    """What a work in one line of text means; it has been checked."""
     named = _AGENT_TEXT.fullmatch(text.strip())
     if named is None:
         return ShellWork(command=text)

@@ -87,7 +87,6 @@ class _Composer:
         self.stack.pop()
 
     def path(self) -> Path:
-        """Where the next value goes."""
         if not self.stack:
             return ()
         frame = self.stack[-1]

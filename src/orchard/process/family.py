@@ -48,7 +48,6 @@ _DOUBT_WAIT, _LONGEST_DOUBT = 0.005, 0.5
 
 
 def members(token: str, leader: Identity | None = None, log: Path | None = None) -> list[Identity]:
-    """Every live process of the family."""
     return [identity_of(stat) for stat in look(token, leader, log).living]
 
 

@@ -51,7 +51,6 @@ def is_stopped(pid: int) -> bool:
 
 
 def is_same(one: Identity, other: Identity) -> bool:
-    """Whether two identities name one process."""
     return one.pid == other.pid and one.boot == other.boot and abs(one.started - other.started) <= START_TOLERANCE
 
 

@@ -17,8 +17,6 @@ EVER = Moment()
 
 
 class Occupant(Struct, frozen=True):
-    """A process, and what it does in the folder."""
-
     pid: int
     how: str
     """`stands in it`, `has it as its root`, `has a file open in it` or `has a file mapped in it`."""

@@ -55,7 +55,6 @@ class Pipes:
             yield bytes(kept)
 
     async def read(self) -> bytes:
-        """The next block; empty at the end."""
         block = await self.reader.read(BLOCK)
         self._left -= len(block)
         if self._left < 0:
@@ -69,11 +68,9 @@ class Pipes:
             await self.writer.drain()
 
     def close_input(self) -> None:
-        """Tell the program that nothing more will come."""
         self.writer.close()
 
     def close(self) -> None:
-        """Let go of both ends."""
         if not self.writer.is_closing():
             self.writer.transport.abort()
         self._source.close()
@@ -103,14 +100,11 @@ async def open_pipes(process: subprocess.Popen[bytes], most_bytes: int) -> Pipes
 
 
 class Talk:
-    """A conversation beside the program it is with."""
-
     def __init__(self, pipes: Pipes, converse: Converse) -> None:
         self._pipes, self._converse = pipes, converse
         self._task: asyncio.Task[None] | None = None
 
     def begin(self) -> asyncio.Future[None]:
-        """Start talking; done when all is said."""
         self._task = asyncio.ensure_future(self._talk())
         return self._task
 
@@ -126,7 +120,6 @@ class Talk:
         return "all"
 
     async def close(self) -> None:
-        """Stop talking, and let go of the pipes."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])

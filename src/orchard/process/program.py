@@ -72,8 +72,6 @@ class Launch(Struct, frozen=True):
 
 
 class Ended(Struct, frozen=True):
-    """How a program came to its end, and what that took."""
-
     reason: Reason
     exit_code: int | None
     signal: int | None
@@ -87,7 +85,6 @@ class Ended(Struct, frozen=True):
 
     @property
     def ok(self) -> bool:
-        """Whether it ended by itself, with status 0."""
         return self.reason == "exit" and self.exit_code == 0
 
 

@@ -100,7 +100,6 @@ class Moment(Struct, frozen=True):
 
 
 def moment() -> Moment:
-    """This moment."""
     if not LINUX:
         return Moment()
     thread = Thread(target=int)
@@ -149,7 +148,6 @@ def own_children(*, helpers: bool = True) -> list[int] | None:
 
 
 def read_stat(pid: int) -> Stat | None:
-    """One process; None when there is no such process."""
     return _stat(pid, 0.0) if LINUX else portable_stat(pid)
 
 

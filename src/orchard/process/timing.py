@@ -28,8 +28,6 @@ class Broken(OrchardError):
 
 
 class Timed(Struct, frozen=True):
-    """What running a program took."""
-
     wall: float
     cpu: float
     """With that of everything it started."""
@@ -102,7 +100,6 @@ def _end(process: "subprocess.Popen[str]") -> None:
 
 
 def timed(words: Sequence[str | Path], cwd: Path) -> Timed:
-    """Run a program to its end and say what it took."""
     with tempfile.TemporaryFile("w+", errors="replace") as output:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         begin = time.perf_counter()

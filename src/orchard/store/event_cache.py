@@ -23,7 +23,6 @@ class Recent:
         self._lock = threading.Lock()
 
     def add(self, events: Iterable[Recorded]) -> None:
-        """Remember what has just become durable."""
         with self._lock:
             self._events.extend(events)
 

@@ -64,8 +64,6 @@ class _Forget(Struct):
 
 
 class _Batch(Struct):
-    """What is committed together."""
-
     last: int = 0
     events: list[Row] = field(default_factory=list)
     recorded: list[Recorded] = field(default_factory=list)
@@ -78,11 +76,9 @@ class _Batch(Struct):
         return bool(self.events or self.forgets)
 
     def mark(self) -> tuple[int, int, int, int, bool]:
-        """How far it is filled, for `cut`."""
         return len(self.events), len(self.rows), self.last, self.size, self.urgent
 
     def cut(self, mark: tuple[int, int, int, int, bool]) -> None:
-        """Take out again what was put in after the mark."""
         events, rows, self.last, self.size, self.urgent = mark
         del self.events[events:], self.recorded[events:], self.rows[rows:]
 

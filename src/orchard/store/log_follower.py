@@ -54,7 +54,6 @@ class Changes:
         self._watch()
 
     def close(self) -> None:
-        """Stop watching."""
         if self._descriptor is not None:
             self._loop.remove_reader(self._descriptor)
             os.close(self._descriptor)

@@ -25,8 +25,6 @@ _PLAN_ID = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")
 
 
 class Block(Struct, frozen=True):
-    """A part of a log, and where the next one begins."""
-
     data: bytes
     offset: int
     next_offset: int
@@ -40,11 +38,9 @@ class LogFiles(Struct, frozen=True):
     state: Path
 
     def path(self, plan: PlanId, job: JobId, attempt: int, phase: Phase) -> Path:
-        """The log of one phase; it need not exist."""
         return self.attempt_folder(plan, job, attempt) / f"{phase.value}.log"
 
     def subtask_path(self, plan: PlanId, job: JobId, attempt: int, subtask: str) -> Path:
-        """The log of a subtask; it need not exist."""
         assert _SUBTASK.fullmatch(subtask), f"{subtask!r} is no id of a subtask"
         return self.attempt_folder(plan, job, attempt) / f"{subtask}.log"
 
@@ -53,7 +49,6 @@ class LogFiles(Struct, frozen=True):
         return self.attempt_folder(plan, job, attempt) / "evidence.json"
 
     def attempt_folder(self, plan: PlanId, job: JobId, attempt: int) -> Path:
-        """What holds the files of one attempt."""
         assert attempt >= 0, attempt
         return self._plan_folder(plan).joinpath(*_parts_of(job), str(attempt))
 

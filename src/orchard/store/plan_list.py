@@ -61,11 +61,9 @@ class PlanList:
         self._lock = threading.Lock()
 
     def plans(self) -> list[PlanRow]:
-        """Every plan, the newest last."""
         return [_plan_row(row) for row in self._ask(f"{_PLANS} ORDER BY first_seq")]
 
     def plan(self, plan: PlanId) -> PlanRow | None:
-        """One plan, by its whole id."""
         return next((_plan_row(row) for row in self._ask(f"{_PLANS} WHERE id = ?", plan)), None)
 
     def mentioning(self, text: str) -> list[PlanRow]:

@@ -33,7 +33,6 @@ class JournalReader(PlanList):
 
     @classmethod
     def empty(cls) -> "JournalReader":
-        """A journal in which nothing ever happened."""
         return cls(None)
 
     def events(self, plan: PlanId | None = None, since: int = 0, limit: int | None = None) -> Iterator[Recorded]:

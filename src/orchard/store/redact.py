@@ -103,7 +103,6 @@ class Redactor:
         return _hide(text[:cut], [span for span in spans if span[1] <= cut])
 
     def close(self) -> bytes:
-        """The rest."""
         text, self._carry = self._carry, b""
         spans, _ = self._spans(text, ended=True)
         return _hide(text, spans)
@@ -139,7 +138,6 @@ class Redactor:
 
 
 def redact_text(text: str, secrets: Iterable[str] = ()) -> str:
-    """A text without the secrets in it."""
     return Redactor(secrets).whole(text.encode(errors="surrogateescape")).decode(errors="surrogateescape")
 
 

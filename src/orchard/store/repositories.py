@@ -20,7 +20,6 @@ MOST = 1000
 
 
 def note_repository(state: Path, common_dir: Path, top: Path | None) -> None:
-    """Remember that an engine worked here just now."""
     place = state / FOLDER / f"{sha256(os.fsencode(common_dir)).hexdigest()[:16]}.json"
     text = json.dumps({"path": os.fsdecode(top or common_dir)})
     with suppress(OSError):

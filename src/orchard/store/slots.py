@@ -144,7 +144,6 @@ class Slots:
         self._woken.clear()
 
     def close(self) -> None:
-        """Free all that this process holds."""
         self._idle, self._try_after = [], 0.0
         self._wait_for_locks(BUSY_SECONDS)  # nobody is served any more; leases that stay would be lost to others
         self.free(*self._mine)

@@ -31,7 +31,6 @@ class Values:
         self._short = rest
 
     def spans(self, text: bytes) -> Iterator[Span]:
-        """Where the values are; those of two values may overlap."""
         candidates = [value for index in self._indexes for value in index.candidates(text)]
         for value in (*candidates, *self._short):
             start = text.find(value)

@@ -45,7 +45,6 @@ class AcpAgent:
 
     @property
     def name(self) -> str:
-        """As plans name it."""
         return self._name or f"acp:{self.command}"
 
     @property
@@ -54,7 +53,6 @@ class AcpAgent:
         return self.row.pass_env
 
     async def run(self, task: Task, watch: Watch) -> Result:
-        """One turn."""
         model = task.settings.model or self.row.model
         try:
             check_project(self._traits, task, PurePath(self._argv[0]).name)

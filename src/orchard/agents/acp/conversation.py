@@ -93,7 +93,6 @@ class Conversation:
     # ------------------------------------------------------------------------- the course of a turn
 
     async def converse(self, pipes: Pipes) -> None:
-        """The whole turn."""
         # Slow to import, and the agent is slow to start: both at once, and nobody else waits.
         await asyncio.to_thread(_import)
         from acp.connection import Connection

@@ -16,8 +16,6 @@ VERSION = 1
 
 
 class Abilities(Struct, frozen=True):
-    """What an agent says of itself."""
-
     name: str = ""
     resumes: bool = False
     loads: bool = False
@@ -66,6 +64,5 @@ def abilities(answer: Json, env: Mapping[str, str]) -> Abilities:
 
 
 def wire(request: Any) -> Json:
-    """A request of the package's, as it goes over the wire."""
     params: Json = request.model_dump(mode="json", by_alias=True, exclude_none=True)
     return params

@@ -38,8 +38,6 @@ class Offer:
 
 
 def _choices(option: Json) -> list[tuple[str, str]]:
-    """The values of an option, each with its name."""
-
     def flat(rows: Any) -> Iterator[tuple[str, str]]:
         for row in rows if isinstance(rows, list) else ():
             if isinstance(row, dict) and isinstance(row.get("value"), str):

@@ -31,7 +31,6 @@ def traits_of_program(name: str) -> AcpTraits | None:
 
 
 def environment(traits: AcpTraits, row: AgentRow, task: Task) -> dict[str, str]:
-    """The whole environment for a turn."""
     home = {}
     if is_private(row, {**task.env, **row.env}, traits.keys):
         home[traits.home] = str(task.private / "home")

@@ -27,8 +27,6 @@ LONGEST_ABOUT = 200
 
 
 class Finished(Struct, frozen=True):
-    """The turn is over."""
-
     stop: str
     """The protocol's word for why."""
     failure: tuple[Reason, str] | None = None
@@ -42,9 +40,7 @@ class Finished(Struct, frozen=True):
 class Decoder(Protocol):
     """One version of the protocol, for one turn."""
 
-    def update(self, update: Json) -> Finished | None:
-        """Hear an update of the session."""
-        ...
+    def update(self, update: Json) -> Finished | None: ...
 
     def answered(self, answer: Json) -> Finished | None:
         """Hear the answer to the prompt."""
@@ -79,7 +75,6 @@ class VersionOne:
 
     @property
     def spent(self) -> float:
-        """Dollars that the whole session has cost by now."""
         return self._spent
 
     def update(self, update: Json) -> Finished | None:

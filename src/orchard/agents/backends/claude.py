@@ -70,8 +70,6 @@ KNOWN = Known(
 
 
 class Claude:
-    """How Claude Code is started, and read."""
-
     known = KNOWN
     name = KNOWN.name
     program = KNOWN.program
@@ -114,7 +112,6 @@ class Claude:
         return Command(tuple(argv), _environment(row, task), with_own_words(task, ("CLAUDE.md", ".claude/CLAUDE.md")))
 
     def reader(self, task: Task, tell: Tell) -> "ClaudeReader":
-        """For one turn."""
         return ClaudeReader(task, tell)
 
 
@@ -146,8 +143,6 @@ def _server(server: McpServer) -> Json:
 
 
 class ClaudeReader(MessageReader):
-    """Hears one turn of Claude Code."""
-
     name: ClassVar[str] = "claude"
     lost_words: ClassVar[tuple[str, ...]] = ("No conversation found", "--resume requires a valid session")
 

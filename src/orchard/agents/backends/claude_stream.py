@@ -58,7 +58,6 @@ class Ledger:
 
     @property
     def told(self) -> Usage:
-        """Everything that was told."""
         return total(self._told.values())
 
     @property
@@ -97,7 +96,6 @@ class MessageReader:
         self._worked = False
 
     def feed(self, message: Json) -> None:
-        """Take in one event."""
         kind = message.get("type")
         if kind == "system":
             self._hear_system(message)
@@ -132,7 +130,6 @@ class MessageReader:
     # ------------------------------------------------------------------------- what programs do differently
 
     def message_usage(self, message: Json) -> Usage:
-        """The tokens of one message of the model's."""
         usage = part(message, "usage")
         return Usage(
             model=text(message.get("model")),

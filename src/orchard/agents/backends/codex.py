@@ -74,8 +74,6 @@ KNOWN = Known(
 
 
 class Codex:
-    """How Codex is started, and read."""
-
     known = KNOWN
     name = KNOWN.name
     program = KNOWN.program
@@ -136,7 +134,6 @@ class Codex:
         return Command((*argv, "-"), env, with_own_words(task, ("AGENTS.override.md", "AGENTS.md")))
 
     def reader(self, task: Task, tell: Tell) -> "CodexReader":
-        """For one turn."""
         return CodexReader(task, tell)
 
 
@@ -226,8 +223,6 @@ def _toml(value: Any) -> str:
 
 
 class CodexReader:
-    """Hears one turn of Codex."""
-
     def __init__(self, task: Task, tell: Tell) -> None:
         self._task, self._tell = task, tell
         self._complaints = Complaints(task.log)
@@ -239,7 +234,6 @@ class CodexReader:
         self._waits = 0
 
     def feed(self, message: Json) -> None:
-        """Take in one event."""
         kind = message.get("type")
         if kind == "thread.started":
             self.session = text(message.get("thread_id")) or None

@@ -108,8 +108,6 @@ KNOWN = Known(
 
 
 class Copilot:
-    """The backend."""
-
     known = KNOWN
     name = KNOWN.name
     program = KNOWN.program
@@ -180,7 +178,6 @@ class Copilot:
         return Command(tuple(argv), env, task.instructions.encode())
 
     def reader(self, task: Task, tell: Tell) -> "CopilotReader":
-        """For one turn."""
         return CopilotReader(task, tell)
 
 
@@ -200,8 +197,6 @@ def _usage_file(task: Task, session: str) -> Path:
 
 
 class CopilotReader:
-    """Hears one turn."""
-
     def __init__(self, task: Task, tell: Tell) -> None:
         self._tell = tell
         # Read before the program runs: what is in the scratch folder afterwards may be the agent's own.
@@ -221,7 +216,6 @@ class CopilotReader:
         self._end: Json | None = None
 
     def feed(self, message: Json) -> None:
-        """Take in one message."""
         data = part(message, "data")
         if message.get("ephemeral") is not True:
             self._record.tell_new(self._tell)

@@ -70,7 +70,6 @@ class Custom:
         return Command((program, *row.args, *filled), stdin=stdin)
 
     def reader(self, task: Task, tell: Tell) -> "CustomReader":
-        """For one turn."""
         return CustomReader(self.name, task, tell)
 
     def _note(self, used: set[str], row: AgentRow, task: Task, tell: Tell) -> None:
@@ -110,8 +109,6 @@ def _filled(words: list[str], values: dict[str, str]) -> list[str]:
 
 
 class CustomReader:
-    """Hears one turn."""
-
     def __init__(self, name: str, task: Task, tell: Tell) -> None:
         self._name, self._tell, self._session = name, tell, task.session
         self._complaints = Complaints(task.log)

@@ -71,8 +71,6 @@ KNOWN = Known(
 
 
 class Gemini:
-    """The backend."""
-
     known = KNOWN
     name = KNOWN.name
     program = KNOWN.program
@@ -125,7 +123,6 @@ class Gemini:
         return Command(tuple(argv), env, task.instructions.encode())
 
     def reader(self, task: Task, tell: Tell) -> "GeminiReader":
-        """For one turn."""
         return GeminiReader(task, tell)
 
     def _note_unsettable(self, task: Task, tell: Tell) -> None:
@@ -180,8 +177,6 @@ def _server(server: McpServer) -> Json:
 
 
 class GeminiReader:
-    """Hears one turn."""
-
     def __init__(self, task: Task, tell: Tell) -> None:
         self._tell = tell
         self._complaints = Complaints(task.log)
@@ -192,7 +187,6 @@ class GeminiReader:
         self._end: Json | None = None
 
     def feed(self, message: Json) -> None:
-        """Take in one message."""
         match message.get("type"):
             case "init":
                 self._session = text(message.get("session_id")) or None

@@ -89,8 +89,6 @@ KNOWN = Known(
 
 
 class Opencode:
-    """The backend."""
-
     known = KNOWN
     name = KNOWN.name
     program = KNOWN.program
@@ -144,7 +142,6 @@ class Opencode:
         return Command(tuple(argv), env, with_own_words(task, ("AGENTS.md", "CLAUDE.md")))
 
     def reader(self, task: Task, tell: Tell) -> "OpencodeReader":
-        """For one turn."""
         return OpencodeReader(task, tell)
 
 
@@ -176,8 +173,6 @@ def _server(server: McpServer) -> Json:
 
 
 class OpencodeReader:
-    """Hears one turn."""
-
     def __init__(self, task: Task, tell: Tell) -> None:
         self._tell = tell
         self._complaints = Complaints(task.log)
@@ -190,7 +185,6 @@ class OpencodeReader:
         self._error: Json | None = None
 
     def feed(self, message: Json) -> None:
-        """Take in one message."""
         self._name_session(text(message.get("sessionID")))
         step = part(message, "part")
         match message.get("type"):

@@ -59,8 +59,6 @@ KNOWN = Known(
 
 
 class Qwen:
-    """How Qwen Code is started, and read."""
-
     known = KNOWN
     name = KNOWN.name
     program = KNOWN.program
@@ -74,7 +72,6 @@ class Qwen:
         return told(ask_openai, asking.env.get("OPENAI_BASE_URL"), key)
 
     def prepare(self, program: str, row: AgentRow, task: Task, tell: Tell) -> Command:
-        """One turn, unattended."""
         settings = task.settings
         argv = [program, *row.args, "--yolo", "--output-format", "stream-json"]
         env = {"QWEN_CODE_SUPPRESS_YOLO_WARNING": "1"}
@@ -110,7 +107,6 @@ class Qwen:
         return Command(tuple(argv), env, task.instructions.encode())
 
     def reader(self, task: Task, tell: Tell) -> "QwenReader":
-        """For one turn."""
         return QwenReader(task, tell)
 
 

@@ -24,7 +24,6 @@ class Totals:
         return self._sessions.get(session) if session is not None else None
 
     def remember(self, session: str, counts: Mapping[str, int]) -> None:
-        """What has been told of a session by now."""
         self._sessions.pop(session, None)
         self._sessions[session] = dict(counts)
         newest = dict(list(self._sessions.items())[-MOST_SESSIONS:])

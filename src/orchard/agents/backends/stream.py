@@ -35,7 +35,6 @@ def part(value: Any, *names: str) -> Json:
 
 
 def text(value: Any) -> str:
-    """A text of a message, or none."""
     return value if isinstance(value, str) else ""
 
 
@@ -94,11 +93,9 @@ class Words:
         self._kept = ""
 
     def add(self, said: str) -> None:
-        """More of it."""
         self._kept = (self._kept + said)[-LONGEST_TEXT:]
 
     def clear(self) -> None:
-        """Something else begins."""
         self._kept = ""
 
     def __str__(self) -> str:
@@ -115,7 +112,6 @@ class Calls:
         self._denied: str | None = None
 
     def begin(self, id: str, tool: str, arguments: Any) -> None:
-        """Tell of a call."""
         called = Called(sentence(tool) or "a tool", about(arguments))
         if len(self._open) < MOST_OPEN_CALLS:
             self._open[id] = called
@@ -151,7 +147,6 @@ class Complaints:
         self._start = log_size(log) or 0
 
     def read(self) -> str:
-        """The end of it."""
         try:
             with opened(self._log) as (file, end):
                 if file is None:

@@ -55,16 +55,13 @@ class BuiltinAgent:
 
     @property
     def key_variable(self) -> str:
-        """The variable that holds the key of the model."""
         return self.row.api_key_env or KEYS[self.row.provider]
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """Variables of the user's that it may see."""
         return (self.key_variable, SERVERS[self.row.provider], *GITHUB, *self.row.pass_env)
 
     async def run(self, task: Task, watch: Watch) -> Result:
-        """One turn."""
         env = {**task.env, "TMPDIR": str(task.scratch), **self.row.env}
         key = env.get(self.key_variable, "")
         if not key and self._model is None:

@@ -27,8 +27,6 @@ _SHOWN_ERRORS = 3
 
 
 class Calls:
-    """The tools of one turn."""
-
     def __init__(self, tools: Sequence[Tool], context: ToolContext, tell: Tell, seconds: float | None = None) -> None:
         self._tools = {tool.name: tool for tool in tools}
         self._context, self._tell = context, tell
@@ -103,7 +101,6 @@ class Calls:
 
 
 def about(arguments: Json) -> str:
-    """What a call is about, in a line."""
     texts = {name: value for name, value in arguments.items() if isinstance(value, str) and value.strip()}
     chosen = next((texts[name] for name in _TELLING if name in texts), None) or next(iter(texts.values()), "")
     return one_line(" ".join(chosen[:1000].split()), 160)

@@ -38,7 +38,6 @@ _MOST_CALLS = 256
 
 @asynccontextmanager
 async def open_chat_model(key: str, server: str | None) -> AsyncIterator["ChatModel"]:
-    """A model behind Chat Completions."""
     sdk = await load("openai")
     async with open_connections(sdk, server or SERVER) as connections:
         client = sdk.AsyncOpenAI(api_key=key, base_url=server or SERVER, max_retries=0, http_client=connections)
@@ -46,15 +45,12 @@ async def open_chat_model(key: str, server: str | None) -> AsyncIterator["ChatMo
 
 
 class ChatModel:
-    """Asks one server."""
-
     def __init__(self, sdk: Any, client: Any, *, of_openai: bool) -> None:
         self._sdk, self._client = sdk, client
         # OpenAI's own models refuse the old name of this limit, and many other servers know no other.
         self._limit = "max_completion_tokens" if of_openai else "max_tokens"
 
     async def reply(self, request: Request, hear: Hear) -> Reply:
-        """Ask once, and put the streamed answer together."""
         try:
             return await self._reply(request, hear)
         except ModelError as error:
@@ -145,8 +141,6 @@ def _assistant(message: Message) -> Json:
 
 
 class _Parts:
-    """An answer that is coming in."""
-
     def __init__(self, model: str, hear: Hear) -> None:
         self.begun = False
         self._model, self._hear = model, hear

@@ -107,7 +107,6 @@ _KINDS = {
 
 
 def model_error(sdk: Any, error: Exception) -> ModelError:
-    """What an error of an SDK means to us."""
     if isinstance(error, UNREADABLE):
         why = one_line(f"{type(error).__name__}: {error}", 200)
         return ModelError("network", f"The model's answer cannot be read ({why}).")

@@ -38,20 +38,17 @@ class Place(NamedTuple):
     """Where it really is, for people."""
 
     def status(self) -> os.stat_result | None:
-        """What is there; None when nothing is."""
         with suppress(FileNotFoundError):
             return os.stat(self.name, dir_fd=self.parent, follow_symlinks=False)
         return None
 
     def open_folder(self) -> int:
-        """A descriptor of the folder that is there."""
         try:
             return os.open(self.name, _FOLDER, dir_fd=self.parent)
         except OSError as error:
             raise BadPath(f"{self.path} cannot be opened as a folder: {error.strerror}.") from error
 
     def read(self, most: int = LARGEST_FILE) -> bytes:
-        """The content of the regular file that is there."""
         # O_NONBLOCK: a pipe without a writer must not hold us; it is refused once we can see what it is.
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
         self._refuse_special(self.status())
@@ -127,8 +124,6 @@ class Confines:
 
 
 class _Walk:
-    """One path on its way."""
-
     def __init__(self, confines: Confines, path: str, writing: bool) -> None:
         self._confines, self._asked, self._writing = confines, path, writing
         self._opened: list[int] = []
@@ -167,7 +162,6 @@ class _Walk:
         return Place(self._opened[-1], ".", self._here())
 
     def close(self) -> None:
-        """Let go of every folder on the way."""
         while self._opened:
             os.close(self._opened.pop())
 

@@ -45,8 +45,6 @@ class _Lane(Struct):
 
 
 class Governor:
-    """The lanes of a process."""
-
     def __init__(
         self,
         clock: Callable[[], float] = time.monotonic,
@@ -134,7 +132,6 @@ class Governor:
 
 @cache
 def shared_governor() -> Governor:
-    """The one of this process."""
     return Governor()
 
 

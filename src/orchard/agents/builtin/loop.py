@@ -45,7 +45,6 @@ class Loop:
         self._squeezed = False
 
     async def run(self) -> Result:
-        """Go on until there is an end."""
         for _ in range(self._turns):
             await self._shorten()
             if (why := self._watch.stop()) is not None:
@@ -112,7 +111,6 @@ class Loop:
     # ------------------------------------------------------------------------------------ keeping it short
 
     async def _shorten(self) -> None:
-        """Keep the conversation within its bounds."""
         bounds = self._bounds
         threshold = min(bounds.threshold, bounds.most)
         most = bounds.most

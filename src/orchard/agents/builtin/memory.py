@@ -33,8 +33,6 @@ LIGHT = 8_000
 
 
 class Bounds(Struct, frozen=True):
-    """How long a conversation may be."""
-
     most: int = 40
     """Messages that are sent."""
     compact: bool = True

@@ -50,7 +50,6 @@ _OURS = frozenset({"reasoning"})
 
 @asynccontextmanager
 async def open_messages_model(key: str, server: str | None) -> AsyncIterator["MessagesModel"]:
-    """A model behind the Messages API."""
     sdk = await load("anthropic")
     server = server or SERVER
     async with open_connections(sdk, server) as connections:
@@ -60,13 +59,10 @@ async def open_messages_model(key: str, server: str | None) -> AsyncIterator["Me
 
 
 class MessagesModel:
-    """Asks one server."""
-
     def __init__(self, sdk: Any, client: Any) -> None:
         self._sdk, self._client = sdk, client
 
     async def reply(self, request: Request, hear: Hear) -> Reply:
-        """Ask once, and put the streamed answer together."""
         begun = time.monotonic()
         parts = _Parts(request.model, hear)
         try:
@@ -117,8 +113,6 @@ def _messages(messages: Sequence[Message]) -> list[Json]:
 
 
 class _Parts:
-    """An answer that is coming in."""
-
     def __init__(self, model: str, hear: Hear) -> None:
         self.begun = False
         self._model, self._hear = model, hear
@@ -233,14 +227,12 @@ def _fields(value: Any) -> Json:
 
 
 def _number(value: Any) -> int:
-    """The place of a block."""
     if type(value) is not int:
         raise TypeError(f"a number was expected, not {type(value).__name__}")
     return value
 
 
 def read_input(text: str) -> tuple[Json, str | None]:
-    """The input of a call, and what is wrong with it."""
     try:
         value = json.loads(text) if text.strip() else {}
     except (ValueError, RecursionError) as error:

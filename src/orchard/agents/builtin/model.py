@@ -30,8 +30,6 @@ _HALF_PAIRS = re.compile("[\ud800-\udfff]")
 
 
 class Message(Struct, frozen=True):
-    """One message of a conversation."""
-
     role: Role
     blocks: tuple[Json, ...]
     summary: bool = False
@@ -39,17 +37,14 @@ class Message(Struct, frozen=True):
 
     @property
     def calls(self) -> tuple[Json, ...]:
-        """The tools that are asked for here."""
         return tuple(block for block in self.blocks if block.get("type") == "tool_use")
 
     @property
     def answers(self) -> tuple[str, ...]:
-        """The ids of the calls that are answered here."""
         return tuple(block["tool_use_id"] for block in self.blocks if block.get("type") == "tool_result")
 
     @property
     def text(self) -> str:
-        """What is said here."""
         return "\n\n".join(block["text"] for block in self.blocks if block.get("type") == "text").strip()
 
 
@@ -59,19 +54,15 @@ def text_block(text: str) -> Json:
 
 
 def said(text: str) -> Message:
-    """A message of ours."""
     return Message("user", (text_block(text),))
 
 
 def result_block(call: str, text: str, *, failed: bool = False) -> Json:
-    """The answer to a call."""
     block: Json = {"type": "tool_result", "tool_use_id": call, "content": _HALF_PAIRS.sub("\ufffd", text) or "(empty)"}
     return {**block, "is_error": True} if failed else block
 
 
 class Request(Struct, frozen=True):
-    """One call of a model."""
-
     model: str
     system: str
     messages: Sequence[Message]
@@ -91,8 +82,6 @@ class Pace(Struct, frozen=True):
 
 
 class Reply(Struct, frozen=True):
-    """What a model answered."""
-
     message: Message
     stop: Stop
     usage: Usage
@@ -104,8 +93,6 @@ class Reply(Struct, frozen=True):
 
 
 class ModelError(Exception):
-    """A call of the model that came to nothing."""
-
     def __init__(
         self,
         reason: Reason,
@@ -136,8 +123,6 @@ Hear = Callable[[str], None]
 
 
 class Model(Protocol):
-    """Whoever answers."""
-
     async def reply(self, request: Request, hear: Hear) -> Reply:
         """Ask once, without trying again; ModelError if there is no answer."""
         ...

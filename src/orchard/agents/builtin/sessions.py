@@ -18,7 +18,6 @@ _IDS = re.compile(r"[0-9a-f]{32}")
 
 
 def new_id() -> str:
-    """For a session that begins."""
     return uuid4().hex
 
 

@@ -21,8 +21,6 @@ class ToolError(Exception):
 
 
 class Answer(Struct, frozen=True):
-    """What a tool answers."""
-
     text: str
     failed: bool = False
 
@@ -51,7 +49,6 @@ class ToolContext(Struct, frozen=True):
 
     @property
     def for_commands(self) -> dict[str, str]:
-        """The variables of commands that the model chooses."""
         return {name: value for name, value in self.env.items() if name not in self.withheld}
 
 
@@ -64,9 +61,7 @@ class Tool(Protocol):
         ...
 
     @property
-    def description(self) -> str:
-        """For the model."""
-        ...
+    def description(self) -> str: ...
 
     @property
     def schema(self) -> Json:

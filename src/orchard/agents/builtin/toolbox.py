@@ -77,7 +77,6 @@ def _import_client() -> None:
 
 
 def denies(rule: str, name: str) -> bool:
-    """Whether a rule means this tool."""
     return name.startswith(rule[:-1]) if rule.endswith("*") else name == rule
 
 

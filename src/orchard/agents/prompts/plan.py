@@ -25,7 +25,6 @@ _WORK = (
 
 
 def planning_guide() -> str:
-    """The whole guide, in Markdown."""
     text = files("orchard.agents").joinpath("guide.md").read_text("utf-8")
     assert PLACE in text
     return text.replace(PLACE, format_text())
@@ -61,7 +60,6 @@ def _row(name: str, info: Any, shape: dict[str, Any]) -> str:
 
 
 def _type(shape: dict[str, Any]) -> str:
-    """A JSON Schema in a few words."""
     if "$ref" in shape:
         title = _TITLES[shape["$ref"].rpartition("/")[2]].removeprefix("Each of ").strip("`")
         return title if title in ("jobs", "groups") else f"see `{title}`"

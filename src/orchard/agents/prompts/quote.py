@@ -37,7 +37,6 @@ def data(label: str, text: str, limit: int = OUTPUT) -> str:
 
 
 def tail(text: str) -> str:
-    """The end of what was printed."""
     lines = plain_text(text[-OUTPUT * 2 :]).strip("\n").split("\n")[-OUTPUT_LINES:]
     shown = "\n".join(lines)
     return shown if len(shown) <= OUTPUT - 10 else "[...]" + shown[-(OUTPUT - 10) :]

@@ -52,7 +52,6 @@ def tools_text(server: str, *, may_spawn: bool = True) -> str:
 
 
 def subtask_instructions(context: SubtaskContext) -> str:
-    """The task, complete, and then everything around it."""
     parts = [
         verbatim(context.prefix).strip("\n"),
         verbatim(context.task).strip("\n"),

@@ -46,8 +46,6 @@ _FOREIGN = (
 
 
 class Delivered(Struct, frozen=True):
-    """What a job that this one needs has left."""
-
     job: str
     name: str = ""
     summary: str = ""
@@ -86,8 +84,6 @@ class WorkerContext(Struct, frozen=True, kw_only=True):
 
 
 class Failure(Struct, frozen=True, kw_only=True):
-    """What went wrong."""
-
     phase: str
     message: str = ""
     """One sentence: the reason that people see."""
@@ -99,8 +95,6 @@ class Failure(Struct, frozen=True, kw_only=True):
 
 
 class Try(Struct, frozen=True):
-    """An earlier try at the same failure."""
-
     summary: str
     """What its agent said that it did."""
     failure: str
@@ -135,7 +129,6 @@ class ResolveContext(Struct, frozen=True, kw_only=True):
 
 
 def work_instructions(context: WorkerContext) -> str:
-    """The task, complete, and then everything around it."""
     return _page(
         verbatim(context.task),
         "---",

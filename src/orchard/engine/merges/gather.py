@@ -124,8 +124,6 @@ def resolve(world: World, plan: str, merge: Merge, resolver: Resolver) -> Resolu
 
 
 class Between(Struct, frozen=True):
-    """What met whom in a conflict, in a person's words."""
-
     plan: str
     who: str
     ours: str

@@ -39,6 +39,5 @@ class Gathered:
             return made
 
     def forget(self) -> None:
-        """Make everything anew from now on."""
         with self._turn:
             self._known.clear()

@@ -25,8 +25,6 @@ INSTALL = (
 
 
 class Route(Struct, frozen=True):
-    """Where traces go."""
-
     endpoint: str | None = None
     """None: where the standard variables say."""
     headers: str = ""

@@ -107,7 +107,6 @@ def to_endpoint(endpoint: str, headers: str, foreign: str) -> OTLPSpanExporter:
 
 
 def to_standard() -> OTLPSpanExporter:
-    """An exporter to where the standard variables say."""
     return OTLPSpanExporter()
 
 
@@ -147,7 +146,6 @@ class _Heard(SpanExporter):
         self.why = ""
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Send a batch."""
         self.why = ""
         _ear.exporting[threading.get_ident()] = self
         try:

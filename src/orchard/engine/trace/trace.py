@@ -63,8 +63,6 @@ _ENDS: Mapping[type[Event], str] = {
 
 
 class Part(Struct):
-    """A piece of work, under way or ended."""
-
     trace: int
     id: int
     parent: int | None
@@ -76,7 +74,6 @@ class Part(Struct):
     """A word for why it failed; None: it did not."""
 
     def count(self, name: str, more: int) -> None:
-        """Add to a number among the attributes."""
         before = self.attributes.get(name)
         self.attributes[name] = more + (before if isinstance(before, int) else 0)
 
@@ -88,9 +85,7 @@ class Exporting(Protocol):
         """Whether this trace is one of those that are wanted."""
         ...
 
-    def take(self, part: Part) -> None:
-        """A part has ended."""
-        ...
+    def take(self, part: Part) -> None: ...
 
     def current(self, part: Part) -> AbstractContextManager[object]:
         """For the time of the block, what libraries of ours trace belongs to this part."""
@@ -98,8 +93,6 @@ class Exporting(Protocol):
 
 
 class _Turn(Struct):
-    """A turn of an agent that is under way."""
-
     part: Part
     tools: list[tuple[str, Part]] = field(default_factory=list)
     """Calls that are under way, by the name of the tool."""
@@ -107,8 +100,6 @@ class _Turn(Struct):
 
 
 class _Job(Struct):
-    """An attempt that is under way."""
-
     part: Part
     phase: Part | None = None
     turns: dict[str | None, _Turn] = field(default_factory=dict)
@@ -150,7 +141,6 @@ class Tracing:
     # -------------------------------------------------------------------------------------- hearing
 
     def hear(self, run: Run, recorded: Recorded) -> None:
-        """Take in an event that was just applied to the run."""
         plan = self._plans.get(run.id)
         if plan is None:
             plan = self._plans[run.id] = self._known(run, recorded.seq)
@@ -261,7 +251,6 @@ class Tracing:
         self._close(plan, event.job, recorded.at, _ENDS[type(event)], error)
 
     def _close(self, plan: _Plan, job: JobId, at: float, outcome: str, error: str | None) -> None:
-        """End a job with all that is still under way in it."""
         under_way = plan.jobs.pop(job, None)
         if under_way is None:
             return
@@ -388,7 +377,6 @@ def _turn(plan: _Plan, job: JobId, subtask: str | None) -> _Turn | None:
 
 
 def _of(job: _Job) -> dict[str, str | int]:
-    """What every part of an attempt says about it."""
     return {name: job.part.attributes[name] for name in (names.JOB_ID, names.ATTEMPT)}
 
 

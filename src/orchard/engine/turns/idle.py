@@ -69,7 +69,6 @@ class Idling:
             self._timers[run.id, job_id] = loop.call_later(left, self._give_up, run, job_id, record.hold)
 
     def close(self) -> None:
-        """Forget all timers."""
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()

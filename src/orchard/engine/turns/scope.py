@@ -18,8 +18,6 @@ from orchard.model.plan import Work
 
 
 class Desk(Struct, eq=False):
-    """One agent in its turn."""
-
     context: Context
     agent: str
     settings: Settings
@@ -42,7 +40,6 @@ class Desk(Struct, eq=False):
         news.set()
 
     async def news(self) -> None:
-        """Wait until a subtask has ended."""
         await self._news.wait()
 
     @contextmanager
@@ -91,7 +88,6 @@ class Desk(Struct, eq=False):
 
 
 def scope_of(context: Context) -> Scope:
-    """For whom an agent speaks."""
     return Scope(context.run.id, context.job_id, context.number, context.subtask)
 
 

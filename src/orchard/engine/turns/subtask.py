@@ -53,15 +53,12 @@ class Order(Struct, frozen=True):
 
 
 class _End(Struct, frozen=True):
-    """How a subtask ended, before it is recorded."""
-
     status: str
     message: str = ""
     summary: str = ""
 
 
 async def run_subtask(desk: Desk, order: Order) -> None:
-    """Run a subtask to its end and record how it ended."""
     parent = desk.context
     engine, run, job_id = parent.engine, parent.run, parent.job_id
     subtask = run.records[job_id].subtasks[order.id]

@@ -67,8 +67,6 @@ LAST_WORDS = 4000
 
 
 class Asked(Struct, frozen=True):
-    """What an agent is asked to do."""
-
     agent: Agent
     purpose: str
     """`work`, `check`, `heal`, `resolve` or `subtask`."""
@@ -243,7 +241,6 @@ class _Hearing:
         os.close(self._fd)
 
     def tell(self, told: Telling) -> None:
-        """Take in what the agent tells."""
         context = self._context
         if context.engine.tracing is not None:
             context.engine.tracing.told(context.run.id, context.job_id, told, context.subtask)
@@ -267,7 +264,6 @@ class _Hearing:
                 _note(self._context, self._asked, told)
 
     def end(self, result: Result | None) -> None:
-        """Record how it ended; None: it was stopped."""
         for usage in self._pending.values():
             self._record_usage(usage)
         self._pending.clear()

@@ -136,7 +136,6 @@ def given_to(config: Config, agent: Agent, env: Mapping[str, str]) -> dict[str, 
 
 
 def limits_for(context: Context, work: Work) -> Limits:
-    """The configured limits, with the time that the plan allows."""
     return limits_of(work, context.job, context.world.config.limits)
 
 
@@ -288,7 +287,6 @@ def summary_of(record: JobRecord) -> str:
 
 
 def intent_of(job: Job) -> str:
-    """What a job is for, in the words of whoever planned it."""
     asked = job.work.instructions if isinstance(job.work, AgentWork) else None
     parts = [job.name, job.task, asked or (shown(job.work) if job.work is not None else "")]
     return "\n\n".join(dict.fromkeys(part.strip() for part in parts if part.strip()))

@@ -71,7 +71,6 @@ class Move(Struct, frozen=True):
 
     @property
     def ref(self) -> str:
-        """The branch's full name."""
         return f"refs/heads/{self.branch}"
 
     def refuse(self, kind: RefusalKind, reason: str, hint: str = "") -> LandingRefused:

@@ -118,7 +118,6 @@ class GitLocks:
         return self.is_ours(self.index) and self.is_ours(self.head)
 
     def release(self) -> None:
-        """Remove those that are ours, and no others."""
         for lock in (self.head, self.index):
             if self.is_ours(lock):
                 lock.unlink(missing_ok=True)
@@ -170,7 +169,6 @@ class GitLocks:
 
 
 def same_file(one: Path, other: Path) -> bool:
-    """Whether two names are those of one file."""
     try:
         left, right = one.lstat(), other.lstat()
     except OSError:

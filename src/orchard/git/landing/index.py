@@ -86,7 +86,6 @@ def doubtful_entries(index: Index, top: bytes, written: int, besides: Container[
 
 
 def read_index(data: bytes, oid_size: int) -> Index:
-    """The entries of an index file; BadIndex if it is none."""
     try:
         return _read(data, oid_size)
     except (struct.error, IndexError, ValueError) as error:

@@ -73,7 +73,6 @@ class Intent(Struct, frozen=True):
     done: bool = False
 
     def place(self, item: Item) -> bytes:
-        """Where the file belongs."""
         return os.fsencode(self.top) + b"/" + item.path
 
     def hidden(self, path: bytes) -> bool:
@@ -90,7 +89,6 @@ class Intent(Struct, frozen=True):
 
 
 def stand(where: bytes) -> Stand:
-    """How a file stands now."""
     try:
         status = os.lstat(where)
     except (FileNotFoundError, NotADirectoryError):
@@ -114,7 +112,6 @@ def first_look(where: bytes, status: os.stat_result) -> Stand:
 
 
 def is_same(where: bytes, known: Stand) -> bool:
-    """Whether the file there is this one, as it was."""
     now = stand(where)
     if not now or not known or now[:4] != known[:4]:
         return False

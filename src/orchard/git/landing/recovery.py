@@ -192,7 +192,6 @@ def _publish_late(repo: Repository, claim: Path, intent: Intent, head: str) -> b
 
 
 def is_published(claim: Path, intent: Intent) -> bool:
-    """Whether the index of the checkout is the one that we made."""
     own = claim / NEW_INDEX
     return same_file(own, intent.git_dir / "index") or not own.exists()
 
@@ -227,11 +226,9 @@ class _Contents:
         return block_filters(git, self._repo.filters)
 
     def is_new(self, item: Item, where: bytes) -> bool:
-        """Whether the file there holds what the new commit does."""
         return item.new is not None and bool(stand(where)) and blob_of(self._git, item, where) == item.new
 
     def is_old(self, item: Item, where: bytes) -> bool:
-        """Whether the file there holds what the old commit does."""
         return item.old is not None and bool(stand(where)) and blob_of(self._git, item, where) == item.old
 
     def are_as_meant(self, item: Item) -> bool:

@@ -8,8 +8,6 @@ RefusalKind = Literal["moved", "checkout", "operation", "missing", "locked"]
 
 
 class LandingRefused(Struct, frozen=True):
-    """Nothing was changed, and why."""
-
     kind: RefusalKind
     reason: str
     hint: str

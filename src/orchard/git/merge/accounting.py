@@ -236,13 +236,11 @@ class Ancestry(Struct):
     _lines: OrderedDict[str, set[str]] = field(default_factory=OrderedDict)
 
     def begin(self, commit: str) -> None:
-        """A line starts at this commit."""
         self._lines[commit] = {commit}
         if len(self._lines) > REMEMBERED_LINES:
             self._lines.popitem(last=False)
 
     def bases(self, ours: str, theirs: str) -> tuple[str, ...]:
-        """The merge bases of a line's tip and another commit."""
         met = self._walk(self._lines.get(ours, set()), theirs)
         if met is not None and len(met[1]) == 1:
             return tuple(met[1])

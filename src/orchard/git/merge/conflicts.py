@@ -248,7 +248,6 @@ def remember(repo: Repository, plan: str, key: str, oid: str) -> None:
 
 
 def recall(repo: Repository, plan: str, key: str) -> str | None:
-    """The file that once resolved this conflict."""
     return read_ref(repo.git, _memory(plan, key))
 
 

@@ -72,7 +72,6 @@ class Conflicted(Struct, frozen=True):
 
     @property
     def conflicts(self) -> tuple[Conflict, ...]:
-        """The paths in question."""
         return self.merge.conflicts
 
 
@@ -92,7 +91,6 @@ class Integration:
         self.close()
 
     def close(self) -> None:
-        """End the processes; the next call starts them anew."""
         self.live.close()
 
     def start(self, plan: str, commit: str, integration: str | None = None) -> None:

@@ -94,7 +94,6 @@ class Merger:
             self._gits.clear()
 
     def merge(self, ours: str, theirs: str) -> Merge:
-        """Merge two commits in memory."""
         tree = self.objects.tree_of(ours)
         if ours == theirs or theirs in self.objects.parents(ours):
             return Merge(ours, theirs, tree)

@@ -22,8 +22,6 @@ Kind = Literal["blob", "tree", "commit"]
 
 
 class LooseObjects:
-    """Writes objects into a repository."""
-
     def __init__(self, repo: Repository) -> None:
         self._repo = repo
         self._folder = os.fspath(repo.common_dir / "objects")

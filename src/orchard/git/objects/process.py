@@ -44,7 +44,6 @@ class LiveGit:
             raise self._gone() from error
 
     def read_until(self, end: bytes, timeout: float = ANSWER_TIMEOUT) -> bytes:
-        """The answer up to the first `end`, without it."""
         deadline, searched = time.monotonic() + timeout, 0
         while (found := self._received.find(end, searched)) < 0:
             searched = max(0, len(self._received) - len(end) + 1)
@@ -54,7 +53,6 @@ class LiveGit:
         return answer
 
     def read_exactly(self, size: int, timeout: float = ANSWER_TIMEOUT) -> bytes:
-        """The next `size` bytes of the answer."""
         deadline = time.monotonic() + timeout
         while len(self._received) < size:
             self._receive(deadline)

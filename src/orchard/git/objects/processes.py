@@ -58,7 +58,6 @@ class Mover:
         update_refs(self._repo.git, updates, message, deref=deref)
 
     def close(self) -> None:
-        """End the process."""
         with self._lock:
             self._drop()
 
@@ -94,7 +93,6 @@ class Live:
         return self._storage.is_plain() and not below.attributes and not below.submodules
 
     def close(self) -> None:
-        """End the processes; the next use starts them anew."""
         self.results.close()
         self.lines.close()
         self.merger.close()

@@ -37,14 +37,11 @@ _OID = re.compile("[0-9a-f]+")
 
 
 class Entry(NamedTuple):
-    """What a tree says about one name."""
-
     mode: int
     oid: str
 
     @property
     def is_regular(self) -> bool:
-        """Whether this is a plain file, executable or not."""
         return self.mode & 0o170000 == 0o100000
 
 
@@ -99,7 +96,6 @@ class Objects:
         self.close()
 
     def close(self) -> None:
-        """End the reader; the next question starts another."""
         with self._lock:
             self._drop()
 
@@ -150,7 +146,6 @@ class Objects:
         return found
 
     def commit(self, name: str) -> Commit:
-        """The tree and the parents of a commit."""
         with self._lock:
             known = self._commits.get(name)
         if known is not None:
@@ -166,11 +161,9 @@ class Objects:
         return commit
 
     def tree_of(self, commit: str) -> str:
-        """The tree that a commit holds."""
         return self.commit(commit).tree
 
     def parents(self, commit: str) -> tuple[str, ...]:
-        """The commits that a commit was made on."""
         return self.commit(commit).parents
 
     def tree_entries(self, tree: str) -> Mapping[bytes, Entry]:

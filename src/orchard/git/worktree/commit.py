@@ -54,7 +54,6 @@ class CommitInfo(Struct, frozen=True):
 
     @property
     def message(self) -> str:
-        """Title, body and trailers, each only as far as there is one."""
         trailers = "\n".join(f"{key}: {' '.join(value.split())}" for key, value in self.trailers)
         title = " ".join(self.name.split()) or "work"
         parts = (title, self.body.strip(), trailers)
@@ -81,7 +80,6 @@ class Committed(Struct, frozen=True):
 
     @property
     def counts(self) -> dict[str, int]:
-        """How much it changed, as people are told it."""
         names = ("added", "modified", "deleted", "lines_added", "lines_deleted")
         return {name: getattr(self, name) for name in names}
 

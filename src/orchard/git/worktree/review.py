@@ -29,8 +29,6 @@ _IGNORED = re.compile("[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]")
 
 
 class Difference(Struct, frozen=True):
-    """One path that is not as it was."""
-
     path: bytes
     old_mode: str
     new_mode: str
@@ -39,7 +37,6 @@ class Difference(Struct, frozen=True):
 
     @property
     def present(self) -> bool:
-        """Whether the path exists now."""
         return self.status != "D"
 
 
@@ -62,7 +59,6 @@ class Reviewed(Struct, frozen=True):
 
     @property
     def total(self) -> int:
-        """How many files differ."""
         return self.added + self.modified + self.deleted
 
 

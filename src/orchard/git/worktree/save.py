@@ -182,7 +182,6 @@ def restore(repo: Repository, revision: str, folder: Path) -> str:
 
 
 def saved_work(repo: Repository, plan: str | None = None) -> list[SavedWork]:
-    """All saved work, or that of one plan, the newest first."""
     prefix = f"{PREFIX}/wip/{job_ref_part(plan)}" if plan else f"{PREFIX}/wip"
     fields = ("refname", "objectname", "creatordate:unix", "parent", "contents:subject")
     form = "%00".join(f"%({field})" for field in fields)

@@ -19,8 +19,6 @@ from orchard.git.worktree.status import Contents, Picture, look, picture
 
 
 class Witness(Struct, frozen=True):
-    """How a worktree was seen."""
-
     picture: Picture | None
     """None: there is too much in it."""
     contents: Contents | None = None

@@ -272,7 +272,6 @@ class Worktrees(Struct):
         return real and (self._admin(worktree) / "HEAD").exists()
 
     def head(self, worktree: Worktree) -> str:
-        """The commit a worktree is at."""
         return self.repo.worktree_git(worktree.name, worktree.path)("rev-parse", "--verify", "HEAD^{commit}").text
 
     def is_ours(self, worktree: Worktree) -> bool:

@@ -23,8 +23,6 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
 
 class MadeTool(Struct, frozen=True):
-    """A tool that is a function with a name and a schema."""
-
     name: str
     description: str
     schema: Json
@@ -32,7 +30,6 @@ class MadeTool(Struct, frozen=True):
     parallel: bool = False
 
     async def execute(self, context: ToolContext, arguments: Json) -> Answer:
-        """Do it."""
         return await self.run(context, arguments)
 
 
@@ -47,17 +44,14 @@ def schema(required: tuple[str, ...] = (), **properties: Json) -> Json:
 
 
 def text(description: str, **more: object) -> Json:
-    """The schema of a string."""
     return {"type": "string", "description": description, **more}
 
 
 def whole(description: str, least: int, most: int) -> Json:
-    """The schema of a whole number."""
     return {"type": "integer", "description": description, "minimum": least, "maximum": most}
 
 
 def flag(description: str) -> Json:
-    """The schema of a yes or no."""
     return {"type": "boolean", "description": description}
 
 
@@ -78,7 +72,6 @@ def plain_text(said: str | bytes) -> str:
 
 @contextmanager
 def scratch_file(context: ToolContext) -> Iterator[Path]:
-    """The name of a file that nobody else has, gone afterwards."""
     with TemporaryDirectory(prefix="tool-", dir=context.scratch, ignore_cleanup_errors=True) as folder:
         yield Path(folder) / "output"
 

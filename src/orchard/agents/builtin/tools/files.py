@@ -49,7 +49,6 @@ LIST_BYTES = 16 * 1024 * 1024
 
 
 def file_tools(context: ToolContext, checkout: Checkout, search_seconds: float = SEARCH_SECONDS) -> list[Tool]:
-    """The tools, for the folders of one task."""
     made = _FileTools(context, checkout, search_seconds)
     path = text("Relative to the work folder.", minLength=1, maxLength=4096)
     folder = text("A folder; the work folder if left out.", minLength=1, maxLength=4096)

@@ -44,8 +44,6 @@ _PLAIN_DIFF = ("--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodu
 
 
 class Told(Struct, frozen=True):
-    """What git answered."""
-
     status: int
     stdout: bytes
     stderr: str
@@ -187,7 +185,6 @@ class _Question:
 
 
 def git_tools(checkout: Checkout) -> list[Tool]:
-    """The tools, for one checkout."""
     made = _GitTools(checkout)
     path = text("A file or folder, relative to the work folder.", maxLength=4096)
     paths = {"type": "array", "items": path, "minItems": 1, "maxItems": 1000}

@@ -52,8 +52,6 @@ _REMOTE = re.compile(
 
 
 class Reply(Struct, frozen=True):
-    """What the API answered."""
-
     status: int
     headers: Mapping[str, str]
     """Their names in lower case."""
@@ -61,7 +59,6 @@ class Reply(Struct, frozen=True):
 
     @property
     def document(self) -> Any:
-        """The answer as data; None where it is none."""
         try:
             return json.loads(self.body)
         except ValueError:
@@ -69,7 +66,6 @@ class Reply(Struct, frozen=True):
 
 
 def github_tools(checkout: Checkout) -> list[Tool]:
-    """The tools, for the repository that a checkout came from."""
     made = _GitHubTools(checkout)
     repository = text("As 'owner/name'; the one that 'origin' points to if left out.", maxLength=140)
     number = whole("Its number.", 1, 10**9)
@@ -303,7 +299,6 @@ async def _by_gh(context: ToolContext, gh: str, method: str, path: str, content:
 
 
 def _problem(reply: Reply, about: str, document: Json) -> str:
-    """What a refusal means."""
     said = plain_text(_text(document, "message"))[:500]
     if reply.status in (403, 429) and (
         reply.headers.get("x-ratelimit-remaining") == "0" or "retry-after" in reply.headers

@@ -87,8 +87,6 @@ _EXPECTED = (
 
 
 class Server:
-    """One server beside a turn."""
-
     def __init__(
         self, server: McpServer, context: ToolContext, log: Path, tell: Tell, patience: Patience | None = None
     ) -> None:
@@ -107,7 +105,6 @@ class Server:
 
     @property
     def name(self) -> str:
-        """As the configuration names it."""
         return self._server.name
 
     async def keep(self) -> None:
@@ -148,7 +145,6 @@ class Server:
         await self._settled.wait()
 
     def leave(self) -> None:
-        """Let the conversation end."""
         self._leaving = True
         self._wake.set()
         self._needed.set()
@@ -251,7 +247,6 @@ class Server:
         return life.why or "The connection was lost."
 
     async def _talk(self, transport: AbstractAsyncContextManager[_Streams], life: "_Life") -> None:
-        """Be its client until it is gone or we leave."""
         us = Implementation(name="orchard", version=orchard.__version__)
         async with AsyncExitStack() as stack:
             async with asyncio.timeout(self._patience.start):
@@ -267,7 +262,6 @@ class Server:
             self._settled.clear()
 
     def _complaint(self) -> str:
-        """The last that it wrote to its standard error."""
         said = plain_text(head_and_tail(self._log, 8000)[0]).strip().splitlines()[-3:]
         return f"It said: {' / '.join(line.strip()[:300] for line in said)}" if said else ""
 

@@ -70,7 +70,6 @@ def _around(line: str, start: int) -> str:
 
 
 def main() -> None:
-    """Answer one question."""
     question = json.load(sys.stdin)
     for each in matches(question):
         os.write(1, json.dumps(each).encode() + b"\n")

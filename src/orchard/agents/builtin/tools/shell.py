@@ -28,7 +28,6 @@ LOOKED_AT = 16 * 1024
 
 
 def shell_tools(context: ToolContext) -> list[Tool]:
-    """The one tool."""
     most = int(context.shell_most_seconds)
     return [
         MadeTool(
@@ -53,7 +52,6 @@ def shell_tools(context: ToolContext) -> list[Tool]:
 
 
 async def run_command(context: ToolContext, arguments: Json) -> Answer:
-    """Run it to its end, or to that of its time."""
     command = arguments["command"]
     if "\0" in command:
         raise ToolError("A command has no NUL characters.")
