@@ -10,7 +10,7 @@ default, none may change its meaning.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 
 import msgspec
@@ -419,13 +419,19 @@ def encode(event: Event) -> tuple[str, str]:
 def decode(name: str, body: str) -> Event:
     """The event that was encoded so; a name that is not known is from a newer program."""
     try:
-        return _decoder(name).decode(body)
+        return _DECODERS[name](body)
     except msgspec.DecodeError:
         if "\\ud" not in body.lower():
             raise
         return msgspec.convert(json.loads(body), event_types()[name])  # half of a pair of characters
 
 
-@cache
-def _decoder(event: str) -> "msgspec.json.Decoder[Event]":
-    return msgspec.json.Decoder(event_types()[event])
+class _Decoders(dict[str, Callable[[str], Event]]):
+    """What reads each kind of event, made when the first of its kind is read; a whole journal is read through this."""
+
+    def __missing__(self, name: str) -> Callable[[str], Event]:
+        self[name] = msgspec.json.Decoder(event_types()[name]).decode
+        return self[name]
+
+
+_DECODERS = _Decoders()
