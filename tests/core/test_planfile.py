@@ -1,5 +1,9 @@
 """What a plan file means, once it is right."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -262,3 +266,19 @@ def test_any_plan_can_be_written_down_and_read_again(plan: Plan) -> None:
     assume(not any("/" in name and name.rpartition("/")[2] in tops for name in plan.jobs))
 
     assert parse_value(as_written(plan)) == plan
+
+
+def test_packages_that_call_themselves_plugins_of_pydantic_do_not_run(tmp_path: Path) -> None:
+    (tmp_path / "planted.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nplugin = None\n")
+    facts = tmp_path / "planted-1.0.dist-info"
+    facts.mkdir()
+    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: planted\nVersion: 1.0\n")
+    (facts / "entry_points.txt").write_text("[pydantic]\nplanted = planted:plugin\n")
+    parse_one = "from orchard.planfile.parse import parse; parse(b'name: p\\njobs: [{id: a}]'); import sys; "
+    code = f"{parse_one}print('importlib.metadata' in sys.modules)"
+    env = {**os.environ, "PYTHONPATH": str(tmp_path)}
+
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60, check=True)
+
+    assert done.stdout.strip() == "False", "it takes longer to import than the models to build"
+    assert not (tmp_path / "ran").exists()

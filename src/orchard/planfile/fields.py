@@ -10,6 +10,8 @@ names of these forms begin with NUL: pydantic puts them into the path of a probl
 document can be mistaken for them.
 """
 
+import sys
+from types import ModuleType
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -46,6 +48,21 @@ from orchard.planfile.rules import (
     refuse,
     seconds,
 )
+
+
+class _NoPlugins(ModuleType):
+    """In place of what looks for plugins of pydantic when the first model is built.
+
+    It would read what every installed package says of itself, which takes longer than building all models, and run
+    whatever calls itself a plugin in the process that holds the user's keys.
+    """
+
+    @staticmethod
+    def get_plugins() -> tuple[()]:
+        return ()
+
+
+sys.modules.setdefault("pydantic.plugin._loader", _NoPlugins("pydantic.plugin._loader"))
 
 OTHER_NAMES: dict[str, str] = {
     "id": "producer_id",
