@@ -248,22 +248,17 @@ def honest(result: Result) -> Result:
 
 _API_ERROR = re.compile(r"\s*\[?(API|Model API|LLM API) Error(:|\s+\d{3}\b|\s*\()", re.I)
 
-_STATUS: tuple[tuple[re.Pattern[str], Reason], ...] = (
-    (re.compile(r"\b429\b|rate.?limit|too many requests|quota", re.I), "rate-limit"),
-    (re.compile(r"\b(529|503)\b|overloaded|capacity|unavailable", re.I), "overloaded"),
+_STATUS: tuple[tuple[str, Reason], ...] = (
+    (r"\b429\b|rate.?limit|too many requests|quota", "rate-limit"),
+    (r"\b(529|503)\b|overloaded|capacity|unavailable", "overloaded"),
+    (r"\b(401|403)\b|unauthori[sz]ed|authenticat|invalid.{0,20}key|not logged in|log ?in\b", "not-logged-in"),
+    (r"\b5\d\d\b|internal server error|bad gateway", "overloaded"),
     (
-        re.compile(r"\b(401|403)\b|unauthori[sz]ed|authenticat|invalid.{0,20}key|not logged in|log ?in\b", re.I),
-        "not-logged-in",
-    ),
-    (re.compile(r"\b5\d\d\b|internal server error|bad gateway", re.I), "overloaded"),
-    (
-        re.compile(
-            r"ECONN|ENOTFOUND|EAI_AGAIN|ETIMEDOUT|network|connection (error|refused|reset)|socket hang up|fetch failed",
-            re.I,
-        ),
+        r"ECONN|ENOTFOUND|EAI_AGAIN|ETIMEDOUT|network|connection (error|refused|reset)|socket hang up|fetch failed",
         "network",
     ),
 )
+"""What words mean; compiled when an agent has failed."""
 
 
 def reason_of(message: str, status: int | None = None) -> Reason:
@@ -276,7 +271,7 @@ def reason_of(message: str, status: int | None = None) -> Reason:
         if status == 408 or status >= 500:
             return "overloaded"
         return "failed"
-    return next((reason for pattern, reason in _STATUS if pattern.search(message)), "failed")
+    return next((reason for pattern, reason in _STATUS if re.search(pattern, message, re.I)), "failed")
 
 
 def no_effect(tell: Tell, name: str, setting: str, value: object) -> None:

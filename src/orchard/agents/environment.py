@@ -5,7 +5,7 @@ import re
 import shutil
 from collections.abc import Iterable, Mapping
 
-_ALLOWED = re.compile(
+_ALLOWED = (
     r"^(PATH|HOME|USER|LOGNAME|SHELL|LANG|LANGUAGE|LC_\w+|TERM|COLORTERM|TZ|EDITOR"
     r"|(HTTPS?|ALL|NO|FTP)_PROXY|(https?|all|no|ftp)_proxy"
     r"|SSL_CERT_(FILE|DIR)|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE|NODE_EXTRA_CA_CERTS|GIT_SSL_CAINFO"
@@ -26,4 +26,4 @@ def find_program(name: str, path: str) -> str | None:
 def agent_environment(host: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
     """The host's variables that an agent sees: those that everybody may, and those that are named for it."""
     wanted = set(names)
-    return {name: value for name, value in host.items() if name in wanted or _ALLOWED.match(name)}
+    return {name: value for name, value in host.items() if name in wanted or re.match(_ALLOWED, name)}

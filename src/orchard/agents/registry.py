@@ -91,6 +91,10 @@ class Agents:
             found.append({"name": name, "usable": why is None, "default": name == default, "why_not": why})
         return found
 
+    def any_usable(self) -> bool:
+        """Whether there is an agent here that can be asked; nobody after the first is looked at."""
+        return any(self.missing(name) is None and self._no_login(name) is None for name in self.names)
+
     def servers(self, names: Iterable[str]) -> tuple[McpServer, ...]:
         """The MCP servers of the configuration that are named; `${NAME}` in their values is filled in."""
         return tuple(self._server(name) for name in names)

@@ -277,22 +277,20 @@ class _LineTable:
 
 _TOML_PART = r"(?:[A-Za-z0-9_-]+|\"[^\"\n]*\"|'[^'\n]*')"
 _TOML_KEY = rf"{_TOML_PART}(?:[ \t]*\.[ \t]*{_TOML_PART})*"
+# These are compiled when they are first used: most plans are YAML.
 # The reader takes time that grows with the square of a dotted key's length, so such a key is not let in.
-_TOML_DEEP = re.compile(
-    rf"(?:^|[\[{{,])[ \t]*{_TOML_PART}(?:[ \t]*\.[ \t]*{_TOML_PART}){{{limits.NESTING}}}", re.MULTILINE
-)
-_TOML_ERROR = re.compile(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)", re.DOTALL)
-_TOML_LINE = re.compile(rf"[ \t]*(?:(\[\[?)[ \t]*({_TOML_KEY})[ \t]*\]|({_TOML_KEY})[ \t]*=[ \t]*)")
-_TOML_PARTS = re.compile(_TOML_PART)
+_TOML_DEEP = rf"(?m)(?:^|[\[{{,])[ \t]*{_TOML_PART}(?:[ \t]*\.[ \t]*{_TOML_PART}){{{limits.NESTING}}}"
+_TOML_ERROR = r"(?s)(.*) \(at (?:line (\d+), column (\d+)|end of document)\)"
+_TOML_LINE = rf"[ \t]*(?:(\[\[?)[ \t]*({_TOML_KEY})[ \t]*\]|({_TOML_KEY})[ \t]*=[ \t]*)"
 
 
 def _read_toml(text: str) -> object:
-    if deep := _TOML_DEEP.search(text):
+    if deep := re.search(_TOML_DEEP, text):
         raise Unreadable([Finding((), TOO_DEEP, place=place_at(text, deep.start()))])
     try:
         return tomllib.loads(text, parse_float=written_float)
     except tomllib.TOMLDecodeError as error:
-        found = _TOML_ERROR.fullmatch(str(error))
+        found = re.fullmatch(_TOML_ERROR, str(error))
         place = (int(found[2]), int(found[3])) if found and found[2] else place_at(text, len(text))
         message = found[1] if found else str(error)
         raise Unreadable([Finding((), f"is not valid TOML: {quoted(message)[1:-1]}", place=place)]) from None
@@ -309,7 +307,7 @@ def _locate_toml(text: str) -> Places:
     table: Path = ()
     quotes = ""
     for number, line in enumerate(text.split("\n"), 1):
-        found = None if quotes else _TOML_LINE.match(line)
+        found = None if quotes else re.match(_TOML_LINE, line)
         if found and found[2]:
             table = _toml_table(_toml_parts(found[2]), found[1] == "[[", counts)
             places.values.setdefault(table, (number, found.start(1) + 1))
@@ -324,7 +322,7 @@ def _locate_toml(text: str) -> Places:
 
 
 def _toml_parts(key: str) -> Path:
-    return tuple(part.strip("\"'") for part in _TOML_PARTS.findall(key))
+    return tuple(part.strip("\"'") for part in re.findall(_TOML_PART, key))
 
 
 def _toml_table(parts: Path, is_list: bool, counts: dict[Path, int]) -> Path:

@@ -24,7 +24,7 @@ _HARMLESS = frozenset(
 )  # fmt: skip
 """They begin like those that load code, and only say how it runs."""
 
-_RESERVED = re.compile(
+_RESERVED = (  # compiled when it is first asked for: most plans set nothing for an agent
     # which programs are found, and what a shell or a loader runs before anything else
     r"PATH|HOME|USER|LOGNAME|SHELL|IFS|CDPATH|ENV|BASH_ENV|BASH_FUNC_.*|BASHOPTS|SHELLOPTS|PS4|PROMPT_COMMAND|ZDOTDIR|FPATH"
     r"|EDITOR|VISUAL|PAGER|MANPAGER|BROWSER|LESSOPEN|LESSCLOSE|TMPDIR|TMP|TEMP"
@@ -48,7 +48,7 @@ _RESERVED = re.compile(
 def reserved(name: str) -> bool:
     """Whether a plan may not set a variable for an agent, unless the user's own configuration allows it."""
     upper = name.upper()
-    return upper not in _HARMLESS and _RESERVED.fullmatch(upper) is not None
+    return upper not in _HARMLESS and re.fullmatch(_RESERVED, upper) is not None
 
 
 def settable(env: Mapping[str, str], allowed: Collection[str], own: Collection[str] = ()) -> dict[str, str]:

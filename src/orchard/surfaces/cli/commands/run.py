@@ -84,7 +84,7 @@ def submit(terminal: Terminal, plan: Plan, file: str, config: Config) -> Any:
         terminal.say(text.submitted(plan.name, answer["plan"]))
         if asks_agents(plan):
             terminal.note(text.warning(RIGHTS))
-        elif may_ask_agents(plan, config) and _usable(config):
+        elif not terminal.quiet and may_ask_agents(plan, config) and _usable(config):
             terminal.note(text.warning(f"If a job fails or a merge conflicts, an agent may be asked to help. {RIGHTS}"))
         terminal.note(*[text.warning(note) for note in answer.get("notes", [])])
         return PlanId(answer["plan"])
@@ -96,4 +96,4 @@ def _usable(config: Config) -> bool:
     """Whether there is an agent here that could heal or resolve."""
     from orchard.agents.registry import Agents
 
-    return any(row["usable"] for row in Agents(config, os.environ).listed())
+    return Agents(config, os.environ).any_usable()
