@@ -46,6 +46,7 @@ MEASURES: Mapping[str, Entry] = {
     "merge": Entry(gitside.merge, ("git", "sh")),
     "lock": Entry(gitside.lock),
     "journal": Entry(rest.journal),
+    "decode": Entry(rest.decoding),
     "parse": Entry(rest.parsing),
     "start": Entry(rest.start),
     "agents": Entry(agents.agents, ("git", "sh")),
