@@ -28,6 +28,7 @@ from orchard.surfaces.cli.render.progress import picture
 from orchard.surfaces.cli.render.summary import summary_lines
 from orchard.surfaces.cli.render.text import MARKS
 from orchard.surfaces.cli.render.tree import Look
+from orchard.surfaces.next_steps import in_commands
 
 PICTURE = Path(__file__).resolve().parent.parent / "docs" / "run.svg"
 WIDTH, HEIGHT = 100, 40
@@ -38,7 +39,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="orchard-picture-") as place:
         folder = Path(place) / "demo"
         subprocess.run([sys.executable, "-m", "orchard", "demo", "--folder", folder, "--quiet"], check=True)
-        app = open_app(folder / "textkit")
+        app = open_app(folder / "textkit", in_commands)
         with read(app.repo.state / "journal.db") as journal:
             events = list(journal.events())
         PICTURE.write_text(drawn(app, events), encoding="utf-8")

@@ -41,7 +41,7 @@ from orchard.core.views.documents import (
 from orchard.engine.listing import listed
 from orchard.engine.server.address import is_at_work, read_address
 from orchard.engine.server.session import Place, Session, Speaking
-from orchard.errors import NotFound, OrchardError, UsageError
+from orchard.errors import NotFound, OrchardError, Say, UsageError, hint_from
 from orchard.git.repository import Repository, find_repository
 from orchard.model import limits
 from orchard.model.events.plans import Json
@@ -67,19 +67,19 @@ class LogPart(Struct, frozen=True):
     path: Path
 
 
-def open_app(start: Path, flags: Mapping[str, object] | None = None) -> "App":
+def open_app(start: Path, say: Say, flags: Mapping[str, object] | None = None) -> "App":
     """Find the repository and its settings; nothing is made or changed."""
     repo = find_repository(start)
     dirs = user_dirs()
     settings = load_settings(repo.main_top or repo.top, flags or {}, os.environ, dirs, repo.common_dir)
-    return App(repo, settings, dirs)
+    return App(repo, settings, dirs, say)
 
 
 class App:
     """One repository, and all that can be asked about it and done in it."""
 
-    def __init__(self, repo: Repository, settings: Settings, dirs: UserDirs) -> None:
-        self.repo, self.settings, self.dirs = repo, settings, dirs
+    def __init__(self, repo: Repository, settings: Settings, dirs: UserDirs, say: Say) -> None:
+        self.repo, self.settings, self.dirs, self.say = repo, settings, dirs, say
         self.logs = LogFiles(repo.state)
         self.reader: JournalReader = read(repo.state / JOURNAL_FILE)
         self.channels: dict[str, Speaking] = {}
@@ -185,7 +185,7 @@ class App:
         from orchard.model.events.plans import Recorded
 
         now = time.time()
-        ends = overdue(run, self.settings.config.limits.interactive, now)
+        ends = overdue(run, self.settings.config.limits.interactive, now, self.say)
         if ends and not self.engine_alive():
             self._runs.pop(run.id, None)  # it is ahead of the journal
             for event in ends:
@@ -424,10 +424,10 @@ class App:
         problem = start_detached(argv, self.repo.state / "engine.log", dict(os.environ))
         if problem and read_address(self.repo.state) is None:
             said = json.loads(problem) if problem.startswith("{") else {"message": problem}
-            raise OrchardError(said["message"], said.get("hint"))
+            raise OrchardError(said["message"], hint_from(said.get("hint")))
 
     def _place(self) -> Place:
-        return Place(self.repo, self.settings.config, self.dirs, self.reader, self.channels)
+        return Place(self.repo, self.settings.config, self.dirs, self.reader, self.say, self.channels)
 
 
 def _size(path: Path) -> int | None:

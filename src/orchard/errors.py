@@ -1,4 +1,7 @@
-"""What a user can act on: one sentence that says what happened, and a hint that says what to do.
+"""What a user can act on: one sentence that says what happened, and a hint that says what to do next.
+
+A hint names operations, not commands: a terminal shows a `Next` as a command line, a model as a tool call, a page as
+a button. Words around it are written once, `("Look first: ", Next("get_plan", plan))`, quotes and all.
 
 Three kinds of trouble exist, and only the first is here. An `OrchardError` is for people: it is
 printed without a traceback and carries the exit code of the command. An expected outcome (a
@@ -7,8 +10,10 @@ and ends in exit code 70.
 """
 
 import os
+from collections.abc import Callable
+from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, ValidationError, convert
 
 EXIT_DONE = 0
 EXIT_FAILED = 1
@@ -20,12 +25,49 @@ EXIT_TIMED_OUT = 124
 EXIT_CANCELED = 130
 
 
+class Next(Struct, frozen=True, omit_defaults=True):
+    """Something to ask for next: which operation, of which plan and job, with which other arguments."""
+
+    operation: str
+    plan: str | None = None
+    job: str | None = None
+    args: dict[str, Any] = {}
+
+
+Hint = str | Next | tuple[str | Next, ...]
+"""What to do: words, a step, or words with steps in them."""
+
+Say = Callable[[Hint], str]
+"""Whoever makes a text of a hint; each surface does, in its own words."""
+
+RUN_DOCTOR: Hint = ("Run '", Next("get_doctor"), "'.")
+
+
+def parts_of(hint: Hint | None) -> tuple[str | Next, ...]:
+    """The words and steps of a hint, in order; none where there is no hint."""
+    return hint if isinstance(hint, tuple) else () if hint is None else (hint,)
+
+
+def steps_of(hint: Hint | None) -> list[Next]:
+    """The steps of a hint, without the words."""
+    return [part for part in parts_of(hint) if isinstance(part, Next)]
+
+
+def hint_from(said: object) -> Hint | None:
+    """The hint that another process sent, as JSON; None for what is none."""
+    try:
+        found: Hint | None = convert(said, Hint | None)
+        return found
+    except ValidationError:
+        return None
+
+
 class OrchardError(Exception):
     """Something the user can act on."""
 
     exit_code = EXIT_FAILED
 
-    def __init__(self, message: str, hint: str | None = None) -> None:
+    def __init__(self, message: str, hint: Hint | None = None) -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
@@ -64,7 +106,11 @@ class SystemRefused(OrchardError):
         place = f" with '{os.fsdecode(error.filename)}'" if isinstance(error.filename, str | bytes) else ""
         super().__init__(
             f"The system refused something{place}: {error.strerror or error}.",
-            hint="Mend that, then go on where it stopped; 'orchard doctor' looks for what else could go wrong.",
+            hint=(
+                "Mend that, then go on where it stopped; '",
+                Next("get_doctor"),
+                "' looks for what else could go wrong.",
+            ),
         )
 
 
@@ -100,7 +146,7 @@ class Problem(Struct, frozen=True):
 class InvalidInput(UsageError):
     """A document with problems, all of them reported at once."""
 
-    def __init__(self, what: str, problems: list[Problem], hint: str | None = None) -> None:
+    def __init__(self, what: str, problems: list[Problem], hint: Hint | None = None) -> None:
         super().__init__("\n".join(str(problem) for problem in problems), hint)
         self.what = what
         self.problems = tuple(problems)

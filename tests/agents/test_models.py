@@ -18,6 +18,7 @@ from orchard.config.layers import Config
 from orchard.errors import UsageError
 from orchard.model.agent_rows import AgentRow, BuiltinRow
 from orchard.model.plan import Tier
+from orchard.surfaces.next_steps import in_commands
 
 PATH = os.environ["PATH"]
 
@@ -322,7 +323,7 @@ def test_a_model_that_does_not_exist_is_refused_with_the_near_ones(machine: Mach
     with pytest.raises(UsageError, match="has no model 'gpt-6-lunar'; did you mean 'gpt-6-luna'") as caught:
         machine.models().check("codex", "gpt-6-lunar")
 
-    assert "orchard models --agent codex" in str(caught.value.hint)
+    assert "orchard models --agent codex" in in_commands(caught.value.hint or "")
 
 
 def test_a_model_that_exists_is_let_through(machine: Machine) -> None:

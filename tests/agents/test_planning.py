@@ -24,6 +24,7 @@ from orchard.errors import InvalidInput, OrchardError
 from orchard.git.repository import find_repository
 from orchard.model.plan import Plan
 from orchard.planfile.parse import parse
+from orchard.surfaces.next_steps import in_commands
 from orchard.testing import Repo
 from tests.agents.conftest import Ear
 
@@ -334,4 +335,4 @@ async def test_an_agent_that_cannot_is_not_asked_again(repo: Repo, ear: Ear) -> 
     with pytest.raises(OrchardError, match="'scripted' gave no plan") as caught:
         await planned(repo, agent, ear)
 
-    assert len(agent.tasks) == 1 and "orchard agents" in (caught.value.hint or "")
+    assert len(agent.tasks) == 1 and "orchard agents" in in_commands(caught.value.hint or "")

@@ -14,6 +14,7 @@ from orchard.config.layers import Config
 from orchard.errors import OrchardError, UsageError
 from orchard.model.agent_rows import AGENTS, BACKENDS, AgentRow, BuiltinRow, ServerRow
 from orchard.process.launcher import Launcher
+from orchard.surfaces.next_steps import in_commands
 
 
 class Machine:
@@ -50,7 +51,7 @@ def test_where_nothing_is_installed_no_agent_can_be_used(machine: Machine) -> No
     with pytest.raises(NoAgent, match="No agent can be used") as caught:
         machine.agents().find(None)
 
-    assert "orchard agents" in str(caught.value.hint)
+    assert "orchard agents" in in_commands(caught.value.hint or "")
 
 
 def test_the_configuration_chooses_the_default(machine: Machine) -> None:
@@ -156,14 +157,14 @@ def test_an_unknown_name_is_answered_with_the_nearest(machine: Machine, name: st
     with pytest.raises(UsageError, match=f"did you mean '{near}'") as caught:
         agents.find(name)
 
-    assert "orchard agents" in str(caught.value.hint)
+    assert "orchard agents" in in_commands(caught.value.hint or "")
 
 
 def test_an_agent_that_is_not_installed_is_answered_with_how_to_install_it(machine: Machine) -> None:
     with pytest.raises(NoAgent, match="the program 'codex' is not installed") as caught:
         machine.agents(OPENAI_API_KEY="k").find("codex")
 
-    assert caught.value.hint == "To install it: npm install -g @openai/codex"
+    assert in_commands(caught.value.hint or "") == "To install it: npm install -g @openai/codex"
 
 
 def test_an_agent_without_credentials_is_answered_with_how_to_log_in(machine: Machine) -> None:
@@ -172,14 +173,14 @@ def test_an_agent_without_credentials_is_answered_with_how_to_log_in(machine: Ma
     with pytest.raises(NoAgent, match="no credentials") as caught:
         machine.agents().find("codex")
 
-    assert "codex login" in str(caught.value.hint)
+    assert "codex login" in in_commands(caught.value.hint or "")
 
 
 def test_our_own_agent_names_the_variable_that_is_missing(machine: Machine) -> None:
     with pytest.raises(NoAgent, match="MY_KEY is not set") as caught:
         machine.agents(Config(builtin=BuiltinRow(api_key_env="MY_KEY")), ANTHROPIC_API_KEY="k").find("builtin")
 
-    assert "MY_KEY" in str(caught.value.hint)
+    assert "MY_KEY" in in_commands(caught.value.hint or "")
 
 
 def test_a_key_may_stand_in_the_row_of_an_agent(machine: Machine) -> None:
@@ -223,7 +224,7 @@ def test_a_command_that_is_none_is_an_error(machine: Machine, name: str) -> None
     with pytest.raises(OrchardError, match="cannot be used") as caught:
         machine.agents().find(name)
 
-    assert "acp:" in str(caught.value.hint)
+    assert "acp:" in in_commands(caught.value.hint or "")
 
 
 def test_a_row_gives_a_command_behind_the_protocol_a_name_and_variables(machine: Machine) -> None:

@@ -26,6 +26,7 @@ from orchard.errors import OrchardError
 from orchard.model.events import plans as e
 from orchard.model.plan import Job, JobId, Plan, PlanId, ShellWork
 from orchard.model.plan_codec import plan_json
+from orchard.surfaces.next_steps import in_commands
 from tests.core.simulation import known_of
 from tests.engine.planted import REAL, Asked
 
@@ -104,9 +105,13 @@ class PaperEngine:
     """Everything that requests want of an engine."""
 
     def __init__(self, orders: Orders) -> None:
-        self.orders, self.runs, self.chain = orders, Runs(), Chain()
+        self.orders, self.runs, self.chain = orders, Runs(), Chain(in_commands)
         self.world = SimpleNamespace(
-            config=Config(), in_thread=self.in_thread, integration=SimpleNamespace(start=None), repo=None
+            config=Config(),
+            in_thread=self.in_thread,
+            integration=SimpleNamespace(start=None),
+            repo=None,
+            say=in_commands,
         )
         self.journal: list[e.Recorded] = []
         self.gates: list[asyncio.Future[None]] = []

@@ -14,6 +14,7 @@ from orchard.app import App, open_app
 from orchard.engine.server.session import Session
 from orchard.model.events.plans import Event
 from orchard.model.plan import PlanId
+from orchard.surfaces.next_steps import in_commands
 from orchard.testing import Repo
 
 Json = dict[str, Any]
@@ -28,7 +29,7 @@ class Orchard:
 
     @property
     def app(self) -> App:
-        return open_app(self.repo.path)
+        return open_app(self.repo.path, in_commands)
 
     async def run(self, plan: str, during: Callable[[Session, PlanId], Awaitable[None]] | None = None) -> Json:
         """Run a plan until it is over or waits, and return its status."""

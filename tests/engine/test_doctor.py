@@ -23,6 +23,7 @@ from orchard.process.identity import identify
 from orchard.store.journal import Journal
 from orchard.store.reader import PlanRow
 from orchard.store.slots import Slots
+from orchard.surfaces.next_steps import in_commands
 from orchard.testing import Repo
 
 
@@ -89,7 +90,7 @@ def test_that_agents_run_with_the_rights_of_the_user_is_said_in_plain_words(repo
 
     assert said.level == "note"
     assert "Agents run with your rights" in said.message and "read and write whatever you can" in said.message
-    assert said.hint is not None and "container" in said.hint
+    assert "container" in in_commands(said.hint or "")
 
 
 def test_programs_that_the_repositorys_own_git_config_names_are_told_by_their_keys(repo: Repo) -> None:
@@ -102,7 +103,7 @@ def test_programs_that_the_repositorys_own_git_config_names_are_told_by_their_ke
 
     for key in ("filter.fancy.smudge", "remote.origin.uploadpack", "credential.https://host.helper"):
         assert key in said.message
-    assert "hunter2" not in said.message and said.hint is not None and "git config --local" in said.hint
+    assert "hunter2" not in said.message and "git config --local" in in_commands(said.hint or "")
 
 
 def test_looking_changes_nothing(repo: Repo) -> None:
@@ -128,7 +129,7 @@ def test_an_interrupted_plan_is_a_warning_that_names_resume(repo: Repo) -> None:
     plans = about("plans", findings(repo))
 
     assert [finding.level for finding in plans] == ["warning"]
-    assert plans[0].hint == "Run 'orchard resume 01TEST'."
+    assert in_commands(plans[0].hint or "") == "Run 'orchard resume 01TEST'."
 
 
 @pytest.mark.parametrize("status", ["succeeded", "failed", "canceled"])
@@ -140,7 +141,7 @@ def test_a_plan_that_is_over_and_whose_branch_was_being_moved_is_a_warning_that_
     plans = about("plans", findings(repo))
 
     assert [finding.level for finding in plans] == ["warning"]
-    assert "may be half-way" in plans[0].message and plans[0].hint == "Run 'orchard resume 01TEST'."
+    assert "may be half-way" in plans[0].message and in_commands(plans[0].hint or "") == "Run 'orchard resume 01TEST'."
     assert about("plans", findings(repo, engine_alive=True)) == []
 
 
@@ -179,7 +180,7 @@ def test_an_engine_without_its_socket_is_a_warning(repo: Repo) -> None:
 def test_a_plan_that_waits_names_its_command(repo: Repo) -> None:
     write_journal(repo, "waiting")
 
-    assert about("plans", findings(repo))[0].hint == "Run 'orchard land 01TEST'."
+    assert in_commands(about("plans", findings(repo))[0].hint or "") == "Run 'orchard land 01TEST'."
 
 
 def test_a_damaged_journal_is_a_problem_and_is_left_alone(repo: Repo) -> None:
@@ -209,7 +210,7 @@ def test_a_state_folder_that_others_can_write_is_a_warning(repo: Repo) -> None:
 
     (state,) = about("state", findings(repo))
 
-    assert state.level == "warning" and "chmod 700" in (state.hint or "")
+    assert state.level == "warning" and "chmod 700" in in_commands(state.hint or "")
 
 
 def test_a_note_about_a_landing_that_cannot_be_read_is_a_problem(repo: Repo) -> None:
@@ -222,7 +223,7 @@ def test_a_note_about_a_landing_that_cannot_be_read_is_a_problem(repo: Repo) -> 
 
     (said,) = about("landings", found)
     assert not healthy(found) and str(claim / "intent.json") in said.message
-    assert f"rm {claim / 'intent.json'}" in (said.hint or "")
+    assert f"rm {claim / 'intent.json'}" in in_commands(said.hint or "")
 
 
 def test_a_landing_that_waits_for_a_worktree_that_is_not_to_be_found_is_a_problem(repo: Repo) -> None:
@@ -233,7 +234,7 @@ def test_a_landing_that_waits_for_a_worktree_that_is_not_to_be_found_is_a_proble
 
     (said,) = about("landings", findings(repo))
 
-    assert said.level == "problem" and "/away" in said.message and "git worktree repair" in (said.hint or "")
+    assert said.level == "problem" and "/away" in said.message and "git worktree repair" in in_commands(said.hint or "")
 
 
 def test_a_pipe_among_the_refs_is_named_once_and_at_once(repo: Repo) -> None:
@@ -245,7 +246,7 @@ def test_a_pipe_among_the_refs_is_named_once_and_at_once(repo: Repo) -> None:
 
     (said,) = [one for one in found if one.level == "problem"]
     assert time.monotonic() - began < 15
-    assert "refs/heads/evil" in said.message and (said.hint or "").endswith(f"rm {place}")
+    assert "refs/heads/evil" in said.message and in_commands(said.hint or "").endswith(f"rm {place}")
 
 
 def test_strays_and_trash_are_reported(repo: Repo) -> None:
@@ -307,4 +308,4 @@ def test_the_capacity_file_is_read_and_a_broken_one_is_a_warning(repo: Repo) -> 
     slots.close()
     (home / "state" / "slots.db").write_text("broken" * 1000)
     (capacity,) = about("capacity", findings(repo))
-    assert capacity.level == "warning" and "rm" in (capacity.hint or "")
+    assert capacity.level == "warning" and "rm" in in_commands(capacity.hint or "")

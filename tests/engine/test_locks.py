@@ -20,6 +20,7 @@ from orchard.errors import OrchardError
 from orchard.model.plan import PlanId
 from orchard.process.identity import is_stopped
 from orchard.store.db import StoreError
+from orchard.surfaces.next_steps import in_commands
 from tests.engine.conftest import Orchard, until
 
 pytestmark = pytest.mark.anyio
@@ -46,10 +47,10 @@ async def test_a_stopped_engine_is_named_instead_of_waited_for(orchard: Orchard,
     await until(lambda: is_stopped(stopped))
 
     with pytest.raises(OrchardError, match=f"process {stopped}\\) is stopped") as caught:
-        async with asyncio.timeout(20), open_app(orchard.repo.path).session() as session:
+        async with asyncio.timeout(20), open_app(orchard.repo.path, in_commands).session() as session:
             await session.request("ping")
 
-    assert caught.value.hint is not None and f"kill -CONT {stopped}" in caught.value.hint
+    assert f"kill -CONT {stopped}" in in_commands(caught.value.hint or "")
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or shutil.which("unshare") is None, reason="needs another pid namespace")
@@ -77,7 +78,7 @@ async def test_a_file_system_without_locks_is_named(
     def refuse(handle: int, how: int) -> None:
         raise OSError(number, os.strerror(number))
 
-    app = open_app(orchard.repo.path)
+    app = open_app(orchard.repo.path, in_commands)
     monkeypatch.setattr(fcntl, "flock", refuse)
 
     with pytest.raises(OrchardError, match="cannot be locked"):
@@ -96,9 +97,9 @@ async def test_a_damaged_journal_says_the_way_out_and_nothing_of_its_worktrees_i
         Path(f"{journal}{beside}").unlink(missing_ok=True)
 
     with pytest.raises(StoreError) as caught:
-        open_app(repo.path).status(None)
-    hint = caught.value.hint
-    assert hint is not None and "orchard recover" in hint and "doctor" not in hint
+        open_app(repo.path, in_commands).status(None)
+    hint = in_commands(caught.value.hint or "")
+    assert "orchard recover" in hint and "doctor" not in hint
     command = hint.partition("makes a new one: ")[2].partition(" -- ")[0]
     await asyncio.to_thread(subprocess.run, ["sh", "-c", command], check=True, timeout=20)
 
@@ -107,4 +108,4 @@ async def test_a_damaged_journal_says_the_way_out_and_nothing_of_its_worktrees_i
     repo("reflog", "expire", "--expire=now", "--all")
     repo("gc", "-q", "--prune=now")
     assert repo("cat-file", "-t", sha) == "commit\n"
-    assert [one for one in open_app(repo.path).saved_work(None) if one.commit == sha]
+    assert [one for one in open_app(repo.path, in_commands).saved_work(None) if one.commit == sha]

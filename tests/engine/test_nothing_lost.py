@@ -8,6 +8,7 @@ import pytest
 from orchard.app import open_app
 from orchard.engine.server.session import Session
 from orchard.model.plan import PlanId
+from orchard.surfaces.next_steps import in_commands
 from orchard.testing import Repo
 from tests.engine.conftest import Orchard, job, until
 
@@ -68,7 +69,7 @@ async def test_a_pipe_called_gitignore_fails_the_job_by_name_and_cancel_returns_
 
 
 async def test_what_a_person_puts_into_a_worktree_that_no_job_has_is_saved(orchard: Orchard) -> None:
-    app = open_app(orchard.repo.path)
+    app = open_app(orchard.repo.path, in_commands)
     here = orchard.repo.path / ".git"
     first = f"name: A\ntarget: work\njobs: [{{id: a, work: 'pwd > {here}/where; echo a > a.txt'}}]"
     second = f"name: B\ntarget: work\njobs: [{{id: b, work: 'pwd > {here}/then; echo b > b.txt'}}]"

@@ -23,6 +23,7 @@ from orchard.model.events.plans import WorktreeGone, WorktreeTaken
 from orchard.model.plan import PlanId
 from orchard.process import failpoint
 from orchard.store.logs import LogFiles
+from orchard.surfaces.next_steps import in_commands
 from orchard.testing import Repo
 from tests.engine.conftest import Orchard, job, until
 
@@ -51,7 +52,9 @@ def repo(orchard: Orchard) -> Repo:
 def pool(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pool]:
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     found = find_repository(repo.path)
-    world = World(found, Config(), LogFiles(found.state), Integration(found), dict(os.environ), Agents(Config(), {}))
+    world = World(
+        found, Config(), LogFiles(found.state), Integration(found), dict(os.environ), Agents(Config(), {}), in_commands
+    )
     yield Pool(world, SlowWorktrees(found, tmp_path / "trees"))
     world.close()
 

@@ -13,6 +13,7 @@ from orchard.engine.server.session import Session
 from orchard.model.plan import PlanId
 from orchard.surfaces.http import queries
 from orchard.surfaces.mcp.tools.names import standing
+from orchard.surfaces.next_steps import in_commands
 from tests.engine.conftest import Orchard, until
 
 pytestmark = pytest.mark.anyio
@@ -53,8 +54,10 @@ async def test_a_plan_whose_engine_ends_while_it_is_looked_at_is_not_called_inte
     async def look(_: Session, plan: PlanId) -> None:
         await until(lambda: orchard.job("a", plan)["status"] == "running")
         for name, ask in LOOKS.items():
-            app = open_app(orchard.repo.path)
-            shown[name] = json.dumps(msgspec.to_builtins(ask(Late(app.repo, app.settings, app.dirs), plan)))
+            app = open_app(orchard.repo.path, in_commands)
+            shown[name] = json.dumps(
+                msgspec.to_builtins(ask(Late(app.repo, app.settings, app.dirs, in_commands), plan))
+            )
         go.touch()
 
     await orchard.run(PLAN.replace("GO", str(go)), look)

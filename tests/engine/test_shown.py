@@ -16,6 +16,7 @@ from orchard.errors import UsageError
 from orchard.model.events.plans import MessageSent
 from orchard.model.plan import PlanId
 from orchard.planfile.parse import parse_value
+from orchard.surfaces.next_steps import in_commands
 from tests.engine.conftest import Orchard, job, statuses, until
 from tests.engine.helpers import Asker, Line, by_task
 from tests.engine.scripted import ScriptedAgents, writes
@@ -61,7 +62,7 @@ async def test_a_worker_whose_time_is_over_is_shown_as_failed_while_no_engine_ru
     monkeypatch.setenv("ORCHARD_INTERACTIVE", "0.01")
     await asyncio.sleep(0.05)
 
-    app = open_app(orchard.repo.path)
+    app = open_app(orchard.repo.path, in_commands)
     shown, waiting = to_builtins(app.status(None)), app.waiting()
 
     assert (statuses(shown), job(shown, "a")["reason"], waiting) == ({"a": "failed"}, "timeout", [])

@@ -9,6 +9,7 @@ from orchard.app import open_app
 from orchard.model.events.plans import Recorded
 from orchard.model.plan import PlanId
 from orchard.store.reader import JournalReader
+from orchard.surfaces.next_steps import in_commands
 from tests.engine.conftest import Orchard
 
 pytestmark = pytest.mark.anyio
@@ -17,7 +18,7 @@ PLAN = "name: Small\njobs: [{id: a, work: echo a >> a.txt}]"
 
 
 async def notes(orchard: Orchard) -> list[str]:
-    app = open_app(orchard.repo.path)
+    app = open_app(orchard.repo.path, in_commands)
     async with app.session() as session:
         answer = await session.request("submit", plan=app.parse_plan(None, PLAN.encode()))
         found: list[str] = answer["notes"]

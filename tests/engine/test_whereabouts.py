@@ -10,6 +10,7 @@ from orchard.app import open_app
 from orchard.engine.server.address import read_address
 from orchard.engine.server.start import OwnEngine
 from orchard.engine.whereabouts import RepositoryReplaced
+from orchard.surfaces.next_steps import in_commands
 from orchard.testing import Repo
 from tests.engine.conftest import Orchard
 
@@ -53,7 +54,7 @@ async def test_the_old_engine_leaves_the_door_of_the_new_one_alone(orchard: Orch
     with pytest.raises(RepositoryReplaced):
         async with asyncio.timeout(30), old.session() as session:
             made_anew(orchard)
-            new = open_app(orchard.repo.path)
+            new = open_app(orchard.repo.path, in_commands)
             async with new.session(work=False) as second:
                 assert second.owns_engine
                 with pytest.raises(RepositoryReplaced):

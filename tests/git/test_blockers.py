@@ -17,6 +17,7 @@ from orchard.git.worktree.commit import CommitInfo, Committed, Refused, commit_w
 from orchard.git.worktree.save import ensure_saved
 from orchard.git.worktree.status import fingerprint
 from orchard.git.worktree.worktrees import Worktrees
+from orchard.surfaces.next_steps import in_commands
 from orchard.testing import Repo
 
 INFO = CommitInfo("Build it", "refs/orchard/keep/p1/build/1", ("Ada Tester", "ada@example.com"))
@@ -162,8 +163,8 @@ def test_a_git_that_waits_at_a_pipe_or_device_is_stopped_and_the_way_out_is_told
 
     with pytest.raises(Blocked, match="refs/heads/evil") as told:
         repository.branches()
-    assert (told.value.hint or "").endswith(f"rm '{place}'")
-    subprocess.run((told.value.hint or "").partition(": ")[2], shell=True, check=True)
+    assert in_commands(told.value.hint or "").endswith(f"rm '{place}'")
+    subprocess.run(in_commands(told.value.hint or "").partition(": ")[2], shell=True, check=True)
     assert repository.branches() == {"main": repo.head()}
 
 

@@ -14,6 +14,7 @@ from orchard.git.merge.merge import Merger, UnrelatedHistories
 from orchard.git.objects.reader import GITLINK, Objects
 from orchard.git.refs import integration_ref, snapshot_ref
 from orchard.git.repository import Repository, find_repository
+from orchard.surfaces.next_steps import in_commands
 from orchard.testing import Content, Repo
 from tests.git.merger import merge_commits
 
@@ -146,7 +147,7 @@ def test_a_shallow_clone_says_how_to_get_its_history(repo: Repo, tmp_path: Path)
     with pytest.raises(UnrelatedHistories) as caught:
         merge_commits(shallow, repo.head("main"), repo.head("left"))
 
-    assert caught.value.hint is not None and "git fetch --unshallow" in caught.value.hint
+    assert "git fetch --unshallow" in in_commands(caught.value.hint or "")
 
 
 def test_a_shallow_clone_works_where_the_history_is_there(repo: Repo, tmp_path: Path) -> None:
@@ -252,7 +253,7 @@ def test_a_locked_branch_is_refused_in_time_and_the_lock_stays(repo: Repo, monke
     refused = land(find_repository(repo.path), "main", before, new, "m")
 
     assert isinstance(refused, LandingRefused) and refused.kind == "locked"
-    assert "main.lock" in refused.reason and "rm " in refused.hint
+    assert "main.lock" in refused.reason and "rm " in in_commands(refused.hint)
     assert lock.exists() and repo.head("main") == before
 
 

@@ -14,6 +14,7 @@ from orchard.git.landing import checkout, landing
 from orchard.git.landing.landing import LandedRef, Undone, land, undo, where_is
 from orchard.git.landing.refusal import LandingRefused
 from orchard.git.repository import Repository, find_repository
+from orchard.surfaces.next_steps import in_commands
 from orchard.testing import Repo
 
 LINES = "".join(f"line {number}\n" for number in range(12))
@@ -323,7 +324,7 @@ def test_refusals_name_the_files_and_what_to_do(scene: Scene) -> None:
 
     assert isinstance(outcome, LandingRefused)
     assert "a.txt" in outcome.reason or "new.txt" in outcome.reason
-    assert "orchard land" in outcome.hint
+    assert "orchard land" in in_commands(outcome.hint)
 
 
 def test_landing_again_is_success_and_changes_nothing(scene: Scene) -> None:

@@ -14,6 +14,7 @@ from orchard.git.landing.intent import DamagedNotes, read_intent
 from orchard.git.landing.landing import LandedRef, land
 from orchard.git.landing.recovery import settle_all
 from orchard.git.landing.refusal import LandingRefused
+from orchard.surfaces.next_steps import in_commands
 from orchard.testing import Repo
 from tests.git.test_landing import Scene, make_scene
 
@@ -60,8 +61,10 @@ def refused_by_name(scene: Scene, place: Path) -> None:
     refused = land(scene.repository, "main", scene.old, scene.new, "m")
 
     remove = "rm -r" if place.is_dir() else "rm"
-    assert str(place) in told.value.message and f"{remove} '{place}'" in (told.value.hint or "")
-    assert isinstance(refused, LandingRefused) and str(place) in refused.reason and str(place) in refused.hint
+    assert str(place) in told.value.message and f"{remove} '{place}'" in in_commands(told.value.hint or "")
+    assert (
+        isinstance(refused, LandingRefused) and str(place) in refused.reason and str(place) in in_commands(refused.hint)
+    )
     assert scene.repo.head("main") == scene.old
     place.rmdir() if place.is_dir() else place.unlink()
     assert isinstance(land(scene.repository, "main", scene.old, scene.new, "m"), LandedRef)

@@ -16,6 +16,7 @@ from orchard.git.landing.landing import LandedRef, Undone, land, undo
 from orchard.git.landing.recovery import settle_all
 from orchard.git.landing.refusal import LandingRefused
 from orchard.git.repository import find_repository
+from orchard.surfaces.next_steps import in_commands
 from orchard.testing import Repo
 from tests.git.test_landing import Scene, ignore, make_scene, picture
 from tests.git.test_landing_steps import at, killed_at
@@ -289,7 +290,7 @@ def test_a_checkout_on_several_file_systems_gets_a_hint_that_helps(
     refused = scene.land()
     assert isinstance(refused, LandingRefused) and "several file systems" in refused.reason
 
-    command = refused.hint.split("'")[1]
+    command = in_commands(refused.hint).split("'")[1]
     scene.repo(*command.split()[1:])
 
     assert scene.repo("status", "--porcelain") == ""

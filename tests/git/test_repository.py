@@ -9,6 +9,7 @@ from orchard.errors import NotFound, UsageError
 from orchard.git.command import GitError, GitMissing
 from orchard.git.hazards import hazards
 from orchard.git.repository import Repository, find_repository, git_version
+from orchard.surfaces.next_steps import in_commands
 from orchard.testing import Repo
 
 
@@ -81,7 +82,7 @@ def test_a_repository_of_another_user_is_explained(repo: Repo) -> None:
     with pytest.raises(UsageError, match="another user") as caught:
         find_repository(repo.path)
 
-    assert caught.value.hint is not None and "safe.directory" in caught.value.hint
+    assert "safe.directory" in in_commands(caught.value.hint or "")
 
 
 def test_the_environment_does_not_choose_the_repository(
@@ -199,7 +200,7 @@ def test_a_wrong_branch_name_suggests_a_near_one(repository: Repository) -> None
     with pytest.raises(NotFound) as caught:
         repository.resolve("mian")
 
-    assert caught.value.hint == "Did you mean 'main'?"
+    assert in_commands(caught.value.hint or "") == "Did you mean 'main'?"
 
 
 @pytest.mark.parametrize("name", ["", "-x", "HEAD", "a..b", "a b", "a\nb", "@{-1}", "a.lock", "a\0", "/a", "a/"])

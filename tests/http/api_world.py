@@ -23,6 +23,7 @@ from orchard.surfaces.http.repos import Repos
 from orchard.surfaces.http.streams import Streams
 from orchard.surfaces.http.tokens import Tokens, make_folder
 from orchard.surfaces.http.wire import listen_at, make_server
+from orchard.surfaces.next_steps import in_commands
 from orchard.surfaces.served import Served
 from tests.http.api_held import held, operation_of
 
@@ -124,7 +125,7 @@ def job_path(plan: str, job: str) -> str:
 @contextmanager
 def world(*folders: Path, work: bool = True, streams: Streams | None = None) -> Iterator[World]:
     """Serve repositories for the time of the block."""
-    made = World([open_app(folder) for folder in folders], streams=streams or Streams())
+    made = World([open_app(folder, in_commands) for folder in folders], streams=streams or Streams())
     ready, leave = threading.Event(), threading.Event()
     failed: list[BaseException] = []
 

@@ -16,6 +16,7 @@ from orchard.model.plan import PlanId
 from orchard.surfaces.http import events
 from orchard.surfaces.http.events import Feed, sent
 from orchard.surfaces.http.streams import Streams
+from orchard.surfaces.next_steps import in_commands
 from orchard.surfaces.served import Served
 from orchard.testing import Repo
 from tests.http.api_world import Json, World, events_in, wait_for, world
@@ -54,7 +55,7 @@ def numbers(heard: list[Json]) -> list[int]:
 
 
 def in_journal(api: World, plan: str | None = None, since: int = 0) -> list[int]:
-    reader = open_app(api.apps[0].repo.common_dir.parent).reader
+    reader = open_app(api.apps[0].repo.common_dir.parent, in_commands).reader
     return [one.seq for one in reader.events(PlanId(plan) if plan else None, since)]
 
 
@@ -234,7 +235,7 @@ class Quiet(Served):
 
 @pytest.mark.anyio
 async def test_a_hundred_who_keep_up_cost_one_read(repo: Repo) -> None:
-    app = open_app(repo.path)
+    app = open_app(repo.path, in_commands)
     plan = app.parse_plan(None, b"name: Small\nstart_paused: true\njobs: [{id: a, work: 'true'}]")
     async with app.session(work=False) as session:
         made = (await session.request("submit", plan=plan))["plan"]
@@ -260,7 +261,7 @@ async def test_a_hundred_who_keep_up_cost_one_read(repo: Repo) -> None:
 @pytest.mark.anyio
 @pytest.mark.parametrize("size", [10, 5_000])
 async def test_what_is_kept_is_bounded_and_who_falls_behind_reads_the_journal(repo: Repo, size: int) -> None:
-    app = open_app(repo.path)
+    app = open_app(repo.path, in_commands)
     plan = app.parse_plan(None, b"name: Small\nstart_paused: true\njobs: [{id: a, work: 'true'}]")
     async with app.session(work=False) as session:
         made = (await session.request("submit", plan=plan))["plan"]

@@ -21,6 +21,7 @@ from orchard.model.plan import JobId, PlanId
 from orchard.surfaces.mcp.engine_connection import NoDaemon, Wanted
 from orchard.surfaces.mcp.relay import Relay
 from orchard.surfaces.mcp_channel import teach
+from orchard.surfaces.next_steps import in_commands
 from orchard.testing import Repo
 from tests.acceptance.program import Desk, until
 from tests.http.daemon import served
@@ -342,7 +343,7 @@ def test_many_hosts_are_served_at_once(desk: Desk) -> None:
 @asynccontextmanager
 async def engine(repo: Repo) -> AsyncIterator[tuple[Session, Passes]]:
     """An engine in this process, whose door speaks MCP."""
-    app = open_app(repo.path)
+    app = open_app(repo.path, in_commands)
     teach(app)
     async with app.session() as session:
         assert isinstance(session.link, OwnEngine)

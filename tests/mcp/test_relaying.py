@@ -128,7 +128,7 @@ def test_where_no_server_can_be_had_everybody_hears_why() -> None:
     desk = Desk(None)
     desk.hear(line(id=1, method="initialize", params=HELLO))
     desk.hear(call(2, "get_plan"))
-    desk.give_up("You have not agreed.", "orchard trust")
+    desk.give_up("You have not agreed. orchard trust")
 
     assert [(one["id"], one["error"]["message"]) for one in taken(desk.out)] == [
         (1, "You have not agreed. orchard trust"),
@@ -199,7 +199,7 @@ def test_a_stream_outlives_its_server_and_is_opened_once_for_the_client() -> Non
     assert len(taken(desk.out)) == 1
     desk.disconnect()
     desk.to_server.clear()
-    desk.give_up("There is none.", None)
+    desk.give_up("There is none.")
     assert not desk.out and not desk.wants_server and desk.listens
     desk.connect(())
     assert [one["id"] for one in taken(desk.to_server)] == [7]

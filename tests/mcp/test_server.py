@@ -22,6 +22,7 @@ from orchard.surfaces.mcp.selection import Selection
 from orchard.surfaces.mcp.server import Host, make_server
 from orchard.surfaces.mcp.subscriptions import Listeners, Subscribers
 from orchard.surfaces.mcp.tool import Answer, Call
+from orchard.surfaces.next_steps import in_commands
 from orchard.surfaces.served import Served
 from orchard.testing import Repo
 from tests.mcp.wires import ERAS, text_of
@@ -34,7 +35,7 @@ Calling = Callable[[Call, Json], Awaitable[Answer]]
 @pytest.fixture
 def app(tmp_path: Path) -> App:
     """A repository in which nothing has happened."""
-    return open_app(Repo.make(tmp_path / "repo").path)
+    return open_app(Repo.make(tmp_path / "repo").path, in_commands)
 
 
 @asynccontextmanager

@@ -17,6 +17,7 @@ from orchard.surfaces.mcp import toolbox
 from orchard.surfaces.mcp.aliases import ALIASES
 from orchard.surfaces.mcp.selection import Selection
 from orchard.surfaces.mcp.tool import Answer, Call, Elicit
+from orchard.surfaces.next_steps import in_commands
 from orchard.surfaces.served import Served
 from orchard.testing import Repo
 
@@ -87,7 +88,7 @@ async def bench(path: Path, *, work: bool = True) -> AsyncIterator[Bench]:
     """A new repository, and its engine; `work=False`: it takes plans and runs none of them."""
     repo = Repo.make(path, files={"README.md": "# small\n", "shared.txt": "1\n2\n3\n"})
     repo("checkout", "-q", "-b", "work")
-    app = open_app(repo.path)
+    app = open_app(repo.path, in_commands)
     served = Served(app)
     try:
         async with app.session(work=work) as session:

@@ -26,6 +26,7 @@ from orchard.model.events.plans import Event, Landed, WorkCommitted, WorkSaved
 from orchard.model.plan import PlanId
 from orchard.process.failpoint import known
 from orchard.store.reader import read
+from orchard.surfaces.next_steps import in_commands
 from orchard.testing import Repo
 from tests.acceptance.program import Desk, Done, until
 from tests.proof.crash_shapes import AGENT, ATTEMPT, BEFORE, HELPER, Goal, Shape
@@ -121,7 +122,7 @@ class Cell:
         plans = [row[1] for row in self.desk.events()]
         if not plans:
             return None
-        return open_app(self.repo.path).status(plans[-1])
+        return open_app(self.repo.path, in_commands).status(plans[-1])
 
     def _next(self, goal: Goal, status: Any) -> list[str] | None:
         """What the user types next; None when they have what they want."""

@@ -23,6 +23,7 @@ import psutil
 from msgspec import to_builtins
 
 from orchard.app import open_app
+from orchard.surfaces.next_steps import in_commands
 from orchard.testing import Repo
 from tests.acceptance.conftest import picture
 from tests.acceptance.program import Desk, Done, Running, until
@@ -212,7 +213,7 @@ class Scene(Desk):
 
     def status(self, plan: str = "") -> Any:
         """What `status --json` shows, or nothing where there is no plan."""
-        app = open_app(self.repo.path)
+        app = open_app(self.repo.path, in_commands)
         return to_builtins(app.status(plan or None)) if app.plans() else {}
 
     def bring_to_its_end(self) -> None:

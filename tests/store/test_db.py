@@ -21,6 +21,7 @@ from orchard.store.db import (
     open_database,
     open_read_only,
 )
+from orchard.surfaces.next_steps import in_commands
 
 ONE = Schema("notebook", 0x0123, ("CREATE TABLE notes (text TEXT NOT NULL)",))
 TWO = replace(ONE, steps=(*ONE.steps, "ALTER TABLE notes ADD COLUMN mood TEXT NOT NULL DEFAULT 'calm'"))
@@ -83,7 +84,7 @@ def test_what_is_no_database_is_named_and_left_alone(tmp_path: Path, content: by
         open_database(path, ONE)
 
     assert str(path) in caught.value.message
-    assert caught.value.hint is not None and caught.value.hint.startswith("Move it away")
+    assert in_commands(caught.value.hint or "").startswith("Move it away")
     assert path.read_bytes() == content
 
 
@@ -145,7 +146,7 @@ def test_a_reader_does_not_migrate(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="older Orchard") as caught:
         open_read_only(path, TWO)
 
-    assert caught.value.hint == "Run 'orchard resume'."
+    assert in_commands(caught.value.hint or "") == "Run 'orchard resume'."
 
 
 def test_a_reader_cannot_write(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from orchard.git.command import git_program
 from orchard.model.events.plans import Recorded
 from orchard.model.plan import PlanId
 from orchard.store.journal import JournalReader
+from orchard.surfaces.next_steps import in_commands
 from orchard.testing import Repo
 from tests.nursery import command
 
@@ -92,7 +93,7 @@ def test_listing_many_plans_that_are_not_settled_starts_no_git_for_each(
 
 @pytest.mark.parametrize("verb", ["job", "attempts", "log_parts", "diff"])
 def test_what_is_told_of_a_job_takes_one_replay(landed: Repo, verb: str) -> None:
-    app = open_app(landed.path)
+    app = open_app(landed.path, in_commands)
     asked: list[PlanId | None] = []
 
     class Counting(JournalReader):

@@ -64,7 +64,7 @@ def _end(context: Context, outcome: Outcome) -> None:
     if isinstance(outcome, Failed):
         _record_failure(context, outcome)
     elif isinstance(outcome, Held):
-        engine.record(plan, JobHeld(job, number, outcome.kind, outcome.reason, outcome.resume_from))
+        engine.record(plan, JobHeld(job, number, outcome.kind, engine.world.say(outcome.reason), outcome.resume_from))
         engine.idling.watch(context.run, job)
     else:
         assert context.commit is not None
@@ -78,7 +78,7 @@ def _record_failure(context: Context, failed: Failed) -> None:
         context.phase,
         failed.reason,
         failed.message,
-        failed.hint,
+        context.world.say(failed.hint) if failed.hint else None,
         failed.exit_code,
         failed.signal,
         failed.tail,

@@ -1,6 +1,7 @@
 """Plans that begin after another one: when they may, and what becomes of them when that one will not succeed."""
 
 from orchard.core.run import Run
+from orchard.errors import Next, Say
 from orchard.model.events.plans import PlanPaused
 from orchard.model.plan import PlanId
 from orchard.model.statuses import PlanStatus
@@ -10,7 +11,8 @@ from orchard.store.reader import JournalReader
 class Chain:
     """What is known of the plans that others wait for; those that are over may be in the journal only."""
 
-    def __init__(self) -> None:
+    def __init__(self, say: Say) -> None:
+        self._say = say
         self.reader: JournalReader | None = None
 
     def may_begin(self, runs: dict[PlanId, Run], run: Run) -> bool:
@@ -29,15 +31,12 @@ class Chain:
             return None
         first = run.plan.after
         status, gone = self._first(runs, run)
-        alone = f"To begin without it: orchard resume {run.id}"
-        if gone:
-            said = f"It begins when plan '{first}' has succeeded, and that one is gone. {alone}"
-        else:
-            said = (
-                f"It begins when plan '{first}' has succeeded, and that one {_words(status)}. To run that one again: "
-                f"orchard retry --plan {first}, then orchard resume {run.id}. {alone}"
-            )
-        return PlanPaused(said, waiting=True)
+        begins, resume = f"It begins when plan '{first}' has succeeded, and that one", Next("resume_plan", run.id)
+        said: tuple[str | Next, ...] = (f"{begins} is gone. ",)
+        if not gone:
+            again = Next("retry_plan", first)
+            said = (f"{begins} {_words(status)}. To run that one again: ", again, ", then ", resume, ". ")
+        return PlanPaused(self._say((*said, "To begin without it: ", resume)), waiting=True)
 
     def _first(self, runs: dict[PlanId, Run], run: Run) -> tuple[str, bool]:
         """The status of the plan that this one comes after, and whether it is gone: deleted, or purged."""

@@ -14,13 +14,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
 from orchard.config.load import Settings
 from orchard.config.reach import RIGHTS
 from orchard.config.user_dirs import UserDirs
 from orchard.engine.server.address import LOCK_FILE, is_locked, read_address
-from orchard.errors import OrchardError
+from orchard.errors import Hint, Next, OrchardError, Say, steps_of
 from orchard.git.blockers import refuse_blocked_notes
 from orchard.git.command import MINIMUM_VERSION, Blocked
 from orchard.git.hazards import hazards
@@ -31,6 +31,7 @@ from orchard.git.merge.merge import signing_problem
 from orchard.git.refs import list_refs
 from orchard.git.repository import FALLBACK_IDENTITY, Repository
 from orchard.git.worktree.worktrees import TRASH, Worktrees
+from orchard.model.events.event import Json
 from orchard.model.statuses import OVER, PlanStatus
 from orchard.process.identity import Identity, is_alive
 from orchard.store.db import explained, open_read_only, way_out
@@ -62,7 +63,7 @@ class Finding(Struct, frozen=True):
     level: Level
     topic: str
     message: str
-    hint: str | None = None
+    hint: Hint | None = None
 
 
 class Patient(Struct, frozen=True):
@@ -100,6 +101,21 @@ def examine(repo: Repository, settings: Settings, dirs: UserDirs, *, engine_aliv
 
 def healthy(findings: list[Finding]) -> bool:
     return all(finding.level != "problem" for finding in findings)
+
+
+def health(findings: list[Finding], say: Say) -> Json:
+    """The findings as a document, with the texts that `say` makes of their hints."""
+    rows = [
+        {
+            "level": one.level,
+            "topic": one.topic,
+            "message": one.message,
+            "hint": say(one.hint) if one.hint else None,
+            "next": to_builtins(steps_of(one.hint)),
+        }
+        for one in findings
+    ]
+    return {"healthy": healthy(findings), "findings": rows}
 
 
 # ---------------------------------------------------------------------------------- the programs
@@ -187,7 +203,7 @@ def _settings(patient: Patient) -> Iterator[Finding]:
     if patient.settings.untrusted:
         keys = ", ".join(sorted(patient.settings.untrusted))
         said = f"The repository's orchard.toml sets {keys}, which has no effect until you agree."
-        yield Finding("warning", "trust", said, "Run 'orchard trust' after reading that file.")
+        yield Finding("warning", "trust", said, ("Run '", Next("trust_repository"), "' after reading that file."))
     else:
         yield Finding("ok", "settings", "the settings are valid, and nothing waits for trust")
 
@@ -248,7 +264,7 @@ def _journal(patient: Patient) -> Iterator[Finding]:
         )
     elif size > JOURNAL_LARGE:
         said = f"The journal holds {events:,} events in {_size(size)}."
-        yield Finding("warning", "journal", said, "Run 'orchard purge' for plans that you no longer need.")
+        yield Finding("warning", "journal", said, ("Run '", Next("purge_plan"), "' for plans that you no longer need."))
     else:
         yield Finding("ok", "journal", f"the journal is sound: {events:,} events in {_size(size)}")
 
@@ -276,13 +292,13 @@ def _plans(patient: Patient) -> Iterator[Finding]:
     half = [row for row in unsettled if row.status in OVER and not patient.engine_alive]
     for row in half[-LISTED:]:
         said = f"A landing or an undo of plan '{row.name}' ({row.id}) was interrupted: its checkout may be half-way."
-        yield Finding("warning", "plans", said, f"Run 'orchard resume {row.id}'.")
+        yield Finding("warning", "plans", said, ("Run '", Next("resume_plan", row.id), "'."))
     rows = [row for row in unsettled if not row.summary.deleted]
     going = (PlanStatus.RUNNING, PlanStatus.PENDING)
     left = [row for row in rows if row.status in going and not patient.engine_alive]
     for row in left[-LISTED:]:
         said = f"Plan '{row.name}' ({row.id}) was interrupted: no engine works on it."
-        yield Finding("warning", "plans", said, f"Run 'orchard resume {row.id}'.")
+        yield Finding("warning", "plans", said, ("Run '", Next("resume_plan", row.id), "'."))
     for row in [row for row in rows if row.status == PlanStatus.WAITING][-LISTED:]:
         hint = row.summary.hint
         yield Finding(
@@ -319,7 +335,8 @@ def _leftovers(patient: Patient) -> Iterator[Finding]:
     saved = len(list_refs(patient.repo.git, "refs/orchard/wip"))
     if saved:
         said = f"{saved:,} pieces of saved work are kept." if saved > 1 else "One piece of saved work is kept."
-        yield Finding("note", "saved work", said, "Run 'orchard recover' to see it, 'orchard purge' to let go of it.")
+        see, let_go = Next("list_saved_work"), Next("purge_plan")
+        yield Finding("note", "saved work", said, ("Run '", see, "' to see it, '", let_go, "' to let go of it."))
     if not strays and not files:
         yield Finding("ok", "leftovers", f"nothing is left over below {root}")
 

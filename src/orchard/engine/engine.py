@@ -103,7 +103,7 @@ class Engine:
         """Who makes traces of what is recorded here; None: nobody asked for any."""
         self.notes: list[str] = []
         """What a person should know that belongs to no plan."""
-        self.chain = Chain()
+        self.chain = Chain(world.say)
         self._attempting, self._starting = attempting, starting
         self._group: asyncio.TaskGroup | None = None
         self._wake = asyncio.Event()
@@ -114,7 +114,7 @@ class Engine:
         self.check_place: Callable[[], None] = lambda: None
         """Raises where another repository, or none, is where this engine's own was."""
         self._budgets = Budgets(self.record, world.clock)
-        self.idling = Idling(self.record, world.clock, world.config.limits.interactive)
+        self.idling = Idling(self.record, world.clock, world.say, world.config.limits.interactive)
         self._pools: dict[str, Pool] = {}
         self.lending = Lending(self._leases, world.config.max_parallel, self.spawn, self.wake)
         self._sweeping: asyncio.TimerHandle | None = None
@@ -254,7 +254,7 @@ class Engine:
             raise
         except (OrchardError, OSError) as error:
             why = error if isinstance(error, OrchardError) else SystemRefused(error)
-            said = f"The plan cannot start: {why.message} {why.hint or ''}".rstrip()
+            said = f"The plan cannot start: {why.message} {self.world.say(why.hint or '')}".rstrip()
             self.record(run.id, PlanPaused(said, waiting=True))
         finally:
             self._preparing.discard(run.id)

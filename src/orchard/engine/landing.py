@@ -18,7 +18,7 @@ from orchard.engine.engine import Engine
 from orchard.engine.outcome import Held, Outcome, Passed
 from orchard.engine.refs_of_plan import slug
 from orchard.engine.snapshot import landing_id
-from orchard.errors import NeedsPerson, UsageError
+from orchard.errors import Hint, NeedsPerson, Next, UsageError, parts_of
 from orchard.git.aliases import meant_branch
 from orchard.git.landing import landing as git_landing
 from orchard.git.landing.landing import LandedRef
@@ -90,7 +90,8 @@ async def _land(context: Context, new: str) -> Outcome:
             raise canceled
         if result.kind == "moved":
             return Moved(result.reason)
-        return Held("landing", f"{result.reason.rstrip('.')}. {result.hint}", Phase.MERGE_RI)
+        why = (f"{result.reason.rstrip('.')}. ", *parts_of(result.hint))
+        return Held("landing", why, Phase.MERGE_RI)
     checkout = str(result.checkout) if result.checkout else None
     engine.record(run.id, Landed(intent.landing, branch, old, new, checkout))
     await engine.durable()
@@ -166,7 +167,7 @@ def tell_settled(engine: Engine, run: Run, found: Sequence[Settled]) -> None:
         if intent is None or one.intent is None or {intent.old, intent.new} != {one.intent.old, one.intent.new}:
             continue
         if one.astray:
-            engine.record(run.id, Warned(one.astray, until_moved=True))
+            engine.record(run.id, Warned(engine.world.say(one.astray), until_moved=True))
         if one.theirs:
             said = f"was interrupted, and these files were edited since: they are left as they are: {some(one.theirs)}"
             engine.record(run.id, Warned(f"A landing or an undo in {one.intent.top} {said}", until_moved=True))
@@ -259,9 +260,9 @@ async def land_again(engine: Engine, run: Run) -> Landed:
     if before is not None and before.found and run.undone is None:
         return before  # we were killed while it landed, and have just found out that it did
     if before is not None and run.undone is None:
-        raise UsageError(f"Plan '{run.id}' has landed on '{before.branch}' already.", hint=f"orchard status {run.id}")
+        raise UsageError(f"Plan '{run.id}' has landed on '{before.branch}' already.", hint=Next("get_plan", run.id))
     if before is None:
-        raise UsageError(f"Plan '{run.id}' has nothing to land.", hint=f"orchard status {run.id}")
+        raise UsageError(f"Plan '{run.id}' has nothing to land.", hint=Next("get_plan", run.id))
     intent = LandingIntended(before.landing, before.branch, before.old, before.new)
     engine.record(run.id, intent)
     await engine.durable()
@@ -279,14 +280,14 @@ async def land_again(engine: Engine, run: Run) -> Landed:
     return landed
 
 
-def _instead_of_landing(run: Run, refused: LandingRefused) -> str:
+def _instead_of_landing(run: Run, refused: LandingRefused) -> Hint:
     """What to do where the branch has gone on since the undo: git merges the result as well."""
     if refused.kind != "moved":
         return refused.hint
     return f"To bring the result there by a merge of your own: git merge refs/orchard/snapshot/{job_ref_part(run.id)}"
 
 
-def _instead_of_undo(run: Run, landed: Landed, refused: LandingRefused) -> str:
+def _instead_of_undo(run: Run, landed: Landed, refused: LandingRefused) -> Hint:
     """What to do where the branch has gone on: what landed can still be taken back by commits of its own."""
     if refused.kind != "moved" or landed.old is None or run.plan.merge == "merge":
         return refused.hint

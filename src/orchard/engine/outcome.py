@@ -2,6 +2,7 @@
 
 from msgspec import Struct
 
+from orchard.errors import Hint
 from orchard.git.merge.conflicts import Merge
 from orchard.model.phases import Phase
 
@@ -21,7 +22,7 @@ class Failed(Struct, frozen=True):
 
     reason: str
     message: str
-    hint: str | None = None
+    hint: Hint | None = None
     exit_code: int | None = None
     signal: int | None = None
     tail: str = ""
@@ -42,7 +43,8 @@ class Held(Struct, frozen=True):
     """A person has to decide; the attempt goes on at `resume_from` when they have."""
 
     kind: str
-    reason: str
+    reason: Hint
+    """Why, and what would answer it."""
     resume_from: Phase
 
 

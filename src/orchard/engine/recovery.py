@@ -25,7 +25,7 @@ from orchard.engine.turns.idle import WORKER, waiting_worker
 from orchard.engine.turns.subtask import settle_subtasks
 from orchard.engine.turns.turn import remove_scratch
 from orchard.engine.workspace import end_all, folders_of, release_unneeded, workspace_of
-from orchard.errors import OrchardError
+from orchard.errors import Next, OrchardError
 from orchard.git.landing.recovery import Settled, settle_all
 from orchard.git.leftovers import end_leftovers
 from orchard.git.refs import wip_ref
@@ -133,7 +133,8 @@ async def _settle_job(engine: Engine, run: Run, job_id: JobId, since: float) -> 
     await workspace_of(engine, run, job_id).try_to_save("interrupted")
     message = "interrupted, because the engine was stopped while it ran."
     kept = record.worktree is not None and Path(record.worktree.path).is_dir()
-    hint = f"Its folder is {'kept' if kept else 'gone'}. Run it again: orchard retry {job_id} --plan {run.id}"
+    retry = Next("retry_job", run.id, job_id)
+    hint = engine.world.say((f"Its folder is {'kept' if kept else 'gone'}. Run it again: ", retry))
     failed = JobFailed(job_id, attempt.number, phase, "interrupted", message, hint, since=since)
     again = [JobRetried(job_id, why="interrupted, and the plan says to run it again")]
     # As a whole: a crash between the two would leave a failure that nobody looks at again.

@@ -16,7 +16,7 @@ from orchard.config.layers import Config, variables_of
 from orchard.engine.merges.memory import Gathered
 from orchard.engine.merges.picks import Picks
 from orchard.engine.programs import host_environment
-from orchard.errors import SystemRefused
+from orchard.errors import Say, SystemRefused
 from orchard.git.command import GitError, lock_in_the_way
 from orchard.git.merge.integration import Integration
 from orchard.git.objects.reader import ObjectMissing
@@ -61,6 +61,8 @@ class World(Struct, frozen=True, dict=True):
     environment: Mapping[str, str]
     """The host's variables, from which those of the programs are made."""
     agents: Agents
+    say: Say
+    """What makes texts of the hints that are recorded: who opened the engine gives its own words."""
     setup: tuple[Work, ...] = ()
     """What the configuration says is run in each new worktree."""
     user_state: Path | None = None

@@ -10,7 +10,7 @@ from orchard.engine.refs_of_plan import check_base, check_target
 from orchard.engine.requests.reach import folder_meant
 from orchard.engine.requests.selection import find_plan
 from orchard.engine.world import Agents
-from orchard.errors import OrchardError
+from orchard.errors import OrchardError, Say
 from orchard.git.repository import Repository
 from orchard.model.plan import AgentWork, Plan
 from orchard.planfile.places import Finding
@@ -20,20 +20,20 @@ from orchard.store.plan_list import PlanRow
 
 
 def foreseen(
-    repo: Repository, config: Config, agents: Agents, rows: Sequence[PlanRow], plan: Plan, paths: Paths
+    repo: Repository, config: Config, agents: Agents, rows: Sequence[PlanRow], plan: Plan, paths: Paths, say: Say
 ) -> list[Finding]:
     """What of base, target, the plan before this one, worktrees, agents, models and servers cannot be had.
 
     And what agents may not be given: variables that steer them, folders that are not there.
     """
-    found = [*_of_plan(repo, rows, plan), *agent_findings(repo, config, agents, plan, paths)]
+    found = [*_of_plan(repo, rows, plan, say), *agent_findings(repo, config, agents, plan, paths)]
     known: dict[str, str | None] = {}
     for path, work, _ in works_of(plan, paths):
         if not isinstance(work, AgentWork):
             continue
         asked = repr((work.agent, work.model, work.tier, work.mcp_servers))
         if asked not in known:
-            known[asked] = _refusal(partial(_check_agent, agents, work))
+            known[asked] = _refusal(partial(_check_agent, agents, work), say)
         if (said := known[asked]) is not None:
             found.append(Finding(path, said))
     return found
@@ -76,7 +76,7 @@ def _allowed(config: Config, agents: Agents, agent: str | None) -> tuple[str, ..
     return allowed_env(config, agent)
 
 
-def _of_plan(repo: Repository, rows: Sequence[PlanRow], plan: Plan) -> Iterator[Finding]:
+def _of_plan(repo: Repository, rows: Sequence[PlanRow], plan: Plan, say: Say) -> Iterator[Finding]:
     checks: dict[str, Callable[[], object]] = {"target": lambda: check_target(repo, plan)}
     if plan.after is None:
         checks["base"] = lambda: check_base(repo, plan)
@@ -87,7 +87,7 @@ def _of_plan(repo: Repository, rows: Sequence[PlanRow], plan: Plan) -> Iterator[
         root = plan.worktree_root
         checks["worktree_root"] = lambda: repo.worktree_root(root)
     for field, check in checks.items():
-        if (said := _refusal(check)) is not None:
+        if (said := _refusal(check, say)) is not None:
             yield Finding((field,), said)
 
 
@@ -97,10 +97,11 @@ def _check_agent(agents: Agents, work: AgentWork) -> None:
     agents.servers(work.mcp_servers)
 
 
-def _refusal(check: Callable[[], object]) -> str | None:
+def _refusal(check: Callable[[], object], say: Say) -> str | None:
     """What a check that raises says, with what to do about it."""
     try:
         check()
     except OrchardError as error:
-        return error.message.removeprefix("base: ").rstrip(".") + (f" ({error.hint.rstrip('.')})" if error.hint else "")
+        hint = f" ({say(error.hint).rstrip('.')})" if error.hint else ""
+        return error.message.removeprefix("base: ").rstrip(".") + hint
     return None

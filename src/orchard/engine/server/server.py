@@ -29,7 +29,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 from msgspec.structs import asdict, replace
 
 from orchard.engine.server.address import ADDRESS_FILE, Address, read_address, write_address
@@ -40,12 +40,14 @@ from orchard.errors import (
     Bug,
     InvalidInput,
     NeedsPerson,
+    Next,
     NotFound,
     OrchardError,
     Problem,
     SystemRefused,
     TimedOut,
     UsageError,
+    hint_from,
 )
 from orchard.model.events.plans import Json
 from orchard.process.identity import identify
@@ -352,7 +354,7 @@ class EngineGone(OrchardError):
 
     def __init__(self) -> None:
         super().__init__(
-            "The engine of this repository has ended.", hint="Run 'orchard status' to see how far it came."
+            "The engine of this repository has ended.", hint=("Run '", Next("get_plan"), "' to see how far it came.")
         )
 
 
@@ -427,12 +429,18 @@ def _bug(verb: object, error: Exception) -> Bug:
 def encode_error(error: OrchardError) -> Json:
     """An error for people, to be raised again at the other end."""
     problems = [asdict(problem) for problem in error.problems] if isinstance(error, InvalidInput) else None
-    return {"message": error.message, "hint": error.hint, "exit_code": error.exit_code, "problems": problems}
+    return {
+        "message": error.message,
+        "hint": to_builtins(error.hint),
+        "exit_code": error.exit_code,
+        "problems": problems,
+    }
 
 
 def decode_error(body: Json) -> OrchardError:
     """The error that was encoded so."""
+    hint = hint_from(body.get("hint"))
     if body.get("problems"):
-        return InvalidInput("request", [Problem(**problem) for problem in body["problems"]], body.get("hint"))
+        return InvalidInput("request", [Problem(**problem) for problem in body["problems"]], hint)
     kind = next((kind for kind in _KINDS if kind.exit_code == body.get("exit_code")), OrchardError)
-    return kind(body["message"], body.get("hint"))
+    return kind(body["message"], hint)

@@ -15,6 +15,7 @@ from orchard.config.user_dirs import UserDirs
 from orchard.core.replay import apply
 from orchard.core.run import Run
 from orchard.engine.server.server import Caller, EngineGone
+from orchard.errors import Say
 from orchard.git.repository import Repository
 from orchard.model.events.plans import Json, Recorded
 from orchard.model.plan import Plan, PlanId, Work
@@ -34,6 +35,8 @@ class Place(Struct, frozen=True):
     config: Config
     dirs: UserDirs
     reader: JournalReader
+    say: Say
+    """What makes texts of the hints that are recorded."""
     channels: Mapping[str, "Speaking"] = field(default_factory=dict)
     """Who speaks other languages at the engine's door, should this process become the engine."""
 

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable
 
 from orchard.core.run import Run
+from orchard.errors import Next, Say
 from orchard.model.events.plans import Event, JobFailed, JobHeld
 from orchard.model.phases import Phase
 from orchard.model.plan import JobId, PlanId
@@ -23,7 +24,7 @@ def waiting_worker(job_id: JobId, attempt: int, why: str, since: float | None = 
     return JobHeld(job_id, attempt, WORKER, reason, Phase.WORK, since is not None, since or 0.0)
 
 
-def overdue(run: Run, seconds: float | None, now: float) -> list[JobFailed]:
+def overdue(run: Run, seconds: float | None, now: float, say: Say) -> list[JobFailed]:
     """How the workers end whose time is over, while no engine is there to record it: the next one does."""
     holds = [hold for hold in run.waiting_for if hold.kind == WORKER] if seconds is not None else []
     since = {hold.job: run.records[hold.job].last for hold in holds}
@@ -32,25 +33,23 @@ def overdue(run: Run, seconds: float | None, now: float) -> list[JobFailed]:
         for hold in holds
         if (last := since[hold.job]) is not None and (last.ended or 0.0) + (seconds or 0.0) <= now
     ]
-    return [_nobody_came(run, hold, seconds or 0.0) for hold in late]
+    return [_nobody_came(run, hold, seconds or 0.0, say) for hold in late]
 
 
-def _nobody_came(run: Run, hold: JobHeld, seconds: float) -> JobFailed:
+def _nobody_came(run: Run, hold: JobHeld, seconds: float, say: Say) -> JobFailed:
     message = f"work: its agent waited {seconds:g} seconds for a message, and none came."
-    hint = (
-        f"What it did is kept. Take it as it is: orchard retry {hold.job} --plan {run.id} --from commit; "
-        "without '--from' its agent goes on in its session."
-    )
-    return JobFailed(hold.job, hold.attempt, Phase.WORK, "timeout", message, hint)
+    as_it_is = Next("retry_job", run.id, hold.job, {"from_phase": "commit"})
+    hint = ("What it did is kept. Take it as it is: ", as_it_is, "; without '--from' its agent goes on in its session.")
+    return JobFailed(hold.job, hold.attempt, Phase.WORK, "timeout", message, say(hint))
 
 
 class Idling:
     """A timer for every idle worker."""
 
     def __init__(
-        self, record: Callable[[PlanId, Event], int], clock: Callable[[], float], seconds: float | None
+        self, record: Callable[[PlanId, Event], int], clock: Callable[[], float], say: Say, seconds: float | None
     ) -> None:
-        self._record, self._clock, self._seconds = record, clock, seconds
+        self._record, self._clock, self._say, self._seconds = record, clock, say, seconds
         self._timers: dict[tuple[PlanId, JobId], asyncio.TimerHandle] = {}
 
     def watch(self, run: Run, job_id: JobId) -> None:
@@ -79,4 +78,4 @@ class Idling:
         if record is None or record.hold is not hold or run.canceled is not None:
             return
         if self._seconds is not None:
-            self._record(run.id, _nobody_came(run, hold, self._seconds))
+            self._record(run.id, _nobody_came(run, hold, self._seconds, self._say))

@@ -92,7 +92,7 @@ async def _guarded(desk: Desk, order: Order, context: Context) -> _End:
     except JournalFailed:
         raise
     except OrchardError as error:
-        return _End("failed", f"{error.message} {error.hint or ''}".strip())
+        return _End("failed", f"{error.message} {context.world.say(error.hint or '')}".strip())
     except OSError as error:
         return _End("failed", SystemRefused(error).message)
     except Exception as error:  # as in an attempt: a bug becomes a failed subtask, and the engine goes on
@@ -110,7 +110,7 @@ async def _work(desk: Desk, order: Order, context: Context) -> _End:
     ready = await setup(context)
     context.phase = desk.context.phase
     if isinstance(ready, Failed | Held):
-        return _End("failed", ready.message if isinstance(ready, Failed) else ready.reason)
+        return _End("failed", ready.message if isinstance(ready, Failed) else context.world.say(ready.reason))
     result = await run_turn(context, _asked(desk, order, context))
     return _ended(context, order, result)
 

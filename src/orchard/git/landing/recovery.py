@@ -25,6 +25,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from orchard.errors import Next, parts_of
 from orchard.git.command import Git
 from orchard.git.folders import delete_children, plain_content, write_atomically
 from orchard.git.landing.claim import NEW_INDEX, GitLocks, TurnTaken, claim_of, claims, same_file, turn
@@ -57,7 +58,7 @@ class Settled(Struct, frozen=True):
     """Where edits were put that came through a file that was open while we moved it."""
     published: bool = True
     """The index is as it should be; else somebody else holds it, or has staged what cannot be united with ours."""
-    astray: str = ""
+    astray: tuple[str | Next, ...] = ()
     """Why nothing was done, and our notes are still there: the checkout, or what made way in it, was not found."""
 
 
@@ -79,7 +80,7 @@ def _settle_or_tell(repo: Repository, claim: Path) -> Settled:
     try:
         return settle(repo, claim)
     except Astray as error:
-        return Settled(error.intent, astray=f"{error.message} {error.hint}")
+        return Settled(error.intent, astray=(f"{error.message} ", *parts_of(error.hint)))
 
 
 def settle(repo: Repository, claim: Path) -> Settled:

@@ -11,10 +11,13 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+from msgspec import to_builtins
+
 from orchard.app import open_app
 from orchard.errors import EXIT_FAILED, OrchardError
 from orchard.process.privacy import hide_memory
 from orchard.surfaces.mcp_channel import teach
+from orchard.surfaces.next_steps import in_commands
 
 
 def main(argv: list[str]) -> int:
@@ -27,12 +30,12 @@ def main(argv: list[str]) -> int:
             os.close(ready)
 
     try:
-        app = open_app(Path(argv[0]))
+        app = open_app(Path(argv[0]), in_commands)
         teach(app)
         asyncio.run(app.serve_until_idle(say_ready))
     except OrchardError as error:
         with suppress(OSError):
-            os.write(ready, json.dumps({"message": error.message, "hint": error.hint}).encode())
+            os.write(ready, json.dumps({"message": error.message, "hint": to_builtins(error.hint)}).encode())
         return EXIT_FAILED
     return 0
 

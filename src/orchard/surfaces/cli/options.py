@@ -13,11 +13,12 @@ from orchard.model.plan import PlanId
 from orchard.surfaces.cli.render import text
 from orchard.surfaces.cli.render.lines import safe
 from orchard.surfaces.cli.terminal import Terminal
+from orchard.surfaces.next_steps import in_commands
 
 
 def app_of(terminal: Terminal) -> App:
     """The repository that is meant, opened; nothing is changed by it."""
-    app = open_app(terminal.repo)
+    app = open_app(terminal.repo, in_commands)
     terminal.note(*[text.warning(warning) for warning in app.settings.warnings])
     return app
 
@@ -38,7 +39,7 @@ def app_for_work(terminal: Terminal) -> App:
     if not terminal.agreed(text.ASK_TRUST):
         raise NeedsPerson(text.UNTRUSTED.format(keys=", ".join(keys)), text.UNTRUSTED_HINT)
     asked.agree()
-    return open_app(terminal.repo)
+    return open_app(terminal.repo, in_commands)
 
 
 def plan_document(app: App, plan: PlanId) -> PlanSummary:
@@ -86,7 +87,7 @@ def not_empty(context: click.Context, parameter: click.Parameter, value: Any) ->
 
 def _completing_app(context: click.Context) -> App:
     terminal = context.find_object(Terminal) or Terminal()
-    return open_app(terminal.repo)
+    return open_app(terminal.repo, in_commands)
 
 
 def _plans(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:

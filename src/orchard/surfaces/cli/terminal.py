@@ -13,8 +13,9 @@ from typing import IO, Any
 
 from msgspec import Struct, field, to_builtins
 
-from orchard.errors import OrchardError, UsageError
+from orchard.errors import OrchardError, UsageError, steps_of
 from orchard.surfaces.cli.render.lines import Line, colored, plain, safe
+from orchard.surfaces.next_steps import in_commands
 
 
 class Terminal(Struct):
@@ -112,13 +113,19 @@ def error_lines(error: OrchardError, problems: list[str]) -> list[Line]:
     messages = problems or error.message.split("\n")
     lines: list[Line] = [[("error: ", "bad"), (safe(message, 2000), "")] for message in messages]
     if error.hint:
-        lines.append([("hint: ", "wait"), (safe(error.hint, 2000), "")])
+        lines.append([("hint: ", "wait"), (safe(in_commands(error.hint), 2000), "")])
     return lines
 
 
 def error_view(error: OrchardError, problems: list[str]) -> dict[str, Any]:
     """An error as programs read it."""
-    return {"message": error.message, "hint": error.hint, "exit_code": error.exit_code, "problems": problems}
+    return {
+        "message": error.message,
+        "hint": in_commands(error.hint) if error.hint else None,
+        "next": to_builtins(steps_of(error.hint)),
+        "exit_code": error.exit_code,
+        "problems": problems,
+    }
 
 
 def is_terminal(stream: IO[str]) -> bool:

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from orchard.core.views.documents import AttemptView, Failure, JobView, PlanSummary
+from orchard.errors import Next as Step
 from orchard.model.phases import Phase
 from orchard.model.statuses import JobStatus, PlanStatus
 
@@ -31,6 +32,7 @@ class ProblemDocument(Struct, frozen=True):
     status: int
     detail: Annotated[str, Meta(description="One sentence: what happened, to what.")]
     hint: Annotated[str | None, Meta(description="What to do, often a command.")]
+    next: Annotated[list[Step], Meta(description="The operations that the hint names, for programs.")]
     problems: Annotated[
         list[ProblemItem], Meta(description="Everything that is wrong with the input, if it is the input.")
     ]

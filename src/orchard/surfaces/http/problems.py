@@ -18,9 +18,21 @@ import msgspec
 from starlette.responses import Response
 
 from orchard.engine.server.server import EngineGone
-from orchard.errors import Bug, InvalidInput, NotFound, OrchardError, Problem, SystemRefused, TimedOut, UsageError
+from orchard.errors import (
+    Bug,
+    Hint,
+    InvalidInput,
+    NotFound,
+    OrchardError,
+    Problem,
+    SystemRefused,
+    TimedOut,
+    UsageError,
+    steps_of,
+)
 from orchard.model.events.plans import Json
 from orchard.store.db import StoreError
+from orchard.surfaces.next_steps import in_commands
 
 MEDIA = "application/problem+json"
 SHOWN = 100
@@ -41,7 +53,7 @@ class Refused(OrchardError):
         self,
         status: int,
         message: str,
-        hint: str | None = None,
+        hint: Hint | None = None,
         problems: Sequence[Problem] = (),
         headers: Mapping[str, str] | None = None,
     ) -> None:
@@ -87,7 +99,7 @@ def told(problems: Sequence[Problem]) -> str:
 def problem(
     status: int,
     detail: str,
-    hint: str | None = None,
+    hint: Hint | None = None,
     problems: Sequence[Problem] = (),
     headers: Mapping[str, str] | None = None,
 ) -> Response:
@@ -95,14 +107,15 @@ def problem(
     return Response(json_bytes(document(status, detail, hint, problems)), status, headers, MEDIA)
 
 
-def document(status: int, detail: str, hint: str | None = None, problems: Sequence[Problem] = ()) -> Json:
+def document(status: int, detail: str, hint: Hint | None = None, problems: Sequence[Problem] = ()) -> Json:
     """The body of such an answer."""
     return {
         "type": f"urn:orchard:{KINDS.get(status, 'refused')}",
         "title": HTTPStatus(status).phrase,
         "status": int(status),
         "detail": detail,
-        "hint": hint,
+        "hint": in_commands(hint) if hint else None,
+        "next": steps_of(hint),
         "problems": [{"path": one.path, "message": one.message, "line": one.line} for one in problems[:SHOWN]],
     }
 

@@ -19,6 +19,7 @@ from orchard.store.db import StoreError, explained, open_read_only
 from orchard.store.masked_settings import shown_settings
 from orchard.store.slots import SLOTS
 from orchard.surfaces.http.problems import json_bytes
+from orchard.surfaces.next_steps import in_commands
 
 GraphForm = Literal["mermaid", "dot", "svg", "json"]
 SLOTS_FILE = "slots.db"
@@ -192,11 +193,10 @@ def config(app: App) -> Json:
 
 def doctor(app: App) -> Json:
     """What could go wrong here."""
-    from orchard.engine.doctor import examine, healthy
+    from orchard.engine.doctor import examine, health
 
     found = examine(app.repo, app.settings, app.dirs, engine_alive=app.engine_alive())
-    rows = [{"level": one.level, "topic": one.topic, "message": one.message, "hint": one.hint} for one in found]
-    return {"healthy": healthy(found), "findings": rows}
+    return health(found, in_commands)
 
 
 def capacity(app: App) -> Json:

@@ -3,14 +3,14 @@
 from collections.abc import Iterable
 
 from orchard.engine.server.server import EngineGone
-from orchard.errors import NotFound, OrchardError, UsageError
+from orchard.errors import Hint, NotFound, OrchardError, UsageError
 from orchard.surfaces.served import Served
 
 
 class NoEngine(EngineGone):
     """No engine works on the repository at the moment, and why."""
 
-    def __init__(self, message: str, hint: str | None) -> None:
+    def __init__(self, message: str, hint: Hint | None) -> None:
         OrchardError.__init__(self, message, hint)
 
 

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from orchard.core.views.documents import SavedWorkView, Waiting
+from orchard.errors import Next
 
 
 class WaitingList(Struct, frozen=True):
@@ -95,6 +96,7 @@ class Finding(Struct, frozen=True):
     topic: str
     message: str
     hint: str | None
+    next: list[Next]
 
 
 class Health(Struct, frozen=True):

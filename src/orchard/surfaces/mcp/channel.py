@@ -12,7 +12,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import anyio
-from msgspec import Struct, field
+from msgspec import Struct, field, to_builtins
 
 from orchard.app import App
 from orchard.config.load import Settings
@@ -25,6 +25,7 @@ from orchard.model.events.plans import Json
 from orchard.process.background import beside
 from orchard.surfaces.mcp.frames import INVALID_REQUEST, UNAVAILABLE, Id, Lines, Refused, encode, error_line, parse
 from orchard.surfaces.mcp.selection import Selection
+from orchard.surfaces.next_steps import told
 from orchard.surfaces.served import Served
 
 READ_BYTES = 64 * 1024
@@ -38,7 +39,10 @@ async def speak(session: Session, caller: Caller, served: Served | None = None) 
     try:
         selection = selection_of(caller.args)
     except OrchardError as error:
-        await _say(caller, {"refused": {"message": error.message, "hint": error.hint}} if relayed else _refusal(error))
+        await _say(
+            caller,
+            {"refused": {"message": error.message, "hint": to_builtins(error.hint)}} if relayed else _refusal(error),
+        )
         return
     await asyncio.to_thread(import_module, "orchard.surfaces.mcp.channel_sessions")
     if served is not None:
@@ -80,8 +84,7 @@ def _words(args: Mapping[str, Any], name: str) -> list[str]:
 
 
 def _refusal(error: OrchardError) -> Json:
-    message = f"{error.message} {error.hint}" if error.hint else error.message
-    return {"jsonrpc": "2.0", "id": None, "error": {"code": INVALID_REQUEST, "message": message}}
+    return {"jsonrpc": "2.0", "id": None, "error": {"code": INVALID_REQUEST, "message": told(error)}}
 
 
 async def _say(caller: Caller, message: Json) -> None:
@@ -193,4 +196,4 @@ def _app_of(session: Session) -> App:
     """The App of the engine that this door belongs to, with the very settings that the engine has."""
     assert isinstance(session.link, OwnEngine), "a door is always an engine's own"
     world = session.link.engine.world
-    return App(world.repo, Settings(world.config), user_dirs())
+    return App(world.repo, Settings(world.config), user_dirs(), world.say)

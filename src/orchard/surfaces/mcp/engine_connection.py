@@ -17,7 +17,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from orchard.engine.server.address import Address, read_address
-from orchard.errors import OrchardError
+from orchard.errors import OrchardError, hint_from
 from orchard.git.repository import Repository, find_repository
 from orchard.store.logs import log_size, read
 from orchard.surfaces.mcp.frames import LINE_BYTES
@@ -123,7 +123,7 @@ def start_daemon(repo: Repository) -> None:
 def _not_started(problem: str, log: Path, begun: int) -> NoDaemon:
     try:
         said = json.loads(problem)
-        return NoDaemon(str(said["message"]), said.get("hint"))
+        return NoDaemon(str(said["message"]), hint_from(said.get("hint")))
     except (ValueError, KeyError, TypeError):
         return NoDaemon(problem or _said(log, begun) or "The daemon did not start.", f"More in {log}")
 
@@ -176,7 +176,7 @@ def _open(path: str, greeting: Mapping[str, str], wanted: Wanted) -> Joined | No
 def _raise_if_refused(said: Mapping[str, Any]) -> None:
     error = said.get("error") or said.get("refused")
     if isinstance(error, dict):
-        raise NoDaemon(str(error.get("message")), error.get("hint"))
+        raise NoDaemon(str(error.get("message")), hint_from(error.get("hint")))
 
 
 def _line(message: Mapping[str, Any]) -> bytes:

@@ -22,6 +22,7 @@ from orchard.process.background import beside
 from orchard.surfaces.http.repos import Repos
 from orchard.surfaces.mcp.frames import INTERNAL_ERROR, INVALID_PARAMS, error_line
 from orchard.surfaces.mcp.selection import Selection
+from orchard.surfaces.next_steps import told
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 HOST_KEY = "orchard.mcp"
@@ -85,8 +86,7 @@ class McpApp:
             served, selection = self._meant(scope)
         except OrchardError as error:
             status = 404 if isinstance(error, NotFound) else 400
-            said = f"{error.message} {error.hint}" if error.hint else error.message
-            await _refuse(status, INVALID_PARAMS, said)(scope, receive, send)
+            await _refuse(status, INVALID_PARAMS, told(error))(scope, receive, send)
             return
         if self._running:
             self._wanted.set()

@@ -1,6 +1,6 @@
 """What a model is told: what is wrong with a call, how things stand, and which tool to call next.
 
-The engine speaks to people at a terminal; its hints name commands. Here they become tools.
+Tools by their names: what an engine's hints ask for next is written as a call.
 """
 
 import json
@@ -17,6 +17,7 @@ from orchard.planfile.fields import Fields
 from orchard.planfile.places import Finding, show_path
 from orchard.planfile.problems import findings
 from orchard.surfaces.mcp.selection import TOOL_NAMES, toolsets_of
+from orchard.surfaces.next_steps import in_tools
 from orchard.text import did_you_mean, quoted
 
 SHOWN_PROBLEMS = 5
@@ -49,24 +50,18 @@ _COMMANDS: Sequence[tuple[re.Pattern[str], str]] = tuple(
     (re.compile(command), tool)
     for command, tool in (
         (rf"orchard status {_WORD}", r'get_plan(plan="\1")'),
-        (r"orchard list\b", "list_plans()"),
+        (r"orchard list\b", "list_plans"),
         (rf"orchard retry --plan {_WORD}", r'retry_plan(plan="\1")'),
-        (r"orchard retry --from prechecks", 'retry_plan with from_phase "prechecks"'),
         (rf"orchard (resume|land|undo|cancel|pause|delete) {_WORD}", r'\1_plan(plan="\2")'),
-        (rf"orchard approve {_WORD} --plan {_WORD}", r'approve_job(plan="\2", job="\1")'),
-        (rf"orchard attempts {_WORD} --plan {_WORD}", r'get_job_attempts(plan="\2", job="\1")'),
-        (r"orchard run plan\.yaml", "create_plan"),
     )
 )
+"""What requests still say in words of the command line; it goes when they give steps."""
 
 
-def for_model(text: str | None) -> str | None:
-    """A hint with tools in place of commands; a command for which there is no tool is said to be for a shell."""
-    if not text:
-        return None
+def _with_tools(text: str) -> str:
     for pattern, tool in _COMMANDS:
         text = pattern.sub(tool, text)
-    return f"In a shell: {text}" if text.startswith("orchard ") else text
+    return text
 
 
 def problems_of(error: ValidationError, value: Json, model: type[BaseModel]) -> InvalidInput:
@@ -93,7 +88,7 @@ def error_text(tool: str, error: OrchardError, shown: Callable[[str], str | None
 
     `shown` makes of a hint what this caller may read of it.
     """
-    hint = for_model(error.hint)
+    hint = in_tools(_with_tools(error.hint) if isinstance(error.hint, str) else error.hint) if error.hint else None
     hint = shown(hint) if hint else None
     if isinstance(error, InvalidInput):
         problems = [_told(problem) for problem in error.problems]
@@ -103,7 +98,7 @@ def error_text(tool: str, error: OrchardError, shown: Callable[[str], str | None
         lines += [f"- and {more} more"] if more > 0 else []
         hint = None if hint == "Nothing was changed." else hint
     else:
-        lines = [cast(str, for_model(error.message))]
+        lines = [error.message]
     return "\n".join([*lines, *([f"Next: {hint}"] if hint else [])])
 
 

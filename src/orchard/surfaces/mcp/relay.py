@@ -18,6 +18,7 @@ from orchard.surfaces.mcp.engine_connection import Joined, NoDaemon, Wanted, joi
 from orchard.surfaces.mcp.frames import Lines
 from orchard.surfaces.mcp.handshake_cache import read_greeting
 from orchard.surfaces.mcp.relay_state import Desk
+from orchard.surfaces.next_steps import told
 
 READ_BYTES = 64 * 1024
 WRITE_BYTES = 4096
@@ -173,8 +174,8 @@ class Relay:
                 self._take(found.read)
             elif not self._only_looked:
                 if self._desk.wants_server or not isinstance(found, NoDaemon):
-                    _say(f"{found.message} {found.hint or ''}".rstrip())
-                self._desk.give_up(found.message, found.hint)
+                    _say(told(found))
+                self._desk.give_up(told(found))
         self._found.clear()
 
 
@@ -236,7 +237,7 @@ def main(words: Sequence[str]) -> int:
         _say(SystemRefused(error).message)
         return EXIT_FAILED
     except OrchardError as error:
-        _say(f"{error.message} {error.hint or ''}".rstrip())
+        _say(told(error))
         return error.exit_code
 
 

@@ -236,14 +236,13 @@ class Desk(Struct):
             self.out += encode({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
         self._asked.clear()
 
-    def give_up(self, message: str, hint: str | None) -> None:
+    def give_up(self, why: str) -> None:
         """No server can be had: everybody who waits for one hears why."""
         for request in list(self.open.values()):
             if request.method == "subscriptions/listen" and request.sent:
                 continue  # it may still be told of a server that somebody else starts
             del self.open[request.id]
-            said = f"{message} {hint}" if hint else message
-            self.out += error_line(UNAVAILABLE, said, request.id)
+            self.out += error_line(UNAVAILABLE, why, request.id)
 
     def _send(self, request: Open) -> None:
         request.waiting = False

@@ -25,6 +25,7 @@ from orchard.surfaces.mcp.elicitation import AnswerNeeded, elicit_for
 from orchard.surfaces.mcp.selection import Selection
 from orchard.surfaces.mcp.subscriptions import Context, Listeners, Subscribers, is_known
 from orchard.surfaces.mcp.tool import Answer, Call, Progress, Tool
+from orchard.surfaces.next_steps import in_tools
 from orchard.surfaces.served import Served
 
 logger = logging.getLogger("orchard.mcp")
@@ -278,7 +279,7 @@ async def _reading(host: Host, question: Callable[..., Any], *args: Any) -> Any:
 
 
 def _sentence(error: OrchardError) -> str:
-    return f"{error.message}\n{error.hint}" if error.hint else error.message
+    return f"{error.message}\n{in_tools(error.hint)}" if error.hint else error.message
 
 
 def _prompt(one: prompts.Prompt) -> types.Prompt:

@@ -30,6 +30,7 @@ from orchard.surfaces.cli.followed import Followed, exit_code, stay
 from orchard.surfaces.cli.render.lines import Line, safe, safe_lines
 from orchard.surfaces.cli.render.summary import summary_lines
 from orchard.surfaces.cli.terminal import Terminal
+from orchard.surfaces.next_steps import in_commands
 
 NEEDY_JOB = JobId("measures/rare")
 """The job that fails until the list of rare words is there."""
@@ -77,7 +78,9 @@ def run_demo(terminal: Terminal, folder: Path | None = None, *, keep: bool = Fal
         project = make_project(scratch.folder)
         terminal.say([("A scratch repository with a small Python program is in ", ""), (safe(project.top), "name")])
         terminal.say([("Its plan is ", ""), (safe(project.plan), "name"), (": nine jobs, one of which must fail", "")])
-        app = open_app(project.top, {"heal.enabled": False})  # its failure is on purpose: no agent is asked
+        app = open_app(
+            project.top, in_commands, {"heal.enabled": False}
+        )  # its failure is on purpose: no agent is asked
         followed = asyncio.run(_play(terminal, app, project))
         scratch.keep |= followed.run.landed is None  # something to look into
         if followed.detached:

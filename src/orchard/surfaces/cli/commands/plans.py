@@ -17,6 +17,7 @@ from orchard.surfaces.cli.group import verb
 from orchard.surfaces.cli.render import text
 from orchard.surfaces.cli.render.lines import Piece, safe, table
 from orchard.surfaces.cli.terminal import Terminal
+from orchard.surfaces.next_steps import in_commands
 
 
 @verb("list")
@@ -31,7 +32,7 @@ def list_plans(terminal: Terminal, deleted: bool) -> None:
     def summary() -> Callable[[PlanId], PlanSummary]:
         from orchard.app import App
 
-        return App(repo, settings, user_dirs()).summary
+        return App(repo, settings, user_dirs(), in_commands).summary
 
     def replayed(plan: PlanId) -> PlanSummary:
         return summary()(plan)

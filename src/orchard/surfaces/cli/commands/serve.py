@@ -26,6 +26,7 @@ from orchard.surfaces.cli.render import text
 from orchard.surfaces.cli.render.lines import safe
 from orchard.surfaces.cli.terminal import Terminal
 from orchard.surfaces.http.address import HttpAddress, daemons, read_http_address
+from orchard.surfaces.next_steps import in_commands
 
 START_SECONDS = 45.0
 LOG_BYTES = 1024 * 1024
@@ -108,7 +109,7 @@ def stop(terminal: Terminal, now: bool, every: bool) -> int:
     if every:
         found = list(daemons(user_dirs().runtime))
     else:
-        address = read_http_address(open_app(terminal.repo).repo.state)
+        address = read_http_address(open_app(terminal.repo, in_commands).repo.state)
         found = [address] if address is not None else []
     for address in found:
         _stop(terminal, address, now=now)
@@ -164,7 +165,7 @@ def _apps(terminal: Terminal, given: tuple[Path, ...], every: bool) -> list[App]
         found.setdefault(app.repo.common_dir, app)
     for folder in known_repositories(user_dirs().state) if every else ():
         try:
-            app = open_app(folder)
+            app = open_app(folder, in_commands)
             if app.settings.untrusted:
                 raise NeedsPerson(text.UNTRUSTED.format(keys=", ".join(app.settings.untrusted)))
         except OrchardError as error:

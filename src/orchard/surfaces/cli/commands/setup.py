@@ -18,6 +18,7 @@ from orchard.surfaces.cli.options import app_of, find_file
 from orchard.surfaces.cli.render import text
 from orchard.surfaces.cli.render.lines import Line, safe, table
 from orchard.surfaces.cli.terminal import Terminal, json_text, read_input
+from orchard.surfaces.next_steps import in_commands
 
 
 @verb("demo", examples="orchard demo\norchard demo --folder ~/orchard-demo")
@@ -82,7 +83,7 @@ def reviewed(terminal: Terminal, file: str) -> tuple[Plan, list[str]]:
 
     def look(plan: Plan, paths: Paths) -> list[Finding]:
         notes.extend(reach_warnings(app.repo, plan, paths))
-        return foreseen(app.repo, config, Agents(config, os.environ), app.reader.plans(), plan, paths)
+        return foreseen(app.repo, config, Agents(config, os.environ), app.reader.plans(), plan, paths, in_commands)
 
     return review(data, name, look), notes
 

@@ -4,10 +4,11 @@ from collections.abc import Mapping
 
 from orchard.app import App
 from orchard.config.user_dirs import user_dirs
-from orchard.engine.doctor import Finding, examine, healthy
+from orchard.engine.doctor import Finding, examine, health, healthy
 from orchard.errors import EXIT_DONE, EXIT_FAILED
 from orchard.surfaces.cli.render.lines import Line, Meaning, safe
 from orchard.surfaces.cli.terminal import Terminal
+from orchard.surfaces.next_steps import in_commands
 
 WORDS: Mapping[str, tuple[str, Meaning]] = {
     "ok": ("ok", "good"),
@@ -20,10 +21,8 @@ WORDS: Mapping[str, tuple[str, Meaning]] = {
 def run_doctor(terminal: Terminal, app: App) -> int:
     """Examine the repository and print what was found; exit 1 if something stops plans."""
     findings = examine(app.repo, app.settings, user_dirs(), engine_alive=app.engine_alive())
-    good = healthy(findings)
-    rows = [{"level": one.level, "topic": one.topic, "message": one.message, "hint": one.hint} for one in findings]
-    terminal.answer({"healthy": good, "findings": rows}, *finding_lines(findings))
-    return EXIT_DONE if good else EXIT_FAILED
+    terminal.answer(health(findings, in_commands), *finding_lines(findings))
+    return EXIT_DONE if healthy(findings) else EXIT_FAILED
 
 
 def finding_lines(findings: list[Finding]) -> list[Line]:
@@ -34,7 +33,7 @@ def finding_lines(findings: list[Finding]) -> list[Line]:
         word, meaning = WORDS[one.level]
         lines.append([(f"{word:<8}", meaning), (f"{safe(one.topic):<12} ", "dim"), (safe(one.message, 2000), "")])
         if one.hint:
-            lines.append([(" " * 21, ""), (safe(one.hint, 2000), "dim")])
+            lines.append([(" " * 21, ""), (safe(in_commands(one.hint), 2000), "dim")])
     return [*lines, _verdict(findings)]
 
 

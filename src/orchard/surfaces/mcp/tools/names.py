@@ -18,6 +18,7 @@ from orchard.model.plan import VALIDATION, JobId, PlanId
 from orchard.model.statuses import JobStatus, PlanStatus
 from orchard.surfaces.mcp.messages import NEXT_FOR_JOB, NEXT_FOR_PLAN, compact, first_line
 from orchard.surfaces.mcp.tool import Call
+from orchard.surfaces.next_steps import in_tools
 from orchard.text import for_screen, quoted
 
 ANSWERS = {
@@ -97,7 +98,8 @@ async def ask(call: Call, verb: str, meant: Meant, **args: Any) -> Json:
         state, remedy = await call.served.read(_state, call.served.app, meant)
         told = error.message if f"is {state}" in error.message else f"{error.message} {state_text(meant, state)}"
         # That one can look at the plan is no remedy; whoever reads this has just been told how it stands.
-        hint = error.hint if error.hint and not error.hint.startswith("orchard status") else remedy
+        looks = in_tools(error.hint or "").startswith(("get_plan", "In a shell: orchard status"))
+        hint = error.hint if error.hint and not looks else remedy
         raise UsageError(told, hint=hint) from error
 
 

@@ -1,0 +1,104 @@
+"""Next steps as each surface writes them: a command line for a terminal, a tool call for a model."""
+
+import json
+import re
+import shlex
+from collections.abc import Callable, Iterator
+
+from orchard.errors import Hint, Next, OrchardError, parts_of
+from orchard.surfaces.mcp.selection import TOOL_NAMES
+
+# What stands in brackets is left out where the step does not say it; the last word of it names what is put in.
+COMMANDS = {
+    "approve_job": "approve [job] [--plan plan]",
+    "cancel_job": "cancel [job] [--plan plan]",
+    "cancel_plan": "cancel [plan]",
+    "complete_task": "complete [job] [--plan plan]",
+    "create_plan": "run plan.yaml",
+    "delete_plan": "delete [plan]",
+    "deploy_task": "deploy [job] [--plan plan]",
+    "force_fail_job": "force-fail [job] [--plan plan]",
+    "get_config": "config show",
+    "get_doctor": "doctor",
+    "get_job": "job [job] [--plan plan]",
+    "get_job_attempts": "attempts [job] [--plan plan]",
+    "get_job_diff": "diff [job] [--plan plan]",
+    "get_job_logs": "logs [job] [--plan plan]",
+    "get_plan": "status [plan]",
+    "init_plan": "init",
+    "interrupt_worker": "interrupt [job] [--plan plan]",
+    "land_plan": "land [plan]",
+    "list_agents": "agents [agent]",
+    "list_models": "models [--agent agent]",
+    "list_plans": "list [--deleted]",
+    "list_saved_work": "recover [--plan plan]",
+    "list_waiting": "waiting",
+    "pause_plan": "pause [plan]",
+    "purge_plan": "purge [plan]",
+    "restore_saved_work": "recover [ref] [folder] [--plan plan]",
+    "resume_plan": "resume [plan]",
+    "retry_job": "retry [job] [--plan plan] [--from from_phase]",
+    "retry_plan": "retry [--plan plan]",
+    "send_message": "send [job] [message] [--plan plan]",
+    "serve": "serve",
+    "stop_daemon": "stop",
+    "trust_repository": "trust",
+    "undo_plan": "undo [plan]",
+    "update_plan": "reshape [plan] [--resolver resolver]",
+    "validate_plan": "validate [file]",
+}  # fmt: skip
+"""How the command line is asked for an operation; a tool has the operation's own name."""
+
+_WORD = re.compile(r"\[(?P<said>[^]]+)\]|\S+")
+
+
+def command_line(step: Next) -> str:
+    """A step as a person types it; one that only a newer Orchard knows is named."""
+    form = COMMANDS.get(step.operation)
+    return step.operation if form is None else " ".join(["orchard", *_words(form, step)])
+
+
+def _words(form: str, step: Next) -> Iterator[str]:
+    given = {"plan": step.plan, "job": step.job, **step.args}
+    for word in _WORD.finditer(form):
+        if word["said"] is None:
+            yield word[0]
+            continue
+        *option, name = word["said"].split()
+        value = given.get(name.lstrip("-"))
+        if name.startswith("--"):
+            yield from [name] if value else []
+        elif value is not None:
+            yield from (*option, shlex.quote(str(value)))
+
+
+def tool_call(step: Next) -> str:
+    """A step as a model calls it; one for which there is no tool is for a shell."""
+    if step.operation not in TOOL_NAMES:
+        return command_line(step)
+    given = {"plan": step.plan, "job": step.job, **step.args}
+    said = ", ".join(
+        f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in given.items() if value is not None
+    )
+    return f"{step.operation}({said})" if said else step.operation
+
+
+def hint_text(hint: Hint, render: Callable[[Next], str]) -> str:
+    """A hint as a text, with its steps as `render` writes them."""
+    return "".join(part if isinstance(part, str) else render(part) for part in parts_of(hint))
+
+
+def in_commands(hint: Hint) -> str:
+    """A hint for a terminal."""
+    return hint_text(hint, command_line)
+
+
+def told(error: OrchardError) -> str:
+    """An error in one line for a terminal or a log: what happened, and what to do."""
+    return f"{error.message} {in_commands(error.hint or '')}".rstrip()
+
+
+def in_tools(hint: Hint) -> str:
+    """A hint for a model."""
+    text = hint_text(hint, tool_call)
+    return f"In a shell: {text}" if text.startswith("orchard ") else text
