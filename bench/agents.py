@@ -2,6 +2,8 @@
 
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.agents.llm import Call, Say, ScriptedLlm, steps
@@ -11,7 +13,10 @@ from bench.repositories import QUICK, SMALL, make_repository
 from orchard.bench.measuring import Bar, Figures, Measure
 from orchard.bench.parts import MILLISECONDS
 from orchard.bench.place import Bench
+from orchard.bench.plans import ONE_FILE, independent, write_plan
 from orchard.process.timing import Broken, timed
+
+FIRST_TURNS = 3
 
 PROGRAM = """
 cat > /dev/null
@@ -51,26 +56,44 @@ def agents(bench: Bench) -> Measure:
         return {"turn": each, "added": each - hand_}
 
     def together() -> Figures:
-        script = steps(Call("write_file", {"path": "mine.txt", "content": "mine\n"}), Say("It is done."))
-        with ScriptedLlm(script) as llm:
-            _configure(f"[agents.builtin]\nbase_url = '{llm.url}'\nmodel = 'fake-model'\napi_key_env = 'BENCH_KEY'\n")
-            os.environ["BENCH_KEY"] = "not-a-key"
-            try:
-                used, _ = run_plan(bench, template, _plan(bench, "builtin", crowd, crowd))
-            finally:
-                del os.environ["BENCH_KEY"]
+        with _model() as llm:
+            used, _ = run_plan(bench, template, _plan(bench, "builtin", crowd, crowd))
             if len(llm.requests) < 2 * crowd:
                 raise Broken(f"{crowd} agents asked only {len(llm.requests)} times")
         return {"memory": used.peak / MEGABYTE, "crowd": used.wall}
 
+    alone = write_plan(bench.fresh("plan"), independent(1), parallel=1, work=ONE_FILE)
+
+    def first() -> Figures:
+        """What a run with one turn of our own agent uses more than one with a command: the least of several times."""
+        times = range(bench.size(FIRST_TURNS, 1))
+        command = min(run_plan(bench, template, alone)[0].cpu for _ in times)
+        with _model():
+            used = min(run_plan(bench, template, _plan(bench, "builtin", 1, 1))[0].cpu for _ in times)
+        return {"command": command, "first": used - command}
+
     return Measure(
-        (hand, ours, together),
+        (hand, ours, together, first),
         (
             Bar("turn of an agent, processor that we add", "added", most=250, unit="ms", beside="hand"),
             Bar(f"{crowd} built-in agents at once, memory", "memory", most=400, unit="MB", take=max),
             Bar(f"{crowd} built-in agents at once, all landed", "crowd", most=120),
+            Bar("first turn of a built-in agent, processor: a run without", "first", most=1, beside="command"),
         ),
     )
+
+
+@contextmanager
+def _model() -> Iterator[ScriptedLlm]:
+    """A model on this machine that has a file written, and a configuration in which our own agent asks it."""
+    script = steps(Call("write_file", {"path": "mine.txt", "content": "mine\n"}), Say("It is done."))
+    with ScriptedLlm(script) as llm:
+        _configure(f"[agents.builtin]\nbase_url = '{llm.url}'\nmodel = 'fake-model'\napi_key_env = 'BENCH_KEY'\n")
+        os.environ["BENCH_KEY"] = "not-a-key"
+        try:
+            yield llm
+        finally:
+            del os.environ["BENCH_KEY"]
 
 
 def _configure(text: str) -> None:
