@@ -96,7 +96,7 @@ MAY_NAME_AGENTS = (
 # A cursor is also a place in a list.
 AGENT_NAMES = frozenset({*BACKENDS, *ACP_AGENTS}) - {"cursor"}
 
-SLOW_TO_IMPORT = ("pydantic", "ruamel", "rich", "psutil", "asyncio", "click", "mcp", "anthropic", "acp")
+SLOW_TO_IMPORT = ("pydantic", "ruamel", "tomlkit", "rich", "psutil", "asyncio", "click", "mcp", "anthropic", "acp")
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchard.surfaces.mcp.hosts import HOSTS, entry, is_ours, place
-from orchard.surfaces.mcp.json_text import BadText, comments_of, read_json, with_member, without_member
+from orchard.surfaces.cli.external_text import BadText, comments_of, edited, read_text
+from orchard.surfaces.mcp.hosts import HOSTS, Form, entry, is_ours, place
 from orchard.surfaces.mcp.selection import TOOLSETS
-from orchard.surfaces.mcp.toml_text import read_toml, with_table, without_table
 from tests.examples import examples
 
 KEYS = ("servers", "orchard")
@@ -109,8 +108,8 @@ LAYOUTS = [
 def test_an_entry_is_added_and_taken_out_again_and_the_rest_is_as_it_was(text: str) -> None:
     before = json.loads(text)
 
-    added = with_member(text, False, KEYS, ENTRY)
-    again = without_member(added, False, KEYS)
+    added = edited(text, "json", KEYS, ENTRY)
+    again = edited(added, "json", KEYS, None)
 
     value = json.loads(added)
     assert value["servers"].pop("orchard") == ENTRY
@@ -121,26 +120,26 @@ def test_an_entry_is_added_and_taken_out_again_and_the_rest_is_as_it_was(text: s
 
 @pytest.mark.parametrize("text", [text for text in LAYOUTS if '"other"' in text])
 def test_taking_out_what_was_added_gives_the_same_bytes(text: str) -> None:
-    assert without_member(with_member(text, False, KEYS, ENTRY), False, KEYS) == text
+    assert edited(edited(text, "json", KEYS, ENTRY), "json", KEYS, None) == text
 
 
 def test_no_comment_is_lost_or_moved_to_another_line() -> None:
-    added = with_member(COMMENTED, True, KEYS, ENTRY)
+    added = edited(COMMENTED, "jsonc", KEYS, ENTRY)
 
     assert comments_of(added) == comments_of(COMMENTED)
     assert '"y" // inside' in added and '"last": {\n' in added
     assert "}, // after the last\n    // at the end\n" in added
     assert "[1.50, 1e3,], // odd numbers stay" in added
-    assert read_json(added, True)["servers"]["orchard"] == ENTRY
-    assert without_member(added, True, KEYS).replace(", // after", " // after") == COMMENTED
+    assert read_text(added, "jsonc")["servers"]["orchard"] == ENTRY
+    assert edited(added, "jsonc", KEYS, None).replace(", // after", " // after") == COMMENTED
 
 
 def test_an_entry_is_replaced_in_its_place() -> None:
     text = '{\n  "servers": {\n    "orchard": {"command": "old"}, // ours\n    "other": 1\n  }\n}\n'
 
-    changed = with_member(text, True, KEYS, ENTRY)
+    changed = edited(text, "jsonc", KEYS, ENTRY)
 
-    assert list(read_json(changed, True)["servers"]) == ["orchard", "other"]
+    assert list(read_text(changed, "jsonc")["servers"]) == ["orchard", "other"]
     assert "}, // ours\n" in changed and '\n      "command": "/usr/bin/orchard",\n' in changed
 
 
@@ -153,43 +152,43 @@ def test_an_entry_is_taken_out_wherever_it_stands(at: int, end: str, between: st
     inner = ",".join(f'{between}"{name}": {{"x": [1]}}' for name in names)
     text = f'{{"servers": {{{inner}{end}{between}}}}}'
 
-    rest = without_member(text, True, KEYS)
+    rest = edited(text, "jsonc", KEYS, None)
 
-    assert read_json(rest, True) == {"servers": {"a": {"x": [1]}, "b": {"x": [1]}}}
+    assert read_text(rest, "jsonc") == {"servers": {"a": {"x": [1]}, "b": {"x": [1]}}}
 
 
 @pytest.mark.parametrize(
-    ("text", "comments", "why"),
+    ("text", "form", "why"),
     [
-        ("{", True, "expecting"),
-        ("[]", True, "does not hold an object"),
-        ("nonsense", False, "line 1"),
-        ('{"a": 1}}', True, "extra data"),
-        ('{"a": tru e}', True, "expecting"),
-        ('{"a": 1 2}', True, "expecting"),
-        ("{,}", True, "expecting"),
-        ('{"a": [,]}', True, "expecting"),
-        ('{"a":,}', True, "expecting"),
-        ('{"a": "x\ny"}', True, "not JSON"),
-        ('{"servers": []}', True, "'servers' is not an object"),
-        ('{"servers": null}', False, "'servers' is not an object"),
-        ('{"servers": {}, "servers": {}}', True, "'servers' is given twice"),
-        ('{"servers": {"orchard": 1, "orchard": 2}}', False, "'orchard' is given twice"),
-        ("{} // a comment", False, "extra data"),
-        ('{"a": 1,}', False, "line 1"),
-        ('{"a": /* open', True, "line 1"),
-        ("\ufeff{}", False, "line 1"),
-        ('{\n "a": 1\n "b": 2}', True, "line 3"),
-        ("[" * 100_000 + "]" * 100_000, True, "nested too deep"),
+        ("{", "jsonc", "expecting"),
+        ("[]", "jsonc", "does not hold an object"),
+        ("nonsense", "json", "line 1"),
+        ('{"a": 1}}', "jsonc", "extra data"),
+        ('{"a": tru e}', "jsonc", "expecting"),
+        ('{"a": 1 2}', "jsonc", "expecting"),
+        ("{,}", "jsonc", "expecting"),
+        ('{"a": [,]}', "jsonc", "expecting"),
+        ('{"a":,}', "jsonc", "expecting"),
+        ('{"a": "x\ny"}', "jsonc", "not JSON"),
+        ('{"servers": []}', "jsonc", "'servers' is not an object"),
+        ('{"servers": null}', "json", "'servers' is not an object"),
+        ('{"servers": {}, "servers": {}}', "jsonc", "'servers' is given twice"),
+        ('{"servers": {"orchard": 1, "orchard": 2}}', "json", "'orchard' is given twice"),
+        ("{} // a comment", "json", "extra data"),
+        ('{"a": 1,}', "json", "line 1"),
+        ('{"a": /* open', "jsonc", "line 1"),
+        ("\ufeff{}", "json", "line 1"),
+        ('{\n "a": 1\n "b": 2}', "jsonc", "line 3"),
+        ("[" * 100_000 + "]" * 100_000, "jsonc", "nested too deep"),
     ],
 )
-def test_what_cannot_be_read_is_refused_with_its_reason(text: str, comments: bool, why: str) -> None:
+def test_what_cannot_be_read_is_refused_with_its_reason(text: str, form: Form, why: str) -> None:
     with pytest.raises(BadText, match=why):
-        with_member(text, comments, KEYS, ENTRY)
+        edited(text, form, KEYS, ENTRY)
 
 
 def test_an_empty_file_becomes_one_with_our_entry() -> None:
-    assert json.loads(with_member(" \n", False, KEYS, ENTRY)) == {"servers": {"orchard": ENTRY}}
+    assert json.loads(edited(" \n", "json", KEYS, ENTRY)) == {"servers": {"orchard": ENTRY}}
 
 
 blanks = st.sampled_from(["", " ", "\n", "\n  ", "\t", " // c\n", "/* c */", "\r\n"])
@@ -227,11 +226,11 @@ def test_any_file_keeps_its_values_and_comments(data: st.DataObject, top: dict[s
     top.get("servers", {}).pop("orchard", None)
     text = data.draw(written(top))
 
-    added = with_member(text, True, KEYS, ENTRY)
-    gone = without_member(added, True, KEYS)
+    added = edited(text, "jsonc", KEYS, ENTRY)
+    gone = edited(added, "jsonc", KEYS, None)
 
-    assert read_json(added, True) == {**top, "servers": {**top.get("servers", {}), "orchard": ENTRY}}
-    assert read_json(gone, True) == {"servers": {}, **top}
+    assert read_text(added, "jsonc") == {**top, "servers": {**top.get("servers", {}), "orchard": ENTRY}}
+    assert read_text(gone, "jsonc") == {"servers": {}, **top}
     assert comments_of(added) == comments_of(text) == comments_of(gone)
 
 
@@ -261,11 +260,11 @@ trust_level = "trusted"
 
 
 def test_a_table_is_added_at_the_end_and_taken_out_again() -> None:
-    added = with_table(TOML, HEADER, TABLE)
+    added = edited(TOML, "toml", HEADER, TABLE)
 
     assert added.startswith(TOML)
     assert tomllib.loads(added)["mcp_servers"]["orchard"] == TABLE
-    assert without_table(added, HEADER) == TOML
+    assert edited(added, "toml", HEADER, None) == TOML
 
 
 @pytest.mark.parametrize("name", ["mcp_servers.orchard", ' "mcp_servers" . orchard ', "mcp_servers.'orchard'"])
@@ -273,8 +272,8 @@ def test_a_table_is_replaced_in_its_place_with_those_below_it(name: str) -> None
     ours = f'[{name}] # ours\ncommand = "old"\nargs = [\n  "a",\n]\n\n[mcp_servers.orchard.env]\nA = "b"\n'
     text = TOML.replace("# about projects", f"{ours}\n# about projects")
 
-    changed = with_table(text, HEADER, TABLE)
-    gone = without_table(text, HEADER)
+    changed = edited(text, "toml", HEADER, TABLE)
+    gone = edited(text, "toml", HEADER, None)
 
     assert tomllib.loads(changed)["mcp_servers"]["orchard"] == TABLE
     assert changed.index("[mcp_servers.orchard]\ncommand = ") < changed.index("# about projects")
@@ -284,45 +283,107 @@ def test_a_table_is_replaced_in_its_place_with_those_below_it(name: str) -> None
 
 @pytest.mark.parametrize("text", ["", "\n", "a = 1", "a = 1\n", "a = nan\n", "[mcp_servers]\n", "[[x]]\ny = 1\n"])
 def test_a_table_is_added_to_any_file(text: str) -> None:
-    added = with_table(text, HEADER, TABLE)
+    added = edited(text, "toml", HEADER, TABLE)
 
     assert tomllib.loads(added)["mcp_servers"]["orchard"] == TABLE
-    assert without_table(added, HEADER).strip() == text.strip()
+    assert edited(added, "toml", HEADER, None).strip() == text.strip()
+
+
+OURS = 'orchard = {command = "/usr/bin/orchard", args = ["mcp", "--toolsets", "core,jobs"], startup_timeout_sec = 30}'
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "changed", "gone"),
     [
-        'mcp_servers = { other = { command = "x" } }\n',
-        'mcp_servers = { orchard = { command = "x" } }\n',
-        'mcp_servers.orchard.command = "x"\n',
-        '[mcp_servers]\norchard = { command = "x" }\n',
-        "mcp_servers = 1\n",
-        "[[mcp_servers]]\nname = 1\n",
+        ("mcp_servers = {} # c\n", f"mcp_servers = {{{OURS}}} # c\n", "mcp_servers = {} # c\n"),
+        (
+            'mcp_servers = { other = { command = "x" } } # c\na = 1\n',
+            f'mcp_servers = {{ other = {{ command = "x" }}, {OURS} }} # c\na = 1\n',
+            'mcp_servers = { other = { command = "x" } } # c\na = 1\n',
+        ),
+        (
+            "mcp_servers = {other={a=1}, orchard={a = [1,2]},z =  2}\r\n",
+            f"mcp_servers = {{other={{a=1}}, {OURS},z =  2}}\r\n",
+            "mcp_servers = {other={a=1}, z =  2}\r\n",
+        ),
+        (
+            "mcp_servers = { other = 1, orchard.a = 1, orchard.env.b = 2 }\n",
+            f"mcp_servers = {{ other = 1, {OURS} }}\n",
+            "mcp_servers = { other = 1 }\n",
+        ),
+        (
+            "# a\nmcp_servers.orchard.a = 1 # b\n# c\nmcp_servers . 'orchard' . b = 2\nmcp_servers.z.y = 3 # d\n[q]\n",
+            f"# a\nmcp_servers.{OURS}\n# c\nmcp_servers.z.y = 3 # d\n[q]\n",
+            "# a\n# c\nmcp_servers.z.y = 3 # d\n[q]\n",
+        ),
+        (
+            "[mcp_servers]\n# a\n\n  orchard = { command = 'x' } # b\nother={}",
+            f"[mcp_servers]\n# a\n\n  {OURS} # b\nother={{}}",
+            "[mcp_servers]\n# a\n\nother={}",
+        ),
+        (
+            "[mcp_servers]\norchard.a = 1\nother.b = 1\n\n[mcp_servers.orchard.env]\nA = 1\n\n# c\n[q]\n",
+            f"[mcp_servers]\n{OURS}\nother.b = 1\n\n# c\n[q]\n",
+            "[mcp_servers]\nother.b = 1\n\n# c\n[q]\n",
+        ),
     ],
 )
-def test_what_is_written_in_another_form_is_refused(text: str) -> None:
-    assert read_toml(text)
-    with pytest.raises(BadText):
-        with_table(text, HEADER, TABLE)
+def test_inline_and_dotted_forms_are_changed_in_their_place(text: str, changed: str, gone: str) -> None:
+    assert edited(text, "toml", HEADER, TABLE) == changed
+    assert edited(text, "toml", HEADER, None) == gone
+    assert edited(changed, "toml", HEADER, None) == gone
+
+
+def test_a_table_that_stands_in_several_places_is_gathered_in_the_first() -> None:
+    text = "[a]\n\n[mcp_servers.orchard.env]\nA = 1\n# b\n[b]\nx = 1\n\n[mcp_servers.orchard]\ny = 1\n# c\n[a.d]\n"
+
+    changed, gone = edited(text, "toml", HEADER, TABLE), edited(text, "toml", HEADER, None)
+
+    assert gone == "[a]\n# b\n[b]\nx = 1\n# c\n[a.d]\n"
+    assert re.sub(r"\n\[mcp_servers\.orchard\]\n(\w+ = .*\n){3}", "", changed) == gone
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("mcp_servers = 1\n", "'mcp_servers' is not a table"),
+        ("[[mcp_servers]]\nname = 1\n", "'mcp_servers' is not a table"),
+        ("mcp_servers = {\n  other = 1\n}\n", "line 1"),
+        ("x = " + "[" * 100_000 + "]" * 100_000, "nested too deep"),
+        ("a.b = 1\n[a]\n", "line 2"),
+    ],
+)
+def test_what_is_no_table_or_no_toml_is_refused_with_its_reason(text: str, why: str) -> None:
+    with pytest.raises(BadText, match=why):
+        edited(text, "toml", HEADER, TABLE)
+
+
+@pytest.mark.parametrize("wrong", ["[mcp_servers.orchard]\n", "a = 2\n[mcp_servers.orchard]\nx = 1\n", "a = ", ""])
+def test_a_text_that_says_anything_else_than_was_meant_is_never_handed_out(
+    wrong: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orchard.surfaces.cli.external_toml.edited_toml", lambda *given: wrong)
+
+    with pytest.raises(BadText, match="cannot be changed here"):
+        edited("a = 1\n", "toml", HEADER, {"x": 1})
 
 
 def test_broken_toml_is_refused_with_its_line() -> None:
     with pytest.raises(BadText, match="line 2"):
-        with_table("a = 1\nb = \n", HEADER, TABLE)
+        edited("a = 1\nb = \n", "toml", HEADER, TABLE)
 
 
 def test_line_ends_of_windows_are_kept() -> None:
     text = TOML.replace("\n", "\r\n")
 
-    added = with_table(text, HEADER, TABLE)
+    added = edited(text, "toml", HEADER, TABLE)
 
     assert "\n" not in added.replace("\r\n", "")
-    assert without_table(added, HEADER) == text
+    assert edited(added, "toml", HEADER, None) == text
 
 
 @given(st.text(st.characters(codec="utf-8"), max_size=20))
 def test_any_word_can_be_written(word: str) -> None:
     table = {"command": word, "args": [word]}
 
-    assert tomllib.loads(with_table("", HEADER, table))["mcp_servers"]["orchard"] == table
+    assert tomllib.loads(edited("", "toml", HEADER, table))["mcp_servers"]["orchard"] == table

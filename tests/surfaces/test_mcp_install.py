@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
+from orchard.surfaces.cli.external_text import read_text
 from orchard.surfaces.cli.start import run_command_line
 from orchard.surfaces.mcp.handshake_cache import read_greeting
 from orchard.surfaces.mcp.hosts import HOSTS
-from orchard.surfaces.mcp.json_text import read_json
 from orchard.surfaces.mcp.selection import Selection
 from orchard.testing import Repo
 
@@ -111,7 +111,7 @@ def root(host: str) -> str:
 
 
 def servers(host: str, text: str) -> Any:
-    value: Any = tomllib.loads(text) if host == "codex" else read_json(text, True)
+    value: Any = tomllib.loads(text) if host == "codex" else read_text(text, "jsonc")
     return value.get(root(host), {})
 
 

@@ -15,7 +15,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from orchard.errors import NeedsPerson, OrchardError, UsageError
-from orchard.files import read_plain
+from orchard.files import read_plain, sync_folder
+from orchard.model.events.plans import Json
 from orchard.store.redact import looks_secret, redact_text
 from orchard.surfaces.cli.commands.views import diff_line
 from orchard.surfaces.cli.render import text
@@ -25,6 +26,7 @@ from orchard.surfaces.cli.terminal import Terminal
 MOST_BYTES = 32 * 1024 * 1024
 DIFF_LINES = 200
 LINE_WIDTH = 300
+UNCHANGED: Json = {"changed": False, "created": False, "backup": None}
 BACKUP = ".orchard-backup"
 MOST_BACKUPS = 1000
 
@@ -69,7 +71,13 @@ def look(file: Path, inside: Path, *, private: bool) -> Found:
     wrong = _wrong(found)
     if wrong is not None:
         raise UsageError(f"'{safe(file)}' was left as it is: {wrong}.")
-    return Found(real, _text(file, real), stat.S_IMODE(found.st_mode))
+    data = _bytes(real)
+    if len(data) > MOST_BYTES:
+        raise UsageError(f"'{safe(file)}' is longer than {MOST_BYTES} bytes.")
+    try:
+        return Found(real, data.decode("utf-8"), stat.S_IMODE(found.st_mode))
+    except UnicodeDecodeError as error:
+        raise UsageError(f"'{safe(file)}' is not UTF-8: byte {error.start}.") from None
 
 
 def _wrong(found: os.stat_result) -> str | None:
@@ -78,16 +86,6 @@ def _wrong(found: os.stat_result) -> str | None:
     if found.st_uid != os.geteuid():
         return f"it belongs to user {found.st_uid}"
     return None if found.st_mode & stat.S_IWUSR else "it is read-only"
-
-
-def _text(file: Path, real: Path) -> str:
-    data = _bytes(real)
-    if len(data) > MOST_BYTES:
-        raise UsageError(f"'{safe(file)}' is longer than {MOST_BYTES} bytes.")
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise UsageError(f"'{safe(file)}' is not UTF-8: byte {error.start}.") from None
 
 
 def _bytes(real: Path) -> bytes:
@@ -117,16 +115,30 @@ def _hidden(row: str) -> str:
     return redact_text(row)
 
 
-def agreed(terminal: Terminal, change: Change, question: str, *, yes: bool, command: str) -> bool:
-    """Whether a person agrees to a change that was shown; where nobody can be asked, `command` says that one does."""
-    if yes:
-        return True
-    if not terminal.can_ask:
-        raise NeedsPerson(f"Nothing was changed: nobody can be asked about '{safe(change.file)}' here.", command)
-    if terminal.agreed(question):
-        return True
-    terminal.note(text.done(text.NOTHING_CHANGED))
-    return False
+def offer(
+    terminal: Terminal, change: Change, question: str, *, yes: bool, again: str, other: str = "", most: int = DIFF_LINES
+) -> Json | None:
+    """Show a change, and make it if a person agrees: what was done, as data; None after a no.
+
+    `again` is the command that was given; `other` says what is there instead, and asks for '--replace'.
+    """
+    terminal.note(*diff_lines(change, most))
+    if other and (yes or not terminal.can_ask):
+        raise NeedsPerson(f"{other}; it was left as it is.", f"{again} --replace --yes")
+    if not yes and not terminal.can_ask:
+        sentence = f"Nothing was changed: nobody can be asked about '{safe(change.file)}' here."
+        raise NeedsPerson(sentence, f"{again} --yes")
+    if not yes and not terminal.agreed(question):
+        terminal.note(text.done(text.NOTHING_CHANGED))
+        return None
+    kept = carry_out(change)
+    return {"changed": True, "created": change.found.text is None, "backup": None if kept is None else str(kept)}
+
+
+def kept_lines(done: Json) -> list[Line]:
+    """Where what was there is kept, if it is."""
+    kept = done["backup"]
+    return [] if kept is None else [[("What was there is kept in ", ""), (safe(str(kept)), "name")]]
 
 
 # ---------------------------------------------------------------------------------------- writing
@@ -159,7 +171,7 @@ def _carry_out(change: Change) -> Path | None:
     finally:
         with suppress(OSError):
             new.unlink()
-    _settle(real.parent)
+    sync_folder(real.parent)
     if _bytes(real) != after.encode():
         raise OrchardError(f"'{safe(change.file)}' was changed by another program in the same moment.", "Look at it.")
     return kept
@@ -202,12 +214,3 @@ def _create(path: Path, data: bytes, mode: int, *, exact: bool) -> None:
         file.write(data)
         file.flush()
         os.fsync(handle)
-
-
-def _settle(folder: Path) -> None:
-    """See that the new name is on disk."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

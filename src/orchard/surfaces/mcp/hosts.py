@@ -1,10 +1,6 @@
 """Programs that talk with MCP servers: where each keeps its list of them, and how an entry for ours looks there.
 
 This is knowledge about other people's programs, and all of it is here. Nothing is read or written.
-
-    HOSTS                     the programs that are known
-    place(host, scope, ...)   the file, and how it is written
-    entry(host, scope, ...)   what stands in it under our name
 """
 
 import os
@@ -21,21 +17,46 @@ from orchard.model.events.plans import Json
 Scope = Literal["project", "user"]
 Form = Literal["json", "jsonc", "toml"]
 
-HOSTS: Mapping[str, str] = {
-    "claude": "Claude Code",
-    "vscode": "VS Code",
-    "copilot": "Copilot CLI",
-    "codex": "Codex",
-    "cursor": "Cursor",
-}
-"""What each is called by people."""
-
 WORKSPACE = "${workspaceFolder}"
 """What VS Code and Cursor put the folder for that is open; both start servers elsewhere if they are not told."""
 
 STARTUP_SECONDS = 30
 TOOL_SECONDS = 90
 """Codex gives up after these; a call of ours takes at most 45 seconds."""
+
+
+class _Host(Struct, frozen=True):
+    title: str
+    project: str
+    """The file of a project, below its folder."""
+    user: tuple[str, str, str]
+    """The file of a user: the variable that names its folder, else the folder below the user's, and its name."""
+    forms: tuple[Form, Form] = ("json", "json")
+    """Of both files. Whether comments are read was tried with the programs, except for Cursor."""
+    key: str = "mcpServers"
+    """Under this the servers stand, by name."""
+
+
+_CONFIG = ("", "Library/Application Support") if sys.platform == "darwin" else ("XDG_CONFIG_HOME", ".config")
+_KNOWN = {
+    # With the variable the user's file is in that folder, without it beside the default one.
+    "claude": _Host("Claude Code", ".mcp.json", ("CLAUDE_CONFIG_DIR", "", ".claude.json")),
+    "vscode": _Host("VS Code", ".vscode/mcp.json", (*_CONFIG, "Code/User/mcp.json"), ("jsonc", "jsonc"), key="servers"),
+    "copilot": _Host("Copilot CLI", ".mcp.json", ("COPILOT_HOME", ".copilot", "mcp-config.json"), ("json", "jsonc")),
+    "codex": _Host(
+        "Codex", ".codex/config.toml", ("CODEX_HOME", ".codex", "config.toml"), ("toml", "toml"), key="mcp_servers"
+    ),
+    "cursor": _Host("Cursor", ".cursor/mcp.json", ("", ".cursor", "mcp.json"), ("jsonc", "jsonc")),
+}
+_THEN = {
+    "claude": "Start 'claude' here: it asks once whether this server may run.",
+    "vscode": "Open this folder in VS Code, and start the server from the list of MCP servers.",
+    "copilot": "Start 'copilot' here; it reads this file in folders that you have trusted.",
+    "codex": "Start 'codex' here; it reads this file in projects that you have trusted.",
+    "cursor": "Open this folder in Cursor, and enable the server in its settings.",
+}
+HOSTS: Mapping[str, str] = {name: host.title for name, host in _KNOWN.items()}
+"""What each is called by people."""
 
 
 class Place(Struct, frozen=True):
@@ -45,8 +66,7 @@ class Place(Struct, frozen=True):
     inside: Path
     """The file may be a link, but not to anything outside of this folder."""
     form: Form
-    keys: tuple[str, ...]
-    """Under these the servers stand, by name."""
+    key: str
     private: bool
     """Whether a file that is made is for the user's eyes only."""
     then: str
@@ -55,24 +75,37 @@ class Place(Struct, frozen=True):
 
 def place(host: str, scope: Scope, top: Path | None, env: Mapping[str, str] | None = None) -> Place:
     """The file of a host: of the project whose folder is `top`, or of the user."""
-    variables = os.environ if env is None else env
+    known = _KNOWN[host]
     if scope == "project":
         if top is None:
             raise UsageError("A bare repository has no folder for a project's settings.", "Use --scope user.")
-        return _project(host, top)
-    return _user(host, variables)
+        return Place(top / known.project, top, known.forms[0], known.key, private=False, then=_THEN[host])
+    variable, default, name = known.user
+    folder, inside = user_folder(variable, default, os.environ if env is None else env)
+    then = f"Start {known.title} anew: it reads the list of servers when it starts."
+    return Place(folder / name, inside, known.forms[1], known.key, private=True, then=then)
+
+
+def user_folder(variable: str, default: str, env: Mapping[str, str]) -> tuple[Path, Path]:
+    """The folder that a variable names, else one below the user's; and the one that links must not lead out of."""
+    home = _absolute("HOME", env)
+    folder = _absolute(variable, env) if env.get(variable) else home / default
+    return folder, home if folder.is_relative_to(home) else folder
+
+
+def _absolute(variable: str, env: Mapping[str, str]) -> Path:
+    given = env.get(variable, "")
+    if not Path(given).is_absolute():
+        raise UsageError(f"{variable} is not an absolute path: '{given}'", f"Set {variable} to an absolute path.")
+    return Path(given)
 
 
 def entry(host: str, scope: Scope, command: Sequence[str]) -> Json:
     """What a host is told: the program and its words."""
     program, *words = command
     if host == "codex":
-        return {
-            "command": program,
-            "args": words,
-            "startup_timeout_sec": STARTUP_SECONDS,
-            "tool_timeout_sec": TOOL_SECONDS,
-        }
+        times = {"startup_timeout_sec": STARTUP_SECONDS, "tool_timeout_sec": TOOL_SECONDS}
+        return {"command": program, "args": words, **times}
     if host == "copilot" and scope == "user":
         return {"type": "local", "command": program, "args": words, "tools": ["*"]}
     if host == "vscode":
@@ -92,60 +125,3 @@ def is_ours(found: object) -> bool:
         return False
     named = [Path(word).name for word in words]
     return "mcp" in named[1:] and (named[0] == "orchard" or named[1:3] == ["-m", "orchard"])
-
-
-def _project(host: str, top: Path) -> Place:
-    names = {"vscode": ".vscode/mcp.json", "codex": ".codex/config.toml", "cursor": ".cursor/mcp.json"}
-    then = {
-        "claude": "Start 'claude' here: it asks once whether this server may run.",
-        "vscode": "Open this folder in VS Code, and start the server from the list of MCP servers.",
-        "copilot": "Start 'copilot' here; it reads this file in folders that you have trusted.",
-        "codex": "Start 'codex' here; it reads this file in projects that you have trusted.",
-        "cursor": "Open this folder in Cursor, and enable the server in its settings.",
-    }
-    file = top / names.get(host, ".mcp.json")
-    form, keys = _form(host, "project")
-    return Place(file, top, form, keys, private=False, then=then[host])
-
-
-def _user(host: str, env: Mapping[str, str]) -> Place:
-    home = folder_of(env, "HOME", None)
-    if host == "claude":
-        # With the variable the file is in that folder, without it beside the default one.
-        inside = folder_of(env, "CLAUDE_CONFIG_DIR", home)
-        file = inside / ".claude.json"
-    elif host == "copilot":
-        inside = folder_of(env, "COPILOT_HOME", home / ".copilot")
-        file = inside / "mcp-config.json"
-    elif host == "codex":
-        inside = folder_of(env, "CODEX_HOME", home / ".codex")
-        file = inside / "config.toml"
-    elif host == "cursor":
-        inside = file = home / ".cursor" / "mcp.json"
-    else:
-        config = home / "Library" / "Application Support" if sys.platform == "darwin" else home / ".config"
-        inside = config if sys.platform == "darwin" else folder_of(env, "XDG_CONFIG_HOME", config)
-        file = inside / "Code" / "User" / "mcp.json"
-    form, keys = _form(host, "user")
-    then = f"Start {HOSTS[host]} anew: it reads the list of servers when it starts."
-    return Place(file, home if file.is_relative_to(home) else inside, form, keys, private=True, then=then)
-
-
-def _form(host: str, scope: Scope) -> tuple[Form, tuple[str, ...]]:
-    """How the file is written. Whether comments are read was tried with the programs, except for Cursor."""
-    if host == "codex":
-        return "toml", ("mcp_servers",)
-    if host == "vscode":
-        return "jsonc", ("servers",)
-    commented = host == "cursor" or (host == "copilot" and scope == "user")
-    return ("jsonc" if commented else "json"), ("mcpServers",)
-
-
-def folder_of(env: Mapping[str, str], variable: str, default: Path | None) -> Path:
-    """The folder that a variable names, else the default."""
-    given = env.get(variable, "")
-    if not given and default is not None:
-        return default
-    if not Path(given).is_absolute():
-        raise UsageError(f"{variable} is not an absolute path: '{given}'", f"Set {variable} to an absolute path.")
-    return Path(given)

@@ -1,11 +1,9 @@
 """`orchard mcp install` and `orchard mcp uninstall`: the entry that makes a host start our MCP server."""
 
 import asyncio
-import json
 import os
 import shlex
 import sys
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, get_args
@@ -16,16 +14,15 @@ from msgspec import Struct
 from orchard.errors import NeedsPerson, OrchardError, UsageError
 from orchard.git.repository import find_repository
 from orchard.model.events.plans import Json
-from orchard.surfaces.cli.external_files import Change, Found, agreed, carry_out, diff_lines, look
+from orchard.surfaces.cli.external_files import UNCHANGED, Change, Found, kept_lines, look, offer
+from orchard.surfaces.cli.external_text import BadText, edited, entry_of, holds_nothing_else
 from orchard.surfaces.cli.group import verb
 from orchard.surfaces.cli.options import yes_option
 from orchard.surfaces.cli.render import text
 from orchard.surfaces.cli.render.lines import Line, safe
 from orchard.surfaces.cli.terminal import Terminal
 from orchard.surfaces.mcp.hosts import HOSTS, Place, Scope, entry, is_ours, place
-from orchard.surfaces.mcp.json_text import BadText, comments_of, read_json, with_member, without_member
 from orchard.surfaces.mcp.selection import Selection
-from orchard.surfaces.mcp.toml_text import read_toml, table_rows, with_table, without_table
 
 
 class Asked(Struct, frozen=True):
@@ -37,13 +34,32 @@ class Asked(Struct, frozen=True):
     place: Place
 
     @property
-    def keys(self) -> tuple[str, ...]:
-        return (*self.place.keys, self.name)
+    def keys(self) -> tuple[str, str]:
+        return (self.place.key, self.name)
+
+    @property
+    def file(self) -> str:
+        return f"'{safe(self.place.file)}'"
 
     def again(self, act: str, *more: str) -> str:
         """The command that does the same, with more words."""
         words = ["orchard", "mcp", act, "--host", self.host, "--scope", self.scope]
         return shlex.join([*words, *(() if self.name == "orchard" else ("--name", self.name)), *more])
+
+    def document(self, wanted: Json | None, done: Json = UNCHANGED) -> Json:
+        names = {"host": self.host, "scope": self.scope, "name": self.name, "file": str(self.place.file)}
+        return {**names, "keys": list(self.keys), "entry": wanted, **done}
+
+    def edited(self, found: Found, wanted: Json | None) -> tuple[Any, str | None]:
+        """The entry that is there now, and the file with the one that is wanted; None where nothing is left of it."""
+        held, form = found.text or "", self.place.form
+        try:
+            there = entry_of(held, form, self.keys)
+            after = held if there == wanted else edited(held, form, self.keys, wanted)
+        except BadText as error:
+            hint = f"See what belongs into it, and edit it yourself: {self.again('install', '--print')}"
+            raise UsageError(f"{self.file} was left as it is: {safe(str(error))}.", hint) from None
+        return there, None if wanted is None and holds_nothing_else(after, form, self.keys) else after
 
 
 def _server_name(context: click.Context, parameter: click.Parameter, value: str) -> str:
@@ -109,26 +125,27 @@ def install(
     command = [*_program(portable), "mcp", *words]
     wanted = entry(host, scope, command)
     if only_print:
-        return _print(terminal, asked, wanted)
-    found = look(asked.place.file, asked.place.inside, private=asked.place.private)
-    there = _there(asked, found)
-    options = [*words, *(["--portable"] if portable else [])]
-    if there == wanted:
-        terminal.answer(_document(asked, wanted, changed=False), text.done(f"{_shown(asked)} has it already."))
+        rows = edited("", asked.place.form, asked.keys, wanted).splitlines()
+        terminal.note([("This belongs into ", ""), (safe(asked.place.file), "name"), (":", "")])
+        terminal.answer(asked.document(wanted), *[text.raw(_safe_row(row)) for row in rows])
         return 0
-    change = Change(asked.place.file, found, _with(asked, found, wanted))
-    terminal.note(*diff_lines(change))
-    other = there is not None
-    if other and not replace and (yes or not terminal.can_ask):
-        hint = asked.again("install", *options, "--replace", "--yes")
-        raise NeedsPerson(f"{_shown(asked)} has another entry '{name}' already; it was left as it is.", hint)
-    question = f"Replace the entry '{name}' in {_shown(asked)}?" if other else f"Change {_shown(asked)} like this?"
-    if not agreed(terminal, change, question, yes=yes, command=asked.again("install", *options, "--yes")):
+    found = look(asked.place.file, asked.place.inside, private=asked.place.private)
+    there, after = asked.edited(found, wanted)
+    if there == wanted:
+        terminal.answer(asked.document(wanted), text.done(f"{asked.file} has it already."))
+        return 0
+    done = offer(
+        terminal,
+        Change(asked.place.file, found, after),
+        f"Replace the entry '{name}' in {asked.file}?" if there is not None else f"Change {asked.file} like this?",
+        yes=yes,
+        again=asked.again("install", *words, *(["--portable"] if portable else [])),
+        other=f"{asked.file} has another entry '{name}' already" if there is not None and not replace else "",
+    )
+    if done is None:
         return 4
-    kept = carry_out(change)
     _warm(toolsets, read_only)
-    document = _document(asked, wanted, changed=True, created=found.text is None, kept=kept)
-    terminal.answer(document, *_said(asked, command, found, kept, portable=portable))
+    terminal.answer(asked.document(wanted, done), *_said(asked, command, done, portable=portable))
     return 0
 
 
@@ -145,30 +162,25 @@ def uninstall(terminal: Terminal, host: str, scope: Scope, name: str, force: boo
     """
     asked = _asked(terminal, host, scope, name)
     found = look(asked.place.file, asked.place.inside, private=asked.place.private)
-    there = _there(asked, found)
+    there, after = asked.edited(found, None)
     if there is None:
-        terminal.answer(_document(asked, None, changed=False), text.done(f"{_shown(asked)} has no entry '{name}'."))
+        terminal.answer(asked.document(None), text.done(f"{asked.file} has no entry '{name}'."))
         return 0
     if not is_ours(there) and not force:
         hint = asked.again("uninstall", "--force", "--yes")
-        raise NeedsPerson(f"The entry '{name}' in {_shown(asked)} does not start Orchard; it was left as it is.", hint)
-    change = Change(asked.place.file, found, _without(asked, found))
-    terminal.note(*diff_lines(change))
-    question = f"Take '{name}' out of {_shown(asked)}?"
-    if not agreed(terminal, change, question, yes=yes, command=asked.again("uninstall", "--yes")):
+        raise NeedsPerson(f"The entry '{name}' in {asked.file} does not start Orchard; it was left as it is.", hint)
+    change, question = Change(asked.place.file, found, after), f"Take '{name}' out of {asked.file}?"
+    done = offer(terminal, change, question, yes=yes, again=asked.again("uninstall"))
+    if done is None:
         return 4
-    kept = carry_out(change)
-    lines = [text.done(f"{_shown(asked)} is removed: nothing else was in it.")]
-    if change.after is None and scope == "project" and found.path.parent != Path(asked.place.inside).resolve():
-        with suppress(OSError):
-            found.path.parent.rmdir()  # only if nothing else is in it
-    if change.after is not None:
-        lines = [text.done(f"'{name}' is taken out of {_shown(asked)}."), *_kept_lines(kept)]
-    terminal.answer(_document(asked, None, changed=True, kept=kept), *lines)
+    said = f"'{name}' is taken out of {asked.file}."
+    if after is None:
+        said = f"{asked.file} is removed: nothing else was in it."
+        if scope == "project" and found.path.parent != asked.place.inside.resolve():
+            with suppress(OSError):
+                found.path.parent.rmdir()  # only if nothing else is in it
+    terminal.answer(asked.document(None, done), text.done(said), *kept_lines(done))
     return 0
-
-
-# ----------------------------------------------------------------------------------- what is meant
 
 
 def _asked(terminal: Terminal, host: str, scope: Scope, name: str) -> Asked:
@@ -197,117 +209,29 @@ def _program(portable: bool) -> list[str]:
     return found
 
 
-def _there(asked: Asked, found: Found) -> Any:
-    """The entry that the file has under our name."""
-    value = _read(asked, found)
-    for key in asked.keys:
-        if not isinstance(value, dict):
-            raise _refused(asked, f"'{key}' cannot be looked for in it: it does not hold what the host expects")
-        if key not in value:
-            return None
-        value = value[key]
-    return value
-
-
-def _read(asked: Asked, found: Found) -> Any:
-    held = found.text or ""
-    try:
-        return read_toml(held) if asked.place.form == "toml" else read_json(held, asked.place.form == "jsonc")
-    except BadText as error:
-        raise _refused(asked, str(error)) from None
-
-
-def _with(asked: Asked, found: Found, wanted: Json) -> str:
-    held = found.text or ""
-    try:
-        if asked.place.form == "toml":
-            return with_table(held, asked.keys, wanted)
-        return with_member(held, asked.place.form == "jsonc", asked.keys, wanted)
-    except BadText as error:
-        raise _refused(asked, str(error)) from None
-
-
-def _without(asked: Asked, found: Found) -> str | None:
-    """The file without our entry; None where nothing else is in it."""
-    held = found.text or ""
-    try:
-        if asked.place.form == "toml":
-            rest = without_table(held, asked.keys)
-            return rest if rest.strip() else None
-        rest = without_member(held, asked.place.form == "jsonc", asked.keys)
-    except BadText as error:
-        raise _refused(asked, str(error)) from None
-    empty = read_json(rest, asked.place.form == "jsonc") == {asked.place.keys[0]: {}} and not comments_of(rest)
-    return None if empty else rest
-
-
-def _refused(asked: Asked, why: str) -> UsageError:
-    hint = f"See what belongs into it, and edit it yourself: {asked.again('install', '--print')}"
-    return UsageError(f"'{safe(asked.place.file)}' was left as it is: {safe(why)}.", hint)
-
-
-# -------------------------------------------------------------------------------------- what is said
-
-
-def _print(terminal: Terminal, asked: Asked, wanted: Json) -> int:
-    """Only what would be put where: nothing is read or written."""
-    if asked.place.form == "toml":
-        rows = table_rows(asked.keys, wanted)
-    else:
-        whole: object = wanted
-        for key in reversed(asked.keys):
-            whole = {key: whole}
-        rows = json.dumps(whole, indent=2, ensure_ascii=False).split("\n")
-    terminal.note([("This belongs into ", ""), (safe(asked.place.file), "name"), (":", "")])
-    terminal.answer(_document(asked, wanted, changed=False), *[text.raw(safe_row(row)) for row in rows])
-    return 0
-
-
-def safe_row(row: str) -> str:
+def _safe_row(row: str) -> str:
     """A line of ours with the blanks that it begins with."""
     return row[: len(row) - len(row.lstrip())] + safe(row, 4000)
 
 
-def _shown(asked: Asked) -> str:
-    return f"'{safe(asked.place.file)}'"
-
-
-def _document(
-    asked: Asked, wanted: Json | None, *, changed: bool, created: bool = False, kept: Path | None = None
-) -> Json:
-    return {
-        "host": asked.host,
-        "scope": asked.scope,
-        "name": asked.name,
-        "file": str(asked.place.file),
-        "keys": list(asked.keys),
-        "entry": wanted,
-        "changed": changed,
-        "created": created,
-        "backup": None if kept is None else str(kept),
-    }
-
-
-def _said(asked: Asked, command: Sequence[str], found: Found, kept: Path | None, *, portable: bool) -> list[Line]:
-    done = "Wrote" if found.text is None else "Changed"
+def _said(asked: Asked, command: list[str], done: Json, *, portable: bool) -> list[Line]:
+    why = "" if command[1] == "mcp" else ", because no 'orchard' was installed beside this Python"
     lines: list[Line] = [
-        [(f"{done} ", ""), (safe(asked.place.file), "name"), (f" for {HOSTS[asked.host]}.", "")],
-        [("It starts ", ""), (safe(shlex.join(command)), "strong"), (_why(command, portable), "dim")],
-        *_kept_lines(kept),
+        [
+            ("Wrote " if done["created"] else "Changed ", ""),
+            (safe(asked.place.file), "name"),
+            (f" for {HOSTS[asked.host]}.", ""),
+        ],
+        [
+            ("It starts ", ""),
+            (safe(shlex.join(command)), "strong"),
+            (", wherever the PATH finds it" if portable else why, "dim"),
+        ],
+        *kept_lines(done),
     ]
     if asked.scope == "project" and not portable:
         lines.append([("The file names a path of this machine. If others share it, use --portable.", "dim")])
     return [*lines, [("next: ", "wait"), (asked.place.then, "")]]
-
-
-def _why(command: Sequence[str], portable: bool) -> str:
-    if portable:
-        return ", wherever the PATH finds it"
-    return "" if command[1] == "mcp" else ", because no 'orchard' was installed beside this Python"
-
-
-def _kept_lines(kept: Path | None) -> list[Line]:
-    return [] if kept is None else [[("What was there is kept in ", ""), (safe(kept), "name")]]
 
 
 def _warm(toolsets: str | None, read_only: bool) -> None:

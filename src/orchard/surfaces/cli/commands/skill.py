@@ -8,17 +8,16 @@ from pathlib import Path
 
 import click
 
-from orchard.errors import NeedsPerson, UsageError
+from orchard.errors import UsageError
 from orchard.git.repository import find_repository
-from orchard.model.events.plans import Json
-from orchard.surfaces.cli.external_files import DIFF_LINES, Change, agreed, carry_out, diff_lines, look
+from orchard.surfaces.cli.external_files import DIFF_LINES, UNCHANGED, Change, kept_lines, look, offer
 from orchard.surfaces.cli.group import verb
 from orchard.surfaces.cli.options import yes_option
 from orchard.surfaces.cli.render import text
-from orchard.surfaces.cli.render.lines import Line, safe
+from orchard.surfaces.cli.render.lines import safe
 from orchard.surfaces.cli.subcommands import Child, family
 from orchard.surfaces.cli.terminal import Terminal, put
-from orchard.surfaces.mcp.hosts import folder_of
+from orchard.surfaces.mcp.hosts import user_folder
 
 NAME = "orchard"
 """The skill's name, and so that of its folder."""
@@ -28,6 +27,7 @@ NEW_LINES = 12
 
 PROJECT = {"agents": ".agents/skills", "claude": ".claude/skills", "copilot": ".github/skills"}
 """Where each looks for the skills of a project. The first is for every agent that keeps to the common form."""
+VARIABLES = {"claude": "CLAUDE_CONFIG_DIR", "copilot": "COPILOT_HOME"}
 
 
 @family(
@@ -61,65 +61,51 @@ def install(
 
     Shows the page as a change and asks; where nobody can be asked, --yes is needed, and the exit code is 4 without it.
     """
+    page = skill_page()
     if only_print:
-        return _print(terminal)
-    place, inside = _place(terminal, host, folder, user)
-    found, page = look(place, inside, private=False), skill_page()
-    document: Json = {"file": str(place), "changed": False, "created": False, "backup": None}
-    if found.text == page:
-        terminal.answer(document, text.done(f"'{safe(place)}' is there already."))
+        if terminal.json:
+            terminal.data({"name": NAME, "text": page})
+        else:
+            put(sys.stdout, page)
         return 0
-    change = Change(place, found, page)
-    terminal.note(*diff_lines(change, NEW_LINES if found.text is None else DIFF_LINES))
-    if found.text is not None and not replace and (yes or not terminal.can_ask):
-        raise NeedsPerson(
-            f"'{safe(place)}' holds another page; it was left as it is.", _again(host, folder, user, "--replace")
-        )
-    question = f"Write '{safe(place)}'?" if found.text is None else f"Replace '{safe(place)}'?"
-    if not agreed(terminal, change, question, yes=yes, command=_again(host, folder, user)):
+    skills, inside = _skills(terminal, host, folder, user)
+    file = skills / NAME / PAGE
+    found, shown = look(file, inside, private=False), f"'{safe(file)}'"
+    if found.text == page:
+        terminal.answer({"file": str(file), **UNCHANGED}, text.done(f"{shown} is there already."))
+        return 0
+    words = [*(["--host", host] if host else []), *(["--user"] if user else [])]
+    done = offer(
+        terminal,
+        Change(file, found, page),
+        f"Write {shown}?" if found.text is None else f"Replace {shown}?",
+        yes=yes,
+        again=shlex.join(["orchard", "skill", "install", *words, *(["--dir", str(folder)] if folder else [])]),
+        other="" if found.text is None or replace else f"{shown} holds another page",
+        most=NEW_LINES if found.text is None else DIFF_LINES,
+    )
+    if done is None:
         return 4
-    kept = carry_out(change)
-    document |= {"changed": True, "created": found.text is None, "backup": None if kept is None else str(kept)}
-    lines: list[Line] = [[("Wrote ", ""), (safe(place), "name")]]
-    if kept is not None:
-        lines.append([("What was there is kept in ", ""), (safe(kept), "name")])
-    terminal.answer(document, *lines)
+    terminal.answer({"file": str(file), **done}, [("Wrote ", ""), (safe(file), "name")], *kept_lines(done))
     return 0
 
 
 def skill_page() -> str:
-    """The page itself."""
     return files("orchard.surfaces.cli").joinpath("skill.md").read_text("utf-8")
 
 
-def _print(terminal: Terminal) -> int:
-    if terminal.json:
-        terminal.data({"name": NAME, "text": skill_page()})
-    else:
-        put(sys.stdout, skill_page())
-    return 0
-
-
-def _place(terminal: Terminal, host: str | None, folder: Path | None, user: bool) -> tuple[Path, Path]:
-    """The page's file, and the folder that it must not lead out of."""
+def _skills(terminal: Terminal, host: str | None, folder: Path | None, user: bool) -> tuple[Path, Path]:
+    """The folder of skills, and the one that it must not lead out of."""
     if folder is not None:
         if host is not None or user:
             raise UsageError("'--dir' names the folder: it stands alone.", "Leave out --host and --user.")
         place = folder.expanduser().absolute()
-        return place / NAME / PAGE, place
+        return place, place
     wanted = host or "agents"
     if user:
-        home = folder_of(os.environ, "HOME", None)
-        variables = {"claude": "CLAUDE_CONFIG_DIR", "copilot": "COPILOT_HOME"}
-        base = folder_of(os.environ, variables.get(wanted, ""), home / f".{wanted}")
-        return base / "skills" / NAME / PAGE, home if base.is_relative_to(home) else base
+        base, inside = user_folder(VARIABLES.get(wanted, ""), f".{wanted}", os.environ)
+        return base / "skills", inside
     top = find_repository(terminal.repo).top
     if top is None:
         raise UsageError("A bare repository has no folder for skills.", "Use --user, or --dir.")
-    return top / PROJECT[wanted] / NAME / PAGE, top
-
-
-def _again(host: str | None, folder: Path | None, user: bool, *more: str) -> str:
-    """The command that does it without asking."""
-    words = ["orchard", "skill", "install", *(["--host", host] if host else []), *(["--user"] if user else [])]
-    return shlex.join([*words, *(["--dir", str(folder)] if folder else []), *more, "--yes"])
+    return top / PROJECT[wanted], top

@@ -1,0 +1,84 @@
+"""One table in TOML that belongs to another program, in any form in which it can be written.
+
+A table with a header of its own is replaced by one, what is written inline or by dotted keys by an inline table; a new
+one comes at the end. tomlkit keeps the rest as it was written.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import tomlkit
+from tomlkit.items import AoT, InlineTable, Item, Key, SingleKey, Table, Trivia, Whitespace
+
+Body = list[tuple[Key | None, Item]]
+
+CUT = "\0\n"
+"""Stands where a table was taken out; no TOML holds it."""
+
+
+def edited_toml(text: str, keys: Sequence[str], value: dict[str, Any] | None) -> str:
+    """The text with a table under `keys`; None takes out what is there."""
+    document = tomlkit.parse(text)
+    if document.as_string() != text:
+        raise tomlkit.exceptions.TOMLKitError("it is not kept as it was written")
+    line_end = "\r\n" if "\r\n" in text else "\n"
+    block = tomlkit.dumps({keys[0]: {keys[1]: value}}).replace("\n", line_end) if value is not None else CUT
+    places = list(_places(document.body, keys))
+    for number, (body, at, inside) in reversed(list(enumerate(places))):
+        key, found = body[at]
+        first = number == 0 and value is not None  # what belongs to the same table and stands elsewhere is taken out
+        if isinstance(found, Table) and key is not None and not key.is_dotted():
+            body[at] = (None, Whitespace((block if first else CUT) + _tail(found)))
+        elif first:
+            trivia = Trivia(trail="" if inside else line_end) if isinstance(found, Table) else found.trivia
+            body[at] = (SingleKey(keys[-1]), _inline(value, trivia))
+        elif inside:
+            _take_out(body, at)
+        else:
+            body[at] = (None, Whitespace(""))
+    if places:
+        # One blank line stood between a table and what is before it.
+        return re.sub(rf"(?:(\A|\n)[ \t]*\r?\n)?{CUT}", r"\1", document.as_string())
+    for body, at, _ in _places(document.body, keys[:-1]):
+        if isinstance(holder := body[at][1], InlineTable):
+            members = holder.value.body
+            last = max((number for number, (key, _) in enumerate(members) if key is not None), default=-1) + 1
+            comma: Body = [(None, Whitespace(", "))] if last else []
+            members[last:last] = [*comma, (SingleKey(keys[-1]), _inline(value, Trivia(trail="")))]
+            return document.as_string()
+    return text + ("" if not text else line_end if text.endswith("\n") else line_end * 2) + block
+
+
+def _places(body: Body, keys: Sequence[str], inside: bool = False) -> Iterator[tuple[Body, int, bool]]:
+    """Wherever something is written under `keys`: among which items, its number, and whether in an inline table."""
+    for number, (key, item) in enumerate(body):
+        if key is not None and key.key == keys[0]:
+            if len(keys) == 1:
+                yield body, number, inside
+            elif isinstance(item, Table | InlineTable):
+                yield from _places(item.value.body, keys[1:], inside or isinstance(item, InlineTable))
+
+
+def _inline(value: Any, trivia: Trivia) -> InlineTable:
+    made = tomlkit.inline_table()
+    made.update(value)
+    return InlineTable(made.value, trivia, new=True)
+
+
+def _take_out(body: Body, at: int) -> None:
+    """Take a member out of an inline table, with the comma that belonged to it."""
+    members = [number for number, (key, _) in enumerate(body) if key is not None]
+    before, after = [number for number in members if number < at], [number for number in members if number > at]
+    del body[before[-1] + 1 if before and not after else at : after[0] if after else at + 1]
+
+
+def _tail(table: Table) -> str:
+    """The blank lines and comments after the last key of a table: they belong to what comes next."""
+    tail = ""
+    for key, item in reversed(table.value.body):
+        if key is not None:
+            last = item.body[-1] if isinstance(item, AoT) else item
+            return (_tail(last) if isinstance(last, Table) else "") + tail
+        tail = item.as_string() + tail
+    return tail
