@@ -3,8 +3,7 @@
 import pytest
 
 from orchard.planfile.parse import parse
-from orchard.planfile.reserved_variables import reserved, reserved_findings, settable
-from orchard.planfile.works import named, spoken
+from orchard.planfile.works import named, reserved, reserved_findings, settable, spoken
 
 STEERING = (
     "PATH",

@@ -5,8 +5,7 @@ import secrets
 
 import pytest
 
-from orchard.git.ancestry import Line, Unclear
-from orchard.git.history import is_ancestor, merge_bases
+from orchard.git.history import Line, Unclear, is_ancestor, merge_bases
 from orchard.git.objects.reader import Objects
 from orchard.git.repository import Repository
 from orchard.testing import Repo

@@ -7,7 +7,7 @@ import pytest
 
 from orchard.git.command import OVERRIDES
 from orchard.git.landing.landing import LandedRef, land
-from orchard.git.landing.refusal import LandingRefused
+from orchard.git.landing.obstacles import LandingRefused
 from orchard.git.merge.conflicts import resolve_by_side
 from orchard.git.merge.integration import Integration, LeafMerge, Prepared
 from orchard.git.merge.merge import Merger, UnrelatedHistories

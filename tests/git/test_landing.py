@@ -12,7 +12,7 @@ import pytest
 
 from orchard.git.landing import checkout, landing
 from orchard.git.landing.landing import LandedRef, Undone, land, undo, where_is
-from orchard.git.landing.refusal import LandingRefused
+from orchard.git.landing.obstacles import LandingRefused
 from orchard.git.repository import Repository, find_repository
 from orchard.surfaces.next_steps import in_commands
 from orchard.testing import Repo

@@ -18,8 +18,8 @@ import pytest
 from orchard.git.landing import checkout
 from orchard.git.landing.claim import claim_of
 from orchard.git.landing.landing import LandedRef, Undone, land, undo
+from orchard.git.landing.obstacles import LandingRefused
 from orchard.git.landing.recovery import Settled, settle, settle_all
-from orchard.git.landing.refusal import LandingRefused
 from orchard.git.repository import Repository, find_repository
 from orchard.process import failpoint
 from orchard.testing import Repo

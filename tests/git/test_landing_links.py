@@ -10,8 +10,8 @@ import pytest
 
 from orchard.git.landing import checkout, exchange, placement
 from orchard.git.landing.landing import LandedRef, Undone, undo
+from orchard.git.landing.obstacles import LandingRefused
 from orchard.git.landing.recovery import settle_all
-from orchard.git.landing.refusal import LandingRefused
 from orchard.git.repository import find_repository
 from orchard.testing import Repo
 from tests.git.test_landing import Scene, picture

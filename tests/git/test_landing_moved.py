@@ -8,8 +8,8 @@ import pytest
 
 from orchard.git.landing.claim import claim_of
 from orchard.git.landing.landing import LandedRef, land
+from orchard.git.landing.obstacles import LandingRefused
 from orchard.git.landing.recovery import Settled, settle_all
-from orchard.git.landing.refusal import LandingRefused
 from orchard.git.repository import find_repository
 from orchard.testing import Repo
 from tests.git.test_landing import Scene, make_scene, picture

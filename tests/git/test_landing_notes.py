@@ -12,8 +12,8 @@ import pytest
 from orchard.git.landing.claim import claim_of
 from orchard.git.landing.intent import DamagedNotes, read_intent
 from orchard.git.landing.landing import LandedRef, land
+from orchard.git.landing.obstacles import LandingRefused
 from orchard.git.landing.recovery import settle_all
-from orchard.git.landing.refusal import LandingRefused
 from orchard.surfaces.next_steps import in_commands
 from orchard.testing import Repo
 from tests.git.test_landing import Scene, make_scene

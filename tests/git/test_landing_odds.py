@@ -13,8 +13,8 @@ import pytest
 from orchard.git.history import show_path
 from orchard.git.landing import checkout, exchange, intent, placement
 from orchard.git.landing.landing import LandedRef, Undone, land, undo
+from orchard.git.landing.obstacles import LandingRefused
 from orchard.git.landing.recovery import settle_all
-from orchard.git.landing.refusal import LandingRefused
 from orchard.git.repository import find_repository
 from orchard.surfaces.next_steps import in_commands
 from orchard.testing import Repo

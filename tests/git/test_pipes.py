@@ -15,7 +15,7 @@ from orchard.git.command import Blocked
 from orchard.git.excludes import exclude
 from orchard.git.landing.intent import first_look
 from orchard.git.landing.landing import LandedRef
-from orchard.git.landing.refusal import LandingRefused
+from orchard.git.landing.obstacles import LandingRefused
 from orchard.git.ownership import points_elsewhere
 from orchard.git.refs import _remove_old_lock, read_log
 from orchard.git.repository import Repository, Worktree

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchard.store.redact import _KEY_BEGIN, _SECRET_FIELDS, _SHAPES, Redactor
-from orchard.store.values import Values
+from orchard.store.redact import _KEY_BEGIN, _SECRET_FIELDS, _SHAPES, Redactor, Values
 
 SMALL, LARGE = 16 * 1024, 256 * 1024
 UNITS = sorted(

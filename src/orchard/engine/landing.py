@@ -22,9 +22,8 @@ from orchard.errors import Hint, NeedsPerson, Next, UsageError, parts_of
 from orchard.git.aliases import meant_branch
 from orchard.git.landing import landing as git_landing
 from orchard.git.landing.landing import LandedRef
-from orchard.git.landing.obstacles import some
+from orchard.git.landing.obstacles import LandingRefused, some
 from orchard.git.landing.recovery import Settled
-from orchard.git.landing.refusal import LandingRefused
 from orchard.git.merge.conflicts import share_memory
 from orchard.git.refs import Update, job_ref_part, list_refs, update_refs
 from orchard.model.events.plans import (

@@ -13,8 +13,7 @@ from orchard.errors import OrchardError
 from orchard.git.folders import remove_file
 from orchard.git.refs import wip_ref
 from orchard.git.repository import Worktree
-from orchard.git.worktree.fitness import Unfit
-from orchard.git.worktree.readiness import Ready, beside, take_stock
+from orchard.git.worktree.fitness import Ready, Unfit, beside, take_stock
 from orchard.git.worktree.save import Saved, ensure_saved
 from orchard.git.worktree.worktrees import ProofIsOld, Worktrees
 from orchard.model.plan import STRAYS

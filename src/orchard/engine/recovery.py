@@ -26,8 +26,8 @@ from orchard.engine.turns.subtask import settle_subtasks
 from orchard.engine.turns.turn import remove_scratch
 from orchard.engine.workspace import end_all, folders_of, release_unneeded, workspace_of
 from orchard.errors import Next, OrchardError
+from orchard.git.command import end_leftovers
 from orchard.git.landing.recovery import Settled, settle_all
-from orchard.git.leftovers import end_leftovers
 from orchard.git.refs import wip_ref
 from orchard.git.repository import Worktree
 from orchard.git.scratch import SCRATCH, sweep

@@ -23,7 +23,7 @@ from orchard.git.objects.reader import ObjectMissing
 from orchard.git.repository import Repository
 from orchard.model.events.event import Json
 from orchard.model.plan import PlanId, Tier, Work
-from orchard.process.threads import to_its_end
+from orchard.process.background import to_its_end
 from orchard.store.logs import LogFiles
 
 P = ParamSpec("P")

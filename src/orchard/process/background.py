@@ -1,9 +1,25 @@
-"""Work that runs beside somebody for as long as they are at it, and never longer."""
+"""Work that runs beside its caller and never outlives it: tasks are canceled, threads are waited for."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+async def to_its_end(future: asyncio.Future[T]) -> T:
+    """What a thread answers; a cancellation is not let through until it has, so that nothing comes late."""
+    canceled: asyncio.CancelledError | None = None
+    while not future.done():
+        try:
+            await asyncio.wait([future])
+        except asyncio.CancelledError as error:
+            canceled = error
+    if canceled is not None:
+        future.exception()
+        raise canceled
+    return future.result()
 
 
 @asynccontextmanager

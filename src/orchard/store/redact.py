@@ -1,26 +1,163 @@
 """Keeping secrets and control sequences out of what leaves a log.
 
 Known values are looked for as they are, with control sequences in them, and as programs like to print them (URL,
-base64, hex, JSON);
-tokens of well-known services are looked for by their shape. A chunk may end anywhere, so the last
+base64, hex, JSON); tokens of well-known services are looked for by their shape. A chunk may end anywhere, so the last
 unfinished line is held back until it is whole: every shape but a private key stays within a line.
 
-Plain searches for fixed bytes are many times as fast as a pattern with many branches. So a
-shape's pattern runs only on a chunk that holds the shape's fixed word, and known values
-are fixed words anyway.
+Plain searches for fixed bytes are many times as fast as a pattern with many branches. So a shape's pattern runs only on
+a chunk that holds the shape's fixed word, and known values are fixed words anyway. Nothing here takes a time that grows
+with the square of the text.
+
+    Redactor    a stream of bytes without the secrets
+    Values      many values that are looked for at once
+    Shown       a text as a screen would show it, and where each part of it stands in the original
+    hex_spans   where bytes are written in hexadecimal: `706c`, `70 6c`, `70:6c`, `\\x70\\x6c`, `%70%6c`, `0x70, 0x6c`,
+                and the dumps of xxd, hexdump and `od -tx1`, also over several lines
 """
 
 import base64
 import json
 import re
-from collections.abc import Iterable, Iterator
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal
 from urllib.parse import quote, quote_plus
 
 from msgspec import Struct
 
 from orchard.model.secrets import SECRET_LENGTH, looks_secret, secrets_of
-from orchard.store.disguise import Shown, hex_spans
-from orchard.store.values import Values
+
+Kind = Literal["Q", "I"]
+
+WORDS: tuple[tuple[int, Kind], ...] = ((8, "Q"), (4, "I"))
+"""Sizes of words and how `memoryview` calls them, the one that tells more first."""
+
+Span = tuple[int, int]
+
+
+class Values:
+    """Values that are looked for at once, the longest first: many cost hardly more than one.
+
+    The text is read as words of eight bytes, or of four. A value that is long enough covers at least one whole word
+    wherever it begins, and it has one such word for each way to begin. So the words of the text tell which values may
+    be in it, and only those are searched for.
+    """
+
+    def __init__(self, values: Iterable[bytes]) -> None:
+        self.all = tuple(sorted(set(values), key=len, reverse=True))
+        self._indexes: list[_Index] = []
+        rest: Sequence[bytes] = self.all
+        for size, kind in WORDS:
+            self._indexes.append(_Index(size, kind, [value for value in rest if len(value) >= 2 * size - 1]))
+            rest = [value for value in rest if len(value) < 2 * size - 1]
+        self._short = rest
+
+    def spans(self, text: bytes) -> Iterator[Span]:
+        candidates = [value for index in self._indexes for value in index.candidates(text)]
+        for value in (*candidates, *self._short):
+            start = text.find(value)
+            while start >= 0:
+                yield start, start + len(value)
+                start = text.find(value, start + len(value))
+
+
+class _Index:
+    """Which values a word may come from."""
+
+    def __init__(self, size: int, kind: Kind, values: Iterable[bytes]) -> None:
+        self._size, self._kind = size, kind
+        self._by_word: dict[int, list[bytes]] = {}
+        for value in values:
+            # From the middle: values often begin alike (`sk-ant-api03-...`), so their beginnings tell little.
+            first = (len(value) - (2 * size - 1)) // 2
+            for at in range(first, first + size):
+                word = memoryview(value[at : at + size]).cast(kind)[0]
+                self._by_word.setdefault(word, []).append(value)
+        self._words = frozenset(self._by_word)
+
+    def candidates(self, text: bytes) -> Iterable[bytes]:
+        """The values of which the text has a word."""
+        if not self._words:
+            return ()
+        words = memoryview(text)[: len(text) - len(text) % self._size].cast(self._kind)
+        return dict.fromkeys(value for word in self._words.intersection(words) for value in self._by_word[word])
+
+
+_UNSEEN = re.compile(
+    rb"(?:\x1b\[|\xc2\x9b)[0-?]*[ -/]*[@-~]?"
+    rb"|(?:\x1b[\]PX^_]|\xc2[\x9d\x90\x98\x9e\x9f])(?:[^\x07\x1b\n\xc2]|\xc2(?!\x9c))*(?:\x07|\x1b\\|\xc2\x9c)?"
+    rb"|\x1b[ -/]*[0-Z\\^-~]?"
+    rb"|[\x00-\x08\x0b-\x0c\x0e-\x1f\x7f]"
+    rb"|\xc2[\x80-\x9f\xad]|\xd8\x9c|\xe1\x85[\x9f\xa0]|\xe1\x9e[\xb4\xb5]|\xe1\xa0\x8e"
+    rb"|\xe2\x80[\x8b-\x8f\xa8-\xae]|\xe2\x81[\xa0-\xaf]|\xe3\x85\xa4|\xef\xbb\xbf|\xef\xbe\xa0|\xef\xbf[\xb9-\xbb]"
+    rb"|\xf3\xa0[\x80\x81][\x80-\xbf]"
+)
+"""What `for_screen` takes out, in bytes."""
+_MAY_HOLD = re.compile(rb"[\x00-\x08\x0b-\x0c\x0e-\x1f\x7f\xc2\xd8\xe1-\xe3\xef\xf3]")
+
+_NEXT_LINE = rb"(?:  [^\n]{0,20})?\n[ ]{0,8}(?:[0-9a-fA-F]{7,8}:?[ ]{1,2})?"
+_RUN = re.compile(rb"(?:(?:0x|\\x|%)?[0-9a-fA-F]{2}(?:" + _NEXT_LINE + rb"|[ \t:,;-]{0,2})){6,}", re.ASCII)
+_BETWEEN = re.compile(_NEXT_LINE + rb"|0x|[^0-9a-fA-F]+?")
+
+
+class Shown:
+    """A text without what no screen shows."""
+
+    def __init__(self, original: bytes) -> None:
+        self.text = original
+        self._starts: list[int] = []
+        self._places: list[int] = []
+        if _MAY_HOLD.search(original) is None:
+            return
+        parts: list[bytes] = []
+        place = length = 0
+        for unseen in _UNSEEN.finditer(original):
+            if place < unseen.start():
+                self._note(parts, original[place : unseen.start()], length, place)
+                length += unseen.start() - place
+            place = unseen.end()
+        if place:
+            self._note(parts, original[place:], length, place)
+            self.text = b"".join(parts)
+
+    def span(self, start: int, end: int) -> Span:
+        """Where a part of the text stands in the original."""
+        return self._place(start), self._place(end - 1) + 1
+
+    def _note(self, parts: list[bytes], part: bytes, length: int, place: int) -> None:
+        parts.append(part)
+        self._starts.append(length)
+        self._places.append(place)
+
+    def _place(self, at: int) -> int:
+        row = bisect_right(self._starts, at) - 1
+        return self._places[row] + at - self._starts[row]
+
+
+def hex_spans(text: bytes, values: Values) -> Iterator[Span]:
+    """Where values, given as plain lower-case hexadecimal, are written as bytes in any of the usual ways."""
+    if not values.all:
+        return
+    for run in _RUN.finditer(text):
+        plain = _BETWEEN.sub(b"", run[0]).lower()
+        spans = list(values.spans(plain))
+        rows = _digits(run[0]) if spans else []
+        for start, end in spans:
+            first, last = run.start() + rows[start], run.start() + rows[end - 1] + 1
+            if b"\n" in text[first:last]:  # a dump: what follows on the line are the same bytes as text
+                last = line_end if (line_end := text.find(b"\n", last)) >= 0 else len(text)
+            yield first, last
+
+
+def _digits(run: bytes) -> list[int]:
+    """Where each digit stands that is left when what is between them is taken out."""
+    places: list[int] = []
+    at = 0
+    for between in _BETWEEN.finditer(run):
+        places += range(at, between.start())
+        at = between.end()
+    return [*places, *range(at, len(run))]
+
 
 __all__ = ["REDACTED", "Redactor", "looks_secret", "redact_text", "secrets_of"]
 
@@ -32,8 +169,6 @@ KEY_LENGTH = 16 * 1024
 PIECE = 4 * 1024
 LINE_LENGTH = 8
 """Shorter lines of a secret of many lines are not looked for on their own."""
-
-_Span = tuple[int, int]
 
 
 class _Shape(Struct, frozen=True):
@@ -112,7 +247,7 @@ class Redactor:
         spans, _ = self._spans(data, ended=True)
         return _hide(data, spans)
 
-    def hidden(self, data: bytes, *, ended: bool) -> tuple[list[_Span], int]:
+    def hidden(self, data: bytes, *, ended: bool) -> tuple[list[Span], int]:
         """What of a text is to be hidden, in order and apart, and up to where that is certain if more may follow."""
         spans, open_key = self._spans(data, ended=ended)
         return spans, len(data) if ended else min(self._cut(data), open_key)
@@ -127,7 +262,7 @@ class Redactor:
                     break
         return cut
 
-    def _spans(self, text: bytes, *, ended: bool) -> tuple[list[_Span], int]:
+    def _spans(self, text: bytes, *, ended: bool) -> tuple[list[Span], int]:
         """What is to be hidden, in order and apart; and where a private key begins that has no end yet."""
         keys, open_key = _private_keys(text, ended=ended)
         spans = [*keys, *self._known.spans(text), *_tokens(text), *hex_spans(text, self._coded)]
@@ -141,7 +276,7 @@ def redact_text(text: str, secrets: Iterable[str] = ()) -> str:
     return Redactor(secrets).whole(text.encode(errors="surrogateescape")).decode(errors="surrogateescape")
 
 
-def _tokens(text: bytes) -> Iterator[_Span]:
+def _tokens(text: bytes) -> Iterator[Span]:
     lower = text.lower()
     for shape in _SHAPES:
         if shape.word in (lower if shape.any_case else text):
@@ -157,9 +292,9 @@ def _tokens(text: bytes) -> Iterator[_Span]:
         place = lower.find(b"=", after)
 
 
-def _private_keys(text: bytes, *, ended: bool) -> tuple[list[_Span], int]:
+def _private_keys(text: bytes, *, ended: bool) -> tuple[list[Span], int]:
     """Whole keys; one that never ends is hidden up to a length, so that its first line cannot blind a log."""
-    spans: list[_Span] = []
+    spans: list[Span] = []
     place = max(0, text.find(b"PRIVATE KEY") - _KEY_BEGIN_LENGTH) if b"PRIVATE KEY" in text else len(text)
     while begin := _KEY_BEGIN.search(text, place):
         start, limit = begin.start(), begin.start() + KEY_LENGTH
@@ -173,8 +308,8 @@ def _private_keys(text: bytes, *, ended: bool) -> tuple[list[_Span], int]:
     return spans, len(text)
 
 
-def _joined(spans: list[_Span]) -> list[_Span]:
-    joined: list[_Span] = []
+def _joined(spans: list[Span]) -> list[Span]:
+    joined: list[Span] = []
     for start, end in sorted(spans):
         if joined and start < joined[-1][1]:
             joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
@@ -183,7 +318,7 @@ def _joined(spans: list[_Span]) -> list[_Span]:
     return joined
 
 
-def _hide(text: bytes, spans: list[_Span]) -> bytes:
+def _hide(text: bytes, spans: list[Span]) -> bytes:
     if not spans:
         return text
     parts, place = [], 0

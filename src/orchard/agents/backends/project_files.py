@@ -12,7 +12,7 @@ from pathlib import Path
 from orchard.agents.protocol import Task
 from orchard.errors import OrchardError
 from orchard.files import read_plain
-from orchard.planfile.reserved_variables import reserved
+from orchard.planfile.works import reserved
 
 _MOST_BYTES = 1 << 20
 _MOST_WORDS = 64 * 1024

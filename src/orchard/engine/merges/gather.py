@@ -10,8 +10,7 @@ from orchard.core.views.plans import TAKE_SIDE
 from orchard.engine.merges.picks import pick_of
 from orchard.engine.outcome import Failed
 from orchard.engine.world import World
-from orchard.git.ancestry import Line, Meeting, Unclear
-from orchard.git.history import is_ancestor, merge_bases, show_path
+from orchard.git.history import Line, Meeting, Unclear, is_ancestor, merge_bases, show_path
 from orchard.git.merge.accounting import Trees, check
 from orchard.git.merge.conflicts import SHARED, Merge, Resolution, resolve_by_side, resolve_from_memory
 from orchard.git.merge.integration import compose_message

@@ -14,8 +14,7 @@ from orchard.errors import OrchardError, Say
 from orchard.git.repository import Repository
 from orchard.model.plan import AgentWork, Plan
 from orchard.planfile.places import Finding
-from orchard.planfile.reserved_variables import Refuses, reserved, reserved_findings
-from orchard.planfile.works import Paths, works_of
+from orchard.planfile.works import Paths, Refuses, reserved, reserved_findings, works_of
 from orchard.store.plan_list import PlanRow
 
 

@@ -13,8 +13,7 @@ from orchard.engine.requests.workers import refuse_interactive
 from orchard.engine.world import World
 from orchard.errors import InvalidInput, OrchardError, Problem, UsageError
 from orchard.model.plan import VALIDATION, AgentWork, Job, Plan, Work
-from orchard.planfile.reserved_variables import refusal
-from orchard.planfile.works import named, spoken
+from orchard.planfile.works import named, refusal, spoken
 from orchard.process.failpoint import failpoint
 
 SHOWN = 20

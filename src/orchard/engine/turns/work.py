@@ -31,7 +31,7 @@ from orchard.model.agent_rows import BUILTIN
 from orchard.model.limits import Limits
 from orchard.model.phases import Phase
 from orchard.model.plan import VALIDATION, AgentWork, Job, JobId, Work
-from orchard.planfile.reserved_variables import settable
+from orchard.planfile.works import settable
 from orchard.store.logs import tail
 
 INSTRUCTION_BYTES = 256 * 1024

@@ -40,10 +40,9 @@ from orchard.git.command import Git, GitError
 from orchard.git.landing.claim import GitLocks, TurnTaken, claim_of, turn
 from orchard.git.landing.index import BadIndex, doubtful_entries, stamp_index
 from orchard.git.landing.intent import Intent, Item, mark_done, read_intent, stand, stand_of, write_intent
-from orchard.git.landing.obstacles import in_the_way
+from orchard.git.landing.obstacles import LandingRefused, RefusalKind, in_the_way
 from orchard.git.landing.placement import Theirs, place, verify
 from orchard.git.landing.recovery import Settled, note_stage, publish, settle
-from orchard.git.landing.refusal import LandingRefused, RefusalKind
 from orchard.git.landing.relocation import STAGE_NAME
 from orchard.git.landing.stage import TIMEOUT, Blocked, Staged, Stager
 from orchard.git.objects.reader import Objects

@@ -29,8 +29,8 @@ from orchard.git.command import Git, GitError, lock_in_the_way
 from orchard.git.history import is_ancestor
 from orchard.git.landing.checkout import Followed, Move, move_checkout
 from orchard.git.landing.intent import DamagedNotes
+from orchard.git.landing.obstacles import LandingRefused
 from orchard.git.landing.recovery import held_still
-from orchard.git.landing.refusal import LandingRefused
 from orchard.git.landing.relocation import Astray, none_astray
 from orchard.git.refs import RefMoved, Update, move_ref, read_log
 from orchard.git.repository import Checkout, Repository

@@ -9,15 +9,25 @@ import os
 import stat
 from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
+from typing import Literal
 
 from msgspec import Struct
 
+from orchard.errors import Hint
 from orchard.git.command import Git
 from orchard.git.folders import behind_link
 from orchard.git.history import show_path
 from orchard.git.objects.reader import GITLINK, Change
 
 TIMEOUT = 120.0
+
+RefusalKind = Literal["moved", "checkout", "operation", "missing", "locked"]
+
+
+class LandingRefused(Struct, frozen=True):
+    kind: RefusalKind
+    reason: str
+    hint: Hint
 
 
 class Obstacle(Struct, frozen=True):

@@ -23,16 +23,67 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import NamedTuple
 
 from orchard.errors import NeedsPerson, OrchardError
 from orchard.git.command import Git, GitError
 from orchard.git.merge.conflicts import Merge, parse_merge
 from orchard.git.objects.loose import LooseObjects
 from orchard.git.objects.process import GitGone, LiveGit
-from orchard.git.objects.reader import Objects, checked
-from orchard.git.objects.tree_facts import Census
+from orchard.git.objects.reader import GITLINK, TREE, Objects, checked
 from orchard.git.repository import Repository
 from orchard.git.scratch import sweep
+
+REMEMBERED_TREES = 500_000
+
+
+class Below(NamedTuple):
+    """What decides how the files of a tree are read and written."""
+
+    attributes: tuple[tuple[bytes, str], ...] = ()
+    """Every attribute file: its path and the oid of its content."""
+    submodules: bool = False
+
+
+class Census:
+    """Looks below trees, once below each."""
+
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
+        self._known: dict[str, Below] = {}
+        self._lock = threading.Lock()
+
+    def below(self, tree: str) -> Below:
+        """What lies below a tree."""
+        with self._lock:
+            return self._below(tree)
+
+    def _below(self, tree: str) -> Below:
+        if len(self._known) > REMEMBERED_TREES:
+            self._known.clear()
+        order, waiting = [], [tree]
+        while waiting:
+            if (one := waiting.pop()) not in self._known:
+                order.append(one)
+                waiting += [entry.oid for entry in self._objects.tree_entries(one).values() if entry.mode == TREE]
+        for one in reversed(order):
+            self._known[one] = self._sum(one)
+        return self._known[tree]
+
+    def _sum(self, tree: str) -> Below:
+        attributes: list[tuple[bytes, str]] = []
+        submodules = False
+        for name, entry in self._objects.tree_entries(tree).items():
+            if entry.mode == TREE:
+                inner = self._known[entry.oid]
+                attributes += [(name + b"/" + path, oid) for path, oid in inner.attributes]
+                submodules = submodules or inner.submodules
+            elif entry.mode == GITLINK:
+                submodules = True
+            elif name == b".gitattributes" and entry.is_regular:
+                attributes.append((name, entry.oid))
+        return Below(tuple(attributes), submodules)
+
 
 MERGE_TIMEOUT = 600.0
 SIGN_TIMEOUT = 30.0

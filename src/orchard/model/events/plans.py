@@ -24,6 +24,11 @@ from orchard.model.events.agents import AgentStarted as AgentStarted
 from orchard.model.events.agents import AgentUsed as AgentUsed
 from orchard.model.events.agents import ConflictSettled as ConflictSettled
 from orchard.model.events.agents import HealTried as HealTried
+from orchard.model.events.agents import JobDeployed as JobDeployed
+from orchard.model.events.agents import MessagesDelivered as MessagesDelivered
+from orchard.model.events.agents import MessageSent as MessageSent
+from orchard.model.events.agents import WorkerCompleted as WorkerCompleted
+from orchard.model.events.agents import WorkerIdle as WorkerIdle
 from orchard.model.events.event import Event as Event
 from orchard.model.events.event import JobEvent as JobEvent
 from orchard.model.events.event import JobFact as JobFact
@@ -39,11 +44,6 @@ from orchard.model.events.subtasks import SubtasksAnswered as SubtasksAnswered
 from orchard.model.events.subtasks import SubtasksAwaited as SubtasksAwaited
 from orchard.model.events.subtasks import SubtaskSpawned as SubtaskSpawned
 from orchard.model.events.subtasks import SubtaskStarted as SubtaskStarted
-from orchard.model.events.workers import JobDeployed as JobDeployed
-from orchard.model.events.workers import MessagesDelivered as MessagesDelivered
-from orchard.model.events.workers import MessageSent as MessageSent
-from orchard.model.events.workers import WorkerCompleted as WorkerCompleted
-from orchard.model.events.workers import WorkerIdle as WorkerIdle
 from orchard.model.phases import Phase
 from orchard.model.plan import JobId, PlanId
 

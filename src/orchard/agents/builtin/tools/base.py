@@ -11,7 +11,7 @@ from typing import ParamSpec, TypeVar
 from msgspec import Struct
 
 from orchard.agents.builtin.tool import Answer, Json, ToolContext
-from orchard.process.threads import to_its_end
+from orchard.process.background import to_its_end
 
 P = ParamSpec("P")
 T = TypeVar("T")
