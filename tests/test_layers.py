@@ -86,7 +86,7 @@ MAY_IMPORT_TESTING = ("testing.py", "surfaces/cli/commands/demo.py")
 
 # Models, and hosts in which Orchard is installed, are not agents that it starts, though some have the same name.
 MAY_NAME_AGENTS = (
-    "agents/model_names.py",
+    "agents/model_lists.py",
     "model/agent_rows.py",
     "agents/backends/",
     "agents/acp/named.py",

@@ -175,7 +175,7 @@ class App:
     def _with_time(self, run: Run) -> Run:
         """The run as it is now: engines live, and the time of an idle worker runs out, while nothing is recorded."""
         if run.is_active:
-            from orchard.engine.pulse import last_pulse
+            from orchard.engine.vigil import last_pulse
 
             run.alive_at = max(run.alive_at, last_pulse(self.repo.state))
         if not any(hold.kind == "worker" for hold in run.waiting_for):

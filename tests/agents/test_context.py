@@ -23,7 +23,7 @@ from orchard.agents.prompts.work import (
     retry_instructions,
     work_instructions,
 )
-from orchard.engine.evidence import TYPES, read_evidence
+from orchard.engine.phases import TYPES, read_evidence
 from orchard.git.merge.conflicts import Conflict, extract
 from orchard.git.objects.reader import Objects
 from orchard.git.repository import find_repository

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from orchard.agents.cache import Cache
-from orchard.agents.model_names import is_among, models_of, newest, tier_of, vendor_of
+from orchard.agents.model_lists import is_among, models_of, newest, tier_of, vendor_of
 from orchard.agents.models import Models
 from orchard.agents.registry import Agents
 from orchard.config.layers import Config

@@ -21,8 +21,17 @@ from typing import Any, Protocol
 from orchard.agents.cache import HOUR, Cache
 from orchard.agents.cli import backend
 from orchard.agents.known import key_variable
-from orchard.agents.model_lists import Asking, Found, ask_anthropic, ask_openai, told
-from orchard.agents.model_names import Model, is_among, models_of, newest
+from orchard.agents.model_lists import (
+    Asking,
+    Found,
+    Model,
+    ask_anthropic,
+    ask_openai,
+    is_among,
+    models_of,
+    newest,
+    told,
+)
 from orchard.agents.probe import Question, ask
 from orchard.config.layers import Config
 from orchard.errors import UsageError

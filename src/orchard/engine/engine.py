@@ -21,11 +21,10 @@ from orchard.core.run import Run
 from orchard.core.scheduler import StartJob, free_slots, next_turns, pick
 from orchard.core.states import ACTIVE
 from orchard.engine.budget import Budgets
-from orchard.engine.chain import Chain
 from orchard.engine.interruption import Interruptible
 from orchard.engine.leases import Leases
 from orchard.engine.pool import Pool
-from orchard.engine.runs import Runs
+from orchard.engine.runs import Chain, Runs
 from orchard.engine.trace.trace import Tracing
 from orchard.engine.turns.idle import Idling
 from orchard.engine.turns.job_tokens import Passes, Scope

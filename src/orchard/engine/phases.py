@@ -1,12 +1,14 @@
 """The phases of an ordinary job: each a function from the attempt to an outcome."""
 
+import json
 from collections.abc import Iterable, Mapping
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 from msgspec.structs import replace
 
 from orchard.engine.context import Context
-from orchard.engine.evidence import read_evidence
 from orchard.engine.merges.gather import base_ref, gather
 from orchard.engine.outcome import Failed, Held, Outcome, Passed, Skipped
 from orchard.engine.phasing import PhaseFunction
@@ -21,10 +23,10 @@ from orchard.engine.programs import (
 )
 from orchard.engine.snapshot import merge_leaf
 from orchard.engine.turns.heal import edited_since, healed_trailers
-from orchard.engine.turns.resolutions import Sides, record_pick
-from orchard.engine.turns.resolve import settling
+from orchard.engine.turns.resolve import Sides, record_pick, settling
 from orchard.engine.turns.work import run_agent_work
 from orchard.engine.workspace import setup_works
+from orchard.files import read_plain
 from orchard.git.history import count_commits, files
 from orchard.git.refs import Update, keep_ref, update_refs
 from orchard.git.worktree.commit import CommitInfo, Committed, Refused
@@ -32,6 +34,49 @@ from orchard.model.events.plans import NeedsConsumed, WorkCommitted
 from orchard.model.phases import Phase, at_or_after
 from orchard.model.plan import AgentWork, Job, Resolver, Work
 from orchard.store.logs import tail
+
+EVIDENCE_BYTES = 64 * 1024
+TYPES = ("file_changes", "external_effect", "analysis", "validation")
+
+
+def read_evidence(path: Path) -> tuple[dict[str, Any] | None, str | None]:
+    """The evidence a job left, or what is wrong with it; neither where it left none."""
+    try:
+        data = _read(path)
+    except FileNotFoundError:
+        return None, None
+    except OSError as error:
+        return None, f"the evidence file cannot be read: {error.strerror}"
+    if len(data) > EVIDENCE_BYTES:
+        return None, f"the evidence file is larger than {EVIDENCE_BYTES // 1024} KiB"
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError):
+        return None, "the evidence file is not JSON"
+    problem = _problem(value)
+    return (None, problem) if problem else (value, None)
+
+
+def _read(path: Path) -> bytes:
+    # The job chose what lies here: no link is followed, no pipe waited for.
+    return read_plain(path, EVIDENCE_BYTES + 1)
+
+
+def _problem(value: Any) -> str | None:
+    if not isinstance(value, dict):
+        return "the evidence must be a JSON object"
+    unknown = sorted(set(value) - {"summary", "type", "outcome"})
+    if unknown:
+        return f"the evidence has an unknown field '{unknown[0]}'; known are summary, type and outcome"
+    summary = value.get("summary")
+    if not isinstance(summary, str) or not summary.strip():
+        return "the evidence needs a 'summary' that says what was done"
+    if value.get("type") not in TYPES:
+        return f"the 'type' of the evidence must be one of {', '.join(TYPES)}"
+    if "outcome" in value and not isinstance(value["outcome"], dict):
+        return "the 'outcome' of the evidence must be an object"
+    return None
+
 
 LISTED_PATHS = 10
 

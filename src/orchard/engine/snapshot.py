@@ -10,7 +10,7 @@ from orchard.engine.merges.authorship import NAMED_JOBS, met_by
 from orchard.engine.merges.gather import Between, commit_time, conflict, resolve
 from orchard.engine.outcome import Outcome, Passed
 from orchard.engine.refs_of_plan import target_of
-from orchard.engine.turns.resolutions import Met, met, record_pick
+from orchard.engine.turns.resolve import Met, met, record_pick
 from orchard.errors import OrchardError
 from orchard.git.merge.conflicts import Merge, Resolution
 from orchard.git.merge.integration import Conflicted, LeafMerge, Prepared

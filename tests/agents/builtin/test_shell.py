@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from orchard.agents.builtin.tool import LONGEST_ANSWER
+from orchard.agents.builtin.tool import LONGEST_ANSWER, head_and_tail, plain_text
 from orchard.agents.builtin.tools import shell
-from orchard.agents.builtin.tools.base import head_and_tail, plain_text
 from orchard.agents.builtin.tools.shell import danger
 from orchard.process.family import members
 from orchard.process.identity import Identity

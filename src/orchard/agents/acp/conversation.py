@@ -11,12 +11,10 @@ from msgspec import Struct
 
 from orchard.agents.acp.failures import from_error, from_words
 from orchard.agents.acp.greeting import Abilities, abilities, greeting, wire
-from orchard.agents.acp.ledger import note_spent, spent_before
 from orchard.agents.acp.lines import Json, Lines
 from orchard.agents.acp.permission import choice, objection
-from orchard.agents.acp.servers import server_list
-from orchard.agents.acp.settings import Offer, settle
-from orchard.agents.acp.updates import Decoder, Finished, VersionOne, dollars
+from orchard.agents.acp.settings import Offer, server_list, settle
+from orchard.agents.acp.updates import Decoder, Finished, VersionOne, dollars, note_spent, spent_before
 from orchard.agents.cli import STRAY_LINES
 from orchard.agents.protocol import Heard, Noted, Reason, Result, Said, Session, Task, Watch
 from orchard.process.pipes import Pipes

@@ -2,10 +2,15 @@
 
 A decoder hears every update of a session and the answer to the prompt, and says when the turn is over. In version 1
 that is the answer; in a later one it is an update, and the answer comes at once.
+
+Agents tell the cost of the whole session, we that of the turn: what a session has cost so far is kept beside it.
 """
 
+import json
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -13,8 +18,31 @@ from msgspec.structs import replace
 
 from orchard.agents.acp.failures import from_answer, warning_of
 from orchard.agents.protocol import Called, Noted, Reason, Said, Tell, Used
+from orchard.files import read_plain, replace_whole
 from orchard.model.usage import Usage, counted, priced
 from orchard.text import one_line
+
+_NAME = "acp-cost.json"
+_MOST_BYTES = 64 * 1024
+
+
+def spent_before(private: Path, session: str) -> float:
+    """What the session had cost when the last turn ended; 0.0 where nothing is known."""
+    try:
+        noted = json.loads(read_plain(private / _NAME, _MOST_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return 0.0
+    if not isinstance(noted, dict) or noted.get("session") != session:
+        return 0.0
+    return dollars({"cost": noted}) or 0.0
+
+
+def note_spent(private: Path, session: str, amount: float) -> None:
+    """Keep it for the next turn. Where that fails, the next turn is told to have cost too much, not too little."""
+    text = json.dumps({"session": session, "amount": amount, "currency": "USD"})
+    with suppress(OSError):
+        replace_whole(private / _NAME, text.encode())
+
 
 Json = Mapping[str, Any]
 

@@ -9,9 +9,10 @@ from typing import Any
 from uuid import UUID
 
 from orchard.agents.backends.project_files import with_own_words
-from orchard.agents.backends.session_totals import Counts, Totals
 from orchard.agents.backends.stream import (
     Complaints,
+    Counts,
+    Totals,
     about,
     count,
     is_private,

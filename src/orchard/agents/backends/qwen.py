@@ -9,8 +9,7 @@ from msgspec.structs import replace
 
 from orchard.agents.backends.claude_stream import MessageReader, api_seconds
 from orchard.agents.backends.project_files import addresses, refused, steering_files, there
-from orchard.agents.backends.session_totals import Totals
-from orchard.agents.backends.stream import count, is_private, part, text, write_private
+from orchard.agents.backends.stream import Totals, count, is_private, part, text, write_private
 from orchard.agents.cli import Command, Json, no_effect
 from orchard.agents.known import AcpTraits, Known, can
 from orchard.agents.model_lists import Asking, Found, ask_openai, told

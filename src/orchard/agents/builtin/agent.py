@@ -4,8 +4,9 @@ agent = BuiltinAgent(BuiltinRow(provider="anthropic"))
 result = await agent.run(task, watch)
 """
 
+import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 
@@ -13,20 +14,66 @@ from orchard.agents.builtin import sessions
 from orchard.agents.builtin.calls import Calls
 from orchard.agents.builtin.chat_api import open_chat_model
 from orchard.agents.builtin.clients import load
-from orchard.agents.builtin.deadlines import Patience
 from orchard.agents.builtin.governor import Governor, shared_governor
 from orchard.agents.builtin.loop import Loop
 from orchard.agents.builtin.memory import Bounds
 from orchard.agents.builtin.messages_api import open_messages_model
 from orchard.agents.builtin.model import Hear, Message, Model, ModelError, Reply, Request, said
 from orchard.agents.builtin.prompts import system_prompt
-from orchard.agents.builtin.tool import ToolContext
+from orchard.agents.builtin.tool import ToolContext, in_thread
 from orchard.agents.builtin.toolbox import open_toolbox
-from orchard.agents.builtin.tools.base import in_thread
 from orchard.agents.cli import no_effect
 from orchard.agents.protocol import Heard, Noted, Result, Session, Task, Tell, Used, Watch
 from orchard.model.agent_rows import BuiltinRow
+from orchard.model.limits import Limits
 from orchard.model.plan import Tier
+
+_FINEST = 0.5
+"""Seconds by which the silence of a model may be told too long: a timer is not set anew with each syllable."""
+
+
+class Patience:
+    """Of whoever runs a turn. Silence counts while a model is asked; tools, and waiting for one's turn, have limits of
+    their own."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._ends: float | None = None
+        self._set_at: float | None = None
+        self._timer = asyncio.timeout(None)
+
+    async def wait(self, work: Awaitable[Result]) -> Result:
+        """Let it work; what takes too long is canceled, and told as what it is."""
+        loop = asyncio.get_running_loop()
+        if self._limits.wall is not None:
+            self._ends = loop.time() + self._limits.wall
+        try:
+            async with self._timer:
+                self._timer.reschedule(self._ends)
+                return await work
+        except TimeoutError:
+            if not self._timer.expired():
+                raise
+        if self._ends is not None and loop.time() >= self._ends:
+            return Result("timeout", f"The agent was stopped: it worked longer than {self._limits.wall:g} s.")
+        return Result("idle", f"The agent was stopped: the model said nothing for {self._limits.idle:g} s.")
+
+    def heard(self) -> None:
+        """The model is asked, or says something."""
+        now = asyncio.get_running_loop().time()
+        if self._limits.idle is None or self._timer.expired():
+            return
+        if self._set_at is None or now - self._set_at > min(_FINEST, self._limits.idle / 8):
+            self._set_at = now
+            silent = now + self._limits.idle
+            self._timer.reschedule(silent if self._ends is None else min(silent, self._ends))
+
+    def rest(self) -> None:
+        """The model is not asked any more."""
+        self._set_at = None
+        if not self._timer.expired():
+            self._timer.reschedule(self._ends)
+
 
 KEYS = {"anthropic": "ANTHROPIC_API_KEY", "openai": "OPENAI_API_KEY"}
 SERVERS = {"anthropic": "ANTHROPIC_BASE_URL", "openai": "OPENAI_BASE_URL"}

@@ -1,12 +1,16 @@
-"""What a tool of the built-in agent is."""
+"""What a tool of the built-in agent is, and what tools are made of: schemas, threads, answers short and plain."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+import re
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from tempfile import TemporaryDirectory
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 from msgspec import Struct, field
 
+from orchard.process.background import to_its_end
 from orchard.process.identity import Identity
 from orchard.process.launcher import Launcher
 
@@ -76,3 +80,83 @@ class Tool(Protocol):
     async def execute(self, context: ToolContext, arguments: Json) -> Answer:
         """Do it; ToolError for what the model can mend. A hang is ended by cancellation."""
         ...
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+Run = Callable[[ToolContext, Json], Awaitable[Answer]]
+
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]{0,64}[ -/]{0,16}[@-~]|\][^\x07\x1b]{0,2048}(?:\x07|\x1b\\)|[@-Z\\^_])")
+_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+
+
+class MadeTool(Struct, frozen=True):
+    name: str
+    description: str
+    schema: Json
+    run: Run
+    parallel: bool = False
+
+    async def execute(self, context: ToolContext, arguments: Json) -> Answer:
+        return await self.run(context, arguments)
+
+
+def schema(required: tuple[str, ...] = (), **properties: Json) -> Json:
+    """The schema of an input with these properties and no others."""
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(required),
+        "additionalProperties": False,
+    }
+
+
+def text(description: str, **more: object) -> Json:
+    return {"type": "string", "description": description, **more}
+
+
+def whole(description: str, least: int, most: int) -> Json:
+    return {"type": "integer", "description": description, "minimum": least, "maximum": most}
+
+
+def flag(description: str) -> Json:
+    return {"type": "boolean", "description": description}
+
+
+async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run something short to its end in a thread; a cancellation waits for that, so that nothing comes late."""
+    return await to_its_end(asyncio.get_running_loop().run_in_executor(None, lambda: function(*args, **kwargs)))
+
+
+def plain_text(said: str | bytes) -> str:
+    """Text of many lines without colours and other control sequences; of a line that was written over, what stayed."""
+    if isinstance(said, bytes):
+        said = said.decode(errors="replace")
+    said = _ESCAPES.sub("", said.replace("\r\n", "\n"))
+    if "\r" in said:
+        said = "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in said.split("\n"))
+    return _CONTROLS.sub("", said)
+
+
+@contextmanager
+def scratch_file(context: ToolContext) -> Iterator[Path]:
+    with TemporaryDirectory(prefix="tool-", dir=context.scratch, ignore_cleanup_errors=True) as folder:
+        yield Path(folder) / "output"
+
+
+def head_and_tail(path: Path, most: int) -> tuple[bytes, int]:
+    """The beginning and the end of a file, and how many bytes between them are left out."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(0)
+            if size <= most:
+                return file.read(most), 0
+            head = file.read(most // 2)
+            file.seek(size - most // 2)
+            return head + b"\n[... " + f"{size - 2 * (most // 2):,} bytes left out".encode() + b" ...]\n" + file.read(
+                most // 2
+            ), size - 2 * (most // 2)
+    except FileNotFoundError:
+        return b"", 0

@@ -8,8 +8,7 @@ from tempfile import TemporaryDirectory
 
 from msgspec.structs import replace
 
-from orchard.agents.builtin.tool import Tool, ToolContext
-from orchard.agents.builtin.tools.base import in_thread, plain_text
+from orchard.agents.builtin.tool import Tool, ToolContext, in_thread, plain_text
 from orchard.agents.builtin.tools.files import file_tools
 from orchard.agents.builtin.tools.git import find_checkout, git_tools
 from orchard.agents.builtin.tools.github import github_tools

@@ -4,12 +4,16 @@
     retry_instructions     what failed, for a session that goes on or for a new one
     go_on_instructions     a turn that was cut short through nobody's fault
     repeated               the same, for an agent that may not have heard what it was told
-    heal_instructions      a check or a command failed; mend the cause
+    heal_instructions      a check or a command failed; fix the cause
     resolve_instructions   two jobs changed the same lines; write what both wanted
+    message_instructions   what people say to it while it works
 
 The task is the user's own text and stands as it is, complete and first. Everything else that comes from outside, such
 as output of programs and words of other agents, is made plain, cut to a size, and fenced by more backticks than it
 holds, so that it cannot end its block and pass for ours. Secrets have to be taken out before: see `store.redact`.
+
+A message to an agent at work is a person's own text, so it stands as it is. A session that goes on is given the new
+ones only; one that begins anew gets the task and everything that was said since.
 """
 
 from collections.abc import Sequence
@@ -21,6 +25,25 @@ from orchard.agents.prompts.quote import code, data, listed, tail, verbatim
 from orchard.agents.prompts.subtask import tools_text
 from orchard.git.history import show_path
 from orchard.git.merge.conflicts import MANIFEST, Conflict
+
+_AGAIN = (
+    "Your last turn was stopped before it was certain that you had read what follows. What of it you have done "
+    "already, do not do again."
+)
+
+
+def message_instructions(messages: Sequence[str], *, again: bool = False) -> str:
+    """Messages for a session that goes on; `again`: it may have heard some of them."""
+    return "\n\n---\n\n".join([*([_AGAIN] if again else []), *(verbatim(text) for text in messages)]) + "\n"
+
+
+def with_messages(instructions: str, messages: Sequence[str], *, again: bool = False) -> str:
+    """These instructions, and below them what people have said since the task was given."""
+    if not messages:
+        return instructions
+    head = "## What you were told since\n\nMessages from the person you work for, the newest last: part of your task."
+    return f"{instructions.rstrip()}\n\n{head}\n\n{message_instructions(messages, again=again)}"
+
 
 PATH = 4_096
 SUMMARY = 2_000

@@ -13,7 +13,7 @@ says so: a person's word must not be lost, and an agent may hear it twice. The s
 
 from msgspec.structs import replace
 
-from orchard.agents.prompts.message import message_instructions, with_messages
+from orchard.agents.prompts.work import message_instructions, with_messages
 from orchard.agents.protocol import Result
 from orchard.engine.context import Context
 from orchard.engine.interruption import Interruptible

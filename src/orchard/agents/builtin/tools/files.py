@@ -14,9 +14,14 @@ from typing import TypeVar
 
 import orchard
 from orchard.agents.builtin.confine import BadPath, Confines, Place
-from orchard.agents.builtin.tool import LONGEST_ANSWER, Answer, Json, Tool, ToolContext, ToolError
-from orchard.agents.builtin.tools.base import (
+from orchard.agents.builtin.tool import (
+    LONGEST_ANSWER,
+    Answer,
+    Json,
     MadeTool,
+    Tool,
+    ToolContext,
+    ToolError,
     flag,
     in_thread,
     plain_text,

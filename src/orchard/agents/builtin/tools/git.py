@@ -18,9 +18,14 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from orchard.agents.builtin.tool import LONGEST_ANSWER, Answer, Json, Tool, ToolContext, ToolError
-from orchard.agents.builtin.tools.base import (
+from orchard.agents.builtin.tool import (
+    LONGEST_ANSWER,
+    Answer,
+    Json,
     MadeTool,
+    Tool,
+    ToolContext,
+    ToolError,
     flag,
     in_thread,
     plain_text,

@@ -19,9 +19,14 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from msgspec import Struct
 
-from orchard.agents.builtin.tool import LONGEST_ANSWER, Answer, Json, Tool, ToolContext, ToolError
-from orchard.agents.builtin.tools.base import (
+from orchard.agents.builtin.tool import (
+    LONGEST_ANSWER,
+    Answer,
+    Json,
     MadeTool,
+    Tool,
+    ToolContext,
+    ToolError,
     in_thread,
     plain_text,
     schema,

@@ -35,8 +35,7 @@ from msgspec import Struct
 from pydantic import ValidationError
 
 import orchard
-from orchard.agents.builtin.tool import Answer, Json, Tool, ToolContext, ToolError
-from orchard.agents.builtin.tools.base import MadeTool, head_and_tail, plain_text
+from orchard.agents.builtin.tool import Answer, Json, MadeTool, Tool, ToolContext, ToolError, head_and_tail, plain_text
 from orchard.agents.builtin.tools.github import proxy_for, trust
 from orchard.agents.builtin.tools.mcp_content import BadTool, answer, description, input_schema, tool_name
 from orchard.agents.protocol import McpServer, Noted, Tell

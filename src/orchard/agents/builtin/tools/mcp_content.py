@@ -11,8 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
-from orchard.agents.builtin.tool import LONGEST_ANSWER, Answer, Json
-from orchard.agents.builtin.tools.base import plain_text
+from orchard.agents.builtin.tool import LONGEST_ANSWER, Answer, Json, plain_text
 from orchard.text import shortened
 
 LONGEST_NAME = 64

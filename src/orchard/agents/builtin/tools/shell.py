@@ -5,9 +5,14 @@ import shlex
 import shutil
 from pathlib import PurePosixPath
 
-from orchard.agents.builtin.tool import LONGEST_ANSWER, Answer, Json, Tool, ToolContext, ToolError
-from orchard.agents.builtin.tools.base import (
+from orchard.agents.builtin.tool import (
+    LONGEST_ANSWER,
+    Answer,
+    Json,
     MadeTool,
+    Tool,
+    ToolContext,
+    ToolError,
     head_and_tail,
     in_thread,
     plain_text,
