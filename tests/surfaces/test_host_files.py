@@ -177,6 +177,10 @@ def test_an_entry_is_taken_out_wherever_it_stands(at: int, end: str, between: st
         ("{} // a comment", "json", "extra data"),
         ('{"a": 1,}', "json", "line 1"),
         ('{"a": /* open', "jsonc", "line 1"),
+        ("{} /* open", "jsonc", "line 1"),
+        ("/* " * 300_000, "jsonc", "line 1"),
+        ('{"' + '\\"' * 300_000, "jsonc", "line 1"),
+        ("{" + ", ".join(f'"{n}": 1' for n in (*range(100_000), 99_999)) + "}", "json", "'99999' is given twice"),
         ("\ufeff{}", "json", "line 1"),
         ('{\n "a": 1\n "b": 2}', "jsonc", "line 3"),
         ("[" * 100_000 + "]" * 100_000, "jsonc", "nested too deep"),
@@ -343,6 +347,21 @@ def test_a_table_that_stands_in_several_places_is_gathered_in_the_first() -> Non
     assert re.sub(r"\n\[mcp_servers\.orchard\]\n(\w+ = .*\n){3}", "", changed) == gone
 
 
+def test_comments_between_our_tables_stay() -> None:
+    text = "a = 1\n\n[mcp_servers.orchard]\nx = 1\n\n# b\n[mcp_servers.orchard.env]\nA = 1\n\n# c\n[q]\n"
+
+    assert edited(text, "toml", HEADER, None) == "a = 1\n\n# b\n\n# c\n[q]\n"
+
+
+@pytest.mark.parametrize("text", ["[[a]]\nx = 1\n[b]\n[[a]]\n", "[mcp_servers.b]\n[[a]]\nx = 1\n[[a.c]]\nd = 1\n"])
+def test_others_stay_in_their_order_whatever_it_is(text: str) -> None:
+    added = edited(text, "toml", HEADER, {"x": 1})
+
+    assert added == f"{text}\n[mcp_servers.orchard]\nx = 1\n"
+    assert edited(added, "toml", HEADER, {"x": 2}) == added.replace("orchard]\nx = 1", "orchard]\nx = 2")
+    assert edited(added, "toml", HEADER, None) == text
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [
@@ -362,7 +381,7 @@ def test_what_is_no_table_or_no_toml_is_refused_with_its_reason(text: str, why: 
 def test_a_text_that_says_anything_else_than_was_meant_is_never_handed_out(
     wrong: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orchard.surfaces.cli.external_toml.edited_toml", lambda *given: wrong)
+    monkeypatch.setattr("orchard.surfaces.cli.external_toml.edited_toml", lambda *given, **more: wrong)
 
     with pytest.raises(BadText, match="cannot be changed here"):
         edited("a = 1\n", "toml", HEADER, {"x": 1})

@@ -15,8 +15,9 @@ from msgspec import Struct
 
 from orchard.surfaces.mcp.hosts import Form
 
-_STRING = r'"(?:[^"\\\n]|\\.)*"'
-_COMMENT = re.compile(rf"{_STRING}|//[^\r\n]*|/\*.*?\*/", re.DOTALL)
+# What is opened and never closed reaches to the end: nothing is looked for twice.
+_STRING = r'"(?:[^"\\\n]|\\.)*(?:"|.*)'
+_COMMENT = re.compile(rf"{_STRING}|(//[^\r\n]*|/\*.*?\*/)|/\*.*", re.DOTALL)
 _LAST_COMMA = re.compile(rf'({_STRING}|[^\s{{}}\[\]:,"]+|[}}\]])(\s*,(?=\s*[}}\]]))?', re.DOTALL)
 _BLANKS = re.compile(r"\s*")
 
@@ -53,10 +54,14 @@ def entry_of(text: str, form: Form, keys: Sequence[str]) -> Any:
 
 def edited(text: str, form: Form, keys: Sequence[str], value: dict[str, Any] | None) -> str:
     """The text with a value under `keys`; None takes out what is there."""
-    if entry_of(text, form, keys) is None and value is None:
+    there = entry_of(text, form, keys)
+    if there is None and value is None:
         return text
     try:
-        after = _edited_toml(text, keys, value) if form == "toml" else _edited_json(text, form, keys, value)
+        if form == "toml":
+            after = _edited_toml(text, keys, value, new=there is None)
+        else:
+            after = _edited_json(text, form, keys, value)
         kept = _shown(_rest(read_text(after, form), keys)) == _shown(_rest(read_text(text, form), keys))
         if kept and _shown(entry_of(after, form, keys)) == _shown(value):
             return after
@@ -65,13 +70,13 @@ def edited(text: str, form: Form, keys: Sequence[str], value: dict[str, Any] | N
     raise BadText("it is written in a way that cannot be changed here")
 
 
-def _edited_toml(text: str, keys: Sequence[str], value: dict[str, Any] | None) -> str:
+def _edited_toml(text: str, keys: Sequence[str], value: dict[str, Any] | None, *, new: bool) -> str:
     from tomlkit.exceptions import TOMLKitError
 
     from orchard.surfaces.cli.external_toml import edited_toml  # brings tomlkit, for one host
 
     try:
-        return edited_toml(text, keys, value)
+        return edited_toml(text, keys, value, new=new)
     except TOMLKitError as error:
         raise BadText(str(error)) from None
 
@@ -85,7 +90,7 @@ def holds_nothing_else(text: str, form: Form, keys: Sequence[str]) -> bool:
 
 def comments_of(text: str) -> list[str]:
     """Every comment in JSON, in order."""
-    return [found[0] for found in _COMMENT.finditer(text) if found[0].startswith("/")]
+    return [found[1] for found in _COMMENT.finditer(text) if found[1]]
 
 
 def _shown(value: object) -> str:
@@ -111,7 +116,7 @@ def _without_comments(text: str, form: Form) -> str:
     """The same with blanks for comments: every place in it is the same."""
 
     def blanks(found: re.Match[str]) -> str:
-        return re.sub(r"[^\r\n]", " ", found[0]) if found[0].startswith("/") else found[0]
+        return re.sub(r"[^\r\n]", " ", found[1]) if found[1] else found[0]
 
     return _COMMENT.sub(blanks, text) if form == "jsonc" else text
 
@@ -124,10 +129,11 @@ def _plain_json(text: str, form: Form) -> str:
 
 
 def _members_once(found: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(found)
-    if len(made) != len(found):
-        names = [key for key, _ in found]
-        raise BadText(f"'{next(key for key in names if names.count(key) > 1)}' is given twice")
+    made: dict[str, Any] = {}
+    for key, value in found:
+        if key in made:
+            raise BadText(f"'{key}' is given twice")
+        made[key] = value
     return made
 
 

@@ -5,26 +5,35 @@ one comes at the end. tomlkit keeps the rest as it was written.
 """
 
 import re
+import tomllib
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import tomlkit
+from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import AoT, InlineTable, Item, Key, SingleKey, Table, Trivia, Whitespace
 
 Body = list[tuple[Key | None, Item]]
 
+HEADER = re.compile(r"^(?=[ \t]*\[\[?[^\[\]\n,={}]+\]\]?[ \t]*(?:#.*)?$)", re.MULTILINE)
 CUT = "\0\n"
 """Stands where a table was taken out; no TOML holds it."""
 
 
-def edited_toml(text: str, keys: Sequence[str], value: dict[str, Any] | None) -> str:
-    """The text with a table under `keys`; None takes out what is there."""
-    document = tomlkit.parse(text)
-    if document.as_string() != text:
-        raise tomlkit.exceptions.TOMLKitError("it is not kept as it was written")
+def edited_toml(text: str, keys: Sequence[str], value: dict[str, Any] | None, *, new: bool) -> str:
+    """The text with a table under `keys`, where with `new` nothing is yet; None takes out what is there."""
     line_end = "\r\n" if "\r\n" in text else "\n"
     block = tomlkit.dumps({keys[0]: {keys[1]: value}}).replace("\n", line_end) if value is not None else CUT
-    places = list(_places(document.body, keys))
+    if new:
+        added = text + ("" if not text else line_end if text.endswith("\n") else line_end * 2) + block
+        with suppress(tomllib.TOMLDecodeError):
+            tomllib.loads(added)
+            return added
+    documents = [tomlkit.parse(piece) for piece in _pieces(text)]
+    if "".join(document.as_string() for document in documents) != text:
+        raise TOMLKitError("it is not kept as it was written")
+    places = [place for document in documents for place in _places(document.body, keys)]
     for number, (body, at, inside) in reversed(list(enumerate(places))):
         key, found = body[at]
         first = number == 0 and value is not None  # what belongs to the same table and stands elsewhere is taken out
@@ -37,17 +46,25 @@ def edited_toml(text: str, keys: Sequence[str], value: dict[str, Any] | None) ->
             _take_out(body, at)
         else:
             body[at] = (None, Whitespace(""))
-    if places:
-        # One blank line stood between a table and what is before it.
-        return re.sub(rf"(?:(\A|\n)[ \t]*\r?\n)?{CUT}", r"\1", document.as_string())
-    for body, at, _ in _places(document.body, keys[:-1]):
-        if isinstance(holder := body[at][1], InlineTable):
-            members = holder.value.body
-            last = max((number for number, (key, _) in enumerate(members) if key is not None), default=-1) + 1
-            comma: Body = [(None, Whitespace(", "))] if last else []
-            members[last:last] = [*comma, (SingleKey(keys[-1]), _inline(value, Trivia(trail="")))]
-            return document.as_string()
-    return text + ("" if not text else line_end if text.endswith("\n") else line_end * 2) + block
+    for document in documents if new else ():
+        for body, at, _ in _places(document.body, keys[:-1]):
+            if isinstance(holder := body[at][1], InlineTable):
+                _add(holder.value.body, keys[-1], _inline(value, Trivia(trail="")))
+    changed = "".join(document.as_string() for document in documents)
+    while CUT in changed:  # one blank line stood between a table and what is before it
+        changed = re.sub(rf"(?:(\A|\n)[ \t]*\r?\n)?(?:{CUT})+", r"\1", changed, count=1)
+    return changed
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """The text, cut before headers: each piece is TOML by itself. As a whole tomlkit would put some tables together."""
+    piece = ""
+    for part in HEADER.split(text):
+        piece += part
+        with suppress(tomllib.TOMLDecodeError):  # else this header stands in a text or an array
+            tomllib.loads(piece)
+            yield piece
+            piece = ""
 
 
 def _places(body: Body, keys: Sequence[str], inside: bool = False) -> Iterator[tuple[Body, int, bool]]:
@@ -66,6 +83,13 @@ def _inline(value: Any, trivia: Trivia) -> InlineTable:
     return InlineTable(made.value, trivia, new=True)
 
 
+def _add(body: Body, name: str, value: InlineTable) -> None:
+    """Add a last member to an inline table."""
+    last = max((number for number, (key, _) in enumerate(body) if key is not None), default=-1) + 1
+    comma: Body = [(None, Whitespace(", "))] if last else []
+    body[last:last] = [*comma, (SingleKey(name), value)]
+
+
 def _take_out(body: Body, at: int) -> None:
     """Take a member out of an inline table, with the comma that belonged to it."""
     members = [number for number, (key, _) in enumerate(body) if key is not None]
@@ -74,11 +98,13 @@ def _take_out(body: Body, at: int) -> None:
 
 
 def _tail(table: Table) -> str:
-    """The blank lines and comments after the last key of a table: they belong to what comes next."""
+    """The blank lines and comments after the last key of a table, and of those below it: they belong to others."""
     tail = ""
-    for key, item in reversed(table.value.body):
-        if key is not None:
-            last = item.body[-1] if isinstance(item, AoT) else item
-            return (_tail(last) if isinstance(last, Table) else "") + tail
-        tail = item.as_string() + tail
+    for key, item in table.value.body:
+        if key is None:
+            tail += item.as_string()
+        elif isinstance(item, AoT | Table) and not key.is_dotted():
+            tail += "".join(CUT + _tail(below) for below in (item.body if isinstance(item, AoT) else [item]))
+        else:
+            tail = ""
     return tail
