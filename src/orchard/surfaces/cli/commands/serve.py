@@ -16,7 +16,7 @@ import click
 from orchard.app import App, open_app
 from orchard.config.user_dirs import make_state_dir, user_dirs
 from orchard.engine.server.server import decode_error, encode_error
-from orchard.errors import EXIT_FAILED, NeedsPerson, NotFound, OrchardError, UsageError
+from orchard.errors import NeedsPerson, NotFound, OrchardError, UsageError
 from orchard.process.detached import start_detached
 from orchard.process.exits import send, wait_exit
 from orchard.store.repositories import known_repositories
@@ -237,7 +237,8 @@ def _in_background(terminal: Terminal, apps: list[App], options: dict[str, Any])
     problem = start_detached([sys.executable, "-m", "orchard", "serve", *words], log, dict(os.environ))
     if problem:
         raise decode_error(json.loads(problem)) if problem.startswith("{") else OrchardError(problem)
-    return _tell_where(terminal, apps, already=False)
+    _tell_where(terminal, apps, already=False)
+    return 0
 
 
 def _ready_descriptor() -> int | None:
@@ -255,7 +256,7 @@ def _say_ready(ready: int | None) -> None:
 # --------------------------------------------------------------------------------------- telling
 
 
-def _tell_where(terminal: Terminal, apps: list[App], *, already: bool) -> int:
+def _tell_where(terminal: Terminal, apps: list[App], *, already: bool) -> None:
     """Say where these are served, by one daemon or by several; one that is starting is waited for."""
     deadline = time.monotonic() + START_SECONDS
     found: dict[int, HttpAddress] = {}
@@ -269,7 +270,6 @@ def _tell_where(terminal: Terminal, apps: list[App], *, already: bool) -> int:
         found[address.pid] = address
     for address in found.values():
         tell(terminal, address, already=already)
-    return EXIT_FAILED if not found else 0
 
 
 def tell(terminal: Terminal, address: HttpAddress, *, already: bool) -> None:

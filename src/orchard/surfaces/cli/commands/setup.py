@@ -72,8 +72,7 @@ def reviewed(terminal: Terminal, file: str) -> tuple[Plan, list[str]]:
     from orchard.engine.requests.reach import reach_warnings
     from orchard.planfile.parse import review  # brings pydantic
 
-    path = "-" if file == "-" else str(find_file(terminal, file))
-    data, name = read_input(path, limits.PLAN_BYTES), "<stdin>" if file == "-" else file
+    data, name = _read(terminal, file)
     try:
         app = app_of(terminal)
     except OrchardError:
@@ -92,8 +91,12 @@ def plan_in(terminal: Terminal, file: str) -> Plan:
     """The plan in a file, wherever the file is: unlike running it, looking at it needs no repository."""
     from orchard.planfile.parse import parse  # brings pydantic
 
-    path = "-" if file == "-" else str(find_file(terminal, file))
-    return parse(read_input(path, limits.PLAN_BYTES), "<stdin>" if file == "-" else file)
+    return parse(*_read(terminal, file))
+
+
+def _read(terminal: Terminal, file: str) -> tuple[bytes, str]:
+    path, name = ("-", "<stdin>") if file == "-" else (str(find_file(terminal, file)), file)
+    return read_input(path, limits.PLAN_BYTES), name
 
 
 @verb(

@@ -10,12 +10,7 @@ from orchard.surfaces.cli.render.lines import Line, Meaning, safe
 from orchard.surfaces.cli.terminal import Terminal
 from orchard.surfaces.next_steps import in_commands
 
-WORDS: Mapping[str, tuple[str, Meaning]] = {
-    "ok": ("ok", "good"),
-    "note": ("note", "dim"),
-    "warning": ("warning", "wait"),
-    "problem": ("problem", "bad"),
-}
+LEVELS: Mapping[str, Meaning] = {"ok": "good", "note": "dim", "warning": "wait", "problem": "bad"}
 
 
 def run_doctor(terminal: Terminal, app: App) -> int:
@@ -27,11 +22,12 @@ def run_doctor(terminal: Terminal, app: App) -> int:
 
 def finding_lines(findings: list[Finding]) -> list[Line]:
     """A line or two per finding, and a verdict."""
-    order = list(WORDS)
+    order = list(LEVELS)
     lines: list[Line] = []
     for one in sorted(findings, key=lambda one: order.index(one.level)):
-        word, meaning = WORDS[one.level]
-        lines.append([(f"{word:<8}", meaning), (f"{safe(one.topic):<12} ", "dim"), (safe(one.message, 2000), "")])
+        lines.append(
+            [(f"{one.level:<8}", LEVELS[one.level]), (f"{safe(one.topic):<12} ", "dim"), (safe(one.message, 2000), "")]
+        )
         if one.hint:
             lines.append([(" " * 21, ""), (safe(in_commands(one.hint), 2000), "dim")])
     return [*lines, _verdict(findings)]

@@ -12,43 +12,8 @@ from orchard.core.sides import kept_version
 from orchard.core.states import JobState
 from orchard.core.views.documents import Changes, FileCounts
 from orchard.core.views.plans import push_failed
-from orchard.model.events.plans import (
-    AgentNoted,
-    AgentStarted,
-    BudgetWarned,
-    ConflictSettled,
-    Event,
-    HealTried,
-    HoldReleased,
-    JobCanceled,
-    JobContinued,
-    JobDeployed,
-    JobFailed,
-    JobHeld,
-    JobRetried,
-    JobStarted,
-    JobSucceeded,
-    Landed,
-    LandingUndone,
-    LeafMerged,
-    MessageSent,
-    NothingToLand,
-    PhaseStarted,
-    PlanCanceled,
-    PlanPaused,
-    PlanReshaped,
-    PlanResumed,
-    PlanStarted,
-    ProgressReported,
-    Pushed,
-    Recorded,
-    SubtaskEnded,
-    SubtaskPulled,
-    SubtaskSpawned,
-    Warned,
-    WorkerCompleted,
-    WorkSaved,
-)
+from orchard.model.events import plans as events
+from orchard.model.events.plans import Event, Recorded
 from orchard.model.phases import Phase
 from orchard.model.plan import VALIDATION, JobId
 from orchard.surfaces.cli.render import text
@@ -85,54 +50,54 @@ def _took(run: Run, job: JobId) -> str:
     return "" if attempt is None or attempt.ended is None else text.duration(attempt.ended - attempt.started)
 
 
-def _plan_started(run: Run, event: PlanStarted) -> list[Line]:
+def _plan_started(run: Run, event: events.PlanStarted) -> list[Line]:
     where = f"from {safe(event.base_branch or '')} {text.short(event.base_commit)} for {safe(event.target_branch)}"
     return [_line("plan", "started", "busy", " ".join(where.split()))]
 
 
-def _paused(run: Run, event: PlanPaused) -> list[Line]:
+def _paused(run: Run, event: events.PlanPaused) -> list[Line]:
     return [_line("plan", "waiting" if event.waiting else "paused", "wait", safe(event.reason))]
 
 
-def _landed(run: Run, event: Landed) -> list[Line]:
+def _landed(run: Run, event: events.Landed) -> list[Line]:
     checkout = f", and the checkout {safe(event.checkout)}" if event.checkout else ""
     move = f"{text.short(event.old)}..{text.short(event.new)}" if event.old else text.short(event.new)
     return [_line("plan", "landed", "good", f"{safe(event.branch)} {move}{checkout}")]
 
 
-def _nothing_to_land(run: Run, event: NothingToLand) -> list[Line]:
+def _nothing_to_land(run: Run, event: events.NothingToLand) -> list[Line]:
     if event.branch is None or event.commit is None:
         return [_line("plan", "nothing to land", "dim")]
     return [_line("plan", "not landed", "wait", f"the result is on {safe(event.branch)}")]
 
 
-def _undone(run: Run, event: LandingUndone) -> list[Line]:
+def _undone(run: Run, event: events.LandingUndone) -> list[Line]:
     back = f"is back at {text.short(event.commit)}" if event.commit else "was removed: the landing had made it"
     return [_line("plan", "undone", "wait", f"{safe(event.branch)} {back}")]
 
 
-def _pushed(run: Run, event: Pushed) -> list[Line]:
+def _pushed(run: Run, event: events.Pushed) -> list[Line]:
     if not event.ok:
         return [_line("plan", "warning", "wait", safe(push_failed(event), 2000))]
     return [_line("plan", "pushed", "good", f"{safe(event.branch)} {safe(event.message)}".strip())]
 
 
-def _warned(run: Run, event: Warned) -> list[Line]:
+def _warned(run: Run, event: events.Warned) -> list[Line]:
     return [_line(_job(event.job) if event.job else "plan", "warning", "wait", safe(event.message, 2000))]
 
 
-def _budget(run: Run, event: BudgetWarned) -> list[Line]:
+def _budget(run: Run, event: events.BudgetWarned) -> list[Line]:
     return [_line("plan", "budget", "wait", f"{event.used:g} of {event.limit:g} {safe(event.kind)} are used")]
 
 
-def _job_started(run: Run, event: JobStarted) -> list[Line]:
+def _job_started(run: Run, event: events.JobStarted) -> list[Line]:
     if event.attempt == 1 and run.takes_slot(event.job):  # its first phase says so in a moment
         return []
     again = f"attempt {event.attempt}, from {event.first_phase}" if event.attempt > 1 else ""
     return [_line(_job(event.job), "started", "busy", again)]
 
 
-def _phase_started(run: Run, event: PhaseStarted) -> list[Line]:
+def _phase_started(run: Run, event: events.PhaseStarted) -> list[Line]:
     if event.job == VALIDATION and event.phase is Phase.MERGE_RI:
         return [_line("plan", "landing", "busy")]
     if not _runs_program(run, event):
@@ -142,7 +107,7 @@ def _phase_started(run: Run, event: PhaseStarted) -> list[Line]:
     return [_line(_job(event.job), str(event.phase), "busy", "started")]
 
 
-def _runs_program(run: Run, event: PhaseStarted) -> bool:
+def _runs_program(run: Run, event: events.PhaseStarted) -> bool:
     """Whether the phase has something to run; one that has not is over at once."""
     job = run.job(event.job)
     works = {
@@ -154,13 +119,13 @@ def _runs_program(run: Run, event: PhaseStarted) -> bool:
     return works.get(event.phase, False)
 
 
-def _succeeded(run: Run, event: JobSucceeded) -> list[Line]:
+def _succeeded(run: Run, event: events.JobSucceeded) -> list[Line]:
     committed = run.records[event.job].work_commit
     changed = text.changes(Changes(**committed.summary)) if committed is not None else ""
     return [_line(_job(event.job), "succeeded", "good", "  ".join(filter(None, (_took(run, event.job), changed))))]
 
 
-def _failed(run: Run, event: JobFailed) -> list[Line]:
+def _failed(run: Run, event: events.JobFailed) -> list[Line]:
     plain = event.phase is None or (event.job == VALIDATION and event.phase is Phase.WORK)
     where = "failed" if plain else f"failed in {event.phase}"
     message = f"{_took(run, event.job)}  {safe(event.message, 2000)}".strip()
@@ -172,22 +137,22 @@ def _failed(run: Run, event: JobFailed) -> list[Line]:
     return lines
 
 
-def _canceled(run: Run, event: JobCanceled) -> list[Line]:
+def _canceled(run: Run, event: events.JobCanceled) -> list[Line]:
     if not run.records[event.job].attempts:  # of what never ran, the plan's own line says enough
         return []
     return [_line(_job(event.job), "canceled", "dim", safe(event.reason))]
 
 
-def _held(run: Run, event: JobHeld) -> list[Line]:
+def _held(run: Run, event: events.JobHeld) -> list[Line]:
     return [_line(_job(event.job), f"waiting: {safe(event.kind)}", "wait", safe(event.reason, 2000))]
 
 
-def _retried(run: Run, event: JobRetried) -> list[Line]:
+def _retried(run: Run, event: events.JobRetried) -> list[Line]:
     start = f"from {event.first_phase}" if event.first_phase else ""
     return [_line(_job(event.job), "retried", "busy", " ".join(filter(None, (start, safe(event.why)))))]
 
 
-def _agent_started(run: Run, event: AgentStarted) -> list[Line]:
+def _agent_started(run: Run, event: events.AgentStarted) -> list[Line]:
     again = f"try {event.number}" if event.number > 1 else ""
     session = "in its session" if event.session else ""
     more = ", ".join(filter(None, (safe(event.model or ""), again, session)))
@@ -197,16 +162,16 @@ def _agent_started(run: Run, event: AgentStarted) -> list[Line]:
     return [_line(_job(event.job), f"{safe(event.agent)} {verbs.get(event.purpose, 'works')}", "busy", more)]
 
 
-def _agent_noted(run: Run, event: AgentNoted) -> list[Line]:
+def _agent_noted(run: Run, event: events.AgentNoted) -> list[Line]:
     return [_line(_job(event.job), f"{safe(event.agent)}: {safe(event.kind)}", "wait", safe(event.message, 2000))]
 
 
-def _spawned(run: Run, event: SubtaskSpawned) -> list[Line]:
+def _spawned(run: Run, event: events.SubtaskSpawned) -> list[Line]:
     called = f"{safe(event.name, 200)} " if event.name else ""
     return [_line(_job(event.job), f"hands out {event.subtask}", "busy", f"{called}to {safe(event.agent)}")]
 
 
-def _subtask_ended(run: Run, event: SubtaskEnded) -> list[Line]:
+def _subtask_ended(run: Run, event: events.SubtaskEnded) -> list[Line]:
     said = event.message or event.summary.split("\n", 1)[0]
     more = "  ".join(filter(None, (text.changes(FileCounts(**event.counts)), safe(said, 200))))
     return [_line(_job(event.job), f"{event.subtask} {safe(event.status)}", _END.get(event.status, "wait"), more)]
@@ -215,17 +180,17 @@ def _subtask_ended(run: Run, event: SubtaskEnded) -> list[Line]:
 _END: Mapping[str, Meaning] = {"completed": "good", "failed": "bad"}
 
 
-def _pulled(run: Run, event: SubtaskPulled) -> list[Line]:
+def _pulled(run: Run, event: events.SubtaskPulled) -> list[Line]:
     return [_line(_job(event.job), f"took over {event.subtask}", "good", text.many(len(event.paths), "file"))]
 
 
-def _progress(run: Run, event: ProgressReported) -> list[Line]:
+def _progress(run: Run, event: events.ProgressReported) -> list[Line]:
     far = f"{event.percent:.0f} %  " if event.percent is not None else ""
     who = f"{event.subtask}: " if event.subtask else ""
     return [_line(_job(event.job), "progress", "busy", f"{far}{who}{safe(event.message)}")]
 
 
-def _heal_tried(run: Run, event: HealTried) -> list[Line]:
+def _heal_tried(run: Run, event: events.HealTried) -> list[Line]:
     words: dict[str, tuple[str, Meaning]] = {
         "passed": ("healed", "good"),
         "failed": ("not healed yet", "wait"),
@@ -235,7 +200,7 @@ def _heal_tried(run: Run, event: HealTried) -> list[Line]:
     return [_line(_job(event.job), what, meaning, f"{event.phase}, try {event.number}")]
 
 
-def _settled(run: Run, event: ConflictSettled) -> list[Line]:
+def _settled(run: Run, event: events.ConflictSettled) -> list[Line]:
     paths = ", ".join(safe(path) for path in event.paths[:3])
     more = f" and {len(event.paths) - 3} more" if len(event.paths) > 3 else ""
     target = run.started.target_branch if run.started is not None else None
@@ -244,7 +209,7 @@ def _settled(run: Run, event: ConflictSettled) -> list[Line]:
     return [_line(_job(event.job), "conflict resolved", "wait", what)]
 
 
-def _saved(run: Run, event: WorkSaved) -> list[Line]:
+def _saved(run: Run, event: events.WorkSaved) -> list[Line]:
     """What lay in a validation job's worktree before it starts anew: somebody may have edited it to mend the result."""
     if event.job != VALIDATION or run.records[event.job].state is not JobState.RUNNING:
         return []
@@ -252,7 +217,7 @@ def _saved(run: Run, event: WorkSaved) -> list[Line]:
     return [_line("verify", "saved", "wait", kept)]
 
 
-def _released(run: Run, event: HoldReleased) -> list[Line]:
+def _released(run: Run, event: events.HoldReleased) -> list[Line]:
     released = run.records[event.job].released
     if released == "worker":  # the message, or that it is complete, says more
         return []
@@ -260,7 +225,7 @@ def _released(run: Run, event: HoldReleased) -> list[Line]:
     return [_line(_job(event.job), word, "good")]
 
 
-def _leaf_merged(run: Run, event: LeafMerged) -> list[Line]:
+def _leaf_merged(run: Run, event: events.LeafMerged) -> list[Line]:
     if not event.resolved or any(one.job == event.job for one in run.resolutions):
         return []  # who settled it just now was told then
     how = f"by {safe(event.resolver)}" if event.resolver else ""
@@ -269,37 +234,41 @@ def _leaf_merged(run: Run, event: LeafMerged) -> list[Line]:
 
 
 LINES: Mapping[type[Event], Callable[[Run, Any], list[Line]]] = {
-    PlanStarted: _plan_started,
-    PlanPaused: _paused,
-    PlanResumed: lambda run, event: [_line("plan", "resumed", "busy")],
-    PlanCanceled: lambda run, event: [_line("plan", "canceled", "dim", safe(event.reason))],
-    PlanReshaped: lambda run, event: [_line("plan", "reshaped", "busy", text.many(len(event.changes), "change"))],
-    BudgetWarned: _budget,
-    Landed: _landed,
-    NothingToLand: _nothing_to_land,
-    LandingUndone: _undone,
-    Pushed: _pushed,
-    Warned: _warned,
-    JobStarted: _job_started,
-    JobSucceeded: _succeeded,
-    JobFailed: _failed,
-    JobCanceled: _canceled,
-    JobHeld: _held,
-    JobContinued: lambda run, event: [_line(_job(event.job), "continues", "busy", f"from {event.resume_from}")],
-    JobRetried: _retried,
-    HoldReleased: _released,
-    WorkSaved: _saved,
-    JobDeployed: lambda run, event: [_line(_job(event.job), "deployed", "busy")],
-    MessageSent: lambda run, event: [_line(_job(event.job), "message", "busy", safe(event.text, 200))],
-    WorkerCompleted: lambda run, event: [_line(_job(event.job), "completed", "good", "the work of its agent is done")],
-    AgentStarted: _agent_started,
-    AgentNoted: _agent_noted,
-    HealTried: _heal_tried,
-    SubtaskSpawned: _spawned,
-    SubtaskEnded: _subtask_ended,
-    SubtaskPulled: _pulled,
-    ProgressReported: _progress,
-    ConflictSettled: _settled,
-    PhaseStarted: _phase_started,
-    LeafMerged: _leaf_merged,
+    events.PlanStarted: _plan_started,
+    events.PlanPaused: _paused,
+    events.PlanResumed: lambda run, event: [_line("plan", "resumed", "busy")],
+    events.PlanCanceled: lambda run, event: [_line("plan", "canceled", "dim", safe(event.reason))],
+    events.PlanReshaped: lambda run, event: [
+        _line("plan", "reshaped", "busy", text.many(len(event.changes), "change"))
+    ],
+    events.BudgetWarned: _budget,
+    events.Landed: _landed,
+    events.NothingToLand: _nothing_to_land,
+    events.LandingUndone: _undone,
+    events.Pushed: _pushed,
+    events.Warned: _warned,
+    events.JobStarted: _job_started,
+    events.JobSucceeded: _succeeded,
+    events.JobFailed: _failed,
+    events.JobCanceled: _canceled,
+    events.JobHeld: _held,
+    events.JobContinued: lambda run, event: [_line(_job(event.job), "continues", "busy", f"from {event.resume_from}")],
+    events.JobRetried: _retried,
+    events.HoldReleased: _released,
+    events.WorkSaved: _saved,
+    events.JobDeployed: lambda run, event: [_line(_job(event.job), "deployed", "busy")],
+    events.MessageSent: lambda run, event: [_line(_job(event.job), "message", "busy", safe(event.text, 200))],
+    events.WorkerCompleted: lambda run, event: [
+        _line(_job(event.job), "completed", "good", "the work of its agent is done")
+    ],
+    events.AgentStarted: _agent_started,
+    events.AgentNoted: _agent_noted,
+    events.HealTried: _heal_tried,
+    events.SubtaskSpawned: _spawned,
+    events.SubtaskEnded: _subtask_ended,
+    events.SubtaskPulled: _pulled,
+    events.ProgressReported: _progress,
+    events.ConflictSettled: _settled,
+    events.PhaseStarted: _phase_started,
+    events.LeafMerged: _leaf_merged,
 }

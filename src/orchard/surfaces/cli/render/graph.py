@@ -31,7 +31,6 @@ def show_graph(terminal: Terminal, plan: Plan, statuses: Statuses | None, form: 
 
 
 def draw(plan: Plan, statuses: Statuses | None, form: str) -> str:
-    """The text of the picture."""
     if form not in FORMATS:
         raise UsageError(f"There is no format '{safe(form)}'.", f"Choose one of {', '.join(FORMATS)}.")
     return FORMATS[form](plan, statuses)

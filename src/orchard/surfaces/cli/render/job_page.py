@@ -12,7 +12,6 @@ SHOWN_ABOVE = ("id", "name", "group", "needs", "task")
 
 
 def job_lines(job: JobDetails, look: Look) -> list[Line]:
-    """Everything about a job."""
     mark = look.marks.get(job.status, " ")
     first: Line = [
         (f"{mark} ", text.MEANING.get(job.status, "")),
@@ -107,7 +106,6 @@ def _is_other(attempt: AttemptView, configuration: Mapping[str, object]) -> bool
 
 
 def _work_lines(attempt: AttemptView) -> Iterator[Line]:
-    """What an attempt ran."""
     for name in ("work", "prechecks", "postchecks"):
         if ran := getattr(attempt, name):
             for number, row in enumerate(safe_lines(_compact(ran))[:20]):

@@ -16,25 +16,17 @@ Meaning = Literal["", "good", "bad", "busy", "wait", "dim", "strong", "name"]
 Piece = tuple[str, Meaning]
 Line = list[Piece]
 
-ANSI: Mapping[Meaning, str] = {
-    "good": "32",
-    "bad": "31",
-    "busy": "36",
-    "wait": "33",
-    "dim": "2",
-    "strong": "1",
-    "name": "1",
+_COLORS: Mapping[Meaning, tuple[str, str]] = {
+    "good": ("32", "green"),
+    "bad": ("31", "red"),
+    "busy": ("36", "cyan"),
+    "wait": ("33", "yellow"),
+    "dim": ("2", "dim"),
+    "strong": ("1", "bold"),
+    "name": ("1", "bold"),
 }
-RICH: Mapping[Meaning, str] = {
-    "": "",
-    "good": "green",
-    "bad": "red",
-    "busy": "cyan",
-    "wait": "yellow",
-    "dim": "dim",
-    "strong": "bold",
-    "name": "bold",
-}
+ANSI: Mapping[Meaning, str] = {meaning: code for meaning, (code, _) in _COLORS.items()}
+RICH: Mapping[Meaning, str] = {"": "", **{meaning: name for meaning, (_, name) in _COLORS.items()}}
 
 
 def safe(text: object, most: int = 500) -> str:

@@ -178,7 +178,6 @@ class LiveTree:
             await asyncio.sleep(max(FRAME_SECONDS, SHARE * (time.monotonic() - began)))
 
     def draw(self) -> None:
-        """Draw the run as it is now."""
         from rich.console import Group
 
         if not self.run.records:

@@ -29,30 +29,20 @@ MEANING: Mapping[str, Meaning] = {
     "scaffolding": "dim",
 }
 
-MARKS: Mapping[str, str] = {
-    "succeeded": "✔",
-    "failed": "✖",
-    "running": "▶",
-    "scheduled": "▷",
-    "waiting": "◆",
-    "paused": "‖",
-    "blocked": "◌",
-    "canceled": "⊘",
-    "ready": "·",
-    "pending": "·",
+_MARKS = {
+    "succeeded": "✔+",
+    "failed": "✖x",
+    "running": "▶>",
+    "scheduled": "▷>",
+    "waiting": "◆?",
+    "paused": "‖=",
+    "blocked": "◌-",
+    "canceled": "⊘/",
+    "ready": "·.",
+    "pending": "·.",
 }
-ASCII_MARKS: Mapping[str, str] = {
-    "succeeded": "+",
-    "failed": "x",
-    "running": ">",
-    "scheduled": ">",
-    "waiting": "?",
-    "paused": "=",
-    "blocked": "-",
-    "canceled": "/",
-    "ready": ".",
-    "pending": ".",
-}
+MARKS: Mapping[str, str] = {status: mark[0] for status, mark in _MARKS.items()}
+ASCII_MARKS: Mapping[str, str] = {status: mark[1] for status, mark in _MARKS.items()}
 
 EXIT_CODES: Mapping[str, int] = {"succeeded": 0, "failed": 1, "canceled": 130}
 """The exit code that a plan's status becomes; every other status waits for somebody: 4."""

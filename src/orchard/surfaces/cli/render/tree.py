@@ -43,29 +43,25 @@ def header(plan: PlanSummary, look: Look) -> Line:
     base, target = plan.base.branch, plan.target.branch
     line: Line = [(safe(plan.name, 80), "name"), ("  ", ""), (safe(plan.id), "dim"), ("  ", "")]
     if base or target:
-        line += [(f"{safe(base or short_base(plan), 60)} -> {safe(target or '?', 80)}", "dim"), ("  ", "")]
+        line += [(f"{safe(base or text.short(plan.base.commit), 60)} -> {safe(target or '?', 80)}", "dim"), ("  ", "")]
     line.append(text.status_piece(plan.status))
     took = text.elapsed(plan.started_at, plan.ended_at or plan.idle_since, look.now, plan.idle_seconds)
     return [*line, (f"  {took}", "dim")] if took else line
 
 
-def short_base(plan: PlanSummary) -> str:
-    return text.short(plan.base.commit)
-
-
 def tree(plan: PlanSummary, jobs: Sequence[JobView], look: Look) -> list[Line]:
     """Jobs below their groups, in the order of the plan."""
-    rows = list(_rows(_nested(jobs), plan.groups, 0))
-    return _draw(rows, look)
+    return _draw(list(_rows(_nested(jobs), plan.groups, 0)), look)
 
 
 def flat(jobs: Sequence[JobView], look: Look) -> list[Line]:
     """Jobs by their full ids: what is shown of a plan that is longer than the screen."""
-    return _draw([Row(0, _full_label(job), _shown_status(job), job) for job in jobs], look)
+    return _draw([_job_row(job, 0, job.id) for job in jobs], look)
 
 
-def _full_label(job: JobView) -> str:
-    return VALIDATION_LABEL if job.validation else safe(job.id)
+def _job_row(job: JobView, depth: int, label: str) -> Row:
+    status = "waiting" if job.waiting else str(job.status)
+    return Row(depth, VALIDATION_LABEL if job.validation else safe(label), status, job)
 
 
 def _nested(jobs: Sequence[JobView]) -> dict[str, object]:
@@ -77,28 +73,18 @@ def _nested(jobs: Sequence[JobView]) -> dict[str, object]:
             below = level.setdefault(f"{part}/", {})
             assert isinstance(below, dict)
             level = below
-        level[job.id] = _Leaf(job)
+        level[job.id] = job
     return top
-
-
-class _Leaf(Struct, frozen=True):
-    job: JobView
 
 
 def _rows(level: Mapping[str, object], groups: Mapping[str, JobStatus], depth: int, path: str = "") -> Iterator[Row]:
     for name, inside in level.items():
-        if isinstance(inside, _Leaf):
-            own = inside.job.id.rpartition("/")[2]
-            label = VALIDATION_LABEL if inside.job.validation else safe(own)
-            yield Row(depth, label, _shown_status(inside.job), inside.job)
+        if isinstance(inside, JobView):
+            yield _job_row(inside, depth, inside.id.rpartition("/")[2])
         elif isinstance(inside, dict):
             full = f"{path}{name}"
             yield Row(depth, safe(name), groups.get(full.rstrip("/"), "pending"))
             yield from _rows(inside, groups, depth + 1, full)
-
-
-def _shown_status(job: JobView) -> str:
-    return "waiting" if job.waiting else str(job.status)
 
 
 def _draw(rows: Sequence[Row], look: Look) -> list[Line]:
