@@ -354,11 +354,15 @@ def test_comments_between_our_tables_stay() -> None:
 
 
 @pytest.mark.parametrize("text", ["[[a]]\nx = 1\n[b]\n[[a]]\n", "[mcp_servers.b]\n[[a]]\nx = 1\n[[a.c]]\nd = 1\n"])
-def test_others_stay_in_their_order_whatever_it_is(text: str) -> None:
+@pytest.mark.parametrize("ends", ["\n", "\r\n"])
+def test_others_stay_in_their_order_whatever_it_is(text: str, ends: str) -> None:
+    text = text.replace("\n", ends)
+    block = "[mcp_servers.orchard]\nx = 1\n".replace("\n", ends)
+
     added = edited(text, "toml", HEADER, {"x": 1})
 
-    assert added == f"{text}\n[mcp_servers.orchard]\nx = 1\n"
-    assert edited(added, "toml", HEADER, {"x": 2}) == added.replace("orchard]\nx = 1", "orchard]\nx = 2")
+    assert added == text + ends + block
+    assert edited(added, "toml", HEADER, {"x": 2}) == text + ends + block.replace("1", "2")
     assert edited(added, "toml", HEADER, None) == text
 
 

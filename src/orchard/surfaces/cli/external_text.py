@@ -59,7 +59,9 @@ def edited(text: str, form: Form, keys: Sequence[str], value: dict[str, Any] | N
         return text
     try:
         if form == "toml":
-            after = _edited_toml(text, keys, value, new=there is None)
+            from orchard.surfaces.cli.external_toml import edited_toml  # brings tomlkit, for one host
+
+            after = edited_toml(text, keys, value, new=there is None)
         else:
             after = _edited_json(text, form, keys, value)
         kept = _shown(_rest(read_text(after, form), keys)) == _shown(_rest(read_text(text, form), keys))
@@ -68,17 +70,6 @@ def edited(text: str, form: Form, keys: Sequence[str], value: dict[str, Any] | N
     except (BadText, RecursionError):
         pass
     raise BadText("it is written in a way that cannot be changed here")
-
-
-def _edited_toml(text: str, keys: Sequence[str], value: dict[str, Any] | None, *, new: bool) -> str:
-    from tomlkit.exceptions import TOMLKitError
-
-    from orchard.surfaces.cli.external_toml import edited_toml  # brings tomlkit, for one host
-
-    try:
-        return edited_toml(text, keys, value, new=new)
-    except TOMLKitError as error:
-        raise BadText(str(error)) from None
 
 
 def holds_nothing_else(text: str, form: Form, keys: Sequence[str]) -> bool:
@@ -105,7 +96,8 @@ def _rest(value: dict[str, Any], keys: Sequence[str]) -> dict[str, Any]:
     return {**rest, keys[0]: held} if held else rest
 
 
-def _line_end(text: str) -> str:
+def line_end(text: str) -> str:
+    """How the lines of a text end."""
     return "\r\n" if "\r\n" in text else "\n"
 
 
@@ -173,7 +165,7 @@ class _Object:
         return before if not before.strip() else None
 
     def with_last(self, key: str, value: object, unit: str) -> str:
-        text, line_end = self.text, _line_end(self.text)
+        text, ends = self.text, line_end(self.text)
         at = self.members[-1].end if self.members else self.opening + 1
         indent = self.indent(self.members[-1].start) if self.members else None
         tail = text[at : self.closing].rstrip()
@@ -184,15 +176,15 @@ class _Object:
         line = text[text.rfind("\n", 0, self.opening) + 1 :]
         left = line[: len(line) - len(line.lstrip(" \t"))]
         inner = left + unit if indent is None else indent
-        end = end if self.members else f"{line_end}{left}{text[self.closing :]}"
-        return f"{head}{line_end}{inner}{name}: {_json_lines(value, unit, inner, line_end)}{end}"
+        end = end if self.members else f"{ends}{left}{text[self.closing :]}"
+        return f"{head}{ends}{inner}{name}: {_json_lines(value, unit, inner, ends)}{end}"
 
     def with_value(self, member: _Member, value: object, unit: str) -> str:
         indent = self.indent(member.start)
         if indent is None and "\n" not in self.text:
             shown = json.dumps(value, ensure_ascii=False)
         else:
-            shown = _json_lines(value, unit, indent or "", _line_end(self.text))
+            shown = _json_lines(value, unit, indent or "", line_end(self.text))
         return self.text[: member.value] + shown + self.text[member.end :]
 
     def without(self, member: _Member) -> str:
@@ -220,9 +212,9 @@ def _after_blanks(text: str, at: int) -> int:
     return found.end()
 
 
-def _json_lines(value: object, unit: str, indent: str, line_end: str) -> str:
+def _json_lines(value: object, unit: str, indent: str, ends: str) -> str:
     """A value over several lines, all but the first behind an indent."""
-    return json.dumps(value, indent=unit, ensure_ascii=False).replace("\n", line_end + indent)
+    return json.dumps(value, indent=unit, ensure_ascii=False).replace("\n", ends + indent)
 
 
 def _edited_json(text: str, form: Form, keys: Sequence[str], value: object) -> str:

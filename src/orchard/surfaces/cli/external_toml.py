@@ -14,25 +14,30 @@ import tomlkit
 from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import AoT, InlineTable, Item, Key, SingleKey, Table, Trivia, Whitespace
 
+from orchard.surfaces.cli.external_text import BadText, line_end
+
 Body = list[tuple[Key | None, Item]]
 
-HEADER = re.compile(r"^(?=[ \t]*\[\[?[^\[\]\n,={}]+\]\]?[ \t]*(?:#.*)?$)", re.MULTILINE)
+HEADER = re.compile(r"^(?=[ \t]*\[\[?[^\[\]\n,={}]+\]\]?[ \t\r]*(?:#.*)?$)", re.MULTILINE)
 CUT = "\0\n"
 """Stands where a table was taken out; no TOML holds it."""
 
 
 def edited_toml(text: str, keys: Sequence[str], value: dict[str, Any] | None, *, new: bool) -> str:
     """The text with a table under `keys`, where with `new` nothing is yet; None takes out what is there."""
-    line_end = "\r\n" if "\r\n" in text else "\n"
-    block = tomlkit.dumps({keys[0]: {keys[1]: value}}).replace("\n", line_end) if value is not None else CUT
+    ends = line_end(text)
+    block = tomlkit.dumps({keys[0]: {keys[1]: value}}).replace("\n", ends) if value is not None else CUT
     if new:
-        added = text + ("" if not text else line_end if text.endswith("\n") else line_end * 2) + block
-        with suppress(tomllib.TOMLDecodeError):
+        added = text + ("" if not text else ends if text.endswith("\n") else ends * 2) + block
+        with suppress(tomllib.TOMLDecodeError):  # else the place for it is an inline table
             tomllib.loads(added)
             return added
-    documents = [tomlkit.parse(piece) for piece in _pieces(text)]
+    try:
+        documents = [tomlkit.parse(piece) for piece in _pieces(text)]
+    except TOMLKitError as error:
+        raise BadText(str(error)) from None
     if "".join(document.as_string() for document in documents) != text:
-        raise TOMLKitError("it is not kept as it was written")
+        raise BadText("it is not kept as it was written")
     places = [place for document in documents for place in _places(document.body, keys)]
     for number, (body, at, inside) in reversed(list(enumerate(places))):
         key, found = body[at]
@@ -40,7 +45,7 @@ def edited_toml(text: str, keys: Sequence[str], value: dict[str, Any] | None, *,
         if isinstance(found, Table) and key is not None and not key.is_dotted():
             body[at] = (None, Whitespace((block if first else CUT) + _tail(found)))
         elif first:
-            trivia = Trivia(trail="" if inside else line_end) if isinstance(found, Table) else found.trivia
+            trivia = Trivia(trail="" if inside else ends) if isinstance(found, Table) else found.trivia
             body[at] = (SingleKey(keys[-1]), _inline(value, trivia))
         elif inside:
             _take_out(body, at)
