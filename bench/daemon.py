@@ -93,6 +93,14 @@ def daemon(bench: Bench) -> Measure:
             paths = {"health": "/healthz", "plan": f"/api/v1/plans/{plan['id']}"}
             return {name: MILLISECONDS * served.cost(path, calls) for name, path in paths.items()}
 
+    def changing() -> Figures:
+        steps = [f"s{number}" for number in range(calls)]
+        with _serving(copy_repository(bench, template)) as served:
+            plan = served.submit_groups(steps, jobs // calls)
+            half = calls // 2
+            whole, news = served.changing(plan, steps[:half]), served.changing(plan, steps[half:], since=True)
+            return {"changing": MILLISECONDS * whole, "since": MILLISECONDS * news}
+
     def news() -> Figures:
         with _serving(copy_repository(bench, template)) as served:
             return {"news": MILLISECONDS * median(served.lateness(ends))}
@@ -109,9 +117,13 @@ def daemon(bench: Bench) -> Measure:
             return {"share": 100 * used / passed, "memory": _resident(served.pid) / MEGABYTE}
 
     return Measure(
-        (asked, news, idle),
+        (asked, changing, news, idle),
         (
             Bar(f"API, a plan of {jobs:,} jobs, processor", "plan", most=30, unit="ms", beside="health"),
+            Bar(
+                f"API, a plan of {jobs:,} jobs that changes, processor", "changing", most=30, unit="ms", beside="health"
+            ),
+            Bar("the same with `since`, processor", "since", most=3, unit="ms", beside="health"),
             Bar("from the end of a job to a listener, median", "news", most=50, unit="ms"),
             Bar(f"idle daemon, {stored} plans: processor", "share", most=0.3, unit="%"),
             Bar(f"idle daemon, {stored} plans: memory", "memory", most=120, unit="MB", take=max),
@@ -141,9 +153,19 @@ class Served:
 
     def submit(self, graph: Graph, **job: Any) -> str:
         """Hand in a plan of this graph; its id."""
-        rows = [{"id": name, "needs": needs, **job} for name, needs in graph.items()]
-        body = {"name": "bench", "base": "main", "max_parallel": 1, "jobs": rows}
-        return str(self._ask("POST", "/api/v1/plans", json.dumps(body).encode(), self.connect())["plan"])
+        return self._submit([{"id": name, "needs": needs, **job} for name, needs in graph.items()])
+
+    def submit_groups(self, groups: list[str], jobs: int) -> str:
+        """Hand in a plan of groups with so many jobs each, which waits; its id."""
+        rows = [{"id": f"j{number}", "group": group} for group in groups for number in range(jobs)]
+        return self._submit(rows, start_paused=True)
+
+    def _submit(self, rows: list[dict[str, Any]], **fields: Any) -> str:
+        body = {"name": "bench", "base": "main", "max_parallel": 1, "jobs": rows, **fields}
+        return str(self._post("/api/v1/plans", body)["plan"])
+
+    def _post(self, path: str, body: dict[str, Any]) -> Any:
+        return self._ask("POST", path, json.dumps(body).encode(), self.connect())
 
     def settled(self) -> int:
         """How many plans have succeeded."""
@@ -159,6 +181,23 @@ class Served:
             self.get(path, connection)
         connection.close()
         return (processor_seconds(self.pid) - before) / calls
+
+    def changing(self, plan: str, groups: list[str], *, since: bool = False) -> float:
+        """Seconds of the daemon's processor for reading a plan, each time after the jobs of a group were canceled."""
+        connection, path, used = self.connect(), f"/api/v1/plans/{plan}", 0.0
+        known = self.get(path, connection)["seq"]
+        for group in groups:
+            self._post(f"{path}/groups/{group}/cancel", {})
+            time.sleep(LOOK)
+            before = processor_seconds(self.pid)
+            found = self.get(f"{path}?since={known}" if since else path, connection)
+            used += processor_seconds(self.pid) - before
+            shown = {job["id"] for job in found["jobs"] if job["status"] == "canceled" and job["group"] == group}
+            if found["seq"] <= known or not shown:
+                raise Broken(f"what changed in group {group} was not told")
+            known = found["seq"]
+        connection.close()
+        return used / len(groups)
 
     def lateness(self, jobs: int) -> list[float]:
         """Seconds from the end of each job of a chain until a listener has heard of it."""

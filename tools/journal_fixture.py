@@ -19,7 +19,8 @@ from typing import Any
 from msgspec import to_builtins
 
 from orchard.core.replay import replay
-from orchard.core.views.plans import attempt_view, plan_view
+from orchard.core.views.attempts import attempt_view
+from orchard.core.views.plans import plan_view
 from orchard.core.views.usage import usage_report
 from orchard.model.events.plans import Recorded, decode
 from orchard.model.plan import PlanId

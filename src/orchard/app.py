@@ -29,15 +29,16 @@ from orchard.core.views.documents import (
     Changes,
     JobDetails,
     LogView,
+    PlanChanges,
     PlanSummary,
     PlanView,
     ProcessView,
     Restored,
     SavedRef,
     SavedWorkView,
-    UsageReport,
     Waiting,
 )
+from orchard.core.views.figures import UsageReport
 from orchard.engine.listing import listed
 from orchard.engine.server.address import is_at_work, read_address
 from orchard.engine.server.session import Place, Session, Speaking
@@ -187,7 +188,8 @@ class App:
         now = time.time()
         ends = overdue(run, self.settings.config.limits.interactive, now, self.say)
         if ends and not self.engine_alive():
-            self._runs.pop(run.id, None)  # it is ahead of the journal
+            self._runs.pop(run.id, None)
+            run.ahead = True
             for event in ends:
                 apply(run, Recorded(run.seq, now, run.id, event))
         return run
@@ -212,17 +214,36 @@ class App:
 
     def status(self, plan: str | None) -> PlanView:
         """The whole of a plan: what `status --json` prints."""
+        return self.document(*self.seen(self.find_plan(plan)))
+
+    def document(self, run: Run, interrupted: bool) -> PlanView:
+        """The whole of a plan that was just `seen`."""
         from orchard.core.views.plans import plan_view
 
-        run, interrupted = self.seen(self.find_plan(plan))
+        return plan_view(run, interrupted=interrupted, changes=self._result_of(run))
+
+    def changes(self, run: Run, interrupted: bool, since: int) -> PlanChanges:
+        """What is another in a plan that was just `seen` than after event `since`."""
+        from orchard.core.views.plans import plan_changes
+
+        self.check_since(run, since)
+        return plan_changes(run, since, interrupted=interrupted, changes=self._result_of(run))
+
+    def check_since(self, run: Run, since: int, name: str = "since") -> None:
+        """Refuse the number of an event that is still to come: what changed after it nobody can know."""
+        if since > run.seq and since > self.reader.last_seq():
+            raise UsageError(f"{name}: there was no event {since} yet; the newest of this plan is {run.seq}.")
+
+    def _result_of(self, run: Run) -> Changes | None:
+        """How much the result of a plan changes; None where there is none yet."""
         snapshot = run.snapshot
         changed = snapshot is not None and snapshot.tip != snapshot.start
-        changes = self._changes(snapshot.start, snapshot.tip) if snapshot and changed else None
-        return plan_view(run, interrupted=interrupted, changes=changes)
+        return self._changes(snapshot.start, snapshot.tip) if snapshot and changed else None
 
     def job(self, job: str, plan: str | None) -> JobDetails:
         """Everything about one job."""
-        from orchard.core.views.plans import attempt_view, job_view
+        from orchard.core.views.attempts import attempt_view
+        from orchard.core.views.plans import job_view
 
         alive = self.engine_alive()
         run, job_id = self.job_of(job, plan)
@@ -246,7 +267,7 @@ class App:
 
     def attempts(self, job: str, plan: str | None) -> list[AttemptView]:
         """Every attempt at a job."""
-        from orchard.core.views.plans import attempt_view
+        from orchard.core.views.attempts import attempt_view
 
         alive = self.engine_alive()
         return attempt_view(*self.job_of(job, plan), interrupted=not alive)

@@ -176,7 +176,7 @@ BUGS: Mapping[str, Bug] = {
     "a group shows a failure before what runs": Bug(
         "scheduler", "(JobStatus.RUNNING, JobStatus.FAILED,", "(JobStatus.FAILED, JobStatus.RUNNING,"
     ),
-    "a group does not see the groups inside": Bug("scheduler", "if parent is not None:", "if parent is None:"),
+    "a group does not see the groups inside": Bug("scheduler", "if parent:", "if parent in found:"),
     # ------------------------------------------------------------------------------- attempts
     "an attempt that had failed is run again under its number": Bug(
         "replay",

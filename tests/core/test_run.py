@@ -11,8 +11,9 @@ from orchard.core.replay import APPLY, apply, replay
 from orchard.core.run import Run, statuses
 from orchard.core.scheduler import StartJob, pick
 from orchard.core.states import ACTIVE, TRANSITIONS, IllegalTransition, JobState
+from orchard.core.views.attempts import attempt_view
 from orchard.core.views.documents import time_text
-from orchard.core.views.plans import attempt_view, job_view, plan_summary
+from orchard.core.views.plans import job_view, plan_summary
 from orchard.model.events.plans import (
     Event,
     HoldReleased,

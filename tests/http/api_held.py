@@ -27,7 +27,7 @@ def strict_document() -> dict[str, Any]:
 def shown_models() -> set[str]:
     """Every model of an answer, by the name it has in the document."""
 
-    answers = {operation.answer for operation in OPERATIONS if operation.answer is not None}
+    answers = {form for one in OPERATIONS for form in (one.answer, one.also) if form is not None}
     _, told = schema_components([ProblemDocument, *answers])
     return {name for name, schema in told.items() if "properties" in schema}
 
@@ -53,7 +53,8 @@ def held(answer: httpx2.Response) -> Operation | None:
     assert str(answer.status_code) in promised, (operation.name, answer.status_code)
     assert kind in operation.media
     if kind == "application/json" and operation.answer is not None and operation.name != "getDocument":
-        _check(operation.answer.__name__, answer.json())
+        form = operation.also if operation.also is not None and "since" in answer.request.url.params else None
+        _check((form or operation.answer).__name__, answer.json())
     return operation
 
 

@@ -177,6 +177,7 @@ def test_every_operation_of_the_table_does_what_it_says(
 
     api.get("/plans")
     list(api.stream("/events", since=0, idle=0))
+    list(api.stream(f"/plans/{talk}/changes", idle=0))
     assert api.asked == {one.name for one in OPERATIONS}
 
 

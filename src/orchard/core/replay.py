@@ -26,6 +26,7 @@ from orchard.model.events.plans import (
     JobContinued,
     JobDeployed,
     JobEvent,
+    JobFact,
     JobFailed,
     JobHeld,
     JobPicked,
@@ -90,7 +91,7 @@ def apply(run: Run, recorded: Recorded) -> None:
     works = since is None and not isinstance(event, TIDYING)
     if isinstance(event, JobEvent):
         was_active = run.is_active
-        run.move(event)
+        run.move(event, recorded.seq)
         if since is not None:
             run.skip(since, recorded.at)
         run.clock_active(was_active, recorded.at)
@@ -100,6 +101,8 @@ def apply(run: Run, recorded: Recorded) -> None:
     if works:
         run.alive_at = recorded.at
     APPLY[type(event)](run, event, recorded.at if since is None else since)
+    if isinstance(event, JobEvent | JobFact) and event.job in run.records:
+        run.mark(event.job)
     if isinstance(event, ENDING):
         run.note_end(recorded.at)
     if works:
@@ -127,6 +130,11 @@ def _reshaped(run: Run, event: PlanReshaped, at: float) -> None:
     run.set_hold(VALIDATION, None)
 
 
+def _finalized(run: Run, event: PlanFinalized, at: float) -> None:
+    run.scaffolding = False
+    run.mark(VALIDATION)  # of a scaffold without jobs it is shown as pending
+
+
 def _plan_started(run: Run, event: PlanStarted, at: float) -> None:
     run.started, run.started_at = event, at
     # The next event says the same; a crash may have come between the two.
@@ -144,6 +152,9 @@ def _resumed(run: Run, event: PlanResumed, at: float) -> None:
 
 def _snapshot_started(run: Run, event: SnapshotStarted, at: float) -> None:
     line = event.integration or event.commit
+    for job in run.snapshot.merged if run.snapshot is not None else ():
+        if job in run.records:
+            run.mark(job)
     run.snapshot = Snapshot(event.generation, event.commit, line, event.commit, rewritten=event.integration)
     # What was decided in the snapshot before this one is not in the result; the jobs' own merges are.
     run.superseded += [one for one in run.resolutions if one.phase is not Phase.MERGE_FI]
@@ -429,7 +440,7 @@ def _set(name: str, value: Callable[[Any], Any] = lambda event: event) -> Callab
 
 APPLY: Mapping[type[Event], Callable[[Run, Any, float], None]] = {
     PlanSubmitted: _submitted,
-    PlanFinalized: _set("scaffolding", lambda event: False),
+    PlanFinalized: _finalized,
     PlanStarted: _plan_started,
     PlanPaused: _set("paused"),
     PlanResumed: _resumed,

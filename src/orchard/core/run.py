@@ -10,7 +10,8 @@ something it needs can no longer succeed: it failed, was canceled, or is itself 
 
 import heapq
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import takewhile
 from typing import Any
 
 from msgspec.structs import replace
@@ -50,7 +51,19 @@ class Run:
         self.key: dict[str, Any] | None = None
         """By which the request that made it is known when it comes again."""
         self.records: dict[JobId, JobRecord] = {}
+        self.changed: dict[JobId, int] = {}
+        """After which event each job was last another one to look at, the latest last; `mark` alone writes it."""
+        self.removed: dict[JobId, int] = {}
+        """Which event took a job away that is not there now."""
+        self.reshaped = 0
+        """The last event that gave the plan another graph."""
+        self.views: dict[JobId, Any] = {}
+        """What was made of a job to show it, until something happens to it."""
+        self.ahead = False
+        """Whether it holds what will have happened, and nobody has recorded yet."""
         self.counts: Counter[JobStatus] = Counter()
+        self.group_counts: dict[str, Counter[JobStatus]] = {}
+        """By group, the jobs that are in it and in no group below it."""
         self.slots_used = 0
         self.held = 0
         self.created = 0.0
@@ -230,6 +243,12 @@ class Run:
             taken += 1
             yield job
 
+    def changed_after(self, since: int) -> list[JobId]:
+        """The jobs that look otherwise than after event `since`, in the order of the plan."""
+        since = min(since, self.seq - 1) if self.ahead else since
+        found = takewhile(lambda job: self.changed[job] > since, reversed(self.changed))
+        return sorted(found, key=self.plan.position.__getitem__)
+
     def story(self, job_id: JobId) -> tuple[str, ...]:
         """What happened to a job, a line per attempt and phase."""
         lines = []
@@ -242,10 +261,17 @@ class Run:
 
     # ---------------------------------------------------------------------------------- changing
 
-    def move(self, event: JobEvent) -> None:
+    def mark(self, job_id: JobId) -> None:
+        """Remember that a job is another one to look at from this event on."""
+        self.changed.pop(job_id, None)
+        self.changed[job_id] = self.seq
+        self.views.pop(job_id, None)
+
+    def move(self, event: JobEvent, seq: int) -> None:
         record = self.records[event.job]
         before = record.state
         now = after(before, event, lambda: self.story(event.job))
+        self.seq = seq
         with_slot = self.takes_slot(event.job)
         self._change(event.job, state=now)
         if with_slot:
@@ -274,10 +300,16 @@ class Run:
     def _recount(self, job: JobId, old: JobStatus, new: JobStatus) -> None:
         if old is new:
             return
-        self.counts[old] -= 1
-        self.counts[new] += 1
+        for counts in self._counts_of(job):
+            counts[old] -= 1
+            counts[new] += 1
+        self.mark(job)
         if new is JobStatus.READY:
             self.push(job)
+
+    def _counts_of(self, job: JobId) -> tuple[Counter[JobStatus], ...]:
+        group = self.plan.jobs[job].group
+        return (self.counts,) if group is None else (self.counts, self.group_counts[group])
 
     def push(self, job_id: JobId) -> None:
         """Put a job that became ready in its place: priority, longest path, most dependents, order of the plan."""
@@ -296,6 +328,8 @@ class Run:
 
     def set_plan(self, plan: Plan) -> None:
         """Take a new graph, keeping what is known of the jobs in it."""
+        before = {job: self._looks(job) for job in self.records}
+        gone = [job for job in self.plan.jobs if job not in plan.jobs]
         self.records = {job.id: self._kept(job) for job in plan.jobs.values()}
         self.plan = plan
         for job_id in plan.in_order:
@@ -304,13 +338,39 @@ class Run:
             record.unmet = sum(need.state is not JobState.SUCCEEDED for need in needs)
             record.dead = sum(need.is_dead for need in needs)
             record.undeployed = plan.deploy == "manual" and job_id != VALIDATION and not record.deployed
-        self.counts = Counter(record.status for record in self.records.values())
+        self._count()
         self.held = sum(record.hold is not None for record in self.records.values())
         self.slots_used = sum(self._slots_of(job_id) for job_id in self.records)
         self._ready, self._ready_free, self._queued = [], [], set()
         for job, record in self.records.items():
             if record.status is JobStatus.READY:
                 self.push(job)
+        self._compare(before, gone)
+
+    def _count(self) -> None:
+        """Count all jobs anew, in all and by group."""
+        self.counts = Counter(record.status for record in self.records.values())
+        self.group_counts = {}
+        for job in self.plan.jobs.values():
+            if job.group is not None:
+                self.group_counts.setdefault(job.group, Counter())[self.records[job.id].status] += 1
+
+    def _looks(self, job_id: JobId) -> tuple[object, ...]:
+        """All of a job's looks that another graph may change."""
+        record = self.records[job_id]
+        return self.job(job_id), record.status, record.undeployed, job_id in self.plan.leaf_set
+
+    def _compare(self, before: Mapping[JobId, object], gone: Iterable[JobId]) -> None:
+        """Mark what another graph changed; `before` has the looks of the jobs that kept their past."""
+        self.reshaped = self.seq
+        for job in gone:
+            del self.changed[job]
+            self.views.pop(job, None)
+            self.removed[job] = self.seq
+        for job in self.records:
+            self.removed.pop(job, None)
+            if before.get(job) != self._looks(job):
+                self.mark(job)
 
     def _slots_of(self, job_id: JobId) -> int:
         """How many slots a job and its subtasks have: none is left to a job that is no longer there."""
@@ -332,6 +392,7 @@ class Run:
         old = record.status
         self.held += (hold is not None) - (record.hold is not None)
         record.hold = hold
+        self.mark(job_id)
         self._recount(job_id, old, record.status)
 
     def deploy(self, job_id: JobId) -> None:

@@ -5,7 +5,7 @@ has a ready job one slot. Within a plan the order is `priority`, longest remaini
 dependents, order of the plan. Jobs that run nothing need no slot and never wait for one.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -74,7 +74,7 @@ def next_turns(turns: Sequence[PlanId], starts: Sequence[StartJob]) -> list[Plan
 GROUP_ORDER = (JobStatus.RUNNING, JobStatus.FAILED, JobStatus.BLOCKED)
 
 
-def roll_up(children: Sequence[JobStatus]) -> JobStatus:
+def roll_up(children: Iterable[JobStatus]) -> JobStatus:
     """What a group shows, from what its direct children show."""
     seen = {JobStatus.RUNNING if status is JobStatus.SCHEDULED else status for status in children}
     for status in GROUP_ORDER:
@@ -87,20 +87,16 @@ def roll_up(children: Sequence[JobStatus]) -> JobStatus:
 
 def group_statuses(run: Run) -> Mapping[str, JobStatus]:
     """Every group of a plan with what it shows, the deepest computed first."""
-    children: dict[str, list[JobStatus]] = {}
-    parents: dict[str, str | None] = {}
-    for job in run.plan.jobs.values():
-        if job.group is None:
-            continue
-        children.setdefault(job.group, []).append(run.records[job.id].status)
-        path = job.group
-        while path not in parents:
-            parents[path] = path.rpartition("/")[0] or None
-            path = parents[path] or path
+    children: dict[str, set[JobStatus]] = {}
+    for group, counts in run.group_counts.items():
+        children.setdefault(group, set()).update(status for status, count in counts.items() if count)
+        around = group
+        while (around := around.rpartition("/")[0]) and around not in children:
+            children[around] = set()
     found: dict[str, JobStatus] = {}
-    for path in sorted(parents, key=lambda path: -path.count("/")):
-        found[path] = roll_up(children.get(path, []))
-        parent = parents[path]
-        if parent is not None:
-            children.setdefault(parent, []).append(found[path])
+    for path in sorted(children, key=lambda path: -path.count("/")):
+        found[path] = roll_up(children[path])
+        parent = path.rpartition("/")[0]
+        if parent:
+            children[parent].add(found[path])
     return found

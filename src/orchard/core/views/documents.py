@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from orchard.core.views.figures import AgentUsage, JobUsage, PlanUsage
 from orchard.model.phases import Phase
 from orchard.model.statuses import JobStatus, PlanStatus
 
@@ -18,47 +19,6 @@ WorkerState = Literal["created", "running", "idle", "paused", "completed", "erro
 def time_text(at: float | None) -> str | None:
     """A moment as people and programs both read it."""
     return None if at is None else datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
-
-
-class Figures(Struct, frozen=True, kw_only=True):
-    """What agents used with one model, or with all of them."""
-
-    tokens: int
-    input: int
-    cached: int
-    cache_writes: int
-    output: int
-    requests: int
-    cost: Annotated[float | None, Meta(description="In US dollars; null: nobody knows.")]
-    cost_source: str | None
-    api_seconds: float
-
-
-class AgentUsage(Struct, frozen=True, kw_only=True):
-    """What agents used, all together and for each model; empty where they used nothing."""
-
-    tokens: int | UnsetType = UNSET
-    input: int | UnsetType = UNSET
-    cached: int | UnsetType = UNSET
-    cache_writes: int | UnsetType = UNSET
-    output: int | UnsetType = UNSET
-    requests: int | UnsetType = UNSET
-    cost: float | UnsetType | None = UNSET
-    cost_source: str | UnsetType | None = UNSET
-    api_seconds: float | UnsetType = UNSET
-    models: dict[str, Figures] | UnsetType = UNSET
-
-
-class PlanUsage(AgentUsage, frozen=True, kw_only=True):
-    """What the jobs of a plan used so far."""
-
-    job_seconds: float | UnsetType = UNSET
-
-
-class JobUsage(AgentUsage, frozen=True, kw_only=True):
-    """What a job used so far."""
-
-    seconds: float | UnsetType = UNSET
 
 
 class FileCounts(Struct, frozen=True, kw_only=True):
@@ -307,6 +267,24 @@ class PlanView(Struct, frozen=True):
 
     plan: WholePlan
     jobs: list[JobView]
+    seq: Annotated[int, Meta(description="The number of the plan's last event: `since` for what changes later.")]
+
+
+class PlanChanges(Struct, frozen=True):
+    """What is another in a plan than after event `since`.
+
+    Whoever has the plan as it was then has it as it is now after putting these jobs in the place of those with the
+    same id, and taking the removed ones out.
+    """
+
+    plan: WholePlan
+    jobs: Annotated[list[JobView], Meta(description="Those that changed, as they are now.")]
+    removed: Annotated[list[str], Meta(description="Those that were taken out of the plan.")]
+    seq: Annotated[int, Meta(description="The number of the plan's last event: `since` for what changes later.")]
+    since: int
+    order: Annotated[
+        list[str] | UnsetType, Meta(description="All jobs as they follow each other, where the graph is another one.")
+    ] = UNSET
 
 
 class PhaseView(Struct, frozen=True, kw_only=True):
@@ -438,47 +416,6 @@ class Waiting(Struct, frozen=True, kw_only=True):
     answer: Annotated[str, Meta(description="The request that answers it.")]
     command: Annotated[str, Meta(description="The same for a terminal.")]
     since: Moment | None
-
-
-class UsageSum(Figures, frozen=True, kw_only=True):
-    """Figures of several turns. A cost that is not complete is at least so much: not every agent tells."""
-
-    cost_complete: bool
-    turns: int
-    session_seconds: float
-    lines_added: int
-    lines_deleted: int
-
-
-class UsageRow(UsageSum, frozen=True, kw_only=True):
-    """What one turn used with one model."""
-
-    job: str
-    attempt: int
-    phase: str
-    agent: str
-    trigger: str
-    model: str
-
-
-class PlanName(Struct, frozen=True):
-    """Which plan, and what it shows."""
-
-    id: str
-    name: str
-    status: PlanStatus
-
-
-class UsageReport(Struct, frozen=True):
-    """What the agents of a plan used."""
-
-    plan: PlanName
-    total: UsageSum
-    by: Annotated[
-        dict[str, dict[str, UsageSum]],
-        Meta(description="The same by job, attempt, model, agent, phase and trigger."),
-    ]
-    rows: list[UsageRow]
 
 
 class SavedWorkView(Struct, frozen=True, kw_only=True):

@@ -6,47 +6,38 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from msgspec import UNSET
-from msgspec.structs import asdict, replace
+from msgspec import UNSET, Struct
+from msgspec.structs import asdict
 
-from orchard.core.records import Attempt, JobRecord, Turn
+from orchard.core.records import Attempt, JobRecord
 from orchard.core.run import Run
 from orchard.core.scheduler import group_statuses
 from orchard.core.sides import SIDES
-from orchard.core.states import JobState
+from orchard.core.states import ACTIVE, JobState
 from orchard.core.views.documents import (
     AgentAtWork,
-    AgentUsage,
-    AttemptView,
     Branch,
     Changes,
-    Failure,
-    Figures,
     HealedJob,
     HealedPhase,
     Hold,
-    JobUsage,
     JobView,
-    Note,
-    PhaseView,
+    PlanChanges,
     PlanSummary,
-    PlanUsage,
     PlanView,
     Push,
     Resolution,
-    TurnView,
     Waiting,
     WaitingJob,
     WholePlan,
     time_text,
 )
 from orchard.core.views.failures import failed_words
+from orchard.core.views.figures import AgentUsage, Figures, JobUsage, PlanUsage
 from orchard.core.views.subtasks import progress_view, subtasks_view
 from orchard.core.views.workers import worker_view
-from orchard.model.events.plans import JobFailed, Pushed
+from orchard.model.events.plans import Pushed
 from orchard.model.plan import VALIDATION, JobId
-from orchard.model.plan_codec import work_json
-from orchard.model.secrets import masked
 from orchard.model.statuses import JobStatus, PlanStatus
 from orchard.model.usage import Usage, by_model, total
 
@@ -60,7 +51,26 @@ def plan_view(run: Run, *, interrupted: bool = False, changes: Changes | None = 
     return PlanView(
         WholePlan(**asdict(plan_summary(run, interrupted=interrupted)), summary=changes),
         [job_view(run, job, interrupted=interrupted) for job in run.plan.jobs],
+        run.seq,
     )
+
+
+def plan_changes(run: Run, since: int, *, interrupted: bool = False, changes: Changes | None = None) -> PlanChanges:
+    """What is another in a run than after event `since`; it costs what changed."""
+    whole = WholePlan(**asdict(plan_summary(run, interrupted=interrupted)), summary=changes)
+    jobs = [job_view(run, job, interrupted=interrupted) for job in changed_jobs(run, since, interrupted=interrupted)]
+    removed: list[str] = [job for job, seq in run.removed.items() if seq > since]
+    order = list[str](run.plan.jobs) if run.reshaped > since else UNSET
+    return PlanChanges(whole, jobs, removed, run.seq, since, order)
+
+
+def changed_jobs(run: Run, since: int, *, interrupted: bool = False) -> list[JobId]:
+    """The jobs that are to be shown anew after event `since`, in the order of the plan.
+
+    No event tells that an engine is gone: while it is, what it worked on is always among them.
+    """
+    changed, stopped = run.changed_after(since), run.active if interrupted else []
+    return sorted({*changed, *stopped}, key=run.plan.position.__getitem__) if stopped else changed
 
 
 def plan_summary(run: Run, *, interrupted: bool = False) -> PlanSummary:
@@ -71,6 +81,7 @@ def plan_summary(run: Run, *, interrupted: bool = False) -> PlanSummary:
     waits = status is PlanStatus.PENDING and run.plan.after is not None
     gone = interrupted and status in (PlanStatus.RUNNING, PlanStatus.PENDING) and not waits
     half = interrupted and run.settled and run.moving is not None
+    kept = [_kept(run, job) for job in run.records]
     return PlanSummary(
         id=run.id,
         name=run.plan.name,
@@ -86,7 +97,7 @@ def plan_summary(run: Run, *, interrupted: bool = False) -> PlanSummary:
         landing=gone and run.records[VALIDATION].released in ("landing", "rewritten"),
         result=_result(run),
         counts=counts(run, interrupted=interrupted),
-        usage=usage(run),
+        usage=_plan_usage(kept),
         created_at=time_text(run.created),
         started_at=time_text(run.started_at),
         ended_at=time_text(run.ended_at) if run.settled else None,
@@ -102,7 +113,9 @@ def plan_summary(run: Run, *, interrupted: bool = False) -> PlanSummary:
             for one in run.resolutions
         ],
         healed=[
-            HealedJob(job, one.phase, one.agent) for job, record in run.records.items() for one in healed_phases(record)
+            HealedJob(job, one.phase, one.agent)
+            for job, part in zip(run.records, kept, strict=True)
+            for one in part.healed
         ],
         pushed=None if run.pushed is None else Push(run.pushed.ok, run.pushed.message),
         groups=dict(group_statuses(run)),
@@ -158,10 +171,28 @@ def _has_no_job(run: Run) -> bool:
     return run.scaffolding and len(run.plan.jobs) == 1
 
 
-def usage(run: Run) -> PlanUsage:
+class Kept(Struct):
+    """What is shown of a job, kept until something happens to it."""
+
+    seconds: float
+    used: list[Usage]
+    healed: list[HealedPhase]
+    view: JobView | None = None
+
+
+def _kept(run: Run, job: JobId) -> Kept:
+    kept: Kept | None = run.views.get(job)
+    if kept is None:
+        record = run.records[job]
+        seconds = sum(attempt_seconds(attempt) for attempt in record.attempts)
+        kept = run.views[job] = Kept(seconds, list(record.used), healed_phases(record))
+    return kept
+
+
+def _plan_usage(jobs: list[Kept]) -> PlanUsage:
     """What the plan has used so far: minutes in which its jobs ran, and what their agents used."""
-    seconds = sum(attempt_seconds(attempt) for record in run.records.values() for attempt in record.attempts)
-    used = _used(one for record in run.records.values() for one in record.used)
+    seconds = sum(job.seconds for job in jobs)
+    used = _used(one for job in jobs for one in job.used)
     return PlanUsage(job_seconds=round(seconds, 3) if seconds else UNSET, **used)
 
 
@@ -335,9 +366,19 @@ def _only_conflicts(run: Run) -> bool:
 
 
 def job_view(run: Run, job_id: JobId, *, interrupted: bool = False) -> JobView:
-    """One job in a few fields."""
-    job, record = run.job(job_id), run.records[job_id]
-    stopped = interrupted and record.state in (JobState.RUNNING, JobState.SCHEDULED)
+    """One job in a few fields; the view of one to which nothing has happened is not made again."""
+    stopped = interrupted and run.records[job_id].state in ACTIVE
+    if stopped:
+        return _job_view(run, job_id, stopped=True)
+    kept = _kept(run, job_id)
+    if kept.view is None:
+        kept.view = _job_view(run, job_id, stopped=False)
+    return kept.view
+
+
+def _job_view(run: Run, job_id: JobId, *, stopped: bool) -> JobView:
+    """A job as it is; `stopped`: its engine is gone."""
+    job, record, kept = run.job(job_id), run.records[job_id], _kept(run, job_id)
     failure, last = record.failure, record.last
     committed = record.work_commit
     phase = last.phase if last else None
@@ -361,8 +402,8 @@ def job_view(run: Run, job_id: JobId, *, interrupted: bool = False) -> JobView:
         hint=failure.hint if failure else None,
         worktree=record.worktree.path if record.worktree else None,
         summary=Changes(**committed.summary) if committed else Changes(),
-        usage=_job_usage(record),
-        healed=healed_phases(record),
+        usage=JobUsage(seconds=round(kept.seconds, 3) if kept.seconds else UNSET, **_used(kept.used)),
+        healed=kept.healed,
         task=job.task,
         leaf=job_id in run.plan.leaf_set,
         merged=run.snapshot is not None and job_id in run.snapshot.merged,
@@ -382,90 +423,3 @@ def _at_work(attempt: Attempt | None) -> AgentAtWork | None:
     turns = reversed(attempt.turns) if attempt is not None and attempt.ended is None else ()
     turn = next((turn for turn in turns if turn.subtask is None), None)
     return AgentAtWork(turn.agent, turn.purpose) if turn is not None and turn.ended is None else None
-
-
-def _job_usage(record: JobRecord) -> JobUsage:
-    seconds = sum(attempt_seconds(attempt) for attempt in record.attempts)
-    return JobUsage(seconds=round(seconds, 3) if seconds else UNSET, **_used(record.used))
-
-
-def attempt_view(run: Run, job_id: JobId, *, interrupted: bool = False) -> list[AttemptView]:
-    """Every attempt at a job, phase by phase; `interrupted`: no engine works on what is under way."""
-    record = run.records[job_id]
-    found = [_attempt(record, attempt) for attempt in record.attempts]
-    return [_as_interrupted(one, run) if interrupted and one.ended_at is None else one for one in found]
-
-
-def _as_interrupted(attempt: AttemptView, run: Run) -> AttemptView:
-    """An attempt whose engine is gone: nothing of it runs, and it ended with its engine."""
-    at, outcome = time_text(run.alive_at), "interrupted"
-    return replace(
-        attempt,
-        ended_at=at,
-        outcome=outcome,
-        phases=[replace(one, ended_at=at, outcome=outcome) if one.ended_at is None else one for one in attempt.phases],
-        turns=[replace(one, ended_at=at, outcome=outcome) if one.ended_at is None else one for one in attempt.turns],
-    )
-
-
-def _attempt(record: JobRecord, attempt: Attempt) -> AttemptView:
-    job, failure = attempt.job, attempt.failure
-    return AttemptView(
-        number=attempt.number,
-        outcome=attempt.outcome,
-        first_phase=attempt.first_phase,
-        started_at=time_text(attempt.started),
-        ended_at=time_text(attempt.ended),
-        idle_seconds=round(attempt.idle_seconds, 3),
-        work=None if job is None or job.work is None else masked(work_json(job.work)),
-        prechecks=[masked(work_json(one)) for one in (job.prechecks if job is not None else ())],
-        postchecks=[masked(work_json(one)) for one in (job.postchecks if job is not None else ())],
-        phases=[
-            PhaseView(
-                phase=phase.phase,
-                outcome=phase.outcome,
-                started_at=time_text(phase.started),
-                ended_at=time_text(phase.ended),
-                note=phase.note,
-            )
-            for phase in attempt.phases
-        ],
-        turns=[_turn(turn) for turn in attempt.turns],
-        subtasks=subtasks_view(record, attempt, time_text, agents_usage),
-        usage=agents_usage(one for turn in attempt.turns for one in turn.used.values()),
-        failure=None if failure is None else failure_view(failure),
-    )
-
-
-def _turn(turn: Turn) -> TurnView:
-    return TurnView(
-        agent=turn.agent,
-        trigger=turn.purpose,
-        subtask=turn.subtask,
-        phase=str(turn.phase),
-        number=turn.number,
-        model=turn.model,
-        session=turn.session or turn.resumed,
-        resumed=turn.resumed is not None,
-        started_at=time_text(turn.started),
-        ended_at=time_text(turn.ended),
-        outcome=turn.reason,
-        message=turn.message,
-        text=turn.text,
-        healed=turn.healed,
-        notes=[Note(kind, message) for kind, message in turn.notes],
-        usage=agents_usage(turn.used.values()),
-    )
-
-
-def failure_view(failure: JobFailed) -> Failure:
-    """How an attempt, or a job that was never tried, failed."""
-    return Failure(
-        phase=failure.phase,
-        reason=failure.reason,
-        message=failure.message,
-        hint=failure.hint,
-        exit_code=failure.exit_code,
-        signal=failure.signal,
-        tail=failure.tail,
-    )

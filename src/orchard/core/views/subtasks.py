@@ -6,7 +6,8 @@ from msgspec.structs import replace
 
 from orchard.core.records import Attempt, JobRecord
 from orchard.core.subtask_records import Subtask
-from orchard.core.views.documents import AgentUsage, FileCounts, Progress, SubtaskView
+from orchard.core.views.documents import FileCounts, Progress, SubtaskView
+from orchard.core.views.figures import AgentUsage
 from orchard.model.events.subtasks import ProgressReported
 from orchard.model.usage import Usage
 

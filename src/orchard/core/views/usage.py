@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from orchard.core.records import Attempt, JobRecord, Turn
 from orchard.core.run import Run
-from orchard.core.views.documents import PlanName, UsageReport, UsageRow, UsageSum
+from orchard.core.views.figures import PlanName, UsageReport, UsageRow, UsageSum
 from orchard.core.views.plans import figures_of
 from orchard.model.phases import Phase
 from orchard.model.usage import Usage, total

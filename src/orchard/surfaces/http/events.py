@@ -13,11 +13,12 @@ from typing import Any
 from msgspec import Struct
 
 from orchard.core.views.documents import time_text
-from orchard.errors import UsageError
+from orchard.errors import NotFound, UsageError
 from orchard.model.events.plans import Json, PlanReshaped, PlanSubmitted, Recorded
 from orchard.model.plan import PlanId
 from orchard.model.secrets import masked
 from orchard.surfaces.http.problems import json_bytes
+from orchard.surfaces.http.queries import Documents
 from orchard.surfaces.http.streams import Streams, first_frame, frame
 from orchard.surfaces.served import Served
 
@@ -133,6 +134,30 @@ async def frames(
             continue
         left = None if idle is None else max(0.0, quiet_since + idle - loop.time())
         if not await feed.served.newer(seen, left):
+            return
+        await asyncio.sleep(min(LONGEST_GATHER, streams.clients * GATHER_PER_CLIENT))
+
+
+async def plan_frames(
+    documents: Documents, served: Served, streams: Streams, plan: PlanId, seen: int, idle: float | None
+) -> AsyncIterator[bytes]:
+    """What changes in a plan after event `seen`; what changes while a client is slow is one change for it."""
+    yield first_frame(str(seen))
+    loop = asyncio.get_running_loop()
+    quiet_since = loop.time()
+    while True:
+        newest = served.newest
+        try:
+            found = await served.read(documents.after, served.app, plan, seen)
+        except NotFound:
+            yield frame(json_bytes({"plan": plan}).decode(), "purged", str(newest))
+            return
+        if found is not None:
+            seen = found[0]
+            yield frame(found[1].decode(), "changes", str(seen))
+            quiet_since = loop.time()
+        left = None if idle is None else max(0.0, quiet_since + idle - loop.time())
+        if not await served.newer(newest, left):
             return
         await asyncio.sleep(min(LONGEST_GATHER, streams.clients * GATHER_PER_CLIENT))
 

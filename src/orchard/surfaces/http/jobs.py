@@ -12,15 +12,13 @@ from orchard.model.plan_codec import work_json
 from orchard.planfile.fields import Checks, Fields, JobFields, PhaseName, Work
 from orchard.planfile.parse import parse_work
 from orchard.surfaces.http import logs, queries
-from orchard.surfaces.http.operation import TEXT, Asked, Part, Query, maybe
+from orchard.surfaces.http.operation import TEXT, Asked, Idle, Part, Query, maybe
 from orchard.surfaces.http.plans import changed, done
 from orchard.surfaces.log_pages import PAGE, Wanted, page
 
 LONGEST_PAGE = 1024 * 1024
 SHORTEST_PAGE = 64
 LARGEST_OFFSET = 2**50
-
-Idle = Annotated[float, Field(ge=0, le=86_400)]
 
 
 class LogQuery(Query):

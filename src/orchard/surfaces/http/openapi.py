@@ -143,7 +143,8 @@ def _answer(one: Operation) -> Json:
     for media in one.media:
         schema: Json = EVENT if media == EVENTS else {"type": "string"}
         if media == JSON and one.answer is not None:
-            schema = {"$ref": f"{SCHEMAS}{one.answer.__name__}"}
+            forms = [{"$ref": f"{SCHEMAS}{form.__name__}"} for form in (one.answer, one.also) if form is not None]
+            schema = {"anyOf": forms} if one.also is not None else forms[0]
         content[media] = {"schema": schema}
     made: Json = {"description": "Done." if one.writes else "Here it is.", "content": content}
     if one.told:
@@ -168,7 +169,7 @@ def _refusal(text: str) -> Json:
 def _schemas() -> Json:
     """Every model once. Those of a plan are as the schema of plan files has them."""
     bodies = {one.body: None for one in OPERATIONS if one.body is not None and not isinstance(one.body, Part)}
-    answers = {one.answer: None for one in OPERATIONS if one.answer is not None}
+    answers = {form: None for one in OPERATIONS for form in (one.answer, one.also) if form is not None}
     _, made = models_json_schema([(body, "validation") for body in bodies], ref_template=f"{SCHEMAS}{{model}}")
     schemas: Json = {name: _plain(part) for name, part in made["$defs"].items()}
     _, told = schema_components([ProblemDocument, *answers], ref_template=f"{SCHEMAS}{{name}}")

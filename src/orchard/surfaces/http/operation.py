@@ -7,7 +7,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, ParamSpec, TypeVar
+from typing import Annotated, Any, ParamSpec, TypeVar
 
 from msgspec import Struct, field
 from pydantic import Field
@@ -18,7 +18,7 @@ from orchard.model.events.plans import Json
 from orchard.model.plan import JobId, PlanId
 from orchard.planfile.fields import Fields
 from orchard.surfaces.http.events import Feed
-from orchard.surfaces.http.problems import json_bytes
+from orchard.surfaces.http.problems import Refused, json_bytes
 from orchard.surfaces.http.queries import Documents, plan_named
 from orchard.surfaces.http.repos import Repos
 from orchard.surfaces.http.streams import Streams
@@ -28,6 +28,10 @@ JSON = "application/json"
 TEXT = "text/plain"
 EVENTS = "text/event-stream"
 SVG = "image/svg+xml"
+
+LARGEST_SEQ = 2**53 - 1
+Seq = Annotated[int, Field(ge=0, le=LARGEST_SEQ)]
+Idle = Annotated[float, Field(ge=0, le=86_400)]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -96,6 +100,17 @@ class Asked(Struct, frozen=True):
         found: Json = json.loads(self.data) if self.data.strip() else {}
         return found
 
+    @property
+    def seen(self) -> int | None:
+        """The event after which a stream goes on; a client that comes back knows better than its address."""
+        given = self.request.headers.get("last-event-id", "").strip()
+        if not given:
+            since: int | None = self.query.since
+            return since
+        if not (given.isascii() and given.isdecimal() and int(given) <= LARGEST_SEQ):
+            raise Refused(400, "'Last-Event-ID' is not the number of an event.", "Give the id as it was sent.")
+        return int(given)
+
     async def plan(self, verb: str = "") -> PlanId:
         """The plan that the path names: by id or unique name, or by unique prefix unless the verb forbids that."""
         return await self.served.read(plan_named, self.served.app, self.path["plan"], verb)
@@ -143,6 +158,8 @@ class Operation(Struct, frozen=True):
     """Request headers that it heeds, as the document shows them."""
     told: Mapping[str, Json] = field(default_factory=dict)
     """Headers that its answer has, as the document shows them."""
+    also: type[Struct] | None = None
+    """What a JSON answer holds instead, where that is asked for."""
 
     @property
     def tag(self) -> str:

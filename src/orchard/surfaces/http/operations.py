@@ -1,6 +1,6 @@
 """The one table of everything that the API can be asked for: routes, checks and the document are made from it."""
 
-from orchard.core.views import documents
+from orchard.core.views import documents, figures
 from orchard.surfaces.http import jobs, models, plans, system, system_models
 from orchard.surfaces.http.operation import EVENTS, JSON, SVG, TEXT, Nothing, Operation
 
@@ -49,12 +49,29 @@ OPERATIONS: tuple[Operation, ...] = (
         "getPlan",
         "GET",
         PLAN,
-        "A plan with all its jobs",
+        "A plan with all its jobs, or what changed in it",
         plans.get_plan,
         documents.PlanView,
+        query=plans.PlanDocumentQuery,
         told=plans.SEQ,
-        description="The document of `orchard status PLAN --json`. The header `Orchard-Seq` is the number of an event: "
-        "the document holds everything up to it. Follow `/events?since=` that number to miss nothing.",
+        also=documents.PlanChanges,
+        description="The document of `orchard status PLAN --json`; with `since`, only the jobs that changed after that "
+        "event. The header `Orchard-Seq` is the number of an event: the document holds everything up to it. Ask with "
+        "`since=` that number, or the document's own `seq`, for what changed later.",
+    ),
+    Operation(
+        "followPlan",
+        "GET",
+        f"{PLAN}/changes",
+        "What changes in a plan, as it changes",
+        plans.follow_plan,
+        None,
+        query=plans.FollowPlanQuery,
+        media=(EVENTS,),
+        headers=system.LAST_EVENT_ID,
+        description="Server-sent events, each named `changes`: `data` is what `GET /plans/{plan}?since=` answers for "
+        "the event before, and `id` its `seq`. Without `since` the first one holds the whole plan. What changes while "
+        "a client takes nothing comes as one. `purged` ends the stream of a plan that is gone for good.",
     ),
     Operation(
         "updatePlan",
@@ -92,7 +109,7 @@ OPERATIONS: tuple[Operation, ...] = (
         query=plans.GraphQuery,
         media=(JSON, TEXT, SVG),
     ),
-    Operation("getUsage", "GET", f"{PLAN}/usage", "What its agents used", plans.get_usage, documents.UsageReport),
+    Operation("getUsage", "GET", f"{PLAN}/usage", "What its agents used", plans.get_usage, figures.UsageReport),
     Operation(
         "getPlanDiff",
         "GET",

@@ -17,7 +17,8 @@ from orchard.model.statuses import JobStatusName, PlanStatusName
 from orchard.planfile.fields import BudgetFields, Fields, PhaseName, names_of
 from orchard.planfile.parse import UPDATED_ALWAYS, UPDATED_BEFORE, parse, parse_plan_update
 from orchard.surfaces.http import queries
-from orchard.surfaces.http.operation import JSON, SVG, TEXT, Asked, Part, Query, maybe
+from orchard.surfaces.http.events import plan_frames
+from orchard.surfaces.http.operation import JSON, SVG, TEXT, Asked, Idle, Part, Query, Seq, maybe
 
 MOST = 200
 REASON = "Why, for people who look at it later."
@@ -40,6 +41,19 @@ class PlansQuery(Page):
 
     status: PlanStatusName = maybe(description="Only those that show this.")
     deleted: bool = Field(default=False, description="Also those that were deleted, but not purged.")
+
+
+class PlanDocumentQuery(Query):
+    """How much of a plan."""
+
+    since: Seq = maybe(description="Only what is another than after this event: its jobs that changed.")
+
+
+class FollowPlanQuery(Query):
+    """From where on a plan is followed."""
+
+    since: Seq = maybe(description="The event up to which the plan is known; left out: nothing is.")
+    idle: Idle = maybe(description="The stream ends when nothing has come for so many seconds; `0`: when all was sent.")
 
 
 class JobsQuery(Page):
@@ -174,8 +188,16 @@ async def list_plans(asked: Asked) -> Response:
 
 async def get_plan(asked: Asked) -> Response:
     """The document, and up to which event it holds at least."""
-    newest, document = await asked.served.read(asked.kept.documents.of, asked.served.app, asked.path["plan"])
+    of, app = asked.kept.documents.of, asked.served.app
+    newest, document = await asked.served.read(of, app, asked.path["plan"], asked.query.since)
     return Response(document, headers={"Orchard-Seq": str(newest)}, media_type=JSON)
+
+
+async def follow_plan(asked: Asked) -> Response:
+    """A stream of documents."""
+    plan, seen = await asked.plan(), await asked.kept.feed.begin(asked.seen or 0)
+    following = plan_frames(asked.kept.documents, asked.served, asked.streams, plan, seen, asked.query.idle)
+    return asked.streams.stream(following)
 
 
 async def list_jobs(asked: Asked) -> Response:

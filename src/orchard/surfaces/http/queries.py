@@ -8,8 +8,9 @@ from orchard.app import App
 from orchard.core.run import Run
 from orchard.core.scheduler import group_statuses
 from orchard.core.views import graph as drawing
+from orchard.core.views.attempts import attempt_view, failure_view
 from orchard.core.views.documents import PlanSummary
-from orchard.core.views.plans import attempt_view, failure_view, job_view
+from orchard.core.views.plans import job_view
 from orchard.errors import NotFound
 from orchard.model.events.plans import Json
 from orchard.model.plan import JobId, PlanId
@@ -33,20 +34,32 @@ class Documents:
     """Documents of plans as they were sent last: one in which nothing has happened since is not made again."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[PlanId, tuple[tuple[int, bool], bytes]] = OrderedDict()
+        self._kept: OrderedDict[tuple[PlanId, int | None], tuple[tuple[int, bool, bool], bytes]] = OrderedDict()
 
-    def of(self, app: App, name: str) -> tuple[int, bytes]:
-        """The number of an event up to which a plan's document is complete, and the document."""
+    def of(self, app: App, name: str, since: int | None) -> tuple[int, bytes]:
+        """The number of an event up to which a plan's document is complete, and the document.
+
+        `since`: only what is another than after that event.
+        """
         newest = app.reader.last_seq()
-        plan = plan_named(app, name)
+        run, gone = app.seen(plan_named(app, name))
+        return newest, self._document(app, run, gone, since)
+
+    def after(self, app: App, plan: PlanId, since: int) -> tuple[int, bytes] | None:
+        """What happened to a plan after event `since`: the number of its last event, and what is another now."""
         run, gone = app.seen(plan)
-        state = (run.seq, gone)
-        kept = self._kept.pop(plan, None)
-        document = kept[1] if kept is not None and kept[0] == state else json_bytes(app.status(plan))
-        self._kept[plan] = (state, document)
+        return (run.seq, self._document(app, run, gone, since)) if run.seq > since else None
+
+    def _document(self, app: App, run: Run, gone: bool, since: int | None) -> bytes:
+        name, state = (run.id, since), (run.seq, gone, run.ahead)
+        kept = self._kept.pop(name, None)
+        if kept is None or kept[0] != state:
+            made = app.document(run, gone) if since is None else app.changes(run, gone, since)
+            kept = state, json_bytes(made)
+        self._kept[name] = kept
         while len(self._kept) > KEPT_DOCUMENTS:
             self._kept.popitem(last=False)
-        return newest, document
+        return kept[1]
 
 
 def plan_named(app: App, name: str, verb: str = "") -> PlanId:

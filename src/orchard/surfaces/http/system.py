@@ -8,11 +8,7 @@ from starlette.responses import Response
 from orchard.model.events.plans import Json
 from orchard.surfaces.agent_lists import agent_list, model_list
 from orchard.surfaces.http import events, queries
-from orchard.surfaces.http.jobs import Idle
-from orchard.surfaces.http.operation import Asked, Query, maybe
-from orchard.surfaces.http.problems import Refused
-
-LARGEST_SEQ = 2**53 - 1
+from orchard.surfaces.http.operation import Asked, Idle, Query, Seq, maybe
 
 
 class PlanQuery(Query):
@@ -26,9 +22,7 @@ class PlanQuery(Query):
 class EventsQuery(PlanQuery):
     """Which events."""
 
-    since: Annotated[int, Field(ge=0, le=LARGEST_SEQ)] = maybe(
-        description="Those after this number, `0` for all; left out: those that are still to come."
-    )
+    since: Seq = maybe(description="Those after this number, `0` for all; left out: those that are still to come.")
     idle: Idle = maybe(description="The stream ends when nothing has come for so many seconds; `0`: when all was sent.")
 
 
@@ -95,19 +89,8 @@ async def follow_events(asked: Asked) -> Response:
     """A stream from the journal."""
     query = asked.query
     plan = await asked.served.read(asked.served.app.find_plan, query.plan) if query.plan is not None else None
-    seen = await asked.kept.feed.begin(_seen(asked))
+    seen = await asked.kept.feed.begin(asked.seen)
     return asked.streams.stream(events.frames(asked.kept.feed, asked.streams, seen, plan, query.idle))
-
-
-def _seen(asked: Asked) -> int | None:
-    """The number after which to go on; what a client that comes back says counts more than what its address says."""
-    given = asked.request.headers.get("last-event-id", "").strip()
-    if not given:
-        since: int | None = asked.query.since
-        return since
-    if not (given.isascii() and given.isdecimal() and int(given) <= LARGEST_SEQ):
-        raise Refused(400, "'Last-Event-ID' is not the number of an event.", "Give the id as it was sent.")
-    return int(given)
 
 
 async def get_document(asked: Asked) -> Response:

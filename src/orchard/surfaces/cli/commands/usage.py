@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import click
 
-from orchard.core.views.documents import UsageReport, UsageRow, UsageSum
+from orchard.core.views.figures import UsageReport, UsageRow, UsageSum
 from orchard.model.usage import Usage
 from orchard.surfaces.cli.group import verb
 from orchard.surfaces.cli.options import app_of, plan_argument

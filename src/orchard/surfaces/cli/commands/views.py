@@ -13,14 +13,28 @@ from orchard.surfaces.cli.render.lines import Line, safe_lines
 from orchard.surfaces.cli.terminal import Terminal, is_terminal, put
 
 
-@verb("status", examples="orchard status\norchard status login-3f2a --json")
+@verb(
+    "status", examples="orchard status\norchard status login-3f2a --json\norchard status login-3f2a --json --since 41"
+)
 @plan_argument
-def status(terminal: Terminal, plan: str | None) -> None:
-    """Show a plan and all its jobs."""
+@click.option(
+    "--since",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Show only what changed after event N, the `seq` of an answer.",
+)
+def status(terminal: Terminal, plan: str | None, since: int | None) -> None:
+    """Show a plan and all its jobs, or those that changed."""
     from orchard.surfaces.cli.render.plan_page import status_lines  # 'list' does without it
 
-    document = app_of(terminal).status(plan)
-    terminal.answer(document, *(() if terminal.json else status_lines(document)))
+    app = app_of(terminal)
+    seen = app.seen(app.find_plan(plan))
+    news = None if since is None else app.changes(*seen, since)
+    if terminal.json and news is not None:
+        return terminal.answer(news)
+    document = app.document(*seen)
+    jobs = document.jobs if news is None else news.jobs
+    return terminal.answer(document, *(() if terminal.json else status_lines(document, jobs)))
 
 
 @verb("job", examples="orchard job api\norchard job backend/api --plan login-3f2a")

@@ -42,7 +42,7 @@ def wait(terminal: Terminal, plan: str | None, timeout: float | None) -> int:
     run = app.run_of(app.find_plan(plan))
     asyncio.run(_wait(terminal, app, run, timeout))
     document = app.status(run.id)
-    terminal.answer(document, *(() if terminal.quiet else status_lines(document)))
+    terminal.answer(document, *(() if terminal.quiet else status_lines(document, document.jobs)))
     left, gone = app.seen(run.id)
     if gone and left.settled and left.moving is not None:
         return EXIT_WAITING  # its landing or undo was interrupted, and goes on when somebody resumes it

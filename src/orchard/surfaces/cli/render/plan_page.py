@@ -2,22 +2,23 @@
 
 import sys
 import time
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from orchard.core.views.documents import PlanView
+from orchard.core.views.documents import JobView, PlanView
 from orchard.surfaces.cli.render import text
 from orchard.surfaces.cli.render.lines import Line
 from orchard.surfaces.cli.render.tree import Look, counts_line, end_lines, header, result_line, tree
 from orchard.surfaces.cli.terminal import speaks_utf8
 
 
-def status_lines(document: PlanView) -> list[Line]:
-    """A plan with everything that a person asks next."""
+def status_lines(document: PlanView, jobs: Sequence[JobView]) -> list[Line]:
+    """A plan with these of its jobs, and everything that a person asks next."""
     plan, look = document.plan, look_now(details=True)
-    lines = [header(plan, look), *tree(plan, document.jobs, look), counts_line(plan)]
+    lines = [header(plan, look), *tree(plan, jobs, look), counts_line(plan)]
     result = result_line(document)
-    told = plan.status == "waiting" and any(job.waiting for job in document.jobs)  # under the job, above
+    told = plan.status == "waiting" and any(job.waiting for job in jobs)  # under the job, above
     return [*lines, *([result] if result else []), *end_lines(replace(plan, error=None) if told else plan)]
 
 

@@ -9,8 +9,9 @@ from pydantic import Field
 from orchard.app import App
 from orchard.core.run import Run
 from orchard.core.states import JobState
+from orchard.core.views.attempts import attempt_view
 from orchard.core.views.documents import AttemptView, Changes
-from orchard.core.views.plans import attempt_view, job_view
+from orchard.core.views.plans import job_view
 from orchard.errors import UsageError
 from orchard.model.events.plans import Json
 from orchard.model.plan import VALIDATION, JobId, PlanId

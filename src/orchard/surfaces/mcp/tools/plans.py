@@ -10,10 +10,10 @@ from orchard.app import App
 from orchard.core.run import Run
 from orchard.core.views.documents import PlanSummary
 from orchard.core.views.graph import mermaid
-from orchard.core.views.plans import job_view, plan_summary
+from orchard.core.views.plans import changed_jobs, job_view, plan_summary
 from orchard.errors import UsageError
 from orchard.model.events.event import JobEvent, PlanEvent
-from orchard.model.events.plans import JobPicked, Json, PlanReshaped, PlanSubmitted
+from orchard.model.events.plans import JobPicked, Json
 from orchard.model.plan import JobId, PlanId
 from orchard.surfaces.mcp.messages import compact, first_line
 from orchard.surfaces.mcp.tool import Call, Output, Tool
@@ -83,7 +83,10 @@ async def get_plan(call: Call, given: GetPlan) -> Json:
 def _plan_page(app: App, plan: PlanId, given: GetPlan) -> Json:
     run, interrupted = app.seen(plan)
     summary = plan_summary(run, interrupted=interrupted)
-    jobs = list(run.plan.jobs) if given.since is None else changed_jobs(app, run, given.since)
+    jobs = list(run.plan.jobs)
+    if given.since is not None:
+        app.check_since(run, given.since)
+        jobs = changed_jobs(run, given.since, interrupted=interrupted)
     shown, following = page_of(jobs, given.limit, given.cursor)
     result = summary.result
     return {
@@ -133,29 +136,6 @@ def job_row(run: Run, job: JobId, *, interrupted: bool) -> Json:
 def few(name: str, jobs: Sequence[str]) -> Json:
     """The first of a list of jobs, and how many there are where that is more."""
     return {name: list(jobs[:NAMED]), f"{name}_total": len(jobs) if len(jobs) > NAMED else None}
-
-
-def changed_jobs(app: App, run: Run, since: int) -> list[JobId]:
-    """The jobs to which something happened after event `since`, and those whose status follows from theirs."""
-    if since > app.reader.last_seq():
-        raise UsageError(f"since: there was no event {since} yet; the newest of this plan is {run.seq}.")
-    found: set[JobId] = set()
-    moved: list[JobId] = []
-    for recorded in app.reader.events(run.id, since):
-        event = recorded.event
-        if isinstance(event, PlanSubmitted | PlanReshaped):
-            return list(run.plan.jobs)
-        job = getattr(event, "job", None)
-        if job in run.records:
-            found.add(job)
-            if isinstance(event, JobEvent):
-                moved.append(job)
-    while moved:
-        for dependent in run.plan.needed_by[moved.pop()]:
-            if dependent not in found and not run.records[dependent].started:
-                found.add(dependent)
-                moved.append(dependent)
-    return [job for job in run.plan.jobs if job in found]
 
 
 def page_of(rows: list[Any], limit: int, cursor: str | None) -> tuple[list[Any], str | None]:
@@ -299,12 +279,11 @@ async def wait_plan(call: Call, given: WaitPlan) -> Json:
 def _seen(app: App, plan: PlanId, since: int | None, until: str) -> Json:
     run, interrupted = app.seen(plan)
     since = run.seq if since is None else since
-    if since > app.reader.last_seq():
-        raise UsageError(f"cursor: there was no event {since} yet; the newest of this plan is {run.seq}.")
+    app.check_since(run, since, "cursor")
     summary = plan_summary(run, interrupted=interrupted)
     over = _is_over(run, summary.status)
     happened = over or (until == "change" and _has_news(app, run, since))
-    changed = changed_jobs(app, run, since)
+    changed = changed_jobs(run, since, interrupted=interrupted)
     counts = summary.counts
     answer = {
         "plan": plan,

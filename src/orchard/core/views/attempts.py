@@ -1,0 +1,95 @@
+"""Attempts at a job, as surfaces show them."""
+
+from msgspec.structs import replace
+
+from orchard.core.records import Attempt, JobRecord, Turn
+from orchard.core.run import Run
+from orchard.core.views.documents import AttemptView, Failure, Note, PhaseView, TurnView, time_text
+from orchard.core.views.plans import agents_usage
+from orchard.core.views.subtasks import subtasks_view
+from orchard.model.events.plans import JobFailed
+from orchard.model.plan import JobId
+from orchard.model.plan_codec import work_json
+from orchard.model.secrets import masked
+
+
+def attempt_view(run: Run, job_id: JobId, *, interrupted: bool = False) -> list[AttemptView]:
+    """Every attempt at a job, phase by phase; `interrupted`: no engine works on what is under way."""
+    record = run.records[job_id]
+    found = [_attempt(record, attempt) for attempt in record.attempts]
+    return [_as_interrupted(one, run) if interrupted and one.ended_at is None else one for one in found]
+
+
+def _as_interrupted(attempt: AttemptView, run: Run) -> AttemptView:
+    """An attempt whose engine is gone: nothing of it runs, and it ended with its engine."""
+    at, outcome = time_text(run.alive_at), "interrupted"
+    return replace(
+        attempt,
+        ended_at=at,
+        outcome=outcome,
+        phases=[replace(one, ended_at=at, outcome=outcome) if one.ended_at is None else one for one in attempt.phases],
+        turns=[replace(one, ended_at=at, outcome=outcome) if one.ended_at is None else one for one in attempt.turns],
+    )
+
+
+def _attempt(record: JobRecord, attempt: Attempt) -> AttemptView:
+    job, failure = attempt.job, attempt.failure
+    return AttemptView(
+        number=attempt.number,
+        outcome=attempt.outcome,
+        first_phase=attempt.first_phase,
+        started_at=time_text(attempt.started),
+        ended_at=time_text(attempt.ended),
+        idle_seconds=round(attempt.idle_seconds, 3),
+        work=None if job is None or job.work is None else masked(work_json(job.work)),
+        prechecks=[masked(work_json(one)) for one in (job.prechecks if job is not None else ())],
+        postchecks=[masked(work_json(one)) for one in (job.postchecks if job is not None else ())],
+        phases=[
+            PhaseView(
+                phase=phase.phase,
+                outcome=phase.outcome,
+                started_at=time_text(phase.started),
+                ended_at=time_text(phase.ended),
+                note=phase.note,
+            )
+            for phase in attempt.phases
+        ],
+        turns=[_turn(turn) for turn in attempt.turns],
+        subtasks=subtasks_view(record, attempt, time_text, agents_usage),
+        usage=agents_usage(one for turn in attempt.turns for one in turn.used.values()),
+        failure=None if failure is None else failure_view(failure),
+    )
+
+
+def _turn(turn: Turn) -> TurnView:
+    return TurnView(
+        agent=turn.agent,
+        trigger=turn.purpose,
+        subtask=turn.subtask,
+        phase=str(turn.phase),
+        number=turn.number,
+        model=turn.model,
+        session=turn.session or turn.resumed,
+        resumed=turn.resumed is not None,
+        started_at=time_text(turn.started),
+        ended_at=time_text(turn.ended),
+        outcome=turn.reason,
+        message=turn.message,
+        text=turn.text,
+        healed=turn.healed,
+        notes=[Note(kind, message) for kind, message in turn.notes],
+        usage=agents_usage(turn.used.values()),
+    )
+
+
+def failure_view(failure: JobFailed) -> Failure:
+    """How an attempt, or a job that was never tried, failed."""
+    return Failure(
+        phase=failure.phase,
+        reason=failure.reason,
+        message=failure.message,
+        hint=failure.hint,
+        exit_code=failure.exit_code,
+        signal=failure.signal,
+        tail=failure.tail,
+    )
