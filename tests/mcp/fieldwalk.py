@@ -47,9 +47,8 @@ def places(tool: Tool) -> list[Place]:
         if reference:
             if reference not in seen:
                 seen.add(reference)
-                named = "properties" in definitions[reference]
-                below = (*way, ("part", reference)) if named else way
-                yield from (inside if named else within)(definitions[reference], reference if named else owner, below)
+                part, name = definitions[reference], reference.removesuffix("Fields")
+                yield from inside(part, name, (*way, ("part", name)))
             return
         for form in (*part.get("oneOf", ()), *part.get("anyOf", ())):
             if isinstance(form, dict) and "required" not in form:

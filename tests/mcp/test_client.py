@@ -12,6 +12,7 @@ from mcp import MCPDeprecationWarning, MCPError
 from mcp.shared.subscriptions import ResourcesListChanged, ResourceUpdated
 
 from orchard import __version__
+from orchard.agents.prompts.plan import planning_guide
 from tests.acceptance.program import Desk
 from tests.http.daemon import Daemon, served
 from tests.mcp.wires import ERAS, Wire, client_of, ended, over_http, text_of, value
@@ -61,6 +62,7 @@ async def test_the_server_says_who_it_is_and_lists_its_tools(daemon: Daemon, wir
     assert hints["get_plan"] is not None and hints["get_plan"].read_only_hint is True
     assert hints["cancel_plan"] is not None and hints["cancel_plan"].destructive_hint is True
     assert all(tool.output_schema and tool.input_schema["type"] == "object" for tool in tools)
+    assert sum(len(tool.model_dump_json(by_alias=True, exclude_none=True)) for tool in tools) < 20_000
 
 
 async def test_a_tool_is_called_and_tells_how_far_it_is(daemon: Daemon, wire: Wire, era: str) -> None:
@@ -115,14 +117,14 @@ async def test_resources_are_listed_and_read(daemon: Daemon, wire: Wire, era: st
             assert isinstance(found, types.TextResourceContents)
             return found.text
 
-        every, one = await read("orchard://plans"), await read(f"orchard://plans/{plan}")
+        guide, every, one = [await read(f"orchard://{end}") for end in ("help/planning", "plans", f"plans/{plan}")]
         job, log = [await read(f"orchard://plans/{plan}/jobs/g%2Fh%2Fx{end}") for end in ("", "/log")]
         with pytest.raises(MCPError, match="no plan"):
             await read("orchard://plans/nowhere")
         with pytest.raises(MCPError, match="no resource"):
             await read("file:///etc/passwd")
 
-    assert listed[0] == "orchard://plans" and f"orchard://plans/{plan}" in listed
+    assert listed[:2] == ["orchard://plans", "orchard://help/planning"] and f"orchard://plans/{plan}" in listed
     assert templates == [
         "orchard://plans/{plan}",
         "orchard://plans/{plan}/jobs/{job}",
@@ -130,6 +132,7 @@ async def test_resources_are_listed_and_read(daemon: Daemon, wire: Wire, era: st
     ]
     assert plan in every and '"status": "failed"' in one and '"failed_phase": "work"' in job
     assert "broken pipe dream" in log
+    assert guide == planning_guide()
 
 
 async def test_a_client_of_the_newer_era_listens_to_changes(daemon: Daemon, wire: Wire) -> None:

@@ -19,6 +19,7 @@ from orchard.agents.protocol import McpServer, Result, Task, Watch
 from orchard.app import App
 from orchard.engine.server import start as opening
 from orchard.errors import InvalidInput
+from orchard.surfaces.mcp.listing import IN_JOBS
 from orchard.surfaces.mcp.selection import OWN_PLAN, TOOL_NAMES, TOOLSETS
 from orchard.surfaces.mcp_channel import teach
 from orchard.testing import Turn
@@ -212,11 +213,12 @@ async def test_an_agent_is_offered_its_subtasks_and_its_own_plan_and_nothing_els
     await taught.run("name: Other plan\njobs: [{id: a, work: '@other go'}]")
     other = taught.status()["plan"]["id"]
     before = taught.repo.head("work")
-    offered: set[str] = set()
+    shown: set[str] = set()
+    answered: set[str] = set()
     refused: dict[str, str] = {}
 
     async def parent(client: Client, task: Task) -> str:
-        offered.update(tool.name for tool in (await client.list_tools()).tools)
+        shown.update(tool.name for tool in (await client.list_tools()).tools)
         own = task.env["ORCHARD_PLAN"]
         for plan in (other, own):
             for tool in sorted(TOOL_NAMES - OWN_PLAN - set(TOOLSETS["subtasks"])):
@@ -229,6 +231,8 @@ async def test_an_agent_is_offered_its_subtasks_and_its_own_plan_and_nothing_els
             result = await client.call_tool(tool, arguments)
             assert result.is_error
             refused[f"{tool} of another"] = text_of(result)
+            result = await client.call_tool(tool, arguments | {"plan": own})
+            answered.update([tool] if not text_of(result).startswith("There is no tool") else [])
         resources = [str(one.uri) for one in (await client.list_resources()).resources]
         assert not any(other in uri for uri in resources), resources
         for uri in (f"orchard://plans/{other}", f"orchard://plans/{other}/jobs/a/log"):
@@ -242,7 +246,8 @@ async def test_an_agent_is_offered_its_subtasks_and_its_own_plan_and_nothing_els
 
     assert statuses(status) == {"a": "succeeded"}, job(status, "a")["error"]
     assert status["plan"]["status"] == "waiting"  # nobody but a person may land it
-    assert offered == OWN_PLAN | set(TOOLSETS["subtasks"])
+    assert shown == {*IN_JOBS, *TOOLSETS["subtasks"]}
+    assert answered == OWN_PLAN, "those that are not shown answer all the same"
     assert all("no tool" in said or "There is no" in said for said in refused.values()), refused
     assert not any(before[:12] in said for said in refused.values())
     assert taught.status(other)["plan"]["status"] == "succeeded" and taught.repo.head("work") == before

@@ -15,6 +15,7 @@ from orchard.model.plan import PlanId
 from orchard.model.plan_codec import plan_json
 from orchard.surfaces.mcp import toolbox
 from orchard.surfaces.mcp.aliases import ALIASES
+from orchard.surfaces.mcp.listing import shown_output
 from orchard.surfaces.mcp.selection import Selection
 from orchard.surfaces.mcp.tool import Answer, Call, Elicit
 from orchard.surfaces.next_steps import in_commands
@@ -50,7 +51,8 @@ class Bench:
         assert not answer.is_error, answer.text
         assert answer.value is not None
         tool = next(one for one in toolbox.tools(self.selection, self.scope) if one.name in (name, _own(name)))
-        Validator(toolbox.output_schema(tool)).validate(answer.value)
+        for schema in (toolbox.output_schema(tool), shown_output(tool, self.scope)):
+            Validator(schema).validate(answer.value)
         tool.output.model_validate(answer.value)
         return answer.value
 

@@ -1,5 +1,6 @@
-"""What can be read at an address: plans, their jobs, and what the jobs printed.
+"""What can be read at an address: plans, their jobs, what the jobs printed, and how to write a plan.
 
+    orchard://help/planning                    what `orchard help planning` prints
     orchard://plans                            every plan, the newest first
     orchard://plans/{plan}                     one plan with its jobs
     orchard://plans/{plan}/jobs/{job}          one job
@@ -17,6 +18,7 @@ from urllib.parse import quote, unquote
 
 from msgspec import Struct, to_builtins
 
+from orchard.agents.prompts.plan import planning_guide
 from orchard.app import App
 from orchard.core.views.documents import PlanSummary
 from orchard.engine.turns.job_tokens import Scope
@@ -27,6 +29,7 @@ from orchard.store.logs import opened
 from orchard.store.redact import KEY_LENGTH, Redactor
 from orchard.text import for_screen
 
+HELP = "orchard://help/planning"
 ROOT = "orchard://plans"
 PLAN_TEMPLATE = "orchard://plans/{plan}"
 JOB_TEMPLATE = "orchard://plans/{plan}/jobs/{job}"
@@ -38,7 +41,7 @@ SHOWN = 200
 LOG_BYTES = 64 * 1024
 COMPLETIONS = 100
 
-Kind = Literal["plans", "plan", "job", "log"]
+Kind = Literal["help", "plans", "plan", "job", "log"]
 
 
 class Address(Struct, frozen=True):
@@ -66,8 +69,8 @@ def log_uri(plan: str, job: str) -> str:
 
 def parse_uri(uri: str) -> Address | None:
     """What an address means; None where it means nothing."""
-    if uri == ROOT:
-        return Address("plans")
+    if uri in (HELP, ROOT):
+        return Address("help" if uri == HELP else "plans")
     if not uri.startswith(f"{ROOT}/") or "?" in uri or "#" in uri:
         return None
     plan, *rest = uri.removeprefix(f"{ROOT}/").split("/")
@@ -101,7 +104,14 @@ def listed(app: App, scope: Scope | None) -> list[Json]:
         return [_entry(plan), _job_entry(scope.plan, scope.job)]
     plans = app.plans()[::-1]
     first: Json = {"uri": ROOT, "name": "plans", "title": "Plans", "description": "Every plan of this repository."}
-    return [first, *(_entry(plan) for plan in plans[:LISTED])]
+    guide: Json = {
+        "uri": HELP,
+        "name": "planning",
+        "title": "How to write a plan",
+        "description": "What makes a plan good, all its fields, and examples.",
+        "mimeType": "text/markdown",
+    }
+    return [first, guide, *(_entry(plan) for plan in plans[:LISTED])]
 
 
 def _entry(plan: PlanSummary) -> Json:
@@ -124,6 +134,8 @@ def read_resource(app: App, uri: str, scope: Scope | None) -> Content:
         raise NotFound(f"There is no resource '{uri[:200]}'.", f"There is {ROOT}, and what stands below it.")
     if not allowed(address, scope):
         raise NotFound(f"There is no resource '{uri[:200]}'.")
+    if address.kind == "help":
+        return Content(planning_guide(), "text/markdown")
     if address.plan is None:
         plans = app.plans()[::-1]
         return _document({"plans": plans[:SHOWN], "more": max(0, len(plans) - SHOWN)})

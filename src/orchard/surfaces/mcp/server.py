@@ -20,7 +20,7 @@ from orchard import __version__
 from orchard.engine.turns.job_tokens import Scope
 from orchard.errors import OrchardError
 from orchard.model.events.plans import Json
-from orchard.surfaces.mcp import prompts, resources, toolbox
+from orchard.surfaces.mcp import listing, prompts, resources, toolbox
 from orchard.surfaces.mcp.elicitation import AnswerNeeded, elicit_for
 from orchard.surfaces.mcp.selection import Selection
 from orchard.surfaces.mcp.subscriptions import Context, Listeners, Subscribers, is_known
@@ -118,7 +118,7 @@ class _Handlers:
         host = self._host_of(ctx)
         rows = await _reading(host, resources.listed, host.served.app, host.scope)
         return types.ListResourcesResult(
-            resources=[types.Resource(**_clean(row), mime_type="application/json") for row in rows]
+            resources=[types.Resource(**{"mimeType": "application/json", **_clean(row)}) for row in rows]
         )
 
     async def list_templates(
@@ -213,24 +213,25 @@ TEMPLATES = (
 @lru_cache(maxsize=32)
 def listed_tools(selection: Selection, scope: Scope | None) -> tuple[types.Tool, ...]:
     """The tools of a selection as `tools/list` shows them, always in the same order."""
-    return tuple(_listed(tool) for tool in toolbox.tools(selection, scope))
+    return tuple(_listed(tool, scope) for tool in listing.shown(toolbox.tools(selection, scope), scope))
 
 
-def _listed(tool: Tool) -> types.Tool:
+def _listed(tool: Tool, scope: Scope | None) -> types.Tool:
     return types.Tool(
         name=tool.name,
         title=tool.title,
         description=tool.description,
-        input_schema=dict(toolbox.input_schema(tool)),
-        output_schema=dict(toolbox.output_schema(tool)),
-        annotations=types.ToolAnnotations(
-            title=tool.title,
-            read_only_hint=tool.read_only,
-            destructive_hint=tool.destructive,
-            idempotent_hint=tool.idempotent or tool.read_only,
-            open_world_hint=False if tool.read_only else None,
-        ),
+        input_schema=listing.shown_input(tool, scope),
+        output_schema=listing.shown_output(tool, scope),
+        annotations=_hints(tool),
     )
+
+
+def _hints(tool: Tool) -> types.ToolAnnotations:
+    """What differs from what the protocol takes for granted."""
+    if tool.read_only:
+        return types.ToolAnnotations(read_only_hint=True, open_world_hint=False)
+    return types.ToolAnnotations(destructive_hint=tool.destructive, idempotent_hint=tool.idempotent or None)
 
 
 def _input_schema(name: str) -> Json | None:

@@ -68,13 +68,11 @@ UpdatePlan = arguments(
     {"plan": (Name, PLAN), **plan_fields(PlanFields, only=tuple(
         name for name in PlanFields.model_fields if name not in ("jobs", "groups", "start_paused")
     ))},
-    brief=True,
 )  # fmt: skip
 UpdateJob = arguments(
     "UpdateJob",
     "A job, and fields that it gets anew.",
     {"plan": (Name, PLAN), "job": (Name, JOB), **plan_fields(JobFields, without=("id", "group"))},
-    brief=True,
     asked_null=("prechecks", "postchecks", "setup"),
 )
 
@@ -121,6 +119,15 @@ def _in_order(app: App, plan: PlanId, jobs: list[Any]) -> tuple[list[Job], list[
     own = {job.id: number for number, job in enumerate(new)}
     order, _ = topological_order({job.id: [need for need in job.needs if need in own] for job in new})
     return new, [own[job] for job in order], notes
+
+
+def check_job(value: Json) -> None:
+    """Say everything that is wrong with a job; whether there are the jobs that it needs, only its plan can tell."""
+    own = {name: inner for name, inner in value.items() if name in JobFields.model_fields and name != "needs"}
+    try:
+        parse.parse_jobs([own], frozenset())
+    except InvalidInput as error:
+        raise _renamed(error, _as_arguments) from None
 
 
 async def reshape_plan(call: Call, given: ReshapePlan) -> Json:

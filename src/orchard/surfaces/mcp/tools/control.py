@@ -28,9 +28,7 @@ async def pause_plan(call: Call, given: OfPlan) -> Json:
 class ResumePlan(OfPlan):
     """Which plan, and what it may use."""
 
-    budget: Annotated[Any, WithJsonSchema(plan_part("Plan.budget"))] | None = optional(
-        "What it may use from now on, where it waits because its budget is used."
-    )
+    budget: Annotated[Any, WithJsonSchema(plan_part("Plan.budget"))] | None = optional("What it may use from now on.")
 
 
 async def resume_plan(call: Call, given: ResumePlan) -> Json:

@@ -15,7 +15,7 @@ from orchard.planfile import parse
 from orchard.planfile.fields import JobFields, PlanFields
 from orchard.surfaces.mcp.messages import compact
 from orchard.surfaces.mcp.tool import Call, Tool
-from orchard.surfaces.mcp.tools.changes import Shaped, add_jobs_request
+from orchard.surfaces.mcp.tools.changes import Shaped, add_jobs_request, check_job
 from orchard.surfaces.mcp.tools.descriptions import WORDS
 from orchard.surfaces.mcp.tools.job_names import full_ids, with_ids
 from orchard.surfaces.mcp.tools.models import KEY, PLAN, Arguments, Done, Name, OfPlan, arguments, optional, plan_fields
@@ -40,7 +40,6 @@ ScaffoldPlan = arguments(
     "ScaffoldPlan",
     "A plan that has no job yet.",
     {**plan_fields(PlanFields, without=("jobs", "groups")), "idempotency_key": KEY},
-    brief=True,
 )
 OF_PLAN = ("base", "target", "land", "verify", "budget", "start_paused")
 CreateJob = arguments(
@@ -97,7 +96,7 @@ def _parsed(value: Json, scaffolding: bool) -> tuple[Plan, list[str]]:
     return parse.parse_value(value, scaffolding=scaffolding), notes
 
 
-def _check(value: Json, scaffolding: bool = False) -> None:
+def check_plan(value: Json, scaffolding: bool = False) -> None:
     """Say everything that is wrong with a plan; what is not the plan's own is checked elsewhere."""
     _parsed({name: inner for name, inner in value.items() if name != "idempotency_key"}, scaffolding)
 
@@ -188,7 +187,9 @@ async def clone_plan(call: Call, given: ClonePlan) -> Json:
 
 
 TOOLS = (
-    Tool("create_plan", "core", "Create a plan", WORDS["create_plan"], CreatePlan, Created, create_plan, check=_check),
+    Tool(
+        "create_plan", "core", "Create a plan", WORDS["create_plan"], CreatePlan, Created, create_plan, check=check_plan
+    ),
     Tool(
         "scaffold_plan",
         "core",
@@ -197,9 +198,9 @@ TOOLS = (
         ScaffoldPlan,
         Created,
         scaffold_plan,
-        check=partial(_check, scaffolding=True),
+        check=partial(check_plan, scaffolding=True),
     ),
-    Tool("add_job", "core", "Add a job", WORDS["add_job"], AddJob, Shaped, add_job),
+    Tool("add_job", "core", "Add a job", WORDS["add_job"], AddJob, Shaped, add_job, check=check_job),
     Tool("finalize_plan", "core", "Start a plan", WORDS["finalize_plan"], FinalizePlan, Created, finalize_plan),
     Tool("clone_plan", "plans", "Clone a plan", WORDS["clone_plan"], ClonePlan, Created, clone_plan),
     Tool("create_job", "jobs", "Create one job", WORDS["create_job"], CreateJob, Created, create_job),

@@ -6,156 +6,154 @@ WORDS: Mapping[str, str] = {
     "create_plan": """\
 Create a plan and start it: jobs that run in parallel, each in its own git worktree, after the jobs they need; their \
 work is merged, checked by `verify` and landed on `target`. The user's checkout is not touched.
-`work` is a command line, "@agent TASK" for a coding agent, or an object. A job must change files, unless it has \
-`expects_no_changes`. Do not commit: Orchard does. Put detailed tasks into work.instructions (Markdown); `name` and \
-`task` are for people only. For many jobs use scaffold_plan, add_job, finalize_plan.
+A job must change files, unless it has `expects_no_changes`. Do not commit: Orchard does. Put detailed tasks into \
+work.instructions; `name` and `task` are for people only. For many jobs use scaffold_plan, add_job, finalize_plan. \
+Everything about fields: resource orchard://help/planning, or `orchard help planning` in a shell.
 Example: {"name": "Add login", "target": "feature/login", "verify": "make test", "jobs": [
 {"id": "models", "work": "@agent Add a User model with a hashed password"},
-{"id": "api", "needs": ["models"], "work": {"type": "agent", "instructions": "# Login\\nPOST /login ..."}, \
+{"id": "api", "needs": ["models"], "work": {"instructions": "# Login\\nPOST /login ..."}, \
 "postchecks": "pytest -q tests/api"},
 {"id": "docs", "needs": ["models"], "work": "python tools/gen_docs.py"}]}
 Returns at once: plan id, status, cursor, watch_command. Next: run watch_command in a shell, or wait_plan.""",
     "scaffold_plan": """\
-Begin a plan without jobs; it is visible while it is built, and nothing runs before finalize_plan.
+Begin a plan without jobs; nothing runs before finalize_plan. Every field of create_plan but jobs and groups is taken.
 Example: {"name": "Add login", "target": "feature/login", "verify": "make test"}
 Returns the plan id. Next: add_job for each job, then finalize_plan.""",
     "add_job": """\
-Add a job to a plan that is being scaffolded, or to one that runs (it starts when what it needs is done). The jobs it \
-needs must exist already. Fields as of a job in create_plan.
-Example: {"plan": "add-login-k3x9p", "id": "api", "needs": ["models"], "work": "@agent Add POST /login", \
+Add a job to a plan that is being scaffolded, or to one that runs. The jobs it needs must exist already. Every field \
+of a job in create_plan is taken.
+Example: {"plan": "add-login", "id": "api", "needs": ["models"], "work": "@agent Add POST /login", \
 "postchecks": "pytest -q tests/api"}
 Returns the full id of the job and how many there are. Next: add_job again, or finalize_plan.""",
     "finalize_plan": """\
 Declare a scaffolded plan complete: it starts.
-Example: {"plan": "add-login-k3x9p"}
+Example: {"plan": "add-login"}
 Returns status, cursor and watch_command. Next: run watch_command in a shell, or wait_plan.""",
     "get_plan": """\
-Look at a plan: status, counts, and its jobs in a few fields; with `since` only the jobs that changed.
-Example: {"plan": "add-login-k3x9p", "since": 120}
-Returns plan, jobs, cursor, and in `next` what to do. Next: get_job_failure for a failed job, get_job for details.""",
+Look at a plan and its jobs; with `since` only at jobs that changed.
+Example: {"since": 120}
+Returns status, counts, jobs, cursor, and in `next` what to do. Next: get_job, get_job_failure.""",
     "list_plans": """\
 List plans, the newest first.
 Example: {"status": "running"}
 Returns plans with status and counts. Next: get_plan.""",
     "wait_plan": """\
-Wait until something happens to a plan, for at most 45 seconds. Each call costs you a turn: where you have a shell, \
-prefer the command `orchard wait PLAN --json`, which waits until the plan ends.
-Example: {"plan": "add-login-k3x9p", "cursor": 120, "until": "end"}
-Returns status, what changed and a new cursor; that the time is over is no error. Next: wait_plan with that cursor, \
-or what `next` says.""",
+Wait until something happens to a plan, for at most 45 seconds. Where you have a shell, prefer the command \
+`orchard wait PLAN --json`, which waits until the plan ends.
+Example: {"plan": "add-login", "cursor": 120, "until": "end"}
+Returns status, what changed and a new cursor. Next: wait_plan with that cursor, or what `next` says.""",
     "pause_plan": """\
 Pause a plan: running jobs finish, nothing new starts.
-Example: {"plan": "add-login-k3x9p"}
+Example: {"plan": "add-login"}
 Returns its status. Next: resume_plan.""",
     "resume_plan": """\
-Let a paused or interrupted plan go on; one that waits because its budget is used needs a new `budget`.
-Example: {"plan": "add-login-k3x9p", "budget": {"tokens": 500000}}
+Let a paused or interrupted plan go on; one whose budget is used needs a new `budget`.
+Example: {"plan": "add-login", "budget": {"tokens": 500000}}
 Returns its status. Next: wait_plan.""",
     "cancel_plan": """\
 Stop everything of a plan. What its jobs wrote is kept, and retry_plan takes it up again.
-Example: {"plan": "add-login-k3x9p", "reason": "wrong approach"}
+Example: {"plan": "add-login", "reason": "wrong approach"}
 Returns its status. Next: retry_plan, or delete_plan.""",
     "retry_plan": """\
-Try failed and canceled jobs again, all or some; what they blocked goes on by itself. New work or checks count for \
-every job that is retried.
-Example: {"plan": "add-login-k3x9p", "jobs": ["api"], "work": "@agent Fix the failing test"}
+Try failed and canceled jobs again, all or some. New work or checks count for every job that is retried.
+Example: {"plan": "add-login", "jobs": ["api"], "work": "@agent Fix the failing test"}
 Returns the jobs that are retried. Next: wait_plan.""",
     "get_job": """\
-Look at one job: status, configuration, result, usage, logs that there are.
-Example: {"plan": "add-login-k3x9p", "job": "api"}
-Returns all of it, and in `next` what to do. Next: get_job_logs, get_job_failure, get_job_diff.""",
+Look at one job: status, configuration, result, usage, logs.
+Example: {"job": "api"}
+Returns all of it, and in `next` what to do. Next: get_job_logs, get_job_diff.""",
     "get_job_logs": """\
-Read what a job printed, in pieces, with secrets hidden: the last lines, or from an offset on.
-Example: {"plan": "add-login-k3x9p", "job": "api", "phase": "postchecks", "tail": 50}
-Returns text and next_offset. Next: the same with offset=next_offset for what comes after.""",
+Read what a job printed, in pieces, with secrets hidden.
+Example: {"job": "api", "phase": "postchecks", "tail": 50}
+Returns text and next_offset. Next: the same with offset=next_offset for more.""",
     "get_job_failure": """\
 Why a job failed, was canceled or is blocked: phase, reason, message, the end of its output.
-Example: {"plan": "add-login-k3x9p", "job": "api"}
+Example: {"job": "api"}
 Returns that, and in `next` what can be done. Next: retry_job.""",
     "retry_job": """\
 Try a failed or canceled job again, where it failed, or with other work or checks.
-Example: {"plan": "add-login-k3x9p", "job": "api", "work": "@agent Fix the import error in api.py"}
+Example: {"plan": "add-login", "job": "api", "work": "@agent Fix the import error in api.py"}
 Returns the plan's status. Next: wait_plan.""",
     "add_jobs": """\
-Add several jobs to a plan, all or none; they may need each other, in any order.
-Example: {"plan": "add-login-k3x9p", "jobs": [{"id": "a", "work": "make a"}, {"id": "b", "needs": ["a"], \
+Add several jobs to a plan, all or none; they may need each other, in any order. Each is as a job of create_plan.
+Example: {"plan": "add-login", "jobs": [{"id": "a", "work": "make a"}, {"id": "b", "needs": ["a"], \
 "work": "make b"}]}
 Returns their full ids. Next: finalize_plan.""",
     "get_plan_graph": """\
 Show how the jobs of a plan depend on each other.
-Example: {"plan": "add-login-k3x9p"}
+Example: {"plan": "add-login"}
 Returns a mermaid flowchart and each job with needs and needed_by. Next: reshape_plan.""",
     "reshape_plan": """\
 Change the graph of a plan that is built or runs: only jobs that have not started, all changes or none. Ops: add, \
-remove (what needed it then needs what it needed), set_needs, add_before, add_after, update, update_plan.
-Example: {"plan": "add-login-k3x9p", "changes": [{"op": "add_after", "id": "api", "job": {"id": "lint", \
+remove (what needed it then needs what it needed), set_needs, add_before, add_after, update, update_plan. Fields of \
+jobs and plans are as in create_plan.
+Example: {"plan": "add-login", "changes": [{"op": "add_after", "id": "api", "job": {"id": "lint", \
 "work": "ruff check", "expects_no_changes": true}}, {"op": "remove", "id": "docs"}]}
 Returns the jobs afterwards. Next: get_plan_graph, wait_plan.""",
     "update_plan": """\
 Change what a plan itself says: at any time max_parallel, env, verify, land, push, budget, resolver, cleanup; the rest \
 before it has started.
-Example: {"plan": "add-login-k3x9p", "verify": "make test", "max_parallel": 2}
+Example: {"plan": "add-login", "verify": "make test", "max_parallel": 2}
 Returns the fields that were changed. Next: finalize_plan or wait_plan.""",
     "delete_plan": """\
 Take a plan out of the way: it is stopped, its worktrees are saved and removed, its commits kept. With `purge` those \
 go too, for good; what has landed stays.
-Example: {"plan": "add-login-k3x9p"}
+Example: {"plan": "add-login"}
 Returns what is left. Next: list_plans.""",
     "clone_plan": """\
 Make a new plan with the jobs of another one.
-Example: {"plan": "add-login-k3x9p", "target": "feature/login-2"}
+Example: {"plan": "add-login", "target": "feature/login-2"}
 Returns the new plan, which waits for finalize_plan. Next: update_job, reshape_plan, then finalize_plan.""",
     "land_plan": """\
-Land a plan that waits for it (`land: ask`, or edits in the checkout were in the way), or whose landing was undone. \
-A person may be asked first.
-Example: {"plan": "add-login-k3x9p"}
+Land a plan that waits for it (`land: ask`, or edits in the checkout were in the way), or whose landing was undone.
+Example: {"plan": "add-login"}
 Returns its status. Next: wait_plan; undo_plan takes it back.""",
     "undo_plan": """\
 Take a landing back: the target branch goes to where it was, if nobody moved it since. A person may be asked first.
-Example: {"plan": "add-login-k3x9p"}
+Example: {"plan": "add-login"}
 Returns branch and commit. Next: land_plan lands it again.""",
     "list_waiting": """\
 List what needs a person, in all plans: approvals, landings, budgets.
 Example: {}
 Returns each with the tool that answers. Next: that tool.""",
     "create_job": """\
-Create a plan of one job and start it.
+Create a plan of one job and start it. Fields are those of the job, and of the plan, as in create_plan.
 Example: {"id": "fix-typo", "work": "@agent Fix the typos in README.md", "target": "fix/typos"}
 Returns at once, as create_plan does. Next: run watch_command in a shell, or wait_plan.""",
     "list_jobs": """\
 List the jobs of a plan, by status or group.
-Example: {"plan": "add-login-k3x9p", "status": "failed"}
+Example: {"plan": "add-login", "status": "failed"}
 Returns jobs in a few fields. Next: get_job, get_job_failure.""",
     "get_job_attempts": """\
 How each try at a job went, phase by phase, the newest first.
-Example: {"plan": "add-login-k3x9p", "job": "api"}
+Example: {"plan": "add-login", "job": "api"}
 Returns attempts with phases, agents' turns and failures. Next: get_job_logs with `attempt`.""",
     "get_job_diff": """\
-What a job changed, as a patch or as a table of files. The job `__snapshot-validation__` stands for the whole plan.
-Example: {"plan": "add-login-k3x9p", "job": "api", "stat": true}
+What a job changed, as a patch or a table of files; of the whole plan: job `__snapshot-validation__`.
+Example: {"job": "api", "stat": true}
 Returns the diff in pieces. Next: approve_job, or retry_job.""",
     "force_fail_job": """\
 Stop a job and count it as failed; what needs it is blocked.
-Example: {"plan": "add-login-k3x9p", "job": "api", "reason": "it loops"}
+Example: {"plan": "add-login", "job": "api", "reason": "it loops"}
 Returns its status. Next: retry_job.""",
     "update_job": """\
-Change fields of a job that has not started. For one that failed use retry_job with new work.
-Example: {"plan": "add-login-k3x9p", "job": "api", "postchecks": "pytest -q", "timeout": "10m"}
+Change fields of a job that has not started, as described in create_plan. For one that failed use retry_job.
+Example: {"plan": "add-login", "job": "api", "postchecks": "pytest -q", "timeout": "10m"}
 Returns the fields that were changed. Next: finalize_plan or wait_plan.""",
     "approve_job": """\
 Let a job that waits for approval go on. Look at get_job_diff first. A person may be asked first.
-Example: {"plan": "add-login-k3x9p", "job": "api"}
+Example: {"plan": "add-login", "job": "api"}
 Returns its status. Next: wait_plan.""",
     "list_groups": """\
 List the groups of a plan with what their jobs are doing.
-Example: {"plan": "add-login-k3x9p"}
+Example: {"plan": "add-login"}
 Returns groups with status and counts. Next: get_group.""",
     "get_group": """\
 Look at one group and its jobs.
-Example: {"plan": "add-login-k3x9p", "group": "backend/api"}
+Example: {"plan": "add-login", "group": "backend/api"}
 Returns status, counts and jobs. Next: get_job, cancel_group.""",
     "cancel_group": """\
 Stop the jobs of a group, and keep the others of it from starting; what needs them is blocked.
-Example: {"plan": "add-login-k3x9p", "group": "backend/api"}
+Example: {"plan": "add-login", "group": "backend/api"}
 Returns the jobs that were canceled. Next: retry_plan takes them up again.""",
 }

@@ -27,8 +27,6 @@ class Arguments(Input):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    BRIEF: ClassVar[bool] = False
-    """Whether the schema leaves out what it says about the inside of a work, because another tool says it."""
     ASKED_NULL: ClassVar[frozenset[str]] = frozenset()
     """Fields whose null has two meanings."""
 
@@ -50,17 +48,15 @@ def plan_fields(model: type[Fields], *, without: tuple[str, ...] = (), only: tup
     return made
 
 
-def arguments(
-    name: str, doc: str, fields: dict[str, Any], *, brief: bool = False, asked_null: tuple[str, ...] = ()
-) -> type[Arguments]:
+def arguments(name: str, doc: str, fields: dict[str, Any], *, asked_null: tuple[str, ...] = ()) -> type[Arguments]:
     """An input model that is made of fields of the plan model and of others."""
     made = create_model(name, __base__=Arguments, __doc__=doc, **fields)
-    made.BRIEF, made.ASKED_NULL = brief, frozenset(asked_null)
+    made.ASKED_NULL = frozenset(asked_null)
     return made
 
 
-Work = Annotated[Any, WithJsonSchema(plan_part("Work"))]
-Works = Annotated[Any, WithJsonSchema(plan_part("Works"))]
+Work = Annotated[Any, WithJsonSchema(plan_part("Job.work"))]
+Works = Annotated[Any, WithJsonSchema(plan_part("Job.prechecks"))]
 Name = Annotated[str, Field(min_length=1, max_length=400)]
 Limit = Annotated[int, Field(ge=1, le=LARGEST_PAGE)]
 MaxBytes = Annotated[int, Field(ge=200, le=LARGEST_TEXT)]
@@ -68,12 +64,12 @@ Offset = Annotated[int, Field(ge=0)]
 Cursor = Annotated[str, Field(min_length=1, max_length=400)]
 Reason = Annotated[str, Field(max_length=1000)]
 
-PLAN = Field(description="Plan: id, unique name or unique beginning of the id.")
-SOME_PLAN = optional("Plan: id, unique name or beginning of the id. Left out: the newest.")
-JOB = Field(description="Job: full id (`group/id`), id or unique name.")
+PLAN = Field(description="Id, unique name or beginning of the id.")
+SOME_PLAN = optional("Id, name or beginning of the id. Left out: the newest.")
+JOB = Field(description="Id, `group/id` or unique name.")
 KEY = (
     Annotated[str, Field(min_length=1, max_length=200)],
-    optional("Any text of your choice. Asking again with the same key gives the plan that was made, not a second one."),
+    optional("Your own text: asked again with it, no second plan is made."),
 )
 
 

@@ -27,15 +27,11 @@ TAIL = 100
 class GetLogs(AboutJob):
     """Which part of what a job printed."""
 
-    phase: PhaseName | None = optional("Left out: the one that printed last.")
+    phase: PhaseName | None = optional("Left out: the last that printed.")
     attempt: Annotated[int, Field(ge=1)] | None = optional("Left out: the last.")
-    tail: Annotated[int, Field(ge=1, le=10_000)] | None = optional(
-        f"Only the last lines. Without `offset` the default is {TAIL}."
-    )
-    offset: Offset | None = optional(
-        "Read from here on: 0, or `next_offset` of an earlier answer. Not together with `tail`."
-    )
-    max_bytes: MaxBytes = Field(default=TEXT, description="About how much at most.")
+    tail: Annotated[int, Field(ge=1, le=10_000)] | None = optional(f"The last lines; {TAIL} without `offset`.")
+    offset: Offset | None = optional("Instead of `tail`: 0, or `next_offset` of the answer before.")
+    max_bytes: MaxBytes = TEXT
 
 
 class PhaseLog(Output):
@@ -110,9 +106,9 @@ def _phases(app: App, meant: MeantJob, attempt: int | None) -> list[Json]:
 class GetDiff(AboutJob):
     """Which part of what a job changed."""
 
-    stat: bool = Field(default=False, description="Only the table of files, with how many lines changed.")
-    offset: Offset = Field(default=0, description="`next_offset` of an earlier answer.")
-    max_bytes: MaxBytes = Field(default=TEXT, description="About how much at most.")
+    stat: bool = Field(default=False, description="Only the table of files.")
+    offset: Offset = Field(default=0, description="`next_offset` of the answer before.")
+    max_bytes: MaxBytes = TEXT
 
 
 class Diff(Told):

@@ -51,9 +51,7 @@ DRAWN_JOBS = 150
 class GetPlan(AboutPlan):
     """Which plan, and how much of it."""
 
-    since: Annotated[int, Field(ge=0)] | None = optional(
-        "The `cursor` of an earlier answer: only jobs that changed since."
-    )
+    since: Annotated[int, Field(ge=0)] | None = optional("`cursor` of an earlier answer: only jobs that changed since.")
     limit: Limit = Field(default=PAGE, description="Jobs per page.")
     cursor: Cursor | None = optional("`next_cursor` of the page before.")
 
@@ -233,10 +231,8 @@ def _graph(app: App, plan: PlanId, given: GetPlanGraph) -> Json:
 class WaitPlan(OfPlan):
     """What to wait for, and how long."""
 
-    cursor: Annotated[int, Field(ge=0)] | None = optional("The `cursor` of an earlier answer. Left out: from now on.")
-    timeout_s: Annotated[float, Field(ge=0, le=LONGEST_WAIT)] = Field(
-        default=WAIT_SECONDS, description="Seconds to wait at most."
-    )
+    cursor: Annotated[int, Field(ge=0)] | None = optional("Of an earlier answer. Left out: from now on.")
+    timeout_s: Annotated[float, Field(ge=0, le=LONGEST_WAIT)] = Field(default=WAIT_SECONDS)
     until: Literal["change", "end"] = Field(
         default="change", description="`change`: a job starts, ends or waits; `end`: nothing more happens by itself."
     )

@@ -15,15 +15,14 @@ from orchard.surfaces.mcp.tools.work_args import work_of, works_of
 class Retry(Arguments):
     """How to try again."""
 
-    BRIEF: ClassVar[bool] = True
     ASKED_NULL: ClassVar[frozenset[str]] = frozenset({"prechecks", "postchecks"})
 
-    work: Work | None = optional("Do this instead: as `work` of a job.")
-    prechecks: Works | None = optional("These instead of its prechecks; [] for none.")
-    postchecks: Works | None = optional("These instead of its postchecks; [] for none.")
-    from_phase: PhaseName | None = optional("Begin here. Left out: where it failed.")
-    fresh: bool = Field(default=False, description="In a new worktree; what lies in the old one is saved.")
-    fresh_session: bool = Field(default=False, description="Its agent begins a new session.")
+    work: Work | None = optional("Instead of its work.")
+    prechecks: Works | None = optional("Instead of its own; [] for none.")
+    postchecks: Works | None = optional("Instead of its own; [] for none.")
+    from_phase: PhaseName | None = optional("Left out: where it failed.")
+    fresh: bool = Field(default=False, description="In a new worktree; the old one is saved.")
+    fresh_session: bool = Field(default=False, description="With a new session of its agent.")
 
 
 class Retried(Done):

@@ -17,7 +17,7 @@ RESULT = 4000
 Seconds = Annotated[float, Field(ge=0, le=LONGEST_WAIT)]
 SubtaskStatus = Literal["waiting", "running", "completed", "failed", "stopped", "interrupted"]
 
-ID = Field(description="The id that spawn_subtask gave, such as `subtask-k3x9p`.")
+ID = Field(description="As spawn_subtask gave it.")
 
 
 async def _ask(call: Call, verb: str, **args: Any) -> Json:
@@ -100,12 +100,12 @@ class SpawnSubtask(Arguments):
     """What is to be done, and by whom."""
 
     instructions: Annotated[str, Field(min_length=1, max_length=INSTRUCTIONS)] = Field(
-        description="The whole task, in Markdown: its agent knows nothing of what you know."
+        description="The whole task: it knows nothing of what you know, and cannot ask."
     )
-    agent: Name | None = optional("A name from list_agents. Left out: an agent like you.")
-    blocking: bool = Field(default=False, description="Wait for its end, up to `timeout_s`.")
-    name: Annotated[str, Field(max_length=200)] = Field(default="", description="A title, for people.")
-    timeout_s: Seconds = Field(default=LONGEST_WAIT, description="How long a blocking call waits.")
+    agent: Name | None = optional("From list_agents. Left out: one like you.")
+    blocking: bool = Field(default=False, description="Wait for its end.")
+    name: Annotated[str, Field(max_length=200)] = Field(default="", description="For people.")
+    timeout_s: Seconds = Field(default=LONGEST_WAIT)
 
 
 class Spawned(Told):
@@ -133,11 +133,9 @@ class AwaitSubtasks(Arguments):
     """For which, and how long."""
 
     ids: list[Name] | None = optional("Left out: all of yours.")
-    timeout_s: Seconds = Field(default=LONGEST_WAIT, description="The answer comes after that in any case.")
-    until: Literal["all", "any"] = Field(default="all", description="`any`: answer as soon as one more has ended.")
-    cursor: Annotated[int, Field(ge=0)] = Field(
-        default=0, description="Of an earlier answer: what ended before that is not told again."
-    )
+    timeout_s: Seconds = Field(default=LONGEST_WAIT)
+    until: Literal["all", "any"] = Field(default="all", description="`any`: until one more has ended.")
+    cursor: Annotated[int, Field(ge=0)] = Field(default=0, description="Of an earlier answer.")
 
 
 class Awaited(Told):
@@ -172,7 +170,7 @@ class CompleteSubtask(Arguments):
     """What came of it."""
 
     result: Annotated[str, Field(min_length=1, max_length=RESULT)] = Field(
-        description="In a few sentences: what you did or found, what is not done."
+        description="What you did or found, and what is not done."
     )
     succeeded: bool = Field(default=True, description="False: you could not do it.")
 
@@ -231,8 +229,8 @@ async def pull_subtask_changes(call: Call, given: PullSubtaskChanges) -> Json:
 class ReportProgress(Arguments):
     """How far it is."""
 
-    message: Annotated[str, Field(min_length=1, max_length=500)] = Field(description="One sentence, for people.")
-    percent: Annotated[float, Field(ge=0, le=100)] | None = optional("How much of it is done.")
+    message: Annotated[str, Field(min_length=1, max_length=500)] = Field(description="One sentence.")
+    percent: Annotated[float, Field(ge=0, le=100)] | None = optional()
 
 
 class Reported(Told):
@@ -247,35 +245,32 @@ async def report_progress(call: Call, given: ReportProgress) -> Json:
 
 
 LIST_AGENTS = """\
-List the agents that work can be given to: those of the user, and those that the repository describes \
-(.claude/agents, .github/agents).
+List the agents that work can be given to: the user's, and those that the repository describes.
 Example: {}
-Returns agents (usable or why not) and definitions. Next: spawn_subtask with one of the names."""
+Returns agents and definitions. Next: spawn_subtask."""
 
 _SPAWN = """\
-Hand a part of your work to another agent, which works beside you in its own copy of your folder, as it is now. Worth \
-it for parts that are large and independent. It knows only what you write into `instructions`, and cannot ask you.
-Example: {"instructions": "# Tests\\nWrite tests for src/login.py in tests/test_login.py. Run them.", "name": "Tests"}
-Returns its id and status; with `blocking` its result, if it ends in time. Next: await_subtasks."""
+Hand a large, independent part of your work to another agent, which works in its own copy of your folder.
+Example: {"instructions": "Write tests for src/login.py in tests/test_login.py. Run them."}
+Returns its id and status; with `blocking` its result. Next: await_subtasks."""
 
 _AWAIT = """\
-Wait for your subtasks, for at most 45 seconds. That the time is over is no error: call again with the cursor.
-Example: {"ids": ["subtask-k3x9p"], "timeout_s": 45}
-Returns those that ended with their results, those that still run, a cursor. Next: pull_subtask_changes."""
+Wait for your subtasks, for at most 45 seconds; then call again with the cursor.
+Example: {"ids": ["subtask-k3x9p"]}
+Returns those that ended, with results, and those that run. Next: pull_subtask_changes."""
 
 _COMPLETE = """\
 As the agent of a subtask: tell your result to the agent that handed it to you.
-Example: {"result": "Wrote 12 tests; all pass. test_logout is skipped: there is no logout yet."}
+Example: {"result": "Wrote 12 tests; all pass."}
 Returns the id of your subtask. Next: end your turn."""
 
 _PULL = """\
-Merge what a subtask changed into your folder. Files that you changed meanwhile are merged with it. If the two do not \
-go together, nothing is written and the conflicting paths are told.
+Merge what a subtask changed into your folder; on a conflict nothing is written.
 Example: {"id": "subtask-k3x9p"}
-Returns status (merged, conflict, nothing, busy), the files that were written, conflicts. Next: what `next` says."""
+Returns status, files, conflicts. Next: what `next` says."""
 
 _REPORT = """\
-Tell people how far you are, in one sentence; they see it in the status of your job.
+Tell people how far you are, in the status of your job.
 Example: {"message": "Parser done, now the tests", "percent": 60}
 Returns whether it was recorded. Next: go on."""
 

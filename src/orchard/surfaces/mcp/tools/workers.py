@@ -4,6 +4,7 @@
 """
 
 import asyncio
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -20,8 +21,8 @@ from orchard.planfile.fields import PlanFields
 from orchard.surfaces.agent_lists import model_list
 from orchard.surfaces.mcp.messages import compact
 from orchard.surfaces.mcp.tool import Call, Output, Tool
-from orchard.surfaces.mcp.tools.changes import Shaped, add_jobs_request
-from orchard.surfaces.mcp.tools.creation import AddJob, Created, given_fields, submitted
+from orchard.surfaces.mcp.tools.changes import Shaped, add_jobs_request, check_job
+from orchard.surfaces.mcp.tools.creation import AddJob, Created, check_plan, given_fields, submitted
 from orchard.surfaces.mcp.tools.job_names import full_ids, with_ids
 from orchard.surfaces.mcp.tools.models import (
     KEY,
@@ -116,7 +117,6 @@ SavePlan = arguments(
     "SavePlan",
     "A plan whose tasks are deployed one by one.",
     {**plan_fields(PlanFields, without=("deploy", "start_paused")), "idempotency_key": KEY},
-    brief=True,
 )
 
 
@@ -256,8 +256,10 @@ async def list_models(call: Call, given: ListModels) -> Json:
 TOOLS = (
     Tool("list_workers", "workers", "List workers", WORDS["list_workers"], ListWorkers, WorkerList, list_workers,
          read_only=True),
-    Tool("save_plan", "workers", "Save a plan", WORDS["save_plan"], SavePlan, Created, save_plan),
-    Tool("add_plan_task", "workers", "Add a task", WORDS["add_plan_task"], AddJob, Shaped, add_plan_task),
+    Tool("save_plan", "workers", "Save a plan", WORDS["save_plan"], SavePlan, Created, save_plan,
+         check=partial(check_plan, scaffolding=True)),
+    Tool("add_plan_task", "workers", "Add a task", WORDS["add_plan_task"], AddJob, Shaped, add_plan_task,
+         check=check_job),
     Tool("deploy_task", "workers", "Deploy a task", WORDS["deploy_task"], OfJob, TaskDone, deploy_task),
     Tool("complete_task", "workers", "Complete a task", WORDS["complete_task"], OfJob, TaskDone, complete_task),
     Tool("cancel_task", "workers", "Cancel a task", WORDS["cancel_task"], CancelTask, TaskDone, cancel_task,
