@@ -183,13 +183,13 @@ async def test_a_follower_that_hangs_up_is_let_go_while_nothing_happens(
         await until(lambda: len(list(Path("/proc/self/fd").iterdir())) <= before)
 
 
-# ------------------------------------------------------------------------------------------- passes
+# ------------------------------------------------------------------------------------------- job_tokens
 
 
 async def test_a_pass_opens_a_channel_as_its_job_and_nothing_else(orchard: Orchard) -> None:
     async with opened(orchard) as (address, session, spoke):
         assert isinstance(session.link, OwnEngine)
-        with session.link.engine.passes.issued(SCOPE) as shown:
+        with session.link.engine.job_tokens.issued(SCOPE) as shown:
             channel = {"verb": "channel", "name": "echo", "args": {}}
             by_pass = await spoken(address, {"pass": shown}, channel)
             by_secret = await spoken(address, {"nonce": address.nonce}, channel)
@@ -302,7 +302,7 @@ async def test_a_crowd_that_says_nothing_keeps_nobody_out_and_takes_few_descript
 async def test_one_pass_opens_so_many_connections_and_the_user_is_let_in_beside_them(orchard: Orchard) -> None:
     async with opened(orchard) as (address, session, spoke):
         engine = session.link.engine  # type: ignore[attr-defined]
-        with engine.passes.issued(SCOPE) as shown:
+        with engine.job_tokens.issued(SCOPE) as shown:
             crowd = []
             for _ in range(OF_ONE_PASS + 20):
                 reader, writer = await asyncio.open_unix_connection(address.socket)

@@ -8,7 +8,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from orchard.git.command import end_leftovers, left_behind
+from orchard.git.leftovers import end_leftovers, left_behind
 from orchard.git.repository import find_repository
 from orchard.testing import Repo
 

@@ -16,7 +16,7 @@ import pytest
 from orchard.app import open_app
 from orchard.engine.server.session import Session
 from orchard.engine.server.start import OwnEngine
-from orchard.engine.turns.job_tokens import Passes, Scope
+from orchard.engine.turns.job_tokens import JobTokens, Scope
 from orchard.model.plan import JobId, PlanId
 from orchard.surfaces.mcp.engine_connection import NoDaemon, Wanted
 from orchard.surfaces.mcp.relay import Relay
@@ -337,17 +337,17 @@ def test_many_hosts_are_served_at_once(desk: Desk) -> None:
     assert codes == [0] * 6
 
 
-# -------------------------------------------------------------------------------------- passes
+# -------------------------------------------------------------------------------------- job_tokens
 
 
 @asynccontextmanager
-async def engine(repo: Repo) -> AsyncIterator[tuple[Session, Passes]]:
+async def engine(repo: Repo) -> AsyncIterator[tuple[Session, JobTokens]]:
     """An engine in this process, whose door speaks MCP."""
     app = open_app(repo.path, in_commands)
     teach(app)
     async with app.session() as session:
         assert isinstance(session.link, OwnEngine)
-        yield session, session.link.engine.passes
+        yield session, session.link.engine.job_tokens
 
 
 def pass_file(folder: Path, socket: str | None, secret: str) -> Path:
@@ -361,16 +361,16 @@ def pass_file(folder: Path, socket: str | None, secret: str) -> Path:
 async def test_an_agent_sees_its_own_plan_and_nothing_else(tmp_path: Path, private_home: Path) -> None:
     repo = Repo.make(tmp_path / "repo")
     desk = Desk(tmp_path, repo, dict(os.environ))
-    async with engine(repo) as (session, passes):
+    async with engine(repo) as (session, job_tokens):
         own, other = [
             (await session.request("submit", plan=_plan(name), scaffolding=True))["plan"] for name in ("own", "other")
         ]
-        with passes.issued(Scope(PlanId(own), JobId("a"), 1)) as secret:
-            path = pass_file(tmp_path, passes.socket, secret)
+        with job_tokens.issued(Scope(PlanId(own), JobId("a"), 1)) as secret:
+            path = pass_file(tmp_path, job_tokens.socket, secret)
             await asyncio.to_thread(_speak_as_agent, desk, path, own, other)
         # The pass died with the turn.
         await asyncio.to_thread(_refused, desk, path, "does not take it")
-        await asyncio.to_thread(_refused, desk, pass_file(tmp_path, passes.socket, "0" * 64), "does not take it")
+        await asyncio.to_thread(_refused, desk, pass_file(tmp_path, job_tokens.socket, "0" * 64), "does not take it")
         path.unlink()
         await asyncio.to_thread(_refused, desk, path, "no pass")
         assert "a wrong secret" in (repo.path / ".git" / "orchard" / "refused.log").read_text()

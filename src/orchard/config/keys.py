@@ -66,7 +66,7 @@ def _more_or_endless(value: float | None, other: float | None) -> bool:
 
 
 def _less_careful(value: str, other: str) -> bool:
-    """A conflict that nobody settles is the careful end; a side that wins unseen is the other one."""
+    """A conflict that nobody resolves is the careful end; a side that wins unseen is the other one."""
     care = {"fail": 0, "agent": 1}
     return value != other and care.get(value, 2) >= care.get(other, 2)
 
@@ -80,10 +80,10 @@ _TABLE = (
     Key(
         "resolver",
         one_of(*get_args(Resolver)),
-        "who settles a conflict; `agent` is `fail` where none is usable",
+        "who resolves a conflict; `agent` is `fail` where none is usable",
         loosens=_less_careful,
     ),
-    Key("resolver_agent", agent(), "the agent that settles conflicts; empty: the one that did the work", nothing=""),
+    Key("resolver_agent", agent(), "the agent that resolves conflicts; empty: the one that did the work", nothing=""),
     Key(
         "agent_tools",
         flag(),
@@ -98,9 +98,9 @@ _TABLE = (
         needs_trust=True,
     ),
     Key("pass_env", list_of(variable), "variables that reach the work although they look secret", needs_trust=True),
-    Key("heal.enabled", flag(), "whether an agent tries to mend a failed check", loosens=_more),
+    Key("heal.enabled", flag(), "whether an agent tries to heal a failed check", loosens=_more),
     Key("heal.attempts", whole(0, 100), "how often it tries, per phase", loosens=_more),
-    Key("heal.agent", agent(), "the agent that mends; empty: the one that did the work", nothing=""),
+    Key("heal.agent", agent(), "the agent that heals; empty: the one that did the work", nothing=""),
     Key("worktree.include", list_of(pattern), "ignored files that are copied into worktrees"),
     Key(
         "worktree.link",

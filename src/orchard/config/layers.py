@@ -4,7 +4,7 @@
     merge_layers   layers, weakest first -> the configuration, and where each value comes from
 
 Defaults stand in the fields of `Config`; a test holds those equal to the table in `configkeys`. All
-problems of all layers are reported at once, since a person who mends one wants to see the next.
+problems of all layers are reported at once, since a person who corrects one wants to see the next.
 """
 
 import re
@@ -33,7 +33,7 @@ PROBLEMS_SHOWN = 100
 
 
 class Heal(Struct, frozen=True):
-    """Whether an agent may try to mend what failed, and how often."""
+    """Whether an agent may try to heal what failed, and how often."""
 
     enabled: bool = True
     attempts: int = 4
@@ -42,7 +42,7 @@ class Heal(Struct, frozen=True):
 
 
 class Worktree(Struct, frozen=True):
-    """How a job's folder is filled, and what of it is kept for the next job."""
+    """How a job's worktree is filled, and what of it is kept for the next job."""
 
     include: tuple[str, ...] = ()
     link: tuple[str, ...] = ()
@@ -81,7 +81,7 @@ class Config(Struct, frozen=True):
     """Of works that name none; None: the first that is usable."""
     resolver: Resolver = "agent"
     resolver_agent: str | None = None
-    """Who settles conflicts; None: who did the work, else the default."""
+    """Who resolves conflicts; None: who did the work, else the default."""
     agent_tools: bool = True
     """Whether agents in jobs get our MCP server."""
     worktree_root: str = ".worktrees"

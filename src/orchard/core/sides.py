@@ -1,9 +1,9 @@
-"""Conflicts that are settled by taking a side: whose version is kept, in a person's words."""
+"""Conflicts that are resolved by taking a side: whose version is kept, in a person's words."""
 
 from collections.abc import Sequence
 
 SIDES = ("ours", "theirs")
-"""The ways to settle a conflict by taking a side; what the other one did is dropped."""
+"""The ways to resolve a conflict by taking a side; what the other one did is dropped."""
 
 
 def kept_version(by: str, ours: Sequence[str], theirs: Sequence[str], target: str | None) -> str:

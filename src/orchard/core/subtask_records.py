@@ -26,7 +26,7 @@ class Subtask(Struct):
     status: str = "waiting"
     started: float | None = None
     worktree: str | None = None
-    """The name of its folder, as long as it has one."""
+    """The name of its worktree, as long as it has one."""
     path: str | None = None
     program: tuple[int, float, str] | None = None
     """The identity of the program that was started last for it."""

@@ -89,7 +89,7 @@ def _record_failure(context: Context, failed: Failed) -> None:
 
 
 async def _stopped(context: Context) -> None:
-    """Record the end of an attempt that was stopped on purpose; its folder is saved and kept."""
+    """Record the end of an attempt that was stopped on purpose; its worktree is saved and kept."""
     live = context.engine.live.get((context.run.id, context.job_id))
     if live is None or live.stop is None:
         return
@@ -103,6 +103,6 @@ async def _stopped(context: Context) -> None:
 
 
 async def _tidy(context: Context) -> None:
-    """Give back folders that nobody needs any more, now that this attempt is over."""
+    """Give back worktrees that nobody needs any more, now that this attempt is over."""
     over = context.job_id == VALIDATION
     await release_unneeded(context.engine, context.run, list(context.run.records) if over else [context.job_id])

@@ -39,10 +39,10 @@ class Context(Struct, dict=True):
     """Where the target was when the validation job last looked; None: the landing makes the branch."""
     phase: Phase | None = None
     healed: bool = False
-    """Whether an agent has mended something since the last commit."""
+    """Whether an agent has healed something since the last commit."""
     notes: list[str] = field(default_factory=list)
     subtask: str | None = None
-    """The subtask whose folder and turns these are; None: the attempt's own."""
+    """The subtask whose worktree and turns these are; None: the attempt's own."""
 
     @cached_property
     def workspace(self) -> Workspace:

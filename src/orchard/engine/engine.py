@@ -27,7 +27,7 @@ from orchard.engine.pool import Pool
 from orchard.engine.runs import Chain, Runs
 from orchard.engine.trace.trace import Tracing
 from orchard.engine.turns.idle import Idling
-from orchard.engine.turns.job_tokens import Passes, Scope
+from orchard.engine.turns.job_tokens import JobTokens, Scope
 from orchard.engine.turns.subtask_slots import Lending
 from orchard.engine.vigil import Vigil
 from orchard.engine.world import World
@@ -94,7 +94,7 @@ class Engine:
         self.starts_work = True
         self.asked = 0
         """Requests that are being carried out; while there are any, the engine is not idle."""
-        self.passes = Passes()
+        self.job_tokens = JobTokens()
         """What agents show at the door to speak for their job."""
         self.desks: dict[Scope, Any] = {}
         """Where agents sit in their turns (`desk.Desk`), each with the subtasks that it handed out."""

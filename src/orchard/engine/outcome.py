@@ -28,15 +28,15 @@ class Failed(Struct, frozen=True):
     tail: str = ""
     resume_from: Phase | None = None
     may_heal: bool = False
-    """Whether an agent could mend it: a program of the plan's failed."""
+    """Whether an agent could heal it: a program of the plan's failed."""
     command: str = ""
     """What failed, in full."""
     advice: str | None = None
     """What the plan's author says about it."""
     left: str = ""
-    """What the folder looked like then; see `JobFailed`."""
+    """What the worktree looked like then; see `JobFailed`."""
     merge: Merge | None = None
-    """The merge whose conflicts nobody settled."""
+    """The merge whose conflicts nobody resolved."""
 
 
 class Held(Struct, frozen=True):

@@ -23,7 +23,7 @@ from orchard.engine.programs import (
 )
 from orchard.engine.snapshot import merge_leaf
 from orchard.engine.turns.heal import edited_since, healed_trailers
-from orchard.engine.turns.resolve import Sides, record_pick, settling
+from orchard.engine.turns.resolve import Sides, merge_with_resolver, record_pick
 from orchard.engine.turns.work import run_agent_work
 from orchard.engine.workspace import setup_works
 from orchard.files import read_plain
@@ -82,7 +82,7 @@ LISTED_PATHS = 10
 
 
 async def merge_fi(context: Context) -> Outcome:
-    """Gather what the job needs, and take a folder that stands there."""
+    """Gather what the job needs, and take a worktree that stands there."""
     run, record = context.run, context.state
     assert run.started is not None
     needs = context.job.needs
@@ -93,7 +93,7 @@ async def merge_fi(context: Context) -> Outcome:
     if len(set(commits)) == 1:
         base = commits[0]
     elif commits:
-        gathered = await settling(context, lambda: _gathered(context, hold, commits, resolver))
+        gathered = await merge_with_resolver(context, lambda: _gathered(context, hold, commits, resolver))
         if not isinstance(gathered, Passed):
             return gathered
         base = gathered.note
@@ -266,10 +266,10 @@ async def postchecks(context: Context) -> Outcome:
     if context.first_phase is Phase.POSTCHECKS and context.job.postchecks and await edited_since(context):
         context.healed = True
     if context.healed and context.workspace.is_open:
-        # What was mended after the commit is part of the result that is checked now.
+        # What was healed after the commit is part of the result that is checked now.
         outcome = await commit(context)
         if isinstance(outcome, Failed):
-            # A retry must not check in the folder what no commit has.
+            # A retry must not check in the worktree what no commit has.
             return replace(outcome, resume_from=outcome.resume_from or Phase.COMMIT)
     if context.job.postchecks:
         failed = await run_works(context, context.job.postchecks)
@@ -300,7 +300,7 @@ async def merge_ri(context: Context) -> Outcome:
     if context.job_id not in context.plan.leaf_set:
         return Skipped()
     engine, run, job_id, commit_ = context.engine, context.run, context.job_id, context.commit
-    return await settling(context, lambda: merge_leaf(engine, run, job_id, commit_))
+    return await merge_with_resolver(context, lambda: merge_leaf(engine, run, job_id, commit_))
 
 
 async def _hold(context: Context, commit_: str) -> None:
@@ -324,7 +324,7 @@ JOB_PHASES: Mapping[Phase, PhaseFunction] = {
 
 
 async def run_works(context: Context, works: Iterable[Work]) -> Failed | Held | None:
-    """Run works one after the other in the job's folder, until one fails or a person has to decide."""
+    """Run works one after the other in the job's worktree, until one fails or a person has to decide."""
     for one in works:
         failed = await _run_work(context, one)
         if failed is not None:

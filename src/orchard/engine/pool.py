@@ -1,4 +1,4 @@
-"""Warm worktrees: a folder that is no longer needed is reset to the next job's commit, not made anew."""
+"""Warm worktrees: a worktree that is no longer needed is reset to the next job's commit, not made anew."""
 
 import asyncio
 import os
@@ -22,13 +22,13 @@ from orchard.process.occupants import EVER, Occupant, occupants
 from orchard.process.table import Moment, moment
 
 PATIENCE = 1.0
-"""Seconds that a job waits for a folder in use before it gets a new one."""
+"""Seconds that a job waits for a worktree in use before it gets a new one."""
 WORTH = 4
-"""A new folder is worth it when jobs have waited for others this many times as long as making one takes."""
+"""A new worktree is worth it when jobs have waited for others this many times as long as making one takes."""
 
 
 class Occupied(OrchardError):
-    """Somebody is in a folder that was to be used again."""
+    """Somebody is in a worktree that was to be used again."""
 
     def __init__(self, worktree: Worktree, who: Occupant) -> None:
         super().__init__(
@@ -38,10 +38,10 @@ class Occupied(OrchardError):
 
 
 class Pool:
-    """The folders below one root.
+    """The worktrees below one root.
 
-    A checkout may take seconds of everybody's processor while a folder in use comes back in a moment, so a
-    job waits a little for one; how long all of them wait is bounded by what a folder more would cost.
+    A checkout may take seconds of everybody's processor while a worktree in use comes back in a moment, so a
+    job waits a little for one; how long all of them wait is bounded by what a worktree more would cost.
     """
 
     def __init__(self, world: World, worktrees: Worktrees, notes: list[str] | None = None) -> None:
@@ -55,12 +55,12 @@ class Pool:
         self._in_use: set[str] = set()  # the names of those that a job gives back in a while
         self._adding = 0
         self._most_adding = os.cpu_count() or 1  # more at once only get into each other's way
-        self._cost = 0.0  # seconds that the last new folder took
+        self._cost = 0.0  # seconds that the last new worktree took
         self._waited = 0.0  # seconds that jobs have waited since then
         self._changed = asyncio.Event()
 
     async def take(self, commit: str, reason: str, setup: str | None = None) -> Worktree:
-        """A folder that holds exactly this commit; `reason` says whom it is for, the plan's id first.
+        """A worktree that holds exactly this commit; `reason` says whom it is for, the plan's id first.
 
         `setup` says how it will be set up: where it was set up just so, what that left is kept, see `is_ready`.
         """
@@ -113,7 +113,7 @@ class Pool:
             self.worktrees.reset(saved.worktree, commit, self._save_again(saved), keep, reason)
 
     async def _drop(self, saved: Saved) -> None:
-        """Remove a folder that is not used again; what cannot be removed now goes with the others."""
+        """Remove a worktree that is not used again; what cannot be removed now goes with the others."""
         try:
             await self.world.in_thread(self._remove, saved)
         except OrchardError:
@@ -135,7 +135,7 @@ class Pool:
         return ensure_saved(self.world.repo, saved.worktree, wip_ref(STRAYS, name, 1), why, saved.head or "")
 
     def _check_occupants(self, worktree: Worktree) -> None:
-        """A job never shares its folder: who is in one that is free may be anybody, and is not ended."""
+        """A job never shares its worktree: who is in one that is free may be anybody, and is not ended."""
         if found := self._occupants(worktree):
             raise Occupied(worktree, found[0])
 
@@ -143,18 +143,18 @@ class Pool:
         return occupants(worktree.path, self._made.get(worktree.name, EVER))
 
     async def note_ready(self, worktree: Worktree, setup: str) -> None:
-        """Remember what setting a folder up has left there."""
+        """Remember what setting a worktree up has left there."""
         ready = await self.world.in_thread(take_stock, self.world.repo, worktree, setup)
         if ready is not None:
             self._ready_for[worktree.name] = ready
 
     def is_ready(self, worktree: Worktree, setup: str) -> bool:
-        """Whether a folder holds what setting it up this way would leave."""
+        """Whether a worktree holds what setting it up this way would leave."""
         ready = self._ready_for.get(worktree.name)
         return ready is not None and ready.key == setup
 
     async def _ready(self, step: Callable[[], Worktree], commit: str) -> Worktree:
-        """The folder that a step makes ready; the one that nobody waits for any more goes back at once."""
+        """The worktree that a step makes ready; the one that nobody waits for any more goes back at once."""
         made: list[Worktree] = []
         try:
             await self.world.in_thread(lambda: made.append(step()))
@@ -166,7 +166,7 @@ class Pool:
         return made[0]
 
     async def _take_back(self, worktree: Worktree, commit: str) -> None:
-        """Have a folder again that nobody has worked in; one that is not as we made it stays where it is."""
+        """Have a worktree again that nobody has worked in; one that is not as we made it stays where it is."""
         ref, trees, live = wip_ref(STRAYS, worktree.name, 1), self.worktrees, self.world.integration.live
 
         def save() -> Saved:
@@ -179,16 +179,16 @@ class Pool:
             self.leave(worktree)
 
     def leave(self, worktree: Worktree) -> None:
-        """Count no longer on a folder: whoever has it keeps it for a person to look at."""
+        """Count no longer on a worktree: whoever has it keeps it for a person to look at."""
         self._in_use.discard(worktree.name)
         self._changed.set()
 
     def keep(self, worktree: Worktree) -> None:
-        """Count on a folder again that a job goes on in."""
+        """Count on a worktree again that a job goes on in."""
         self._in_use.add(worktree.name)
 
     async def _free_one(self) -> Saved | None:
-        """A folder that nobody uses; None: make one."""
+        """A worktree that nobody uses; None: make one."""
         patience = PATIENCE
         while not self._free:
             may_add = self._adding < self._most_adding
@@ -207,7 +207,7 @@ class Pool:
         return saved
 
     async def give(self, saved: Saved) -> None:
-        """Take back a folder whose content is saved."""
+        """Take back a worktree whose content is saved."""
         self._in_use.discard(saved.worktree.name)
         if len(self._free) < self.world.config.worktree.pool:
             self._free.append(saved)
@@ -216,7 +216,7 @@ class Pool:
             await self.world.in_thread(self._remove, saved)
 
     async def close(self) -> list[str]:
-        """Remove every free folder; returns what could not be deleted."""
+        """Remove every free worktree; returns what could not be deleted."""
         failpoint("pool.before-close")
         self._free.extend(saved for saved in self._occupied if not self._occupants(saved.worktree))
         self._occupied.clear()

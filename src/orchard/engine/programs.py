@@ -1,4 +1,4 @@
-"""From a work of the plan to a program that runs in the job's folder, and back to an outcome."""
+"""From a work of the plan to a program that runs in the job's worktree, and back to an outcome."""
 
 import re
 from collections.abc import Mapping
@@ -94,7 +94,7 @@ def shown(work: Work) -> str:
 
 
 def folder_of(work: Work, place: Place) -> Path | Failed:
-    """Where the work runs: inside the job's folder, links followed."""
+    """Where the work runs: inside the job's worktree, links followed."""
     top = place.folder.resolve()
     folder = (top / (work.cwd or ".")).resolve()
     if not folder.is_relative_to(top):

@@ -26,8 +26,8 @@ from orchard.engine.turns.turn import remove_scratch
 from orchard.engine.vigil import last_pulse
 from orchard.engine.workspace import end_all, folders_of, release_unneeded, workspace_of
 from orchard.errors import Next, OrchardError
-from orchard.git.command import end_leftovers
 from orchard.git.landing.recovery import Settled, settle_all
+from orchard.git.leftovers import end_leftovers
 from orchard.git.refs import wip_ref
 from orchard.git.repository import Worktree
 from orchard.git.scratch import SCRATCH, sweep
@@ -156,7 +156,7 @@ def _may_have_run(job_id: JobId, attempt: Attempt) -> bool:
 
 
 def _would_run_again(job_id: JobId, record: JobRecord, attempt: Attempt) -> bool:
-    """Whether the attempt could go on only by running its programs once more: the folder they worked in is gone."""
+    """Whether the attempt could go on only by running its programs once more: the worktree they worked in is gone."""
     if job_id == VALIDATION or attempt.program is None or attempt.where is Phase.MERGE_RI:
         return False
     return record.worktree is not None and not Path(record.worktree.path).is_dir()
@@ -197,7 +197,7 @@ def _remove_old_scratch(folder: Path) -> None:
 
 
 def _roots(engine: Engine, settings: set[str | None]) -> set[Path]:
-    """Where folders of ours may be; a root that cannot be used now holds none, and `submit` says why."""
+    """Where worktrees of ours may be; a root that cannot be used now holds none, and `submit` says why."""
     found = set()
     for setting in settings:
         try:
@@ -217,8 +217,8 @@ def _unheld(engine: Engine, reader: JournalReader, trees: Worktrees) -> tuple[li
     candidates = [Worktree(one.path.name, one.path) for one in ours if one.path.name not in held]
     candidates += [Worktree(one.name, one.path) for one in strays if one.kind == "entry"]
     if candidates:
-        # Plans that are over may hold folders too: of failed jobs, for people to look into. Their labels say whose they
-        # are; all other plans, of which there may be thousands, are asked only about a folder that is not theirs.
+        # Plans that are over may hold worktrees too: of failed jobs, for people to look into. Their labels say whose
+        # they are; all other plans, which may be thousands, are asked only about a worktree that is not theirs.
         named = {one.label.partition(" ")[0] for one in ours if one.path.name not in held}
         over = sorted((row.id for row in reader.plans() if row.id not in engine.runs), key=named.__contains__)
         while over and any(one.name not in held for one in candidates):

@@ -20,8 +20,8 @@ from orchard.model.phases import Phase
 from orchard.model.plan import VALIDATION, Job, JobId
 from orchard.process.failpoint import failpoint
 
-MENDED = "Mend what the checks of the merged result found"
-"""What the validation job's own work is called, where an agent had to mend something."""
+HEALED = "Mend what the checks of the merged result found"
+"""What the validation job's own work is called, where an agent had to heal something."""
 
 BASE = "__base__"
 """In place of a job's name, for the ref that holds the commit a plan starts from."""
@@ -222,7 +222,7 @@ def _words(run: Run, leaf: Job, inside: list[Job]) -> tuple[str, str]:
     A leaf that only checks made nothing; what comes in with it is the work of others.
     """
     if leaf.id == VALIDATION:
-        return MENDED, ""
+        return HEALED, ""
     others = [job for job in inside if job.id != leaf.id]
     makers = [leaf] if len(others) < len(inside) or not others else others
     title = makers[0].name if len(makers) == 1 else f"{makers[0].name} and {len(makers) - 1} more"

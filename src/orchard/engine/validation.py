@@ -23,9 +23,9 @@ from orchard.engine.merges.gather import base_ref, commit_time
 from orchard.engine.outcome import Failed, Held, Outcome, Passed, Skipped
 from orchard.engine.phases import note_changes, run_works, setup
 from orchard.engine.phasing import run_phase
-from orchard.engine.snapshot import MENDED, merge_leaf, rebuild
+from orchard.engine.snapshot import HEALED, merge_leaf, rebuild
 from orchard.engine.turns.heal import healed_trailers
-from orchard.engine.turns.resolve import settling
+from orchard.engine.turns.resolve import merge_with_resolver
 from orchard.git.history import is_ancestor
 from orchard.git.merge.integration import compose_message
 from orchard.git.refs import ANY, Update, keep_ref, update_refs
@@ -37,7 +37,7 @@ from orchard.model.plan import VALIDATION, PlanId
 from orchard.process.failpoint import failpoint
 
 
-async def take_in_mended(context: Context) -> Outcome:
+async def take_in_healed(context: Context) -> Outcome:
     """Commit what healing changed, and bring it into the snapshot."""
     world, run = context.world, context.run
     committed = await context.workspace.collect(_info(context), context.base)
@@ -63,7 +63,7 @@ def _info(context: Context) -> CommitInfo:
     earlier = context.state.work_commit
     return CommitInfo(
         droppings=context.droppings,
-        name=MENDED,
+        name=HEALED,
         ref=keep_ref(context.run.id, VALIDATION, context.number),
         author=context.world.identity,
         trailers=(("Orchard-Plan", context.run.id), ("Orchard-Job", VALIDATION), *healed_trailers(context)),
@@ -77,7 +77,7 @@ def _on_top(context: Context, commit: str) -> str:
     assert snapshot is not None
     integration = world.integration
     tree = integration.objects.tree_of(commit)
-    message = compose_message(MENDED, trailers={"Orchard-Plan": context.run.id, "Orchard-Job": VALIDATION})
+    message = compose_message(HEALED, trailers={"Orchard-Plan": context.run.id, "Orchard-Job": VALIDATION})
     made = integration.merger.commit(
         tree, (snapshot.integration,), message, when=commit_time(world, commit), author=world.identity
     )
@@ -151,7 +151,7 @@ async def _prechecks(context: Context) -> Outcome:
             return await context.world.in_thread(_ask_about, context, tip)
         # The answer was to land on the target as it is now; if it is another one again, that is asked about anew.
         context.approved = LANDING if rewritten else context.approved
-        built = await settling(context, lambda: rebuild(context.engine, run, tip, rewritten=rewritten))
+        built = await merge_with_resolver(context, lambda: rebuild(context.engine, run, tip, rewritten=rewritten))
         if not isinstance(built, Passed):
             return built
         note = f"the target moved to {tip:.12}: everything was merged onto it again"
@@ -210,7 +210,7 @@ async def _bring_in_missing(context: Context) -> Failed | Held | None:
             continue
         commit = run.records[job_id].commit
         assert commit is not None, f"'{job_id}' has no result to validate"
-        outcome = await settling(context, partial(merge_leaf, context.engine, run, job_id, commit))
+        outcome = await merge_with_resolver(context, partial(merge_leaf, context.engine, run, job_id, commit))
         if isinstance(outcome, Failed | Held):
             return outcome
         context.notes += [outcome.note] if outcome.note else []
@@ -239,10 +239,10 @@ async def _work(context: Context) -> Outcome:
     if context.job.work is None:
         return Skipped()
     if context.healed:
-        mended = await take_in_mended(context)
-        if not isinstance(mended, Passed):
-            return mended
-        context.notes += [mended.note] if mended.note else []
+        healed = await take_in_healed(context)
+        if not isinstance(healed, Passed):
+            return healed
+        context.notes += [healed.note] if healed.note else []
     failpoint("validation.before-verify")
     failed = await run_works(context, [context.job.work])
     failpoint("validation.after-verify")

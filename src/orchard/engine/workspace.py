@@ -1,16 +1,16 @@
-"""Workspaces: where a job, a subtask, a check or a repair works, from a commit to a commit.
+"""Workspaces: where a job, a subtask, a check or healing works, from a commit to a commit.
 
-    prepare    a folder at a commit: the one that it had, if it may go on there, else a clean one from the warm pool
+    prepare    a worktree at a commit: the one that it had, if it may go on there, else a clean one from the warm pool
     run        a program of the plan's there; agents get the workspace's `launcher` and start their own
     collect    what was left there as one commit under a ref of ours, or a refusal
     save       what no commit holds, under a ref; only then is there a proof that nothing would be lost
-    end        the folder goes back to the pool, with that proof; `end_survivors` is for what a crash left running
+    end        the worktree goes back to the pool, with that proof; `end_survivors` is for what a crash left running
 
 One class does all of it. Its kinds differ only in what the journal says of them: that of a job (the validation job is
-one, and healing goes on in it), that of a subtask, and one that is only borrowed to look into. Which folder a workspace
-has is read from the journal, so the engine after a crash has the same workspaces as the one before it.
+one, and healing goes on in it), that of a subtask, and one that is only borrowed to look into. Which worktree a
+workspace has is read from the journal, so the engine after a crash has the same workspaces as the one before it.
 
-Where saving fails, the folder stays where it is and a person is told: deleting is the last thing we do.
+Where saving fails, the worktree stays where it is and a person is told: deleting is the last thing we do.
 """
 
 import asyncio
@@ -58,7 +58,7 @@ from orchard.process.program import Ended, run_program
 
 
 class Held(Struct, frozen=True):
-    """A folder as the journal knows it."""
+    """A worktree as the journal knows it."""
 
     worktree: Worktree
     base: str
@@ -69,16 +69,16 @@ class Held(Struct, frozen=True):
 
 
 class Workspace:
-    """A folder that somebody works in, and everything that happens to it.
+    """A worktree that somebody works in, and everything that happens to it.
 
-    No journal knows this one, so it is only borrowed: after a crash its folder is a stray, which is saved and removed.
+    No journal knows this one, so it is only borrowed: after a crash it is a stray, which is saved and removed.
     """
 
     def __init__(self, engine: Engine, run: Run, job_id: JobId, attempt: int, whose: str) -> None:
         self._engine, self._world, self._run = engine, engine.world, run
         self._job, self._attempt, self._whose = job_id, attempt, whose
         self.is_new = False
-        """Whether the folder was made or reset for this start, so that it has to be set up."""
+        """Whether the worktree was made or reset for this start, so that it has to be set up."""
         self.is_set_up = False
         """Whether it holds already what setting it up would leave."""
         self._setup_key: str | None = None
@@ -87,7 +87,7 @@ class Workspace:
 
     @property
     def held(self) -> Held | None:
-        """The folder that this one has; None: none, or no more."""
+        """The worktree that this one has; None: none, or no more."""
         return self._borrowed
 
     @property
@@ -106,12 +106,12 @@ class Workspace:
         self._borrowed = None
 
     async def _key_of_setup(self, commit: str) -> str | None:
-        """What decides how the folder is set up; None: nothing to set up, or nothing that could be spared."""
+        """What decides how the worktree is set up; None: nothing to set up, or nothing that could be spared."""
         return None
 
     @property
     def is_open(self) -> bool:
-        """Whether there is a folder to work in; one that was only read from the journal is not open."""
+        """Whether there is a worktree to work in; one that was only read from the journal is not open."""
         return self._worktree is not None
 
     @property
@@ -131,7 +131,7 @@ class Workspace:
         self._engine.record(self._run.id, event)
 
     async def prepare(self, commit: str, *, fresh: bool = False) -> None:
-        """Have a folder at `commit`: the one there is, if it may go on there, else a clean one."""
+        """Have a worktree at `commit`: the one there is, if it may go on there, else a clean one."""
         held, pool = self.held, self._pool
         if held is not None:
             usable = held.base == commit and not fresh
@@ -151,7 +151,7 @@ class Workspace:
         self._note_taken(worktree, commit)
 
     async def fill(self) -> tuple[list[str], Linked]:
-        """Put into a new folder what git does not: copies of ignored files, and links to ignored folders."""
+        """Put into a new worktree what git does not: copies of ignored files, and links to ignored folders."""
         world, config, worktree = self._world, self._world.config.worktree, self._open
         top, trees = world.repo.main_top, self._pool.worktrees
         if fills_nothing(top, config.include, config.link):
@@ -164,7 +164,7 @@ class Workspace:
         return await world.in_thread(fill)
 
     async def note_set_up(self) -> None:
-        """Remember what setting the folder up has left there, for the next job that would set it up so."""
+        """Remember what setting the worktree up has left there, for the next job that would set it up so."""
         if self._setup_key is not None and self.is_new:
             await self._pool.note_ready(self._open, self._setup_key)
 
@@ -220,7 +220,7 @@ class Workspace:
         return await self._world.in_thread(worktree_changes, self._world.repo, self._open)
 
     async def state(self, droppings: Callable[[str], bool]) -> str:
-        """What the folder holds, to tell whether anything changed."""
+        """What the worktree holds, to tell whether anything changed."""
         git = self._world.repo.worktree_git(self._open.name, self._open.path)
         return await self._world.in_thread(fingerprint, git, self._open.path, droppings)
 
@@ -229,11 +229,11 @@ class Workspace:
         return await self._world.in_thread(worktree_diff, self._world.repo, self._open, base, most)
 
     async def write_changes(self, old: str, new: str) -> None:
-        """Write what differs between what the folder holds, `old`, and a tree."""
+        """Write what differs between what the worktree holds, `old`, and a tree."""
         await self._world.in_thread(write_changes, self._world.integration.live, self._open, old, new)
 
     async def collect(self, info: CommitInfo, base: str, *, stays: bool = True) -> Committed | Refused:
-        """Turn what was left there since `base` into a commit; `stays`: somebody goes on in the folder."""
+        """Turn what was left there since `base` into a commit; `stays`: somebody goes on in the worktree."""
         failpoint("commit.before")
         result = await self._world.in_thread(self._commit, info, base, stays)
         failpoint("commit.after")
@@ -249,7 +249,7 @@ class Workspace:
         return result
 
     async def move_head(self, commit: str) -> None:
-        """Go on from a commit that holds what the folder holds; its files stay as they are."""
+        """Go on from a commit that holds what the worktree holds; its files stay as they are."""
         await self._world.in_thread(self._world.integration.live.set_head, self._open.name, commit)
 
     async def save(self, why: str) -> Saved | None:
@@ -275,9 +275,9 @@ class Workspace:
             return None
 
     async def picture(self, base: str, why: str) -> str:
-        """A commit that holds what the folder holds now; where that is more than `base` has, a ref holds it.
+        """A commit that holds what the worktree holds now; where that is more than `base` has, a ref holds it.
 
-        Nothing in the folder is touched.
+        Nothing in the worktree is touched.
         """
         saved = await self._world.in_thread(ensure_saved, *self._to_save(self._open, why), base)
         if self._record_saved(saved, why):
@@ -294,7 +294,7 @@ class Workspace:
         return bool(saved.refs)
 
     async def end(self, why: str, saved: Saved | None = None) -> None:
-        """Give the folder back after saving what is in it; kept, with a warning, if that fails."""
+        """Give the worktree back after saving what is in it; kept, with a warning, if that fails."""
         key = (self._run.id, self._whose)
         if self.held is None or key in self._engine.giving_back:
             return
@@ -307,7 +307,7 @@ class Workspace:
             self._engine.giving_back.discard(key)
 
     async def _hand_over(self, saved: Saved) -> None:
-        """To the pool, as a whole: a cancellation in the middle would leave a folder that nobody has."""
+        """To the pool, as a whole: a cancellation in the middle would leave a worktree that nobody has."""
         self._note_gone(saved.worktree.name)
         self._worktree = None
         canceled: asyncio.CancelledError | None = None
@@ -328,17 +328,17 @@ class Workspace:
             raise canceled
 
     def leave(self) -> None:
-        """Keep the folder for people to look into: nobody waits for it any more."""
+        """Keep the worktree for people to look into: nobody waits for it any more."""
         if (held := self.held) is not None:
             self._pool.leave(held.worktree)
 
 
 class JobWorkspace(Workspace):
-    """That of a job: the next attempt goes on in the folder of the last one, or begins in another."""
+    """That of a job: the next attempt goes on in the worktree of the last one, or begins in another."""
 
     @property
     def held(self) -> Held | None:
-        """The folder that the job's last attempt took."""
+        """The worktree that the job's last attempt took."""
         record = self._run.records[self._job]
         if (taken := record.worktree) is None:
             return None
@@ -384,7 +384,7 @@ class JobWorkspace(Workspace):
 
 
 class SubtaskWorkspace(Workspace):
-    """That of a subtask. It begins as a copy of somebody's folder, so nothing is noted about how it was set up."""
+    """That of a subtask. It begins as a copy of somebody's worktree, so nothing is noted about how it was set up."""
 
     def __init__(self, engine: Engine, run: Run, job_id: JobId, subtask: Subtask) -> None:
         super().__init__(engine, run, job_id, subtask.attempt, f"{job_id} {subtask.id}")
@@ -396,7 +396,7 @@ class SubtaskWorkspace(Workspace):
 
     @property
     def held(self) -> Held | None:
-        """The folder that the subtask was given."""
+        """The worktree that the subtask was given."""
         known = self._known
         if known.worktree is None or known.path is None:
             return None
@@ -433,7 +433,7 @@ def workspace_of(
 
 
 def setup_works(plan: Plan, job: Job, configured: tuple[Work, ...]) -> tuple[Work, ...]:
-    """What is run in a new folder: what the job says, else the plan, else the configuration."""
+    """What is run in a new worktree: what the job says, else the plan, else the configuration."""
     if job.setup is not None:
         return job.setup
     return plan.setup if plan.setup is not None else configured
@@ -457,7 +457,7 @@ async def end_all(engine: Engine, run: Run, why: str) -> None:
 
 
 async def release_unneeded(engine: Engine, run: Run, jobs: Iterable[JobId]) -> None:
-    """Give back the folders of those of these jobs that succeeded: their results live in refs.
+    """Give back the worktrees of those of these jobs that succeeded: their results live in refs.
 
     Those of the others, and all of them if the plan says so, are kept for people to look into.
     """

@@ -9,7 +9,7 @@ update says what it expects to find, and either all of them happen or none.
     refs/orchard/integration/<plan>            leaves merged with true ancestry
     refs/orchard/snapshot/<plan>               the line that lands
     refs/orchard/base/<plan>/<job>/<attempt>   what a job with several needs starts from
-    refs/orchard/resolutions/...               conflicts that were settled before
+    refs/orchard/resolutions/...               conflicts that were resolved before
 
 Refs are read by asking git, never from files: they may be loose, packed or in a reftable.
 """

@@ -8,7 +8,7 @@ JobId = NewType("JobId", str)
 PlanId = NewType("PlanId", str)
 
 Resolver = Literal["agent", "ours", "theirs", "fail"]
-"""Who settles a conflict."""
+"""Who resolves a conflict."""
 
 
 def token_of(plan: PlanId, job: JobId, attempt: int, subtask: str | None = None) -> str:

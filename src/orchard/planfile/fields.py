@@ -154,8 +154,8 @@ Needs = Annotated[
 class OnFailureFields(Fields):
     """What to do, and to say, when this work fails."""
 
-    heal: bool = _optional("Whether an agent may try to repair a failure of this work.", "what the job says")
-    message: Text = _optional("Told to people, and to the agent that repairs, when this work fails.")
+    heal: bool = _optional("Whether an agent may try to heal a failure of this work.", "what the job says")
+    message: Text = _optional("Told to people, and to the agent that heals, when this work fails.")
     resume_from: PhaseName = _optional("The phase at which a retry of the job begins.", "the phase that failed")
     no_auto_heal: bool = _optional("The opposite of `heal`.", exclude=True)
 
@@ -306,7 +306,7 @@ class JobFields(Fields):
         "For work that should change no file, such as a linter: no change is success, and a change is failure.", "false"
     )
     heal: Heal = _optional(
-        "Whether an agent repairs failures: `true`, `false`, or how often it may try in each phase.",
+        "Whether an agent heals failures: `true`, `false`, or how often it may try in each phase.",
         "from the configuration",
     )
     env: Environment = _optional("Environment variables for all its works, over those of the plan.", "{}")
@@ -373,7 +373,7 @@ class PlanFields(Fields):
     merge: Literal["squash", "merge"] = _optional(
         "`squash`: one commit on the target for each last job; `merge`: merge commits with the full history.", "squash"
     )
-    resolver: Resolver = _optional("What settles a merge conflict.", "from the configuration")
+    resolver: Resolver = _optional("What resolves a merge conflict.", "from the configuration")
     land: Literal["auto", "ask", "never"] = _optional(
         "`auto`: the result lands once it is checked; `ask`: when a person approves; "
         "`never`: it stays on a new branch `orchard/<name>`.",

@@ -94,7 +94,7 @@ def reserved(name: str) -> bool:
 def settable(env: Mapping[str, str], allowed: Collection[str], own: Collection[str] = ()) -> dict[str, str]:
     """Of what a plan sets, what an agent gets; `own` are variables of the user's that are this agent's.
 
-    A plan is refused that sets more for an agent's own work. One that mends, settles or helps works beside what others
+    A plan is refused that sets more for an agent's own work. One that heals, resolves or helps works beside what others
     were given: a command's PATH is not an agent's.
     """
     return {name: value for name, value in env.items() if name in allowed or not (reserved(name) or name in own)}

@@ -68,7 +68,7 @@ FAILPOINTS: frozenset[str] = frozenset(
         "subtask.spawned",
         "subtask.before-pull",
         "subtask.after-pull",
-        # what agents settled and mended
+        # what agents resolved and healed
         "resolve.remembered",
         "mending.before-merge",
         # refs: every transaction of ours, and the proof that what a new ref holds can be read

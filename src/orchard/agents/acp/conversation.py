@@ -13,7 +13,7 @@ from orchard.agents.acp.failures import from_error, from_words
 from orchard.agents.acp.greeting import Abilities, abilities, greeting, wire
 from orchard.agents.acp.lines import Json, Lines
 from orchard.agents.acp.permission import choice, objection
-from orchard.agents.acp.settings import Offer, server_list, settle
+from orchard.agents.acp.settings import Offer, apply_settings, server_list
 from orchard.agents.acp.updates import Decoder, Finished, VersionOne, dollars, note_spent, spent_before
 from orchard.agents.cli import STRAY_LINES
 from orchard.agents.protocol import Heard, Noted, Reason, Result, Said, Session, Task, Watch
@@ -137,7 +137,7 @@ class Conversation:
         self.session, offered = await self._open_session()
         self._watch.tell(Session(self.session))
         self._offer.take(offered.get("configOptions"))
-        await settle(self._offer, self._try, self._name, self._model, self._task.settings, self._note)
+        await apply_settings(self._offer, self._try, self._name, self._model, self._task.settings, self._note)
         if (why := self._watch.stop()) is not None:
             return Result("budget", why)
         if self._spent is None:

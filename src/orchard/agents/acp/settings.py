@@ -74,7 +74,7 @@ def _choices(option: Json) -> list[tuple[str, str]]:
     return list(flat(option.get("options")))
 
 
-async def settle(offer: Offer, ask: Ask, name: str, model: str | None, settings: Settings, note: Note) -> None:
+async def apply_settings(offer: Offer, ask: Ask, name: str, model: str | None, settings: Settings, note: Note) -> None:
     """Set what is asked for; what the agent cannot do is noted."""
     if settings.max_turns is not None:
         note("setting", f"'max_turns: {settings.max_turns}' has no effect: the protocol has no such limit.")

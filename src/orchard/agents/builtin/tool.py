@@ -78,7 +78,7 @@ class Tool(Protocol):
         ...
 
     async def execute(self, context: ToolContext, arguments: Json) -> Answer:
-        """Do it; ToolError for what the model can mend. A hang is ended by cancellation."""
+        """Do it; ToolError for what the model can correct. A hang is ended by cancellation."""
         ...
 
 

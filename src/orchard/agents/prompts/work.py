@@ -224,7 +224,7 @@ def repeated(told: str, instructions: str) -> str:
 def heal_instructions(
     context: WorkerContext, failure: Failure, *, diff: str = "", tries: Sequence[Try] = (), message: str | None = None
 ) -> str:
-    """A command of the job failed; the agent is to mend the cause in the same folder.
+    """A command of the job failed; the agent is to fix the cause in the same worktree.
 
     `message` is what the plan's author wrote for this case.
     """

@@ -107,7 +107,7 @@ def _merge(
 
 
 def resolve(world: World, plan: str, merge: Merge, resolver: Resolver) -> Resolution | None:
-    """The tree of a merge, settled as the plan says; None where that is not possible.
+    """The tree of a merge, resolved as the plan says; None where that is not possible.
 
     What an agent decides comes by way of the memory: `resolving` asks it, and then the merge is made again.
     """
@@ -143,7 +143,7 @@ class Between(Struct, frozen=True):
 
 
 def conflict(merge: Merge, resolver: Resolver, between: Between) -> Failed:
-    """A merge that nobody settled, told with its paths."""
+    """A merge that nobody resolved, told with its paths."""
     shown = [f"{show_path(one.path)} ({one.kind})" for one in merge.conflicts[:LISTED_PATHS]]
     more = len(merge.conflicts) - len(shown)
     listed = ", ".join(shown) + (f" and {more} more" if more > 0 else "")

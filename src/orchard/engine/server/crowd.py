@@ -1,6 +1,6 @@
 """How many may stand at the engine's door at once, so that nobody can take all of its descriptors.
 
-Who has not shown a secret yet makes room for the next: the oldest of them is sent away. Who shows an agent's pass may
+Who has not shown a secret yet makes room for the next: the oldest of them is sent away. Who shows a job token may
 hold so many connections, and all agents together leave some for the user, who is let in always.
 """
 

@@ -8,8 +8,8 @@ those without are answered in their order. `follow` is the one request that is a
 number of the newest durable event, whenever it grows.
 `channel` hands the connection over to whoever speaks another language on it, such as MCP.
 
-An agent gets a pass instead of the secret: with it a connection can only become a channel, which is
-told whose pass it was. Whoever brings neither is refused, and the refusal is written down.
+An agent gets a job token instead of the secret: with it a connection can only become a channel, which is
+told whose token it was. Who brings neither is refused, and the refusal is written down.
 
 Nothing but requests and numbers goes through here. What happened is read from the journal.
 """
@@ -35,7 +35,7 @@ from msgspec.structs import asdict, replace
 from orchard.engine.server.address import ADDRESS_FILE, Address, read_address, write_address
 from orchard.engine.server.crowd import Crowd
 from orchard.engine.server.refusals import note_refusal
-from orchard.engine.turns.job_tokens import Passes, Scope
+from orchard.engine.turns.job_tokens import JobTokens, Scope
 from orchard.errors import (
     Bug,
     InvalidInput,
@@ -69,7 +69,7 @@ class Caller(Struct, frozen=True):
     writer: asyncio.StreamWriter
     args: Mapping[str, Any]
     scope: Scope | None
-    """Whose pass was shown; None: the user's own secret, which allows everything."""
+    """Whose job token was shown; None: the user's own secret, which allows everything."""
 
 
 Channel = Callable[[Caller], Awaitable[None]]
@@ -82,11 +82,11 @@ async def listening(
     handle: Handle,
     journal: Journal,
     channels: Mapping[str, Channel] | None = None,
-    passes: Passes | None = None,
+    job_tokens: JobTokens | None = None,
 ) -> AsyncIterator[Address]:
     """Answer requests for the time of the block."""
     nonce = secrets.token_hex(32)
-    door = _Door(state, handle, journal, nonce, channels or {}, passes or Passes())
+    door = _Door(state, handle, journal, nonce, channels or {}, job_tokens or JobTokens())
     path.unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     before = os.umask(0o177)
@@ -99,8 +99,8 @@ async def listening(
     assert me is not None
     address = Address(me.pid, me.started, me.boot, str(path), nonce)
     write_address(state, address)
-    if passes is not None:
-        passes.socket = str(path)
+    if job_tokens is not None:
+        job_tokens.socket = str(path)
     made = path.stat().st_ino
     try:
         yield address
@@ -125,10 +125,10 @@ class _Door:
         journal: Journal,
         nonce: str,
         channels: Mapping[str, Channel],
-        passes: Passes,
+        job_tokens: JobTokens,
     ) -> None:
         self._state, self._handle, self._journal, self._nonce = state, handle, journal, nonce
-        self._channels, self._passes = channels, passes
+        self._channels, self._job_tokens = channels, job_tokens
         self._open: dict[asyncio.StreamWriter, asyncio.Task[Any] | None] = {}
         self._asked: Counter[asyncio.StreamWriter] = Counter()
         """How many requests of each are being carried out."""
@@ -195,7 +195,7 @@ class _Door:
                 await asyncio.wait(under_way)
 
     async def _greeted(self, reader: asyncio.StreamReader) -> Scope | str | None:
-        """Whose pass was shown, None for the secret itself, or why neither will do."""
+        """Whose job token was shown, None for the secret itself, or why neither will do."""
         try:
             async with asyncio.timeout(HANDSHAKE_SECONDS):
                 said = await _line(reader)
@@ -209,7 +209,7 @@ class _Door:
         if isinstance(given, str) and hmac.compare_digest(given.encode(errors="replace"), self._nonce.encode()):
             return None
         shown = said.get("pass")
-        scope = self._passes.scope_of(shown) if isinstance(shown, str) else None
+        scope = self._job_tokens.scope_of(shown) if isinstance(shown, str) else None
         if scope is not None:
             return scope
         return "no secret" if given is None and shown is None else "a wrong secret"
@@ -222,7 +222,7 @@ class _Door:
             error = UsageError("This engine speaks no such language.", hint="Update and restart orchard.")
             await _say(caller.writer, {"error": encode_error(error)})
             return
-        with self._passes.while_good(caller.scope, caller.writer.close):
+        with self._job_tokens.while_good(caller.scope, caller.writer.close):
             await _say(caller.writer, {"ok": {}})
             await channel(caller)
 
@@ -369,7 +369,7 @@ async def connect(address: Address) -> Connection:
 
 
 async def open_channel(socket: str, shown: str, name: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Open the door of an engine with a pass, for a language that is spoken there; it is all that goes over this."""
+    """Open the door of an engine with a job token, for one language that is spoken there and nothing else."""
     reader, writer = await asyncio.open_unix_connection(socket, limit=LINE_BYTES)
     try:
         await _say(writer, {"pass": shown})

@@ -159,14 +159,14 @@ async def _own_engine(place: Place, work: bool, trace: Traced) -> AsyncIterator[
                 requests = Requests(engine, place.reader)
                 own = OwnEngine(engine, requests)
                 channels = _channels(place, own)
-                engine.passes.languages = frozenset(channels)
-                async with listening(repo.state, door, requests.handle, journal, channels, engine.passes):
+                engine.job_tokens.languages = frozenset(channels)
+                async with listening(repo.state, door, requests.handle, journal, channels, engine.job_tokens):
                     engine.starts_work = work
                     engine.wake()
                     yield own
                 while not engine.is_idle:
                     # Somebody handed in a plan while the door was closing: it is ours to run.
-                    async with listening(repo.state, door, requests.handle, journal, channels, engine.passes):
+                    async with listening(repo.state, door, requests.handle, journal, channels, engine.job_tokens):
                         await engine.wait_idle()
     finally:
         place.reader.recent = None  # from now on another process may write

@@ -1,4 +1,4 @@
-"""Healing: an agent mends what failed in the job's own folder, and the failed phase, run again, decides."""
+"""Healing: an agent fixes what failed in the job's own worktree, and the failed phase, run again, decides."""
 
 from collections.abc import Awaitable, Callable
 
@@ -19,7 +19,7 @@ DIFF_BYTES = 64 * 1024
 
 
 async def healed(context: Context, failed: Failed, again: Callable[[], Awaitable[Outcome]]) -> Outcome:
-    """Let an agent mend what failed, as often as the plan allows; `again` runs the failed phase."""
+    """Let an agent try to fix what failed, as often as the plan allows; `again` runs the failed phase."""
     tries = _tries(context)
     if not failed.may_heal or tries == 0 or not context.workspace.is_open:
         return failed
@@ -96,7 +96,7 @@ async def _turn(context: Context, agent: Agent, failed: Failed, earlier: list[Tr
 
 
 def _agent(context: Context) -> Agent:
-    """Who mends: the one that the configuration names for it, else the one that did the work, else the default."""
+    """Who heals: the one that the configuration names for it, else the one that did the work, else the default."""
     agents, work = context.world.agents, context.job.work
     named = context.world.config.heal.agent
     if named is None and isinstance(work, AgentWork):
@@ -114,9 +114,9 @@ def _tries(context: Context) -> int:
 
 
 async def edited_since(context: Context) -> bool:
-    """Whether the folder of a job that goes on with its checks holds work that no commit has.
+    """Whether the worktree of a job that goes on with its checks holds work that no commit has.
 
-    An agent was mending it when the engine died, or a person did after the check had failed. What the check itself
+    An agent was healing it when the engine died, or a person did after the check had failed. What the check itself
     left there is none.
     """
     if not context.workspace.is_open or context.workspace.is_new:
@@ -130,7 +130,7 @@ async def edited_since(context: Context) -> bool:
 
 
 async def folder_state(context: Context) -> str:
-    """What the folder holds, to tell whether a turn changed anything."""
+    """What the worktree holds, to tell whether a turn changed anything."""
     if not context.workspace.is_open:
         return ""
     try:

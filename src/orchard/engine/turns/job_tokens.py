@@ -1,4 +1,4 @@
-"""Passes: what an agent shows at the engine's door instead of the user's secret, good for one job and one turn."""
+"""Job tokens: what an agent shows at the engine's door instead of the user's secret, good for one job and one turn."""
 
 import hmac
 import secrets
@@ -12,7 +12,7 @@ from orchard.model.plan import JobId, PlanId
 
 
 class Scope(Struct, frozen=True):
-    """What a pass was given for: who shows it speaks as this attempt, and for nobody else."""
+    """What a job token was given for: who shows it speaks as this attempt, and for nobody else."""
 
     plan: PlanId
     job: JobId
@@ -21,8 +21,8 @@ class Scope(Struct, frozen=True):
     """The subtask of the job that speaks, where it is not the job itself."""
 
 
-class Passes:
-    """The passes that are good now. They are kept in memory only: none outlives its engine."""
+class JobTokens:
+    """The job tokens that are good now. They are kept in memory only: none outlives its engine."""
 
     def __init__(self) -> None:
         self.socket: str | None = None
@@ -34,7 +34,7 @@ class Passes:
 
     @contextmanager
     def issued(self, scope: Scope) -> Iterator[str]:
-        """A pass that is good for the time of the block."""
+        """A job token that is good for the time of the block."""
         secret = secrets.token_hex(32)
         self._good[secret] = scope = replace(scope)  # known by itself: the next turn has an equal one
         self._over[id(scope)] = []
@@ -47,7 +47,7 @@ class Passes:
 
     @contextmanager
     def while_good(self, scope: Scope | None, close: Callable[[], None]) -> Iterator[None]:
-        """Have something closed if, during the block, the pass that this scope came from is good no more."""
+        """Have something closed if, during the block, the job token that this scope came from is good no more."""
         closing = self._over.get(id(scope)) if scope is not None else []
         if closing is None:
             close()
@@ -59,7 +59,7 @@ class Passes:
             closing.remove(close)
 
     def scope_of(self, shown: str) -> Scope | None:
-        """What a pass is good for; every one is compared, so that the time taken tells nothing."""
+        """What a job token is good for; every one is compared, so that the time taken tells nothing."""
         found = None
         for secret, scope in self._good.items():
             if hmac.compare_digest(secret.encode(), shown.encode(errors="replace")):

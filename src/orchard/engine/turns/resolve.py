@@ -133,18 +133,18 @@ def _decider(run: Run, pick: Pick) -> str:
 
 
 ROUNDS = 20
-"""Conflicts in a row that one phase has settled; more mean that something else is wrong."""
+"""Conflicts in a row that one phase has resolved; more mean that something else is wrong."""
 TRIES = 2
 """How often an agent may answer one conflict: a second time when its first answer was not accepted."""
 
 
-async def settling(context: Context, merge: Callable[[], Awaitable[Outcome]]) -> Outcome:
-    """Make a merge, and have an agent settle the conflicts it meets, where the plan says so."""
+async def merge_with_resolver(context: Context, merge: Callable[[], Awaitable[Outcome]]) -> Outcome:
+    """Make a merge, and have an agent resolve the conflicts it meets, where the plan says so."""
     for _ in range(ROUNDS):
         outcome = await merge()
         if not isinstance(outcome, Failed) or outcome.merge is None:
             return outcome
-        problem = await _settle(context, outcome.merge)
+        problem = await _ask_resolver(context, outcome.merge)
         if isinstance(problem, Held):
             return problem
         if problem is not None:
@@ -153,7 +153,7 @@ async def settling(context: Context, merge: Callable[[], Awaitable[Outcome]]) ->
     return await merge()
 
 
-async def _settle(context: Context, merge: Merge) -> str | Held | None:
+async def _ask_resolver(context: Context, merge: Merge) -> str | Held | None:
     """Ask an agent and remember what it decides; what stands in the way otherwise."""
     assert context.phase is not None
     world = context.world
@@ -172,7 +172,7 @@ async def _settle(context: Context, merge: Merge) -> str | Held | None:
 
 
 class Place(Struct, frozen=True):
-    """Where an agent settles a conflict: the versions of the files, and a folder to read the rest in."""
+    """Where an agent resolves a conflict: the versions of the files, and a folder to read the rest in."""
 
     files: Path
     project: Path
@@ -219,7 +219,7 @@ async def _project(context: Context, merge: Merge) -> AsyncIterator[Path]:
 
 
 def _resolver(context: Context) -> str | None:
-    """Who settles: the one that the configuration names for it, else the one that did the work, else the default."""
+    """Who resolves: the one that the configuration names for it, else the one that did the work, else the default."""
     named, work = context.world.config.resolver_agent, context.job.work
     if named is None and isinstance(work, AgentWork):
         return work.agent
@@ -280,9 +280,9 @@ def _side(context: Context, jobs: list[JobId], commit: str) -> Side:
 def _record(context: Context, agent: Agent, merge: Merge, taken: Resolution) -> None:
     assert context.phase is not None
     paths = tuple(show_path(path) for path in taken.paths)
-    settled = ConflictSettled(
+    resolved = ConflictSettled(
         context.job_id, context.number, context.phase, agent.name, paths, merge.ours, merge.theirs, taken.tree
     )
-    context.engine.record(context.run.id, settled)
+    context.engine.record(context.run.id, resolved)
     listed = ", ".join(paths[:5])
     context.notes.append(f"agent '{agent.name}' settled the conflict in {listed}")

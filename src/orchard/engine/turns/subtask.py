@@ -1,4 +1,4 @@
-"""One subtask, from its slot to its result: a folder, one turn of an agent there, a commit under a ref of ours.
+"""One subtask, from its slot to its result: a worktree, one turn of an agent there, a commit under a ref of ours.
 
 It ends in exactly one of three ways, each the same event: completed, failed, or stopped with its parent. The only
 other end is the death of the engine, which the next engine finds in the journal.
@@ -62,7 +62,7 @@ async def run_subtask(desk: Desk, order: Order) -> None:
     parent = desk.context
     engine, run, job_id = parent.engine, parent.run, parent.job_id
     subtask = run.records[job_id].subtasks[order.id]
-    # Its files are not the job's own: what is noted about its folder goes with it.
+    # Its files are not the job's own: what is noted about its worktree goes with it.
     context = Context(
         engine, run, job_id, parent.number, Phase.MERGE_FI, parent.hurry, base=subtask.base, subtask=order.id
     )
@@ -173,7 +173,7 @@ def _ended(context: Context, order: Order, result: Result) -> _End:
 
 
 async def _finish(context: Context, subtask: Subtask, order: Order, end: _End) -> None:
-    """Commit what it left, record the end, and give the folder back."""
+    """Commit what it left, record the end, and give the worktree back."""
     engine, run, job_id = context.engine, context.run, context.job_id
     commit, counts, paths = None, dict[str, int](), tuple[str, ...]()
     try:
@@ -231,7 +231,7 @@ async def settle_subtasks(engine: Engine, run: Run, job_id: JobId) -> None:
 
 
 async def _end_early(engine: Engine, run: Run, job_id: JobId, subtask: Subtask, end: _End, then: str = "") -> None:
-    """Save what a subtask did so far, record how it ended, and give the folder back; kept, if it cannot be saved."""
+    """Save what a subtask did so far, record how it ended, and give the worktree back; kept, if it cannot be saved."""
     workspace, why = workspace_of(engine, run, job_id, subtask.id), f"{end.status}: {subtask.id}"
     saved = await workspace.try_to_save(why, then)
     commit = saved.commit if saved is not None else None

@@ -1,4 +1,4 @@
-"""What a subtask changed, brought into the folder of whoever asked for it."""
+"""What a subtask changed, brought into the worktree of whoever asked for it."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -19,7 +19,7 @@ LISTED_PATHS = 100
 
 
 async def pull(context: Context, subtask: Subtask) -> Json:
-    """Merge a subtask's commit into the folder of whoever asked for it; a conflict is told, and changes nothing."""
+    """Merge a subtask's commit into the worktree of whoever asked for it; a conflict is told, and changes nothing."""
     assert subtask.commit is not None
     world, workspace = context.world, context.workspace
     ours = await workspace.picture(context.base, f"before the changes of {subtask.id} were pulled")

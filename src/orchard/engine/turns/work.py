@@ -158,7 +158,7 @@ async def settings_of(context: Context, agent: Agent, work: AgentWork) -> Settin
 
 
 def _task(context: Context, work: AgentWork) -> str:
-    """The instructions as the plan gives them: in place, or in a file of the job's folder."""
+    """The instructions as the plan gives them: in place, or in a file of the job's worktree."""
     if work.instructions is not None:
         return work.instructions
     assert work.instructions_file is not None

@@ -2,7 +2,7 @@
 
 The commit is made by plumbing: no hook runs, no filter that a job brought along, nothing inside a
 submodule. Before it gets a name, every path that differs from where the job started is looked at:
-a result that would make a later git run something, or write outside of its folder, is refused.
+a result that would make a later git run something, or write outside of its worktree, is refused.
 """
 
 import itertools
@@ -50,7 +50,7 @@ class CommitInfo(Struct, frozen=True):
     droppings: Callable[[str], bool] | None = None
     """Which paths are files that an agent left for itself: new ones of those are no work, and stay out of it."""
     replaces: str | None = None
-    """What the ref holds already: an earlier result of the same attempt, which the folder stands at."""
+    """What the ref holds already: an earlier result of the same attempt, which the worktree stands at."""
 
     @property
     def message(self) -> str:
@@ -74,7 +74,7 @@ class Committed(Struct, frozen=True):
     own_commits: bool = False
     """The job committed by itself, so that there may be more commits than the one made here."""
     left: Left | None = None
-    """What the folder holds beside what it was made from, where that is known for certain."""
+    """What the worktree holds beside what it was made from, where that is known for certain."""
     dropped: tuple[str, ...] = ()
     """What an agent left for itself, and is not in the commit; escaped for people."""
 
@@ -115,7 +115,7 @@ def commit_work(
     """Turn what a job left in its worktree, and what it committed itself, into one result.
 
     `made_from`: the commit we made the worktree's index from, if nobody else wrote to it since. `stays`:
-    somebody goes on in this folder, so its HEAD and index have to follow; otherwise they may stay behind.
+    somebody goes on in this worktree, so its HEAD and index have to follow; otherwise they may stay behind.
     """
     if live is None:
         with Live(repo) as own:
@@ -162,9 +162,9 @@ def commit_work(
 
 
 def _without_droppings(git: Git, contents: Contents, info: CommitInfo) -> tuple[Contents, tuple[str, ...]]:
-    """What a folder holds without the new files that an agent left for itself, and their names.
+    """What a worktree holds without the new files that an agent left for itself, and their names.
 
-    Those that it put into the index are taken out of there again; they stay in the folder.
+    Those that it put into the index are taken out of there again; they stay in the worktree.
     """
     mine = info.droppings
     if mine is None:

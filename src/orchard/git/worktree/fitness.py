@@ -1,9 +1,9 @@
-"""Whether a folder that a job has left can be used again, and what in it the job wrote.
+"""Whether a worktree that a job has left can be used again, and what in it the job wrote.
 
 Git rewrites a file only where its index says that it must, and then only the file. What else a job did stays: rights of
 files and folders, names that share one file, files that a sparse checkout took away, bytes that git stores in another
-form than the job wrote. The next job has to find what a checkout of its commit gives, so a folder that differs in such
-a way is not used again, and what the job wrote is written anew.
+form than the job wrote. The next job has to find what a checkout of its commit gives, so a worktree that differs in
+such a way is not used again, and what the job wrote is written anew.
 
 What a worktree was set up with, so that the next job need not do it again.
 
@@ -88,7 +88,7 @@ def _stamp(place: bytes) -> Stamp:
 
 
 class Unfit(OrchardError):
-    """A folder is not as a checkout would have left it, so the next job gets another one."""
+    """A worktree is not as a checkout would have left it, so the next job gets another one."""
 
     def __init__(self, folder: Path, why: str) -> None:
         super().__init__(f"The worktree {folder} is not used again: {why}.", hint="Another one is made.")
@@ -134,7 +134,7 @@ def _tracked(top: bytes, odd: tuple[bytes, ...], index: Index) -> bytes | None:
 
 
 def refuse_unclean(git: Git, folder: Path, timeout: float) -> None:
-    """Raise `Unfit` if git finds something in a folder that it has just checked out, and about which it complained."""
+    """Raise `Unfit` if git finds something in a worktree that it has just checked out and complained about."""
     left = git("status", "--porcelain", "--untracked-files=all", "--ignore-submodules=dirty", "-z", timeout=timeout)
     if left.fields:
         raise Unfit(folder, f"git could not make it clean: {os.fsdecode(left.fields[0])}")
@@ -155,7 +155,7 @@ def remove_written(git: Git, top: Path, commit: str, timeout: float) -> None:
 
 
 def stand_of(top: Path, change: Change) -> Stand | None:
-    """How a changed file stands in a folder; OSError if it is not as a checkout would have written it."""
+    """How a changed file stands in a worktree; OSError if it is not as a checkout would have written it."""
     if change.new is None:
         return None
     place = top / os.fsdecode(change.path)

@@ -84,11 +84,11 @@ class Saved(Struct, frozen=True):
     more: tuple[tuple[str, str], ...] = ()
     """Refs and commits that hold what only git's own notes led to: a rebase that stopped, a reflog."""
     new_files: tuple[bytes, ...] | None = None
-    """The folder stands at `head` but for these files; None where more than that, or something else, differs."""
+    """The worktree stands at `head` but for these files; None where more than that, or something else, differs."""
     stands_at: str | None = None
-    """The commit that the folder holds, file by file and nothing besides, while HEAD and the index are at `head`."""
+    """The commit that the worktree holds, file by file and nothing besides, while HEAD and the index are at `head`."""
     changes: tuple[Change, ...] = ()
-    """From `head` to the commit that the folder stands at."""
+    """From `head` to the commit that the worktree stands at."""
 
     @property
     def refs(self) -> tuple[tuple[str, str], ...]:
@@ -126,7 +126,7 @@ def ensure_saved(
     """Save what the worktree holds beyond `base`; if `ref` is taken, the next number is used.
 
     `made_from`: the commit we made the worktree's index from, if nobody else wrote to it since.
-    `held_by`: the ref that holds `base`. `left`: what the folder held when `base` was made of it.
+    `held_by`: the ref that holds `base`. `left`: what the worktree held when `base` was made of it.
 
     Objects can vanish under us if someone runs `git gc --prune=now` in the moment between writing
     and naming them. Reading back notices, and the files are hashed once more.
@@ -235,7 +235,7 @@ def _save(repo: Repository, worktree: Worktree, index: Path, request: _Request) 
 
 
 def _proof(repo: Repository, worktree: Worktree, contents: Contents, seen: Picture | None) -> Saved:
-    """For a folder that holds this, all of it saved elsewhere; `seen` is its picture from before the look."""
+    """For a worktree that holds this, all of it saved elsewhere; `seen` is its picture from before the look."""
     notes = repo.common_dir / "worktrees" / worktree.name
     return Saved(
         worktree=worktree,
@@ -259,7 +259,7 @@ class _Known(Struct, frozen=True):
 
 
 def _in_result(live: Live, worktree: Worktree, result: str, known: _Known) -> Saved | None:
-    """The proof for a folder that holds a result which a ref holds already, and nothing more; None: look closer."""
+    """The proof for a worktree that holds a result which a ref holds already, and nothing more; None: look closer."""
     try:
         if not live.is_plain(known.made_from) or not live.is_plain(result):
             return None
@@ -290,7 +290,7 @@ def _in_result(live: Live, worktree: Worktree, result: str, known: _Known) -> Sa
 
 
 def _save_head_only(repo: Repository, worktree: Worktree, request: _Request) -> Saved:
-    """Save the commits of a worktree whose folder somebody has deleted."""
+    """Save the commits of a worktree whose folder is gone."""
     head = _head(repo, worktree)
     ref = None
     if head and head != request.base and not _is_held(repo.git, head, request.base):
@@ -359,7 +359,7 @@ def _refuse_what_cannot_be_saved(repo: Repository, worktree: Worktree, contents:
 
 
 def _commit(git: Git, worktree: Worktree, contents: Contents, why: tuple[str, str]) -> str:
-    """Commit the folder's content; what was staged and then changed again becomes a second parent."""
+    """Commit the worktree's content; what was staged and then changed again becomes a second parent."""
     head, message = why
     parents = [head] if head else []
     if set(contents.staged) & set(contents.changed) and not contents.unmerged:

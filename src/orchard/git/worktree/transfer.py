@@ -1,7 +1,7 @@
-"""What was done in one folder, brought into another one in which somebody is at work.
+"""What was done in one worktree, brought into another one in which somebody is at work.
 
     merge_onto     the merge, in memory: both sides began at the same commit
-    write_changes  the paths that differ, and nothing else, written into the folder
+    write_changes  the paths that differ, and nothing else, written into the worktree
 
 A conflict is a value, and so is a file that lies in the way: then nothing is written at all. Git itself checks, before
 it writes the first file, that none of those it would replace was changed since it was last looked at. The index of the
@@ -27,7 +27,7 @@ from orchard.git.worktree.status import ADD_TIMEOUT
 def merge_onto(live: Live, start: str, ours: str, theirs: str) -> Merge:
     """Merge `theirs`, which was made on `start`, with what `ours` holds, which came from there as well.
 
-    In git's eyes `ours` need not descend from `start` (it is a picture of a folder that went on), so a commit is made
+    In git's eyes `ours` need not descend from `start` (it is a picture of a worktree that went on), so a commit is made
     that does. Nothing holds it, and nobody needs it when the merge is made.
     """
     objects, merger = live.objects, live.merger
@@ -39,7 +39,7 @@ def merge_onto(live: Live, start: str, ours: str, theirs: str) -> Merge:
 
 
 def changed_paths(live: Live, ours: str, tree: str) -> list[Change]:
-    """What has to be written into a folder that holds the commit `ours` to make it hold a tree."""
+    """What has to be written into a worktree that holds the commit `ours` to make it hold a tree."""
     return changes_of(live.objects, (live.objects.tree_of(ours), tree))
 
 
@@ -51,7 +51,7 @@ def in_the_way(live: Live, folder: Path, ours: str, changes: Sequence[Change]) -
 
 
 def write_changes(live: Live, worktree: Worktree, ours: str, tree: str) -> None:
-    """Make a folder that holds the commit `ours` hold a tree; GitError, and nothing written, if it has changed."""
+    """Make a worktree that holds the commit `ours` hold a tree; GitError, and nothing written, if it has changed."""
     repo, before = live.repo, live.objects.tree_of(ours)
     with private_index(repo) as index:
         git = repo.worktree_git(worktree.name, worktree.path).with_index(index)

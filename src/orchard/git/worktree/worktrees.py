@@ -79,7 +79,7 @@ class Worktrees(Struct):
     _used: set[str] = field(default_factory=set)
     _made: dict[str, tuple[str, tuple[int, ...], Left | None]] = field(default_factory=dict)
     _stood: dict[str, tuple[str, tuple[int, ...]]] = field(default_factory=dict)
-    """The commit that was checked out last in a folder, and the stamp of the index that this left."""
+    """The commit that was checked out last in a worktree, and the stamp of the index that this left."""
     _unsettled: set[str] = field(default_factory=set)
     _prepared: bool = False
 
@@ -105,11 +105,11 @@ class Worktrees(Struct):
         return commit if commit and _index_stamp(self._admin(worktree)) == stamp else None
 
     def left_by(self, worktree: Worktree) -> Left | None:
-        """What the folder held when its work was committed, if that was noted."""
+        """What the worktree held when its work was committed, if that was noted."""
         return self._made.get(worktree.name, ("", (), None))[2]
 
     def settle_index(self, worktree: Worktree) -> None:
-        """Spare later looks at a large folder from reading every file again.
+        """Spare later looks at a large worktree from reading every file again.
 
         Git trusts its notes on a file only if they are older, in whole seconds, than the index that holds them.
         A checkout writes both in the same second, so nothing is trusted until the index is written once more.
@@ -146,7 +146,7 @@ class Worktrees(Struct):
         keep: tuple[str, ...] | None = (),
         reason: str | None = None,
     ) -> None:
-        """Make the folder hold exactly `commit`, and of what is ignored only what matches `keep`; None: all of it.
+        """Make the worktree hold exactly `commit`, and of what is ignored only what matches `keep`; None: all of it.
 
         `Unfit`, while the proof is still good, if another folder should be taken.
         """
@@ -172,7 +172,7 @@ class Worktrees(Struct):
         return self._stood.get(worktree.name, ("", ()))[1] != _index_stamp(self._admin(worktree))
 
     def _label(self, worktree: Worktree, reason: str) -> None:
-        """Have git's lock say whom the folder is for now; it is held all the while, also when power fails here."""
+        """Have git's lock say whom the worktree is for now; it is held all the while, also when power fails here."""
         text = os.fsencode(_label(reason))
         with suppress(OSError):
             flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -184,7 +184,7 @@ class Worktrees(Struct):
                 os.close(place)
 
     def _take_out(self, worktree: Worktree, names: tuple[bytes, ...]) -> None:
-        """Remove files from a folder that is as it should be without them."""
+        """Remove files from a worktree that is as it should be without them."""
         self._forget_operations(self._admin(worktree), worktree, keep_index=True)
         for name in names:
             remove_file(worktree.path, name)
@@ -192,7 +192,7 @@ class Worktrees(Struct):
         self._forget_log(worktree)
 
     def _follow(self, worktree: Worktree, saved: Saved) -> bool:
-        """Have HEAD and the index follow a folder that holds the next commit already; False: git has to do it.
+        """Have HEAD and the index follow a worktree that holds the next commit already; False: git has to do it.
 
         So a job that begins with what the one before it made costs no checkout.
         """

@@ -38,7 +38,7 @@ class WorkerCompleted(JobFact, frozen=True):
 
 
 class AgentStarted(JobFact, frozen=True):
-    """An agent was given a turn: for the job's work, or to mend or settle something."""
+    """An agent was given a turn: for the job's work, to heal a failure or to resolve a conflict."""
 
     attempt: int
     phase: Phase
@@ -114,7 +114,7 @@ class AgentEnded(JobFact, frozen=True):
 
 
 class HealTried(JobFact, frozen=True):
-    """An agent tried to mend a failed phase, which was run again unless nothing was changed."""
+    """An agent tried to heal a failed phase, which was run again unless nothing was changed."""
 
     attempt: int
     phase: Phase

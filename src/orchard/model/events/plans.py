@@ -245,7 +245,7 @@ class JobFailed(JobEvent, frozen=True):
     resume_from: Phase | None = None
     """Where a retry begins, when the work's `on_failure` says so."""
     left: str = ""
-    """For a check of committed work: a fingerprint of the folder, to tell whether somebody edits it after this."""
+    """For a check of committed work: a fingerprint of the worktree, to tell whether somebody edits it after this."""
     since: float = 0.0
     """When the engine that worked on it was last known to be at work, where the next one found this; 0: not known."""
 
@@ -320,7 +320,7 @@ class PhaseEnded(JobFact, frozen=True):
 
 
 class WorktreeTaken(JobFact, frozen=True):
-    """The attempt works in this folder, which stands at `base`."""
+    """The attempt works in this worktree, which stands at `base`."""
 
     attempt: int
     worktree: str
@@ -329,13 +329,13 @@ class WorktreeTaken(JobFact, frozen=True):
 
 
 class WorktreeGone(JobFact, frozen=True):
-    """The job's folder was given back or removed; what it held was saved before."""
+    """The job's worktree was given back or removed; what it held was saved before."""
 
     worktree: str
 
 
 class NeedsConsumed(JobFact, frozen=True):
-    """The job has taken what it needs from these jobs; their folders are no longer wanted by it."""
+    """The job has taken what it needs from these jobs; their worktrees are no longer wanted by it."""
 
     needs: tuple[JobId, ...]
 
@@ -363,7 +363,7 @@ class WorkCommitted(JobFact, frozen=True):
 
 
 class WorkSaved(JobFact, frozen=True):
-    """What lay in the job's folder was saved under this ref and read back."""
+    """What lay in the job's worktree was saved under this ref and read back."""
 
     ref: str
     commit: str

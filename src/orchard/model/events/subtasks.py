@@ -15,7 +15,7 @@ class SubtaskSpawned(JobFact, frozen=True):
     agent: str
     instructions: str
     base: str
-    """What it starts from: the parent's folder, as it was then."""
+    """What it starts from: the parent's worktree, as it was then."""
     parent: str | None = None
     """The subtask whose agent asked for it; None: the job's own."""
     name: str = ""
@@ -32,7 +32,7 @@ class SubtaskStarted(JobFact, frozen=True):
 
 
 class SubtaskPlaced(JobFact, frozen=True):
-    """A subtask got a folder of its own, which stands at its base."""
+    """A subtask got a worktree of its own, which stands at its base."""
 
     subtask: str
     worktree: str
@@ -64,14 +64,14 @@ class SubtaskEnded(JobFact, frozen=True):
 
 
 class SubtaskFolderGone(JobFact, frozen=True):
-    """A subtask's folder was given back; what it held was saved before."""
+    """A subtask's worktree was given back; what it held was saved before."""
 
     subtask: str
     worktree: str
 
 
 class SubtaskPulled(JobFact, frozen=True):
-    """What a subtask changed was merged into its parent's folder."""
+    """What a subtask changed was merged into its parent's worktree."""
 
     attempt: int
     subtask: str
