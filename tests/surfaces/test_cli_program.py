@@ -290,6 +290,18 @@ def test_the_status_document_has_the_promised_keys(landed: Desk) -> None:
     assert {"id", "needs", "status", "phase", "attempts", "commit", "summary"} <= set(document["jobs"][0])
 
 
+def test_status_shows_what_changed_since_an_event(landed: Desk) -> None:
+    document = landed("status", "--json").json
+    first, last = (landed("status", "--since", str(number), "--json").json for number in (0, document["seq"]))
+
+    assert (first["jobs"], first["plan"], first["seq"]) == (document["jobs"], document["plan"], document["seq"])
+    assert (last["jobs"], last["removed"], last["since"]) == ([], [], document["seq"])
+    shown = landed("status", "--since", str(document["seq"]))
+    assert shown.code == 0 and "The [red]second" not in shown.out and "landed" in shown.out
+    refused = landed("status", "--since", "999999")
+    assert refused.code == 2 and "there was no event 999999 yet" in refused.err
+
+
 def test_looking_shows_names_as_they_are_and_no_control_sequence(landed: Desk) -> None:
     shown = [landed(*words) for words in (["list"], ["status"], ["job", "two"], ["attempts", "one"], ["logs", "one"])]
 

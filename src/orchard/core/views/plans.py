@@ -81,7 +81,8 @@ def plan_summary(run: Run, *, interrupted: bool = False) -> PlanSummary:
     waits = status is PlanStatus.PENDING and run.plan.after is not None
     gone = interrupted and status in (PlanStatus.RUNNING, PlanStatus.PENDING) and not waits
     half = interrupted and run.settled and run.moving is not None
-    kept = [_kept(run, job) for job in run.records]
+    known = run.views.get
+    kept: list[Kept] = [known(job) or _kept(run, job) for job in run.records]
     return PlanSummary(
         id=run.id,
         name=run.plan.name,
@@ -112,11 +113,7 @@ def plan_summary(run: Run, *, interrupted: bool = False) -> PlanSummary:
             Resolution(one.job, str(one.phase), one.by, list(one.paths), list(one.ours_jobs), list(one.theirs_jobs))
             for one in run.resolutions
         ],
-        healed=[
-            HealedJob(job, one.phase, one.agent)
-            for job, part in zip(run.records, kept, strict=True)
-            for one in part.healed
-        ],
+        healed=[HealedJob(job.id, one.phase, one.agent) for job in kept if job.healed for one in job.healed],
         pushed=None if run.pushed is None else Push(run.pushed.ok, run.pushed.message),
         groups=dict(group_statuses(run)),
         after=run.plan.after,
@@ -174,6 +171,7 @@ def _has_no_job(run: Run) -> bool:
 class Kept(Struct):
     """What is shown of a job, kept until something happens to it."""
 
+    id: JobId
     seconds: float
     used: list[Usage]
     healed: list[HealedPhase]
@@ -185,14 +183,14 @@ def _kept(run: Run, job: JobId) -> Kept:
     if kept is None:
         record = run.records[job]
         seconds = sum(attempt_seconds(attempt) for attempt in record.attempts)
-        kept = run.views[job] = Kept(seconds, list(record.used), healed_phases(record))
+        kept = run.views[job] = Kept(job, seconds, list(record.used), healed_phases(record))
     return kept
 
 
 def _plan_usage(jobs: list[Kept]) -> PlanUsage:
     """What the plan has used so far: minutes in which its jobs ran, and what their agents used."""
-    seconds = sum(job.seconds for job in jobs)
-    used = _used(one for job in jobs for one in job.used)
+    seconds = sum([job.seconds for job in jobs])
+    used = _used([one for job in jobs if job.used for one in job.used])
     return PlanUsage(job_seconds=round(seconds, 3) if seconds else UNSET, **used)
 
 

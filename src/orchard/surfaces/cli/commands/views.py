@@ -24,7 +24,7 @@ from orchard.surfaces.cli.terminal import Terminal, is_terminal, put
     help="Show only what changed after event N, the `seq` of an answer.",
 )
 def status(terminal: Terminal, plan: str | None, since: int | None) -> None:
-    """Show a plan and all its jobs, or those that changed."""
+    """Show a plan and all its jobs."""
     from orchard.surfaces.cli.render.plan_page import status_lines  # 'list' does without it
 
     app = app_of(terminal)
