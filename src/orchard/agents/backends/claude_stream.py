@@ -12,15 +12,24 @@ from typing import Any, ClassVar
 
 from msgspec.structs import replace
 
-from orchard.agents.backends.stream import Complaints, about, amount, count, part, sentence, telling_line, text
+from orchard.agents.backends.stream import (
+    LONGEST_TEXT,
+    MOST_OPEN_CALLS,
+    StreamReader,
+    about,
+    amount,
+    count,
+    part,
+    sentence,
+    telling_line,
+    text,
+)
 from orchard.agents.cli import Json, reason_of
-from orchard.agents.protocol import Called, Noted, Reason, Result, Said, Session, Task, Tell, Used
-from orchard.model.usage import Usage, total
+from orchard.agents.protocol import Called, Noted, Reason, Result, Said, Task, Tell, Used
+from orchard.model.usage import Usage, less, total
 from orchard.process.program import Ended
 
-LONGEST_TEXT = 256 * 1024
-"""Of the agent's last words."""
-MOST_OPEN_CALLS = MOST_SEEN = 1000
+MOST_SEEN = 1000
 _NOT_A_MODEL = "<synthetic>"
 """Whom the program names as the author of what it says itself."""
 
@@ -45,14 +54,7 @@ class Ledger:
     def whole(self, usage: Usage) -> None:
         """All that was used of a model in this turn: what was not told yet is."""
         told = self._told.get(usage.model, Usage(usage.model))
-        rest = replace(
-            usage,
-            input=max(0, usage.input - told.input),
-            cached=max(0, usage.cached - told.cached),
-            cache_writes=max(0, usage.cache_writes - told.cache_writes),
-            output=max(0, usage.output - told.output),
-            requests=0,
-        )
+        rest = replace(less(usage, told), requests=0)
         if rest.as_json().keys() - {"model"}:
             self._add(rest)
 
@@ -77,7 +79,7 @@ class Ledger:
         self._tell(Used(usage))
 
 
-class MessageReader:
+class MessageReader(StreamReader):
     """Hears one turn. What programs do differently is in the methods that a backend replaces."""
 
     name: ClassVar[str] = "The agent"
@@ -87,10 +89,8 @@ class MessageReader:
     """Of its end without a result, where they mean something."""
 
     def __init__(self, task: Task, tell: Tell) -> None:
-        self._task, self._tell = task, tell
-        self._complaints = Complaints(task.log)
+        super().__init__(task, tell)
         self.ledger = Ledger(tell)
-        self.session: str | None = None
         self._final: Json | None = None
         self._open_calls: dict[str, str] = {}
         self._worked = False
@@ -146,7 +146,7 @@ class MessageReader:
 
     def _hear_system(self, message: Json) -> None:
         if message.get("subtype") == "init":
-            self._hear_session(text(message.get("session_id")))
+            self._name_session(text(message.get("session_id")))
             for server in _rows(message.get("mcp_servers")):
                 if server.get("status") in ("failed", "needs-auth"):
                     name = sentence(text(server.get("name")))
@@ -154,11 +154,6 @@ class MessageReader:
         elif message.get("subtype") == "api_retry":
             why = sentence(text(message.get("error")) or str(message.get("error_status") or "an error"))
             self._tell(Noted("retry", f"{self.name} calls its model again: {why}."))
-
-    def _hear_session(self, id: str) -> None:
-        if id and id != self.session:
-            self.session = id
-            self._tell(Session(id))
 
     def _hear_assistant(self, message: Json) -> None:
         for block in _rows(message.get("content")):

@@ -10,8 +10,9 @@ from uuid import UUID
 
 from orchard.agents.backends.project_files import with_own_words
 from orchard.agents.backends.stream import (
-    Complaints,
+    LONGEST_TEXT,
     Counts,
+    StreamReader,
     Totals,
     about,
     count,
@@ -24,7 +25,7 @@ from orchard.agents.backends.stream import (
 from orchard.agents.cli import Command, Enough, Json, no_effect, reason_of
 from orchard.agents.known import AcpTraits, Known, can
 from orchard.agents.model_lists import Asking, Found, ask_openai, listed, told
-from orchard.agents.protocol import Called, McpServer, Noted, Reason, Result, Said, Session, Task, Tell, Used
+from orchard.agents.protocol import Called, McpServer, Noted, Reason, Result, Said, Task, Tell, Used
 from orchard.model.agent_rows import AgentRow
 from orchard.model.usage import Usage
 from orchard.process.program import Ended
@@ -35,7 +36,6 @@ RETRIES = 2
 """Of its own, after which it is ours to wait."""
 MOST_WAITS_FOR_NETWORK = 2
 """Without a network it would wait for ever: so often it may say so."""
-LONGEST_TEXT = 256 * 1024
 _QUIET: dict[str, bool] = {
     "check_for_update_on_startup": False, "analytics.enabled": False, "features.plugins": False, "features.apps": False,
 }  # fmt: skip
@@ -223,11 +223,9 @@ def _toml(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-class CodexReader:
+class CodexReader(StreamReader):
     def __init__(self, task: Task, tell: Tell) -> None:
-        self._task, self._tell = task, tell
-        self._complaints = Complaints(task.log)
-        self.session: str | None = None
+        super().__init__(task, tell)
         self._done = False
         self._error = ""
         self._last_words = ""
@@ -237,9 +235,7 @@ class CodexReader:
     def feed(self, message: Json) -> None:
         kind = message.get("type")
         if kind == "thread.started":
-            self.session = text(message.get("thread_id")) or None
-            if self.session:
-                self._tell(Session(self.session))
+            self._name_session(text(message.get("thread_id")))
         elif kind in ("item.started", "item.completed"):
             self._hear_item(part(message, "item"), completed=kind == "item.completed")
         elif kind == "turn.completed":

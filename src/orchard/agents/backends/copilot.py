@@ -17,9 +17,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from orchard.agents.backends.stream import (
-    Calls,
-    Complaints,
-    Words,
+    StreamReader,
     amount,
     count,
     is_private,
@@ -33,9 +31,9 @@ from orchard.agents.backends.stream import (
 from orchard.agents.cli import Command, Enough, Json, no_effect, reason_of
 from orchard.agents.known import AcpTraits, Known, can
 from orchard.agents.model_lists import Asking, Found, ask_anthropic, ask_openai, listed, told
-from orchard.agents.protocol import TRANSIENT, McpServer, Noted, Reason, Result, Said, Session, Task, Tell, Used
+from orchard.agents.protocol import TRANSIENT, McpServer, Noted, Reason, Result, Session, Task, Tell, Used
 from orchard.model.agent_rows import AgentRow
-from orchard.model.usage import Usage
+from orchard.model.usage import Usage, less
 from orchard.process.program import Ended
 
 KEYS = ("COPILOT_PROVIDER_BASE_URL", "COPILOT_GITHUB_TOKEN")
@@ -196,9 +194,9 @@ def _usage_file(task: Task, session: str) -> Path:
     return task.private / f"copilot-usage-{sha256(session.encode()).hexdigest()[:16]}.json"
 
 
-class CopilotReader:
+class CopilotReader(StreamReader):
     def __init__(self, task: Task, tell: Tell) -> None:
-        self._tell = tell
+        super().__init__(task, tell)
         # Read before the program runs: what is in the scratch folder afterwards may be the agent's own.
         note = json.loads(_note(task).read_text("utf-8"))
         self._session: str | None = note["session"]
@@ -207,10 +205,7 @@ class CopilotReader:
         self._usage_file = _usage_file(task, self._session or "")
         self._counts = self._usage_file.exists()
         self._before = _counted(self._usage_file)
-        self._complaints = Complaints(task.log)
         self._told_session = False
-        self._calls = Calls(tell)
-        self._words = Words()
         self._error: Json = {}
         self._failures = 0
         self._end: Json | None = None
@@ -221,10 +216,12 @@ class CopilotReader:
             self._record.tell_new(self._tell)
         match message.get("type"):
             case "user.message" | "assistant.turn_start":
-                self._name_session()
+                self._tell_session()
             case "assistant.message":
                 self._error, self._failures = {}, 0
-                self._say(text(data.get("content")))
+                if (said := text(data.get("content"))).strip():
+                    self._words.clear()
+                    self._say(said)
             case "tool.execution_start":
                 self._calls.begin(text(data.get("toolCallId")), text(data.get("toolName")), data.get("arguments"))
             case "tool.execution_complete":
@@ -244,7 +241,7 @@ class CopilotReader:
             case "result":
                 self._end = message
                 self._session = text(message.get("sessionId")) or self._session
-                self._name_session()
+                self._tell_session()
 
     def result(self, ended: Ended, stray: str) -> Result:
         """By its last line; without one it has not begun, or was stopped."""
@@ -273,16 +270,10 @@ class CopilotReader:
         status = self._error.get("statusCode")
         return reason_of(text(self._error.get("message")), status if isinstance(status, int) else None)
 
-    def _name_session(self) -> None:
+    def _tell_session(self) -> None:
         if not self._told_session and self._session:
             self._told_session = True
             self._tell(Session(self._session))
-
-    def _say(self, said: str) -> None:
-        if said.strip():
-            self._words.clear()
-            self._words.add(said)
-            self._tell(Said(said if said.endswith("\n") else said + "\n"))
 
     def _count(self) -> None:
         """Tell what was used, where the record of the session has not told it."""
@@ -296,7 +287,7 @@ class CopilotReader:
             self._tell(Noted("warning", message))
             return
         for model, now in _counted(self._usage_file).items():
-            used = _less(now, self._before.get(model, Usage(model)))
+            used = less(now, self._before.get(model, Usage(model)))
             if used.tokens or used.requests:
                 self._tell(Used(used))
 
@@ -382,18 +373,6 @@ def _usage(model: str, tokens: Json, requests: int, seconds: float) -> Usage:
         count(tokens.get("outputTokens")),
         requests,
         api_seconds=seconds,
-    )
-
-
-def _less(now: Usage, before: Usage) -> Usage:
-    return Usage(
-        now.model,
-        max(now.input - before.input, 0),
-        max(now.cached - before.cached, 0),
-        max(now.cache_writes - before.cache_writes, 0),
-        max(now.output - before.output, 0),
-        max(now.requests - before.requests, 0),
-        api_seconds=max(now.api_seconds - before.api_seconds, 0.0),
     )
 
 

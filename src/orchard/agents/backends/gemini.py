@@ -11,9 +11,7 @@ from typing import Any
 
 from orchard.agents.backends.project_files import addresses, refused, steering_files, there
 from orchard.agents.backends.stream import (
-    Calls,
-    Complaints,
-    Words,
+    StreamReader,
     count,
     is_private,
     part,
@@ -26,7 +24,7 @@ from orchard.agents.backends.stream import (
 from orchard.agents.cli import Command, Json, no_effect, reason_of
 from orchard.agents.known import AcpTraits, Known, can
 from orchard.agents.model_lists import Asking, Found, ask_gemini, with_aliases
-from orchard.agents.protocol import McpServer, Noted, Reason, Result, Said, Session, Task, Tell, Used
+from orchard.agents.protocol import McpServer, Noted, Reason, Result, Said, Task, Tell, Used
 from orchard.model.agent_rows import AgentRow
 from orchard.model.usage import Usage
 from orchard.process.program import Ended
@@ -176,22 +174,16 @@ def _server(server: McpServer) -> Json:
     return {**stdio(server), "trust": True}
 
 
-class GeminiReader:
+class GeminiReader(StreamReader):
     def __init__(self, task: Task, tell: Tell) -> None:
-        self._tell = tell
-        self._complaints = Complaints(task.log)
-        self._session: str | None = None
-        self._calls = Calls(tell)
-        self._words = Words()
+        super().__init__(task, tell)
         self._open_line = False
         self._end: Json | None = None
 
     def feed(self, message: Json) -> None:
         match message.get("type"):
             case "init":
-                self._session = text(message.get("session_id")) or None
-                if self._session:
-                    self._tell(Session(self._session))
+                self._name_session(text(message.get("session_id")))
             case "message" if message.get("role") == "assistant":
                 self._say(text(message.get("content")))
             case "tool_use":
@@ -209,14 +201,14 @@ class GeminiReader:
         """By its last line; without one it has not begun, or was stopped."""
         said = str(self._words)
         if self._end is not None and self._end.get("status") == "success":
-            return Result("done", text=said, session=self._session)
+            return Result("done", text=said, session=self.session)
         message = sentence(text(part(self._end, "error").get("message")))
         reason, message = self._why(ended, message, stray)
-        return Result(reason, message, said, self._session)
+        return Result(reason, message, said, self.session)
 
     def _why(self, ended: Ended, message: str, stray: str) -> tuple[Reason, str]:
         complaints = self._complaints.read()
-        if self._session is None:
+        if self.session is None:
             # Later its complaints may be about anything.
             message = message or telling_line(complaints) or sentence(stray)
         if ended.exit_code == _TURNS:

@@ -11,9 +11,7 @@ from pathlib import Path
 
 from orchard.agents.backends.project_files import anywhere, refused, with_own_words
 from orchard.agents.backends.stream import (
-    Calls,
-    Complaints,
-    Words,
+    StreamReader,
     amount,
     count,
     is_private,
@@ -25,7 +23,7 @@ from orchard.agents.backends.stream import (
 from orchard.agents.cli import Command, Json, no_effect, reason_of
 from orchard.agents.known import AcpTraits, Known, can
 from orchard.agents.model_lists import Asking, Found, listed
-from orchard.agents.protocol import McpServer, Noted, Reason, Result, Said, Session, Task, Tell, Used
+from orchard.agents.protocol import McpServer, Noted, Reason, Result, Task, Tell, Used
 from orchard.model.agent_rows import AgentRow
 from orchard.model.usage import Usage
 from orchard.process.program import Ended
@@ -172,20 +170,17 @@ def _server(server: McpServer) -> Json:
     return {"type": "local", "command": command, "environment": dict(server.env), "enabled": True}
 
 
-class OpencodeReader:
+class OpencodeReader(StreamReader):
     def __init__(self, task: Task, tell: Tell) -> None:
-        self._tell = tell
-        self._complaints = Complaints(task.log)
+        super().__init__(task, tell)
         # It does not say which model works: only one that was asked for is known.
         self._model = (task.settings.model or "").partition("/")[2]
-        self._session: str | None = None
-        self._calls = Calls(tell)
-        self._words = Words()
         self._last_step = ""
         self._error: Json | None = None
 
     def feed(self, message: Json) -> None:
-        self._name_session(text(message.get("sessionID")))
+        if self.session is None:
+            self._name_session(text(message.get("sessionID")))
         step = part(message, "part")
         match message.get("type"):
             case "step_start":
@@ -207,17 +202,17 @@ class OpencodeReader:
         if self._error is not None:
             return self._failure(self._error, said)
         if self._last_step == "stop" and ended.exit_code == 0:
-            return self._calls.judge(Result("done", text=said, session=self._session))
+            return self._calls.judge(Result("done", text=said, session=self.session))
         if self._last_step in _ENDS:
             reason, message = _ENDS[self._last_step]
-            return Result(reason, message, said, self._session)
+            return Result(reason, message, said, self.session)
         complaints = self._complaints.read()
         if not self._last_step and _LOST in complaints:
             return Result("session-lost", "opencode does not know the session any more.")
         # Only what it complained about before it began is the reason; later that may be about anything.
-        message = (telling_line(complaints) or sentence(stray)) if self._session is None else ""
+        message = (telling_line(complaints) or sentence(stray)) if self.session is None else ""
         missing = "opencode ended without saying how its work went."
-        return Result(reason_of(message), message or missing, said, self._session)
+        return Result(reason_of(message), message or missing, said, self.session)
 
     def _failure(self, error: Json, said: str) -> Result:
         data = part(error, "data")
@@ -227,18 +222,7 @@ class OpencodeReader:
         if error.get("name") == "ProviderAuthError":
             reason = "not-logged-in"
         wait = _seconds(text(part(data, "responseHeaders").get("retry-after")))
-        return Result(reason, message or "opencode failed and did not say why.", said, self._session, retry_after=wait)
-
-    def _name_session(self, session: str) -> None:
-        if session and self._session is None:
-            self._session = session
-            self._tell(Session(session))
-
-    def _say(self, said: str) -> None:
-        if said.strip():
-            line = said if said.endswith("\n") else said + "\n"
-            self._words.add(line)
-            self._tell(Said(line))
+        return Result(reason, message or "opencode failed and did not say why.", said, self.session, retry_after=wait)
 
     def _call(self, step: Json) -> None:
         state = part(step, "state")

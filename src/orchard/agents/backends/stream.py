@@ -10,7 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from orchard.agents.cli import Json
-from orchard.agents.protocol import Called, McpServer, Noted, Result, Tell
+from orchard.agents.protocol import Called, McpServer, Noted, Result, Said, Session, Task, Tell
 from orchard.model.agent_rows import AgentRow
 from orchard.store.logs import log_size, opened
 from orchard.text import one_line
@@ -191,6 +191,28 @@ class Complaints:
                 return os.pread(file, TAIL, max(self._start, end - TAIL)).decode(errors="replace")
         except OSError:
             return ""
+
+
+class StreamReader:
+    """What readers share: whom they tell, the session of the turn, its calls and the last words of the agent."""
+
+    def __init__(self, task: Task, tell: Tell) -> None:
+        self._task, self._tell = task, tell
+        self._complaints = Complaints(task.log)
+        self.session: str | None = None
+        self._calls = Calls(tell)
+        self._words = Words()
+
+    def _name_session(self, id: str) -> None:
+        if id and id != self.session:
+            self.session = id
+            self._tell(Session(id))
+
+    def _say(self, said: str) -> None:
+        if said.strip():
+            line = said if said.endswith("\n") else said + "\n"
+            self._words.add(line)
+            self._tell(Said(line))
 
 
 def telling_line(complaints: str) -> str:
