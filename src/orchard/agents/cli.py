@@ -226,13 +226,7 @@ def judged(result: Result, ended: Ended) -> Result:
     if result.ok and ended.reason == "signal":
         return Result("signal", ended.message, result.text, result.session, leftovers=ended.leftovers)
     return Result(
-        result.reason,
-        result.message,
-        result.text,
-        result.session,
-        ended.exit_code,
-        result.retry_after,
-        ended.leftovers,
+        result.reason, result.message, result.text, result.session, ended.exit_code, result.retry_after, ended.leftovers
     )
 
 

@@ -10,10 +10,7 @@ from collections.abc import Iterable, Mapping
 from orchard.agents.programs import known_of, of_program
 from orchard.config.layers import Config
 
-OTHERS: Mapping[str, tuple[str, ...]] = {
-    "aider": (".aider*",),
-    "crush": (".crush/",),
-}
+OTHERS: Mapping[str, tuple[str, ...]] = {"aider": (".aider*",), "crush": (".crush/",)}
 """Of programs that no agent of ours is, by name; for whatever else there is, a row names them."""
 
 

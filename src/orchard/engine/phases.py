@@ -12,15 +12,7 @@ from orchard.engine.context import Context
 from orchard.engine.merges.gather import base_ref, gather
 from orchard.engine.outcome import Failed, Held, Outcome, Passed, Skipped
 from orchard.engine.phasing import PhaseFunction
-from orchard.engine.programs import (
-    TAIL_LINES,
-    command_line,
-    environment,
-    failure,
-    folder_of,
-    limits_of,
-    redacted,
-)
+from orchard.engine.programs import TAIL_LINES, command_line, environment, failure, folder_of, limits_of, redacted
 from orchard.engine.snapshot import merge_leaf
 from orchard.engine.turns.heal import edited_since, healed_trailers
 from orchard.engine.turns.resolve import Sides, merge_with_resolver, record_pick
@@ -222,8 +214,7 @@ async def commit(context: Context) -> Outcome:
     counts = await _counts(context, result) if result.changed else {}
     context.commit, context.healed = result.commit, False
     context.engine.record(
-        context.run.id,
-        WorkCommitted(context.job_id, number, context.base, result.commit, counts, evidence),
+        context.run.id, WorkCommitted(context.job_id, number, context.base, result.commit, counts, evidence)
     )
     return Passed(evidence["summary"] if evidence and not result.changed else "")
 

@@ -33,14 +33,7 @@ from orchard.git.repository import Worktree
 from orchard.git.scratch import SCRATCH, sweep
 from orchard.git.worktree.save import ensure_saved
 from orchard.git.worktree.worktrees import Worktrees
-from orchard.model.events.plans import (
-    HoldReleased,
-    JobCanceled,
-    JobContinued,
-    JobFailed,
-    JobHeld,
-    JobRetried,
-)
+from orchard.model.events.plans import HoldReleased, JobCanceled, JobContinued, JobFailed, JobHeld, JobRetried
 from orchard.model.phases import RUNS_PROGRAMS, Phase
 from orchard.model.plan import STRAYS, VALIDATION, JobId, PlanId
 from orchard.process.failpoint import failpoint

@@ -33,16 +33,7 @@ from orchard.process.exits import exit_notice, send, wait_exit
 from orchard.process.identity import START_TOLERANCE, Identity, boot_id, identity_of, is_same
 from orchard.process.marks import carries, read_mark
 from orchard.process.orphans import KILL_WAIT, LAST_RESORT, QUIET_LOOKS, Orphans, bury, left_alone
-from orchard.process.table import (
-    UNKNOWN,
-    FileKey,
-    Stat,
-    all_processes,
-    file_key,
-    read_stat,
-    read_token,
-    writes_to,
-)
+from orchard.process.table import UNKNOWN, FileKey, Stat, all_processes, file_key, read_stat, read_token, writes_to
 
 _DOUBT_WAIT, _LONGEST_DOUBT = 0.005, 0.5
 

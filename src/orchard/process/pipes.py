@@ -26,11 +26,7 @@ class Pipes:
     """The two ends that we hold of a program's standard input and output."""
 
     def __init__(
-        self,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        source: asyncio.BaseTransport,
-        most_bytes: int,
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, source: asyncio.BaseTransport, most_bytes: int
     ) -> None:
         self.reader, self.writer = reader, writer
         self._source, self._left = source, most_bytes

@@ -80,12 +80,7 @@ class Slots:
 
     @classmethod
     def open(
-        cls,
-        path: Path,
-        total: int,
-        runtime: Path | None = None,
-        me: Identity | None = None,
-        patience: float = PATIENCE,
+        cls, path: Path, total: int, runtime: Path | None = None, me: Identity | None = None, patience: float = PATIENCE
     ) -> "Slots":
         """The slots in this file; `runtime` is a folder, the user's alone, for the sockets of those who wait.
 

@@ -86,13 +86,7 @@ class AcpAgent:
             reason: Reason = ended.reason
             result = Result(reason, ended.message)
         whole = Result(
-            result.reason,
-            result.message,
-            talk.text,
-            talk.session,
-            ended.exit_code,
-            result.retry_after,
-            ended.leftovers,
+            result.reason, result.message, talk.text, talk.session, ended.exit_code, result.retry_after, ended.leftovers
         )
         return honest(whole)
 

@@ -58,11 +58,7 @@ KNOWN = Known(
     keychain=True,
     endpoints=("ANTHROPIC_BASE_URL",),
     acp={"claude-agent-acp": _ACP, "claude-code-acp": _ACP},
-    reads=(
-        ".claude",
-        ".mcp.json",
-        "bunfig.toml",
-    ),
+    reads=(".claude", ".mcp.json", "bunfig.toml"),
     droppings=(".claude/settings.local.json", ".claude/worktrees/", ".claude/scheduled_tasks.lock"),
     aliases={"haiku": "fast", "sonnet": "standard", "opus": "premium"},
     more_aliases=("default", "best", "fable", "mythos", "opusplan"),

@@ -54,22 +54,11 @@ KNOWN = Known(
     ("auth.json",),
     ((".codex/config.toml", "model_provider"), (".codex/config.toml", "oss_provider")),
     can("effort"),
-    providers=(
-        "AZURE_OPENAI_API_KEY",
-        "OPENAI_BASE_URL",
-        "CODEX_OSS_BASE_URL",
-        "CODEX_OSS_PORT",
-        "CODEX_ACCESS_TOKEN",
-    ),
+    providers=("AZURE_OPENAI_API_KEY", "OPENAI_BASE_URL", "CODEX_OSS_BASE_URL", "CODEX_OSS_PORT", "CODEX_ACCESS_TOKEN"),
     status=("login", "status"),
     endpoints=("OPENAI_BASE_URL",),
-    acp={
-        "codex-acp": AcpTraits(KEYS, "CODEX_HOME", {"CODEX_ACP_PROMPT_SUGGESTIONS": "false"}, obeys=(".codex",)),
-    },
-    reads=(
-        ".codex",
-        ".agents",
-    ),
+    acp={"codex-acp": AcpTraits(KEYS, "CODEX_HOME", {"CODEX_ACP_PROMPT_SUGGESTIONS": "false"}, obeys=(".codex",))},
+    reads=(".codex", ".agents"),
     droppings=(".codex/tmp/", ".codex/sessions/", ".codex/log/"),
 )
 

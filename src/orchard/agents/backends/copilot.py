@@ -85,9 +85,7 @@ KNOWN = Known(
     can("effort"),
     providers=("COPILOT_PROVIDER_API_KEY_COMMAND", "COPILOT_PROVIDER_BEARER_TOKEN", "COPILOT_GH_HOST"),
     endpoints=("COPILOT_PROVIDER_BASE_URL", "COPILOT_PROVIDER_TYPE"),
-    acp={
-        "copilot": AcpTraits(KEYS, "COPILOT_HOME", server_flag="--additional-mcp-config", failure=_acp_failure),
-    },
+    acp={"copilot": AcpTraits(KEYS, "COPILOT_HOME", server_flag="--additional-mcp-config", failure=_acp_failure)},
     reads=(
         ".mcp.json",
         ".agents",

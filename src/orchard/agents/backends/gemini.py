@@ -58,11 +58,7 @@ KNOWN = Known(
     ),
     endpoints=("GOOGLE_GEMINI_BASE_URL",),
     acp={"gemini": AcpTraits(obeys=(".gemini",), files=(".gemini/.env", ".env"))},
-    reads=(
-        ".agents",
-        ".gemini",
-        ".env",
-    ),
+    reads=(".agents", ".gemini", ".env"),
     droppings=(".gemini/tmp/", ".gemini/settings.json.orig", "gemini-client-error-*.json"),
     aliases={"flash": "fast", "flash-lite": "fast", "pro": "premium", "auto": "standard"},
 )

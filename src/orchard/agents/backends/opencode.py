@@ -10,16 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from orchard.agents.backends.project_files import anywhere, refused, with_own_words
-from orchard.agents.backends.stream import (
-    StreamReader,
-    amount,
-    count,
-    is_private,
-    part,
-    sentence,
-    telling_line,
-    text,
-)
+from orchard.agents.backends.stream import StreamReader, amount, count, is_private, part, sentence, telling_line, text
 from orchard.agents.cli import Command, Json, no_effect, reason_of
 from orchard.agents.known import AcpTraits, Known, can
 from orchard.agents.model_lists import Asking, Found, listed

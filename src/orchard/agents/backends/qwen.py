@@ -49,10 +49,7 @@ KNOWN = Known(
     providers=("DASHSCOPE_API_KEY", "OPENAI_BASE_URL", "QWEN_DEFAULT_AUTH_TYPE"),
     endpoints=("OPENAI_BASE_URL",),
     acp={"qwen": AcpTraits(obeys=(".qwen",), files=(".qwen/.env", ".env"))},
-    reads=(
-        ".qwen",
-        ".env",
-    ),
+    reads=(".qwen", ".env"),
     droppings=(".qwen/",),
 )
 

@@ -11,13 +11,7 @@ from msgspec.structs import replace
 from orchard.agents.builtin.calls import Calls
 from orchard.agents.builtin.memory import Bounds, compacted, fitted, lightened, middle, transcript
 from orchard.agents.builtin.model import Hear, Message, ModelError, Reply, Request, TooLong, result_block, said
-from orchard.agents.builtin.prompts import (
-    CALL_CUT_OFF,
-    CUT_OFF,
-    NOT_RUN,
-    SUMMARY_REQUEST,
-    SUMMARY_SYSTEM,
-)
+from orchard.agents.builtin.prompts import CALL_CUT_OFF, CUT_OFF, NOT_RUN, SUMMARY_REQUEST, SUMMARY_SYSTEM
 from orchard.agents.protocol import Noted, Result, Said, Tell, Watch
 
 Ask = Callable[[Request, Hear], Awaitable[Reply]]

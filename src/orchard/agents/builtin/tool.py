@@ -104,12 +104,7 @@ class MadeTool(Struct, frozen=True):
 
 def schema(required: tuple[str, ...] = (), **properties: Json) -> Json:
     """The schema of an input with these properties and no others."""
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(required),
-        "additionalProperties": False,
-    }
+    return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
 
 
 def text(description: str, **more: object) -> Json:

@@ -35,12 +35,7 @@ async def open_toolbox(
             context = replace(context, scratch=Path(stack.enter_context(folder)))
         # Before the model does anything: what the repository says of itself later may be its doing.
         checkout = await in_thread(find_checkout, context.folder)
-        tools = [
-            *file_tools(context, checkout),
-            *shell_tools(context),
-            *git_tools(checkout),
-            *github_tools(checkout),
-        ]
+        tools = [*file_tools(context, checkout), *shell_tools(context), *git_tools(checkout), *github_tools(checkout)]
         wanted = [server for server in servers if not _all_denied(server.name, deny)]
         if wanted:
             tools += await _serve(stack, context, wanted, tell)

@@ -68,12 +68,7 @@ def review(repo: Repository, base: str, tree: str) -> Reviewed | Finding:
     return judge(repo, tree, differences, lines)
 
 
-def judge(
-    repo: Repository,
-    tree: str,
-    differences: list[Difference],
-    lines: tuple[int, int],
-) -> Reviewed | Finding:
+def judge(repo: Repository, tree: str, differences: list[Difference], lines: tuple[int, int]) -> Reviewed | Finding:
     """Hold the differences that led to `tree` against the rules; `lines` came and went."""
     present = [one for one in differences if one.present]
     for rule in _RULES:
@@ -215,11 +210,7 @@ _RULES = (
         "The job moved submodules to other commits, which plans do not allow by default",
         "Update submodules in a commit of your own, before the plan.",
     ),
-    _Rule(
-        _git_names,
-        "The job added paths that pass for '.git' on some systems",
-        "Have the job choose other names.",
-    ),
+    _Rule(_git_names, "The job added paths that pass for '.git' on some systems", "Have the job choose other names."),
     _Rule(
         _links_out,
         "The job added links that point outside of the repository",

@@ -304,11 +304,7 @@ class Worktrees(Struct):
         admin, link = self._admin(worktree), worktree.path / ".git"
         if link.is_dir() and not link.is_symlink():
             link.rename(worktree.path / f".git-moved-{secrets.token_hex(4)}")
-        wanted = {
-            link: f"gitdir: {admin}\n",
-            admin / "gitdir": f"{link}\n",
-            admin / "commondir": "../..\n",
-        }
+        wanted = {link: f"gitdir: {admin}\n", admin / "gitdir": f"{link}\n", admin / "commondir": "../..\n"}
         for file, text in wanted.items():
             if file.is_symlink() or not file.is_file() or file.read_bytes() != os.fsencode(text):
                 write_atomically(file, os.fsencode(text), 0o644)
