@@ -12,6 +12,7 @@ from orchard.agents.builtin.tool import Tool, ToolContext, in_thread, plain_text
 from orchard.agents.builtin.tools.files import file_tools
 from orchard.agents.builtin.tools.git import find_checkout, git_tools
 from orchard.agents.builtin.tools.github import github_tools
+from orchard.agents.builtin.tools.own import open_own_tools
 from orchard.agents.builtin.tools.shell import shell_tools
 from orchard.agents.protocol import McpServer, Noted, Tell
 from orchard.process.background import beside
@@ -37,8 +38,12 @@ async def open_toolbox(
         checkout = await in_thread(find_checkout, context.folder)
         tools = [*file_tools(context, checkout), *shell_tools(context), *git_tools(checkout), *github_tools(checkout)]
         wanted = [server for server in servers if not _all_denied(server.name, deny)]
-        if wanted:
-            tools += await _serve(stack, context, wanted, tell)
+        if others := [server for server in wanted if server.dial is None]:
+            tools += await _serve(stack, context, others, tell)
+        for server in wanted:
+            if server.dial is not None:
+                taken = {tool.name for tool in tools}
+                tools += await stack.enter_async_context(open_own_tools(server, taken, tell))
         for rule in deny:
             if not any(denies(rule, tool.name) for tool in tools) and not rule.startswith("mcp__"):
                 tell(Noted("setting", f"'deny_tools: {plain_text(rule)}' has no effect: there is no such tool."))

@@ -23,6 +23,8 @@ NAME = "orchard"
 SPARE_NAME = "orchard-job"
 """Where the plan names a server of its own that is called like ours."""
 LANGUAGE = "mcp"
+LANGUAGE_WITHIN = "tools"
+"""In our own process the tools are called without the protocol around them."""
 PASS_FILE = "orchard-pass.json"
 
 
@@ -53,7 +55,7 @@ def with_server(context: Context, agent: Agent, purpose: str, settings: Settings
         return
     with job_tokens.issued(scope_of(context)) as secret:
         if agent.is_within:
-            dial = partial(open_channel, job_tokens.socket, secret, LANGUAGE)
+            dial = partial(open_channel, job_tokens.socket, secret, LANGUAGE_WITHIN)
             server = McpServer(_name(settings), offered=True, dial=dial)
             yield replace(settings, mcp_servers=(*settings.mcp_servers, server))
             return

@@ -21,7 +21,7 @@ from orchard.model.events.plans import Json
 from orchard.process.background import beside
 from orchard.surfaces.http.repos import NoEngine
 from orchard.surfaces.http.shutdown import Haste, Stopping
-from orchard.surfaces.mcp_channel import speak_mcp
+from orchard.surfaces.mcp_channel import speak_mcp, speak_tools
 from orchard.surfaces.served import Served
 
 FIRST_WAIT, LONGEST_WAIT = 0.1, 30.0
@@ -58,6 +58,7 @@ class Kept(Served):
         self._woken = asyncio.Event()
         stopping.listen(self._hasten)
         app.channels["mcp"] = self._speak
+        app.channels["tools"] = lambda session, caller: speak_tools(session, caller, self)
 
     async def ask(self, verb: str, **args: Any) -> Json:
         """Ask the engine for something; where there is none the error says why."""

@@ -48,7 +48,7 @@ async def speak(session: Session, caller: Caller, served: Served | None = None) 
     if served is not None:
         await _speak(served, caller, selection, relayed)
         return
-    async with _shared(session) as own:
+    async with shared(session) as own:
         await _speak(own, caller, selection, relayed)
 
 
@@ -172,7 +172,7 @@ _LENT: WeakKeyDictionary[Session, _Lent] = WeakKeyDictionary()
 
 
 @asynccontextmanager
-async def _shared(session: Session) -> AsyncIterator[Served]:
+async def shared(session: Session) -> AsyncIterator[Served]:
     """The repository of this engine: one for all its connections, for as long as there is one."""
     lent = _LENT.get(session)
     if lent is None:

@@ -4,8 +4,7 @@
     over_pipes   what the client speaks through: a program in its own family, under our limits
 
 A server is a program of a stranger like any other: it is started by `run_program`, in the task's environment, and
-whatever it starts ends with it. Our own, which the engine offers, is dialled instead. Whatever goes wrong with one of
-them is told, and does not touch the others.
+whatever it starts ends with it. Whatever goes wrong with one of them is told, and does not touch the others.
 This module imports the client, which takes a second: it is itself imported only where a server is configured.
 """
 
@@ -198,8 +197,6 @@ class Server:
 
     def _way(self) -> Callable[["_Life"], Awaitable[str]]:
         """How to reach it: what it tells at the end is why it is gone."""
-        if self._server.dial is not None:
-            return self._by_dialling
         return self._by_program if self._server.command else self._by_address
 
     async def _by_program(self, life: "_Life") -> str:
@@ -219,17 +216,6 @@ class Server:
 
         ended = await run_program(launch, self._context.on_start, self._context.hurry, converse)
         return " ".join(filter(None, (life.why, ended.message, self._complaint())))
-
-    async def _by_dialling(self, life: "_Life") -> str:
-        assert self._server.dial is not None
-        with life.heard():
-            reader, writer = await self._server.dial()
-            pipes = Pipes(reader, writer, writer.transport, MOST_BYTES)
-            try:
-                await self._talk(over_pipes(pipes, self._wake), life)
-            finally:
-                pipes.close()
-        return life.why or "The connection was lost."
 
     async def _by_address(self, life: "_Life") -> str:
         url = self._server.url or ""
