@@ -23,6 +23,7 @@ from orchard.surfaces.mcp.messages import compact
 from orchard.surfaces.mcp.tool import Call, Output, Tool
 from orchard.surfaces.mcp.tools.changes import Shaped, add_jobs_request, check_job
 from orchard.surfaces.mcp.tools.creation import AddJob, Created, check_plan, given_fields, submitted
+from orchard.surfaces.mcp.tools.descriptions import WORDS
 from orchard.surfaces.mcp.tools.job_names import full_ids, with_ids
 from orchard.surfaces.mcp.tools.models import (
     KEY,
@@ -43,7 +44,6 @@ from orchard.surfaces.mcp.tools.models import (
 from orchard.surfaces.mcp.tools.names import MeantJob, ask, done, meant_job, meant_plan
 from orchard.surfaces.mcp.tools.plans import page_of
 from orchard.surfaces.mcp.tools.retry import Retried, Retry, retry_request
-from orchard.surfaces.mcp.tools.worker_descriptions import WORDS
 
 SAID = 1_000
 """Characters of an agent's last words in a list."""
