@@ -5,6 +5,7 @@ package, and to a small bad module of its own, so that a rule which no longer se
 """
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from orchard.model.agent_rows import ACP_AGENTS, BACKENDS
+from orchard.surfaces.cli.verbs import VERBS
 
 PACKAGE = Path(__file__).parent.parent / "src" / "orchard"
 
@@ -51,6 +53,13 @@ MAY_START_TASKS = (
     "agents/",
     "surfaces/cli/",
 )
+
+COMMAND_LINE = re.compile(rf"\borchard (?:(?:{'|'.join(VERBS)})\b|$)")
+MAY_WRITE_COMMANDS = (
+    "surfaces/", "bench/", "testing.py",
+    "__main__.py",  # the line of --version, which is answered without any surface
+    "engine/requests/",  # until they give steps
+)  # fmt: skip
 
 STARTERS = {
     "subprocess": {"Popen", "run", "call", "check_call", "check_output", "getoutput", "getstatusoutput"},
@@ -280,7 +289,23 @@ def names_agents_in_one_place(module: Module) -> Iterator[tuple[int, str]]:
             yield line, name
 
 
+def writes_no_command_line(module: Module) -> Iterator[tuple[int, str]]:
+    """What to do next is a value (`Next`); only surfaces know how one asks for it. Docstrings are for us."""
+    if module.is_one_of(MAY_WRITE_COMMANDS):
+        return
+    docstrings = {id(node.value) for node in module.nodes if isinstance(node, ast.Expr)}
+    for node in module.nodes:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+            yield from ((node.lineno, found[0]) for found in COMMAND_LINE.finditer(node.value))
+
+
 RULES: dict[Rule, list[tuple[str, str]]] = {
+    writes_no_command_line: [
+        ("engine/x.py", "raise NotFound('No.', hint='orchard list')"),
+        ("core/x.py", "hint = f\"Run 'orchard retry {job} --plan {plan}'.\""),
+        ("store/x.py", "hint = f'orchard {verb} {plan}'"),
+        ("planfile/x.py", "TOLD = 'Deployed by `orchard deploy`.'"),
+    ],
     names_agents_in_one_place: [
         ("agents/x.py", "TABLE = {'claude': 1}"),
         ("engine/x.py", "if agent == 'goose':\n    pass"),

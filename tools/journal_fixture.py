@@ -24,6 +24,7 @@ from orchard.core.views.plans import plan_view
 from orchard.core.views.usage import usage_report
 from orchard.model.events.plans import Recorded, decode
 from orchard.model.plan import PlanId
+from orchard.surfaces.next_steps import in_commands
 
 FIXTURE = Path(__file__).resolve().parent.parent / "tests" / "core" / "journal.jsonl.gz"
 EVENTS = 120
@@ -41,8 +42,8 @@ def documents(rows: Iterable[Row]) -> dict[str, Any]:
     attempts = {job: attempt_view(run, job) for job in run.records}
     found: dict[str, Any] = to_builtins(
         {
-            "plan": plan_view(run),
-            "interrupted": plan_view(run, interrupted=True),
+            "plan": plan_view(run, in_commands),
+            "interrupted": plan_view(run, in_commands, interrupted=True),
             "attempts": attempts,
             "usage": usage_report(run),
         }

@@ -55,7 +55,7 @@ def drawn(app: App, events: list[Recorded]) -> str:
     console.print("\n... a moment later, after `orchard retry measures/rare`\n", style="dim", markup=False)
     run = replay(events)
     place = str(app.repo.top)
-    for line in summary_lines(app, run, plan_view(run)):
+    for line in summary_lines(app, run, plan_view(run, in_commands)):
         shown = [(text.replace(place, "textkit"), meaning) for text, meaning in line]
         console.print(styled(shown), no_wrap=True, overflow="ellipsis")
     form = re.sub(r"@font-face \{\{.*?\}\}", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)

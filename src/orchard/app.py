@@ -42,7 +42,7 @@ from orchard.core.views.figures import UsageReport
 from orchard.engine.listing import listed
 from orchard.engine.server.address import is_at_work, read_address
 from orchard.engine.server.session import Place, Session, Speaking
-from orchard.errors import NotFound, OrchardError, Say, UsageError, hint_from
+from orchard.errors import Next, NotFound, OrchardError, Say, UsageError, hint_from
 from orchard.git.repository import Repository, find_repository
 from orchard.model import limits
 from orchard.model.events.plans import Json
@@ -107,7 +107,7 @@ class App:
         from orchard.core.views.plans import plan_summary
 
         run, interrupted = self.seen(plan)
-        return plan_summary(run, interrupted=interrupted)
+        return plan_summary(run, self.say, interrupted=interrupted)
 
     def find_plan(self, name: str | None, verb: str = "") -> PlanId:
         """The plan that is meant: by id, unique name or unique beginning of its id; the newest where none is named.
@@ -121,12 +121,12 @@ class App:
         if name is not None:
             return find_plan(rows, name, exact=verb in EXACT)
         if not rows:
-            raise NotFound("There is no plan in this repository yet.", hint="Run one: orchard run plan.yaml")
+            raise NotFound("There is no plan in this repository yet.", hint=("Run one: ", Next("create_plan")))
         if verb in FITS:
             return fitting(self.plans(deleted=True), verb, self.reader.last_of)
         shown = [row for row in rows if not row.summary.deleted]
         if not shown:
-            raise NotFound("Every plan in this repository is deleted.", hint="orchard list --deleted")
+            raise NotFound("Every plan in this repository is deleted.", hint=Next("list_plans", args={"deleted": True}))
         return shown[-1].id
 
     def find_job(self, name: str, plan: str | None, verb: str = "") -> tuple[PlanId, JobId]:
@@ -155,7 +155,7 @@ class App:
 
         if self.reader.plan(plan) is None:
             self._runs.pop(plan, None)
-            raise NotFound(f"There is no plan '{plan}'.", hint="orchard list")
+            raise NotFound(f"There is no plan '{plan}'.", hint=Next("list_plans"))
         run = self._runs.pop(plan, None) or Run(plan)
         for recorded in self.reader.events(plan, run.seq):
             apply(run, recorded)
@@ -202,8 +202,8 @@ class App:
         runs = [self.run_of(row.id) for row in self.reader.plans() if not row.settled]
         found = []
         for run in runs:
-            still = stands_still(run, engine=alive)
-            found += [*needs_person(run), *([still] if still is not None else [])]
+            still = stands_still(run, self.say, engine=alive)
+            found += [*needs_person(run, self.say), *([still] if still is not None else [])]
         return found
 
     def copy_of(self, plan: PlanId) -> Plan:
@@ -220,14 +220,14 @@ class App:
         """The whole of a plan that was just `seen`."""
         from orchard.core.views.plans import plan_view
 
-        return plan_view(run, interrupted=interrupted, changes=self._result_of(run))
+        return plan_view(run, self.say, interrupted=interrupted, changes=self._result_of(run))
 
     def changes(self, run: Run, interrupted: bool, since: int) -> PlanChanges:
         """What is another in a plan that was just `seen` than after event `since`."""
         from orchard.core.views.plans import plan_changes
 
         self.check_since(run, since)
-        return plan_changes(run, since, interrupted=interrupted, changes=self._result_of(run))
+        return plan_changes(run, self.say, since, interrupted=interrupted, changes=self._result_of(run))
 
     def check_since(self, run: Run, since: int, name: str = "since") -> None:
         """Refuse the number of an event that is still to come: what changed after it nobody can know."""
@@ -286,9 +286,7 @@ class App:
         numbers = [one.number for one in run.records[job_id].attempts]
         chosen = attempt if attempt is not None else (numbers[-1] if numbers else 1)
         if attempt is not None and attempt not in numbers:
-            raise NotFound(
-                f"Job '{job_id}' has no attempt {attempt}.", hint=f"orchard attempts {job_id} --plan {run.id}"
-            )
+            raise NotFound(f"Job '{job_id}' has no attempt {attempt}.", hint=Next("get_job_attempts", run.id, job_id))
         parts = [part for part in self._parts(run, job_id) if part.attempt == chosen]
         return [part for part in parts if phase is None or part.phase == phase]
 
@@ -350,7 +348,9 @@ class App:
             with path.open("rb") as file:
                 found = file.read(limits.PLAN_BYTES + 1)
         except FileNotFoundError as error:
-            raise UsageError(f"There is no file {path}", hint="Write a first plan with: orchard init") from error
+            raise UsageError(
+                f"There is no file {path}", hint=("Write a first plan with: ", Next("init_plan"))
+            ) from error
         except OSError as error:
             raise UsageError(f"{path} cannot be read: {error.strerror}") from error
         return parse(found, str(path))

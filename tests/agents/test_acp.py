@@ -19,6 +19,7 @@ from orchard.model.agent_rows import AgentRow
 from orchard.model.limits import Limits
 from orchard.model.usage import Usage
 from orchard.process.family import members
+from orchard.surfaces.next_steps import in_commands
 from tests.agents.conftest import Desk, Ear
 
 pytestmark = pytest.mark.anyio
@@ -143,7 +144,7 @@ async def test_behind_the_protocol_a_folder_with_settings_that_nobody_trusts_is_
     result = await AcpAgent(str(show)).run(replace(task_at(desk), trusted_project_settings=trusted), ear.watch)
 
     assert (desk.folder / "ran").exists() == trusted
-    assert trusted or (result.reason == "spawn-failed" and "orchard trust" in result.message)
+    assert trusted or (result.reason == "spawn-failed" and "orchard trust" in in_commands(result.hint or ""))
 
 
 async def test_an_agent_that_takes_no_commands_over_the_protocol_gets_them_in_a_file(desk: Desk, ear: Ear) -> None:

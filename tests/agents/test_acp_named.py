@@ -27,6 +27,7 @@ from orchard.config.layers import Config
 from orchard.engine.requests.reach import reach_warning
 from orchard.engine.turns.work import given_to
 from orchard.model.agent_rows import ACP_AGENTS, BACKENDS, AgentRow, BuiltinRow
+from orchard.surfaces.next_steps import in_commands
 from tests.agents.conftest import Desk, Ear
 from tests.agents.test_table import Machine
 
@@ -361,7 +362,11 @@ async def test_it_is_not_started_where_settings_lie_that_nobody_has_agreed_to(
     place.write_text("{}")
 
     refused = await turn(machine, desk, ear, machine.agents(), name)
-    assert refused.reason == "spawn-failed" and file in refused.message and "orchard trust" in refused.message
+    assert (
+        refused.reason == "spawn-failed"
+        and file in refused.message
+        and "orchard trust" in in_commands(refused.hint or "")
+    )
     assert not (machine.home / "seen").exists()
 
     assert (await turn(machine, desk, ear, machine.agents(), name, trusted=True)).reason == "done"

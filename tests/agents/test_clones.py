@@ -10,6 +10,7 @@ from orchard.agents.cli import CliAgent
 from orchard.agents.protocol import Result
 from orchard.model.agent_rows import AgentRow
 from orchard.model.limits import Limits
+from orchard.surfaces.next_steps import in_commands
 from tests.agents.claims import NOWHERE, WRITES, Claims
 from tests.agents.clones import ADDRESSES, Attacker, files_for, hostile_clone
 from tests.agents.conftest import Desk, Ear
@@ -57,7 +58,7 @@ async def test_a_clone_that_nobody_trusts_runs_nothing_and_redirects_nothing(
         assert attacker.harvest() == []
         if name in CANNOT:
             assert result.reason == "spawn-failed", result
-            assert "orchard trust" in result.message
+            assert "orchard trust" in in_commands(result.hint or "")
         else:
             assert result.reason == "done", result
             assert (folder / "hello.txt").read_text() == "hello"

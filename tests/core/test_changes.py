@@ -21,6 +21,7 @@ from orchard.model.events.plans import Recorded, decode
 from orchard.model.phases import Phase
 from orchard.model.plan import VALIDATION, Job, JobId, Plan, PlanId, ShellWork, with_validation
 from orchard.model.plan_codec import plan_json
+from orchard.surfaces.next_steps import in_commands
 from tests.core.machine_workers import WorkerMachine
 from tests.examples import EVERYTHING, share_of
 
@@ -57,9 +58,13 @@ def check_moments(events: Sequence[Recorded], numbers: Random | None) -> None:
         apply(run, recorded)
         apply(anew, recorded)
         anew.views.clear()
-        moments.append(Moment(run.seq, plan_view(anew), plan_view(anew, interrupted=True), tuple(run.active)))
-        assert plan_view(run) == moments[-1].seen
-        assert patched(None, plan_changes(run, 0)) == moments[-1].seen
+        moments.append(
+            Moment(
+                run.seq, plan_view(anew, in_commands), plan_view(anew, in_commands, interrupted=True), tuple(run.active)
+            )
+        )
+        assert plan_view(run, in_commands) == moments[-1].seen
+        assert patched(None, plan_changes(run, in_commands, 0)) == moments[-1].seen
         for before in chosen(moments, numbers):
             check_pair(run, before, moments[-1])
 
@@ -73,7 +78,10 @@ def chosen(moments: Sequence[Moment], numbers: Random | None) -> Iterator[Moment
 
 
 def check_pair(run: Run, before: Moment, now: Moment) -> None:
-    news, left = plan_changes(run, before.seq), plan_changes(run, before.seq, interrupted=True)
+    news, left = (
+        plan_changes(run, in_commands, before.seq),
+        plan_changes(run, in_commands, before.seq, interrupted=True),
+    )
     assert (news.since, news.seq) == (before.seq, run.seq)
     assert patched(before.seen, news) == now.seen
     assert patched(before.seen, left) == patched(before.left, left) == now.left
@@ -141,7 +149,7 @@ class Wide:
         return self.do(e.PlanReshaped(changes, plan_json(plan)))
 
     def changed(self, since: int) -> list[str]:
-        return [job.id for job in plan_changes(self.run, since).jobs]
+        return [job.id for job in plan_changes(self.run, in_commands, since).jobs]
 
 
 def needs(name: str, n: int) -> tuple[str, ...]:
@@ -163,7 +171,7 @@ def test_only_the_job_is_told_to_which_something_happened() -> None:
     before = wide.do(e.PhaseStarted(JobId("a7"), 1, Phase.WORK))
 
     assert wide.changed(before) == ["a7"]
-    assert plan_changes(wide.run, before).order is UNSET
+    assert plan_changes(wide.run, in_commands, before).order is UNSET
 
 
 def test_jobs_whose_status_follows_are_told_as_well() -> None:
@@ -184,11 +192,11 @@ def test_nothing_is_told_of_jobs_when_the_plan_alone_changed() -> None:
     wide = Wide()
 
     before = wide.do(e.PlanPaused("why"))
-    news = plan_changes(wide.run, before)
+    news = plan_changes(wide.run, in_commands, before)
 
     assert (news.jobs, news.removed, news.plan.paused) == ([], [], "why")
-    assert plan_changes(wide.run, wide.run.seq).jobs == []
-    assert plan_changes(wide.run, wide.run.seq + 1000).jobs == []
+    assert plan_changes(wide.run, in_commands, wide.run.seq).jobs == []
+    assert plan_changes(wide.run, in_commands, wide.run.seq + 1000).jobs == []
 
 
 def test_a_reshape_tells_what_it_took_away_and_what_it_made_otherwise() -> None:
@@ -197,12 +205,12 @@ def test_a_reshape_tells_what_it_took_away_and_what_it_made_otherwise() -> None:
     other = plan_of(job_of("new", "a0"), *jobs.values())
 
     before = wide.reshape({"op": "remove", "id": "b1"}, {"op": "add", "job": {"id": "new"}}, plan=other)
-    news = plan_changes(wide.run, before)
+    news = plan_changes(wide.run, in_commands, before)
 
     assert news.removed == ["b1"]
     assert [job.id for job in news.jobs] == ["new", "a1", VALIDATION], "a1 is a leaf now"
     assert news.order == ["new", "a0", "b0", "a1", "a2", "b2", VALIDATION]
-    assert plan_changes(wide.run, wide.run.seq).order is UNSET
+    assert plan_changes(wide.run, in_commands, wide.run.seq).order is UNSET
 
 
 def test_a_job_that_comes_back_under_its_id_is_another_one_and_not_removed() -> None:
@@ -211,7 +219,7 @@ def test_a_job_that_comes_back_under_its_id_is_another_one_and_not_removed() -> 
     first = wide.reshape({"op": "remove", "id": "b1"}, plan=without)
 
     wide.reshape({"op": "add", "job": {"id": "b1"}}, plan=wide.plan)
-    news = plan_changes(wide.run, first)
+    news = plan_changes(wide.run, in_commands, first)
 
     assert news.removed == []
     assert "b1" in [job.id for job in news.jobs]
@@ -220,29 +228,29 @@ def test_a_job_that_comes_back_under_its_id_is_another_one_and_not_removed() -> 
 def test_a_plan_that_is_read_from_its_journal_tells_the_same_as_one_that_was_followed() -> None:
     wide = Wide(5)
     wide.do(e.JobPicked(JobId("a1"), 1), e.JobStarted(JobId("a1"), 1))
-    plan_view(wide.run)
+    plan_view(wide.run, in_commands)
     before = wide.do(e.JobFailed(JobId("a1"), 1, None, "exit", "no"))
 
-    assert plan_changes(replay(wide.events), before) == plan_changes(wide.run, before)
+    assert plan_changes(replay(wide.events), in_commands, before) == plan_changes(wide.run, in_commands, before)
 
 
 def test_while_no_engine_is_there_what_it_worked_on_is_always_told() -> None:
     wide = Wide(5)
     wide.do(e.JobPicked(JobId("a1"), 1), e.JobStarted(JobId("a1"), 1))
 
-    (job,) = plan_changes(wide.run, wide.run.seq, interrupted=True).jobs
+    (job,) = plan_changes(wide.run, in_commands, wide.run.seq, interrupted=True).jobs
 
     assert (job.id, job.status, job.reason) == ("a1", "failed", "interrupted")
-    assert plan_changes(wide.run, wide.run.seq).jobs == []
+    assert plan_changes(wide.run, in_commands, wide.run.seq).jobs == []
 
 
 def test_what_nobody_has_recorded_yet_is_told_to_who_knows_the_last_event() -> None:
     wide = Wide(5)
     wide.do(e.JobPicked(JobId("a1"), 1), e.JobStarted(JobId("a1"), 1))
-    plan_view(wide.run)
+    plan_view(wide.run, in_commands)
 
     wide.run.ahead = True
     apply(wide.run, Recorded(wide.run.seq, 9.0, PlanId("p"), e.JobFailed(JobId("a1"), 1, None, "idle", "too long")))
 
     assert "a1" in wide.changed(wide.run.seq)
-    assert plan_view(wide.run).jobs[2].status == "failed"
+    assert plan_view(wide.run, in_commands).jobs[2].status == "failed"

@@ -47,6 +47,7 @@ from orchard.model.plan import VALIDATION, Job, JobId, Plan, PlanId, ShellWork, 
 from orchard.model.plan_codec import plan_json
 from orchard.model.statuses import JobStatus, PlanStatus
 from orchard.planfile.parse import parse_value
+from orchard.surfaces.next_steps import in_commands
 from tests.core.simulation import Simulation
 from tests.core.strategies import plans
 from tests.examples import examples
@@ -303,7 +304,7 @@ def test_how_long_a_plan_took_leaves_out_when_it_was_over_and_when_there_was_no_
     assert (over.idle_seconds, over.ended_at) == (0.0, 6.0)
     assert (again.idle_seconds, again.ended_at) == (54.0, None)
     assert twice.idle_seconds == (NIGHT + 1 - 4.0) + (2 * NIGHT - NIGHT - 9)
-    assert plan_summary(again).idle_seconds == 54.0
+    assert plan_summary(again, in_commands).idle_seconds == 54.0
 
 
 @pytest.mark.parametrize(
@@ -364,7 +365,7 @@ def test_a_plan_that_is_over_does_not_become_longer_by_what_is_done_with_it() ->
     done.record(LandingUndone("l", "work", "a"))
 
     assert ended is not None and done.run.ended_at == ended
-    assert plan_summary(done.run).ended_at == time_text(ended)
+    assert plan_summary(done.run, in_commands).ended_at == time_text(ended)
 
 
 def test_a_job_that_was_removed_while_it_ran_keeps_no_slot() -> None:

@@ -22,6 +22,7 @@ from orchard.model.events.plans import (
 from orchard.model.phases import Phase
 from orchard.model.plan import AgentWork, Job, JobId, Plan, with_validation
 from orchard.model.usage import Usage
+from orchard.surfaces.next_steps import in_commands
 from tests.core.simulation import Simulation
 from tests.examples import examples
 
@@ -99,7 +100,7 @@ def test_every_way_of_adding_it_up_gives_the_total(plan: list[tuple[Any, Any]]) 
             assert sum(row[key] for row in rows) == whole[key], (name, key)
         for key in TIMES:
             assert sum(row[key] or 0 for row in rows) == pytest.approx(whole[key] or 0, abs=0.01), (name, key)
-    document = to_builtins(plan_view(run.run))
+    document = to_builtins(plan_view(run.run, in_commands))
     assert document["plan"]["usage"].get("tokens", 0) == whole["tokens"]
     for job_view in document["jobs"]:
         mine = report["by"]["job"].get(job_view["id"], {"tokens": 0})

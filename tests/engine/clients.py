@@ -104,7 +104,7 @@ class PaperEngine:
     """Everything that requests want of an engine."""
 
     def __init__(self, orders: Orders) -> None:
-        self.orders, self.runs, self.chain = orders, Runs(), Chain(in_commands)
+        self.orders, self.runs, self.chain = orders, Runs(in_commands), Chain(in_commands)
         self.world = SimpleNamespace(
             config=Config(),
             in_thread=self.in_thread,

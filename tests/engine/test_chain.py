@@ -6,6 +6,7 @@ import pytest
 
 from orchard.core.views.plans import needs_person
 from orchard.model.events.plans import Landed
+from orchard.surfaces.next_steps import in_commands
 from tests.engine.conftest import Orchard
 
 pytestmark = pytest.mark.anyio
@@ -21,7 +22,7 @@ async def test_a_plan_after_one_that_failed_asks_and_goes_on_without_it(orchard:
 
     assert second["status"] == "waiting"
     assert f"orchard resume {second['id']}" in second["error"] and f"--plan {first['id']}" in second["error"]
-    [asked] = needs_person(orchard.app.run_of(second["id"]))
+    [asked] = needs_person(orchard.app.run_of(second["id"]), in_commands)
     assert asked.command == f"orchard resume {second['id']}"
     app, heard = orchard.app, list[object]()
     async with asyncio.timeout(60), app.session() as session:

@@ -27,6 +27,7 @@ from orchard.core.replay import replay
 from orchard.core.views.plans import plan_summary
 from orchard.model.events.plans import Recorded, decode
 from orchard.model.plan import PlanId
+from orchard.surfaces.next_steps import in_commands
 from orchard.testing import Repo
 from tests.acceptance.program import Desk, Done, until
 from tests.proof.history import Commit, Fact, History, Op, Stamp
@@ -354,7 +355,7 @@ def gather(world: World) -> None:
         mine = [
             Recorded(seq, at, PlanId(one), decode(name, body)) for seq, at, one, name, body in events if one == plan
         ]
-        history.replayed[plan] = _listed(json.loads(json.dumps(plan_summary(replay(mine)))))
+        history.replayed[plan] = _listed(json.loads(json.dumps(plan_summary(replay(mine), in_commands))))
     history.stamps = list(_stamps(world.notes / "stamps"))
     history.orphans = [str(process) for process in _outliving(desk)]
     _gather_git(history, repo)

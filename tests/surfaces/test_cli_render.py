@@ -35,6 +35,7 @@ from orchard.surfaces.cli.render.lines import Line, cells, colored, cut, padded,
 from orchard.surfaces.cli.render.progress import LiveTree, event_document, interesting, picture
 from orchard.surfaces.cli.render.tree import Look, counts_line, end_lines, header, tree
 from orchard.surfaces.cli.terminal import Terminal
+from orchard.surfaces.next_steps import in_commands
 
 PLAN = PlanId("3f2a9c")
 OID = "a" * 40
@@ -83,7 +84,7 @@ def lines_of(events: list[Recorded]) -> str:
 
 
 def status_text(run: Run) -> str:
-    view = plan_view(run)
+    view = plan_view(run, in_commands)
     plan = view.plan
     return drawn([header(plan, LOOK), *tree(plan, view.jobs, LOOK), counts_line(plan), *end_lines(plan)])
 

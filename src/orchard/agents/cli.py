@@ -141,7 +141,8 @@ class CliAgent:
             command = self.backend.prepare(program, self.row, task, watch.tell)
             reader = self.backend.reader(task, _answering(watch.tell))
         except (OrchardError, OSError) as error:
-            return Result("spawn-failed", f"Agent '{self.name}' cannot be started: {_why(error)}")
+            why = error if isinstance(error, OrchardError) else OrchardError(f"{error.strerror or error}.")
+            return Result("spawn-failed", f"Agent '{self.name}' cannot be started: {why.message}", hint=why.hint)
         stray: list[str] = []
 
         async def converse(pipes: Pipes) -> None:
@@ -192,12 +193,6 @@ def _answering(tell: Tell) -> Tell:
         tell(telling)
 
     return told
-
-
-def _why(error: OrchardError | OSError) -> str:
-    if isinstance(error, OrchardError):
-        return f"{error.message} {error.hint or ''}".rstrip()
-    return f"{error.strerror or error}."
 
 
 def _hear(line: bytes, reader: Reader | TextReader, stray: list[str], tell: Tell) -> None:

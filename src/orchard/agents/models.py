@@ -34,7 +34,7 @@ from orchard.agents.model_lists import (
 )
 from orchard.agents.probe import Question, ask
 from orchard.config.layers import Config
-from orchard.errors import UsageError
+from orchard.errors import Next, UsageError
 from orchard.model.agent_rows import BACKENDS, BUILTIN, AgentRow, BuiltinRow
 from orchard.model.events.event import Json
 from orchard.model.plan import Tier
@@ -93,7 +93,7 @@ class Models:
         guess = f"; did you mean {' or '.join(quoted(one) for one in near)}?" if near else ""
         raise UsageError(
             f"Agent '{name}' has no model {quoted(model)}{guess}",
-            f"Run 'orchard models --agent {name}' to see all of them; --refresh asks again.",
+            ("Run '", Next("list_models", args={"agent": name}), "' to see all of them; --refresh asks again."),
         )
 
     def resolve(self, name: str, model: str | None, tier: Tier | None) -> str | None:

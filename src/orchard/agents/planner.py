@@ -21,7 +21,7 @@ from orchard.agents.prompts.plan import planning_guide
 from orchard.agents.prompts.quote import code, data, plain_text, verbatim
 from orchard.agents.prompts.work import go_on_instructions
 from orchard.agents.protocol import TRANSIENT, Agent, Result, Settings, Task, Watch
-from orchard.errors import InvalidInput, NotFound, OrchardError, Problem
+from orchard.errors import InvalidInput, Next, NotFound, OrchardError, Problem
 from orchard.files import read_plain
 from orchard.git.repository import Repository
 from orchard.git.worktree.save import restore
@@ -63,7 +63,11 @@ class NoPlan(OrchardError):
         rows = [f"answer {number}: {problem}" for number, found in enumerate(tries, 1) for problem in found]
         super().__init__(
             f"The agent gave no valid plan in {len(tries)} answers.\n" + "\n".join(rows),
-            hint="Say the goal in other words, name another agent with --agent, or write the plan with 'orchard init'.",
+            hint=(
+                "Say the goal in other words, name another agent with --agent, or write the plan with '",
+                Next("init_plan"),
+                "'.",
+            ),
         )
         self.tries = tuple(tries)
 
@@ -246,7 +250,8 @@ class Desk(Struct):
             why = result.message or "it did not say why."
             raise OrchardError(
                 f"Agent '{self.seat.agent.name}' gave no plan ({result.reason}): {why}",
-                hint="Run 'orchard agents' to see whether it can be used, or name another with --agent.",
+                hint=result.hint
+                or ("Run '", Next("list_agents"), "' to see whether it can be used, or name another with --agent."),
             )
         answer = _written(written) or result.text
         self.heard.append(data("Your answer was", answer, ANSWER))

@@ -16,6 +16,7 @@ from typing import Literal, Protocol
 
 from msgspec import Struct, field
 
+from orchard.errors import Hint
 from orchard.model.limits import Limits
 from orchard.model.plan import Effort, Tier
 from orchard.model.usage import Usage
@@ -166,6 +167,8 @@ class Result(Struct, frozen=True):
     """Seconds that the model's owner asks us to wait, for ends that are transient."""
     leftovers: int = 0
     """Processes that were still running when the agent had ended."""
+    hint: Hint | None = None
+    """What to do about it, where the agent knows that better than the reason tells."""
 
     @property
     def ok(self) -> bool:

@@ -23,13 +23,13 @@ from orchard.agents.models import Models
 from orchard.agents.programs import known_of, of_program, variables_of
 from orchard.agents.protocol import Agent, McpServer
 from orchard.config.layers import Config
-from orchard.errors import OrchardError, UsageError
+from orchard.errors import Hint, Next, OrchardError, UsageError
 from orchard.model.agent_rows import ACP, ACP_AGENTS, AGENTS, BACKENDS, BUILTIN, AgentRow
 from orchard.model.events.event import Json
 from orchard.model.plan import Tier
 from orchard.text import did_you_mean, quoted
 
-SEE_AGENTS = "Run 'orchard agents' to see which there are."
+SEE_AGENTS: Hint = ("Run '", Next("list_agents"), "' to see which there are.")
 
 
 class NoAgent(UsageError):
@@ -57,7 +57,7 @@ class Agents:
         if name is None:
             raise NoAgent(
                 "No agent can be used: none is installed that also has credentials.",
-                "Run 'orchard agents' to see how to install one or log in.",
+                ("Run '", Next("list_agents"), "' to see how to install one or log in."),
             )
         self._check_usable(name)
         return self._make(name)

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from orchard.config.keys import KEYS, LATER, NOT_SETTINGS, ROWS
 from orchard.config.kinds import RawWork, checked_text, found_instead, stays_inside
 from orchard.config.rows import make_rows, row_key, row_leaves
-from orchard.errors import InvalidInput, Problem
+from orchard.errors import InvalidInput, Next, Problem
 from orchard.model.agent_rows import AgentRow, BuiltinRow, ServerRow
 from orchard.model.limits import Limits
 from orchard.model.names import Resolver
@@ -153,7 +153,7 @@ def merge_layers(layers: Sequence[Layer]) -> Resolved:
     rows, wrong = make_rows(values)
     problems += [_problem_of_row(layers, name, message) for name, message in wrong.items()]
     if problems:
-        raise InvalidInput("configuration", _bounded(problems), hint="Run 'orchard config show' to see every key.")
+        raise InvalidInput("configuration", _bounded(problems), ("Run '", Next("get_config"), "' to see every key."))
     config = _config({name: value for name, value in values.items() if name in KEYS})
     return Resolved(replace(config, agents=rows.agents, builtin=rows.builtin, mcp_servers=rows.mcp_servers), origins)
 

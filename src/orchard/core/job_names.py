@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 
-from orchard.errors import NotFound
+from orchard.errors import Next, NotFound
 from orchard.model.plan import VALIDATION, Job, JobId
 from orchard.text import did_you_mean
 
@@ -55,7 +55,7 @@ def find_job(plan: str, jobs: Mapping[JobId, Job], name: str, *, exact: bool = F
             hint=f"Give the whole id: {_listed(begun)}",
         )
     named = [*(job_word(job) for job in jobs), *(job.name for job in jobs.values() if job.id != VALIDATION)]
-    raise NotFound(f"Plan '{plan}' has no job '{name}'{did_you_mean(name, named)}", hint=f"orchard status {plan}")
+    raise NotFound(f"Plan '{plan}' has no job '{name}'{did_you_mean(name, named)}", hint=Next("get_plan", plan))
 
 
 def _listed(jobs: Collection[str]) -> str:

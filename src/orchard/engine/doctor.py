@@ -260,7 +260,7 @@ def _journal(patient: Patient) -> Iterator[Finding]:
             "problem",
             "journal",
             said,
-            f"Copy that folder before anything else. {way_out(patient.journal, JOURNAL.what)}",
+            ("Copy that folder before anything else. ", *way_out(patient.journal, JOURNAL.what)),
         )
     elif size > JOURNAL_LARGE:
         said = f"The journal holds {events:,} events in {_size(size)}."

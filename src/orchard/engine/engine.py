@@ -89,7 +89,7 @@ class Engine:
         self.found: set[PlanId] = set()
         """Plans that were under way when this engine was opened: they go on by themselves."""
         self._leases = Leases(slots)
-        self.runs = Runs()
+        self.runs = Runs(world.say)
         self.live: dict[tuple[PlanId, JobId], Live] = {}
         self.starts_work = True
         self.asked = 0

@@ -18,6 +18,7 @@ from orchard.engine.turns.heal import edited_since, healed_trailers
 from orchard.engine.turns.resolve import Sides, merge_with_resolver, record_pick
 from orchard.engine.turns.work import run_agent_work
 from orchard.engine.workspace import setup_works
+from orchard.errors import Next
 from orchard.files import read_plain
 from orchard.git.history import count_commits, files
 from orchard.git.refs import Update, keep_ref, update_refs
@@ -138,7 +139,7 @@ async def _take_folder(context: Context, base: str) -> Outcome:
         attempt = context.state.last
         if attempt is not None and attempt.number == context.number and (attempt.program or attempt.turns):
             message = "interrupted: the folder of this attempt is gone, and what its work left there with it."
-            return Failed("interrupted", message, hint=f"orchard retry {context.job_id} --plan {context.run.id}")
+            return Failed("interrupted", message, hint=Next("retry_job", context.run.id, context.job_id))
         context.notes.append("the folder of the last attempt is gone: the job starts over")
         context.first_phase, context.commit = Phase.SETUP, None
     return Passed()

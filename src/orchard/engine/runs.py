@@ -96,8 +96,9 @@ ALWAYS_LISTED: tuple[type[Event], ...] = (
 
 
 class Runs(dict[PlanId, Run]):
-    def __init__(self) -> None:
+    def __init__(self, say: Say) -> None:
         super().__init__()
+        self._say = say
         self.turns: list[PlanId] = []
         """Who may start something next, the one that waited longest first."""
         self._statuses: dict[PlanId, PlanStatus] = {}
@@ -141,7 +142,7 @@ class Runs(dict[PlanId, Run]):
         self._note(run, status)
         # While a branch is being moved, the next engine has to look what became of it.
         over = run.settled and run.moving is None
-        return PlanRow(run.id, run.plan.name, run.created, 0, str(status), over, plan_summary(run))
+        return PlanRow(run.id, run.plan.name, run.created, 0, str(status), over, plan_summary(run, self._say))
 
     def _note(self, run: Run, status: PlanStatus) -> None:
         self._statuses[run.id] = status

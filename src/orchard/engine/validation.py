@@ -26,6 +26,7 @@ from orchard.engine.phasing import run_phase
 from orchard.engine.snapshot import HEALED, merge_leaf, rebuild
 from orchard.engine.turns.heal import healed_trailers
 from orchard.engine.turns.resolve import merge_with_resolver
+from orchard.errors import Next
 from orchard.git.history import is_ancestor
 from orchard.git.merge.integration import compose_message
 from orchard.git.refs import ANY, Update, keep_ref, update_refs
@@ -107,7 +108,7 @@ async def run_validation(context: Context) -> Outcome:
     return Failed(
         "conflict",
         f"Branch '{branch}' moved {limits.RELANDINGS} times while the plan was being validated.",
-        hint=f"Retry when it is quiet: orchard retry {context.run.id}",
+        hint=("Retry when it is quiet: ", Next("retry_plan", context.run.id)),
         resume_from=Phase.PRECHECKS,
     )
 
@@ -188,9 +189,9 @@ def _ask_about(context: Context, tip: str) -> Held:
         what = f"is at {tip:.12} since the landing of plan '{undone}' was undone, and"
     reason = (
         f"Branch '{branch}' {what} no longer holds {start:.12}, from which the plan's result was built. To land the "
-        f"jobs' changes on it as it is now, without what was taken off: orchard land {run.id}"
+        "jobs' changes on it as it is now, without what was taken off: "
     )
-    return Held(REWRITTEN, reason, Phase.PRECHECKS)
+    return Held(REWRITTEN, (reason, Next("land_plan", run.id)), Phase.PRECHECKS)
 
 
 def _undone_plan(context: Context, commit: str) -> PlanId | None:

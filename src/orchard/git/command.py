@@ -27,7 +27,7 @@ from pathlib import Path
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from orchard.errors import OrchardError
+from orchard.errors import RUN_DOCTOR, OrchardError
 from orchard.git.pipes import OTHERS, special_notes, waiting_worktrees
 from orchard.process.identity import identify
 from orchard.process.marks import unmarked
@@ -100,7 +100,7 @@ OVERRIDES = {
 class GitError(OrchardError):
     def __init__(self, args: tuple[str, ...], cwd: Path, status: int | None, stderr: str) -> None:
         said = stderr.strip() or "(it said nothing)"
-        hint = "Run 'orchard doctor'."
+        hint = RUN_DOCTOR
         lock = lock_in_the_way(stderr)
         if lock is not None:
             said = f"{lock} exists."
@@ -272,7 +272,7 @@ def run_git(
             )
     except FileNotFoundError as error:
         if not cwd.is_dir():
-            raise OrchardError(f"The folder {cwd} is gone.", hint="Run 'orchard doctor'.") from error
+            raise OrchardError(f"The folder {cwd} is gone.", hint=RUN_DOCTOR) from error
         raise GitMissing("There is no 'git' on the PATH.", hint="Install git 2.38 or newer.") from error
     talk = _Talk(process, stdin, limit)
     with process:

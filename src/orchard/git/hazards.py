@@ -12,6 +12,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from orchard.errors import Hint, Next
 from orchard.git.command import Git
 from orchard.git.landing.claim import GitLocks, claim_of
 from orchard.git.repository import Repository
@@ -30,7 +31,7 @@ class Hazard(Struct, frozen=True):
 
     kind: str
     message: str
-    hint: str
+    hint: Hint
     severity: Severity
 
 
@@ -92,7 +93,9 @@ def _locks(repo: Repository) -> Iterator[Hazard]:
             continue
         if age >= STALE_AFTER and GitLocks(claim_of(repo, file.parent), file.parent).is_ours(file):
             said = f"An interrupted landing or undo of Orchard's holds the lock {display(os.fsencode(file))}."
-            yield Hazard("lock", said, "Leave it there: 'orchard resume' makes the checkout whole.", "warning")
+            yield Hazard(
+                "lock", said, ("Leave it there: '", Next("resume_plan"), "' makes the checkout whole."), "warning"
+            )
         elif age >= STALE_AFTER:
             message = f"The lock {display(os.fsencode(file))} is {age:.0f} s old, and git waits for it."
             yield Hazard("lock", message, f"If no git is running, run: rm '{display(os.fsencode(file))}'", "error")

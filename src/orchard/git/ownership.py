@@ -5,7 +5,7 @@ import re
 import shlex
 from pathlib import Path
 
-from orchard.errors import OrchardError, UsageError
+from orchard.errors import RUN_DOCTOR, OrchardError, UsageError
 from orchard.files import read_plain
 from orchard.git.command import Output, run_git
 
@@ -66,4 +66,4 @@ def not_found(start: Path, done: Output) -> OrchardError:
         )
     if "not a git repository" in said:
         return UsageError(f"{start} is not in a git repository.", hint="Run 'git init' there, or go to one.")
-    return UsageError(f"Git cannot use the repository at {start}: {said}", hint="Run 'orchard doctor'.")
+    return UsageError(f"Git cannot use the repository at {start}: {said}", hint=RUN_DOCTOR)

@@ -229,8 +229,8 @@ class AgentFields(WorkFields):
         "On a retry: whether it goes on in the session of the attempt before.", "yes, if the agent can"
     )
     interactive: bool = _optional(
-        "Whether it waits after its turn, for a message (`orchard send`) or to be told that it is done "
-        "(`orchard complete`). Only for the work of a job, not for checks.",
+        "Whether it waits after its turn, for a message or to be told that it is done. Only for the work of a job, "
+        "not for checks.",
         "false",
     )
     mcp_servers: list[Word] = _optional("Servers of the configuration that it may use.", "[]")
@@ -381,8 +381,7 @@ class PlanFields(Fields):
     )
     push: bool = _optional("Whether the target is pushed after landing; if that fails, the landing stands.", "false")
     deploy: Literal["auto", "manual"] = _optional(
-        "`auto`: jobs start by themselves; `manual`: a job runs only when it is deployed, by `orchard deploy` "
-        "or by an agent.",
+        "`auto`: jobs start by themselves; `manual`: a job runs only when a person or an agent deploys it.",
         "auto",
     )
     budget: BudgetFields = _optional("What it may use before it pauses.", "no limit")

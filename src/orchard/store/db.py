@@ -20,7 +20,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from orchard.errors import OrchardError
+from orchard.errors import RUN_DOCTOR, Hint, Next, OrchardError
 from orchard.process.failpoint import failpoint
 
 BUSY_SECONDS = 5.0
@@ -97,7 +97,7 @@ def open_read_only(path: Path, schema: Schema) -> sqlite3.Connection:
             if _check(connection, path, schema) < schema.version:
                 raise StoreError(
                     f"The {schema.what} {path} is from an older Orchard and has to be migrated.",
-                    hint="Run 'orchard resume'.",
+                    hint=("Run '", Next("resume_plan"), "'."),
                 )
         except BaseException:
             connection.close()
@@ -117,6 +117,7 @@ def explained(path: Path, what: str) -> Iterator[None]:
 def explain(error: sqlite3.Error, path: Path, what: str) -> StoreError:
     """What an error of SQLite means for the person whose file it is."""
     code = getattr(error, "sqlite_errorname", "")
+    hint: Hint
     if code.startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT")):
         message, hint = f"The {what} {path} is damaged ({error}); it was left as it is.", way_out(path, what)
     elif code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
@@ -127,19 +128,21 @@ def explain(error: sqlite3.Error, path: Path, what: str) -> StoreError:
     elif code.startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_PERM", "SQLITE_AUTH")):
         message, hint = f"The {what} {path} cannot be opened ({error}).", "Check who may read and write it."
     else:
-        message, hint = f"The {what} {path} cannot be used: {error}.", "Run 'orchard doctor'."
+        message, hint = f"The {what} {path} cannot be used: {error}.", RUN_DOCTOR
     return StoreError(message, hint)
 
 
-def way_out(path: Path, what: str) -> str:
+def way_out(path: Path, what: str) -> tuple[str | Next, ...]:
     """What to do with a file that cannot be read any more; its neighbours belong to it, so they go with it."""
     aside = path.parent / "damaged"
     said = f"Move it away, and Orchard makes a new one: mkdir '{aside}' && mv '{path}'* '{aside}/'"
     if what != "journal":
-        return said
+        return (said,)
     return (
         f"{said} -- Its plans are then no longer listed. Their results stay in git ('git for-each-ref refs/orchard'), "
-        "and the next 'orchard run' saves what lies in worktrees: 'orchard recover' lists it."
+        "and the next plan that runs saves what lies in worktrees: '",
+        Next("list_saved_work"),
+        "' lists it.",
     )
 
 

@@ -27,7 +27,7 @@ from typing import NoReturn
 
 from msgspec import Struct, field, to_builtins
 
-from orchard.errors import OrchardError
+from orchard.errors import Next, OrchardError
 from orchard.model.events.plans import Event, Recorded, encode
 from orchard.model.plan import PlanId
 from orchard.process.failpoint import failpoint
@@ -193,7 +193,7 @@ class Journal:
             if len(queue.events) + events > QUEUED_EVENTS or queue.size + size > max(QUEUED_BYTES, size):
                 raise JournalFailed(
                     f"The journal {self.path} is {len(queue.events)} events behind: its disk is too slow.",
-                    hint="Check the disk, then run 'orchard resume'.",
+                    hint=("Check the disk, then run '", Next("resume_plan"), "'."),
                 )
 
     @contextmanager
@@ -372,13 +372,14 @@ class Journal:
             listener(self._durable)
 
     def _fail(self, error: BaseException, batch: _Batch) -> None:
-        reason, hint = str(error), "Free space or check the disk, then run 'orchard resume'."
+        reason, first = str(error), "Free space or check the disk"
         if isinstance(error, sqlite3.Error):
             reason = explain(error, self.path, JOURNAL.what).message
             if getattr(error, "sqlite_errorname", "").startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-                hint = f"End the program that has it open (fuser '{self.path}' names it), then run 'orchard resume'."
+                first = f"End the program that has it open (fuser '{self.path}' names it)"
         failure = JournalFailed(
-            f"The journal can record nothing any more after event {self._durable}: {reason}", hint=hint
+            f"The journal can record nothing any more after event {self._durable}: {reason}",
+            hint=(f"{first}, then run '", Next("resume_plan"), "'."),
         )
         failure.__cause__ = error
         with self._changed:

@@ -7,6 +7,7 @@ however slow it is, it never keeps the writer from cutting the write-ahead log.
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
+from orchard.errors import Next
 from orchard.model.events.plans import Recorded, decode
 from orchard.model.names import PlanId
 from orchard.store.db import StoreError
@@ -92,5 +93,5 @@ class JournalReader(PlanList):
         except (KeyError, TypeError, ValueError) as error:
             raise StoreError(
                 f"Event {seq} of the journal {self.path} cannot be read by this Orchard: {name!r} is newer or damaged.",
-                hint="Update orchard, or run 'orchard doctor'.",
+                hint=("Update orchard, or run '", Next("get_doctor"), "'."),
             ) from error

@@ -1,7 +1,6 @@
 """Next steps as each surface writes them: a command line for a terminal, a tool call for a model."""
 
 import json
-import re
 import shlex
 from collections.abc import Callable, Iterator
 
@@ -49,7 +48,8 @@ COMMANDS = {
 }  # fmt: skip
 """How the command line is asked for an operation; a tool has the operation's own name."""
 
-_WORD = re.compile(r"\[(?P<said>[^]]+)\]|\S+")
+TYPED_ONLY = {"list_agents": ("agent",), "list_plans": ("deleted",)}
+"""What only the command line takes."""
 
 
 def command_line(step: Next) -> str:
@@ -60,11 +60,10 @@ def command_line(step: Next) -> str:
 
 def _words(form: str, step: Next) -> Iterator[str]:
     given = {"plan": step.plan, "job": step.job, **step.args}
-    for word in _WORD.finditer(form):
-        if word["said"] is None:
-            yield word[0]
-            continue
-        *option, name = word["said"].split()
+    plain, *said = form.replace("]", "").split(" [")
+    yield plain
+    for words in said:
+        *option, name = words.split()
         value = given.get(name.lstrip("-"))
         if name.startswith("--"):
             yield from [name] if value else []
@@ -77,9 +76,8 @@ def tool_call(step: Next) -> str:
     if step.operation not in TOOL_NAMES:
         return command_line(step)
     given = {"plan": step.plan, "job": step.job, **step.args}
-    said = ", ".join(
-        f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in given.items() if value is not None
-    )
+    known = {name: value for name, value in given.items() if name not in TYPED_ONLY.get(step.operation, ())}
+    said = ", ".join(f"{name}={json.dumps(value)}" for name, value in known.items() if value is not None)
     return f"{step.operation}({said})" if said else step.operation
 
 

@@ -57,8 +57,7 @@ class AcpAgent:
         try:
             check_project(self._traits, task, PurePath(self._argv[0]).name)
         except OrchardError as error:
-            message = f"Agent '{self.name}' cannot be started: {error.message} {error.hint or ''}".rstrip()
-            return Result("spawn-failed", message)
+            return Result("spawn-failed", f"Agent '{self.name}' cannot be started: {error.message}", hint=error.hint)
         arguments, left = servers(self._traits, task)
         task = replace(task, settings=replace(task.settings, mcp_servers=left))
         talk = Conversation(f"Agent '{self.name}'", model, task, watch, self._answer_within)

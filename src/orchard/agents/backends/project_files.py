@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from orchard.agents.protocol import Task
-from orchard.errors import OrchardError
+from orchard.errors import Next, OrchardError
 from orchard.files import read_plain
 from orchard.planfile.works import reserved
 
@@ -81,7 +81,7 @@ def refused(task: Task, agent: str, found: Iterable[str | Path]) -> OrchardError
     return OrchardError(
         f"the repository holds settings for {agent} that nobody has agreed to ({shown}), and {agent} cannot be told to "
         "leave them out: they can run programs, and send your key elsewhere.",
-        hint="Look at them and agree with 'orchard trust', remove them, or use another agent.",
+        hint=("Look at them and agree with '", Next("trust_repository"), "', remove them, or use another agent."),
     )
 
 

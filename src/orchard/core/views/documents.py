@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from orchard.core.views.figures import AgentUsage, JobUsage, PlanUsage
+from orchard.errors import Next
 from orchard.model.phases import Phase
 from orchard.model.statuses import JobStatus, PlanStatus
 
@@ -99,14 +100,10 @@ class PlanSummary(Struct, frozen=True, kw_only=True):
     landed: bool
     undone: bool = False
     undoing: bool = False
-    landing: Annotated[
-        bool, Meta(description="Whether it was told to land, and its engine ended before it had landed.")
-    ] = False
+    landing: Annotated[bool, Meta(description="Whether its engine ended after it was told to land.")] = False
     result: Annotated[Branch | None, Meta(description="Where the merged result is, landed or not.")] = None
     counts: Annotated[dict[str, int], Meta(description="Jobs by status, and `total`.")]
-    usage: Annotated[PlanUsage, Meta(description="What jobs and agents used so far; empty where nothing was used.")] = (
-        PlanUsage()
-    )
+    usage: Annotated[PlanUsage, Meta(description="What jobs and agents used so far.")] = PlanUsage()
     created_at: Moment | None
     started_at: Moment | None
     ended_at: Moment | None
@@ -120,6 +117,7 @@ class PlanSummary(Struct, frozen=True, kw_only=True):
     error: Annotated[str | None, Meta(description="Why the plan is not done, in one sentence.")]
     paused: Annotated[str | None, Meta(description="Why it is paused; null: it is not.")] = None
     hint: Annotated[str | None, Meta(description="The command that takes it further.")] = None
+    next: Annotated[list[Next], Meta(description="The same as operations, for programs.")] = []
     waiting: list[WaitingJob] = []
     warnings: list[str] = []
     resolutions: list[Resolution] = []
@@ -415,6 +413,7 @@ class Waiting(Struct, frozen=True, kw_only=True):
     reason: str
     answer: Annotated[str, Meta(description="The request that answers it.")]
     command: Annotated[str, Meta(description="The same for a terminal.")]
+    next: Annotated[list[Next], Meta(description="The same as an operation, for programs.")]
     since: Moment | None
 
 

@@ -36,6 +36,7 @@ from orchard.core.views.failures import failed_words
 from orchard.core.views.figures import AgentUsage, Figures, JobUsage, PlanUsage
 from orchard.core.views.subtasks import progress_view, subtasks_view
 from orchard.core.views.workers import worker_view
+from orchard.errors import Hint, Next, Say, steps_of
 from orchard.model.events.plans import Pushed
 from orchard.model.plan import VALIDATION, JobId
 from orchard.model.statuses import JobStatus, PlanStatus
@@ -43,21 +44,42 @@ from orchard.model.usage import Usage, by_model, total
 
 NAMED_JOBS = 8
 TAKE_SIDE = "--resolver"
-"""The option of `orchard reshape` that settles conflicts by taking a side."""
+"""What a recorded hint holds that advises to settle a conflict by taking a side."""
 
 
-def plan_view(run: Run, *, interrupted: bool = False, changes: Changes | None = None) -> PlanView:
+_ANSWERS = {
+    "landing": ("land", "land_plan"),
+    "rewritten": ("land", "land_plan"),
+    "budget": ("resume", "resume_plan"),
+    "worker": ("complete", "complete_task"),
+}
+"""The request that answers each kind of hold, and the step; all others are approved."""
+
+
+class _Question(Struct, frozen=True):
+    """What a person is asked about a plan, and what answers it."""
+
+    job: JobId | None
+    kind: str
+    reason: str
+    verb: str
+    step: Next
+
+
+def plan_view(run: Run, say: Say, *, interrupted: bool = False, changes: Changes | None = None) -> PlanView:
     """The whole of a run; `interrupted` says that no engine works on it although jobs are under way."""
     return PlanView(
-        WholePlan(**asdict(plan_summary(run, interrupted=interrupted)), summary=changes),
+        WholePlan(**asdict(plan_summary(run, say, interrupted=interrupted)), summary=changes),
         [job_view(run, job, interrupted=interrupted) for job in run.plan.jobs],
         run.seq,
     )
 
 
-def plan_changes(run: Run, since: int, *, interrupted: bool = False, changes: Changes | None = None) -> PlanChanges:
+def plan_changes(
+    run: Run, say: Say, since: int, *, interrupted: bool = False, changes: Changes | None = None
+) -> PlanChanges:
     """What is another in a run than after event `since`; it costs what changed."""
-    whole = WholePlan(**asdict(plan_summary(run, interrupted=interrupted)), summary=changes)
+    whole = WholePlan(**asdict(plan_summary(run, say, interrupted=interrupted)), summary=changes)
     jobs = [job_view(run, job, interrupted=interrupted) for job in changed_jobs(run, since, interrupted=interrupted)]
     removed: list[str] = [job for job, seq in run.removed.items() if seq > since]
     order = list[str](run.plan.jobs) if run.reshaped > since else UNSET
@@ -73,8 +95,8 @@ def changed_jobs(run: Run, since: int, *, interrupted: bool = False) -> list[Job
     return sorted({*changed, *stopped}, key=run.plan.position.__getitem__) if stopped else changed
 
 
-def plan_summary(run: Run, *, interrupted: bool = False) -> PlanSummary:
-    """A plan in a few fields: what `list` shows of it."""
+def plan_summary(run: Run, say: Say, *, interrupted: bool = False) -> PlanSummary:
+    """A plan in a few fields: what `list` shows of it; `say` makes texts of next steps."""
     started, status = run.started, run.status
     if interrupted and run.canceled is not None and run.is_active:
         status = PlanStatus.CANCELED  # the engine died while it stopped the last jobs
@@ -83,6 +105,7 @@ def plan_summary(run: Run, *, interrupted: bool = False) -> PlanSummary:
     half = interrupted and run.settled and run.moving is not None
     known = run.views.get
     kept: list[Kept] = [known(job) or _kept(run, job) for job in run.records]
+    hint = plan_hint(run, interrupted=gone or half)
     return PlanSummary(
         id=run.id,
         name=run.plan.name,
@@ -106,7 +129,8 @@ def plan_summary(run: Run, *, interrupted: bool = False) -> PlanSummary:
         idle_since=time_text(run.alive_at) if gone else None,
         error=half_moved(run) if half else plan_error(run, interrupted=gone),
         paused=run.paused.reason or "by the user" if run.paused is not None and not gone else None,
-        hint=plan_hint(run, interrupted=gone or half),
+        hint=say(hint) if hint is not None else None,
+        next=steps_of(hint),
         waiting=[WaitingJob(hold.job, hold.kind, hold.reason) for hold in run.waiting_for],
         warnings=_warnings(run),
         resolutions=[
@@ -268,29 +292,30 @@ def half_moved(run: Run) -> str:
     return f"{what} of this plan was interrupted: the branch or its checkout may be half-way until you resume it."
 
 
-def needs_person(run: Run) -> list[Waiting]:
-    """What of a plan waits for a person, with the request that answers it and the command for a terminal."""
+def needs_person(run: Run, say: Say) -> list[Waiting]:
+    """What of a plan waits for a person, with the request that answers it, as a step and as `say` writes it."""
+    return [_asking(run, say, one) for one in _questions(run)]
+
+
+def _questions(run: Run) -> list[_Question]:
     if run.settled or run.deleted:
         return []
     found = []
     for hold in run.waiting_for:
-        verb = {"landing": "land", "rewritten": "land", "budget": "resume", "worker": "complete"}.get(
-            hold.kind, "approve"
-        )
-        of_job = verb in ("approve", "complete")
-        command = f"orchard {verb} {hold.job} --plan {run.id}" if of_job else f"orchard {verb} {run.id}"
-        found.append(_asking(run, hold.job, hold.kind, hold.reason, verb, command))
+        verb, operation = _ANSWERS.get(hold.kind, ("approve", "approve_job"))
+        step = Next(operation, run.id, None if operation.endswith("_plan") else hold.job)
+        found.append(_Question(hold.job, hold.kind, hold.reason, verb, step))
     if run.paused is not None and run.paused.waiting and not any(hold.kind == "budget" for hold in run.waiting_for):
-        found.append(_asking(run, None, "plan", run.paused.reason, "resume", f"orchard resume {run.id}"))
+        found.append(_Question(None, "plan", run.paused.reason, *_resume(run)))
     if run.status is PlanStatus.WAITING and run.paused is None and run.to_deploy:
-        found.append(_asking(run, None, "deploy", to_deploy(run), "deploy", _deploy_command(run)))
+        found.append(_Question(None, "deploy", to_deploy(run), "deploy", _deploy(run)))
     return found
 
 
-def stands_still(run: Run, *, engine: bool) -> Waiting | None:
+def stands_still(run: Run, say: Say, *, engine: bool) -> Waiting | None:
     """That a plan goes on only when somebody resumes it: it was paused, or its engine is gone."""
     if run.settled and run.moving is not None and not engine:
-        return _asking(run, None, "paused", half_moved(run), "resume", f"orchard resume {run.id}")
+        return _asking(run, say, _Question(None, "paused", half_moved(run), *_resume(run)))
     if run.settled or run.deleted or run.scaffolding:
         return None
     if run.paused is not None and not run.paused.waiting:
@@ -299,7 +324,11 @@ def stands_still(run: Run, *, engine: bool) -> Waiting | None:
         reason = plan_error(run, interrupted=True) or ""
     else:
         return None
-    return _asking(run, None, "paused", reason, "resume", f"orchard resume {run.id}")
+    return _asking(run, say, _Question(None, "paused", reason, *_resume(run)))
+
+
+def _resume(run: Run) -> tuple[str, Next]:
+    return "resume", Next("resume_plan", run.id)
 
 
 def _waits_for_plan(run: Run) -> bool:
@@ -312,46 +341,48 @@ def to_deploy(run: Run) -> str:
     return f"{'1 job waits' if len(jobs) == 1 else f'{len(jobs)} jobs wait'} to be deployed: {_named(jobs)}"
 
 
-def _deploy_command(run: Run) -> str:
-    """The command that lets the first of them run: what it needs has succeeded."""
+def _deploy(run: Run) -> Next:
+    """What lets the first of them run: what it needs has succeeded."""
     jobs = run.to_deploy
     first = next((job for job in jobs if run.records[job].unmet == 0), jobs[0])
-    return f"orchard deploy {first} --plan {run.id}"
+    return Next("deploy_task", run.id, first)
 
 
-def _is_idle_worker(asking: list[Waiting]) -> bool:
-    return bool(asking) and asking[0].kind == "worker"
-
-
-def _asking(run: Run, job: JobId | None, kind: str, reason: str, verb: str, command: str) -> Waiting:
-    since = None if job is None else run.records[job].last
+def _asking(run: Run, say: Say, asked: _Question) -> Waiting:
+    since = None if asked.job is None else run.records[asked.job].last
     return Waiting(
         plan=run.id,
         name=run.plan.name,
-        job=job,
-        kind=kind,
-        reason=reason,
-        answer=verb,
-        command=command,
+        job=asked.job,
+        kind=asked.kind,
+        reason=asked.reason,
+        answer=asked.verb,
+        command=say(asked.step),
+        next=[asked.step],
         since=time_text(since.ended if since is not None and since.ended is not None else run.changed_at),
     )
 
 
-def plan_hint(run: Run, *, interrupted: bool) -> str | None:
-    """The command that takes the plan further."""
+def take_side(plan: str, side: str) -> Next:
+    """That the plan settles conflicts by taking a side."""
+    return Next("update_plan", plan, args={"resolver": side})
+
+
+def plan_hint(run: Run, *, interrupted: bool) -> Hint | None:
+    """What takes the plan further."""
     status = run.status
     if run.deleted:
-        return f"orchard recover --plan {run.id}"
+        return Next("list_saved_work", run.id)
     if interrupted or (status in (PlanStatus.PAUSED, PlanStatus.WAITING) and run.paused is not None):
-        return f"orchard resume {run.id}"
+        return Next("resume_plan", run.id)
     if status is PlanStatus.FAILED and _only_conflicts(run):
-        return f"orchard reshape {run.id} --resolver theirs && orchard retry --plan {run.id}  # or: --resolver ours"
+        return take_side(run.id, "theirs"), " && ", Next("retry_plan", run.id), "  # or: --resolver ours"
     if status is PlanStatus.FAILED or status is PlanStatus.CANCELED:
-        return f"orchard retry --plan {run.id}"
+        return Next("retry_plan", run.id)
     if status is PlanStatus.WAITING:
-        asking = needs_person(run)
-        talk = f"orchard send {asking[0].job} MESSAGE --plan {run.id}; or: " if _is_idle_worker(asking) else ""
-        return f"{talk}{asking[0].command}" if asking else None
+        for first in _questions(run)[:1]:
+            talk = Next("send_message", run.id, first.job, {"message": "MESSAGE"})
+            return (talk, "; or: ", first.step) if first.kind == "worker" else first.step
     return None
 
 

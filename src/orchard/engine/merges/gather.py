@@ -6,10 +6,11 @@ from functools import partial
 from msgspec import Struct
 
 from orchard.core.sides import SIDES
-from orchard.core.views.plans import TAKE_SIDE
+from orchard.core.views.plans import take_side
 from orchard.engine.merges.picks import pick_of
 from orchard.engine.outcome import Failed
 from orchard.engine.world import World
+from orchard.errors import Hint, Next
 from orchard.git.history import Line, Meeting, Unclear, is_ancestor, merge_bases, show_path
 from orchard.git.merge.accounting import Trees, check
 from orchard.git.merge.conflicts import SHARED, Merge, Resolution, resolve_by_side, resolve_from_memory
@@ -130,16 +131,15 @@ class Between(Struct, frozen=True):
     jobs: bool = True
     """Whether both sides are jobs, of which one could have needed the other."""
 
-    def hint(self, resolver: Resolver) -> str:
+    def hint(self, resolver: Resolver) -> Hint:
         """What helps: a side to take, since the same merge meets the same conflict again."""
         order = " In a new plan, let one job need the other." if self.jobs else ""
         if resolver in SIDES:
             return f"Neither side can be taken as it is.{order}"
-        set_side = f"orchard reshape {self.plan} {TAKE_SIDE}"
-        return (
-            f"To keep the version of {self.theirs}: '{set_side} theirs', or of {self.ours}: '{set_side} ours'; "
-            f"then 'orchard retry --plan {self.plan}'.{order}"
-        )
+        theirs, ours = (take_side(self.plan, side) for side in ("theirs", "ours"))
+        again = Next("retry_plan", self.plan)
+        keep = f"To keep the version of {self.theirs}: '", theirs, f"', or of {self.ours}: '", ours, "'; then '"
+        return (*keep, again, f"'.{order}")
 
 
 def conflict(merge: Merge, resolver: Resolver, between: Between) -> Failed:

@@ -38,6 +38,7 @@ from orchard.engine.context import Context
 from orchard.engine.programs import redacted
 from orchard.engine.turns.own_mcp_server import with_server
 from orchard.engine.turns.scope import at_desk
+from orchard.errors import Next
 from orchard.model.events.plans import (
     AgentEnded,
     AgentHeard,
@@ -188,6 +189,8 @@ async def _once(context: Context, asked: Asked, calls: int) -> tuple[Result, boo
         watch = Watch(hearing.tell, started, context.hurry, lambda: context.engine.budget_used_up(context.run))
         try:
             result = await agent.run(task, watch)
+            if result.hint:
+                result = replace(result, message=f"{result.message} {context.world.say(result.hint)}", hint=None)
         finally:
             hearing.end(result)
     failpoint("agent.after-turn")
@@ -213,7 +216,8 @@ async def _project_settings_trusted(context: Context, asked: Asked) -> bool:
     if not trusted and found.read_by(agent) and told not in context.world.told_of_settings:
         context.world.told_of_settings.add(told)
         why = f" ({found.odd})" if found.odd is not None else ""
-        message = f"The project settings of {agent} in this repository are ignored until you run: orchard trust{why}"
+        ignored = f"The project settings of {agent} in this repository are ignored until you run: "
+        message = context.world.say((ignored, Next("trust_repository"), why))
         _note(context, asked, Noted("setting", message))
     return trusted
 

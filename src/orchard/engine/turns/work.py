@@ -25,7 +25,7 @@ from orchard.engine.requests.reach import folder_meant
 from orchard.engine.turns.own_mcp_server import offered_name
 from orchard.engine.turns.talk import talk
 from orchard.engine.turns.turn import Asked, run_turn
-from orchard.errors import OrchardError
+from orchard.errors import Hint, Next, OrchardError
 from orchard.git.history import files
 from orchard.model.agent_rows import BUILTIN
 from orchard.model.limits import Limits
@@ -38,12 +38,16 @@ INSTRUCTION_BYTES = 256 * 1024
 STAT_FILES = 30
 
 _PROGRAMS = frozenset({"timeout", "idle", "output-limit", "spawn-failed", "signal"})
+_SEE_AGENT = {
+    "not-logged-in": "Log in to it or set its key, then retry. See: ",
+    "spawn-failed": "See what is installed and how to install it: ",
+}
+_RETRY = {
+    "rate-limit": "Retry later: ",
+    "overloaded": "Retry later: ",
+    "network": "Retry when the network is there: ",
+}
 _HINTS = {
-    "not-logged-in": "Log in to it or set its key, then retry. See: orchard agents {agent}",
-    "spawn-failed": "See what is installed and how to install it: orchard agents {agent}",
-    "rate-limit": "Retry later: orchard retry {job} --plan {plan}",
-    "overloaded": "Retry later: orchard retry {job} --plan {plan}",
-    "network": "Retry when the network is there: orchard retry {job} --plan {plan}",
     "max-turns": "Raise 'max_turns' or make the task smaller; a retry goes on in the same session.",
     "refused": "Word the task differently, or give it to another agent or model.",
     "denied": "Allow what it needs ('allowed_folders', 'allowed_urls'), or change the task.",
@@ -95,15 +99,22 @@ def outcome_of(context: Context, agent: Agent, work: Work, result: Result) -> Fa
         return Held("budget", result.message, context.phase)
     message = f"{context.phase}: agent '{agent.name}' {_word(result)}"
     advice = work.on_failure
-    hint = _HINTS.get(result.reason)
     return Failed(
         result.reason if result.reason in _PROGRAMS else "agent",
         f"{advice.message} ({message})" if advice.message else message,
-        hint=hint.format(agent=agent.name, job=context.job_id, plan=context.run.id) if hint else None,
+        hint=_hint(context, agent, result.reason),
         exit_code=result.exit_code,
         tail=redacted(tail(context.log, TAIL_LINES), context.world.hidden_in, context.plan),
         resume_from=advice.resume_from,
     )
+
+
+def _hint(context: Context, agent: Agent, reason: str) -> Hint | None:
+    if reason in _SEE_AGENT:
+        return _SEE_AGENT[reason], Next("list_agents", args={"agent": agent.name})
+    if reason in _RETRY:
+        return _RETRY[reason], Next("retry_job", context.run.id, context.job_id)
+    return _HINTS.get(reason)
 
 
 def _word(result: Result) -> str:

@@ -33,6 +33,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from orchard.errors import Hint, Next
 from orchard.files import read_plain
 from orchard.git.aliases import checked_out_in
 from orchard.git.checkout_state import operation_in
@@ -40,7 +41,7 @@ from orchard.git.command import Git, GitError
 from orchard.git.landing.claim import GitLocks, TurnTaken, claim_of, turn
 from orchard.git.landing.index import BadIndex, doubtful_entries, stamp_index
 from orchard.git.landing.intent import Intent, Item, mark_done, read_intent, stand, stand_of, write_intent
-from orchard.git.landing.obstacles import LandingRefused, RefusalKind, in_the_way
+from orchard.git.landing.obstacles import UNDO, LandingRefused, RefusalKind, in_the_way
 from orchard.git.landing.placement import Theirs, place, verify
 from orchard.git.landing.recovery import Settled, note_stage, publish, settle
 from orchard.git.landing.relocation import STAGE_NAME
@@ -66,15 +67,15 @@ class Move(Struct, frozen=True):
     old: str
     new: str
     message: str
-    command: str
+    again: Next
 
     @property
     def ref(self) -> str:
         return f"refs/heads/{self.branch}"
 
-    def refuse(self, kind: RefusalKind, reason: str, hint: str = "") -> LandingRefused:
+    def refuse(self, kind: RefusalKind, reason: str, hint: Hint = "") -> LandingRefused:
         """Why nothing has happened."""
-        return LandingRefused(kind, reason, hint or f"Run 'git status' there, then '{self.command}'.")
+        return LandingRefused(kind, reason, hint or ("Run 'git status' there, then '", self.again, "'."))
 
 
 class Followed(Struct, frozen=True):
@@ -175,7 +176,7 @@ def _steps(move: Move, claim: Path, locks: GitLocks, stage: Path) -> LandingRefu
     index = stand(os.fsencode(move.place.git_dir / "index"))
     if not stage.is_relative_to(claim):
         _hide(stage)
-    stager = Stager(move.git, claim, stage, move.command)
+    stager = Stager(move.git, claim, stage, move.again)
     with Objects(move.repo.git) as objects:
         staged = stager.prepare(objects, move.old, move.new)
     failpoint("checkout.staged")
@@ -214,7 +215,7 @@ def _elsewhere(move: Move) -> LandingRefused | None:
         return move.refuse("operation", reason, f"Finish or abort the {operation} there.")
     if checked_out_in(move.repo, git_dir) != move.branch:
         reason = f"{move.place.path} has just been switched to another branch."
-        return move.refuse("moved", reason, f"Run '{move.command}' again.")
+        return move.refuse("moved", reason, ("Run '", move.again, "' again."))
     tip = read_ref(move.repo.git, move.ref)
     return None if tip == move.old else _moved(move, tip)
 
@@ -294,8 +295,8 @@ def _read_back(move: Move, claim: Path, intent: Intent) -> LandingRefused | None
 def _why(move: Move, error: Exception, *, half_way: bool = False) -> LandingRefused:
     refusal = _reason(move, error)
     if half_way:
-        hint = f"Put that right, then run '{move.command}': it begins by making the checkout whole."
-        return move.refuse(refusal.kind, f"{refusal.reason}. Its files could not be put back so far.", hint)
+        whole = ("Put that right, then run '", move.again, "': it begins by making the checkout whole.")
+        return move.refuse(refusal.kind, f"{refusal.reason}. Its files could not be put back so far.", whole)
     return refusal
 
 
@@ -304,18 +305,18 @@ def _reason(move: Move, error: Exception) -> LandingRefused:
     if isinstance(error, OSError):
         where = f" ({error.filename})" if error.filename else ""
         reason = f"The system refused to update {top}: {error.strerror or error}{where}"
-        return move.refuse("checkout", reason, f"Put that right, then run '{move.command}'.")
+        return move.refuse("checkout", reason, ("Put that right, then run '", move.again, "'."))
     if isinstance(error, Blocked):
         return move.refuse("checkout", error.obstacle.reason, error.obstacle.hint)
     if isinstance(error, Theirs):
-        found = in_the_way(move.git, [error.path], move.command)
+        found = in_the_way(move.git, [error.path], move.again)
         return move.refuse("checkout", found.reason, found.hint)
     if isinstance(error, RefMoved):
         return _moved(move, error.actual)
     if isinstance(error, GitError):
         said = [line for line in error.stderr.splitlines() if re.match("(fatal|error): ", line)]
-        hint = (
-            f"Is there room on that disk? Make some, then run '{move.command}'."
+        hint: Hint = (
+            ("Is there room on that disk? Make some, then run '", move.again, "'.")
             if _UNWRITTEN.search(error.stderr)
             else ""
         )
@@ -325,8 +326,8 @@ def _reason(move: Move, error: Exception) -> LandingRefused:
 
 def _scattered(move: Move) -> LandingRefused:
     reason = f"{move.place.path} lies on several file systems, and Orchard cannot exchange files between them."
-    by_hand = f"Run 'git merge --ff-only {move.new}' there, then '{move.command}'."
-    if move.command == "orchard undo":
+    by_hand: Hint = (f"Run 'git merge --ff-only {move.new}' there, then '", move.again, "'.")
+    if move.again == UNDO:
         by_hand = f"Take it back by hand: run 'git reset --keep {move.new}' there."
     return move.refuse("checkout", reason, by_hand)
 

@@ -23,13 +23,13 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from orchard.errors import OrchardError, SystemRefused
+from orchard.errors import Next, OrchardError, SystemRefused
 from orchard.git.aliases import checked_out_in, meant_branch
 from orchard.git.command import Git, GitError, lock_in_the_way
 from orchard.git.history import is_ancestor
 from orchard.git.landing.checkout import Followed, Move, move_checkout
 from orchard.git.landing.intent import DamagedNotes
-from orchard.git.landing.obstacles import LandingRefused
+from orchard.git.landing.obstacles import LAND, UNDO, LandingRefused
 from orchard.git.landing.recovery import held_still
 from orchard.git.landing.relocation import Astray, none_astray
 from orchard.git.refs import RefMoved, Update, move_ref, read_log
@@ -73,8 +73,8 @@ def land(repo: Repository, branch: str, old: str | None, new: str, message: str)
         return refusal
     if old is not None and not is_ancestor(repo, old, new):
         reason = f"Commit {new:.12} does not build on {old:.12}, where branch '{branch}' is."
-        return LandingRefused("moved", reason, "Run 'orchard land' to merge again.")
-    done = _move(repo, branch, old, new, message, "orchard land")
+        return LandingRefused("moved", reason, ("Run '", LAND, "' to merge again."))
+    done = _move(repo, branch, old, new, message, LAND)
     return done if isinstance(done, LandingRefused) else LandedRef(done.checkout, done.kept, done.unfinished)
 
 
@@ -84,7 +84,7 @@ def undo(repo: Repository, branch: str, old: str | None, new: str) -> Undone | L
     refusal = _not_at(branch, repo.branch_tip(branch), new)
     if refusal is not None:
         return refusal
-    done = _move(repo, branch, new, old, f"{UNDO_MESSAGE} {new:.12}", "orchard undo")
+    done = _move(repo, branch, new, old, f"{UNDO_MESSAGE} {new:.12}", UNDO)
     return done if isinstance(done, LandingRefused) else Undone(done.checkout, done.kept, done.unfinished)
 
 
@@ -194,12 +194,12 @@ def _hides_checkout(repo: Repository, branch: str) -> bool:
 
 
 def _move(
-    repo: Repository, branch: str, old: str | None, new: str | None, message: str, command: str
+    repo: Repository, branch: str, old: str | None, new: str | None, message: str, again: Next
 ) -> Followed | LandingRefused:
     """Move the branch, and the checkout that has it; None is a branch that does not exist."""
     refused: OrchardError
     try:
-        return _moved(repo, branch, old, new, message, command)
+        return _moved(repo, branch, old, new, message, again)
     except (DamagedNotes, Astray) as error:
         refused = error
     except OSError as error:  # not even our notes can be read: the next settlement will have to
@@ -211,7 +211,7 @@ def _move(
 
 
 def _moved(
-    repo: Repository, branch: str, old: str | None, new: str | None, message: str, command: str
+    repo: Repository, branch: str, old: str | None, new: str | None, message: str, again: Next
 ) -> Followed | LandingRefused:
     place = _only_checkout(repo, branch)
     if isinstance(place, LandingRefused):
@@ -228,7 +228,7 @@ def _moved(
     if isinstance(git, LandingRefused):
         return git
     failpoint("checkout.before")
-    done = move_checkout(Move(repo, git, place, branch, old, new, message, command))
+    done = move_checkout(Move(repo, git, place, branch, old, new, message, again))
     failpoint("checkout.after")
     return done
 
@@ -280,6 +280,8 @@ def _git_in(repo: Repository, place: Checkout, new: str) -> Git | LandingRefused
     strange = sorted({key.rpartition(".")[0] for key in said} - known)
     if strange:
         reason = f"The setting '{strange[0]}' appeared in the config while orchard was running."
-        return LandingRefused("checkout", reason, "If it is yours, restart orchard: 'orchard stop', then land again.")
+        return LandingRefused(
+            "checkout", reason, ("If it is yours, restart orchard: '", Next("stop_daemon"), "', then land again.")
+        )
     # "keep": what the user's index caches is theirs to decide.
     return replace(git, config={**git.config, **dict(repo.filters), "core.untrackedCache": "keep"})

@@ -13,7 +13,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from orchard.errors import Hint
+from orchard.errors import Hint, Next
 from orchard.git.command import Git
 from orchard.git.folders import behind_link
 from orchard.git.history import show_path
@@ -21,6 +21,8 @@ from orchard.git.objects.reader import GITLINK, Change
 
 TIMEOUT = 120.0
 
+LAND, UNDO = Next("land_plan"), Next("undo_plan")
+"""What is asked for again once nothing is in the way."""
 RefusalKind = Literal["moved", "checkout", "operation", "missing", "locked"]
 
 
@@ -34,11 +36,11 @@ class Obstacle(Struct, frozen=True):
     """Why the files of a checkout cannot follow, and what to do about it."""
 
     reason: str
-    hint: str
+    hint: Hint
 
 
 def find_obstacle(
-    git: Git, changes: Sequence[Change], tracked: Container[bytes], written: Container[bytes], command: str
+    git: Git, changes: Sequence[Change], tracked: Container[bytes], written: Container[bytes], again: Next
 ) -> Obstacle | None:
     """The first thing in a checkout that has to be put right by a person; `written` are the paths that get a file."""
     top = _top(git)
@@ -46,20 +48,20 @@ def find_obstacle(
         _closed_folder(top, changes)
         or _linked_folder(top, changes)
         or _filled_submodule(top, changes)
-        or _untracked(git, changes, tracked, written, command)
+        or _untracked(git, changes, tracked, written, again)
     )
 
 
-def in_the_way(git: Git, paths: Sequence[bytes], command: str) -> Obstacle:
+def in_the_way(git: Git, paths: Sequence[bytes], again: Next) -> Obstacle:
     """Files of the user's that a landing or an undo would have to overwrite; `git` is the one for its files."""
     reason = f"Your files in {_top(git)} are in the way: {some(paths)}"
     if ignored := _ignored(git, paths):
         # Not "stash -a": that takes everything that is ignored, our worktrees and the user's tools as well.
         away = f"Move {some(paths)} away ('git stash -u' leaves files that git ignores"
         which = "" if len(ignored) == len(paths) else f": {some(ignored)}"
-        return Obstacle(reason, f"{away}{which}); then run '{command}'.")
+        return Obstacle(reason, (f"{away}{which}); then run '", again, "'."))
     # Not "commit": that moves the branch, and only a first landing follows it.
-    return Obstacle(reason, f"Move them away, or run 'git stash -u' there; then run '{command}'.")
+    return Obstacle(reason, ("Move them away, or run 'git stash -u' there; then run '", again, "'."))
 
 
 def _top(git: Git) -> Path:
@@ -125,7 +127,7 @@ def _filled_submodule(top: Path, changes: Sequence[Change]) -> Obstacle | None:
 
 
 def _untracked(
-    git: Git, changes: Sequence[Change], tracked: Container[bytes], written: Container[bytes], command: str
+    git: Git, changes: Sequence[Change], tracked: Container[bytes], written: Container[bytes], again: Next
 ) -> Obstacle | None:
     """Files that git does not track, where something has to be written or has to go."""
     top = os.fsencode(_top(git))
@@ -151,7 +153,7 @@ def _untracked(
                 found.update(dict.fromkeys(one for one in _files_below(start, name) if one not in tracked))
     if not found:
         return None
-    return in_the_way(git, sorted(found), command)
+    return in_the_way(git, sorted(found), again)
 
 
 def _parents(path: bytes, seen: set[bytes]) -> Iterator[bytes]:

@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from orchard.errors import Next
 from orchard.files import read_plain
 from orchard.git.command import Git, GitError
 from orchard.git.folders import behind_link
@@ -60,9 +61,9 @@ class Blocked(Exception):
 class Stager:
     """Prepares one checkout: `git` is the one for its files, `claim` the folder of our notes about it."""
 
-    def __init__(self, git: Git, claim: Path, stage: Path, command: str) -> None:
+    def __init__(self, git: Git, claim: Path, stage: Path, again: Next) -> None:
         assert git.work_tree is not None
-        self.top, self.claim, self.stage, self.command = git.work_tree, claim, stage, command
+        self.top, self.claim, self.stage, self.again = git.work_tree, claim, stage, again
         self.file = claim / NEW_INDEX
         self.git = git.with_index(self.file)
         self.files = stage / "new"
@@ -73,7 +74,7 @@ class Stager:
         before = self._copy_index(len(old) // 2)
         if before.unmerged:
             reason = f"There are unmerged files in {self.top}: {os.fsdecode(before.unmerged[0])}"
-            raise Blocked(Obstacle(reason, f"Resolve them, then run '{self.command}'."))
+            raise Blocked(Obstacle(reason, ("Resolve them, then run '", self.again, "'.")))
         paths = {change.path for change in changes}
         sparse = bool(before.folders) or any(entry.skipped for entry in before.entries.values())
         self._must_be_free(changes, before, frozenset() if sparse else paths)
@@ -117,7 +118,7 @@ class Stager:
     # -------------------------------------------------------------------------------- looking
 
     def _must_be_free(self, changes: Sequence[Change], index: Index, written: frozenset[bytes] | set[bytes]) -> None:
-        found = find_obstacle(self.git, changes, index.entries, written, self.command)
+        found = find_obstacle(self.git, changes, index.entries, written, self.again)
         if found is not None:
             raise Blocked(found)
 
@@ -148,7 +149,7 @@ class Stager:
         listed = dict.fromkeys([*named, *(path for path in rows if path in paths)])
         if not listed:
             raise GitError(("read-tree",), self.top, done.status, done.stderr.decode(errors="replace"))
-        raise Blocked(in_the_way(self.git, list(listed), self.command))
+        raise Blocked(in_the_way(self.git, list(listed), self.again))
 
     # -------------------------------------------------------------------------------- writing
 
@@ -206,7 +207,7 @@ class Stager:
         goes = change.new is None or change.new.mode == GITLINK or (stays is not None and stays.skipped)
         if held is not None and held.skipped and looked and stays is not None:
             reason = f"{os.fsdecode(path)} lies outside of your sparse checkout of {self.top}, but is there."
-            raise Blocked(Obstacle(reason, f"Remove it, then run '{self.command}'."))
+            raise Blocked(Obstacle(reason, ("Remove it, then run '", self.again, "'.")))
         is_new = change.new is not None and change.new.mode != GITLINK
         if is_new and not goes and held is not None and Entry(held.mode, held.oid) != change.new:
             raise GitError(("read-tree",), self.top, 0, f"error: git did not write {os.fsdecode(path)}")

@@ -21,7 +21,7 @@ from typing import Literal
 
 from msgspec import Struct, field
 
-from orchard.errors import OrchardError
+from orchard.errors import Next, OrchardError
 from orchard.git.history import is_ancestor
 from orchard.git.merge.accounting import Ancestry, Trees, check
 from orchard.git.merge.conflicts import Conflict, Merge, Resolution
@@ -120,7 +120,8 @@ class Integration:
         before = self.objects.tree_of(leaf.integration)
         if self.objects.tree_of(leaf.snapshot) != before:
             raise OrchardError(
-                f"The lines of plan '{leaf.plan}' hold different trees.", hint=f"Run 'orchard retry {leaf.plan}'."
+                f"The lines of plan '{leaf.plan}' hold different trees.",
+                hint=("Run '", Next("retry_plan", leaf.plan), "'."),
             )
         merge = self.merger.merge(leaf.integration, leaf.commit)
         self._account(merge)

@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 import time
 
-from orchard.errors import OrchardError
+from orchard.errors import Next, OrchardError
 from orchard.git.command import TERMINATE_GRACE, Git, start_git
 
 ANSWER_TIMEOUT = 60.0
@@ -19,7 +19,7 @@ class GitGone(OrchardError):
     """A git process that was kept open ended, or gave no answer in time."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(message, hint="Try again; if it happens again, run 'orchard doctor'.")
+        super().__init__(message, hint=("Try again; if it happens again, run '", Next("get_doctor"), "'."))
 
 
 class LiveGit:

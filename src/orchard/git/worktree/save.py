@@ -19,7 +19,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from orchard.errors import OrchardError, UsageError
+from orchard.errors import RUN_DOCTOR, OrchardError, UsageError
 from orchard.git.blockers import remove_blocked_notes
 from orchard.git.command import Blocked, Git, GitError
 from orchard.git.folders import remove_special
@@ -403,7 +403,7 @@ def _hold(git: Git, request: _Request, commit: str) -> str:
             ref = f"{request.ref.rpartition('/')[0]}/{next_number(git, request.ref)}"
         else:
             return ref
-    raise OrchardError(f"No free ref was found beside {request.ref}", hint="Run 'orchard doctor'.")
+    raise OrchardError(f"No free ref was found beside {request.ref}", hint=RUN_DOCTOR)
 
 
 def _is_held(git: Git, commit: str, base: str) -> bool:

@@ -25,7 +25,7 @@ import filelock
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from orchard.errors import OrchardError, no_locks
+from orchard.errors import RUN_DOCTOR, OrchardError, no_locks
 from orchard.files import read_plain
 from orchard.git.command import GitError
 from orchard.git.excludes import exclude
@@ -368,13 +368,13 @@ class Worktrees(Struct):
     def _use(self, worktree: Worktree, saved: Saved) -> None:
         """Spend the proof; the same one twice would be no proof of what happened in between."""
         if saved.worktree != worktree or saved.token in self._used:
-            raise NotSaved(f"The content of {worktree.path} was not saved, so it stays.", hint="Run 'orchard doctor'.")
+            raise NotSaved(f"The content of {worktree.path} was not saved, so it stays.", hint=RUN_DOCTOR)
         if mounted := mounts_below(worktree.path):
             raise NotSaved(f"{mounted[0]} is mounted in the worktree, so it stays.", hint=f"Run: umount {mounted[0]}")
         self._used.add(saved.token)
         if not self._is_as_it_was(worktree, saved):
             said = f"Something was written to {worktree.path} after it was saved, so it stays."
-            raise ProofIsOld(said, hint="Run 'orchard doctor'.")
+            raise ProofIsOld(said, hint=RUN_DOCTOR)
 
     def _is_as_it_was(self, worktree: Worktree, saved: Saved) -> bool:
         """Look once more: between saving and now a person or a process may have been there."""

@@ -25,6 +25,7 @@ from orchard.surfaces.cli.render.progress import Progress, open_progress
 from orchard.surfaces.cli.render.summary import summary_lines
 from orchard.surfaces.cli.terminal import Terminal, Unwritable, drop
 from orchard.surfaces.mcp_channel import teach
+from orchard.surfaces.next_steps import in_commands
 
 Act = Callable[[Session], Awaitable[PlanId]]
 """What is asked of the engine; the answer is the plan to follow."""
@@ -148,7 +149,7 @@ def _signals() -> Iterator["asyncio.Queue[int]"]:
 
 def finish(terminal: Terminal, app: App, followed: Followed) -> int:
     """Say how it ended and return the exit code that says the same."""
-    document = plan_view(followed.run)
+    document = plan_view(followed.run, in_commands)
     if terminal.json:
         try:
             terminal.row({"type": "result", "plan": document.plan, "jobs": document.jobs})

@@ -20,6 +20,7 @@ from orchard.surfaces.cli.options import complete_agents
 from orchard.surfaces.cli.render import text
 from orchard.surfaces.cli.render.lines import Line, Meaning, Piece, safe, table
 from orchard.surfaces.cli.terminal import Terminal
+from orchard.surfaces.next_steps import in_commands
 from orchard.text import did_you_mean, quoted
 
 WIDEST = 13
@@ -68,7 +69,7 @@ def models(terminal: Terminal, agent: str | None, refresh: bool) -> None:
         if one.problem:
             terminal.note(_note(name, one))
     if not names:
-        terminal.note(text.done(SEE_AGENTS))
+        terminal.note(text.done(in_commands(SEE_AGENTS)))
 
 
 def agents_here(terminal: Terminal) -> Agents:

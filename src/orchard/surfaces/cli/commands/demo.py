@@ -182,7 +182,7 @@ def _git(project: Project, *words: str) -> str:
 
 def _tell(terminal: Terminal, app: App, project: Project, run: Run, stays: bool) -> None:
     """What happened, as the repository shows it, and what to try next."""
-    document = plan_view(run)
+    document = plan_view(run, in_commands)
     landed = run.landed
     log = _git(project, "log", "--graph", "--format=%h %s", f"-{LOG_COMMITS}", landed.branch) if landed else ""
     files = diff(app.repo, landed.old, landed.new, stat=True).decode(errors="replace") if landed and landed.old else ""

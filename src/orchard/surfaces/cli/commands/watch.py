@@ -23,6 +23,7 @@ from orchard.surfaces.cli.render import text
 from orchard.surfaces.cli.render.plan_page import status_lines
 from orchard.surfaces.cli.render.progress import LiveTree, Printed, Progress
 from orchard.surfaces.cli.terminal import Terminal, is_terminal
+from orchard.surfaces.next_steps import in_commands
 
 LEAVE = b"q\x03\x1b"
 """q, ctrl-c, escape."""
@@ -58,7 +59,7 @@ async def _wait(terminal: Terminal, app: App, run: Run, seconds: float | None) -
     except EngineGone:
         return  # then the plan waits, and its status says for what
     except TimeoutError:
-        raise TimedOut(text.still(plan_summary(run)), f"orchard watch {run.id}") from None
+        raise TimedOut(text.still(plan_summary(run, in_commands)), f"orchard watch {run.id}") from None
 
 
 async def follow_events(app: App, run: Run, progress: Progress) -> None:

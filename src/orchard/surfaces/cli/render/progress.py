@@ -27,6 +27,7 @@ from orchard.surfaces.cli.render.event_lines import event_lines
 from orchard.surfaces.cli.render.lines import RICH, Line, colored, plain
 from orchard.surfaces.cli.render.tree import Look, counts_line, end_lines, flat, header, tree
 from orchard.surfaces.cli.terminal import Terminal, drop, json_text, speaks_utf8
+from orchard.surfaces.next_steps import in_commands
 
 FRAME_SECONDS = 1 / 8
 TICK_SECONDS = 1.0
@@ -111,7 +112,7 @@ def interesting(run: Run, most: int) -> list[JobId]:
 
 def picture(run: Run, look: Look, height: int, *, interrupted: bool = False) -> list[Line]:
     """A run in at most `height` lines; with details, also what is wrong and what to do next."""
-    plan = plan_summary(run, interrupted=interrupted)
+    plan = plan_summary(run, in_commands, interrupted=interrupted)
     foot = [counts_line(plan, run.plan.max_parallel), *(end_lines(plan) if look.details else [])]
     room = max(1, height - 2 - len(foot))
     groups = len(plan.groups)

@@ -13,7 +13,7 @@ from orchard.surfaces.mcp.schemas import plan_part
 from orchard.surfaces.mcp.tool import Call, Output, Tool
 from orchard.surfaces.mcp.tools.descriptions import WORDS
 from orchard.surfaces.mcp.tools.models import Arguments, Done, Name, OfPlan, Reason, Told, optional
-from orchard.surfaces.mcp.tools.names import answering, ask, confirm, done, meant_plan
+from orchard.surfaces.mcp.tools.names import ask, confirm, done, meant_plan
 from orchard.surfaces.mcp.tools.retry import Retried, Retry, retry_request
 from orchard.surfaces.mcp.tools.work_args import budget_of
 
@@ -153,7 +153,7 @@ async def list_waiting(call: Call, given: NoArguments) -> Json:
 
 def _waiting(row: NeedsPerson) -> Json:
     named = {"plan": row.plan, "name": row.name, "kind": row.kind, "reason": row.reason}
-    return {**named, "tool": answering(row), **compact({"job": row.job, "since": row.since})}
+    return {**named, "tool": row.next[0].operation, **compact({"job": row.job, "since": row.since})}
 
 
 TOOLS = (

@@ -18,18 +18,8 @@ from orchard.model.plan import VALIDATION, JobId, PlanId
 from orchard.model.statuses import JobStatus, PlanStatus
 from orchard.surfaces.mcp.messages import NEXT_FOR_JOB, NEXT_FOR_PLAN, compact, first_line
 from orchard.surfaces.mcp.tool import Call
-from orchard.surfaces.next_steps import in_tools
+from orchard.surfaces.next_steps import in_commands, in_tools, tool_call
 from orchard.text import for_screen, quoted
-
-ANSWERS = {
-    "approve": "approve_job",
-    "land": "land_plan",
-    "resume": "resume_plan",
-    "complete": "complete_task",
-    "deploy": "deploy_task",
-}
-"""The tools that answer what waits for a person, by the request that does."""
-OF_JOB = ("approve", "complete", "deploy")
 
 
 class Meant(Struct):
@@ -113,7 +103,7 @@ def _state(app: App, meant: Meant) -> tuple[str, str]:
     if isinstance(meant, MeantJob) and meant.job in run.records:
         status = str(run.records[meant.job].status)
         return status, next_for_job(run, meant.job, status)
-    shown: str = plan_summary(run, interrupted=interrupted).status
+    shown: str = plan_summary(run, in_commands, interrupted=interrupted).status
     return shown, NEXT_FOR_PLAN[shown]
 
 
@@ -126,13 +116,13 @@ async def done(call: Call, meant: Meant, **more: Any) -> Json:
 def standing(app: App, plan: PlanId) -> Json:
     """How a plan stands, in the fewest words."""
     run, interrupted = app.seen(plan)
-    status = plan_summary(run, interrupted=interrupted).status
+    status = plan_summary(run, in_commands, interrupted=interrupted).status
     return {"plan": plan, "status": status, "cursor": run.seq, "next": next_step(run, status)}
 
 
 def next_step(run: Run, status: str) -> str:
     """What to do about a plan that stands like this."""
-    asking = needs_person(run) if status == PlanStatus.WAITING else []
+    asking = needs_person(run, in_commands) if status == PlanStatus.WAITING else []
     if asking:
         return "It waits: " + "; ".join(_answer(one) for one in asking[:3])
     if status == PlanStatus.FAILED:
@@ -160,21 +150,14 @@ def _over(run: Run) -> str:
     return "It is over; there was nothing to land."
 
 
-def answering(asked: Waiting) -> str:
-    """The tool that answers what a plan waits for."""
-    return ANSWERS[asked.answer]
-
-
 def _answer(asked: Waiting) -> str:
-    of_job = asked.job is not None and asked.answer in OF_JOB
-    which = f'plan="{asked.plan}", job="{asked.job}"' if of_job else f'plan="{asked.plan}"'
-    more = ", budget={...}" if asked.kind in ("plan", "budget") else ""
-    return f"{first_line(asked.reason)} -> {answering(asked)}({which}{more})"
+    more = ", budget={...})" if asked.kind in ("plan", "budget") else ")"
+    return f"{first_line(asked.reason)} -> {tool_call(asked.next[0]).removesuffix(')')}{more}"
 
 
 def next_for_job(run: Run, job: JobId, status: str) -> str:
     """What to do about a job that stands like this."""
-    asking = [one for one in needs_person(run) if one.job == job]
+    asking = [one for one in needs_person(run, in_commands) if one.job == job]
     if asking:
         return "It waits: " + _answer(asking[0])
     if status == JobStatus.BLOCKED:

@@ -33,6 +33,7 @@ from orchard.surfaces.mcp.tools.models import (
     optional,
 )
 from orchard.surfaces.mcp.tools.names import meant_plan, next_step
+from orchard.surfaces.next_steps import in_commands
 from orchard.text import quoted
 
 WAIT_SECONDS = 30
@@ -80,7 +81,7 @@ async def get_plan(call: Call, given: GetPlan) -> Json:
 
 def _plan_page(app: App, plan: PlanId, given: GetPlan) -> Json:
     run, interrupted = app.seen(plan)
-    summary = plan_summary(run, interrupted=interrupted)
+    summary = plan_summary(run, in_commands, interrupted=interrupted)
     jobs = list(run.plan.jobs)
     if given.since is not None:
         app.check_since(run, given.since)
@@ -276,7 +277,7 @@ def _seen(app: App, plan: PlanId, since: int | None, until: str) -> Json:
     run, interrupted = app.seen(plan)
     since = run.seq if since is None else since
     app.check_since(run, since, "cursor")
-    summary = plan_summary(run, interrupted=interrupted)
+    summary = plan_summary(run, in_commands, interrupted=interrupted)
     over = _is_over(run, summary.status)
     happened = over or (until == "change" and _has_news(app, run, since))
     changed = changed_jobs(run, since, interrupted=interrupted)
