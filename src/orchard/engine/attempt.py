@@ -44,19 +44,15 @@ async def run_attempt(engine: Engine, run: Run, job_id: JobId, number: int, hurr
 async def _guarded(context: Context) -> Outcome:
     """The phases, with every error turned into a failed job; only a journal that cannot record is let through."""
     try:
-        return await _phases(context)
+        if context.job_id == VALIDATION:
+            return await run_validation(context)
+        return await run_phases(context, JOB_PHASES)
     except JournalFailed:
         raise
     except OrchardError as error:
         return Failed("error", error.message, hint=error.hint)
     except Exception as error:  # the one place where a bug or a failing disk becomes a failed job
         return Failed("error", f"{type(error).__name__}: {error}", tail=traceback.format_exc(limit=20)[-4000:])
-
-
-async def _phases(context: Context) -> Outcome:
-    if context.job_id == VALIDATION:
-        return await run_validation(context)
-    return await run_phases(context, JOB_PHASES)
 
 
 def _end(context: Context, outcome: Outcome) -> None:

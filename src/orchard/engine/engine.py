@@ -22,13 +22,12 @@ from orchard.core.scheduler import StartJob, free_slots, next_turns, pick
 from orchard.core.states import ACTIVE
 from orchard.engine.budget import Budgets
 from orchard.engine.interruption import Interruptible
-from orchard.engine.leases import Leases
+from orchard.engine.leases import Leases, SubtaskSlots
 from orchard.engine.pool import Pool
 from orchard.engine.runs import Chain, Runs
 from orchard.engine.trace.trace import Tracing
 from orchard.engine.turns.idle import Idling
 from orchard.engine.turns.job_tokens import JobTokens, Scope
-from orchard.engine.turns.subtask_slots import Lending
 from orchard.engine.vigil import Vigil
 from orchard.engine.world import World
 from orchard.errors import OrchardError, SystemRefused
@@ -112,10 +111,10 @@ class Engine:
         self._preparing: set[PlanId] = set()
         self.check_place: Callable[[], None] = lambda: None
         """Raises where another repository, or none, is where this engine's own was."""
-        self._budgets = Budgets(self.record, world.clock)
+        self.budgets = Budgets(self.record, world.clock)
         self.idling = Idling(self.record, world.clock, world.say, world.config.limits.interactive)
         self._pools: dict[str, Pool] = {}
-        self.lending = Lending(self._leases, world.config.max_parallel, self.spawn, self.wake)
+        self.subtask_slots = SubtaskSlots(self._leases, world.config.max_parallel, self.spawn, self.wake)
         self._sweeping: asyncio.TimerHandle | None = None
         self._known_children = children()
         self.giving_back: set[tuple[PlanId, str]] = set()
@@ -163,20 +162,12 @@ class Engine:
         if warning not in self.runs[plan].warnings:
             self.record(plan, warning)
 
-    def check_budget(self, run: Run) -> None:
-        """Warn or pause where agents have used most or all of what the plan may use."""
-        self._budgets.check(run)
-
-    def budget_used_up(self, run: Run) -> str | None:
-        """Why no agent of the plan may call its model again, if that is so."""
-        return self._budgets.used_up(run)
-
     def drop_run(self, plan: PlanId) -> None:
         self.runs.drop(plan)
         self._forget(plan)
 
     def _forget(self, plan: PlanId) -> None:
-        self._budgets.forget(plan)
+        self.budgets.forget(plan)
         if self.tracing is not None:
             self.tracing.forget(plan)
 
@@ -186,16 +177,12 @@ class Engine:
         return any(plan == run.id for plan, _ in (*self.live, *self.giving_back))
 
     def pool(self, run: Run) -> Pool:
-        """The folders that jobs of this plan work in."""
+        """The worktrees that jobs of this plan work in."""
         setting = run.plan.worktree_root or self.world.config.worktree_root
         if setting not in self._pools:
             root = self.world.repo.worktree_root(setting)
             self._pools[setting] = Pool(self.world, Worktrees(self.world.repo, root), self.notes)
         return self._pools[setting]
-
-    def merging(self, plan: PlanId) -> asyncio.Lock:
-        """Held by whoever moves the plan's snapshot."""
-        return self.runs.merging(plan)
 
     # ----------------------------------------------------------------------------------- driving
 
@@ -204,14 +191,14 @@ class Engine:
         while not self.closing:
             self.check_place()
             self._wake.clear()
-            self.lending.serve()
+            self.subtask_slots.serve()
             if self.starts_work:
                 self._start_plans()
                 while starts := self._pick():
                     for start in starts:
                         self._start(start)
                     await asyncio.sleep(0)
-                self._budgets.watch(self.runs.values())
+                self.budgets.watch(self.runs.values())
             for plan in self.runs.let_go(self._is_in_use):
                 self._forget(plan)
             self._note_idle()
@@ -272,7 +259,7 @@ class Engine:
         used = sum(start.takes_slot for start in starts)
         self._leases.give_back(leased - used)
         if leased < wanted and not used:
-            self.lending.wait_for_lease()
+            self.subtask_slots.wait_for_lease()
         self.runs.turns = next_turns(self.runs.turns, starts)
         return starts
 
@@ -388,7 +375,7 @@ class Engine:
     async def close(self) -> None:
         """Stop everything that still runs, without recording an end: the next engine finds it interrupted."""
         self.closing = True
-        self._budgets.close()
+        self.budgets.close()
         self.idling.close()
         self.vigil.close()
         self._leases.close()

@@ -176,5 +176,5 @@ class Runs(dict[PlanId, Run]):
         return [*others, *self._targets.values()]
 
     def merging(self, plan: PlanId) -> asyncio.Lock:
-        """Held by whoever moves the plan's snapshot."""
+        """Held by the attempt that moves the plan's snapshot."""
         return self._merging.setdefault(plan, asyncio.Lock())

@@ -63,7 +63,7 @@ async def _begin(engine: Engine, run: Run, start: str, generation: int, line: st
 
 
 async def merge_leaf(engine: Engine, run: Run, job_id: JobId, commit: str) -> Outcome:
-    async with engine.merging(run.id):
+    async with engine.runs.merging(run.id):
         try:
             return await _merge_surely(engine, run, job_id, commit)
         except RefMoved:
@@ -87,7 +87,7 @@ async def rebuild(engine: Engine, run: Run, start: str, *, rewritten: bool = Fal
     The note tells which conflicts were resolved, and how.
     `rewritten`: the commit does not build on where the snapshot began; what is missing from it stays out.
     """
-    async with engine.merging(run.id):
+    async with engine.runs.merging(run.id):
         return await _rebuild(engine, run, start, rewritten=rewritten)
 
 

@@ -194,11 +194,7 @@ class _Graph:
             self.problems += graph_problems(self.jobs.values())
         if self.problems:
             raise InvalidInput("reshape", self.problems, hint="Nothing was changed.")
-        return with_validation(replace(self.plan, jobs={**self.jobs, **_validation(self.plan)}))
-
-
-def _validation(plan: Plan) -> dict[JobId, Job]:
-    return {VALIDATION: plan.jobs[VALIDATION]}
+        return with_validation(replace(self.plan, jobs={**self.jobs, VALIDATION: self.plan.jobs[VALIDATION]}))
 
 
 def _bridged(needs: tuple[JobId, ...], gone: JobId, instead: tuple[JobId, ...]) -> tuple[JobId, ...]:

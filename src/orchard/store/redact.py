@@ -220,7 +220,9 @@ class Redactor:
         secrets = tuple(secrets)
         self._known = Values(form for secret in secrets for form in _forms(secret))
         self._coded = Values(
-            secret.strip().encode(errors="surrogateescape").hex().encode() for secret in _long(secrets)
+            secret.strip().encode(errors="surrogateescape").hex().encode()
+            for secret in secrets
+            if SECRET_LENGTH <= len(secret.strip()) <= PIECE // 2
         )
         self._with_breaks = tuple(form for form in self._known.all if b"\n" in form or b"\r" in form)
         self._carry = b""
@@ -328,10 +330,6 @@ def _hide(text: bytes, spans: list[Span]) -> bytes:
     return b"".join([*parts, text[place:]])
 
 
-def _long(secrets: Iterable[str]) -> Iterator[str]:
-    return (secret for secret in secrets if SECRET_LENGTH <= len(secret.strip()) <= PIECE // 2)
-
-
 def _forms(secret: str) -> Iterator[bytes]:
     """A secret as programs print it; long ones in pieces, so that little has to be held back."""
     secret = secret.strip()
@@ -346,14 +344,11 @@ def _forms(secret: str) -> Iterator[bytes]:
         json.dumps(secret, ensure_ascii=False)[1:-1],
     }
     url = quote(raw, safe="")
-    coded = {url, quote(raw), quote_plus(raw), _lower_escapes(url), raw.hex(), raw.hex().upper()}
+    lower = re.sub("%[0-9A-F]{2}", lambda match: match[0].lower(), url)
+    coded = {url, quote(raw), quote_plus(raw), lower, raw.hex(), raw.hex().upper()}
     forms = {text.encode(errors="surrogateescape") for text in texts | coded} | set(_base64_forms(raw))
     for form in forms:
         yield from (form[at : at + PIECE] for at in range(0, len(form), PIECE) if len(form) - at >= SECRET_LENGTH)
-
-
-def _lower_escapes(url: str) -> str:
-    return re.sub("%[0-9A-F]{2}", lambda match: match[0].lower(), url)
 
 
 def _base64_forms(raw: bytes) -> Iterator[bytes]:

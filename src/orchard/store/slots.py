@@ -223,10 +223,10 @@ class Slots:
                 return
             place.chmod(0o600)
             self._doorbell, self._address = bell, os.fsencode(place)
-        db.execute("INSERT OR IGNORE INTO waiters VALUES (?, ?, ?, ?)", (self._address, *self._who()))
-
-    def _who(self) -> tuple[int, float, str]:
-        return self._me.pid, self._me.started, self._me.boot
+        db.execute(
+            "INSERT OR IGNORE INTO waiters VALUES (?, ?, ?, ?)",
+            (self._address, self._me.pid, self._me.started, self._me.boot),
+        )
 
     def _wait_for_locks(self, seconds: float) -> None:
         if self._connection is not None:

@@ -165,7 +165,7 @@ def _check_limits(desk: Desk) -> None:
             f"This plan has had its {limits.subtasks_per_plan} subtasks ('limits.subtasks_per_plan').",
             hint="Do the rest yourself.",
         )
-    why = context.engine.budget_used_up(context.run)
+    why = context.engine.budgets.used_up(context.run)
     if why is not None:
         raise UsageError(f"No agent may begin any more: {why}")
 

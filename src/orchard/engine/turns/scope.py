@@ -48,7 +48,7 @@ class Desk(Struct, eq=False):
         self.waits += 1
         if self.waits == 1:
             self._record(SubtasksAwaited)
-            self.context.engine.lending.lend()
+            self.context.engine.subtask_slots.free()
         try:
             yield
         finally:
@@ -59,7 +59,7 @@ class Desk(Struct, eq=False):
 
     def _go_on(self) -> None:
         self._record(SubtasksAnswered)
-        self.context.engine.lending.take_back()
+        self.context.engine.subtask_slots.take_back()
 
     def _record(self, event: type[SubtasksAwaited | SubtasksAnswered]) -> None:
         context = self.context

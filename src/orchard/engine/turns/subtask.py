@@ -72,7 +72,7 @@ async def run_subtask(desk: Desk, order: Order) -> None:
         desk.children.pop(order.id, None)
         desk.tell()
         if subtask.started is not None:
-            engine.lending.free()
+            engine.subtask_slots.free()
 
 
 async def _to_its_end(desk: Desk, order: Order, context: Context, subtask: Subtask) -> None:
@@ -104,7 +104,7 @@ async def _work(desk: Desk, order: Order, context: Context) -> _End:
     # At most once: that it was asked for must outlive us before it begins.
     await engine.durable()
     started = SubtaskStarted(job_id, context.number, order.id)
-    await engine.lending.take(run, lambda: _begin(context, started))
+    await engine.subtask_slots.take(run, lambda: _begin(context, started))
     await context.workspace.prepare(context.base)
     context.phase = Phase.SETUP
     ready = await setup(context)

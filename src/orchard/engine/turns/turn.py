@@ -101,7 +101,7 @@ async def run_turn(context: Context, asked: Asked) -> Result:
 async def _tried(context: Context, asked: Asked) -> Result:
     waits = iter(WAITS)
     while True:
-        why = context.engine.budget_used_up(context.run)
+        why = context.engine.budgets.used_up(context.run)
         if why is not None:
             return Result("budget", why, session=asked.session)
         calls = _calls_before(context, asked)
@@ -186,7 +186,7 @@ async def _once(context: Context, asked: Asked, calls: int) -> tuple[Result, boo
             trusted_project_settings=trusted,
         )
         started = context.workspace.note_start(phase)
-        watch = Watch(hearing.tell, started, context.hurry, lambda: context.engine.budget_used_up(context.run))
+        watch = Watch(hearing.tell, started, context.hurry, lambda: context.engine.budgets.used_up(context.run))
         try:
             result = await agent.run(task, watch)
             if result.hint:
@@ -306,7 +306,7 @@ class _Hearing:
         usage = believed(usage)
         if self._usages <= RECORDED_USAGES:
             self._record_usage(usage)
-            self._context.engine.check_budget(self._context.run)
+            self._context.engine.budgets.check(self._context.run)
         else:
             known = self._pending.get(usage.model)
             self._pending[usage.model] = usage if known is None else add(known, usage)

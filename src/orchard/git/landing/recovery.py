@@ -109,7 +109,8 @@ def settle(repo: Repository, claim: Path) -> Settled:
 
 def _settle(repo: Repository, claim: Path, intent: Intent) -> Settled:
     head = _head(repo, intent)
-    forward = is_published(claim, intent) or _has_reached(repo, intent, head)
+    # The branch had moved before we were interrupted where HEAD is at the new commit, or on top of it.
+    forward = is_published(claim, intent) or head == intent.new or _descends(repo, head, intent)
     if intent.done and not forward:
         return Settled(intent)  # it was taken back, and only tidying up was left
     contents = _Contents(repo, intent)
@@ -283,11 +284,6 @@ def _keep_edits(repo: Repository, intent: Intent, contents: _Contents) -> Path |
 def _head(repo: Repository, intent: Intent) -> str:
     git = Git(repo.common_dir, intent.git_dir, cwd=repo.common_dir)
     return git("rev-parse", "-q", "--verify", "HEAD^{commit}", ok=(0, 1, 128)).text
-
-
-def _has_reached(repo: Repository, intent: Intent, head: str) -> bool:
-    """Whether the branch had moved before we were interrupted: HEAD is at the new commit, or on top of it."""
-    return head == intent.new or _descends(repo, head, intent)
 
 
 def _descends(repo: Repository, head: str, intent: Intent) -> bool:
