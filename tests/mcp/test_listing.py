@@ -11,7 +11,7 @@ from orchard.engine.turns.job_tokens import Scope
 from orchard.model.events.plans import Json
 from orchard.model.plan import JobId, PlanId
 from orchard.planfile import parse
-from orchard.surfaces.mcp import listing, toolbox
+from orchard.surfaces.mcp import listing, tool_channel, toolbox
 from orchard.surfaces.mcp.selection import OWN_PLAN, TOOLSETS, Selection
 from orchard.surfaces.mcp.server import listed_tools
 from orchard.surfaces.mcp.tool import Tool
@@ -65,6 +65,15 @@ def test_what_an_agent_in_a_job_is_shown_is_very_small() -> None:
 
         assert len(text.encode()) <= 6 * KB
         assert names == {*listing.IN_JOBS, *TOOLSETS["subtasks"]} and set(listing.IN_JOBS) < OWN_PLAN
+
+
+def test_our_own_agent_is_shown_the_same_without_the_protocol() -> None:
+    shown = listed_tools(Selection.from_names(), IN_JOB)
+
+    own = tool_channel.listed(IN_JOB)
+
+    assert [(row["name"], row["input_schema"]) for row in own] == [(one.name, one.input_schema) for one in shown]
+    assert len(json.dumps(own, separators=(",", ":"))) <= 6 * KB
 
 
 @pytest.mark.parametrize("tool", ALL, ids=lambda tool: f"{tool.toolset}-{tool.name}")

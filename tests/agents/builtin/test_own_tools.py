@@ -59,7 +59,7 @@ def test_a_turn_uses_the_tools_of_its_job_and_imports_no_protocol_for_it(desk: D
     assert {"mcp__orchard__report_progress", "mcp__orchard__spawn_subtask", "mcp__orchard__get_plan"} <= offered
     assert "mcp__orchard__cancel_plan" not in offered
     assert json.loads(results[0]) == {"recorded": True}
-    assert "does not fit" in results[1] and "has no job 'elsewhere/none'" in results[2]
+    assert "message: must not be empty" in results[1] and "has no job 'elsewhere/none'" in results[2]
     told = [json.loads(event[3])["message"] for event in desk.events("ProgressReported")]
     assert told == ["Half of it is there."]
 

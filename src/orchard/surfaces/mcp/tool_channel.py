@@ -15,7 +15,7 @@ from orchard.engine.turns.job_tokens import Scope
 from orchard.errors import OrchardError
 from orchard.model.events.plans import Json
 from orchard.process.background import beside
-from orchard.surfaces.mcp import toolbox
+from orchard.surfaces.mcp import listing, toolbox
 from orchard.surfaces.mcp.channel import shared
 from orchard.surfaces.mcp.selection import Selection
 from orchard.surfaces.mcp.tool import Answer, Call
@@ -66,15 +66,15 @@ async def _put(caller: Caller, found: Json) -> None:
 
 
 def listed(scope: Scope | None) -> list[Json]:
-    """What an agent in a job is offered."""
+    """What an agent in a job is shown, which is what `tools/list` shows it."""
     return [
         {
             "name": tool.name,
             "description": tool.description,
-            "input_schema": dict(toolbox.input_schema(tool)),
+            "input_schema": listing.shown_input(tool, scope),
             "read_only": tool.read_only,
         }
-        for tool in toolbox.tools(Selection(), scope)
+        for tool in listing.shown(toolbox.tools(Selection(), scope), scope)
     ]
 
 
