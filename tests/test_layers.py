@@ -22,7 +22,7 @@ PACKAGE = Path(__file__).parent.parent / "src" / "orchard"
 
 LAYERS = (
     "errors", "text", "files", "model", "core", "planfile", "config", "process", "git", "store", "agents", "engine",
-    "app", "bench", "surfaces",
+    "operations", "app", "bench", "surfaces",
 )  # fmt: skip
 
 # Where nothing happens: values, decisions, and what people wrote made into values.
@@ -433,10 +433,10 @@ def test_a_circle_of_modules_is_seen_and_what_only_leads_to_it_is_not_blamed(sou
     assert [row.split()[0] for row in found] == sorted(sources)
 
 
-def test_init_files_are_empty_but_for_the_top_one() -> None:
-    filled = [path for path in PACKAGE.rglob("__init__.py") if path.parent != PACKAGE and path.read_text().strip()]
+def test_init_files_hold_a_page_of_theory_or_nothing_but_for_the_top_one() -> None:
+    trees = {path: ast.parse(path.read_text()) for path in PACKAGE.rglob("__init__.py") if path.parent != PACKAGE}
 
-    assert not filled
+    assert not [path for path, tree in trees.items() if len(tree.body) > (ast.get_docstring(tree) is not None)]
 
 
 def imported_by(*command: str) -> set[str]:

@@ -41,13 +41,14 @@ from orchard.core.views.documents import (
 from orchard.core.views.figures import UsageReport
 from orchard.engine.listing import listed
 from orchard.engine.server.address import is_at_work, read_address
-from orchard.engine.server.session import Place, Session, Speaking
+from orchard.engine.server.session import Answering, Place, Session, Speaking
 from orchard.errors import Next, NotFound, OrchardError, Say, UsageError, hint_from
 from orchard.git.repository import Repository, find_repository
 from orchard.model import limits
 from orchard.model.events.plans import Json
 from orchard.model.phases import PHASES, Phase
 from orchard.model.plan import VALIDATION, JobId, Plan, PlanId
+from orchard.operations.operation import Operation
 from orchard.store.logs import LogFiles
 from orchard.store.reader import JOURNAL_FILE, JournalReader, read
 
@@ -109,43 +110,42 @@ class App:
         run, interrupted = self.seen(plan)
         return plan_summary(run, self.say, interrupted=interrupted)
 
-    def find_plan(self, name: str | None, verb: str = "") -> PlanId:
+    def find_plan(self, name: str | None, operation: str = "") -> PlanId:
         """The plan that is meant: by id, unique name or unique beginning of its id; the newest where none is named.
 
-        A verb that ends, moves or removes something takes whole names only. Without a name it means what it can be
-        applied to, like the others of `FITS`.
+        An operation that ends, moves or removes something takes whole names only. Without a name it may mean the plan
+        that it can be applied to.
         """
-        from orchard.engine.requests.selection import EXACT, FITS, find_plan, fitting
+        from orchard.operations.selection import find_plan, fitting
 
         rows = self.reader.plans()
         if name is not None:
-            return find_plan(rows, name, exact=verb in EXACT)
+            return find_plan(rows, name, exact=_takes_whole_names(operation))
         if not rows:
             raise NotFound("There is no plan in this repository yet.", hint=("Run one: ", Next("create_plan")))
-        if verb in FITS:
-            return fitting(self.plans(deleted=True), verb, self.reader.last_of)
+        if operation and (fit := _operation(operation).fit) is not None:
+            return fitting(self.plans(deleted=True), operation, fit, self.reader.last_of)
         shown = [row for row in rows if not row.summary.deleted]
         if not shown:
             raise NotFound("Every plan in this repository is deleted.", hint=Next("list_plans", args={"deleted": True}))
         return shown[-1].id
 
-    def find_job(self, name: str, plan: str | None, verb: str = "") -> tuple[PlanId, JobId]:
+    def find_job(self, name: str, plan: str | None, operation: str = "") -> tuple[PlanId, JobId]:
         """The job that is meant; see `job_of`, which is for who goes on to look at it."""
-        run, job_id = self.job_of(name, plan, verb)
+        run, job_id = self.job_of(name, plan, operation)
         return run.id, job_id
 
-    def job_of(self, name: str, plan: str | None, verb: str = "") -> tuple[Run, JobId]:
+    def job_of(self, name: str, plan: str | None, operation: str = "") -> tuple[Run, JobId]:
         """The job that is meant, and its run: by full id, unique bare id or unique name; `PLAN:JOB` names both.
 
-        The beginning of an id is enough, except for a verb that ends or approves something.
+        The beginning of an id is enough, except for an operation that ends or approves something.
         """
         from orchard.core.job_names import find_job
-        from orchard.engine.requests.selection import EXACT
 
         if plan is None and ":" in name:
             plan, name = name.split(":", 1)
-        exact = verb in EXACT
-        plan_id = self.find_plan(plan, verb if exact and plan is not None else "")
+        exact = _takes_whole_names(operation)
+        plan_id = self.find_plan(plan, operation if exact and plan is not None else "")
         run = self.run_of(plan_id)
         return run, find_job(plan_id, run.plan.jobs, name, exact=exact)
 
@@ -448,7 +448,23 @@ class App:
             raise OrchardError(said["message"], hint_from(said.get("hint")))
 
     def _place(self) -> Place:
-        return Place(self.repo, self.settings.config, self.dirs, self.reader, self.say, self.channels)
+        return Place(self.repo, self.settings.config, self.dirs, self.reader, self.say, _answering, self.channels)
+
+
+def _operation(name: str) -> Operation:
+    from orchard.operations.table import OPERATIONS  # who only looks needs none
+
+    return OPERATIONS[name]
+
+
+def _takes_whole_names(operation: str) -> bool:
+    return bool(operation) and _operation(operation).whole_names
+
+
+def _answering(engine: Any, reader: JournalReader) -> Answering:
+    from orchard.operations.handler import Handler  # only an engine needs it
+
+    return Handler(engine, reader)
 
 
 def _size(path: Path) -> int | None:

@@ -24,7 +24,7 @@ from orchard.agents.protocol import Result
 from orchard.agents.registry import Agents, NoAgent
 from orchard.config.kinds import agent_name
 from orchard.config.layers import Config
-from orchard.engine.requests.reach import reach_warning
+from orchard.engine.reach import reach_warning
 from orchard.engine.turns.work import given_to
 from orchard.model.agent_rows import ACP_AGENTS, BACKENDS, AgentRow, BuiltinRow
 from orchard.surfaces.next_steps import in_commands

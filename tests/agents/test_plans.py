@@ -203,7 +203,7 @@ async def test_a_canceled_agent_is_gone_and_edits_nothing_later(
 
         async def cancel(session: Session, plan: PlanId) -> None:
             await asyncio.to_thread(llm.wait_hanging, 120.0)
-            await session.request("cancel", plan=plan)
+            await session.request("cancel_plan", plan=plan)
 
         status = await orchard.run(f"name: Stop\njobs: [{{id: a, work: {asks(kind, 'Be late')}}}]", during=cancel)
         assert not carrying(f"{status['plan']['id']}:a:1")
@@ -231,7 +231,7 @@ async def test_a_retry_goes_on_in_the_same_session(
         assert job(status, "a")["failed_phase"] == "postchecks", job(status, "a")["error"]
         before = len(llm.requests)
 
-        status = await orchard.ask("retry", jobs=["a"], phase="work")
+        status = await orchard.ask("retry_plan", jobs=["a"], phase="work")
 
         assert statuses(status) == {"a": "succeeded"}, job(status, "a")["error"]
         first, second = (attempt["turns"] for attempt in orchard.attempts("a", None))

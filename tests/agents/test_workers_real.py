@@ -46,8 +46,8 @@ async def test_a_message_goes_on_in_the_session_of_an_idle_agent(
         assert job(idle, "a")["worker"]["said"] == "Wrote a. And now?"
         before = len(llm.requests)
 
-        again = await orchard.ask("send", job="a", message="SECOND")
-        done = await orchard.ask("complete", job="a")
+        again = await orchard.ask("send_message", job="a", message="SECOND")
+        done = await orchard.ask("complete_task", job="a")
 
         assert job(again, "a")["worker"]["said"] == "Wrote b.", job(again, "a")["error"]
         first, second = orchard.attempts("a", None)[0]["turns"]
@@ -72,13 +72,13 @@ async def test_an_interrupted_agent_is_gone_and_hears_a_message_afterwards(
 
         async def stop(session: Session, plan: PlanId) -> None:
             await asyncio.to_thread(llm.wait_hanging, 120.0)
-            answer = await session.request("interrupt", plan=plan, job="a")
+            answer = await session.request("interrupt_worker", plan=plan, job="a")
             assert answer["worker"] == "idle"
             assert not carrying(f"{plan}:a:1")
             llm.release()
 
         await orchard.run(f"name: Stop\njobs: [{{id: a, work: {asks(kind, 'FIRST')}}}]", during=stop)
-        done = await orchard.ask("send", job="a", message="SECOND")
+        done = await orchard.ask("send_message", job="a", message="SECOND")
 
         assert done["plan"]["status"] == "succeeded", job(done, "a")["error"]
         files = orchard.repo.files("work")

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from orchard.config.layers import Config
+from orchard.core.foresight import foresee
 from orchard.core.replay import apply, replay
 from orchard.core.run import Run
 from orchard.core.scheduler import pick
@@ -84,10 +85,10 @@ class Orders:
 
     def note(self, verb: str, args: Json, answer: Json) -> None:
         """Remember what was promised to a client."""
-        if verb == "submit":
+        if verb == "create_plan":
             added = [] if answer["known"] else [job["id"] for job in args["plan"]["jobs"]]
             self.jobs.setdefault(answer["plan"], set()).update(added)
-        elif verb == "pause":
+        elif verb == "pause_plan":
             self.paused[args["plan"]] = WHEN.get()
         for change in args.get("changes", ()):
             if change["op"] == "add":
@@ -124,6 +125,11 @@ class PaperEngine:
         recorded = e.Recorded(number, float(number), plan, event)
         apply(run, recorded)
         self.journal.append(recorded)
+
+    def record_together(self, plan: PlanId, *events: e.Event, listed: bool = False) -> None:
+        foresee(self.runs[plan], events)
+        for event in events:
+            self.record(plan, event)
 
     async def gate(self) -> None:
         """Wait until the machine says so."""
@@ -178,7 +184,7 @@ class ClientsMachine(RuleBasedStateMachine):
         self.loop = asyncio.new_event_loop()
         self.orders = Orders()
         self.engine = PaperEngine(self.orders)
-        self.requests = self.modules.requests.Requests(self.engine, PaperReader())
+        self.requests = self.modules.handler.Handler(self.engine, PaperReader())
         self.tasks: list[asyncio.Task[None]] = []
         self.preparing: set[PlanId] = set()
         self.keys: dict[str, str] = {}
@@ -238,7 +244,7 @@ class ClientsMachine(RuleBasedStateMachine):
         ]
         plan = Plan(name="k" if keyed else "p", jobs={job.id: job for job in jobs}, start_paused=paused and not keyed)
         key = {"key": "k"} if keyed else {}
-        return self.begin(self.ask("submit", plan=plan_json(plan), **key))
+        return self.begin(self.ask("create_plan", plan=plan_json(plan), **key))
 
     @rule(n=numbers, m=numbers, what=st.sampled_from(ASKED))
     def request(self, n: int, m: int, what: str) -> None:
@@ -265,13 +271,13 @@ class ClientsMachine(RuleBasedStateMachine):
     def asked(self, plan: PlanId, m: int, what: str) -> Coroutine[Any, Any, None]:
         job = self.job(plan, m)
         if what in ("retry", "fresh"):
-            return self.ask("retry", plan=plan, jobs=[job] if m & 1 else None, fresh=what == "fresh")
+            return self.ask("retry_plan", plan=plan, jobs=[job] if m & 1 else None, fresh=what == "fresh")
         if what == "force_fail":
-            return self.ask(what, plan=plan, job=job)
+            return self.ask("force_fail_job", plan=plan, job=job)
         if what == "cancel_jobs":
             return self.ask(what, plan=plan, jobs=[job])
         if what not in ("add", "remove", "target"):
-            return self.ask(what if what != "delete" or m & 3 == 3 else "cancel", plan=plan)
+            return self.ask(f"{what if what != 'delete' or m & 3 == 3 else 'cancel'}_plan", plan=plan)
         self.made += 1
         change: Json = {"op": "remove", "id": job}
         if what == "add":
@@ -279,7 +285,7 @@ class ClientsMachine(RuleBasedStateMachine):
             change = {"op": "add", "job": {"id": f"n{self.made}", "work": "true", "needs": needs}}
         elif what == "target":
             change = {"op": "update_plan", "set": {"target": f"t{self.made}"}}
-        return self.ask("reshape", plan=plan, changes=[change])
+        return self.ask("reshape_plan", plan=plan, changes=[change])
 
     # ----------------------------------------------------------------------------------- the engine
 
@@ -370,9 +376,9 @@ class ClientsMachine(RuleBasedStateMachine):
     def help(self, run: Run) -> None:
         """What a person does for a plan that should go on."""
         if run.settled:
-            self.begin(self.ask("retry", plan=run.id))
+            self.begin(self.ask("retry_plan", plan=run.id))
         elif run.paused is not None:
-            self.begin(self.ask("resume", plan=run.id))
+            self.begin(self.ask("resume_plan", plan=run.id))
         self.turn()
         self.finish(0, ok=True)
         self.open_all()

@@ -36,7 +36,7 @@ class Orchard:
         app = self.app
         asked = app.parse_plan(None, dedent(plan).encode())
         async with asyncio.timeout(LONGEST), app.session() as session:
-            plan_id = PlanId((await session.request("submit", plan=asked))["plan"])
+            plan_id = PlanId((await session.request("create_plan", plan=asked))["plan"])
             if during is not None:
                 await during(session, plan_id)
             async for _ in session.follow(plan_id):

@@ -9,8 +9,11 @@ from typing import Any
 from tests.core.planted import Bug, copy_of
 
 MODULES = {
-    "retries": "orchard.engine.requests.retries",
-    "requests": "orchard.engine.requests.requests",
+    "plans": "orchard.operations.plans",
+    "changes": "orchard.operations.changes",
+    "jobs": "orchard.operations.jobs",
+    "table": "orchard.operations.table",
+    "handler": "orchard.operations.handler",
     "snapshot": "orchard.engine.snapshot",
 }
 """In the order in which they import each other."""
@@ -20,8 +23,11 @@ MODULES = {
 class Asked:
     """The modules that look, wait, look again and record."""
 
-    retries: Any
-    requests: Any
+    plans: Any
+    changes: Any
+    jobs: Any
+    table: Any
+    handler: Any
     snapshot: Any
 
 
@@ -51,44 +57,46 @@ def _put(whole: str, module: Any) -> None:
 
 BUGS: Mapping[str, Bug] = {
     "one key makes two plans": Bug(
-        "engine.requests.requests",
-        "nothing is awaited from here on.\n        if (known := self._known_by(remembered)) is not None:",
-        "nothing is awaited from here on.\n        if False:",
+        "operations.plans",
+        "if key is not None and (known := scene.plan_with(key)) is not None:\n        return D",
+        "if False:\n        return D",
     ),
     "a reshape records what it saw before it waited": Bug(
-        "engine.requests.requests",
-        "                if run.plan is not seen:\n"
-        "                    continue  # somebody else changed it meanwhile: that stays, "
-        "so all is looked at once more\n"
-        "                shaped = self._shaped(run, changes)  # a job may have started meanwhile\n",
+        "operations.changes",
+        "    if run.plan is not ready.seen:\n"
+        "        raise Outdated  # another client changed it meanwhile: that stays\n",
         "",
     ),
     "a reshape removes a job that started meanwhile": Bug(
-        "engine.requests.requests",
-        "                shaped = self._shaped(run, changes)  # a job may have started meanwhile\n",
-        "",
+        "operations.changes",
+        "    shaped = _shaped(run, args.changes)  # a job may have started meanwhile\n",
+        "    shaped = reshape(run.plan, set(), args.changes, pinned=run.started is not None)\n",
     ),
     "a retry does not look again at the jobs": Bug(
-        "engine.requests.retries",
-        "chosen = _chosen(desk, run, jobs)\n",
-        "chosen = [desk.known(run, job) for job in jobs] if jobs else _retriable(run)\n",
+        "operations.jobs",
+        "    chosen = _chosen(run, args.jobs)\n    if run.canceled",
+        "    chosen = [job_of(run, job) for job in args.jobs] if args.jobs else _retriable(run)\n    if run.canceled",
     ),
     "a retry undoes a cancel that came after it": Bug(
-        "engine.requests.retries", "if run.canceled is not None and run.canceled is not canceled:", "if False:"
+        "operations.jobs", "if run.canceled is not None and run.canceled is not ready.canceled:", "if False:"
     ),
     "a retry undoes a pause that came after it": Bug(
-        "engine.requests.retries", "run.paused is not None and run.paused is paused and", "run.paused is not None and"
+        "operations.jobs",
+        "run.paused is not None and run.paused is ready.paused and",
+        "run.paused is not None and",
     ),
     "a resume does not look again at the plan": Bug(
-        "engine.requests.requests",
-        "                self._refuse_resume(run, budget if run.paused is not paused else None)\n",
+        "operations.plans",
+        "    _refuse_resume(run, args.budget if run.paused is not ready.paused else None, scene)\n",
         "",
     ),
     "a resume undoes a pause that came after it": Bug(
-        "engine.requests.requests", "if run.paused is not paused and run.paused is not None:", "if False:"
+        "operations.plans", "if run.paused is not ready.paused and run.paused is not None:", "if False:"
     ),
     "a pause is not recorded while a resume is under way": Bug(
-        "engine.requests.requests", "if run.paused is None or self._going_on[run.id]:", "if run.paused is None:"
+        "operations.plans",
+        "if run.paused is not None and not scene.resuming(run.id):",
+        "if run.paused is not None:",
     ),
     "a plan starts although it was stopped meanwhile": Bug(
         "engine.snapshot", "if run.paused is not None or run.canceled is not None or run.deleted:", "if False:"

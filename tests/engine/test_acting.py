@@ -22,7 +22,7 @@ async def test_a_retry_resumes_at_the_failed_phase_and_lands(orchard: Orchard, t
     """)
     flag.touch()
 
-    done = await orchard.ask("retry", jobs=["a"])
+    done = await orchard.ask("retry_plan", jobs=["a"])
 
     assert first["plan"]["status"] == "failed"
     assert done["plan"]["status"] == "succeeded"
@@ -34,7 +34,7 @@ async def test_a_retry_resumes_at_the_failed_phase_and_lands(orchard: Orchard, t
 async def test_a_retry_may_start_earlier_or_with_other_work(orchard: Orchard) -> None:
     await orchard.run("name: Other\njobs: [{id: a, work: exit 1}, {id: b, needs: [a], work: cat a.txt > b.txt}]")
 
-    done = await orchard.ask("retry", jobs=["a"], work={"type": "shell", "command": "echo mended > a.txt"})
+    done = await orchard.ask("retry_plan", jobs=["a"], work={"type": "shell", "command": "echo mended > a.txt"})
 
     assert done["plan"]["status"] == "succeeded"
     assert orchard.repo.files("work")["b.txt"] == "mended\n"
@@ -48,7 +48,7 @@ async def test_a_fresh_retry_saves_what_the_failed_attempt_left(orchard: Orchard
     """)
     flag.touch()
 
-    done = await orchard.ask("retry", jobs=["a"], fresh=True)
+    done = await orchard.ask("retry_plan", jobs=["a"], fresh=True)
 
     assert done["plan"]["status"] == "succeeded"
     saved = orchard.events(WorkSaved)[0]
@@ -58,9 +58,9 @@ async def test_a_fresh_retry_saves_what_the_failed_attempt_left(orchard: Orchard
 async def test_only_failed_or_canceled_jobs_can_be_retried(orchard: Orchard) -> None:
     await orchard.run("name: Fine\njobs: [{id: a, work: echo a > a.txt}]")
     with pytest.raises(UsageError, match="only a failed or canceled job"):
-        await orchard.ask("retry", jobs=["a"])
+        await orchard.ask("retry_plan", jobs=["a"])
     with pytest.raises(UsageError, match="no failed or canceled job"):
-        await orchard.ask("retry")
+        await orchard.ask("retry_plan")
 
 
 async def test_on_failure_sets_the_message_and_where_a_retry_begins(orchard: Orchard, tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ async def test_on_failure_sets_the_message_and_where_a_retry_begins(orchard: Orc
             postchecks: {{command: test -f {flag}, on_failure: {{message: ask Ann, resume_from: work}}}}
     """)
     flag.touch()
-    await orchard.ask("retry")
+    await orchard.ask("retry_plan")
 
     assert "ask Ann" in job(failed, "a")["error"]
     assert orchard.events(JobStarted)[1].first_phase == "work"
@@ -86,7 +86,7 @@ async def test_cancel_ends_a_grandchild_with_its_own_session_and_keeps_the_work(
 
     async def cancel(session: Session, plan: PlanId) -> None:
         await until(lambda: marker.exists() and bool(marker.read_text().strip()))
-        await session.request("cancel", plan=plan)
+        await session.request("cancel_plan", plan=plan)
 
     done = await orchard.run(
         f"""
@@ -115,7 +115,7 @@ async def test_a_canceled_plan_can_be_retried_to_its_end(orchard: Orchard, tmp_p
 
     async def cancel(session: Session, plan: PlanId) -> None:
         await until((tmp_path / "began").exists)
-        await session.request("cancel", plan=plan)
+        await session.request("cancel_plan", plan=plan)
 
     await orchard.run(
         f"""
@@ -128,7 +128,7 @@ async def test_a_canceled_plan_can_be_retried_to_its_end(orchard: Orchard, tmp_p
     )
     flag.touch()
 
-    done = await orchard.ask("retry")
+    done = await orchard.ask("retry_plan")
 
     assert done["plan"]["status"] == "succeeded"
     assert {"a.txt", "b.txt"} <= set(orchard.repo.files("work"))
@@ -137,7 +137,7 @@ async def test_a_canceled_plan_can_be_retried_to_its_end(orchard: Orchard, tmp_p
 async def test_force_fail_stops_a_job_and_blocks_what_needs_it(orchard: Orchard, tmp_path: Path) -> None:
     async def fail(session: Session, plan: PlanId) -> None:
         await until((tmp_path / "began").exists)
-        await session.request("force_fail", plan=plan, job="a", reason="it hangs")
+        await session.request("force_fail_job", plan=plan, job="a", reason="it hangs")
 
     done = await orchard.run(
         f"""
@@ -162,7 +162,7 @@ async def test_a_paused_plan_lets_running_jobs_finish_and_goes_on_when_resumed(
 ) -> None:
     async def pause(session: Session, plan: PlanId) -> None:
         await until((tmp_path / "began").exists)
-        await session.request("pause", plan=plan)
+        await session.request("pause_plan", plan=plan)
         (tmp_path / "go").touch()
 
     paused = await orchard.run(
@@ -175,7 +175,7 @@ async def test_a_paused_plan_lets_running_jobs_finish_and_goes_on_when_resumed(
         """,
         during=pause,
     )
-    done = await orchard.ask("resume")
+    done = await orchard.ask("resume_plan")
 
     assert paused["plan"]["status"] == "paused"
     assert statuses(paused) == {"a": "succeeded", "b": "ready"}
@@ -186,7 +186,7 @@ async def test_a_plan_that_starts_paused_waits_for_resume(orchard: Orchard) -> N
     paused = await orchard.run("name: Later\nstart_paused: true\njobs: [{id: a, work: echo a > a.txt}]")
     assert paused["plan"]["status"] == "paused"
 
-    assert (await orchard.ask("resume"))["plan"]["status"] == "succeeded"
+    assert (await orchard.ask("resume_plan"))["plan"]["status"] == "succeeded"
 
 
 async def test_a_job_that_asks_for_approval_waits_and_then_goes_on_where_it_was(
@@ -200,7 +200,7 @@ async def test_a_job_that_asks_for_approval_waits_and_then_goes_on_where_it_was(
     assert job(waiting, "a")["waiting"]["kind"] == "approval"
     assert b"+a" in orchard.app.diff("a", None)
 
-    done = await orchard.ask("approve", job="a")
+    done = await orchard.ask("approve_job", job="a")
 
     assert done["plan"]["status"] == "succeeded"
     assert job(done, "a")["attempts"] == 1
@@ -213,7 +213,7 @@ async def test_land_ask_waits_with_a_validated_result_and_lands_when_told(orchar
     assert waiting["plan"]["status"] == "waiting"
     assert orchard.repo.head("work") == before
 
-    done = await orchard.ask("land")
+    done = await orchard.ask("land_plan")
 
     assert (done["plan"]["status"], done["plan"]["landed"]) == ("succeeded", True)
 
@@ -236,7 +236,7 @@ async def test_a_checkout_in_the_way_makes_the_plan_wait_and_loses_nothing(orcha
     assert "a.txt" in waiting["plan"]["error"]
     assert (orchard.repo.path / "a.txt").read_text() == "mine, not tracked\n"
     (orchard.repo.path / "a.txt").unlink()
-    done = await orchard.ask("land")
+    done = await orchard.ask("land_plan")
     assert done["plan"]["landed"] is True
     assert (orchard.repo.path / "a.txt").read_text() == "a\n"
 
@@ -278,12 +278,12 @@ async def test_undo_takes_the_landing_back_and_land_brings_it_again(orchard: Orc
     await orchard.run("name: Undo me\njobs: [{id: a, work: echo a > a.txt}]")
     landed = orchard.repo.head("work")
 
-    undone = await orchard.ask("undo")
+    undone = await orchard.ask("undo_plan")
 
     assert orchard.repo.head("work") == before
     assert not (orchard.repo.path / "a.txt").exists()
     assert (undone["plan"]["landed"], undone["plan"]["undone"]) == (False, True)
-    await orchard.ask("land")
+    await orchard.ask("land_plan")
     assert orchard.repo.head("work") == landed
 
 
@@ -291,7 +291,7 @@ async def test_undo_refuses_when_the_branch_has_moved_on(orchard: Orchard) -> No
     await orchard.run("name: Undo me\njobs: [{id: a, work: echo a > a.txt}]")
     mine = orchard.repo.commit({"mine.txt": "mine"})
     with pytest.raises(NeedsPerson, match="not undone"):
-        await orchard.ask("undo")
+        await orchard.ask("undo_plan")
     assert orchard.repo.head("work") == mine
 
 
@@ -304,7 +304,7 @@ async def test_a_plan_starts_when_the_plan_it_comes_after_has_succeeded(orchard:
     """)
     assert second["plan"]["status"] == "pending"
 
-    await orchard.ask("land", first["plan"]["id"])
+    await orchard.ask("land_plan", first["plan"]["id"])
     done = orchard.status(second["plan"]["id"])
 
     assert done["plan"]["status"] == "succeeded"
@@ -318,7 +318,7 @@ async def test_delete_saves_work_removes_folders_and_keeps_commits_until_purge(o
     """)
     commit, folder = job(failed, "a")["commit"], Path(job(failed, "b")["worktree"])
 
-    await orchard.ask("delete")
+    await orchard.ask("delete_plan")
 
     assert not folder.exists()
     saved = orchard.events(WorkSaved, failed["plan"]["id"])[0]
@@ -326,7 +326,7 @@ async def test_delete_saves_work_removes_folders_and_keeps_commits_until_purge(o
     assert orchard.app.plans() == []
     assert commit in orchard.repo.refs().values()
     async with orchard.app.session() as session:
-        await session.request("purge", plan=failed["plan"]["id"])
+        await session.request("purge_plan", plan=failed["plan"]["id"])
     assert orchard.repo.refs() == {}
 
 
@@ -341,7 +341,7 @@ async def test_a_budget_of_minutes_warns_and_then_pauses_the_plan(orchard: Orcha
     assert statuses(waiting) == {"a": "succeeded", "b": "ready"}
     assert [event.kind for event in orchard.events(BudgetWarned)] == ["minutes"]
 
-    assert (await orchard.ask("resume"))["plan"]["status"] == "succeeded"
+    assert (await orchard.ask("resume_plan"))["plan"]["status"] == "succeeded"
 
 
 async def test_programs_see_what_they_are_told_and_no_secrets(
@@ -400,7 +400,7 @@ async def test_a_plan_under_way_can_be_reshaped(orchard: Orchard, tmp_path: Path
             {"op": "remove", "id": "b"},
             {"op": "add", "job": {"id": "n", "needs": ["a"], "work": "cat a.txt > n.txt"}},
         ]
-        await session.request("reshape", plan=plan, changes=changes)
+        await session.request("reshape_plan", plan=plan, changes=changes)
         (tmp_path / "go").touch()
 
     done = await orchard.run(

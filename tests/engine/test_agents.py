@@ -137,7 +137,7 @@ async def test_a_retry_goes_on_in_the_session_and_is_told_what_failed(orchard: O
     """)
     assert job(status, "a")["failed_phase"] == "postchecks"
 
-    status = await orchard.ask("retry", jobs=["a"], phase="work")
+    status = await orchard.ask("retry_plan", jobs=["a"], phase="work")
 
     assert statuses(status) == {"a": "succeeded"}
     assert agent.tasks[1].session == "s1"
@@ -151,7 +151,7 @@ async def test_a_fresh_session_is_told_everything_again(orchard: Orchard, agents
     agent = agents.add("one", ends(Result("failed", "It broke.", session="s1")), writes({"a.txt": "a"}))
     await orchard.run("name: Fresh\njobs: [{id: a, work: '@agent Write a'}]")
 
-    status = await orchard.ask("retry", jobs=["a"], fresh_session=True)
+    status = await orchard.ask("retry_plan", jobs=["a"], fresh_session=True)
 
     assert statuses(status) == {"a": "succeeded"}
     assert agent.tasks[1].session is None
@@ -167,7 +167,7 @@ async def test_a_session_that_the_agent_lost_is_told_and_begun_anew(orchard: Orc
     )
     await orchard.run("name: Lost\njobs: [{id: a, work: '@agent Write a'}]")
 
-    status = await orchard.ask("retry", jobs=["a"])
+    status = await orchard.ask("retry_plan", jobs=["a"])
 
     assert statuses(status) == {"a": "succeeded"}
     assert [task.session for task in agent.tasks] == [None, "s1", None]
@@ -179,7 +179,7 @@ async def test_resume_session_false_begins_anew_on_a_retry(orchard: Orchard, age
     agent = agents.add("one", ends(Result("failed", "It broke.", session="s1")), writes({"a.txt": "a"}))
     await orchard.run("name: New\njobs: [{id: a, work: {type: agent, instructions: Write a, resume_session: false}}]")
 
-    await orchard.ask("retry", jobs=["a"])
+    await orchard.ask("retry_plan", jobs=["a"])
 
     assert [task.session for task in agent.tasks] == [None, None]
 
@@ -192,7 +192,7 @@ async def test_a_canceled_turn_leaves_its_work_saved_and_is_not_healed(
     async def cancel(session: object, plan: str) -> None:
         await until(lambda: bool(agent.tasks) and (agent.tasks[0].folder / "half.txt").exists())
         assert job(orchard.status(), "a")["agent"] == {"name": "one", "doing": "work"}
-        await session.request("cancel", plan=plan)  # type: ignore[attr-defined]
+        await session.request("cancel_plan", plan=plan)  # type: ignore[attr-defined]
 
     status = await orchard.run("name: Stop\njobs: [{id: a, work: '@agent Write a'}]", during=cancel)
 
@@ -273,7 +273,7 @@ async def test_a_budget_of_tokens_warns_and_then_waits_for_a_person(orchard: Orc
     assert "100 tokens is used up" in status["plan"]["error"]
     assert statuses(status) == {"a": "succeeded", "b": "succeeded", "c": "ready"}
 
-    status = await orchard.ask("resume", budget={"tokens": 500})
+    status = await orchard.ask("resume_plan", budget={"tokens": 500})
 
     assert status["plan"]["status"] == "succeeded"
 
@@ -294,7 +294,7 @@ async def test_a_turn_that_a_budget_ends_is_held_with_its_work_saved_and_goes_on
     assert status["plan"]["status"] == "waiting"
     assert job(status, "a")["waiting"]["kind"] == "budget"
 
-    status = await orchard.ask("resume")
+    status = await orchard.ask("resume_plan")
 
     assert status["plan"]["status"] == "succeeded"
     assert agent.tasks[1].session == "s1"

@@ -26,7 +26,7 @@ async def test_a_plan_after_one_that_failed_asks_and_goes_on_without_it(orchard:
     assert asked.command == f"orchard resume {second['id']}"
     app, heard = orchard.app, list[object]()
     async with asyncio.timeout(60), app.session() as session:
-        await session.request("resume", plan=second["id"])
+        await session.request("resume_plan", plan=second["id"])
         async for batch in session.follow(second["id"]):
             heard += [one.event for one in batch]
         # Whoever follows hears it to its end, and not only that it goes on.
@@ -34,7 +34,7 @@ async def test_a_plan_after_one_that_failed_asks_and_goes_on_without_it(orchard:
     assert orchard.status(second["id"])["plan"]["status"] == "succeeded" and "d.txt" in orchard.repo.files("work")
 
 
-@pytest.mark.parametrize("verbs", [("delete",), ("delete", "purge")])
+@pytest.mark.parametrize("verbs", [("delete_plan",), ("delete_plan", "purge_plan")])
 async def test_a_plan_whose_first_one_is_taken_away_asks(orchard: Orchard, verbs: tuple[str, ...]) -> None:
     first = (await orchard.run(FAILS.replace("name: C", "name: C\nstart_paused: true")))["plan"]
     second = (await orchard.run(AFTER))["plan"]
@@ -47,7 +47,7 @@ async def test_a_plan_whose_first_one_is_taken_away_asks(orchard: Orchard, verbs
 
     second = orchard.status(second["id"])["plan"]
     assert second["status"] == "waiting" and "is gone" in second["error"]
-    done = await orchard.ask("resume", second["id"])
+    done = await orchard.ask("resume_plan", second["id"])
     assert done["plan"]["status"] == "succeeded"
 
 
@@ -57,8 +57,8 @@ async def test_a_plan_after_one_that_was_retried_begins_when_that_has_succeeded(
     folder = next(one["worktree"] for one in orchard.status(first["id"])["jobs"] if one["id"] == "c")
     open(f"{folder}/again", "w").close()  # noqa: PTH123, ASYNC230
 
-    await orchard.ask("retry", first["id"], jobs=["c"])
-    done = await orchard.ask("resume", second["id"])
+    await orchard.ask("retry_plan", first["id"], jobs=["c"])
+    done = await orchard.ask("resume_plan", second["id"])
 
     assert done["plan"]["status"] == "succeeded"
     assert {"c.txt", "d.txt"} <= orchard.repo.files("work").keys()

@@ -72,11 +72,11 @@ async def finish(orchard: Orchard) -> None:
     async with app.session(work=False):
         pass  # what an engine does first
     if orchard.status()["plan"]["status"] not in ("succeeded", "failed"):
-        await orchard.ask("resume")
+        await orchard.ask("resume_plan")
     for _ in range(4):
         if orchard.status()["plan"]["status"] != "failed":
             break
-        await orchard.ask("retry")
+        await orchard.ask("retry_plan")
 
 
 def check_promises(orchard: Orchard, before: str) -> None:
@@ -128,7 +128,7 @@ jobs: [{{id: a, work: "echo run >> {tmp_path}/runs; echo half > half.txt; sleep 
     await kill_when(orchard, tmp_path / "plan.yaml", (tmp_path / "runs").exists)
 
     looked = orchard.status()
-    resumed = await orchard.ask("resume")
+    resumed = await orchard.ask("resume_plan")
 
     assert looked["plan"]["status"] == "paused"
     assert "resume" in looked["plan"]["hint"]
@@ -154,7 +154,7 @@ jobs: [{{id: a, work: "touch {started}; sleep 300"}}]
     )
 
     looked, shown = orchard.status(), orchard.attempts("a", None)
-    resumed, told = await orchard.ask("resume"), orchard.attempts("a", None)
+    resumed, told = await orchard.ask("resume_plan"), orchard.attempts("a", None)
 
     assert seconds(looked["jobs"][0]) == seconds(shown[0]) == pytest.approx(seconds(told[0]), abs=0.01)
     assert 1.0 < seconds(told[0]["phases"][-1]) < 2.6
@@ -177,7 +177,7 @@ jobs: [{{id: a, work: "echo half > half.txt; touch {tmp_path}/started; sleep 300
 """)
     await kill_when(orchard, tmp_path / "plan.yaml", (tmp_path / "started").exists)
 
-    await orchard.ask("resume")
+    await orchard.ask("resume_plan")
 
     (saved,) = orchard.events(WorkSaved)
     assert orchard.repo.refs("refs/orchard/wip") == {saved.ref: saved.commit}
@@ -234,7 +234,7 @@ jobs:
     await kill_when(orchard, tmp_path / "plan.yaml", (tmp_path / "runs").exists)
     (tmp_path / "go").touch()
 
-    done = await orchard.ask("resume")
+    done = await orchard.ask("resume_plan")
 
     assert done["plan"]["status"] == "succeeded"
     assert (tmp_path / "runs").read_text() == "run\nrun\n"
@@ -259,7 +259,7 @@ jobs:
     for nth in (1, 2, 3):
         killed = run_cli(orchard, "resume", failpoint=f"journal.after-commit:{nth}:kill", python=("-c", slow))
         assert killed.returncode == -signal.SIGKILL, killed.stderr
-    done = await orchard.ask("resume")
+    done = await orchard.ask("resume_plan")
 
     assert done["plan"]["status"] == "succeeded"
 
@@ -299,7 +299,7 @@ async def test_a_target_deleted_after_a_crash_is_not_made_again(orchard: Orchard
     run_cli(orchard, "run", str(tmp_path / "plan.yaml"), failpoint="landing.before-move:1:kill")
     orchard.repo("branch", "-D", "goal")
 
-    done = await orchard.ask("resume")
+    done = await orchard.ask("resume_plan")
 
     assert done["plan"]["status"] == "failed"
     assert "does not exist any more" in done["plan"]["error"]

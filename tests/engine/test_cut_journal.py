@@ -29,12 +29,12 @@ async def test_an_approval_is_still_asked_for_when_the_hold_was_lost(orchard: Or
     """)
     cut_after(orchard, "PhaseEnded", '"a"', "postchecks")
 
-    waiting = await orchard.ask("resume")
+    waiting = await orchard.ask("resume_plan")
 
     assert waiting["plan"]["status"] == "waiting"
     assert job(waiting, "a")["waiting"]["kind"] == "approval"
     assert orchard.events(JobSucceeded) == []
-    assert (await orchard.ask("approve", job="a"))["plan"]["status"] == "succeeded"
+    assert (await orchard.ask("approve_job", job="a"))["plan"]["status"] == "succeeded"
     assert (tmp_path / "runs").read_text() == "x\n"
 
 
@@ -45,7 +45,7 @@ async def test_work_that_failed_does_not_succeed_when_its_failure_was_lost(orcha
     """)
     cut_after(orchard, "PhaseEnded", '"a"', "work")
 
-    resumed = await orchard.ask("resume")
+    resumed = await orchard.ask("resume_plan")
 
     assert resumed["plan"]["status"] == "failed"
     assert [failed.reason for failed in orchard.events(JobFailed)] == ["interrupted"]
@@ -54,15 +54,15 @@ async def test_work_that_failed_does_not_succeed_when_its_failure_was_lost(orcha
 
 async def test_a_cancel_that_was_cut_short_is_completed_and_can_be_retried(orchard: Orchard) -> None:
     await orchard.run("name: Later\nstart_paused: true\njobs: [{id: a, work: echo a > a.txt}]")
-    await orchard.ask("cancel")
+    await orchard.ask("cancel_plan")
     cut_after(orchard, "PlanCanceled")
 
-    assert (await orchard.ask("retry"))["plan"]["status"] == "succeeded"
+    assert (await orchard.ask("retry_plan"))["plan"]["status"] == "succeeded"
 
 
 async def test_a_cancel_that_was_cut_short_is_listed_as_it_is_when_completed(orchard: Orchard) -> None:
     await orchard.run("name: Later\nstart_paused: true\njobs: [{id: a, work: echo a > a.txt}]")
-    await orchard.ask("cancel")
+    await orchard.ask("cancel_plan")
     with closing(sqlite3.connect(orchard.repo.path / ".git/orchard/journal.db")) as journal, journal:
         # As it is between the two commits: the plan is canceled, and its row still counts jobs that are not.
         journal.execute("DELETE FROM events WHERE name = 'JobCanceled'")
@@ -71,7 +71,7 @@ async def test_a_cancel_that_was_cut_short_is_listed_as_it_is_when_completed(orc
         )
 
     with suppress(OrchardError):
-        await orchard.ask("cancel")
+        await orchard.ask("cancel_plan")
 
     assert [row.summary.counts for row in orchard.app.reader.plans()] == [orchard.status()["plan"]["counts"]]
 
@@ -84,10 +84,10 @@ async def test_work_is_not_run_again_when_a_crash_comes_while_its_attempt_goes_o
         land: ask
         jobs: [{{id: a, approve: true, work: "echo x >> {tmp_path}/runs; echo a > a.txt"}}]
     """)
-    await orchard.ask("approve", job="a")
+    await orchard.ask("approve_job", job="a")
     cut_after(orchard, "PhaseStarted", '"a"', "merge-fi")
 
-    waiting = await orchard.ask("resume")
+    waiting = await orchard.ask("resume_plan")
 
     assert waiting["plan"]["status"] == "waiting"
     assert job(waiting, "a")["status"] == "succeeded"
@@ -99,7 +99,7 @@ async def test_what_is_added_to_a_validated_plan_is_validated_before_it_lands(or
     await orchard.run("name: Ask\nland: ask\nverify: test ! -e bad.txt\njobs: [{id: a, work: echo a > a.txt}]")
 
     change = {"op": "add", "job": {"id": "b", "work": "echo b > bad.txt"}}
-    done = await orchard.ask("reshape", changes=[change])
+    done = await orchard.ask("reshape_plan", changes=[change])
 
     assert done["plan"]["status"] == "failed"
     assert job(done, "__snapshot-validation__")["failed_phase"] == "work"

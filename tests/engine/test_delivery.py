@@ -63,7 +63,7 @@ async def interrupt_turn(orchard: Orchard, agent: Any, number: int, *before: tup
         for verb, args in before:
             await found.request(verb, plan=plan, job="a", **args)
         await until(lambda: len(agent.tasks) >= number)
-        await found.request("interrupt", plan=plan, job="a")
+        await found.request("interrupt_worker", plan=plan, job="a")
         async for _ in found.follow(plan):
             pass
     return orchard.status()
@@ -78,8 +78,8 @@ async def test_a_message_whose_turn_is_stopped_before_the_agent_heard_it_is_told
     agent = agents.add("one", writes({"a.txt": "a"}), stays(hears=False), writes({"b.txt": "b"}))
     await orchard.run(TALK)
 
-    idle = await interrupt_turn(orchard, agent, 2, ("send", {"message": "Now write b."}))
-    again = await orchard.ask("send", job="a", message="And c.")
+    idle = await interrupt_turn(orchard, agent, 2, ("send_message", {"message": "Now write b."}))
+    again = await orchard.ask("send_message", job="a", message="And c.")
 
     assert (worker(idle)["state"], worker(idle)["queued"]) == ("idle", 1)
     told = agent.tasks[2].instructions
@@ -94,8 +94,8 @@ async def test_a_message_that_the_agent_heard_before_its_turn_was_stopped_is_not
     agent = agents.add("one", writes({"a.txt": "a"}), stays(hears=True), writes({"b.txt": "b"}))
     await orchard.run(TALK)
 
-    idle = await interrupt_turn(orchard, agent, 2, ("send", {"message": "Now write b."}))
-    await orchard.ask("send", job="a", message="And c.")
+    idle = await interrupt_turn(orchard, agent, 2, ("send_message", {"message": "Now write b."}))
+    await orchard.ask("send_message", job="a", message="And c.")
 
     assert (worker(idle)["state"], worker(idle)["queued"]) == ("idle", 0)
     assert agent.tasks[2].instructions == "And c.\n"
@@ -109,10 +109,10 @@ async def test_a_task_that_was_not_heard_before_the_turn_was_stopped_is_told_wit
 
     async def stop(found: session.Session, plan: PlanId) -> None:
         await until(lambda: bool(agent.tasks))
-        await found.request("interrupt", plan=plan, job="a")
+        await found.request("interrupt_worker", plan=plan, job="a")
 
     await orchard.run(PLAIN, during=stop)
-    done = await orchard.ask("send", job="a", message="Go on.")
+    done = await orchard.ask("send_message", job="a", message="Go on.")
 
     told = agent.tasks[1].instructions
     assert told.startswith("Write a") and "Go on." in told
@@ -128,9 +128,9 @@ async def test_a_message_of_a_turn_that_failed_after_it_was_heard_is_not_told_as
 
     agent = agents.add("one", writes({"a.txt": "a"}), fails, writes({"b.txt": "b"}))
     await orchard.run(TALK)
-    failed = await orchard.ask("send", job="a", message="Now write b.")
+    failed = await orchard.ask("send_message", job="a", message="Now write b.")
 
-    await orchard.ask("retry", jobs=["a"])
+    await orchard.ask("retry_plan", jobs=["a"])
 
     assert (statuses(failed), worker(failed)["queued"]) == ({"a": "failed"}, 0)
     assert "It broke." in agent.tasks[2].instructions and "Now write b." not in agent.tasks[2].instructions
@@ -148,7 +148,7 @@ async def test_a_message_is_told_again_after_an_error_that_passes_unless_the_age
     agent = agents.add("one", writes({"a.txt": "a"}), ends(busy), heard, writes({"b.txt": "b"}))
     await orchard.run(TALK)
 
-    await orchard.ask("send", job="a", message="Now write b.")
+    await orchard.ask("send_message", job="a", message="Now write b.")
 
     carried = ["Now write b." in task.instructions for task in agent.tasks[1:]]
     assert carried == [True, True, False]
@@ -160,11 +160,11 @@ async def test_after_a_crash_a_message_is_told_again_only_if_it_was_not_heard(
 ) -> None:
     agent = agents.add("one", writes({"a.txt": "a"}), writes({"b.txt": "b"}))
     await orchard.run(TALK)
-    await orchard.ask("send", job="a", message="Now write b.")
+    await orchard.ask("send_message", job="a", message="Now write b.")
     cut_after(orchard, "MessagesDelivered" if last == "AgentHeard" else last)
     del agent.tasks[2:]
 
-    idle = await orchard.ask("retry", jobs=["a"])
+    idle = await orchard.ask("retry_plan", jobs=["a"])
 
     assert ("Now write b." in agent.tasks[2].instructions) is again
     assert (worker(idle)["state"], worker(idle)["queued"]) == ("idle", 0)
@@ -180,8 +180,8 @@ async def test_an_agent_without_a_session_is_idle_after_an_interruption_and_hear
     agent = agents.add("one", writes({"a.txt": "a"}, session=None), silent, writes({"b.txt": "b"}, session=None))
     await orchard.run(TALK)
 
-    idle = await interrupt_turn(orchard, agent, 2, ("send", {"message": "Now write b."}))
-    await orchard.ask("send", job="a", message="And c.")
+    idle = await interrupt_turn(orchard, agent, 2, ("send_message", {"message": "Now write b."}))
+    await orchard.ask("send_message", job="a", message="And c.")
 
     assert (worker(idle)["state"], worker(idle)["queued"]) == ("idle", 0)
     assert "Now write b." in agent.tasks[2].instructions and "And c." in agent.tasks[2].instructions
@@ -281,13 +281,13 @@ async def test_none_of_48_messages_is_lost_while_others_interrupt_the_agent(
     async def send(found: session.Session, texts: list[str]) -> None:
         for text in texts:
             await asyncio.sleep(random.uniform(0, 0.4))
-            await found.request("send", plan=plan, job="a", message=text)
+            await found.request("send_message", plan=plan, job="a", message=text)
 
     async def interrupt(found: session.Session) -> None:
         while not over.is_set():
             await asyncio.sleep(random.uniform(0.05, 0.9))
             with suppress(UsageError):  # there may be no turn just now
-                await found.request("interrupt", plan=plan, job="a")
+                await found.request("interrupt_worker", plan=plan, job="a")
 
     async with asyncio.timeout(60), app.session() as found:
         interrupters = [asyncio.ensure_future(interrupt(found)) for _ in range(2)]
@@ -296,7 +296,7 @@ async def test_none_of_48_messages_is_lost_while_others_interrupt_the_agent(
         await asyncio.gather(*interrupters)
         await until(lambda: worker(orchard.status())["state"] == "idle")
         # What an interrupted turn has told is in the session, what it has not is told now.
-        await found.request("send", plan=plan, job="a", message="The last word.")
+        await found.request("send_message", plan=plan, job="a", message="The last word.")
         await until(lambda: "The last word." in heard() and idle_with_nothing_queued(orchard))
 
     lost = [text for text in MESSAGES if text not in heard()]
@@ -319,16 +319,16 @@ async def test_what_the_built_in_agent_is_told_is_in_its_session_before_anything
 
     async def at_once(found: session.Session, plan: PlanId) -> None:
         before = len(orchard.events(AgentHeard))
-        await found.request("send", plan=plan, job="a", message="Now write b.")
+        await found.request("send_message", plan=plan, job="a", message="Now write b.")
         await until(lambda: len(orchard.events(AgentHeard)) > before)
-        await found.request("interrupt", plan=plan, job="a")
+        await found.request("interrupt_worker", plan=plan, job="a")
 
     app = orchard.app
     async with asyncio.timeout(30), app.session() as found:
         await at_once(found, app.find_plan(None))
         async for _ in found.follow(app.find_plan(None)):
             pass
-    await orchard.ask("send", job="a", message="And c.")
+    await orchard.ask("send_message", job="a", message="And c.")
 
     assert model.seen.count("Now write b.") == 1 and "And c." in model.seen
 
@@ -345,7 +345,7 @@ async def test_a_retry_with_other_instructions_tells_them_to_the_session_that_go
     agent = agents.add("one", ends(Result("done", session="s1")), writes({"b.txt": "b"}))
     await orchard.run(PLAIN)
 
-    done = await orchard.ask("retry", jobs=["a"], work=NEW, phase="work")
+    done = await orchard.ask("retry_plan", jobs=["a"], work=NEW, phase="work")
 
     told = agent.tasks[1].instructions
     assert agent.tasks[1].session == "s1"
@@ -359,9 +359,9 @@ async def test_other_instructions_are_told_by_a_later_retry_if_no_agent_heard_th
     unheard = Result("spawn-failed", "It does not start.")
     agent = agents.add("one", ends(Result("done", session="s1")), ends(unheard), writes({"b.txt": "b"}))
     await orchard.run(PLAIN)
-    await orchard.ask("retry", jobs=["a"], work=NEW, phase="work")
+    await orchard.ask("retry_plan", jobs=["a"], work=NEW, phase="work")
 
-    await orchard.ask("retry", jobs=["a"])
+    await orchard.ask("retry_plan", jobs=["a"])
 
     assert ["Write only b" in task.instructions for task in agent.tasks] == [False, True, True]
 
@@ -373,8 +373,8 @@ async def test_a_retry_tells_other_checks_and_a_retry_without_changes_does_not_r
     await orchard.run("name: P\njobs: [{id: a, heal: false, work: '@agent Write a', postchecks: 'false # old'}]")
 
     checks = [{"type": "shell", "command": "false # new"}]
-    await orchard.ask("retry", jobs=["a"], postchecks=checks, phase="work")
-    await orchard.ask("retry", jobs=["a"], phase="work")
+    await orchard.ask("retry_plan", jobs=["a"], postchecks=checks, phase="work")
+    await orchard.ask("retry_plan", jobs=["a"], phase="work")
 
     assert "false # new" in agent.tasks[1].instructions
     assert "new instructions" not in agent.tasks[2].instructions
@@ -383,8 +383,10 @@ async def test_a_retry_tells_other_checks_and_a_retry_without_changes_does_not_r
 async def test_every_attempt_shows_the_work_and_the_checks_that_it_ran(orchard: Orchard) -> None:
     await orchard.run("name: P\njobs: [{id: a, heal: false, work: 'echo ONE; exit 3', postchecks: 'true'}]")
     checks = [{"type": "shell", "command": "test -f README.md"}]
-    await orchard.ask("retry", jobs=["a"], work={"type": "shell", "command": "echo TWO; exit 4"}, postchecks=checks)
-    await orchard.ask("retry", jobs=["a"])
+    await orchard.ask(
+        "retry_plan", jobs=["a"], work={"type": "shell", "command": "echo TWO; exit 4"}, postchecks=checks
+    )
+    await orchard.ask("retry_plan", jobs=["a"])
 
     shown = orchard.job("a", None)
     ran = [(one["work"]["command"], one["postchecks"][0]["command"]) for one in shown["attempts_detail"]]

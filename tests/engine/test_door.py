@@ -75,12 +75,12 @@ def refusals(orchard: Orchard) -> list[str]:
     return place.read_text().splitlines() if place.exists() else []
 
 
-PING = {"verb": "ping"}
+PING = {"op": "ping"}
 
 
 async def test_who_has_the_secret_is_answered(orchard: Orchard) -> None:
     async with opened(orchard) as (address, _, _):
-        answers = await said(address, {"nonce": address.nonce}, PING, {"verb": "no such"}, {"verb": 7}, [], end=True)  # type: ignore[arg-type]
+        answers = await said(address, {"nonce": address.nonce}, PING, {"op": "no such"}, {"op": 7}, [], end=True)  # type: ignore[arg-type]
 
     assert answers[0] == {"ok": {"plans": []}}
     assert [list(one) for one in answers[1:]] == [["error"]] * 3
@@ -148,7 +148,7 @@ async def test_who_says_nothing_does_not_stay(orchard: Orchard, monkeypatch: pyt
 
 async def test_a_line_that_is_too_long_ends_the_connection(orchard: Orchard, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(control, "LINE_BYTES", 64 * 1024)
-    long = b'{"verb": "ping", "args": {"x": "' + b"a" * 300_000 + b'"}}\n'
+    long = b'{"op": "ping", "args": {"x": "' + b"a" * 300_000 + b'"}}\n'
     async with opened(orchard) as (address, _, _):
         assert await said(address, long) == []
         assert await said(address, {"nonce": address.nonce}, long, PING) == []
@@ -157,7 +157,7 @@ async def test_a_line_that_is_too_long_ends_the_connection(orchard: Orchard, mon
     assert len(refusals(orchard)) == 1
 
 
-@pytest.mark.parametrize("line", [b"{\n", b"\xff\n", b"[" * 100_000 + b"\n", b'{"verb": "ping"', b"\0\n"])
+@pytest.mark.parametrize("line", [b"{\n", b"\xff\n", b"[" * 100_000 + b"\n", b'{"op": "ping"', b"\0\n"])
 async def test_broken_requests_end_the_connection_and_nothing_else(orchard: Orchard, line: bytes) -> None:
     async with opened(orchard) as (address, session, _):
         answers = await said(address, {"nonce": address.nonce}, PING, line, end=True)
@@ -174,7 +174,7 @@ async def test_a_follower_that_hangs_up_is_let_go_while_nothing_happens(
         before = len(list(Path("/proc/self/fd").iterdir()))
         for _ in range(20):
             reader, writer = await asyncio.open_unix_connection(address.socket)
-            for line in ({"nonce": address.nonce}, {"verb": "follow", **extra}):
+            for line in ({"nonce": address.nonce}, {"op": "follow", **extra}):
                 writer.write(json.dumps(line).encode() + b"\n")
             assert "seq" in json.loads(await reader.readline())
             writer.close()
@@ -190,12 +190,12 @@ async def test_a_pass_opens_a_channel_as_its_job_and_nothing_else(orchard: Orcha
     async with opened(orchard) as (address, session, spoke):
         assert isinstance(session.link, OwnEngine)
         with session.link.engine.job_tokens.issued(SCOPE) as shown:
-            channel = {"verb": "channel", "name": "echo", "args": {}}
+            channel = {"op": "channel", "name": "echo", "args": {}}
             by_pass = await spoken(address, {"pass": shown}, channel)
             by_secret = await spoken(address, {"nonce": address.nonce}, channel)
-            unknown = await said(address, {"pass": shown}, {"verb": "channel", "name": "other"})
-            for verb in ("ping", "submit", "cancel", "land", "follow", "purge", "", None):
-                assert await said(address, {"pass": shown}, {"verb": verb, "args": {"plan": "x"}}) == [], verb
+            unknown = await said(address, {"pass": shown}, {"op": "channel", "name": "other"})
+            for verb in ("ping", "create_plan", "cancel_plan", "land_plan", "follow", "purge_plan", "", None):
+                assert await said(address, {"pass": shown}, {"op": verb, "args": {"plan": "x"}}) == [], verb
         late = await said(address, {"pass": shown}, channel)
 
     assert by_pass == by_secret == b"HELLO\n"
@@ -261,7 +261,7 @@ line = socket.socket(socket.AF_UNIX)
 line.connect(os.path.basename(sys.argv[1]))
 heard = b""
 try:
-    line.sendall(json.dumps({{"nonce": sys.argv[2]}}).encode() + b'\\n{{"verb": "ping"}}\\n')
+    line.sendall(json.dumps({{"nonce": sys.argv[2]}}).encode() + b'\\n{{"op": "ping"}}\\n')
     heard = line.recv(1000)
 except ConnectionError:
     pass
@@ -306,7 +306,7 @@ async def test_one_pass_opens_so_many_connections_and_the_user_is_let_in_beside_
             crowd = []
             for _ in range(OF_ONE_PASS + 20):
                 reader, writer = await asyncio.open_unix_connection(address.socket)
-                hello = {"pass": shown}, {"verb": "channel", "name": "echo", "args": {}}
+                hello = {"pass": shown}, {"op": "channel", "name": "echo", "args": {}}
                 writer.write(b"".join(json.dumps(line).encode() + b"\n" for line in hello))
                 crowd.append((reader, writer))
                 await asyncio.sleep(0)

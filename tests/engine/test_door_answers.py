@@ -31,7 +31,7 @@ async def door(orchard: Orchard, plan: str) -> AsyncIterator[tuple[Session, Plan
     """An engine with a plan, and a connection of another client to it."""
     app = orchard.app
     async with asyncio.timeout(60), app.session() as session:
-        submitted = await session.request("submit", plan=app.parse_plan(None, plan.encode()))
+        submitted = await session.request("create_plan", plan=app.parse_plan(None, plan.encode()))
         address = read_address(app.repo.state)
         assert address is not None
         asking = await connect(address)
@@ -43,25 +43,25 @@ async def door(orchard: Orchard, plan: str) -> AsyncIterator[tuple[Session, Plan
 
 SHELL = {"type": "shell", "command": "true"}
 BAD: list[tuple[str, Json, str]] = [
-    ("retry", {"phase": "bogus"}, "There is no phase 'bogus'"),
-    ("retry", {"phase": "wrok"}, "did you mean 'work'"),
-    ("retry", {"phase": 7}, "takes for 'phase' a text"),
-    ("retry", {"work": {"nonsense": 1}}, "The work of the request cannot be read"),
-    ("retry", {"work": {"type": "magic"}}, "The work of the request cannot be read"),
-    ("retry", {"work": {**SHELL, "command": 5}}, "has for 'command' something that cannot be there"),
-    ("retry", {"work": "true"}, "takes for 'work' an object"),
-    ("retry", {"postchecks": [7]}, "takes for 'postchecks' a list"),
-    ("retry", {"postchecks": [{}]}, "The work of the request cannot be read"),
-    ("retry", {"jobs": "a"}, "takes for 'jobs' a list"),
-    ("retry", {"fresh": "yes"}, "takes for 'fresh' true or false"),
-    ("retry", {"job": "a"}, "has no argument 'job'; did you mean 'jobs'?"),
-    ("resume", {"budget": {"pages": 3}}, "There is no budget of 'pages'"),
-    ("resume", {"budget": {"tokens": "many"}}, "The budget of tokens is a number above 0"),
-    ("resume", {"budget": {"minutes": -1}}, "The budget of minutes is a number above 0"),
-    ("reshape", {"changes": {}}, "takes for 'changes' a list"),
-    ("reshape", {}, "needs the argument 'changes'"),
+    ("retry_plan", {"phase": "bogus"}, "There is no phase 'bogus'"),
+    ("retry_plan", {"phase": "wrok"}, "did you mean 'work'"),
+    ("retry_plan", {"phase": 7}, "takes for 'phase' a text"),
+    ("retry_plan", {"work": {"nonsense": 1}}, "The work of the request cannot be read"),
+    ("retry_plan", {"work": {"type": "magic"}}, "The work of the request cannot be read"),
+    ("retry_plan", {"work": {**SHELL, "command": 5}}, "The work of the request cannot be read"),
+    ("retry_plan", {"work": "true"}, "takes for 'work' an object"),
+    ("retry_plan", {"postchecks": [7]}, "takes for 'postchecks' a list"),
+    ("retry_plan", {"postchecks": [{}]}, "The work of the request cannot be read"),
+    ("retry_plan", {"jobs": "a"}, "takes for 'jobs' a list"),
+    ("retry_plan", {"fresh": "yes"}, "takes for 'fresh' true or false"),
+    ("retry_plan", {"job": "a"}, "has no argument 'job'; did you mean 'jobs'?"),
+    ("resume_plan", {"budget": {"pages": 3}}, "There is no budget of 'pages'"),
+    ("resume_plan", {"budget": {"tokens": "many"}}, "The budget of tokens is a number above 0"),
+    ("resume_plan", {"budget": {"minutes": -1}}, "The budget of minutes is a number above 0"),
+    ("reshape_plan", {"changes": {}}, "takes for 'changes' a list"),
+    ("reshape_plan", {}, "needs the argument 'changes'"),
     ("cancel_jobs", {"jobs": [["a"]]}, "takes for 'jobs' a list"),
-    ("send", {"job": "a", "message": None}, "takes for 'message' a text"),
+    ("send_message", {"job": "a", "message": None}, "takes for 'message' a text"),
     ("await_subtasks", {"job": "a", "attempt": "one"}, "takes for 'attempt' a whole number"),
     ("spawn_subtask", {"job": "a", "attempt": 1, "instructions": 3}, "takes for 'instructions' a text"),
 ]
@@ -89,7 +89,7 @@ async def test_a_bad_request_is_refused_in_words_and_changes_nothing(
 async def test_a_plan_that_cannot_be_read_is_refused_in_words(orchard: Orchard, plan: Json) -> None:
     async with door(orchard, FAILS) as (_, _, asking):
         with pytest.raises(UsageError) as told:
-            await asking.request("submit", {"plan": plan})
+            await asking.request("create_plan", {"plan": plan})
 
     assert "The plan of the request cannot be read" in told.value.message
 
@@ -97,7 +97,7 @@ async def test_a_plan_that_cannot_be_read_is_refused_in_words(orchard: Orchard, 
 async def test_a_request_is_answered_beside_a_slow_one(orchard: Orchard) -> None:
     async with door(orchard, STUBBORN) as (_, plan, asking):
         await until(lambda: bool(orchard.events(plans.ProgramStarted, plan)))
-        cancel = asyncio.ensure_future(asking.request("cancel", {"plan": plan}))
+        cancel = asyncio.ensure_future(asking.request("cancel_plan", {"plan": plan}))
         await until(lambda: bool(orchard.events(plans.PlanCanceled, plan)))
         began = time.monotonic()
         await asking.request("ping", {})
@@ -113,7 +113,7 @@ async def test_an_asker_that_gave_up_leaves_its_answer_to_nobody_else(orchard: O
         await until(lambda: bool(orchard.events(plans.ProgramStarted, plan)))
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.3):
-                await asking.request("cancel", {"plan": plan})
+                await asking.request("cancel_plan", {"plan": plan})
         answers = [await asking.request("ping", {}) for _ in range(3)]
         await until(lambda: bool(orchard.events(plans.JobCanceled, plan)))
 
@@ -136,7 +136,7 @@ async def handle(verb: str, args: Any) -> Json:
         return {"odd": object()}
     if verb == "disk":
         raise OSError(28, "No space left on device", "/x")
-    return {"verb": verb, **args}
+    return {"op": verb, **args}
 
 
 @asynccontextmanager
@@ -161,7 +161,7 @@ async def test_a_mistake_of_ours_is_told_as_one_and_the_connection_stays(tmp_pat
 
     assert told.value.exit_code == EXIT_INTERNAL
     assert "mistake of ours" in told.value.message and not isinstance(told.value, EngineGone)
-    assert again == {"verb": "hello", "n": 1}
+    assert again == {"op": "hello", "n": 1}
 
 
 async def test_hundreds_of_requests_on_one_connection_get_each_their_own_answer(tmp_path: Path) -> None:
@@ -180,12 +180,12 @@ async def test_hundreds_of_requests_on_one_connection_get_each_their_own_answer(
 async def test_requests_without_a_number_are_answered_in_their_order(tmp_path: Path) -> None:
     async with open_door(tmp_path) as address:
         reader, writer = await asyncio.open_unix_connection(address.socket)
-        lines = [{"nonce": address.nonce}, *({"verb": "slow", "args": {"seconds": s}} for s in (0.3, 0.0))]
+        lines = [{"nonce": address.nonce}, *({"op": "slow", "args": {"seconds": s}} for s in (0.3, 0.0))]
         writer.write(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
         answers = [json.loads(await reader.readline()) for _ in range(2)]
         writer.close()
 
-    assert answers == [{"ok": {"verb": "slow", "seconds": s}} for s in (0.3, 0.0)]
+    assert answers == [{"ok": {"op": "slow", "seconds": s}} for s in (0.3, 0.0)]
 
 
 async def test_what_was_asked_before_the_door_closes_is_answered(tmp_path: Path) -> None:

@@ -75,10 +75,10 @@ async def test_what_mended_a_check_but_could_not_be_committed_is_not_passed_over
     """)
     assert "nested" in job(failed, "a")["error"], job(failed, "a")
 
-    again = await orchard.ask("retry")
+    again = await orchard.ask("retry_plan")
     assert (job(again, "a")["status"], again["plan"]["landed"]) == ("failed", False), job(again, "a")
     shutil.rmtree(Path(job(again, "a")["worktree"]) / "nested")
-    status = await orchard.ask("retry")
+    status = await orchard.ask("retry_plan")
 
     assert statuses(status) == {"a": "succeeded"}, job(status, "a")
     assert orchard.repo.files("work")["a.txt"] == "good"
@@ -374,7 +374,7 @@ async def test_what_a_person_mends_after_a_failed_check_is_in_the_result_that_pa
     )
     Path(job(status, "a")["worktree"], "a.txt").write_text("good, by hand\n")
 
-    status = await orchard.ask("retry", jobs=["a"])
+    status = await orchard.ask("retry_plan", jobs=["a"])
 
     assert status["plan"]["status"] == "succeeded"
     assert orchard.repo.files("work")["a.txt"] == "good, by hand\n"
@@ -385,7 +385,7 @@ async def test_what_a_failed_check_left_is_not_in_the_result(orchard: Orchard, t
     await orchard.run(f"name: Droppings\njobs: [{{id: a, work: 'echo a > a.txt', postchecks: '{check}'}}]")
     (tmp_path / "go").touch()
 
-    status = await orchard.ask("retry", jobs=["a"])
+    status = await orchard.ask("retry_plan", jobs=["a"])
 
     assert status["plan"]["status"] == "succeeded"
     assert "dropped.txt" not in orchard.repo.files("work")

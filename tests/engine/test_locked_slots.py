@@ -43,7 +43,7 @@ async def test_a_lock_on_the_list_of_slots_does_not_stop_the_engine(orchard: Orc
         await session.request("ping")
         with locked(place) as holder:
             plan = app.parse_plan(None, PLAN.encode())
-            plan_id = PlanId((await session.request("submit", plan=plan))["plan"])
+            plan_id = PlanId((await session.request("create_plan", plan=plan))["plan"])
             while holder.poll() is None:
                 began = time.monotonic()
                 await asyncio.sleep(0.01)

@@ -30,8 +30,8 @@ async def canceled(orchard: Orchard, session: Session, count: int) -> list[PlanI
     plan = orchard.app.parse_plan(None, PAUSED.encode())
     made = []
     for _ in range(count):
-        made.append(PlanId((await session.request("submit", plan=plan))["plan"]))
-        await session.request("cancel", plan=made[-1])
+        made.append(PlanId((await session.request("create_plan", plan=plan))["plan"]))
+        await session.request("cancel_plan", plan=made[-1])
     return made
 
 
@@ -50,7 +50,7 @@ async def test_plans_that_are_over_leave_memory_and_can_still_be_asked_about(orc
         gc.collect()
         held = [one for one in gc.get_objects() if isinstance(one, Run) and one.id in plans]
         kept = set(own.engine.runs)
-        retried = await session.request("retry", plan=plans[0])
+        retried = await session.request("retry_plan", plan=plans[0])
         async for _ in session.follow(plans[0]):
             pass
 
@@ -79,10 +79,12 @@ async def test_a_plan_waits_for_one_that_is_over_and_not_in_memory_any_more(orch
 
     async with asyncio.timeout(60), orchard.app.session() as session:
         text = f"name: second\nafter: {first}\nstart_paused: true\njobs: [{{id: b, work: 'echo b > b.txt'}}]\n"
-        second = PlanId((await session.request("submit", plan=orchard.app.parse_plan(None, text.encode())))["plan"])
+        second = PlanId(
+            (await session.request("create_plan", plan=orchard.app.parse_plan(None, text.encode())))["plan"]
+        )
         await canceled(orchard, session, KEPT_ENDED + 2)
     async with asyncio.timeout(60), orchard.app.session() as session:
-        await session.request("resume", plan=second)
+        await session.request("resume_plan", plan=second)
         async for _ in session.follow(second):
             pass
 
@@ -93,7 +95,7 @@ async def test_an_old_plan_is_read_beside_the_engines_work(orchard: Orchard) -> 
     """A request about a large plan that is over takes a second; who asks for something else meanwhile does not wait."""
     plan = write_large_plan(orchard)
     async with asyncio.timeout(60), orchard.app.session() as session:
-        asked = asyncio.ensure_future(session.request("cancel", plan=plan))
+        asked = asyncio.ensure_future(session.request("cancel_plan", plan=plan))
         await asyncio.sleep(0.02)
         longest, began = 0.0, time.monotonic()
         while not asked.done():

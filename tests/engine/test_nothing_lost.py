@@ -38,7 +38,7 @@ async def test_work_that_ends_in_the_middle_of_something_lands_nothing_and_loses
     failed = job(status, "a")
     assert failed["status"] == "failed" and "in the middle of a git" in failed["error"]
     assert orchard.repo.head("work") == before
-    await orchard.ask("delete")
+    await orchard.ask("delete_plan")
     sha = (orchard.repo.path / ".git" / "sha").read_text().strip()
     orchard.repo("reflog", "expire", "--expire=now", "--all")
     orchard.repo("gc", "-q", "--prune=now")
@@ -58,7 +58,7 @@ async def test_a_pipe_called_gitignore_fails_the_job_by_name_and_cancel_returns_
     async def during(session: Session, plan_id: PlanId) -> None:
         await until((here / "in").exists)
         async with asyncio.timeout(20):
-            await session.request("cancel", plan=plan_id)
+            await session.request("cancel_plan", plan=plan_id)
 
     work = f"echo x > x.txt; mkfifo .gitattributes; touch {here}/in; sleep 60"
     async with asyncio.timeout(40):
@@ -77,7 +77,7 @@ async def test_what_a_person_puts_into_a_worktree_that_no_job_has_is_saved(orcha
     async with asyncio.timeout(60), app.session() as session:
         for text in (first, second):
             asked = app.parse_plan(None, text.encode())
-            plan_id = PlanId((await session.request("submit", plan=asked))["plan"])
+            plan_id = PlanId((await session.request("create_plan", plan=asked))["plan"])
             async for _ in session.follow(plan_id):
                 pass
             if text is first:
@@ -97,7 +97,7 @@ async def test_names_that_git_ignores_fail_the_job_and_are_in_the_saved_work(orc
     status = await orchard.run(f"name: P\njobs: [{{id: a, work: '{work}', heal: false}}]")
     assert "git~1" in job(status, "a")["error"]
 
-    await orchard.ask("delete")
+    await orchard.ask("delete_plan")
 
     [saved] = orchard.saved_work()
     assert orchard.repo.files(saved["ref"])[".orchard-saved/git%7E1"] == "precious\n"

@@ -53,7 +53,7 @@ async def test_tries_of_healing_are_counted_over_budget_pauses_and_told_to_the_n
     while statuses(status)["a"] != "failed":
         pauses += 1
         assert pauses < 6, "the job goes on for ever"
-        status = await orchard.ask("resume")
+        status = await orchard.ask("resume_plan")
 
     assert [(one.number, one.outcome) for one in orchard.events(HealTried)] == [(n, "failed") for n in (1, 2, 3)]
     assert (len(agent.tasks), pauses) == (3, 2)
@@ -75,7 +75,7 @@ async def test_the_calls_of_one_turn_are_counted_over_budget_pauses(orchard: Orc
     while statuses(status)["a"] != "failed":
         pauses += 1
         assert pauses < 8, "the turn goes on for ever"
-        status = await orchard.ask("resume")
+        status = await orchard.ask("resume_plan")
 
     assert len(model.requests) == 5 and pauses == 2
     assert "has used all of its turns" in job(status, "a")["error"]
@@ -90,7 +90,7 @@ async def test_the_built_in_agents_own_limit_of_calls_is_counted_over_pauses_too
     status = await orchard.run("name: T\nbudget: {tokens: 150}\njobs: [{id: a, work: '@agent Look for ever'}]")
     for _ in range(3):
         if statuses(status)["a"] != "failed":
-            status = await orchard.ask("resume")
+            status = await orchard.ask("resume_plan")
 
     assert (statuses(status)["a"], len(model.requests)) == ("failed", 4)
 
@@ -109,6 +109,6 @@ async def test_each_message_to_a_worker_has_all_of_its_calls(orchard: Orchard, a
     await orchard.run(
         "name: T\njobs: [{id: a, work: {type: agent, instructions: Go, max_turns: 4, interactive: true}}]"
     )
-    await orchard.ask("send", job="a", message="More.")
+    await orchard.ask("send_message", job="a", message="More.")
 
     assert seen == [4, 4]

@@ -235,9 +235,9 @@ async def test_a_plan_that_is_canceled_while_a_worktree_is_made_leaves_none_behi
     failpoint.rearm("worktree.after-register:1:sleep=1.0")
     try:
         async with asyncio.timeout(60), app.session() as session:
-            plan = PlanId((await session.request("submit", plan=asked))["plan"])
+            plan = PlanId((await session.request("create_plan", plan=asked))["plan"])
             await until((orchard.repo.path / ".worktrees").is_dir)
-            await session.request("cancel", plan=plan)
+            await session.request("cancel_plan", plan=plan)
     finally:
         failpoint.rearm(None)
 

@@ -59,7 +59,7 @@ async def test_a_target_that_was_rewritten_is_asked_about_and_lands_without_what
         and f"orchard land {plan['id']}" in plan["waiting"][0]["reason"]
     )
 
-    status = await orchard.ask("land")
+    status = await orchard.ask("land_plan")
 
     assert status["plan"]["status"] == "succeeded"
     files = repo.files("work")
@@ -88,12 +88,12 @@ ASKS = "name: {name}\ntarget: work\nland: ask\nresolver: fail\njobs: [{{id: a, w
 async def test_what_a_result_could_not_be_merged_onto_is_not_missed_when_it_is_undone(orchard: Orchard) -> None:
     for name in ("one", "two"):
         await orchard.run(ASKS.format(name=name, file="same.txt"))
-    await orchard.ask("land", "one")
-    failed = await orchard.ask("land", "two")
-    await orchard.ask("undo", "one")
+    await orchard.ask("land_plan", "one")
+    failed = await orchard.ask("land_plan", "two")
+    await orchard.ask("undo_plan", "one")
 
-    asked = await orchard.ask("retry", "two")
-    landed = await orchard.ask("land", "two")
+    asked = await orchard.ask("retry_plan", "two")
+    landed = await orchard.ask("land_plan", "two")
 
     assert failed["plan"]["status"] == "failed"
     assert [one["kind"] for one in asked["plan"]["waiting"]] == ["landing"]
@@ -103,12 +103,12 @@ async def test_what_a_result_could_not_be_merged_onto_is_not_missed_when_it_is_u
 
 async def test_a_landing_that_was_undone_below_a_result_is_named_and_asked_about_once(orchard: Orchard) -> None:
     one = await orchard.run(ASKS.format(name="one", file="one.txt"))
-    await orchard.ask("land", "one")
+    await orchard.ask("land_plan", "one")
     await orchard.run(ASKS.format(name="two", file="two.txt"))
-    await orchard.ask("undo", "one")
+    await orchard.ask("undo_plan", "one")
 
-    asked = await orchard.ask("land", "two")
-    landed = await orchard.ask("land", "two")
+    asked = await orchard.ask("land_plan", "two")
+    landed = await orchard.ask("land_plan", "two")
 
     (waits,) = asked["plan"]["waiting"]
     assert waits["kind"] == "rewritten"

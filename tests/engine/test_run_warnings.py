@@ -30,7 +30,7 @@ async def test_a_machine_that_cannot_be_kept_awake_is_told_in_every_run_that_tak
     async with app.session() as session:
         for name, seconds in (("first", 1), ("second", 1), ("short", 0)):
             text = f"name: {name}\njobs: [{{id: a, work: 'sleep {seconds}; echo {name} > {name}.txt'}}]\n"
-            asked = await session.request("submit", plan=app.parse_plan(None, text.encode()))
+            asked = await session.request("create_plan", plan=app.parse_plan(None, text.encode()))
             async for _ in session.follow(asked["plan"]):
                 pass
 
@@ -43,7 +43,7 @@ async def test_a_remote_that_lies_beside_the_checkout_is_fetched_without_a_warni
     orchard.repo("remote", "add", "origin", "../beside.git")
     await orchard.run("name: n\nstart_paused: true\njobs: [{id: a, work: 'echo a > a.txt'}]\n")
 
-    done = await orchard.ask("resume")
+    done = await orchard.ask("resume_plan")
 
     assert statuses(done) == {"a": "succeeded"}
     assert done["plan"]["warnings"] == []

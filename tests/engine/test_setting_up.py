@@ -82,7 +82,7 @@ async def test_setup_that_failed_runs_again_on_a_retry(orchard: Orchard, root: P
     assert job(status, "a")["status"] == "failed"
     (root / "fixed").touch()
 
-    status = await orchard.ask("retry", jobs=["a"])
+    status = await orchard.ask("retry_plan", jobs=["a"])
 
     assert job(status, "a")["status"] == "succeeded" and len(ran(root)) == 2
 

@@ -67,13 +67,13 @@ async def test_a_worker_whose_time_is_over_is_shown_as_failed_while_no_engine_ru
 
     assert (statuses(shown), job(shown, "a")["reason"], waiting) == ({"a": "failed"}, "timeout", [])
     assert "--from commit" in job(shown, "a")["hint"]
-    done = await orchard.ask("retry", jobs=["a"], phase="commit")
+    done = await orchard.ask("retry_plan", jobs=["a"], phase="commit")
     assert done["plan"]["status"] == "succeeded"
 
 
 async def test_a_paused_plan_has_no_error_and_says_why_it_is_paused(orchard: Orchard) -> None:
     async def pause(found: Session, plan: PlanId) -> None:
-        await found.request("pause", plan=plan)
+        await found.request("pause_plan", plan=plan)
 
     status = await orchard.run("name: P\nstart_paused: true\njobs: [{id: a, work: 'true'}]", during=pause)
 
@@ -85,7 +85,7 @@ async def test_a_scaffold_without_jobs_has_nothing_that_is_ready(orchard: Orchar
     app = orchard.app
     plan = parse_value({"name": "S"}, scaffolding=True)
     async with app.session(work=False) as found:
-        await found.request("submit", plan=plan, scaffolding=True)
+        await found.request("create_plan", plan=plan, scaffolding=True)
 
     status = orchard.status()
 
@@ -105,7 +105,7 @@ async def test_what_a_process_takes_of_a_core_is_a_number(orchard: Orchard) -> N
         async with asyncio.timeout(20):
             while not await asyncio.to_thread(shares):  # noqa: ASYNC110 (a program starts when it starts)
                 await asyncio.sleep(0.02)
-        await found.request("cancel", plan=plan)
+        await found.request("cancel_plan", plan=plan)
 
     await orchard.run("name: P\njobs: [{id: a, work: sleep 30}]", during=look)
 
@@ -164,7 +164,7 @@ async def test_a_message_to_a_worker_whose_agent_is_gone_is_refused_and_the_work
     agents.agents.clear()
 
     with pytest.raises(UsageError, match="There is no agent 'one'"):
-        await orchard.ask("send", job="a", message="More.")
+        await orchard.ask("send_message", job="a", message="More.")
 
     assert worker(orchard.status())["state"] == "idle"
     assert orchard.events(MessageSent) == []
@@ -179,9 +179,9 @@ async def test_a_job_that_is_to_be_tried_again_after_a_crash_takes_messages(
     app = orchard.app
     async with app.session(work=False) as found:  # recovers, and starts nothing
         ready = statuses(orchard.status())
-        answer = await found.request("send", plan=app.find_plan(None), job="a", message="Mind the gap.")
+        answer = await found.request("send_message", plan=app.find_plan(None), job="a", message="Mind the gap.")
 
-    done = await orchard.ask("resume")
+    done = await orchard.ask("resume_plan")
 
     assert (ready, answer["queued"]) == ({"a": "ready"}, True)
     assert "Mind the gap." in agent.tasks[-1].instructions

@@ -20,7 +20,7 @@ PLAN = "name: Small\njobs: [{id: a, work: echo a >> a.txt}]"
 async def notes(orchard: Orchard) -> list[str]:
     app = open_app(orchard.repo.path, in_commands)
     async with app.session() as session:
-        answer = await session.request("submit", plan=app.parse_plan(None, PLAN.encode()))
+        answer = await session.request("create_plan", plan=app.parse_plan(None, PLAN.encode()))
         found: list[str] = answer["notes"]
         return found
 

@@ -95,7 +95,7 @@ async def test_the_end_of_the_parents_turn_stops_what_still_runs_and_saves_it(
     assert any("a subtask still ran" in note for note in notes)
 
 
-@pytest.mark.parametrize("verb", ["cancel", "force_fail", "cancel_jobs"])
+@pytest.mark.parametrize("verb", ["cancel_plan", "force_fail_job", "cancel_jobs"])
 async def test_whoever_stops_the_parent_stops_its_subtasks(
     orchard: Orchard, agents: ScriptedAgents, line: Line, verb: str
 ) -> None:
@@ -108,13 +108,13 @@ async def test_whoever_stops_the_parent_stops_its_subtasks(
     async def stop(session: Session, plan: PlanId) -> None:
         await line.open(session, plan)
         await child.asleep.wait()
-        more: dict[str, dict[str, Any]] = {"force_fail": {"job": "a"}, "cancel_jobs": {"jobs": ["a"]}}
+        more: dict[str, dict[str, Any]] = {"force_fail_job": {"job": "a"}, "cancel_jobs": {"jobs": ["a"]}}
         await session.request(verb, plan=plan, **more.get(verb, {}))
 
     agents.add("one", by_task(line, parent=parent, child=child))
     status = await orchard.run(PLAN, during=stop)
 
-    assert statuses(status) == {"a": "failed" if verb == "force_fail" else "canceled"}
+    assert statuses(status) == {"a": "failed" if verb == "force_fail_job" else "canceled"}
     assert child.ended == 1 and not child.folders[0].exists()
     assert [one.status for one in orchard.events(SubtaskEnded)] == ["stopped"]
     assert saved(orchard, "half.txt")
@@ -191,7 +191,7 @@ async def test_a_retry_begins_without_the_subtasks_of_the_attempt_before(
     plan = orchard.app.find_plan(None)
     async with orchard.app.session() as session:
         await line.open(session, plan)
-        await session.request("retry", plan=plan, jobs=["a"], fresh_session=True)
+        await session.request("retry_plan", plan=plan, jobs=["a"], fresh_session=True)
         async for _ in session.follow(plan):
             pass
 
@@ -263,7 +263,7 @@ async def test_a_folder_that_cannot_be_saved_is_kept_until_somebody_looks(
     assert (folders[0] / "nested" / "work.txt").read_text() == "not lost"
     assert any(str(folders[0]) in warning for warning in status["plan"]["warnings"])
     async with orchard.app.session(work=False) as session:  # neither the next engine nor a delete removes it
-        deleted = await session.request("delete", plan=status["plan"]["id"])
+        deleted = await session.request("delete_plan", plan=status["plan"]["id"])
     assert deleted["kept_folders"] == [str(folders[0])]
     assert (folders[0] / "nested" / "work.txt").exists()
 
@@ -398,7 +398,7 @@ async def test_a_definition_of_the_repository_begins_the_instructions(
     seen: dict[str, Any] = {}
 
     async def parent(asker: Asker) -> str:
-        seen["agents"] = await asker.ask("list_agents")
+        seen["agents"] = await asker.ask("list_helpers")
         await asker.spawn("Look at a.txt", agent="reviewer", blocking=True)
         asker.write(mine="mine")
         return "Done."

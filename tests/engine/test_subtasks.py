@@ -113,7 +113,7 @@ async def test_the_result_of_a_subtask_is_held_by_a_ref_that_purge_knows(
     assert orchard.repo.exists(shown["commit"])
 
     async with orchard.app.session() as session:
-        await session.request("purge", plan=plan)
+        await session.request("purge_plan", plan=plan)
     assert not orchard.repo.refs()
 
 

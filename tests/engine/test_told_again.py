@@ -122,11 +122,11 @@ async def test_a_target_that_moved_elsewhere_is_not_said_to_have_lost(orchard: O
 async def test_what_is_told_is_how_the_result_that_landed_was_merged(orchard: Orchard, tmp_path: Path) -> None:
     first = await orchard.run(JOBS.format(side="theirs", verify=f"test -e {tmp_path}/fine"))
     assert rows(first) == [("b", "merge-ri", "theirs", ["a"], ["b"])]
-    await orchard.ask("reshape", changes=[{"op": "update_plan", "set": {"resolver": "ours"}}])
+    await orchard.ask("reshape_plan", changes=[{"op": "update_plan", "set": {"resolver": "ours"}}])
     orchard.repo.commit({"other.txt": "user"})
     (tmp_path / "fine").touch()
 
-    status = await orchard.ask("retry")
+    status = await orchard.ask("retry_plan")
 
     assert status["plan"]["landed"]
     assert orchard.repo.files("work")["shared.txt"].split()[1] == "a"
@@ -161,10 +161,10 @@ async def test_a_job_that_gathers_its_needs_again_is_told_with_the_side_that_was
           - {{id: b, work: sed -i s/2/b/ shared.txt}}
           - {{id: c, needs: [a, b], work: "test -e {tmp_path}/fine && echo c > c.txt"}}
     """)
-    await orchard.ask("reshape", changes=[{"op": "update_plan", "set": {"resolver": "ours"}}])
+    await orchard.ask("reshape_plan", changes=[{"op": "update_plan", "set": {"resolver": "ours"}}])
     (tmp_path / "fine").touch()
 
-    status = await orchard.ask("retry")
+    status = await orchard.ask("retry_plan")
 
     assert orchard.repo.files("work")["shared.txt"].split()[1] == "a"
     assert rows(status) == [("c", "merge-fi", "ours", ["a"], ["b"])]

@@ -121,7 +121,7 @@ async def test_what_a_fresh_worktree_dropped_is_not_called_healed(orchard: Orcha
     await orchard.run(plan)
     true: list[dict[str, Any]] = [{"type": "shell", "command": "true"}]
 
-    done = await orchard.ask("retry", jobs=["a"], fresh=True, prechecks=true, postchecks=true)
+    done = await orchard.ask("retry_plan", jobs=["a"], fresh=True, prechecks=true, postchecks=true)
 
     assert (done["plan"]["status"], done["plan"]["healed"]) == ("succeeded", [])
     assert "Orchard-Healed" not in orchard.repo("log", "-1", "--format=%B", "work")

@@ -185,7 +185,7 @@ async def test_a_canceled_job_ends_with_everything_in_it(
 
     async def cancel(session: Session, plan: PlanId) -> None:
         await until(lambda: bool(agent.tasks))
-        await session.request("cancel", plan=plan)
+        await session.request("cancel_plan", plan=plan)
 
     await orchard.run("name: Cancel\njobs: [{id: a, work: '@one Wait'}]", cancel)
 
@@ -202,7 +202,7 @@ async def test_a_job_that_waits_for_a_person_is_two_stretches_of_one_plan(
     await orchard.run("name: Held\njobs: [{id: a, approve: true, work: 'echo a > a.txt'}]")
     assert collector.named("invoke_workflow") == []
 
-    await orchard.ask("approve", job="a")
+    await orchard.ask("approve_job", job="a")
 
     first, second = collector.named("job a")
     assert (first["orchard.outcome"], first["orchard.reason"]) == ("held", "approval")
@@ -220,7 +220,7 @@ async def test_a_retry_by_another_engine_goes_on_with_the_trace(orchard: Orchard
     """)
     (orchard.repo.path / "again").touch()
 
-    await orchard.ask("retry")
+    await orchard.ask("retry_plan")
 
     failed, passed = collector.named("job a")
     assert (failed["orchard.attempt"], failed["orchard.outcome"]) == (1, "failed")
@@ -249,8 +249,8 @@ jobs:
     assert collector.named("invoke_workflow") == [] == collector.named("job b")
     known = {span.id for span in collector.spans}
 
-    await orchard.ask("resume")
-    await orchard.ask("cancel")
+    await orchard.ask("resume_plan")
+    await orchard.ask("cancel_plan")
 
     assert known < {span.id for span in collector.spans}
     b = collector.one("job b")

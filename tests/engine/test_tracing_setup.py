@@ -243,7 +243,7 @@ async def test_the_next_engine_need_not_wait_for_the_last_spans_of_this_one(
 
         async def first() -> None:
             async with app.session() as session:
-                await session.request("submit", plan=app.parse_plan(None, SMALL.encode()))
+                await session.request("create_plan", plan=app.parse_plan(None, SMALL.encode()))
             order.append("sent")
 
         async with asyncio.timeout(60), asyncio.TaskGroup() as group:

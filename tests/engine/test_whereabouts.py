@@ -29,10 +29,10 @@ async def test_what_is_asked_of_a_repository_that_was_made_anew_is_refused_in_wo
     app = orchard.app
     with pytest.raises(RepositoryReplaced, match="removed or replaced"):
         async with asyncio.timeout(30), app.session() as session:
-            await session.request("submit", plan=app.parse_plan(None, PLAN))
+            await session.request("create_plan", plan=app.parse_plan(None, PLAN))
             repo = made_anew(orchard)
             with pytest.raises(RepositoryReplaced, match="removed or replaced"):
-                await session.request("submit", plan=app.parse_plan(None, PLAN))
+                await session.request("create_plan", plan=app.parse_plan(None, PLAN))
             await asyncio.sleep(10)  # the engine ends by itself
 
     assert app.plans() == []
@@ -58,7 +58,7 @@ async def test_the_old_engine_leaves_the_door_of_the_new_one_alone(orchard: Orch
             async with new.session(work=False) as second:
                 assert second.owns_engine
                 with pytest.raises(RepositoryReplaced):
-                    await session.request("submit", plan=old.parse_plan(None, PLAN))
+                    await session.request("create_plan", plan=old.parse_plan(None, PLAN))
                 await asyncio.sleep(0)
                 address = read_address(new.repo.state)
                 assert address is not None

@@ -68,7 +68,7 @@ async def test_interactive_work_waits_after_its_turn_and_is_committed_when_it_is
     before = orchard.repo.head("work")
 
     idle = await orchard.run(TALK)
-    done = await orchard.ask("complete", job="a")
+    done = await orchard.ask("complete_task", job="a")
 
     assert (idle["plan"]["status"], statuses(idle)) == ("waiting", {"a": "pending"})
     assert worker(idle) == {
@@ -89,8 +89,8 @@ async def test_a_message_to_an_idle_worker_is_its_next_turn_in_its_session_and_f
     agent = agents.add("one", writes({"a.txt": "a"}), writes({"b.txt": "b"}))
     await orchard.run(TALK)
 
-    again = await orchard.ask("send", job="a", message="Now write b.")
-    done = await orchard.ask("complete", job="a")
+    again = await orchard.ask("send_message", job="a", message="Now write b.")
+    done = await orchard.ask("complete_task", job="a")
 
     assert (again["plan"]["status"], worker(again)["state"], worker(again)["turns"]) == ("waiting", "idle", 2)
     first, second = agent.tasks
@@ -120,8 +120,8 @@ async def test_a_worker_without_a_session_is_told_the_task_and_everything_that_w
     agent = agents.add("one", writes({"a.txt": "a"}, session=None))
     await orchard.run(TALK)
 
-    await orchard.ask("send", job="a", message="First remark.")
-    await orchard.ask("send", job="a", message="Second remark.")
+    await orchard.ask("send_message", job="a", message="First remark.")
+    await orchard.ask("send_message", job="a", message="Second remark.")
 
     told = agent.tasks[2].instructions
     assert agent.tasks[2].session is None
@@ -137,7 +137,7 @@ async def test_a_session_that_was_lost_is_told_everything_that_was_said(
     )
     await orchard.run(TALK)
 
-    status = await orchard.ask("send", job="a", message="Now write b.")
+    status = await orchard.ask("send_message", job="a", message="Now write b.")
 
     assert [task.session for task in agent.tasks] == [None, "s1", None]
     assert agent.tasks[2].instructions.startswith("Write a") and "Now write b." in agent.tasks[2].instructions
@@ -152,10 +152,10 @@ async def test_a_job_that_asks_for_approval_is_approved_after_it_was_completed(
         "name: Both\njobs: [{id: a, approve: true, work: {type: agent, instructions: x, interactive: true}}]"
     )
     with pytest.raises(UsageError, match="does not wait for approval"):
-        await orchard.ask("approve", job="a")
+        await orchard.ask("approve_job", job="a")
 
-    held = await orchard.ask("complete", job="a")
-    done = await orchard.ask("approve", job="a")
+    held = await orchard.ask("complete_task", job="a")
+    done = await orchard.ask("approve_job", job="a")
 
     assert (job(held, "a")["waiting"]["kind"], worker(held)["state"]) == ("approval", "completed")
     assert done["plan"]["status"] == "succeeded"
@@ -170,13 +170,13 @@ async def test_checks_decide_about_completed_work_and_a_retry_goes_on_talking(
         jobs:
           - {id: a, heal: false, work: {type: agent, instructions: x, interactive: true}, postchecks: grep good a.txt}
     """)
-    failed = await orchard.ask("complete", job="a")
-    again = await orchard.ask("retry", jobs=["a"], phase="work")
+    failed = await orchard.ask("complete_task", job="a")
+    again = await orchard.ask("retry_plan", jobs=["a"], phase="work")
 
     assert (job(failed, "a")["failed_phase"], worker(failed)["state"]) == ("postchecks", "completed")
     assert (worker(again)["state"], agent.tasks[1].session) == ("idle", "s1")
     assert "postchecks" in agent.tasks[1].instructions
-    assert (await orchard.ask("complete", job="a"))["plan"]["status"] == "succeeded"
+    assert (await orchard.ask("complete_task", job="a"))["plan"]["status"] == "succeeded"
 
 
 async def test_after_a_retry_a_message_is_told_and_not_the_old_failure(
@@ -184,9 +184,9 @@ async def test_after_a_retry_a_message_is_told_and_not_the_old_failure(
 ) -> None:
     agent = agents.add("one", ends(Result("failed", "It broke.", session="s1")), writes({"a.txt": "a"}))
     await orchard.run(TALK)
-    await orchard.ask("retry", jobs=["a"])
+    await orchard.ask("retry_plan", jobs=["a"])
 
-    await orchard.ask("send", job="a", message="Go on.")
+    await orchard.ask("send_message", job="a", message="Go on.")
 
     assert "It broke." in agent.tasks[1].instructions
     assert agent.tasks[2].instructions == "Go on.\n"
@@ -203,8 +203,8 @@ async def test_a_message_to_a_worker_at_work_is_its_next_turn_and_plain_work_end
 
     async def talk(found: session.Session, plan: PlanId) -> None:
         await until(lambda: bool(agent.tasks))
-        first = await found.request("send", plan=plan, job="a", message="Write b as well.")
-        second = await found.request("send", plan=plan, job="a", message="And be quick.")
+        first = await found.request("send_message", plan=plan, job="a", message="Write b as well.")
+        second = await found.request("send_message", plan=plan, job="a", message="And be quick.")
         assert (first["number"], first["queued"], second["number"]) == (1, True, 2)
         assert worker(orchard.status())["queued"] == 2
         go.set()
@@ -226,8 +226,8 @@ async def test_two_messages_in_a_row_reach_a_worker_that_was_idle(orchard: Orcha
 
     async with orchard.app.session() as found:
         plan = orchard.app.find_plan(None)
-        first = await found.request("send", plan=plan, job="a", message="One.")
-        second = await found.request("send", plan=plan, job="a", message="Two.")
+        first = await found.request("send_message", plan=plan, job="a", message="One.")
+        second = await found.request("send_message", plan=plan, job="a", message="Two.")
         async for _ in found.follow(plan):
             pass
 
@@ -243,11 +243,11 @@ async def test_an_interrupted_worker_is_idle_with_its_session_and_its_files(
 
     async def stop(found: session.Session, plan: PlanId) -> None:
         await until(lambda: bool(agent.tasks) and (agent.tasks[0].folder / "half.txt").exists())
-        answer = await found.request("interrupt", plan=plan, job="a")
-        assert answer == {"job": "a", "worker": "idle"}
+        answer = await found.request("interrupt_worker", plan=plan, job="a")
+        assert (answer["job"], answer["worker"]) == ("a", "idle")
 
     idle = await orchard.run(PLAIN, during=stop)
-    done = await orchard.ask("send", job="a", message="Go on, but write a.")
+    done = await orchard.ask("send_message", job="a", message="Go on, but write a.")
 
     assert (idle["plan"]["status"], worker(idle)["state"], job(idle, "a")["error"]) == ("waiting", "idle", None)
     assert [one.why for one in orchard.events(WorkerIdle)] == ["interrupted"]
@@ -272,7 +272,7 @@ async def test_an_interrupted_worker_takes_its_subtasks_with_it_and_their_work_i
     async def stop(found: session.Session, plan: PlanId) -> None:
         await line.open(found, plan)
         await child.asleep.wait()
-        answer = await found.request("interrupt", plan=plan, job="a")
+        answer = await found.request("interrupt_worker", plan=plan, job="a")
         assert (answer["worker"], child.ended) == ("idle", 1)
 
     idle = await orchard.run("name: Help\njobs: [{id: a, work: '@one Parent'}]", during=stop)
@@ -280,7 +280,7 @@ async def test_an_interrupted_worker_takes_its_subtasks_with_it_and_their_work_i
 
     assert (shown["status"], worker(idle)["state"]) == ("stopped", "idle")
     assert [ref for ref in orchard.repo.refs("refs/orchard/wip") if "half.txt" in orchard.repo.files(ref)]
-    assert (await orchard.ask("complete", job="a"))["plan"]["status"] == "succeeded"
+    assert (await orchard.ask("complete_task", job="a"))["plan"]["status"] == "succeeded"
     assert orchard.repo.files("work")["mine.txt"] == "mine"
 
 
@@ -289,8 +289,8 @@ async def test_an_interrupted_worker_goes_on_with_what_was_sent_to_it(orchard: O
 
     async def redirect(found: session.Session, plan: PlanId) -> None:
         await until(lambda: bool(agent.tasks))
-        await found.request("send", plan=plan, job="a", message="No: do this.")
-        await found.request("interrupt", plan=plan, job="a")
+        await found.request("send_message", plan=plan, job="a", message="No: do this.")
+        await found.request("interrupt_worker", plan=plan, job="a")
 
     status = await orchard.run(PLAIN, during=redirect)
 
@@ -305,10 +305,10 @@ async def test_the_work_of_an_interrupted_worker_can_be_completed_as_it_is(
 
     async def stop(found: session.Session, plan: PlanId) -> None:
         await until(lambda: bool(agent.tasks) and (agent.tasks[0].folder / "half.txt").exists())
-        await asyncio.gather(*(found.request("interrupt", plan=plan, job="a") for _ in range(3)))
+        await asyncio.gather(*(found.request("interrupt_worker", plan=plan, job="a") for _ in range(3)))
 
     await orchard.run(PLAIN, during=stop)
-    done = await orchard.ask("complete", job="a")
+    done = await orchard.ask("complete_task", job="a")
 
     assert done["plan"]["status"] == "succeeded"
     assert orchard.repo.files("work")["half.txt"] == "half"
@@ -342,11 +342,11 @@ async def test_a_message_to_a_turn_that_fails_is_told_to_the_next_attempt(
 
     async def talk(found: session.Session, plan: PlanId) -> None:
         await until(lambda: bool(agent.tasks))
-        await found.request("send", plan=plan, job="a", message="Mind the gap.")
+        await found.request("send_message", plan=plan, job="a", message="Mind the gap.")
         go.set()
 
     failed = await orchard.run(PLAIN, during=talk)
-    done = await orchard.ask("retry", jobs=["a"])
+    done = await orchard.ask("retry_plan", jobs=["a"])
 
     assert (statuses(failed), worker(failed)["state"], worker(failed)["queued"]) == ({"a": "failed"}, "error", 1)
     assert "It broke." in agent.tasks[1].instructions and "Mind the gap." in agent.tasks[1].instructions
@@ -359,8 +359,8 @@ async def test_a_message_that_meets_a_budget_is_told_when_the_plan_goes_on(
     agent = agents.add("one", writes({"a.txt": "a"}, tokens=100))
     await orchard.run(f"{TALK}\nbudget: {{tokens: 50}}")
 
-    held = await orchard.ask("send", job="a", message="More.")
-    went_on = await orchard.ask("resume", budget={"tokens": 1000})
+    held = await orchard.ask("send_message", job="a", message="More.")
+    went_on = await orchard.ask("resume_plan", budget={"tokens": 1000})
 
     assert worker(held)["queued"] == 1 and worker(held)["state"] == "paused"
     assert [task.instructions for task in agent.tasks[1:]] == ["More.\n"]
@@ -373,11 +373,11 @@ async def test_canceling_stops_a_worker_that_talks_and_leaves_nothing_to_complet
     agents.add("one", writes({"a.txt": "a"}))
     await orchard.run(TALK)
 
-    canceled = await orchard.ask("cancel")
+    canceled = await orchard.ask("cancel_plan")
 
     assert (statuses(canceled), worker(canceled)["state"]) == ({"a": "canceled"}, "error")
     with pytest.raises(UsageError, match="is canceled"):
-        await ask(orchard, "complete", job="a")
+        await ask(orchard, "complete_task", job="a")
 
 
 # ------------------------------------------------------------------------------------ wrong states
@@ -386,20 +386,20 @@ async def test_canceling_stops_a_worker_that_talks_and_leaves_nothing_to_complet
 @pytest.mark.parametrize(
     ("verb", "args", "error", "said"),
     [
-        ("send", {"job": "s", "message": "x"}, UsageError, "not the work of an agent"),
-        ("interrupt", {"job": "s"}, UsageError, "not the work of an agent"),
-        ("complete", {"job": "s"}, UsageError, "not the work of an agent"),
-        ("send", {"job": "nobody", "message": "x"}, NotFound, "has no job 'nobody'"),
-        ("send", {"job": "a", "message": "  \n"}, UsageError, "needs a text"),
-        ("send", {"job": "a", "message": 7}, UsageError, "takes for 'message' a text"),
-        ("send", {"job": "a", "message": "a\0b"}, UsageError, "NUL"),
-        ("send", {"job": "a", "message": "ä" * 40_000}, UsageError, "at most 64 KiB"),
-        ("send", {"job": "late", "message": "x"}, UsageError, "Nobody would hear it: job 'late' is pending"),
-        ("interrupt", {"job": "a"}, UsageError, "no turn to interrupt: the agent of job 'a' is idle already"),
-        ("interrupt", {"job": "late"}, UsageError, "no turn to interrupt: job 'late' is pending"),
-        ("complete", {"job": "late"}, UsageError, "Only the work of an idle agent"),
-        ("send", {"job": "__snapshot-validation__", "message": "x"}, UsageError, "not the work of an agent"),
-        ("deploy", {"jobs": ["late"]}, UsageError, "starts its jobs by itself"),
+        ("send_message", {"job": "s", "message": "x"}, UsageError, "not the work of an agent"),
+        ("interrupt_worker", {"job": "s"}, UsageError, "not the work of an agent"),
+        ("complete_task", {"job": "s"}, UsageError, "not the work of an agent"),
+        ("send_message", {"job": "nobody", "message": "x"}, NotFound, "has no job 'nobody'"),
+        ("send_message", {"job": "a", "message": "  \n"}, UsageError, "needs a text"),
+        ("send_message", {"job": "a", "message": 7}, UsageError, "takes for 'message' a text"),
+        ("send_message", {"job": "a", "message": "a\0b"}, UsageError, "NUL"),
+        ("send_message", {"job": "a", "message": "ä" * 40_000}, UsageError, "at most 64 KiB"),
+        ("send_message", {"job": "late", "message": "x"}, UsageError, "Nobody would hear it: job 'late' is pending"),
+        ("interrupt_worker", {"job": "a"}, UsageError, "no turn to interrupt: the agent of job 'a' is idle already"),
+        ("interrupt_worker", {"job": "late"}, UsageError, "no turn to interrupt: job 'late' is pending"),
+        ("complete_task", {"job": "late"}, UsageError, "Only the work of an idle agent"),
+        ("send_message", {"job": "__snapshot-validation__", "message": "x"}, UsageError, "not the work of an agent"),
+        ("deploy_task", {"jobs": ["late"]}, UsageError, "starts its jobs by itself"),
     ],
 )
 async def test_what_cannot_be_said_is_refused_and_changes_nothing(
@@ -430,11 +430,11 @@ async def test_a_worker_at_work_is_not_completed_and_one_that_is_done_hears_noth
     async def talk(found: session.Session, plan: PlanId) -> None:
         await until(lambda: worker(orchard.status()) is not None and worker(orchard.status())["state"] == "running")
         with pytest.raises(UsageError, match="is at work") as refused:
-            await found.request("complete", plan=plan, job="a")
+            await found.request("complete_task", plan=plan, job="a")
         assert "orchard interrupt a" in in_commands(refused.value.hint or "")
         go.set()
         await until((tmp_path / "checking").exists)
-        for verb, args in (("send", {"message": "x"}), ("interrupt", {}), ("complete", {})):
+        for verb, args in (("send_message", {"message": "x"}), ("interrupt_worker", {}), ("complete_task", {})):
             with pytest.raises(UsageError, match="has done its work, and the job is at postchecks"):
                 await found.request(verb, plan=plan, job="a", **args)
         (tmp_path / "go").touch()
@@ -451,22 +451,22 @@ async def test_a_worker_at_work_is_not_completed_and_one_that_is_done_hears_noth
     )
     assert status["plan"]["status"] == "succeeded"
     with pytest.raises(UsageError, match="job 'a' is succeeded"):
-        await ask(orchard, "send", job="a", message="Too late.")
+        await ask(orchard, "send_message", job="a", message="Too late.")
 
 
 async def test_only_so_many_messages_wait(
     orchard: Orchard, agents: ScriptedAgents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orchard.engine.requests.workers.QUEUED_MESSAGES", 2)
+    monkeypatch.setattr("orchard.operations.workers.QUEUED_MESSAGES", 2)
     go = asyncio.Event()
     agent = agents.add("one", until_told(go, {"a.txt": "a"}), writes({"b.txt": "b"}))
 
     async def talk(found: session.Session, plan: PlanId) -> None:
         await until(lambda: bool(agent.tasks))
         for _ in range(2):
-            await found.request("send", plan=plan, job="a", message="x")
+            await found.request("send_message", plan=plan, job="a", message="x")
         with pytest.raises(UsageError, match="2 messages for job 'a' wait already"):
-            await found.request("send", plan=plan, job="a", message="x")
+            await found.request("send_message", plan=plan, job="a", message="x")
         go.set()
 
     await orchard.run(PLAIN, during=talk)
@@ -507,7 +507,7 @@ async def test_an_idle_worker_that_nobody_answers_fails_after_a_while_and_its_wo
         await until(lambda: statuses(orchard.status()) == {"a": "failed"})
 
     failed = await orchard.run(TALK, during=wait)
-    done = await orchard.ask("retry", jobs=["a"], phase="commit")
+    done = await orchard.ask("retry_plan", jobs=["a"], phase="commit")
 
     assert (job(failed, "a")["reason"], job(failed, "a")["failed_phase"]) == ("timeout", "work")
     assert "--from commit" in job(failed, "a")["hint"]
@@ -523,7 +523,7 @@ async def test_the_time_of_an_idle_worker_runs_while_no_engine_does(
     limited(orchard, 0.001)
 
     with pytest.raises(UsageError, match="job 'a' is failed"):
-        await ask(orchard, "complete", job="a")
+        await ask(orchard, "complete_task", job="a")
 
     assert orchard.events(JobFailed)[0].reason == "timeout"
 
@@ -535,12 +535,12 @@ async def test_a_worker_that_was_answered_in_time_does_not_time_out(orchard: Orc
 
     async def talk(found: session.Session, plan: PlanId) -> None:
         await until(lambda: worker(orchard.status()) is not None and worker(orchard.status())["state"] == "idle")
-        await found.request("send", plan=plan, job="a", message="More.")
+        await found.request("send_message", plan=plan, job="a", message="More.")
         await until(lambda: len(agent.tasks) == 2)
         await asyncio.sleep(0.4)  # longer than the limit: what must not happen has had its time
         go.set()
         await until(lambda: len(orchard.events(WorkerIdle)) == 2)
-        await found.request("complete", plan=plan, job="a")
+        await found.request("complete_task", plan=plan, job="a")
 
     status = await orchard.run(TALK, during=talk)
 

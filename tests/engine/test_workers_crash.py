@@ -42,8 +42,8 @@ async def test_a_worker_is_still_idle_when_only_the_hold_was_lost(
     await orchard.run(TALK)
     cut_after(orchard, name, *words)
 
-    idle = await orchard.ask("resume")
-    done = await orchard.ask("complete", job="a")
+    idle = await orchard.ask("resume_plan")
+    done = await orchard.ask("complete_task", job="a")
 
     assert (idle["plan"]["status"], worker(idle)["state"]) == ("waiting", "idle")
     assert (done["plan"]["status"], len(agent.tasks)) == ("succeeded", 1)
@@ -58,8 +58,8 @@ async def test_a_turn_whose_end_was_not_recorded_is_reported_as_interrupted(
     await orchard.run(TALK)
     cut_after(orchard, "AgentSession")
 
-    failed = await orchard.ask("resume")
-    again = await orchard.ask("retry", jobs=["a"])
+    failed = await orchard.ask("resume_plan")
+    again = await orchard.ask("retry_plan", jobs=["a"])
 
     assert (job(failed, "a")["reason"], worker(failed)["state"]) == ("interrupted", "error")
     assert (worker(again)["state"], agent.tasks[1].session) == ("idle", "s1")
@@ -81,25 +81,25 @@ async def test_a_message_to_an_idle_worker_is_told_once_wherever_a_crash_comes_b
 ) -> None:
     agent = agents.add("one", writes({"a.txt": "a"}), writes({"b.txt": "b"}))
     await orchard.run(TALK)
-    await orchard.ask("send", job="a", message="Now write b.")
+    await orchard.ask("send_message", job="a", message="Now write b.")
     cut_after(orchard, name, *words)
     del agent.tasks[1:]
 
-    idle = await orchard.ask("resume")
+    idle = await orchard.ask("resume_plan")
 
     assert [task.instructions for task in agent.tasks[1:]] == ["Now write b.\n"]
     assert (worker(idle)["state"], worker(idle)["queued"]) == ("idle", 0)
-    assert (await orchard.ask("complete", job="a"))["plan"]["status"] == "succeeded"
+    assert (await orchard.ask("complete_task", job="a"))["plan"]["status"] == "succeeded"
 
 
 async def test_a_message_whose_turn_was_cut_off_is_told_again(orchard: Orchard, agents: ScriptedAgents) -> None:
     agent = agents.add("one", writes({"a.txt": "a"}), writes({"b.txt": "b"}))
     await orchard.run(TALK)
-    await orchard.ask("send", job="a", message="Now write b.")
+    await orchard.ask("send_message", job="a", message="Now write b.")
     cut_after(orchard, "AgentStarted")
 
-    failed = await orchard.ask("resume")
-    again = await orchard.ask("retry", jobs=["a"])
+    failed = await orchard.ask("resume_plan")
+    again = await orchard.ask("retry_plan", jobs=["a"])
 
     assert (job(failed, "a")["reason"], worker(failed)["queued"]) == ("interrupted", 1)
     assert "Now write b." in agent.tasks[2].instructions
@@ -114,16 +114,16 @@ async def test_a_message_queued_for_a_worker_at_work_outlives_the_crash(
 
     async def talk(found: Session, plan: PlanId) -> None:
         await until(lambda: bool(agent.tasks))
-        await found.request("send", plan=plan, job="a", message="Write b as well.")
+        await found.request("send_message", plan=plan, job="a", message="Write b as well.")
         go.set()
 
     await orchard.run(PLAIN, during=talk)
     cut_after(orchard, "MessageSent")
     go.set()
 
-    failed = await orchard.ask("resume")
+    failed = await orchard.ask("resume_plan")
     del agent.tasks[1:]
-    done = await orchard.ask("retry", jobs=["a"])
+    done = await orchard.ask("retry_plan", jobs=["a"])
 
     assert (statuses(failed), worker(failed)["queued"]) == ({"a": "failed"}, 1)
     assert "Write b as well." in agent.tasks[1].instructions
@@ -136,10 +136,10 @@ async def test_completed_work_is_committed_and_not_done_again_wherever_a_crash_c
 ) -> None:
     agent = agents.add("one", writes({"a.txt": "a"}))
     await orchard.run(f"{TALK}\nland: ask\ncleanup: false")
-    await orchard.ask("complete", job="a")
+    await orchard.ask("complete_task", job="a")
     cut_after(orchard, name, '"a"')
 
-    waiting = await orchard.ask("resume")
+    waiting = await orchard.ask("resume_plan")
 
     assert (job(waiting, "a")["status"], len(agent.tasks)) == ("succeeded", 1)
     assert orchard.repo.files(job(waiting, "a")["commit"])["a.txt"] == "a"
@@ -153,7 +153,7 @@ async def test_an_idle_worker_whose_folder_is_gone_is_not_made_to_work_again(
     folder = Path(job(idle, "a")["worktree"])
     orchard.repo("worktree", "remove", "--force", "--force", str(folder))
 
-    failed = await orchard.ask("complete", job="a")
+    failed = await orchard.ask("complete_task", job="a")
 
     assert (job(failed, "a")["reason"], len(agent.tasks)) == ("interrupted", 1)
     assert "is gone" in job(failed, "a")["error"]
@@ -200,16 +200,16 @@ async def test_a_talk_killed_around_the_end_of_a_turn_is_brought_to_its_end(
     killed = run_cli(orchard, "run", str(marks / "plan.yaml"), failpoint=f"{place}:kill")
     assert killed.returncode in (4, -signal.SIGKILL), killed.stderr
 
-    status = await orchard.ask("resume")
+    status = await orchard.ask("resume_plan")
     again = 0
     while statuses(status)["a"] == "failed":
         again += 1
-        status = await orchard.ask("retry")
+        status = await orchard.ask("retry_plan")
 
     assert worker(status)["state"] == "idle"
     ran = len((marks / "turns").read_text().splitlines())
     assert ran <= 1 + again, "a turn ran again although nobody asked for it"
-    assert (await orchard.ask("complete", job="a"))["plan"]["status"] == "succeeded"
+    assert (await orchard.ask("complete_task", job="a"))["plan"]["status"] == "succeeded"
     assert orchard.repo.files("work")["a.txt"].strip() == str(ran)
 
 
@@ -223,9 +223,9 @@ async def test_a_message_is_not_lost_when_the_engine_is_killed_while_it_is_sent(
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     if place.startswith("request.before"):
         assert run_cli(orchard, "send", "a", "Remember the milk").returncode == 4
-    status = await orchard.ask("resume")
+    status = await orchard.ask("resume_plan")
     if statuses(status)["a"] == "failed":
-        status = await orchard.ask("retry")
+        status = await orchard.ask("retry_plan")
 
     assert (worker(status)["state"], worker(status)["queued"]) == ("idle", 0)
     assert (marks / "told").read_text().count("Remember the milk") == 1
@@ -245,9 +245,9 @@ async def test_a_worker_killed_with_its_engine_leaves_no_process_and_hears_what_
     await engine.wait()
     assert (sent.returncode, "when its turn ends" in sent.stdout) == (0, True), sent.stderr
 
-    failed = await orchard.ask("resume")
+    failed = await orchard.ask("resume_plan")
     (marks / "go").touch()
-    idle = await orchard.ask("retry")
+    idle = await orchard.ask("retry_plan")
 
     assert (job(failed, "a")["reason"], worker(failed)["queued"]) == ("interrupted", 1)
     assert (worker(idle)["state"], worker(idle)["queued"]) == ("idle", 0)

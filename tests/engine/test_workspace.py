@@ -27,7 +27,7 @@ async def at_work(orchard: Orchard) -> AsyncIterator[tuple[Engine, PlanId]]:
     app = orchard.app
     plan = app.parse_plan(None, b"name: Work\ndeploy: manual\njobs: [{id: a, work: 'true'}]")
     async with asyncio.timeout(LONGEST), app.session() as session:
-        submitted = await session.request("submit", plan=plan)
+        submitted = await session.request("create_plan", plan=plan)
         assert isinstance(session.link, OwnEngine)
         yield session.link.engine, PlanId(submitted["plan"])
 

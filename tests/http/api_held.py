@@ -12,7 +12,7 @@ from msgspec.json import schema_components
 from orchard.surfaces.http.models import ProblemDocument
 from orchard.surfaces.http.openapi import document
 from orchard.surfaces.http.operation import Operation
-from orchard.surfaces.http.operations import OPERATIONS, matching
+from orchard.surfaces.http.operations import ROUTES, matching
 
 
 @cache
@@ -27,7 +27,7 @@ def strict_document() -> dict[str, Any]:
 def shown_models() -> set[str]:
     """Every model of an answer, by the name it has in the document."""
 
-    answers = {form for one in OPERATIONS for form in (one.answer, one.also) if form is not None}
+    answers = {form for one in ROUTES for form in (one.answer, one.also) if form is not None}
     _, told = schema_components([ProblemDocument, *answers])
     return {name for name, schema in told.items() if "properties" in schema}
 

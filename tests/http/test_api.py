@@ -8,7 +8,7 @@ import pytest
 from orchard.engine.server import start as opening
 from orchard.engine.turns import turn as turns
 from orchard.git.history import CUT, LONGEST_DIFF
-from orchard.surfaces.http.operations import OPERATIONS
+from orchard.surfaces.http.operations import ROUTES
 from orchard.testing import Repo
 from tests.engine.scripted import ScriptedAgents, sleeps, writes
 from tests.http.api_world import Json, World, job_path, wait_for, world
@@ -178,7 +178,7 @@ def test_every_operation_of_the_table_does_what_it_says(
     api.get("/plans")
     list(api.stream("/events", since=0, idle=0))
     list(api.stream(f"/plans/{talk}/changes", idle=0))
-    assert api.asked == {one.name for one in OPERATIONS}
+    assert api.asked == {one.name for one in ROUTES}
 
 
 # ------------------------------------------------------------------------------------- making plans

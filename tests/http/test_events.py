@@ -238,7 +238,7 @@ async def test_a_hundred_who_keep_up_cost_one_read(repo: Repo) -> None:
     app = open_app(repo.path, in_commands)
     plan = app.parse_plan(None, b"name: Small\nstart_paused: true\njobs: [{id: a, work: 'true'}]")
     async with app.session(work=False) as session:
-        made = (await session.request("submit", plan=plan))["plan"]
+        made = (await session.request("create_plan", plan=plan))["plan"]
         served = Quiet(app, session)
         served.tell(app.reader.last_seq())
         feed = Feed(served)
@@ -264,7 +264,7 @@ async def test_what_is_kept_is_bounded_and_who_falls_behind_reads_the_journal(re
     app = open_app(repo.path, in_commands)
     plan = app.parse_plan(None, b"name: Small\nstart_paused: true\njobs: [{id: a, work: 'true'}]")
     async with app.session(work=False) as session:
-        made = (await session.request("submit", plan=plan))["plan"]
+        made = (await session.request("create_plan", plan=plan))["plan"]
         served = Served(app, session)
         served.tell(app.reader.last_seq())
         feed = Feed(served)

@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from orchard.planfile.parse import schema as plan_schema
 from orchard.surfaces.http.openapi import document, document_bytes
 from orchard.surfaces.http.operation import Part
-from orchard.surfaces.http.operations import OPERATIONS
+from orchard.surfaces.http.operations import ROUTES
 from orchard.testing import Repo
 from tests.http.api_fuzz import Fuzzed, ShortStreams, fuzz
 from tests.http.api_world import Json, job_path, world
@@ -32,8 +32,8 @@ def parts(value: Any) -> list[Any]:
 def test_every_operation_is_in_the_document_once_with_all_it_may_answer() -> None:
     named = [one["operationId"] for path in document()["paths"].values() for one in path.values()]
 
-    assert sorted(named) == sorted(one.name for one in OPERATIONS)
-    for one in OPERATIONS:
+    assert sorted(named) == sorted(one.name for one in ROUTES)
+    for one in ROUTES:
         made = document()["paths"][one.path][one.method.lower()]
         promised = set(made["responses"])
         assert {str(one.status), "400", "401", "403", "404", "409", "421", "422", "431", "503", "504"} <= promised
@@ -64,14 +64,14 @@ def test_a_plan_in_the_document_is_a_plan_in_a_file() -> None:
     assert set(made["Plan"]["properties"]) == set(own["properties"])
     assert set(made["JobFields"]["properties"]) == set(own["$defs"]["JobFields"]["properties"])
     assert "id" not in made["JobUpdate"]["properties"] and "jobs" not in made["PlanUpdate"]["properties"]
-    assert all(part.name in made for part in (one.body for one in OPERATIONS) if isinstance(part, Part))
+    assert all(part.name in made for part in (one.body for one in ROUTES) if isinstance(part, Part))
 
 
 def test_the_page_about_the_api_names_every_path() -> None:
     page = (Path(__file__).parent.parent.parent / "docs" / "api.md").read_text("utf-8")
 
     told = set(re.findall(r"`(GET|POST|PATCH|DELETE) (/[\w{}/.-]+)`", page))
-    assert told == {(one.method, one.path) for one in OPERATIONS}
+    assert told == {(one.method, one.path) for one in ROUTES}
 
 
 # ------------------------------------------------------------------------------------- made-up requests
@@ -142,7 +142,7 @@ def test_twenty_thousand_requests_that_cover_every_field_get_only_answers_that_a
 def test_nothing_is_answered_without_the_token(tmp_path: Path) -> None:
     repo = Repo.make(tmp_path / "repo")
     with world(repo.path, work=False) as api:
-        for one in OPERATIONS:
+        for one in ROUTES:
             url = f"{api.url}{re.sub(r'{.*?}', 'x', one.path)}"
             for headers in ({}, {"Authorization": "Bearer x"}, {"Authorization": f"Basic {api.token}"}):
                 answer = api.client.request(one.method, url, headers=headers)

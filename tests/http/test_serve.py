@@ -313,7 +313,7 @@ def test_who_speaks_mcp_at_the_engine_keeps_it_from_being_idle(desk: Desk) -> No
     address = json.loads((desk.state / "daemon.json").read_text())
     with socket.socket(socket.AF_UNIX) as line:
         line.connect(address["socket"])
-        said: list[Any] = [{"nonce": address["nonce"]}, {"verb": "channel", "name": "mcp", "args": {}}]
+        said: list[Any] = [{"nonce": address["nonce"]}, {"op": "channel", "name": "mcp", "args": {}}]
         line.sendall("".join(json.dumps(one) + "\n" for one in said).encode())
         answer = line.recv(1000)
 

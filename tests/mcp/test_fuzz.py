@@ -115,7 +115,7 @@ class _Socket:
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.settimeout(30.0)
         self._socket.connect(address["socket"])
-        for message in ({"nonce": address["nonce"]}, {"verb": "channel", "name": "mcp", "args": {}}):
+        for message in ({"nonce": address["nonce"]}, {"op": "channel", "name": "mcp", "args": {}}):
             self._socket.sendall(json.dumps(message).encode() + b"\n")
         self._read = b""
         assert json.loads(self._line()) == {"ok": {}}

@@ -363,7 +363,8 @@ async def test_an_agent_sees_its_own_plan_and_nothing_else(tmp_path: Path, priva
     desk = Desk(tmp_path, repo, dict(os.environ))
     async with engine(repo) as (session, job_tokens):
         own, other = [
-            (await session.request("submit", plan=_plan(name), scaffolding=True))["plan"] for name in ("own", "other")
+            (await session.request("create_plan", plan=_plan(name), scaffolding=True))["plan"]
+            for name in ("own", "other")
         ]
         with job_tokens.issued(Scope(PlanId(own), JobId("a"), 1)) as secret:
             path = pass_file(tmp_path, job_tokens.socket, secret)
@@ -374,8 +375,8 @@ async def test_an_agent_sees_its_own_plan_and_nothing_else(tmp_path: Path, priva
         path.unlink()
         await asyncio.to_thread(_refused, desk, path, "no pass")
         assert "a wrong secret" in (repo.path / ".git" / "orchard" / "refused.log").read_text()
-        await session.request("cancel", plan=own)
-        await session.request("cancel", plan=other)
+        await session.request("cancel_plan", plan=own)
+        await session.request("cancel_plan", plan=other)
 
 
 def _plan(name: str) -> object:

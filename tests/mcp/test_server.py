@@ -190,7 +190,7 @@ async def test_what_was_asked_of_the_engine_is_done_though_the_call_was_given_up
 
     async def canceling(call: Call, arguments: Json) -> Answer:
         call.served.session = Session(link, app.reader, owns_engine=True)
-        return Answer(str(await call.served.ask("cancel", plan="x")), is_error=True)
+        return Answer(str(await call.served.ask("cancel_plan", plan="x")), is_error=True)
 
     async with talking(app, canceling, monkeypatch, mode) as client:
         with pytest.raises(MCPError):

@@ -279,9 +279,11 @@ class Door:
 
 
 REQUESTS: list[tuple[str, dict[str, Any]]] = [
-    ("land", {}), ("cancel", {}), ("retry", {}), ("resume", {"budget": {"tokens": 10**9}}), ("pause", {}),
-    ("approve", {"job": "a"}), ("delete", {}), ("purge", {}), ("undo", {}), ("reshape", {"changes": []}),
-    ("force_fail", {"job": "a"}), ("cancel_jobs", {"jobs": ["a"]}),
+    ("land_plan", {}), ("cancel_plan", {}), ("retry_plan", {}), ("resume_plan", {"budget": {"tokens": 10**9}}),
+    ("pause_plan", {}),
+    ("approve_job", {"job": "a"}), ("delete_plan", {}), ("purge_plan", {}), ("undo_plan", {}),
+    ("reshape_plan", {"changes": []}),
+    ("force_fail_job", {"job": "a"}), ("cancel_jobs", {"jobs": ["a"]}),
     ("spawn_subtask", {"job": "a", "attempt": 1, "instructions": "x"}),
 ]  # fmt: skip
 
@@ -293,11 +295,11 @@ async def test_a_pass_is_no_key_to_the_engines_requests(taught: Taught, agents: 
         secret, plan = secret_of(task), task.env["ORCHARD_PLAN"]
         door = Door(secret["socket"])
         for verb, args in REQUESTS:
-            line = {"verb": verb, "args": {"plan": plan, **args}}
+            line = {"op": verb, "args": {"plan": plan, **args}}
             answers[verb] = await door.say({"pass": secret["pass"]}, line)
-        answers["follow"] = await door.say({"pass": secret["pass"]}, {"verb": "follow"})
-        answers["as nonce"] = await door.say({"nonce": secret["pass"]}, {"verb": "ping", "args": {}})
-        answers["other language"] = await door.say({"pass": secret["pass"]}, {"verb": "channel", "name": "shell"})
+        answers["follow"] = await door.say({"pass": secret["pass"]}, {"op": "follow"})
+        answers["as nonce"] = await door.say({"nonce": secret["pass"]}, {"op": "ping", "args": {}})
+        answers["other language"] = await door.say({"pass": secret["pass"]}, {"op": "channel", "name": "shell"})
         (task.folder / "a.txt").write_text("a")
         return Result("done")
 
@@ -314,7 +316,7 @@ async def test_a_pass_is_no_key_to_the_engines_requests(taught: Taught, agents: 
 async def test_a_pass_is_good_for_nothing_when_its_turn_is_over(taught: Taught, agents: ScriptedAgents) -> None:
     """Neither a new connection nor one that was opened in time is heard any more."""
     kept: dict[str, Any] = {}
-    channel = {"verb": "channel", "name": "mcp", "args": {}}
+    channel = {"op": "channel", "name": "mcp", "args": {}}
 
     async def first(task: Task, watch: Watch) -> Result:
         kept.update(secret_of(task))

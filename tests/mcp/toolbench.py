@@ -100,7 +100,7 @@ async def bench(path: Path, *, work: bool = True) -> AsyncIterator[Bench]:
             if work:
                 for plan in app.plans():
                     if plan.status not in ("succeeded", "failed", "canceled"):
-                        await session.request("cancel", plan=plan.id)
+                        await session.request("cancel_plan", plan=plan.id)
     finally:
         served.close()
 

@@ -253,7 +253,7 @@ REACHED: Mapping[str, str] = {
         keep.after-hold* keep.before-hold* landing.after-done landing.after-move landing.before-intent
         landing.before-move plan.before-pin plan.started plan.submitted pool.before-close process.after-spawn*
         process.before-sweep* program.after-end* program.before-start* recovery.done ref.after-update*
-        ref.before-update* request.after-durable request.before request.checking* reshape.recorded
+        ref.before-update* request.after-durable request.before request.checking* command.recorded
         snapshot.after-publish snapshot.after-start snapshot.before-publish snapshot.before-start
         store.after-name* store.before-name* trash.before-empty* validation.before-settle wip.after-save*
         wip.before-save* worktree.after-register worktree.after-release* worktree.after-remove

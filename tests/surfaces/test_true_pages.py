@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from orchard.planfile.parse import parse
 from orchard.surfaces.http.operation import Part
-from orchard.surfaces.http.operations import OPERATIONS
+from orchard.surfaces.http.operations import ROUTES
 from tests.acceptance.program import Desk, desks
 
 ROOT = Path(__file__).parent.parent.parent
@@ -203,7 +203,7 @@ def test_every_body_that_the_page_of_the_api_shows_is_accepted() -> None:
     for method, path, body in shown:
         if "..." in body:
             continue
-        operation = next(one for one in OPERATIONS if one.method == method and one.path == path)
+        operation = next(one for one in ROUTES if one.method == method and one.path == path)
         assert operation.body is not None and not isinstance(operation.body, Part), path
         try:
             operation.body.model_validate_json(body)

@@ -47,7 +47,7 @@ FAILPOINTS: frozenset[str] = frozenset(
         "plan.submitted",
         "plan.before-pin",
         "plan.started",
-        "reshape.recorded",
+        "command.recorded",
         "cancel.before-stop",
         "cancel.after-stop",
         "delete.recorded",

@@ -177,13 +177,13 @@ class _Door:
         under_way: set[asyncio.Task[None]] = set()
         try:
             while not self._closing and (request := await _line(caller.reader)) is not None:
-                if request.get("verb") == "channel":
+                if request.get("op") == "channel":
                     await self._hand_over(request, replace(caller, args=_args(request)))
                     return
                 if caller.scope is not None:
                     note_refusal(self._state, peer, "a request with the pass of a job")
                     return
-                if "id" not in request or request.get("verb") == "follow":
+                if "id" not in request or request.get("op") == "follow":
                     await self._answer(request, caller.reader, caller.writer)
                     continue
                 under_way.add(task := asyncio.create_task(self._answer(request, caller.reader, caller.writer)))
@@ -227,7 +227,7 @@ class _Door:
             await channel(caller)
 
     async def _answer(self, request: Json, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if request.get("verb") == "follow":
+        if request.get("op") == "follow":
             await self._tell_numbers(reader, writer)
             return
         self._asked[writer] += 1
@@ -245,18 +245,18 @@ class _Door:
 
     async def _carried_out(self, request: Json) -> Json:
         """What became of a request: whatever went wrong with it is told in words, and is no reason to hang up."""
-        verb, args = request.get("verb"), request.get("args", {})
+        op, args = request.get("op"), request.get("args", {})
         try:
-            if not isinstance(verb, str) or not isinstance(args, dict):
-                raise UsageError("A request is an object with 'verb' and 'args'.")
-            answer: Json = {"ok": await self._handle(verb, args)}
+            if not isinstance(op, str) or not isinstance(args, dict):
+                raise UsageError("A request is an object with 'op' and 'args'.")
+            answer: Json = {"ok": await self._handle(op, args)}
             json.dumps(answer)
         except OrchardError as error:
             return {"error": encode_error(error)}
         except OSError as error:
             return {"error": encode_error(SystemRefused(error))}
         except Exception as error:  # a mistake of ours in one request: the engine and all others go on
-            return {"error": encode_error(_bug(verb, error))}
+            return {"error": encode_error(_bug(op, error))}
         return answer
 
     async def _tell_numbers(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -296,7 +296,7 @@ class Connection:
         self._listening: asyncio.Task[None] | None = None
         self._gone = False
 
-    async def request(self, verb: str, args: Mapping[str, Any]) -> Json:
+    async def request(self, op: str, args: Mapping[str, Any]) -> Json:
         """Ask for something and wait for the answer, beside others who do."""
         if self._gone:
             raise EngineGone()
@@ -305,7 +305,7 @@ class Connection:
         if self._listening is None:
             self._listening = asyncio.create_task(self._listen())
         try:
-            await _say(self._writer, {"id": number, "verb": verb, "args": dict(args)})
+            await _say(self._writer, {"id": number, "op": op, "args": dict(args)})
             answer: Json = await heard
         finally:
             self._waiting.pop(number, None)
@@ -340,7 +340,7 @@ class Connection:
 
     async def start_following(self) -> None:
         """Have the newest number sent from now on; nothing else can be asked here any more."""
-        await _say(self._writer, {"verb": "follow"})
+        await _say(self._writer, {"op": "follow"})
 
     def close(self) -> None:
         """Hang up; who still waits for an answer is told that nobody gives one."""
@@ -373,7 +373,7 @@ async def open_channel(socket: str, shown: str, name: str) -> tuple[asyncio.Stre
     reader, writer = await asyncio.open_unix_connection(socket, limit=LINE_BYTES)
     try:
         await _say(writer, {"pass": shown})
-        await _say(writer, {"verb": "channel", "name": name})
+        await _say(writer, {"op": "channel", "name": name})
         answer = await _line(reader)
         if answer is None:
             raise EngineGone()
@@ -418,12 +418,12 @@ def _same_user(peer: socket.socket) -> bool:
 _KINDS: tuple[type[OrchardError], ...] = (UsageError, NotFound, NeedsPerson, TimedOut, Bug)
 
 
-def _bug(verb: object, error: Exception) -> Bug:
+def _bug(op: object, error: Exception) -> Bug:
     """A mistake of ours, with the place where it was made."""
     frames = traceback.extract_tb(error.__traceback__)
     where = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}, in {frames[-1].name}" if frames else "nowhere"
     said = f"{type(error).__name__}: {error}"
-    return Bug(f"The request '{verb}' failed by a mistake of ours: {said[:500]} ({where})", hint="Please report it.")
+    return Bug(f"The request '{op}' failed by a mistake of ours: {said[:500]} ({where})", hint="Please report it.")
 
 
 def encode_error(error: OrchardError) -> Json:

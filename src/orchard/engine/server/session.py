@@ -28,6 +28,15 @@ GATHER = 0.02
 """Seconds that news may wait for more of them."""
 
 
+class Answering(Protocol):
+    """Who answers requests: `operations.handler` is the one."""
+
+    came: asyncio.Event
+    """Set whenever a request comes."""
+
+    async def handle(self, name: str, args: Mapping[str, Any]) -> Json: ...
+
+
 class Place(Struct, frozen=True):
     """What an engine is opened for."""
 
@@ -37,6 +46,8 @@ class Place(Struct, frozen=True):
     reader: JournalReader
     say: Say
     """What makes texts of the hints that are recorded."""
+    answering: Callable[[Any, JournalReader], Answering]
+    """Makes what answers requests, given the engine that this process becomes; who only looks never imports engines."""
     channels: Mapping[str, "Speaking"] = field(default_factory=dict)
     """Who speaks other languages at the engine's door, should this process become the engine."""
 
@@ -44,7 +55,7 @@ class Place(Struct, frozen=True):
 class Link(Protocol):
     """How requests reach the engine, and how its news reach us."""
 
-    async def request(self, verb: str, args: Mapping[str, Any]) -> Json: ...
+    async def request(self, op: str, args: Mapping[str, Any]) -> Json: ...
 
     async def grown(self, seen: int) -> None:
         """Wait until the journal holds an event after number `seen`."""
@@ -73,9 +84,9 @@ class Session:
         self.owns_engine = owns_engine
         """Whether the jobs run in this process, and end with it."""
 
-    async def request(self, verb: str, **args: Any) -> Json:
+    async def request(self, op: str, **args: Any) -> Json:
         """Ask the engine for something; plans and works may be given as they are."""
-        return await self.link.request(verb, {name: _plain(value) for name, value in args.items()})
+        return await self.link.request(op, {name: _plain(value) for name, value in args.items()})
 
     async def follow(self, plan: PlanId, run: Run | None = None) -> AsyncIterator[list[Recorded]]:
         """What happens to a plan, in batches, until it is over or waits for a person.

@@ -17,11 +17,10 @@ from orchard.config.user_dirs import make_runtime_dir, make_state_dir, socket_pa
 from orchard.engine.attempt import run_attempt
 from orchard.engine.engine import Engine, running
 from orchard.engine.recovery import recover
-from orchard.engine.requests.requests import Requests
 from orchard.engine.server.address import LOCK_FILE, Address, read_address, refuse_copy
 from orchard.engine.server.crowd import prepare_for_crowds
 from orchard.engine.server.server import Channel, Connection, EngineGone, connect, listening
-from orchard.engine.server.session import Place, Session
+from orchard.engine.server.session import Answering, Place, Session
 from orchard.engine.snapshot import start_plan
 from orchard.engine.trace.setup import Traced, traced, without_headers
 from orchard.engine.whereabouts import Whereabouts
@@ -156,17 +155,17 @@ async def _own_engine(place: Place, work: bool, trace: Traced) -> AsyncIterator[
             engine.check_place = Whereabouts(repo).check
             async with running(engine):
                 await recover(engine, place.reader)
-                requests = Requests(engine, place.reader)
-                own = OwnEngine(engine, requests)
+                answering = place.answering(engine, place.reader)
+                own = OwnEngine(engine, answering)
                 channels = _channels(place, own)
                 engine.job_tokens.languages = frozenset(channels)
-                async with listening(repo.state, door, requests.handle, journal, channels, engine.job_tokens):
+                async with listening(repo.state, door, answering.handle, journal, channels, engine.job_tokens):
                     engine.starts_work = work
                     engine.wake()
                     yield own
                 while not engine.is_idle:
                     # Somebody handed in a plan while the door was closing: it is ours to run.
-                    async with listening(repo.state, door, requests.handle, journal, channels, engine.job_tokens):
+                    async with listening(repo.state, door, answering.handle, journal, channels, engine.job_tokens):
                         await engine.wait_idle()
     finally:
         place.reader.recent = None  # from now on another process may write
@@ -199,14 +198,14 @@ def _state(repo: Repository) -> Path:
 class OwnEngine:
     """The engine runs in this process."""
 
-    def __init__(self, engine: Engine, requests: Requests) -> None:
-        self.engine, self._requests = engine, requests
+    def __init__(self, engine: Engine, answering: Answering) -> None:
+        self.engine, self._answering = engine, answering
         self._news = asyncio.Event()
         self._interrupted = False
         engine.journal.on_commit(lambda _: self._news.set(), asyncio.get_running_loop())
 
-    async def request(self, verb: str, args: Mapping[str, Any]) -> Json:
-        return await self._requests.handle(verb, args)
+    async def request(self, op: str, args: Mapping[str, Any]) -> Json:
+        return await self._answering.handle(op, args)
 
     async def grown(self, seen: int) -> None:
         journal = self.engine.journal
@@ -225,7 +224,7 @@ class OwnEngine:
         for run in list(self.engine.runs.values()):
             if not run.settled and (run.is_active or run.may_start):
                 with suppress(UsageError):  # it landed, or ended, in the same moment
-                    await self.request("cancel", {"plan": run.id, "reason": "interrupted by the user"})
+                    await self.request("cancel_plan", {"plan": run.id, "reason": "interrupted by the user"})
         return "canceled"
 
     async def wait_idle(self) -> None:
@@ -233,10 +232,10 @@ class OwnEngine:
 
     async def asked_again(self, seconds: float) -> bool:
         """Whether somebody asks for something within this time."""
-        self._requests.came.clear()
+        self._answering.came.clear()
         try:
             async with asyncio.timeout(seconds):
-                await self._requests.came.wait()
+                await self._answering.came.wait()
         except TimeoutError:
             return False
         return True
@@ -249,8 +248,8 @@ class OtherEngine:
         self._asking, self._hearing, self._address = asking, hearing, address
         self._newest = 0
 
-    async def request(self, verb: str, args: Mapping[str, Any]) -> Json:
-        return await self._asking.request(verb, args)
+    async def request(self, op: str, args: Mapping[str, Any]) -> Json:
+        return await self._asking.request(op, args)
 
     async def grown(self, seen: int) -> None:
         while self._newest <= seen:

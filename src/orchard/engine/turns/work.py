@@ -21,7 +21,7 @@ from orchard.core.records import Attempt, JobRecord
 from orchard.engine.context import Context
 from orchard.engine.outcome import Failed, Held
 from orchard.engine.programs import TAIL_LINES, folder_of, limits_of, redacted, shown
-from orchard.engine.requests.reach import folder_meant
+from orchard.engine.reach import folder_meant
 from orchard.engine.turns.own_mcp_server import offered_name
 from orchard.engine.turns.talk import talk
 from orchard.engine.turns.turn import Asked, run_turn

@@ -44,6 +44,7 @@ VERBS: Mapping[str, Verb] = {
     "watch": Verb("look", "watch:watch", "Watch a plan on the whole screen until you press q."),
     "wait": Verb("look", "watch:wait", "Wait until a plan ends or needs a person."),
     "waiting": Verb("look", "waiting_list:waiting", "Show what needs a person, with the command that answers it."),
+    "finalize": Verb("act", "plan_actions:finalize", "Declare a plan complete that a program builds job by job."),
     "pause": Verb("act", "plan_actions:pause", "Let running jobs finish and start nothing new."),
     "resume": Verb("act", "plan_actions:resume", "Let a paused or interrupted plan go on."),
     "cancel": Verb("act", "cancel:cancel", "Stop a plan, or some of its jobs; what they wrote is kept."),

@@ -20,7 +20,7 @@ from orchard.errors import OrchardError, Problem
 from orchard.surfaces.http import problems
 from orchard.surfaces.http.bodies import check_media, read_body, read_fields, read_json, read_path, read_query
 from orchard.surfaces.http.operation import JSON, Asked, Kept, Operation, Part, Query
-from orchard.surfaces.http.operations import OPERATIONS, matching
+from orchard.surfaces.http.operations import ROUTES, matching
 from orchard.surfaces.http.problems import Refused, json_bytes
 from orchard.surfaces.http.repos import Repos
 from orchard.surfaces.http.streams import Streams
@@ -138,7 +138,7 @@ def _near(parts: tuple[str, ...]) -> str:
     """What may have been meant by a path that does not exist."""
     if len(parts) > 4 and parts[0] == "plans" and parts[2] in ("jobs", "groups"):
         return "In a path, the '/' of a job or group is written '%2F'."
-    words = {part for one in OPERATIONS for part in one.parts if not part.startswith("{")}
+    words = {part for one in ROUTES for part in one.parts if not part.startswith("{")}
     wrong = next((part for part in parts if part not in words), parts[-1])
     return f"All paths are in {PREFIX}/openapi.json{did_you_mean(wrong[:100], words)}"
 

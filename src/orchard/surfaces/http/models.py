@@ -6,12 +6,12 @@ described in `operation`, `plans` and `jobs`, and checked every time.
 
 from typing import Annotated, Literal
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import Meta, Struct
 
 from orchard.core.views.documents import AttemptView, Failure, JobView, PlanSummary
 from orchard.errors import Next as Step
 from orchard.model.phases import Phase
-from orchard.model.statuses import JobStatus, PlanStatus
+from orchard.model.statuses import JobStatus
 
 
 class ProblemItem(Struct, frozen=True):
@@ -123,14 +123,6 @@ class Groups(Struct, frozen=True):
     groups: list[Group]
 
 
-class Made(Struct, frozen=True):
-    """A plan that was accepted."""
-
-    plan: str
-    known: Annotated[bool, Meta(description="Whether the same request had made it before.")]
-    notes: list[str]
-
-
 class Valid(Struct, frozen=True):
     """A plan in which nothing is wrong."""
 
@@ -139,55 +131,3 @@ class Valid(Struct, frozen=True):
     jobs: int
     groups: int
     leaves: list[str]
-
-
-class Done(Struct, frozen=True, kw_only=True):
-    """What was asked for is done, and durable."""
-
-    plan: str
-    status: Annotated[PlanStatus | None, Meta(description="What the plan shows now; null: it is gone.")]
-
-
-class DoneJobs(Done, frozen=True, kw_only=True):
-    """What was asked for is done with these jobs, and durable."""
-
-    jobs: list[str]
-
-
-class DoneJob(Done, frozen=True, kw_only=True):
-    """What was asked for is done with this job, and durable."""
-
-    job: str
-
-
-class Moved(Done, frozen=True, kw_only=True):
-    """A branch that was moved; of a landing that is only under way, nothing is known yet."""
-
-    branch: str | UnsetType | None = UNSET
-    commit: str | UnsetType | None = UNSET
-    undone_before: Annotated[
-        bool | UnsetType, Meta(description="Of an undo: it had been done before, and nothing was changed now.")
-    ] = UNSET
-
-
-class Deleted(Done, frozen=True, kw_only=True):
-    """What is left of a plan that was deleted."""
-
-    kept_folders: Annotated[
-        list[str] | UnsetType, Meta(description="Folders that could not be saved, and were left.")
-    ] = UNSET
-    refs: Annotated[int | UnsetType, Meta(description="Refs that were removed.")] = UNSET
-
-
-class Sent(DoneJob, frozen=True, kw_only=True):
-    """A message that will be read."""
-
-    number: int
-    queued: bool
-    worker: str | None
-
-
-class Told(DoneJob, frozen=True, kw_only=True):
-    """What a worker does now."""
-
-    worker: str | None

@@ -13,7 +13,7 @@ from orchard.model.events.plans import Json
 from orchard.planfile.parse import schema as plan_schema
 from orchard.surfaces.http.models import ProblemDocument
 from orchard.surfaces.http.operation import EVENTS, JSON, Operation, Part
-from orchard.surfaces.http.operations import OPERATIONS
+from orchard.surfaces.http.operations import ROUTES
 from orchard.surfaces.http.problems import MEDIA, json_bytes
 
 SCHEMAS = "#/components/schemas/"
@@ -66,7 +66,7 @@ def document_bytes() -> bytes:
 def document() -> Json:
     """The document."""
     paths: Json = {}
-    for one in OPERATIONS:
+    for one in ROUTES:
         paths.setdefault(one.path, {})[one.method.lower()] = _operation(one)
     return {
         "openapi": "3.1.0",
@@ -168,8 +168,8 @@ def _refusal(text: str) -> Json:
 
 def _schemas() -> Json:
     """Every model once. Those of a plan are as the schema of plan files has them."""
-    bodies = {one.body: None for one in OPERATIONS if one.body is not None and not isinstance(one.body, Part)}
-    answers = {form: None for one in OPERATIONS for form in (one.answer, one.also) if form is not None}
+    bodies = {one.body: None for one in ROUTES if one.body is not None and not isinstance(one.body, Part)}
+    answers = {form: None for one in ROUTES for form in (one.answer, one.also) if form is not None}
     _, made = models_json_schema([(body, "validation") for body in bodies], ref_template=f"{SCHEMAS}{{model}}")
     schemas: Json = {name: _plain(part) for name, part in made["$defs"].items()}
     _, told = schema_components([ProblemDocument, *answers], ref_template=f"{SCHEMAS}{{name}}")
@@ -178,7 +178,7 @@ def _schemas() -> Json:
     schemas.update(whole.pop("$defs"))
     whole.pop("$schema")
     schemas["PlanFields"] = whole
-    for one in OPERATIONS:
+    for one in ROUTES:
         if isinstance(one.body, Part):
             schemas[one.body.name] = _part(one.body, schemas[one.body.model], required=one.body_required)
     del schemas["PlanFields"]

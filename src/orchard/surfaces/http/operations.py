@@ -1,14 +1,21 @@
 """The one table of everything that the API can be asked for: routes, checks and the document are made from it."""
 
 from orchard.core.views import documents, figures
+from orchard.operations import plans as plan_commands
+from orchard.operations.command import Command
+from orchard.operations.operation import Alias, DoneJobs
+from orchard.operations.table import OPERATIONS
 from orchard.surfaces.http import jobs, models, plans, system, system_models
+from orchard.surfaces.http.commands import derived
 from orchard.surfaces.http.operation import EVENTS, JSON, SVG, TEXT, Nothing, Operation
 
 PLAN = "/plans/{plan}"
 JOB = f"{PLAN}/jobs/{{job}}"
+BY_HAND = ("create_plan", "delete_plan", "purge_plan", "cancel_jobs")
+"""Commands whose bodies are plans, or that are asked for in another way here."""
 
 
-OPERATIONS: tuple[Operation, ...] = (
+ROUTES: tuple[Operation, ...] = (
     # plans
     Operation(
         "listPlans",
@@ -25,7 +32,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "/plans",
         "Submit a plan",
         plans.submit_plan,
-        models.Made,
+        plan_commands.Made,
         query=plans.SubmitQuery,
         body=plans.PLAN,
         body_required=True,
@@ -79,7 +86,7 @@ OPERATIONS: tuple[Operation, ...] = (
         PLAN,
         "Change fields of a plan",
         plans.update_plan,
-        models.DoneJobs,
+        DoneJobs,
         body=plans.UPDATE,
         body_required=True,
         description="At any time: `max_parallel env verify land push budget resolver cleanup`; before it has started "
@@ -91,7 +98,7 @@ OPERATIONS: tuple[Operation, ...] = (
         PLAN,
         "Take a plan out of the way",
         plans.delete_plan,
-        models.Deleted,
+        plan_commands.Deleted,
         query=plans.DeleteQuery,
         description="Stops what it runs, saves what its worktrees hold, and removes them. Its commits are kept under "
         "`refs/orchard` until it is purged.",
@@ -121,87 +128,12 @@ OPERATIONS: tuple[Operation, ...] = (
         media=(TEXT,),
     ),
     Operation(
-        "finalizePlan",
-        "POST",
-        f"{PLAN}/finalize",
-        "Declare a scaffolded plan complete",
-        plans.finalize_plan,
-        models.Done,
-        body=Nothing,
-    ),
-    Operation(
-        "pausePlan",
-        "POST",
-        f"{PLAN}/pause",
-        "Let running jobs finish and start nothing new",
-        plans.pause_plan,
-        models.Done,
-        body=Nothing,
-    ),
-    Operation(
-        "resumePlan",
-        "POST",
-        f"{PLAN}/resume",
-        "Let a paused or interrupted plan go on",
-        plans.resume_plan,
-        models.Done,
-        body=plans.ResumeBody,
-    ),
-    Operation(
-        "cancelPlan",
-        "POST",
-        f"{PLAN}/cancel",
-        "Stop everything of a plan; its folders are kept",
-        plans.cancel_plan,
-        models.Done,
-        body=plans.Reason,
-    ),
-    Operation(
-        "retryPlan",
-        "POST",
-        f"{PLAN}/retry",
-        "Try failed or canceled jobs again",
-        plans.retry_plan,
-        models.DoneJobs,
-        body=plans.RetryBody,
-    ),
-    Operation(
-        "deployJobs",
-        "POST",
-        f"{PLAN}/deploy",
-        "Let jobs of a plan with `deploy: manual` run",
-        plans.deploy_jobs,
-        models.DoneJobs,
-        body=plans.DeployBody,
-        body_required=True,
-    ),
-    Operation(
-        "landPlan",
-        "POST",
-        f"{PLAN}/land",
-        "Land a result that waits, or whose landing was undone",
-        plans.land_plan,
-        models.Moved,
-        body=Nothing,
-    ),
-    Operation("undoPlan", "POST", f"{PLAN}/undo", "Take a landing back", plans.undo_plan, models.Moved, body=Nothing),
-    Operation(
-        "reshapePlan",
-        "POST",
-        f"{PLAN}/reshape",
-        "Change the graph: jobs that have not started",
-        plans.reshape_plan,
-        models.DoneJobs,
-        body=plans.ReshapeBody,
-        body_required=True,
-    ),
-    Operation(
         "clonePlan",
         "POST",
         f"{PLAN}/clone",
         "Submit the same plan again",
         plans.clone_plan,
-        models.Made,
+        plan_commands.Made,
         body=plans.CLONE,
         status=201,
         headers=plans.KEY,
@@ -213,7 +145,7 @@ OPERATIONS: tuple[Operation, ...] = (
         f"{PLAN}/groups/{{group}}/cancel",
         "Stop the jobs of a group",
         plans.cancel_group,
-        models.DoneJobs,
+        DoneJobs,
         body=plans.Reason,
         description="Also of the groups inside it. A `/` in a group is written `%2F`.",
     ),
@@ -225,7 +157,7 @@ OPERATIONS: tuple[Operation, ...] = (
         JOB,
         "Change fields of a job that has not started",
         jobs.update_job,
-        models.DoneJobs,
+        DoneJobs,
         body=jobs.UPDATE,
         body_required=True,
     ),
@@ -261,71 +193,7 @@ OPERATIONS: tuple[Operation, ...] = (
         description="Redacted. A page never cuts a character; the unfinished last line of a log that still grows is "
         "held back.",
     ),
-    Operation(
-        "retryJob",
-        "POST",
-        f"{JOB}/retry",
-        "Try a failed or canceled job again",
-        jobs.retry_job,
-        models.DoneJobs,
-        body=jobs.JobRetryBody,
-    ),
-    Operation(
-        "cancelJob",
-        "POST",
-        f"{JOB}/cancel",
-        "Stop a job, or keep it from starting",
-        jobs.cancel_job,
-        models.DoneJobs,
-        body=plans.Reason,
-    ),
-    Operation(
-        "forceFailJob",
-        "POST",
-        f"{JOB}/force-fail",
-        "Stop a job and fail it",
-        jobs.force_fail_job,
-        models.DoneJob,
-        body=plans.Reason,
-    ),
-    Operation(
-        "approveJob",
-        "POST",
-        f"{JOB}/approve",
-        "Let a job that waits for approval go on",
-        jobs.approve_job,
-        models.DoneJob,
-        body=Nothing,
-    ),
-    Operation(
-        "sendMessage",
-        "POST",
-        f"{JOB}/send",
-        "Say something to the agent of a job",
-        jobs.send_message,
-        models.Sent,
-        body=jobs.MessageBody,
-        body_required=True,
-        description="At once if it is idle, else as its next turn when the present one ends.",
-    ),
-    Operation(
-        "interruptWorker",
-        "POST",
-        f"{JOB}/interrupt",
-        "End the present turn of a job's agent",
-        jobs.interrupt_worker,
-        models.Told,
-        body=Nothing,
-    ),
-    Operation(
-        "completeWorker",
-        "POST",
-        f"{JOB}/complete",
-        "Say that the work of an idle agent is done",
-        jobs.complete_worker,
-        models.Told,
-        body=Nothing,
-    ),
+    *(derived(one) for one in OPERATIONS.values() if isinstance(one, Command | Alias) and one.name not in BY_HAND),
     # what is around them
     Operation(
         "listRepos",
@@ -408,7 +276,7 @@ OPERATIONS: tuple[Operation, ...] = (
 
 def matching(parts: tuple[str, ...]) -> list[Operation]:
     """The operations with this path; a word in a path counts more than a name that anything could have."""
-    found = [one for one in OPERATIONS if one.fits(parts)]
+    found = [one for one in ROUTES if one.fits(parts)]
     words = max((_words(one) for one in found), default=0)
     return [one for one in found if _words(one) == words]
 

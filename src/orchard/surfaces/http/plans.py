@@ -1,20 +1,19 @@
 """Operations on plans."""
 
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 from msgspec.structs import replace
-from pydantic import Field, WithJsonSchema
+from pydantic import Field
 from starlette.responses import Response
 
-from orchard.engine.requests.idempotency import KEY_LENGTH
 from orchard.errors import InvalidInput, Problem
 from orchard.git.history import LONGEST_DIFF
-from orchard.model import limits
 from orchard.model.events.plans import Json
-from orchard.model.plan import JobId, Plan, PlanId
+from orchard.model.plan import Plan, PlanId
 from orchard.model.statuses import JobStatusName, PlanStatusName
-from orchard.planfile.fields import BudgetFields, Fields, PhaseName, names_of
+from orchard.operations.idempotency import KEY_LENGTH
+from orchard.planfile.fields import Fields, names_of
 from orchard.planfile.parse import UPDATED_ALWAYS, UPDATED_BEFORE, parse, parse_plan_update
 from orchard.surfaces.http import queries
 from orchard.surfaces.http.events import plan_frames
@@ -100,68 +99,6 @@ class Reason(Fields):
     reason: Text = Field(default="", description=REASON)
 
 
-class ResumeBody(Fields):
-    """How a plan goes on."""
-
-    budget: BudgetFields = maybe(description="What it may use from now on, where its budget is used up.")
-
-
-class RetryBody(Fields):
-    """What is tried again, and how."""
-
-    jobs: JobNames = maybe(description="These jobs; else all that failed or were canceled.")
-    phase: PhaseName = maybe(description="Where to begin; else where it failed.")
-    fresh: bool = Field(default=False, description="In a new worktree; what lies in the old one is saved.")
-    fresh_session: bool = Field(default=False, description="Agents begin a new session instead of going on.")
-
-
-class DeployBody(Fields):
-    """Which jobs may run now."""
-
-    jobs: JobNames = Field(description="These jobs.")
-    finalize: bool = Field(default=False, description="Whether a plan that is being scaffolded is finalized with it.")
-
-
-def _change(op: str, description: str, **fields: Json) -> Json:
-    return {
-        "type": "object",
-        "description": description,
-        "properties": {"op": {"const": op}, **fields},
-        "required": ["op", *fields],
-        "additionalProperties": False,
-    }
-
-
-_ID: Json = {"type": "string", "minLength": 1}
-_JOB: Json = {"$ref": "#/components/schemas/JobFields"}
-CHANGES: Json = {
-    "type": "array",
-    "minItems": 1,
-    "maxItems": limits.RESHAPE_CHANGES,
-    "items": {
-        "oneOf": [
-            _change("add", "A new job, with needs of its own.", job=_JOB),
-            _change("remove", "What needed the job now needs what it needed.", id=_ID),
-            _change("set_needs", "What the job needs.", id=_ID, needs={"type": "array", "items": _ID, "maxItems": 200}),
-            _change(
-                "add_before", "The new job takes over what the other needs, which needs only it.", id=_ID, job=_JOB
-            ),
-            _change("add_after", "The new job needs the other; what needed that one now needs it.", id=_ID, job=_JOB),
-            _change("update", "Other fields.", id=_ID, set={"$ref": "#/components/schemas/JobUpdate"}),
-            _change("update_plan", "Fields of the plan itself.", set={"$ref": "#/components/schemas/PlanUpdate"}),
-        ]
-    },
-}
-
-
-class ReshapeBody(Fields):
-    """Changes of the graph: all of them are made, or none."""
-
-    changes: Annotated[
-        list[dict[str, Any]], Field(min_length=1, max_length=limits.RESHAPE_CHANGES), WithJsonSchema(CHANGES)
-    ] = Field(description="In this order.")
-
-
 PLAN = Part("Plan", "A plan, as in a plan file.", "PlanFields")
 UPDATE = Part(
     "PlanUpdate",
@@ -241,7 +178,7 @@ async def submit_plan(asked: Asked) -> Json:
     """Parse it, and hand it in."""
     plan = await _parsed(asked, asked.query.scaffolding)
     key = asked.request.headers.get("idempotency-key")
-    return await asked.served.ask("submit", plan=plan, scaffolding=asked.query.scaffolding, key=key)
+    return await asked.served.ask("create_plan", plan=plan, scaffolding=asked.query.scaffolding, key=key)
 
 
 async def validate_plan(asked: Asked) -> Json:
@@ -265,7 +202,7 @@ async def clone_plan(asked: Asked) -> Json:
         plan = replace(plan, start_paused=_truth(paused, "start_paused"))
     if given:
         plan = parse_plan_update(given, plan, False, "")
-    return await asked.served.ask("submit", plan=plan, key=asked.request.headers.get("idempotency-key"))
+    return await asked.served.ask("create_plan", plan=plan, key=asked.request.headers.get("idempotency-key"))
 
 
 def _truth(given: list[object], name: str) -> bool:
@@ -283,90 +220,26 @@ async def update_plan(asked: Asked) -> Json:
 async def changed(asked: Asked, plan: PlanId, change: Json) -> Json:
     """Make one change; problems are told with the paths of the body."""
     try:
-        return await asked.served.ask("reshape", plan=plan, changes=[change])
+        return await asked.served.ask("reshape_plan", plan=plan, changes=[change])
     except InvalidInput as error:
         own = [replace(one, path=one.path.removeprefix(SET).lstrip(".")) for one in error.problems]
         raise InvalidInput(error.what, own, error.hint) from None
 
 
-async def finalize_plan(asked: Asked) -> Json:
-    """Let a scaffolded plan begin."""
-    return await simply(asked, "finalize")
-
-
-async def pause_plan(asked: Asked) -> Json:
-    """Start nothing new."""
-    return await simply(asked, "pause")
-
-
-async def resume_plan(asked: Asked) -> Json:
-    """Go on."""
-    return await simply(asked, "resume", budget=asked.raw.get("budget"))
-
-
-async def cancel_plan(asked: Asked) -> Json:
-    """Stop everything."""
-    return await simply(asked, "cancel", reason=asked.body.reason)
-
-
-async def retry_plan(asked: Asked) -> Json:
-    """Try again what failed."""
-    plan, body = await asked.plan(), asked.body
-    jobs = await named_jobs(asked, plan, body.jobs)
-    options = {"phase": body.phase, "fresh": body.fresh, "fresh_session": body.fresh_session}
-    return await done(asked, plan, await asked.served.ask("retry", plan=plan, jobs=jobs, **options))
-
-
-async def deploy_jobs(asked: Asked) -> Json:
-    """Let jobs run that wait for it."""
-    plan = await asked.plan()
-    jobs = await named_jobs(asked, plan, asked.body.jobs)
-    return await done(asked, plan, await asked.served.ask("deploy", plan=plan, jobs=jobs, finalize=asked.body.finalize))
-
-
-async def named_jobs(asked: Asked, plan: PlanId, names: list[str] | None) -> list[JobId] | None:
-    """The jobs that are meant, each once."""
-    if names is None:
-        return None
-    find = asked.served.app.find_job
-    return list(dict.fromkeys([(await asked.served.read(find, name, plan))[1] for name in names]))
-
-
-async def land_plan(asked: Asked) -> Json:
-    """Land what waits."""
-    return await simply(asked, "land")
-
-
-async def undo_plan(asked: Asked) -> Json:
-    """Take a landing back."""
-    return await simply(asked, "undo")
-
-
-async def reshape_plan(asked: Asked) -> Json:
-    """Change the graph."""
-    return await simply(asked, "reshape", changes=asked.raw["changes"])
-
-
 async def delete_plan(asked: Asked) -> Json:
     """Take a plan out of the way, or remove it for good."""
-    plan = await asked.plan("delete")
+    plan = await asked.plan("delete_plan")
     if not asked.query.purge:
-        return await done(asked, plan, await asked.served.ask("delete", plan=plan))
-    return {"plan": plan, "status": None, **await asked.served.ask("purge", plan=plan)}
+        return await done(asked, plan, await asked.served.ask("delete_plan", plan=plan))
+    return {"plan": plan, "status": None, **await asked.served.ask("purge_plan", plan=plan)}
 
 
 async def cancel_group(asked: Asked) -> Json:
     """Stop the jobs of a group."""
-    plan = await asked.plan("cancel")
+    plan = await asked.plan("cancel_plan")
     jobs = await asked.served.read(queries.open_jobs, asked.served.app, plan, asked.path["group"])
     answer = await asked.served.ask("cancel_jobs", plan=plan, jobs=jobs, reason=asked.body.reason)
     return await done(asked, plan, answer)
-
-
-async def simply(asked: Asked, verb: str, **args: Any) -> Json:
-    """Ask the engine for one thing about the plan that the path names."""
-    plan = await asked.plan(verb)
-    return await done(asked, plan, await asked.served.ask(verb, plan=plan, **args))
 
 
 async def done(asked: Asked, plan: PlanId, answer: Json) -> Json:

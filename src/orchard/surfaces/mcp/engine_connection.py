@@ -156,7 +156,7 @@ def _open(path: str, greeting: Mapping[str, str], wanted: Wanted) -> Joined | No
     try:
         connection.settimeout(DOOR_SECONDS)
         connection.connect(path)
-        asked = {"verb": "channel", "name": "mcp", "args": wanted.args}
+        asked = {"op": "channel", "name": "mcp", "args": wanted.args}
         connection.sendall(_line(greeting) + _line(asked))
         first, rest = _read_line(connection, b"")
         _raise_if_refused(first)

@@ -6,9 +6,9 @@ import click
 
 from orchard.app import App
 from orchard.core.job_names import find_job, jobs_called, jobs_in_group
-from orchard.engine.requests.selection import find_plan, named
 from orchard.errors import NotFound, UsageError
 from orchard.model.plan import VALIDATION, Job, JobId, PlanId
+from orchard.operations.selection import find_plan, named
 from orchard.surfaces.cli.commands.plan_actions import ask_engine
 from orchard.surfaces.cli.group import verb
 from orchard.surfaces.cli.options import app_of, complete_plans_and_jobs, not_empty, plan_option
@@ -55,7 +55,7 @@ def cancel(terminal: Terminal, names: tuple[str, ...], plan: str | None, reason:
     app = app_of(terminal)
     found, jobs = meant(app, names, plan)
     if jobs is None:
-        answer = ask_engine(app, "cancel", plan=found, reason=reason)
+        answer = ask_engine(app, "cancel_plan", plan=found, reason=reason)
         terminal.answer({"plan": found, **answer}, text.done(f"Plan {found} is canceled."), text.next_retry(found))
         return
     answer = ask_engine(app, "cancel_jobs", plan=found, jobs=jobs, reason=reason)
@@ -71,7 +71,7 @@ def cancel(terminal: Terminal, names: tuple[str, ...], plan: str | None, reason:
 def meant(app: App, names: Sequence[str], plan: str | None) -> tuple[PlanId, Jobs]:
     """What the words mean: a plan, or jobs of one plan."""
     if not names:
-        return app.find_plan(plan, "cancel"), None
+        return app.find_plan(plan, "cancel_plan"), None
     if plan is None and len(names) == 1:
         return _one(app, names[0])
     if plan is None:
@@ -79,7 +79,7 @@ def meant(app: App, names: Sequence[str], plan: str | None) -> tuple[PlanId, Job
         if any(jobs is None for _, jobs in found) or len({one for one, _ in found}) > 1:
             raise UsageError("These are not jobs of one plan.", hint="orchard cancel JOB... --plan PLAN")
         return found[0][0], list(dict.fromkeys(job for _, jobs in found for job in jobs or ()))
-    plan_id = app.find_plan(plan, "cancel")
+    plan_id = app.find_plan(plan, "cancel_plan")
     jobs = app.run_of(plan_id).plan.jobs
     wanted = [job for name in names for job in jobs_in_group(jobs, name) or [find_job(plan_id, jobs, name, exact=True)]]
     return plan_id, list(dict.fromkeys(wanted))

@@ -93,7 +93,7 @@ async def _play(terminal: Terminal, app: App, project: Project) -> Followed:
     """Run the plan; when the needy job has failed, give it what it misses and retry it."""
     plan = app.parse_plan(project.plan)
     async with app.session() as session:
-        answer = await session.request("submit", plan=plan, file=str(project.plan))
+        answer = await session.request("create_plan", plan=plan, file=str(project.plan))
         followed = Followed(Run(PlanId(answer["plan"])))
         await stay(terminal, app, session, followed)
         if not followed.detached and _failed_as_planned(followed.run):
@@ -119,7 +119,7 @@ async def _mend(terminal: Terminal, app: App, session: Session, project: Project
         [],
     )
     project.rare_words.write_text(demo_project.RARE_WORDS)
-    await session.request("retry", plan=followed.run.id, jobs=[NEEDY_JOB])
+    await session.request("retry_plan", plan=followed.run.id, jobs=[NEEDY_JOB])
     await stay(terminal, app, session, followed)
 
 

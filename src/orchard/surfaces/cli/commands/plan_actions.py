@@ -12,7 +12,6 @@ from orchard.app import App
 from orchard.core.job_names import job_word
 from orchard.core.run import Run
 from orchard.core.views.documents import PlanSummary, SavedWorkView
-from orchard.engine.requests.selection import FITS
 from orchard.engine.server.session import Session
 from orchard.errors import UsageError
 from orchard.model.events.plans import Json, LandingIntended, UndoIntended
@@ -62,9 +61,21 @@ def go_on(terminal: Terminal, app: App, plan: PlanId, request: str, *, detach: b
 def pause(terminal: Terminal, plan: str | None) -> None:
     """Let running jobs finish and start nothing new."""
     app = app_of(terminal)
-    found = app.find_plan(plan, "pause")
-    answer = ask_engine(app, "pause", plan=found)
+    found = app.find_plan(plan, "pause_plan")
+    answer = ask_engine(app, "pause_plan", plan=found)
     terminal.answer({"plan": found, **answer}, text.done(f"Plan {found} is paused."), text.next_resume(found))
+
+
+@verb("finalize", examples="orchard finalize login-3f2a")
+@plan_argument
+@detach_option
+def finalize(terminal: Terminal, plan: str | None, detach: bool) -> int:
+    """Declare a plan complete that a program builds job by job: it starts.
+
+    Such a plan is made through the API or an AI chat, and waits until somebody says that it is complete.
+    """
+    app = app_for_work(terminal)
+    return go_on(terminal, app, app.find_plan(plan, "finalize_plan"), "finalize_plan", detach=detach)
 
 
 @verb(
@@ -85,11 +96,11 @@ def resume(terminal: Terminal, plan: str | None, budget: str | None, detach: boo
     """
     app = app_for_work(terminal)
     asked = {"budget": read_budget(budget)} if budget is not None else {}
-    found = app.find_plan(plan, "resume")
+    found = app.find_plan(plan, "resume_plan")
     before = app.run_of(found)
 
     async def act(session: Session) -> PlanId:
-        await session.request("resume", plan=found, **asked)
+        await session.request("resume_plan", plan=found, **asked)
         if before.settled and before.moving is not None:
             terminal.note(text.done(what_became(before.moving, app.run_of(found))))
         return found
@@ -131,8 +142,8 @@ def read_budget(text_: str) -> Json:
 def force_fail(terminal: Terminal, job: str, plan: str | None, reason: str) -> None:
     """Stop a job and count it as failed."""
     app = app_of(terminal)
-    found, job_id = app.find_job(job, plan, "force-fail")
-    answer = ask_engine(app, "force_fail", plan=found, job=job_id, reason=reason)
+    found, job_id = app.find_job(job, plan, "force_fail_job")
+    answer = ask_engine(app, "force_fail_job", plan=found, job=job_id, reason=reason)
     document = {"plan": found, "job": job_id, **answer}
     terminal.answer(
         document, text.done(f"Job '{job_word(job_id)}' is marked as failed."), text.next_retry(found, job_id)
@@ -150,13 +161,13 @@ def approve(terminal: Terminal, job: str, plan: str | None, yes: bool, detach: b
     Shows what the job changed first, and asks. Without a terminal, pass --yes; otherwise it exits with 4.
     """
     app = app_for_work(terminal)
-    found, job_id = app.find_job(job, plan, "approve")
+    found, job_id = app.find_job(job, plan, "approve_job")
     show_stat(terminal, app, found, job_id)
     waits = app.run_of(found).records[job_id].hold is not None  # if not, the engine says so and nobody is asked
     command = f"orchard approve {found}:{job_id} --yes"
     if not confirm(terminal, text.ask_approve(job_id), command, yes=yes or not waits):
         return 4
-    return go_on(terminal, app, found, "approve", detach=detach, job=job_id)
+    return go_on(terminal, app, found, "approve_job", detach=detach, job=job_id)
 
 
 def show_stat(terminal: Terminal, app: App, plan: PlanId, job: JobId) -> None:
@@ -175,14 +186,16 @@ def land(terminal: Terminal, plan: str | None, yes: bool, detach: bool) -> int:
     It waits because the plan says 'land: ask', or because the checkout of the target had edits in the way. A landing
     that was undone lands again. Without a terminal, pass --yes; otherwise it exits with 4.
     """
+    from orchard.operations.changes import landable
+
     app = app_for_work(terminal)
-    found = app.find_plan(plan, "land")
+    found = app.find_plan(plan, "land_plan")
     document = plan_document(app, found)
     question = text.ask_land(document.name, found, document.target.branch)
-    waits = FITS["land"].applies(document)  # if not, the engine says so and nobody is asked
+    waits = landable(document)  # if not, the engine says so and nobody is asked
     if not confirm(terminal, question, f"orchard land {found} --yes", yes=yes or not waits):
         return 4
-    return go_on(terminal, app, found, "land", detach=detach)
+    return go_on(terminal, app, found, "land_plan", detach=detach)
 
 
 @verb("undo", examples="orchard undo                      # the last landing\norchard undo login-3f2a --yes")
@@ -195,14 +208,14 @@ def undo(terminal: Terminal, plan: str | None, yes: bool) -> int:
     commits are kept under refs/orchard. Without a terminal, pass --yes; otherwise it exits with 4.
     """
     app = app_of(terminal)
-    found = app.find_plan(plan, "undo")
+    found = app.find_plan(plan, "undo_plan")
     document = plan_document(app, found)
     refuse_unlanded(document)
     landed = app.run_of(found).landed
     question = text.ask_undo(document.target.branch, found, made=landed is not None and landed.old is None)
     if not confirm(terminal, question, f"orchard undo {found} --yes", yes=yes or document.undone):
         return 4
-    answer = ask_engine(app, "undo", plan=found)
+    answer = ask_engine(app, "undo_plan", plan=found)
     said = [text.undone(answer["branch"], answer["commit"])]
     if answer.get("undone_before"):
         said = [text.undone_before(found)]
@@ -230,11 +243,11 @@ def delete(terminal: Terminal, plan: str | None, yes: bool) -> int:
     out where there is one plan only. Without a terminal, pass --yes; otherwise it exits with 4.
     """
     app = app_of(terminal)
-    found = app.find_plan(plan, "delete")
+    found = app.find_plan(plan, "delete_plan")
     question = text.ask_delete(plan_document(app, found).name, found)
     if not confirm(terminal, question, f"orchard delete {found} --yes", yes=yes):
         return 4
-    answer = ask_engine(app, "delete", plan=found)
+    answer = ask_engine(app, "delete_plan", plan=found)
     said = [text.done(f"Plan {found} is deleted; its commits are kept.")]
     if answer["kept_folders"]:
         said += _left_folders(answer["kept_folders"], plan_document(app, found).warnings)
@@ -261,11 +274,11 @@ def purge(terminal: Terminal, plan: str | None, yes: bool) -> int:
     terminal, pass --yes; otherwise it exits with 4.
     """
     app = app_of(terminal)
-    found = app.find_plan(plan, "purge")
+    found = app.find_plan(plan, "purge_plan")
     question = text.ask_purge(plan_document(app, found).name, found)
     if not confirm(terminal, question, f"orchard purge {found} --yes", yes=yes):
         return 4
-    answer = ask_engine(app, "purge", plan=found)
+    answer = ask_engine(app, "purge_plan", plan=found)
     terminal.answer({"plan": found, **answer}, text.done(f"Purged plan {found}."))
     return 0
 

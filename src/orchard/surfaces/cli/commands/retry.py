@@ -61,12 +61,12 @@ def retry(terminal: Terminal, jobs: tuple[str, ...], plan: str | None, detach: b
     also resumes a paused plan, and the command says so.
     """
     app = app_for_work(terminal)
-    found, wanted = meant(app, jobs, plan, "retry")
+    found, wanted = meant(app, jobs, plan, "retry_plan")
     options |= {name: read_works(terminal, name, options[name]) for name in WORK_OPTIONS}
     paused = app.run_of(found).paused
 
     async def act(session: Session) -> PlanId:
-        await session.request("retry", plan=found, jobs=wanted, **options)
+        await session.request("retry_plan", plan=found, jobs=wanted, **options)
         if paused is not None and app.run_of(found).paused is None:
             terminal.note(text.done(f"Plan {found} was paused; it goes on now."))
         return found
@@ -173,7 +173,7 @@ def reshape(
         changes.append({"op": "update_plan", "set": {"resolver": resolver}})
     if not changes:
         raise UsageError("No change is given.", "orchard reshape --help")
-    answer = ask_engine(app, "reshape", plan=found, changes=changes)
+    answer = ask_engine(app, "reshape_plan", plan=found, changes=changes)
     made = text.many(len(changes), "change")
     terminal.answer({"plan": found, **answer}, text.done(f"Plan {found} is reshaped: {made}."))
 

@@ -80,7 +80,7 @@ def submit(terminal: Terminal, plan: Plan, file: str, config: Config) -> Any:
     """What asks an engine to take the plan in."""
 
     async def ask(session: Session) -> PlanId:
-        answer = await session.request("submit", plan=plan, file=None if file == "-" else file)
+        answer = await session.request("create_plan", plan=plan, file=None if file == "-" else file)
         terminal.say(text.submitted(plan.name, answer["plan"]))
         if asks_agents(plan):
             terminal.note(text.warning(RIGHTS))

@@ -68,8 +68,8 @@ def reviewed(terminal: Terminal, file: str) -> tuple[Plan, list[str]]:
     Outside of a repository: if it is a plan.
     """
     from orchard.agents.registry import Agents
-    from orchard.engine.requests.foresight import foreseen
-    from orchard.engine.requests.reach import reach_warnings
+    from orchard.engine.reach import reach_warnings
+    from orchard.operations.foresight import foreseen
     from orchard.planfile.parse import review  # brings pydantic
 
     data, name = _read(terminal, file)

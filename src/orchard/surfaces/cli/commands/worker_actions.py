@@ -3,9 +3,9 @@
 import click
 
 from orchard.app import App
-from orchard.engine.requests.workers import MESSAGE_BYTES
 from orchard.errors import NotFound
 from orchard.model.plan import JobId, PlanId
+from orchard.operations.workers import MESSAGE_BYTES
 from orchard.surfaces.cli.commands.plan_actions import ask_engine, go_on
 from orchard.surfaces.cli.commands.retry import meant
 from orchard.surfaces.cli.group import verb
@@ -35,7 +35,7 @@ def deploy(terminal: Terminal, jobs: tuple[str, ...], plan: str | None, detach: 
     waiting = wanted if wanted is not None else app.run_of(found).to_deploy
     if not waiting:
         raise NotFound(f"No job of plan '{found}' waits to be deployed.", f"orchard status {found}")
-    return go_on(terminal, app, found, "deploy", detach=detach, jobs=waiting)
+    return go_on(terminal, app, found, "deploy_task", detach=detach, jobs=waiting)
 
 
 @verb(
@@ -60,8 +60,8 @@ def send(terminal: Terminal, job: str, message: str, plan: str | None, detach: b
     found, job_id = app.find_job(job, plan)
     said = _read(message)
     if _is_idle(app, found, job_id):
-        return go_on(terminal, app, found, "send", detach=detach, job=job_id, message=said)
-    answer = ask_engine(app, "send", plan=found, job=job_id, message=said)
+        return go_on(terminal, app, found, "send_message", detach=detach, job=job_id, message=said)
+    answer = ask_engine(app, "send_message", plan=found, job=job_id, message=said)
     terminal.answer({"plan": found, **answer}, text.done(f"The agent of job '{job_id}' gets it when its turn ends."))
     return 0
 
@@ -86,7 +86,7 @@ def interrupt(terminal: Terminal, job: str, plan: str | None) -> None:
     """
     app = app_of(terminal)
     found, job_id = app.find_job(job, plan)
-    answer = ask_engine(app, "interrupt", plan=found, job=job_id)
+    answer = ask_engine(app, "interrupt_worker", plan=found, job=job_id)
     idle = answer["worker"] == "idle"
     done = "is interrupted and idle." if idle else "is interrupted, and goes on with what was sent to it."
     lines = [text.done(f"The agent of job '{job_id}' {done}")]
@@ -113,4 +113,4 @@ def complete(terminal: Terminal, job: str, plan: str | None, detach: bool) -> in
     """
     app = app_for_work(terminal)
     found, job_id = app.find_job(job, plan)
-    return go_on(terminal, app, found, "complete", detach=detach, job=job_id)
+    return go_on(terminal, app, found, "complete_task", detach=detach, job=job_id)

@@ -202,7 +202,7 @@ async def update_job(call: Call, given: Any) -> Json:
 
 async def _reshaped(call: Call, meant: Meant, changes: list[Json], place: Callable[[str], str]) -> Json:
     try:
-        return await ask(call, "reshape", meant, changes=changes)
+        return await ask(call, "reshape_plan", meant, changes=changes)
     except InvalidInput as error:
         raise _renamed(error, place) from None
 

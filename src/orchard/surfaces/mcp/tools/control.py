@@ -21,7 +21,7 @@ from orchard.surfaces.mcp.tools.work_args import budget_of
 async def pause_plan(call: Call, given: OfPlan) -> Json:
     """Let running jobs finish and start nothing new."""
     meant = await meant_plan(call, given.plan)
-    await ask(call, "pause", meant)
+    await ask(call, "pause_plan", meant)
     return await done(call, meant)
 
 
@@ -34,7 +34,7 @@ class ResumePlan(OfPlan):
 async def resume_plan(call: Call, given: ResumePlan) -> Json:
     """Let a paused plan go on."""
     meant = await meant_plan(call, given.plan)
-    await ask(call, "resume", meant, **compact({"budget": budget_of(given.budget)}))
+    await ask(call, "resume_plan", meant, **compact({"budget": budget_of(given.budget)}))
     return await done(call, meant)
 
 
@@ -46,8 +46,8 @@ class CancelPlan(OfPlan):
 
 async def cancel_plan(call: Call, given: CancelPlan) -> Json:
     """Stop everything of a plan."""
-    meant = await meant_plan(call, given.plan, "cancel")
-    await ask(call, "cancel", meant, reason=given.reason)
+    meant = await meant_plan(call, given.plan, "cancel_plan")
+    await ask(call, "cancel_plan", meant, reason=given.reason)
     return await done(call, meant)
 
 
@@ -84,10 +84,10 @@ class Deleted(Told):
 
 async def delete_plan(call: Call, given: DeletePlan) -> Json:
     """Take a plan out of the way."""
-    meant = await meant_plan(call, given.plan, "delete")
+    meant = await meant_plan(call, given.plan, "delete_plan")
     if given.purge:
         await confirm(call, f"Remove plan '{meant.plan}' with all its commits, saved work and logs, for good?")
-    answer = await ask(call, "purge" if given.purge else "delete", meant)
+    answer = await ask(call, "purge_plan" if given.purge else "delete_plan", meant)
     left = {"kept_folders": answer.get("kept_folders"), "notes": meant.notes}
     return {"plan": meant.plan, "deleted": True, "purged": given.purge, **compact(left)}
 
@@ -101,9 +101,9 @@ class Moved(Done):
 
 async def land_plan(call: Call, given: OfPlan) -> Json:
     """Land a validated result."""
-    meant = await meant_plan(call, given.plan, "land")
+    meant = await meant_plan(call, given.plan, "land_plan")
     await confirm(call, await call.served.read(_landing_question, call.served.app, meant.plan))
-    answer = await ask(call, "land", meant)
+    answer = await ask(call, "land_plan", meant)
     return await done(call, meant, **compact(answer))
 
 
@@ -116,10 +116,10 @@ def _landing_question(app: App, plan: PlanId) -> str:
 
 async def undo_plan(call: Call, given: OfPlan) -> Json:
     """Take a landing back."""
-    meant = await meant_plan(call, given.plan, "undo")
+    meant = await meant_plan(call, given.plan, "undo_plan")
     branch = (await call.served.read(call.served.app.summary, meant.plan)).target.branch
     await confirm(call, f"Take the landing of plan '{meant.plan}' on branch '{branch}' back?")
-    answer = await ask(call, "undo", meant)
+    answer = await ask(call, "undo_plan", meant)
     return await done(call, meant, **compact(answer))
 
 

@@ -103,7 +103,7 @@ def check_plan(value: Json, scaffolding: bool = False) -> None:
 
 async def submitted(call: Call, plan: Plan, key: str | None, notes: list[str], *, scaffolding: bool) -> Json:
     """Hand a plan to the engine; the answer does not wait for any of its work."""
-    answer = await call.served.ask("submit", plan=plan, scaffolding=scaffolding, **compact({"key": key}))
+    answer = await call.served.ask("create_plan", plan=plan, scaffolding=scaffolding, **compact({"key": key}))
     found = PlanId(answer["plan"])
     if answer["known"]:
         notes = [f"Plan '{found}' was made with this key before; nothing new was made.", *notes]
@@ -154,10 +154,10 @@ async def finalize_plan(call: Call, given: FinalizePlan) -> Json:
     """
     meant = await meant_plan(call, given.plan)
     if given.start_paused:
-        await ask(call, "pause", meant)
-    await ask(call, "finalize", meant)
+        await ask(call, "pause_plan", meant)
+    await ask(call, "finalize_plan", meant)
     if given.start_paused is False:
-        await ask(call, "resume", meant)
+        await ask(call, "resume_plan", meant)
     return await _created(call, meant)
 
 

@@ -129,7 +129,7 @@ class Canceled(Done):
 
 async def cancel_group(call: Call, given: CancelGroup) -> Json:
     """Stop the jobs of a group, and keep the others of it from starting."""
-    meant = await meant_plan(call, given.plan, "cancel")
+    meant = await meant_plan(call, given.plan, "cancel_plan")
     jobs = await call.served.read(_jobs, call.served.app, meant.plan, given.group)
     answer = await ask(call, "cancel_jobs", meant, jobs=jobs, reason=given.reason)
     return await done(call, meant, canceled=answer["jobs"])

@@ -380,16 +380,16 @@ class DoneJob(Done):
 
 async def force_fail_job(call: Call, given: ForceFailJob) -> Json:
     """Stop a job and fail it."""
-    meant = await meant_job(call, given.plan, given.job, "force-fail")
-    await ask(call, "force_fail", meant, job=meant.job, reason=given.reason)
+    meant = await meant_job(call, given.plan, given.job, "force_fail_job")
+    await ask(call, "force_fail_job", meant, job=meant.job, reason=given.reason)
     return await _done_job(call, meant)
 
 
 async def approve_job(call: Call, given: OfJob) -> Json:
     """Let a job that waits for approval go on."""
-    meant = await meant_job(call, given.plan, given.job, "approve")
+    meant = await meant_job(call, given.plan, given.job, "approve_job")
     await confirm(call, await call.served.read(_approval_question, call.served.app, meant))
-    await ask(call, "approve", meant, job=meant.job)
+    await ask(call, "approve_job", meant, job=meant.job)
     return await _done_job(call, meant)
 
 

@@ -43,7 +43,7 @@ async def retry_request(call: Call, meant: Meant, jobs: Sequence[str] | None, gi
     asked = MeantJob(meant.plan, found[0].job) if len(found) == 1 else meant
     answer = await ask(
         call,
-        "retry",
+        "retry_plan",
         asked,
         jobs=list(dict.fromkeys(one.job for one in found)) or None,
         phase=given.from_phase,

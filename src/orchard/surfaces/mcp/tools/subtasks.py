@@ -72,7 +72,7 @@ async def list_agents(call: Call, given: ListAgents) -> Json:
     args: Json = {}
     if scope is not None:
         args = {"plan": scope.plan, "job": scope.job, "attempt": scope.attempt, "subtask": scope.subtask}
-    found = await call.served.ask("list_agents", **args)
+    found = await call.served.ask("list_helpers", **args)
     return {name: [compact(row) for row in rows] for name, rows in found.items()}
 
 

@@ -13,9 +13,9 @@ from orchard.app import App
 from orchard.core.views.documents import WorkerView
 from orchard.core.views.plans import job_view
 from orchard.core.views.workers import STATES
-from orchard.engine.requests.workers import MESSAGE_BYTES
 from orchard.model.events.plans import Json
 from orchard.model.plan import Plan, PlanId
+from orchard.operations.workers import MESSAGE_BYTES
 from orchard.planfile import parse
 from orchard.planfile.fields import PlanFields
 from orchard.surfaces.agent_lists import model_list
@@ -148,14 +148,14 @@ class TaskDone(Done):
 async def deploy_task(call: Call, given: OfJob) -> Json:
     """Let a task run."""
     meant = await meant_job(call, given.plan, given.job)
-    await ask(call, "deploy", meant, jobs=[meant.job], finalize=True)
+    await ask(call, "deploy_task", meant, jobs=[meant.job], finalize=True)
     return await _task_done(call, meant)
 
 
 async def complete_task(call: Call, given: OfJob) -> Json:
     """Say that the work of an idle agent is done."""
     meant = await meant_job(call, given.plan, given.job)
-    await ask(call, "complete", meant, job=meant.job)
+    await ask(call, "complete_task", meant, job=meant.job)
     return await _task_done(call, meant)
 
 
@@ -167,7 +167,7 @@ class CancelTask(OfJob):
 
 async def cancel_task(call: Call, given: CancelTask) -> Json:
     """Stop a task, or keep it from starting."""
-    meant = await meant_job(call, given.plan, given.job, "cancel")
+    meant = await meant_job(call, given.plan, given.job, "cancel_plan")
     await ask(call, "cancel_jobs", meant, jobs=[meant.job], reason=given.reason)
     return await _task_done(call, meant)
 
@@ -201,14 +201,14 @@ class Sent(TaskDone):
 async def send_message(call: Call, given: SendMessage) -> Json:
     """Say something to the agent of a job."""
     meant = await meant_job(call, given.plan, given.job)
-    answer = await ask(call, "send", meant, job=meant.job, message=given.message)
+    answer = await ask(call, "send_message", meant, job=meant.job, message=given.message)
     return {**await _task_done(call, meant), "queued": answer["queued"]}
 
 
 async def interrupt_worker(call: Call, given: OfJob) -> Json:
     """End the present turn of an agent."""
     meant = await meant_job(call, given.plan, given.job)
-    await ask(call, "interrupt", meant, job=meant.job)
+    await ask(call, "interrupt_worker", meant, job=meant.job)
     return await _task_done(call, meant)
 
 

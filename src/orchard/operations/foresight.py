@@ -6,13 +6,13 @@ from functools import cache, partial
 
 from orchard.config.layers import Config, allowed_env
 from orchard.config.reach import reach_of
+from orchard.engine.reach import folder_meant
 from orchard.engine.refs_of_plan import check_base, check_target
-from orchard.engine.requests.reach import folder_meant
-from orchard.engine.requests.selection import find_plan
 from orchard.engine.world import Agents
 from orchard.errors import OrchardError, Say
 from orchard.git.repository import Repository
 from orchard.model.plan import AgentWork, Plan
+from orchard.operations.selection import find_plan
 from orchard.planfile.places import Finding
 from orchard.planfile.works import Paths, Refuses, reserved, reserved_findings, works_of
 from orchard.store.plan_list import PlanRow

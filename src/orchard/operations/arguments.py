@@ -1,10 +1,9 @@
-"""What a request may be given: checked against what its function says that it takes, before anything is done.
+"""What a request may be given: checked against the arguments of its operation before anything is done.
 
 Requests come over a socket too, so an argument can be anything that JSON can hold.
 """
 
-import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -16,6 +15,7 @@ from orchard.model.events.plans import Json
 from orchard.model.phases import PHASES, Phase
 from orchard.model.plan import Plan, Work
 from orchard.model.plan_codec import plan_from_json, work_from_json
+from orchard.operations.operation import Args, Operation
 from orchard.text import did_you_mean, quoted
 
 T = TypeVar("T")
@@ -27,26 +27,25 @@ _SORTS: Mapping[Any, str] = {
 BUDGETS = ("minutes", "tokens", "cost")
 
 
-def check_arguments(verb: str, function: Callable[..., Awaitable[Json]], args: Mapping[str, Any]) -> None:
-    """Refuse arguments that are unknown, missing, or of another sort than the request takes."""
-    hints, needed = _taken(function)
+def read_arguments(operation: Operation, args: Mapping[str, Any]) -> Args:
+    """The arguments of an operation; what is unknown, missing, or of another sort than it takes is refused."""
+    hints = _types(operation.args)
     for name in args:
         if name not in hints:
-            raise UsageError(f"The request '{verb}' has no argument {quoted(str(name))}{did_you_mean(name, hints)}")
-    for name in needed:
-        if name not in args:
-            raise UsageError(f"The request '{verb}' needs the argument '{name}'.")
+            guess = did_you_mean(name, hints)
+            raise UsageError(f"The request '{operation.name}' has no argument {quoted(str(name))}{guess}")
+    for spec in fields(operation.args):
+        if spec.required and spec.name not in args:
+            raise UsageError(f"The request '{operation.name}' needs the argument '{spec.name}'.")
     for name, value in args.items():
         if not _fits(value, hints[name]):
-            raise UsageError(f"The request '{verb}' takes for '{name}' {_named(hints[name])}.")
+            raise UsageError(f"The request '{operation.name}' takes for '{name}' {_named(hints[name])}.")
+    return operation.args(**args)
 
 
 @cache
-def _taken(function: Callable[..., Awaitable[Json]]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Each argument and its type, and those that have no default; the first is whoever takes the request."""
-    given = list(inspect.signature(function).parameters.values())[1:]
-    types = get_type_hints(function)
-    return {one.name: types[one.name] for one in given}, tuple(one.name for one in given if one.default is one.empty)
+def _types(args: type[Args]) -> dict[str, Any]:
+    return get_type_hints(args)
 
 
 def _fits(value: Any, hint: Any) -> bool:
@@ -88,12 +87,7 @@ def phase_of(name: str | None) -> Phase | None:
 
 def work_of(body: Json) -> Work:
     """A work as `work_json` writes it."""
-    work = _read("The work", body, work_from_json)
-    types = get_type_hints(type(work))
-    for spec in fields(work):
-        if not _fits(getattr(work, spec.name), types[spec.name]):
-            raise UsageError(f"The work of the request has for '{spec.name}' something that cannot be there.")
-    return work
+    return _read("The work", body, work_from_json)
 
 
 def plan_of(body: Json) -> Plan:

@@ -3,16 +3,13 @@
 All of it may take long, so it is done before anybody decides about the plan, and whoever asked looks again afterwards.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from orchard.core.run import Run
-from orchard.engine.engine import Engine
 from orchard.engine.refs_of_plan import check_start
-from orchard.engine.requests.foresight import agent_findings, refusals
-from orchard.engine.requests.workers import refuse_interactive
 from orchard.engine.world import World
 from orchard.errors import InvalidInput, OrchardError, Problem, UsageError
 from orchard.model.plan import VALIDATION, AgentWork, Job, Plan, Work
+from orchard.operations.foresight import agent_findings, refusals
 from orchard.planfile.works import named, refusal, spoken
 from orchard.process.failpoint import failpoint
 
@@ -82,15 +79,12 @@ def _check_place(world: World, plan: Plan) -> None:
     world.repo.worktree_root(plan.worktree_root or world.config.worktree_root)
 
 
-async def fetch(engine: Engine, run: Run) -> None:
-    """Bring remotes up to date before a fresh start; a failed fetch is only a warning."""
-    said = await engine.world.in_thread(_fetched, engine.world)
-    if said is not None:
-        engine.warn(run.id, said)
+async def fetched(world: World) -> str | None:
+    """Bring remotes up to date before a fresh start; a failed fetch is only a warning, which this gives."""
+    return await world.in_thread(_fetched, world)
 
 
 def _fetched(world: World) -> str | None:
-    """Fetch all remotes; what a person has to know about it."""
     failpoint("request.checking")
     git = world.repo.remote_git
     if not git("remote").stdout.strip():
@@ -113,3 +107,12 @@ def _reason(said: Sequence[str]) -> str:
 def _works(plan: Plan, job: Job) -> list[Work]:
     works = [*job.prechecks, *job.postchecks, *(job.setup or ()), *(plan.setup or ())]
     return [*works, job.work] if job.work is not None else works
+
+
+def refuse_interactive(who: str, works: Iterable[Work]) -> None:
+    """Refuse works that nobody can talk to: what is not the job's own work decides by itself."""
+    if any(isinstance(work, AgentWork) and work.interactive for work in works):
+        raise UsageError(
+            f"{who} has a check or a setup that is interactive; only the work of a job can be.",
+            hint="Remove 'interactive' there.",
+        )

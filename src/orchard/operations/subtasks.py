@@ -1,6 +1,6 @@
 """What agents in jobs can ask of the engine: help of other agents, and a word to people about how far they are.
 
-    list_agents           who could help: the user's agents, and those that the repository describes
+    list_helpers          who could help: the user's agents, and those that the repository describes
     spawn_subtask         hand work to one of them, in a folder that begins as a copy of the asker's
     await_subtasks        wait for them, a while
     complete_subtask      tell one's own result, as the agent of a subtask
@@ -14,7 +14,7 @@ is refused, so nothing comes after the end of a job.
 import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Protocol
+from typing import Any
 
 from orchard.agents.definitions import Definition, definitions
 from orchard.core.subtask_records import Subtask, children_of, depth_of
@@ -27,6 +27,8 @@ from orchard.engine.turns.transfer import pull
 from orchard.errors import NotFound, OrchardError, UsageError
 from orchard.model.events.plans import Json, ProgressReported, SubtaskCompleted, SubtaskSpawned
 from orchard.model.plan import JobId, PlanId
+from orchard.operations.command import Service
+from orchard.operations.operation import Absent, Args, Operation, Tool
 from orchard.process.failpoint import failpoint
 from orchard.text import did_you_mean, quoted, shortened
 
@@ -42,18 +44,18 @@ LONGEST_WAIT = 45.0
 _ALPHABET = "abcdefghijklmnopqrstuvwxyz234567"
 
 
-class Asked(Protocol):
-    """What these requests need of whoever takes them: `requests.Requests` is the one."""
+class OfTurn(Args, frozen=True, kw_only=True):
+    """For whom an agent asks: the job that it works on, the attempt, and perhaps the subtask."""
 
-    @property
-    def engine(self) -> Engine:
-        """The engine that they are asked of."""
-        ...
+    plan: str
+    job: str
+    attempt: int
+    subtask: str | None = None
 
 
-def _desk(asked: Asked, plan: str, job: str, attempt: int, subtask: str | None) -> Desk:
+def _desk(engine: Engine, args: OfTurn) -> Desk:
     """Where the agent sits that asks; one whose turn is over sits nowhere."""
-    found = asked.engine.desks.get(Scope(PlanId(plan), JobId(job), attempt, subtask))
+    found = engine.desks.get(Scope(PlanId(args.plan), JobId(args.job), args.attempt, args.subtask))
     if not isinstance(found, Desk) or found.left:
         raise UsageError("Only an agent at work on a job can ask for this, and only while its turn lasts.")
     return found
@@ -62,14 +64,20 @@ def _desk(asked: Asked, plan: str, job: str, attempt: int, subtask: str | None) 
 # ------------------------------------------------------------------------------------- who can help
 
 
-async def list_agents(
-    asked: Asked, plan: str | None = None, job: str | None = None, attempt: int = 1, subtask: str | None = None
-) -> Json:
-    """The agents that work can be given to; for an agent in a job, those that its own folder describes as well."""
-    world = asked.engine.world
+class ListAgents(Args, frozen=True, kw_only=True):
+    plan: str | None = None
+    job: str | None = None
+    attempt: int = 1
+    subtask: str | None = None
+
+
+async def _list_agents(engine: Engine, args: ListAgents) -> Json:
+    """The agents that work can be given to; for an agent in a job, those that its own worktree describes as well."""
+    world = engine.world
     folder = world.repo.top or world.repo.main_top
-    if plan is not None and job is not None:
-        folder = _desk(asked, plan, job, attempt, subtask).context.place.folder
+    if args.plan is not None and args.job is not None:
+        turn = OfTurn(plan=args.plan, job=args.job, attempt=args.attempt, subtask=args.subtask)
+        folder = _desk(engine, turn).context.place.folder
     described = await world.in_thread(definitions, folder) if folder is not None else {}
     known = await world.in_thread(world.agents.listed)
     names = {one["name"] for one in known}
@@ -92,23 +100,20 @@ async def list_agents(
 # ------------------------------------------------------------------------------------------ spawning
 
 
-async def spawn_subtask(
-    asked: Asked,
-    plan: str,
-    job: str,
-    attempt: int,
-    instructions: str,
-    subtask: str | None = None,
-    agent: str | None = None,
-    blocking: bool = False,
-    name: str = "",
-    timeout_s: float = LONGEST_WAIT,
-) -> Json:
+class SpawnSubtask(OfTurn, frozen=True, kw_only=True):
+    instructions: str
+    agent: str | None = None
+    blocking: bool = False
+    name: str = ""
+    timeout_s: float = LONGEST_WAIT
+
+
+async def _spawn_subtask(engine: Engine, args: SpawnSubtask) -> Json:
     """Hand work to another agent; where it blocks, wait for its end as long as one answer may take."""
-    desk = _desk(asked, plan, job, attempt, subtask)
-    _check_text(instructions)
+    desk = _desk(engine, args)
+    _check_text(args.instructions)
     _check_limits(desk)
-    order, definition = await _order(desk, agent, instructions)
+    order, definition = await _order(desk, args.agent, args.instructions)
     why = f"before {order.id} began"
     async with desk.folder:
         base = await desk.context.workspace.picture(desk.context.base, why)
@@ -122,18 +127,18 @@ async def spawn_subtask(
         context.phase,
         order.id,
         order.agent.name,
-        redacted(instructions, context.world.hidden_in, context.plan),
+        redacted(args.instructions, context.world.hidden_in, context.plan),
         base,
         context.subtask,
-        " ".join(name.split())[:NAME_LENGTH],
+        " ".join(args.name.split())[:NAME_LENGTH],
         definition.name if definition is not None else None,
-        blocking,
+        args.blocking,
     )
     context.engine.record(context.run.id, spawned)
     failpoint("subtask.spawned")
     desk.children[order.id] = context.engine.spawn(run_subtask(desk, order))
-    if blocking:
-        await _wait(desk, [order.id], timeout_s, lambda found: all(one.over for one in found))
+    if args.blocking:
+        await _wait(desk, [order.id], args.timeout_s, lambda found: all(one.over for one in found))
     return _told(desk, order.id)
 
 
@@ -209,26 +214,23 @@ def _new_id(taken: Iterable[str]) -> str:
 # ------------------------------------------------------------------------------------------- waiting
 
 
-async def await_subtasks(
-    asked: Asked,
-    plan: str,
-    job: str,
-    attempt: int,
-    subtask: str | None = None,
-    ids: list[str] | None = None,
-    timeout_s: float = LONGEST_WAIT,
-    until: str = "all",
-    cursor: int = 0,
-) -> Json:
+class AwaitSubtasks(OfTurn, frozen=True, kw_only=True):
+    ids: list[str] | None = None
+    timeout_s: float = LONGEST_WAIT
+    until: str = "all"
+    cursor: int = 0
+
+
+async def _await_subtasks(engine: Engine, args: AwaitSubtasks) -> Json:
     """Wait until these subtasks have ended (`until: any`: one more of them), at most for a while.
 
     Answers with those that ended after `cursor`, an earlier answer's, and with those that still run.
     """
-    desk = _desk(asked, plan, job, attempt, subtask)
-    if until not in ("all", "any"):
+    desk = _desk(engine, args)
+    if args.until not in ("all", "any"):
         raise UsageError("'until' is 'all' or 'any'.")
     mine = [one.id for one in children_of(desk.context.state.subtasks, desk.context.number, desk.context.subtask)]
-    chosen = list(dict.fromkeys(ids)) if ids else mine
+    chosen = list(dict.fromkeys(args.ids)) if args.ids else mine
     for id in chosen:
         _mine(desk, id)
     if not chosen:
@@ -236,14 +238,14 @@ async def await_subtasks(
 
     def enough(found: list[Subtask]) -> bool:
         over = [one.over for one in found]
-        return all(over) or (until == "any" and any(one.ended_seq > cursor for one in found if one.over))
+        return all(over) or (args.until == "any" and any(one.ended_seq > args.cursor for one in found if one.over))
 
-    await _wait(desk, chosen, timeout_s, enough)
+    await _wait(desk, chosen, args.timeout_s, enough)
     found = [desk.context.state.subtasks[id] for id in chosen]
     return {
-        "ended": [_result(one) for one in found if one.over and one.ended_seq > cursor],
+        "ended": [_result(one) for one in found if one.over and one.ended_seq > args.cursor],
         "running": [one.id for one in found if not one.over],
-        "cursor": max((one.ended_seq for one in found), default=cursor),
+        "cursor": max((one.ended_seq for one in found), default=args.cursor),
     }
 
 
@@ -295,69 +297,124 @@ def _result(one: Subtask) -> Json:
 # ------------------------------------------------------------------------------- results and progress
 
 
-async def complete_subtask(
-    asked: Asked, plan: str, job: str, attempt: int, result: str, subtask: str | None = None, succeeded: bool = True
-) -> Json:
+class CompleteSubtask(OfTurn, frozen=True, kw_only=True):
+    result: str
+    succeeded: bool = True
+
+
+async def _complete_subtask(engine: Engine, args: CompleteSubtask) -> Json:
     """Take down what the agent of a subtask says it came to; the last word counts."""
-    desk = _desk(asked, plan, job, attempt, subtask)
+    desk = _desk(engine, args)
     context = desk.context
     if context.subtask is None:
         raise UsageError("This is for the agent of a subtask.", hint="A job's own agent is done when its turn ends.")
-    if not result.strip():
+    if not args.result.strip():
         raise UsageError("'result' is empty: say in a few sentences what came of it.")
-    said = redacted(shortened(result, SUMMARY), context.world.hidden_in, context.plan)
+    said = redacted(shortened(args.result, SUMMARY), context.world.hidden_in, context.plan)
     context.engine.record(
-        context.run.id, SubtaskCompleted(context.job_id, context.number, context.subtask, said, succeeded)
+        context.run.id, SubtaskCompleted(context.job_id, context.number, context.subtask, said, args.succeeded)
     )
     return {"subtask": context.subtask}
 
 
-async def pull_subtask_changes(
-    asked: Asked, plan: str, job: str, attempt: int, id: str, subtask: str | None = None
-) -> Json:
+class PullSubtaskChanges(OfTurn, frozen=True, kw_only=True):
+    id: str
+
+
+async def _pull_subtask_changes(engine: Engine, args: PullSubtaskChanges) -> Json:
     """Merge what a subtask changed into the folder of the agent that asked for it; a conflict changes nothing."""
-    desk = _desk(asked, plan, job, attempt, subtask)
-    found = _mine(desk, id)
+    desk = _desk(engine, args)
+    found = _mine(desk, args.id)
     if not found.over:
-        raise UsageError(f"Subtask '{id}' is {found.status}.", hint="await_subtasks waits for it.")
+        raise UsageError(f"Subtask '{args.id}' is {found.status}.", hint="await_subtasks waits for it.")
     if found.commit is None:
-        return {"id": id, "status": "nothing", "files": [], "conflicts": []}
+        return {"id": args.id, "status": "nothing", "files": [], "conflicts": []}
     async with desk.folder:
         _refuse_if_left(desk)  # the turn may have ended while others had the folder
         return await pull(desk.context, found)
 
 
-async def report_progress(
-    asked: Asked,
-    plan: str,
-    job: str,
-    attempt: int,
-    message: str,
-    subtask: str | None = None,
-    percent: float | None = None,
-) -> Json:
+class ReportProgress(OfTurn, frozen=True, kw_only=True):
+    message: str
+    percent: float | None = None
+
+
+async def _report_progress(engine: Engine, args: ReportProgress) -> Json:
     """Tell people how far an agent is; who tells too often is heard no more."""
-    desk = _desk(asked, plan, job, attempt, subtask)
+    desk = _desk(engine, args)
     context = desk.context
-    if not message.strip():
+    if not args.message.strip():
         raise UsageError("'message' is empty.")
-    if percent is not None and not 0 <= percent <= 100:
+    if args.percent is not None and not 0 <= args.percent <= 100:
         raise UsageError("'percent' is from 0 to 100.")
     desk.told += 1
     if desk.told > MOST_TOLD:
         return {"recorded": False}
-    said = redacted(" ".join(message.split())[:MESSAGE], context.world.hidden_in, context.plan)
+    said = redacted(" ".join(args.message.split())[:MESSAGE], context.world.hidden_in, context.plan)
     context.engine.record(
-        context.run.id, ProgressReported(context.job_id, context.number, said, percent, context.subtask)
+        context.run.id, ProgressReported(context.job_id, context.number, said, args.percent, context.subtask)
     )
     return {"recorded": True}
 
 
-VERBS: dict[str, Callable[..., Awaitable[Json]]] = {
-    "list_agents": list_agents,
-    "spawn_subtask": spawn_subtask,
-    "await_subtasks": await_subtasks,
-    "complete_subtask": complete_subtask,
-    "pull_subtask_changes": pull_subtask_changes,
-    "report_progress": report_progress,
-}
+_NOT_FOR_PEOPLE = Absent("Only an agent at work on a job has subtasks.")
+
+
+def _service(
+    name: str,
+    title: str,
+    sentence: str,
+    args: type[Args],
+    serve: Callable[[Engine, Any], Awaitable[Json]],
+    **example: Any,
+) -> Service:
+    return Service(
+        name=name,
+        sentence=sentence,
+        args=args,
+        answer=None,
+        example=example,
+        route=_NOT_FOR_PEOPLE,
+        tool=Tool("subtasks", title, name="list_agents" if name == "list_helpers" else ""),
+        verb=_NOT_FOR_PEOPLE,
+        serve=serve,
+    )
+
+
+OPERATIONS: tuple[Operation, ...] = (
+    _service("list_helpers", "List agents", "The agents that work can be handed to.", ListAgents, _list_agents),
+    _service(
+        "spawn_subtask",
+        "Hand work to another agent",
+        "Hand work to another agent, in a worktree that begins as a copy of yours.",
+        SpawnSubtask,
+        _spawn_subtask,
+        instructions="Write tests for api.py",
+    ),
+    _service("await_subtasks", "Wait for subtasks", "Wait for subtasks, a while.", AwaitSubtasks, _await_subtasks),
+    _service(
+        "complete_subtask",
+        "Complete a subtask",
+        "Tell the result of your own subtask.",
+        CompleteSubtask,
+        _complete_subtask,
+        result="All tests pass.",
+    ),
+    _service(
+        "pull_subtask_changes",
+        "Pull changes of a subtask",
+        "Merge what a subtask changed into your worktree; a conflict changes nothing.",
+        PullSubtaskChanges,
+        _pull_subtask_changes,
+        id="subtask-k3x9p",
+    ),
+    _service(
+        "report_progress",
+        "Report progress",
+        "Tell people how far you are.",
+        ReportProgress,
+        _report_progress,
+        message="Half of the files are done.",
+        percent=50,
+    ),
+)

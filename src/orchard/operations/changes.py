@@ -1,0 +1,153 @@
+"""Commands that change the graph of a plan, or the branch that it lands on."""
+
+from typing import Annotated, Any
+
+from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
+
+from orchard.core.run import Run
+from orchard.core.states import ACTIVE, JobState
+from orchard.core.views.documents import PlanSummary
+from orchard.engine import landing
+from orchard.errors import UsageError
+from orchard.model.events.plans import HoldReleased, Json, PlanReshaped
+from orchard.model.plan import VALIDATION, Plan
+from orchard.model.plan_codec import plan_json
+from orchard.operations.command import Command, Decision, Outdated, Scene
+from orchard.operations.operation import Done, DoneJobs, Fit, OfPlan, Route, Tool, Verb, says
+from orchard.operations.plans import PLAN
+from orchard.operations.preparation import check_agents, check_place
+from orchard.planfile.reshape import reshape
+
+WHERE_IT_STARTS = ("base", "target", "after", "worktree_root")
+
+# ----------------------------------------------------------------------------------------------- the graph
+
+
+class ReshapePlan(OfPlan, frozen=True, kw_only=True):
+    changes: Annotated[list[Any], says("In this order: all of them are made, or none.", form="changes")]
+
+
+class _Shaped(Struct, frozen=True):
+    """The plan that was looked at, and whether it starts elsewhere with these changes."""
+
+    seen: Plan
+    moved: bool
+
+
+async def _prepare_reshape(scene: Scene, run: Run, args: ReshapePlan) -> _Shaped:
+    seen, shaped = run.plan, _shaped(run, args.changes)
+    await check_agents(scene.engine.world, shaped)
+    moved = any(getattr(shaped, name) != getattr(seen, name) for name in WHERE_IT_STARTS)
+    if moved:
+        await check_place(scene.engine.world, shaped)
+    return _Shaped(seen, moved)
+
+
+def _decide_reshape(run: Run, args: ReshapePlan, ready: _Shaped, scene: Scene) -> Decision:
+    if run.plan is not ready.seen:
+        raise Outdated  # another client changed it meanwhile: that stays
+    shaped = _shaped(run, args.changes)  # a job may have started meanwhile
+    if ready.moved:
+        shaped = replace(shaped, after=scene.first(shaped, run.id))
+    jobs = [job for job in shaped.jobs if job != VALIDATION]
+    return Decision([PlanReshaped(tuple(args.changes), plan_json(shaped))], {"jobs": jobs})
+
+
+def _shaped(run: Run, changes: list[Any]) -> Plan:
+    """The plan as these changes would leave it; changes that are not allowed now are refused."""
+    validation = run.records[VALIDATION].state
+    if validation in ACTIVE or validation is JobState.SUCCEEDED or run.deleted or run.landed is not None:
+        raise UsageError(f"Plan '{run.id}' is being landed or over; its graph can no longer be changed.")
+    started = {job_id for job_id, record in run.records.items() if record.started and job_id != VALIDATION}
+    return reshape(run.plan, started, changes, pinned=run.started is not None)
+
+
+reshape_plan = Command(
+    name="reshape_plan",
+    sentence="Change the graph: jobs that have not started.",
+    args=ReshapePlan,
+    answer=DoneJobs,
+    example={"plan": "add-login-k3x9p", "changes": [{"op": "remove", "id": "docs"}]},
+    route=Route("POST", f"{PLAN}/reshape"),
+    tool=Tool("plans", "Reshape a plan"),
+    verb=Verb("reshape"),
+    next=("get_plan_graph", "wait_plan"),
+    prepare=_prepare_reshape,
+    decide=_decide_reshape,
+)
+
+# ----------------------------------------------------------------------------------------------- the branch
+
+
+class Moved(Done, frozen=True, kw_only=True):
+    """A branch that was moved; of a landing that is only under way, nothing is known yet."""
+
+    branch: str | UnsetType | None = UNSET
+    commit: str | UnsetType | None = UNSET
+    undone_before: Annotated[
+        bool | UnsetType, says("Of an undo: it had been done before, and nothing was changed now.")
+    ] = UNSET
+
+
+def _decide_landing(run: Run, args: OfPlan, _: object, scene: Scene) -> Decision:
+    held = run.records[VALIDATION].hold is not None
+    return Decision([HoldReleased(VALIDATION)] if held else [])
+
+
+async def _land(scene: Scene, run: Run, args: OfPlan, decided: Decision) -> Json:
+    if decided.events or (run.records[VALIDATION].released is not None and not run.settled):
+        return {}  # it is under way, for this client or for one before it
+    landed = await landing.land_again(scene.engine, run)
+    return {"branch": landed.branch, "commit": landed.new}
+
+
+def landable(plan: PlanSummary) -> bool:
+    held = any(hold.kind in ("landing", "rewritten") for hold in plan.waiting)
+    return held or plan.undone or plan.landing
+
+
+land_plan = Command(
+    name="land_plan",
+    sentence="Land a result that waits, or whose landing was undone.",
+    args=OfPlan,
+    answer=Moved,
+    example={"plan": "add-login-k3x9p"},
+    route=Route("POST", f"{PLAN}/land"),
+    tool=Tool("core", "Land a plan", asks=True),
+    verb=Verb("land"),
+    next=("wait_plan", "undo_plan"),
+    whole_names=True,
+    fit=Fit(landable, "waits to be landed"),
+    destructive=True,
+    decide=_decide_landing,
+    perform=_land,
+)
+
+
+def _decide_nothing(run: Run, args: OfPlan, _: object, scene: Scene) -> Decision:
+    """Whether a landing can be taken back is seen while it is done, step by step, with the plan locked."""
+    return Decision()
+
+
+async def _undo(scene: Scene, run: Run, args: OfPlan, _: Decision) -> Json:
+    undone, now = await landing.undo(scene.engine, run)
+    return {"branch": undone.branch, "commit": undone.commit, **({} if now else {"undone_before": True})}
+
+
+undo_plan = Command(
+    name="undo_plan",
+    sentence="Take a landing back: the target branch goes to where it was, if nobody moved it since.",
+    args=OfPlan,
+    answer=Moved,
+    example={"plan": "add-login-k3x9p"},
+    route=Route("POST", f"{PLAN}/undo"),
+    tool=Tool("plans", "Undo a landing", asks=True),
+    verb=Verb("undo"),
+    next=("land_plan",),
+    whole_names=True,
+    fit=Fit(lambda plan: plan.landed, "has landed and is not undone", newest="Landed", deleted=None),
+    destructive=True,
+    decide=_decide_nothing,
+    perform=_undo,
+)

@@ -1,0 +1,123 @@
+"""What an operation is; see the package for the theory."""
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct, field
+
+from orchard.model.statuses import PlanStatus
+from orchard.operations.selection import Fit as Fit
+
+
+def says(description: str, *, form: str | None = None, **limits: Any) -> Meta:
+    """What a person reads of an argument, and the limits of its value.
+
+    `form`: what a person writes for it is read first, as in a plan file: `work`, `works`, `budget`, `changes`; `phase`
+    and `jobs` are names.
+    """
+    return Meta(description=description, extra={"form": form} if form else None, **limits)
+
+
+JOB_NAME = "Job: full id (`group/id`), id or unique name."
+
+
+class Args(Struct, frozen=True, kw_only=True):
+    """The arguments of an operation."""
+
+
+class OfPlan(Args, frozen=True, kw_only=True):
+    plan: Annotated[str, says("Plan: id, unique name or unique beginning of the id.")]
+
+
+class OfJob(OfPlan, frozen=True, kw_only=True):
+    job: Annotated[str, says(JOB_NAME)]
+
+
+class Done(Struct, frozen=True, kw_only=True):
+    """What was asked for is done, and durable."""
+
+    plan: str
+    status: Annotated[PlanStatus | None, says("What the plan shows now; null: it is gone.")]
+
+
+class DoneJobs(Done, frozen=True, kw_only=True):
+    """What was asked for is done with these jobs, and durable."""
+
+    jobs: list[str]
+
+
+class DoneJob(Done, frozen=True, kw_only=True):
+    """What was asked for is done with this job, and durable."""
+
+    job: str
+
+
+# -------------------------------------------------------------------------------------- where it is found
+
+
+class Route(Struct, frozen=True):
+    """An operation in the HTTP API."""
+
+    method: str
+    path: str
+    id: str = ""
+    """Its name there, where that is not the operation's own."""
+    query: frozenset[str] = frozenset()
+    """Arguments that are parameters although the request has a body."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Arguments that are request headers."""
+    status: int = 200
+
+
+class Tool(Struct, frozen=True):
+    """An operation as an MCP tool."""
+
+    toolset: str
+    title: str
+    name: str = ""
+    """Its name there, where that is not the operation's own."""
+    asks: bool = False
+    """Whether a person is asked first."""
+
+
+class Verb(Struct, frozen=True):
+    """An operation as a command of the CLI."""
+
+    name: str
+
+
+class Absent(Struct, frozen=True):
+    """Why a surface does not have an operation."""
+
+    why: str
+
+
+class Operation(Struct, frozen=True, kw_only=True):
+    """One thing that can be asked for."""
+
+    name: str
+    sentence: str
+    args: type[Args]
+    answer: type[Struct] | None
+    example: Mapping[str, Any]
+    route: Route | Absent
+    tool: Tool | Absent
+    verb: Verb | Absent
+    details: str = ""
+    """What the sentence leaves out."""
+    next: tuple[str, ...] = ()
+    """Operations that usually follow."""
+    whole_names: bool = False
+    """Whether it ends, moves or removes something: then the beginning of an id names nothing."""
+    fit: Fit | None = None
+    """Which plan is meant where none is named; None: the newest."""
+    repeatable: bool = False
+    """Whether asking twice does no more than asking once, so that a lost answer may be asked for again."""
+    destructive: bool = False
+
+
+class Alias(Operation, frozen=True, kw_only=True):
+    """An operation that says in its own words what another one does."""
+
+    becomes: Callable[[dict[str, Any]], tuple[str, dict[str, Any]]]
+    """The other operation and its arguments, given those of this one with whole names."""

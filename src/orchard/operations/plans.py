@@ -1,0 +1,420 @@
+"""Commands about whole plans: making them, letting them go on, stopping and removing them."""
+
+from typing import Annotated, Any
+
+from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
+
+from orchard.config.layers import Config
+from orchard.core.run import Run
+from orchard.core.states import JobState
+from orchard.core.views.documents import PlanSummary
+from orchard.engine.engine import Stop
+from orchard.engine.reach import reach_warnings
+from orchard.engine.turns.turn import remove_private
+from orchard.engine.workspace import end_all, folders_of
+from orchard.errors import Next, UsageError
+from orchard.git.refs import delete_refs, job_ref_part, list_refs
+from orchard.model.events.plans import (
+    Event,
+    HoldReleased,
+    JobCanceled,
+    Json,
+    PlanCanceled,
+    PlanDeleted,
+    PlanFinalized,
+    PlanPaused,
+    PlanResumed,
+    PlanSubmitted,
+    Warned,
+)
+from orchard.model.plan import JobId, Plan
+from orchard.model.plan_codec import plan_json
+from orchard.model.statuses import OVER, PlanStatus
+from orchard.operations.arguments import check_budget, plan_of
+from orchard.operations.command import Command, Decision, Scene
+from orchard.operations.idempotency import KEY_LENGTH, remembered_key
+from orchard.operations.operation import Absent, Args, Done, Fit, OfPlan, Route, Tool, Verb, says
+from orchard.operations.preparation import check_agents, check_place, fetched
+from orchard.planfile.works import named
+from orchard.process.failpoint import failpoint
+
+PLAN = "/plans/{plan}"
+REASON = "Why, for those who read the plan later."
+
+
+def is_open(plan: PlanSummary) -> bool:
+    return plan.status not in OVER
+
+
+class OfPlanWithReason(OfPlan, frozen=True, kw_only=True):
+    reason: Annotated[str, says(REASON, max_length=2000)] = ""
+
+
+# ----------------------------------------------------------------------------------------------- making
+
+
+class CreatePlan(Args, frozen=True, kw_only=True):
+    plan: Annotated[dict[str, Any], says("The plan, as in a plan file.")]
+    file: Annotated[str | None, says("The file that it comes from.")] = None
+    scaffolding: Annotated[
+        bool, says("Whether it is still being built: nothing starts before it is finalized, and it may be empty.")
+    ] = False
+    key: Annotated[
+        str | None,
+        says(
+            "Any text of your choice. Asking again with the same key gives the plan that was made, not a second one.",
+            max_length=KEY_LENGTH,
+        ),
+    ] = None
+
+
+class Made(Struct, frozen=True):
+    """A plan that was accepted."""
+
+    plan: str
+    known: Annotated[bool, says("Whether the same request had made it before.")]
+    notes: list[str]
+
+
+class _Asked(Struct, frozen=True):
+    """A plan that can be made."""
+
+    plan: Plan
+    key: Json | None
+    warnings: list[str]
+
+
+async def _prepare_creation(scene: Scene, _: Run, args: CreatePlan) -> _Asked | None:
+    key = remembered_key(args.plan, args.key)
+    if key is not None and scene.plan_with(key) is not None:
+        return None
+    world = scene.engine.world
+    asked = _with_defaults(world.config, plan_of(args.plan))
+    await check_agents(world, asked)
+    await check_place(world, asked)
+    return _Asked(asked, key, await world.in_thread(reach_warnings, world.repo, asked, named(asked)))
+
+
+def _with_defaults(config: Config, plan: Plan) -> Plan:
+    """The plan with what it leaves to the configuration filled in: it stays as it was submitted."""
+    limit = plan.max_parallel if plan.max_parallel is not None else config.max_parallel
+    return replace(plan, max_parallel=limit, resolver=plan.resolver or config.resolver)
+
+
+def _decide_creation(_: Run, args: CreatePlan, ready: _Asked | None, scene: Scene) -> Decision:
+    # Another client may have asked for the same with the same key meanwhile.
+    key = remembered_key(args.plan, args.key)
+    if key is not None and (known := scene.plan_with(key)) is not None:
+        return Decision(answer={"plan": known, "notes": [], "known": True})
+    assert ready is not None, "a key is never forgotten"
+    plan = replace(ready.plan, after=scene.first(ready.plan))
+    made = scene.new_id(plan.name)
+    submitted = PlanSubmitted(plan_json(plan), args.scaffolding, args.file, ready.key)
+    notes = [*scene.engine.notes, *ready.warnings]
+    return Decision([submitted], {"plan": made, "notes": notes, "known": False}, creates=made)
+
+
+create_plan = Command(
+    name="create_plan",
+    sentence="Submit a plan.",
+    details="It begins at once, unless it says `start_paused` or is being scaffolded. All that is wrong with it is "
+    "told at once; then nothing is made.",
+    args=CreatePlan,
+    answer=Made,
+    example={"plan": {"name": "Add login", "jobs": [{"id": "api", "work": "make api"}]}},
+    route=Route(
+        "POST",
+        "/plans",
+        id="submitPlan",
+        query=frozenset({"scaffolding"}),
+        headers={"key": "Idempotency-Key"},
+        status=201,
+    ),
+    tool=Tool("core", "Create a plan"),
+    verb=Verb("run"),
+    next=("wait_plan",),
+    prepare=_prepare_creation,
+    decide=_decide_creation,
+)
+
+
+def _decide_finalization(run: Run, args: OfPlan, _: object, scene: Scene) -> Decision:
+    if not run.scaffolding:
+        raise UsageError(f"Plan '{run.id}' is not being scaffolded.")
+    if len(run.plan.jobs) == 1:
+        raise UsageError(f"Plan '{run.id}' has no job yet.", hint="Add one first.")
+    return Decision([PlanFinalized()])
+
+
+finalize_plan = Command(
+    name="finalize_plan",
+    sentence="Declare a scaffolded plan complete: it starts.",
+    args=OfPlan,
+    answer=Done,
+    example={"plan": "add-login-k3x9p"},
+    route=Route("POST", f"{PLAN}/finalize"),
+    tool=Tool("core", "Finalize a plan"),
+    verb=Verb("finalize"),
+    next=("wait_plan",),
+    decide=_decide_finalization,
+)
+
+
+# --------------------------------------------------------------------------------------------- going on
+
+
+def _decide_pause(run: Run, args: OfPlan, _: object, scene: Scene) -> Decision:
+    refuse_if_over(run, "paused")
+    if run.paused is not None and not scene.resuming(run.id):
+        return Decision()
+    return Decision([PlanPaused("paused by the user")])
+
+
+pause_plan = Command(
+    name="pause_plan",
+    sentence="Let running jobs finish and start nothing new.",
+    args=OfPlan,
+    answer=Done,
+    example={"plan": "add-login-k3x9p"},
+    route=Route("POST", f"{PLAN}/pause"),
+    tool=Tool("core", "Pause a plan"),
+    verb=Verb("pause"),
+    next=("resume_plan",),
+    fit=Fit(lambda plan: is_open(plan) and plan.status != "paused", "is under way", already=is_open),
+    repeatable=True,
+    decide=_decide_pause,
+)
+
+
+class ResumePlan(OfPlan, frozen=True, kw_only=True):
+    budget: Annotated[
+        dict[str, Any] | None, says("What it may use from now on, where its budget is used up.", form="budget")
+    ] = None
+
+
+class _Fetched(Struct, frozen=True):
+    """What a fresh look at the remotes came to, and the pause that was to end."""
+
+    paused: object | None
+    warning: str | None = None
+
+
+async def _prepare_resume(scene: Scene, run: Run, args: ResumePlan) -> _Fetched:
+    check_budget(args.budget)
+    _refuse_resume(run, args.budget, scene)
+    paused = run.paused
+    return _Fetched(paused, await fetched(scene.engine.world) if paused is not None else None)
+
+
+def _decide_resume(run: Run, args: ResumePlan, ready: _Fetched, scene: Scene) -> Decision:
+    _refuse_resume(run, args.budget if run.paused is not ready.paused else None, scene)
+    if run.paused is not ready.paused and run.paused is not None:
+        raise UsageError(
+            f"Plan '{run.id}' was paused again while it was about to go on: {run.paused.reason}.",
+            hint=Next("resume_plan", run.id),
+        )
+    events: list[Event] = [] if ready.warning is None else new_warnings(run, ready.warning)
+    if run.paused is not None:
+        engine = scene.engine
+        events.append(PlanResumed(args.budget, run.started is None and engine.chain.is_lost(engine.runs, run)))
+    held = {job: record.hold for job, record in run.records.items() if record.hold is not None}
+    return Decision([*events, *(HoldReleased(job) for job, hold in held.items() if hold.kind == "budget")])
+
+
+def _refuse_resume(run: Run, budget: Json | None, scene: Scene) -> None:
+    if run.scaffolding:
+        raise UsageError(f"Plan '{run.id}' is still being scaffolded.", hint="Finalize it first.")
+    if run.deleted:
+        raise UsageError(f"Plan '{run.id}' was deleted.", hint=Next("list_saved_work", run.id))
+    # What this engine found interrupted goes on by itself, and may be over before anybody asks for that.
+    if run.settled and (run.canceled is not None or run.id not in scene.engine.found):
+        raise UsageError(f"Plan '{run.id}' is {run.status} and cannot be resumed.", hint=instead_of_resume(run))
+    if run.paused is None and budget is not None:
+        raise UsageError(f"Plan '{run.id}' is {run.status}: it does not wait for a budget.")
+
+
+def instead_of_resume(run: Run) -> Next:
+    """What takes a plan further that is over."""
+    return Next("get_plan" if run.status is PlanStatus.SUCCEEDED else "retry_plan", run.id)
+
+
+def new_warnings(run: Run, message: str) -> list[Event]:
+    """A warning, unless the plan has it."""
+    warned = Warned(message, None)
+    return [] if warned in run.warnings else [warned]
+
+
+resume_plan = Command(
+    name="resume_plan",
+    sentence="Let a paused or interrupted plan go on.",
+    args=ResumePlan,
+    answer=Done,
+    example={"plan": "add-login-k3x9p", "budget": {"tokens": 500000}},
+    route=Route("POST", f"{PLAN}/resume"),
+    tool=Tool("core", "Resume a plan"),
+    verb=Verb("resume"),
+    next=("wait_plan",),
+    fit=Fit(lambda plan: (plan.hint or "").startswith("orchard resume"), "is paused"),
+    repeatable=True,
+    prepare=_prepare_resume,
+    decide=_decide_resume,
+    lets_go_on=True,
+)
+
+
+# --------------------------------------------------------------------------------- stopping and removing
+
+
+def _decide_cancel(run: Run, args: OfPlanWithReason, _: object, scene: Scene) -> Decision:
+    if run.status in (PlanStatus.SUCCEEDED, PlanStatus.CANCELED):
+        raise UsageError(f"Plan '{run.id}' is {run.status} already; there is nothing to cancel.")
+    refuse_if_landed(run)
+    return _stopping(run, args.reason or "canceled by the user")
+
+
+def _stopping(run: Run, why: str) -> Decision:
+    """The end of everything of a plan that has not ended."""
+    events: list[Event] = []
+    if run.canceled is None:
+        pending = [job for job, record in run.records.items() if record.state is JobState.PENDING]
+        events = [PlanCanceled(why), *(JobCanceled(job, why) for job in pending)]
+    return Decision(events, listed=len(events) > 1, stops=(Stop("cancel", why), list(run.active)))
+
+
+def _finish_cancel(run: Run, args: OfPlanWithReason, _: Decision) -> Json:
+    refuse_if_landed(run)
+    return {}
+
+
+cancel_plan = Command(
+    name="cancel_plan",
+    sentence="Stop everything of a plan; its worktrees are kept.",
+    args=OfPlanWithReason,
+    answer=Done,
+    example={"plan": "add-login-k3x9p", "reason": "wrong approach"},
+    route=Route("POST", f"{PLAN}/cancel"),
+    tool=Tool("core", "Cancel a plan"),
+    verb=Verb("cancel"),
+    next=("retry_plan", "delete_plan"),
+    whole_names=True,
+    fit=Fit(is_open, "is under way"),
+    destructive=True,
+    decide=_decide_cancel,
+    finish=_finish_cancel,
+)
+
+
+class Deleted(Done, frozen=True, kw_only=True):
+    """What is left of a plan that was deleted."""
+
+    kept_folders: Annotated[list[str] | UnsetType, says("Folders that could not be saved, and were left.")] = UNSET
+    refs: Annotated[int | UnsetType, says("Refs that were removed.")] = UNSET
+
+
+def _decide_deletion(run: Run, args: OfPlan, _: object, scene: Scene) -> Decision:
+    stopped = run.status in (PlanStatus.SUCCEEDED, PlanStatus.CANCELED) or run.canceled is not None
+    if run.active or not (stopped or run.deleted):
+        # Decided again when its jobs have ended: another client may retry one meanwhile.
+        return replace(_stopping(run, "the plan was deleted"), again=True)
+    return Decision([] if run.deleted else [PlanDeleted()])
+
+
+async def _end_worktrees(scene: Scene, run: Run, args: OfPlan, _: Decision) -> Json:
+    await scene.engine.durable()
+    failpoint("delete.recorded")
+    await end_all(scene.engine, run, "the plan was deleted")
+    failpoint("delete.after-folders")
+    return {"kept_folders": [str(worktree.path) for worktree in folders_of(run)]}
+
+
+delete_plan = Command(
+    name="delete_plan",
+    sentence="Take a plan out of the way; its commits are kept until it is purged.",
+    details="Stops what it runs, saves what its worktrees hold, and removes them. Its commits are kept under "
+    "`refs/orchard` until it is purged.",
+    args=OfPlan,
+    answer=Deleted,
+    example={"plan": "add-login-k3x9p"},
+    route=Route("DELETE", PLAN),
+    tool=Tool("plans", "Delete a plan"),
+    verb=Verb("delete"),
+    next=("list_plans",),
+    whole_names=True,
+    fit=Fit(lambda plan: True, "is left to delete"),
+    repeatable=True,
+    destructive=True,
+    decide=_decide_deletion,
+    perform=_end_worktrees,
+)
+
+
+async def _purge(scene: Scene, run: Run, args: OfPlan, decided: Decision) -> Json:
+    """Remove what is left of a plan: refs, logs, journal. This is the one operation that loses something."""
+    kept: list[str] = (await _end_worktrees(scene, run, args, decided))["kept_folders"]
+    if kept:
+        raise UsageError(
+            f"Plan '{run.id}' still has folders whose content could not be saved.",
+            hint=(
+                "'",
+                Next("get_plan", run.id),
+                f"' says why. Move what you want to keep out of {kept[0]} and remove what is in the way there, "
+                "then purge again.",
+            ),
+        )
+    engine, repo, part = scene.engine, scene.engine.world.repo, job_ref_part(run.id)
+    places = ("keep", "wip", "base", "integration", "snapshot", "resolutions")
+    refs = await engine.world.in_thread(list_refs, repo.git, *(f"refs/orchard/{place}/{part}" for place in places))
+    failpoint("purge.before-refs")
+    await engine.world.in_thread(delete_refs, repo.git, refs, f"orchard: purge {run.id}")
+    failpoint("purge.after-refs")
+    await engine.world.in_thread(engine.world.logs.remove, run.id)
+    await engine.world.in_thread(remove_private, repo.state, run.id)
+    await engine.durable()
+    failpoint("purge.before-forget")
+    await engine.world.in_thread(engine.journal.forget, run.id)
+    failpoint("purge.after-forget")
+    engine.drop_run(run.id)
+    return {"refs": len(refs), "status": None}
+
+
+purge_plan = Command(
+    name="purge_plan",
+    sentence="Remove a plan for good: its refs, saved work and logs. What has landed stays.",
+    args=OfPlan,
+    answer=Deleted,
+    example={"plan": "add-login-k3x9p"},
+    route=Route("DELETE", PLAN),
+    tool=Absent("`delete_plan` with `purge` does it, and asks a person first."),
+    verb=Verb("purge"),
+    next=("list_plans",),
+    whole_names=True,
+    fit=Fit(lambda plan: True, "is deleted", newest="PlanDeleted", deleted=True),
+    destructive=True,
+    decide=_decide_deletion,
+    perform=_purge,
+)
+
+
+# ---------------------------------------------------------------------------------------------- refusals
+
+
+def refuse_if_over(run: Run, what: str) -> None:
+    """Refuse what cannot be done to a plan that is over."""
+    if run.settled:
+        raise UsageError(f"Plan '{run.id}' is {run.status} and cannot be {what}.")
+
+
+def refuse_if_landed(run: Run) -> None:
+    """Stopping what has landed would be half an undo."""
+    if run.landed is not None and run.undone is None:
+        raise UsageError(
+            f"Plan '{run.id}' has landed on '{run.landed.branch}' already.", hint=Next("undo_plan", run.id)
+        )
+
+
+def job_of(run: Run, job: str) -> JobId:
+    """The job of this whole name."""
+    from orchard.core.job_names import find_job
+
+    return find_job(run.id, run.plan.jobs, job, exact=True)

@@ -1,0 +1,33 @@
+"""Every operation, by name."""
+
+from collections.abc import Mapping
+
+from orchard.operations import changes, jobs, plans, subtasks, system, workers
+from orchard.operations.operation import Operation
+
+_ALL: tuple[Operation, ...] = (
+    plans.create_plan,
+    plans.finalize_plan,
+    plans.pause_plan,
+    plans.resume_plan,
+    plans.cancel_plan,
+    plans.delete_plan,
+    plans.purge_plan,
+    changes.reshape_plan,
+    changes.land_plan,
+    changes.undo_plan,
+    jobs.retry_plan,
+    jobs.retry_job,
+    jobs.cancel_jobs,
+    jobs.cancel_job,
+    jobs.force_fail_job,
+    jobs.approve_job,
+    workers.deploy_task,
+    workers.send_message,
+    workers.interrupt_worker,
+    workers.complete_task,
+    *subtasks.OPERATIONS,
+    system.ping,
+)
+
+OPERATIONS: Mapping[str, Operation] = {operation.name: operation for operation in _ALL}

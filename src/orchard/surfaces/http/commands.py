@@ -1,0 +1,164 @@
+"""Commands of the table of operations as operations of the API: their parameters, bodies and handlers are derived."""
+
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any, get_args, get_type_hints
+
+from msgspec import Meta
+from msgspec.structs import FieldInfo, fields
+from pydantic import Field, WithJsonSchema, create_model
+
+from orchard.model import limits
+from orchard.model.events.plans import Json
+from orchard.model.plan import JobId, PlanId
+from orchard.model.plan_codec import work_json
+from orchard.operations.operation import Alias, Route
+from orchard.operations.operation import Operation as Declared
+from orchard.planfile.fields import BudgetFields, Checks, Fields, PhaseName, Work, names_of
+from orchard.planfile.parse import parse_work
+from orchard.surfaces.http.operation import Asked, Nothing, Operation
+
+JobNames = Annotated[list[Annotated[str, Field(min_length=1, max_length=500)]], Field(min_length=1, max_length=1000)]
+
+
+def _change(op: str, description: str, **fields: Json) -> Json:
+    return {
+        "type": "object",
+        "description": description,
+        "properties": {"op": {"const": op}, **fields},
+        "required": ["op", *fields],
+        "additionalProperties": False,
+    }
+
+
+_ID: Json = {"type": "string", "minLength": 1}
+_JOB: Json = {"$ref": "#/components/schemas/JobFields"}
+CHANGES: Json = {
+    "type": "array",
+    "minItems": 1,
+    "maxItems": limits.RESHAPE_CHANGES,
+    "items": {
+        "oneOf": [
+            _change("add", "A new job, with needs of its own.", job=_JOB),
+            _change("remove", "What needed the job now needs what it needed.", id=_ID),
+            _change("set_needs", "What the job needs.", id=_ID, needs={"type": "array", "items": _ID, "maxItems": 200}),
+            _change(
+                "add_before", "The new job takes over what the other needs, which needs only it.", id=_ID, job=_JOB
+            ),
+            _change("add_after", "The new job needs the other; what needed that one now needs it.", id=_ID, job=_JOB),
+            _change("update", "Other fields.", id=_ID, set={"$ref": "#/components/schemas/JobUpdate"}),
+            _change("update_plan", "Fields of the plan itself.", set={"$ref": "#/components/schemas/PlanUpdate"}),
+        ]
+    },
+}
+
+FORMS: dict[str, Any] = {
+    "work": Work,
+    "works": Checks,
+    "budget": BudgetFields,
+    "phase": PhaseName,
+    "jobs": JobNames,
+    "changes": Annotated[
+        list[dict[str, Any]], Field(min_length=1, max_length=limits.RESHAPE_CHANGES), WithJsonSchema(CHANGES)
+    ],
+}
+"""What a body holds for an argument of this form."""
+
+
+def derived(command: Declared) -> Operation:
+    """A command as an operation of the API."""
+    route = command.route
+    assert isinstance(route, Route)
+    named = {part[1:-1] for part in route.path.split("/") if part.startswith("{")}
+    own = [spec for spec in fields(command.args) if spec.name not in named]
+    body = model(command, own) if own else Nothing
+    return Operation(
+        camel(route.id or command.name),
+        route.method,
+        route.path,
+        command.sentence.rstrip("."),
+        _runs(command, own),
+        command.answer,
+        description=command.details,
+        body=body,
+        body_required=any(spec.required for spec in own),
+        status=route.status,
+    )
+
+
+def camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+def model(command: Declared, own: Iterable[FieldInfo]) -> type[Fields]:
+    """Some arguments of a command as a body, in which everything that is wrong is told at once."""
+    hints = get_type_hints(command.args, include_extras=True)
+    made = {spec.name: _field(spec, hints[spec.name]) for spec in own}
+    name = camel(command.name)
+    title = f"{name[0].upper()}{name[1:]}Body"
+    found: type[Fields] = create_model(title, __base__=Fields, __doc__=command.sentence, **made)  # type: ignore[call-overload]
+    return found
+
+
+def _field(spec: FieldInfo, hint: Any) -> tuple[Any, Any]:
+    kind, *metas = get_args(hint)
+    meta = next(one for one in metas if isinstance(one, Meta))
+    form = _form(spec, hint)
+    kept = {name: value for name in ("min_length", "max_length") if (value := getattr(meta, name)) is not None}
+    if form is not None:
+        kind = FORMS[form]
+    elif None in get_args(kind) or type(None) in get_args(kind):
+        kind = next(one for one in get_args(kind) if one is not type(None))
+    default = {} if spec.required else {"default": spec.default}
+    return Annotated[kind, Field(**kept)] if kept else kind, Field(description=meta.description, **default)
+
+
+def _form(spec: FieldInfo, hint: Any) -> str | None:
+    meta = next((one for one in get_args(hint) if isinstance(one, Meta)), None)
+    return (meta.extra or {}).get("form") if meta is not None else None
+
+
+def _runs(command: Declared, own: list[FieldInfo]) -> Callable[[Asked], Any]:
+    hints = get_type_hints(command.args, include_extras=True)
+    forms = {spec.name: _form(spec, hints[spec.name]) for spec in own}
+
+    async def run(asked: Asked) -> Json:
+        """Find what the path names, read what was sent, and ask the engine."""
+        where: dict[str, Any] = {}
+        if "job" in asked.path:
+            where["plan"], where["job"] = await asked.job(command.name)
+        else:
+            where["plan"] = await asked.plan(command.name)
+        given = {name: await _read(asked, where["plan"], name, forms[name]) for name in _sent(asked, forms)}
+        name, args = command.name, {**where, **given}
+        if isinstance(command, Alias):
+            name, args = command.becomes(args)
+        return await asked.served.ask(name, **args)
+
+    return run
+
+
+def _sent(asked: Asked, forms: Iterable[str]) -> list[str]:
+    return [name for name in forms if any(known in asked.raw for known in names_of(name))]
+
+
+async def _read(asked: Asked, plan: PlanId, name: str, form: str | None) -> Any:
+    """An argument as the engine takes it."""
+    value = next(asked.raw[known] for known in names_of(name) if known in asked.raw)
+    if form in ("work", "works"):
+        return read_works(name, value)
+    return await named_jobs(asked, plan, value) if form == "jobs" else value
+
+
+async def named_jobs(asked: Asked, plan: PlanId, names: list[str]) -> list[JobId]:
+    """The jobs that are meant, each once."""
+    find = asked.served.app.find_job
+    return list(dict.fromkeys([(await asked.served.read(find, name, plan))[1] for name in names]))
+
+
+def read_works(name: str, value: Any) -> Json | list[Json]:
+    """A work, or a list of checks, as in a plan file."""
+    if name == "work":
+        return work_json(parse_work(value, name))
+    many = value if isinstance(value, list) else [value]
+    return [work_json(parse_work(one, f"{name}[{number}]")) for number, one in enumerate(many)]

@@ -1,0 +1,65 @@
+"""The table of operations: each is found in every surface, or says why not, and its example is one that it takes."""
+
+import pytest
+
+from orchard.errors import UsageError
+from orchard.operations.arguments import read_arguments
+from orchard.operations.command import Command
+from orchard.operations.operation import Absent, Alias, Operation
+from orchard.operations.table import OPERATIONS
+from orchard.surfaces.cli.verbs import VERBS
+from orchard.surfaces.http.operations import ROUTES
+from orchard.surfaces.mcp.toolbox import every_tool
+
+ALL = pytest.mark.parametrize("operation", OPERATIONS.values(), ids=lambda one: one.name)
+
+
+@ALL
+def test_an_operation_is_a_route_or_says_why_not(operation: Operation) -> None:
+    if isinstance(operation.route, Absent):
+        assert operation.route.why.endswith(".")
+    else:
+        assert (operation.route.method, operation.route.path) in {(one.method, one.path) for one in ROUTES}
+
+
+@ALL
+def test_an_operation_is_a_tool_of_its_toolset_or_says_why_not(operation: Operation) -> None:
+    if isinstance(operation.tool, Absent):
+        assert operation.tool.why.endswith(".")
+    else:
+        name = operation.tool.name or operation.name
+        assert (name, operation.tool.toolset) in {(one.name, one.toolset) for one in every_tool()}
+
+
+@ALL
+def test_an_operation_is_a_command_or_says_why_not(operation: Operation) -> None:
+    if isinstance(operation.verb, Absent):
+        assert operation.verb.why.endswith(".")
+    else:
+        assert operation.verb.name in VERBS
+
+
+@ALL
+def test_what_an_operation_says_is_a_sentence(operation: Operation) -> None:
+    assert operation.sentence[0].isupper() and operation.sentence.endswith(".")
+
+
+@ALL
+def test_an_operation_knows_which_operations_usually_follow(operation: Operation) -> None:
+    tools = {one.name for one in every_tool()}
+    assert not [name for name in operation.next if name not in OPERATIONS and name not in tools]
+
+
+@pytest.mark.parametrize(
+    "operation", [one for one in OPERATIONS.values() if isinstance(one, Command)], ids=lambda one: one.name
+)
+def test_a_command_refuses_an_argument_that_it_does_not_have(operation: Command) -> None:
+    with pytest.raises(UsageError, match="has no argument 'nonsense'"):
+        read_arguments(operation, {"nonsense": 1})
+
+
+def test_an_alias_names_an_operation_that_takes_its_arguments() -> None:
+    for one in OPERATIONS.values():
+        if isinstance(one, Alias):
+            name, args = one.becomes({"plan": "p", "job": "j"})
+            read_arguments(OPERATIONS[name], args)
