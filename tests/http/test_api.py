@@ -111,6 +111,7 @@ def test_every_operation_of_the_table_does_what_it_says(
     installs = {one["name"]: one["install"] for one in api.get("/agents")["agents"]}
     assert installs["goose"] == "brew install block-goose-cli" and installs["claude"].startswith("npm install")
     assert api.get("/openapi.json")["openapi"] == "3.1.0"
+    assert api.get("/journal", since="0") == {"events": [], "next": 0}
     whole: Json = {"name": "Whole", "jobs": [WRITE_A]}
     assert api.post("/plans/validate", whole)["leaves"] == ["a"]
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from orchard.operations import changes, jobs, plans, subtasks, system, workers
+from orchard.operations import changes, jobs, plans, queries, subtasks, system, workers
 from orchard.operations.operation import Operation
 
 _ALL: tuple[Operation, ...] = (
@@ -26,6 +26,7 @@ _ALL: tuple[Operation, ...] = (
     workers.send_message,
     workers.interrupt_worker,
     workers.complete_task,
+    queries.list_events,
     *subtasks.OPERATIONS,
     system.ping,
 )

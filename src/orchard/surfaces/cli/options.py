@@ -1,15 +1,18 @@
 """From the options to an `App`, and from names to plans and jobs; completion asks here as well."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import click
+from msgspec.structs import fields
 
 from orchard.app import App, open_app
 from orchard.core.views.documents import PlanSummary
 from orchard.errors import NeedsPerson, OrchardError
 from orchard.model.plan import PlanId
+from orchard.operations.operation import Operation
 from orchard.surfaces.cli.render import text
 from orchard.surfaces.cli.render.lines import safe
 from orchard.surfaces.cli.terminal import Terminal
@@ -154,6 +157,27 @@ def plan_option(function: Any) -> Any:
     return click.option(
         "--plan", metavar="PLAN", shell_complete=_plans, callback=not_empty, help="The job's plan; else the newest."
     )(function)
+
+
+def options_of(operation: Operation) -> Callable[[Any], Any]:
+    """The arguments of an operation as options; one that is not given is None."""
+    hints = get_type_hints(operation.args, include_extras=True)
+    own = [spec for spec in fields(operation.args) if spec.name not in ("plan", "job", "jobs")]
+
+    def add(function: Any) -> Any:
+        for spec in reversed(own):
+            kind, meta = get_args(hints[spec.name])
+            name = f"--{spec.name.replace('_', '-')}"
+            if kind is bool:
+                function = click.option(name, is_flag=True, help=meta.description)(function)
+            else:
+                sort = click.IntRange(meta.ge, meta.le) if kind is int else str
+                function = click.option(name, type=sort, help=meta.description, metavar="N" if kind is int else "TEXT")(
+                    function
+                )
+        return function
+
+    return add
 
 
 def yes_option(function: Any) -> Any:

@@ -41,6 +41,7 @@ VERBS: Mapping[str, Verb] = {
     "diff": Verb("look", "views:diff", "Show what a job, or a whole plan, changed."),
     "attempts": Verb("look", "views:attempts", "Show every try at a job, phase by phase."),
     "usage": Verb("look", "usage:usage", "Show what the agents of a plan used: tokens, cost and time."),
+    "events": Verb("look", "events:events", "Show the journal: everything that happened, in its order."),
     "watch": Verb("look", "watch:watch", "Watch a plan on the whole screen until you press q."),
     "wait": Verb("look", "watch:wait", "Wait until a plan ends or needs a person."),
     "waiting": Verb("look", "waiting_list:waiting", "Show what needs a person, with the command that answers it."),

@@ -6,6 +6,7 @@ from typing import Annotated, Any, get_args, get_type_hints
 from msgspec import Meta
 from msgspec.structs import FieldInfo, fields
 from pydantic import Field, WithJsonSchema, create_model
+from starlette.responses import Response
 
 from orchard.model import limits
 from orchard.model.events.plans import Json
@@ -13,9 +14,10 @@ from orchard.model.plan import JobId, PlanId
 from orchard.model.plan_codec import work_json
 from orchard.operations.operation import Alias, Route
 from orchard.operations.operation import Operation as Declared
+from orchard.operations.queries import Query as Asking
 from orchard.planfile.fields import BudgetFields, Checks, Fields, PhaseName, Work, names_of
 from orchard.planfile.parse import parse_work
-from orchard.surfaces.http.operation import Asked, Nothing, Operation
+from orchard.surfaces.http.operation import Asked, Nothing, Operation, Query
 
 JobNames = Annotated[list[Annotated[str, Field(min_length=1, max_length=500)]], Field(min_length=1, max_length=1000)]
 
@@ -70,6 +72,17 @@ def derived(command: Declared) -> Operation:
     assert isinstance(route, Route)
     named = {part[1:-1] for part in route.path.split("/") if part.startswith("{")}
     own = [spec for spec in fields(command.args) if spec.name not in named]
+    if isinstance(command, Asking):
+        return Operation(
+            camel(route.id or command.name),
+            route.method,
+            route.path,
+            command.sentence.rstrip("."),
+            _reads(command),
+            command.answer,
+            description=command.details,
+            query=model(command, own, Query, "Query"),
+        )
     body = model(command, own) if own else Nothing
     return Operation(
         camel(route.id or command.name),
@@ -90,13 +103,13 @@ def camel(name: str) -> str:
     return first + "".join(word.capitalize() for word in rest)
 
 
-def model(command: Declared, own: Iterable[FieldInfo]) -> type[Fields]:
-    """Some arguments of a command as a body, in which everything that is wrong is told at once."""
+def model(command: Declared, own: Iterable[FieldInfo], base: type[Fields] = Fields, what: str = "Body") -> type[Fields]:
+    """Some arguments of an operation as fields, in which everything that is wrong is told at once."""
     hints = get_type_hints(command.args, include_extras=True)
     made = {spec.name: _field(spec, hints[spec.name]) for spec in own}
     name = camel(command.name)
-    title = f"{name[0].upper()}{name[1:]}Body"
-    found: type[Fields] = create_model(title, __base__=Fields, __doc__=command.sentence, **made)  # type: ignore[call-overload]
+    title = f"{name[0].upper()}{name[1:]}{what}"
+    found: type[Fields] = create_model(title, __base__=base, __doc__=command.sentence, **made)  # type: ignore[call-overload]
     return found
 
 
@@ -104,7 +117,9 @@ def _field(spec: FieldInfo, hint: Any) -> tuple[Any, Any]:
     kind, *metas = get_args(hint)
     meta = next(one for one in metas if isinstance(one, Meta))
     form = _form(spec, hint)
-    kept = {name: value for name in ("min_length", "max_length") if (value := getattr(meta, name)) is not None}
+    kept = {
+        name: value for name in ("min_length", "max_length", "ge", "le") if (value := getattr(meta, name)) is not None
+    }
     if form is not None:
         kind = FORMS[form]
     elif None in get_args(kind) or type(None) in get_args(kind):
@@ -134,6 +149,17 @@ def _runs(command: Declared, own: list[FieldInfo]) -> Callable[[Asked], Any]:
         if isinstance(command, Alias):
             name, args = command.becomes(args)
         return await asked.served.ask(name, **args)
+
+    return run
+
+
+def _reads(query: Asking) -> Callable[[Asked], Any]:
+    names = [spec.name for spec in fields(query.args)]
+
+    async def run(asked: Asked) -> Response:
+        """Ask the journal."""
+        args = query.args(**{name: getattr(asked.query, name) for name in names})
+        return await asked.read(query.read, asked.served.app, args)
 
     return run
 

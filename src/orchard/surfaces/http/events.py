@@ -8,15 +8,13 @@ hundred of them cost one reader. Nobody polls: `Served.newer` wakes whoever has 
 import asyncio
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Iterable
-from typing import Any
 
 from msgspec import Struct
 
-from orchard.core.views.documents import time_text
+from orchard.core.views.events import event_document
 from orchard.errors import NotFound, UsageError
-from orchard.model.events.plans import Json, PlanReshaped, PlanSubmitted, Recorded
+from orchard.model.events.plans import Recorded
 from orchard.model.plan import PlanId
-from orchard.model.secrets import masked
 from orchard.surfaces.http.problems import json_bytes
 from orchard.surfaces.http.queries import Documents
 from orchard.surfaces.http.streams import Streams, first_frame, frame
@@ -164,22 +162,5 @@ async def plan_frames(
 
 def sent(recorded: Recorded) -> Sent:
     """An event as clients get it: variables that look like secrets are hidden, and whole plans are left out."""
-    event = recorded.event
-    name = type(event).__name__
-    body: Json = {
-        "seq": recorded.seq,
-        "at": time_text(recorded.at),
-        "plan": recorded.plan,
-        "type": name,
-    }
-    body.update((key, value) for key, value in _told(event).items() if key not in body)
+    body, name = event_document(recorded), type(recorded.event).__name__
     return Sent(recorded.seq, recorded.plan, frame(json_bytes(body).decode(), name, str(recorded.seq)))
-
-
-def _told(event: Any) -> Json:
-    fields: Json = {name: getattr(event, name) for name in event.__struct_fields__}
-    if isinstance(event, PlanSubmitted):
-        fields |= {"name": event.plan["name"], "jobs": len(event.plan["jobs"])}
-    if isinstance(event, PlanSubmitted | PlanReshaped):
-        del fields["plan"]
-    return masked(fields)

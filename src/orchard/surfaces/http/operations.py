@@ -4,6 +4,7 @@ from orchard.core.views import documents, figures
 from orchard.operations import plans as plan_commands
 from orchard.operations.command import Command
 from orchard.operations.operation import Alias, DoneJobs
+from orchard.operations.queries import Query
 from orchard.operations.table import OPERATIONS
 from orchard.surfaces.http import jobs, models, plans, system, system_models
 from orchard.surfaces.http.commands import derived
@@ -11,6 +12,7 @@ from orchard.surfaces.http.operation import EVENTS, JSON, SVG, TEXT, Nothing, Op
 
 PLAN = "/plans/{plan}"
 JOB = f"{PLAN}/jobs/{{job}}"
+DERIVED = (Command, Alias, Query)
 BY_HAND = ("create_plan", "delete_plan", "purge_plan", "cancel_jobs")
 """Commands whose bodies are plans, or that are asked for in another way here."""
 
@@ -193,7 +195,11 @@ ROUTES: tuple[Operation, ...] = (
         description="Redacted. A page never cuts a character; the unfinished last line of a log that still grows is "
         "held back.",
     ),
-    *(derived(one) for one in OPERATIONS.values() if isinstance(one, Command | Alias) and one.name not in BY_HAND),
+    *(
+        derived(one)
+        for one in OPERATIONS.values()
+        if isinstance(one, Command | Alias | Query) and one.name not in BY_HAND
+    ),
     # what is around them
     Operation(
         "listRepos",

@@ -1,0 +1,56 @@
+"""Operations that only look: they are answered from the journal, with and without an engine."""
+
+from collections.abc import Callable
+from typing import Annotated, Any, Protocol
+
+from msgspec import Struct
+
+from orchard.core.views.events import EventPage, event_document
+from orchard.model.plan import PlanId
+from orchard.operations.operation import Args, Operation, Route, Tool, Verb, says
+from orchard.store.reader import JournalReader
+
+MOST_EVENTS = 1000
+
+
+class Library(Protocol):
+    """What a query can look at; `App` is the one."""
+
+    @property
+    def reader(self) -> JournalReader: ...
+
+    def find_plan(self, name: str | None, operation: str = "") -> PlanId: ...
+
+
+class Query(Operation, frozen=True, kw_only=True):
+    """An operation that changes nothing."""
+
+    read: Callable[[Library, Any], Struct]
+
+
+class ListEvents(Args, frozen=True, kw_only=True):
+    plan: Annotated[str | None, says("Only those of this plan; else of all.")] = None
+    since: Annotated[int, says("Only what came after the event of this number.", ge=0)] = 0
+    limit: Annotated[int, says("How many at most.", ge=1, le=MOST_EVENTS)] = 200
+
+
+def read_events(library: Library, args: ListEvents) -> EventPage:
+    plan = library.find_plan(args.plan) if args.plan is not None else None
+    found = list(library.reader.events(plan, args.since, args.limit))
+    return EventPage([event_document(one) for one in found], found[-1].seq if found else args.since)
+
+
+list_events = Query(
+    name="list_events",
+    sentence="Read the journal: everything that happened, in its order.",
+    details="Each event has a number. To go on where you stopped, give the `next` of the last answer as `since`.",
+    args=ListEvents,
+    answer=EventPage,
+    example={"plan": "add-login-k3x9p", "since": 120},
+    route=Route("GET", "/journal"),
+    tool=Tool("plans", "Read the journal"),
+    verb=Verb("events"),
+    next=("get_plan",),
+    repeatable=True,
+    read=read_events,
+)

@@ -1,0 +1,73 @@
+"""Tools that are derived whole from queries of the table of operations."""
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+from msgspec import Meta, Struct
+from msgspec.structs import asdict, fields, replace
+from pydantic import Field, create_model
+
+from orchard.model.events.plans import Json
+from orchard.operations.operation import Tool as Declared
+from orchard.operations.queries import Query
+from orchard.operations.table import OPERATIONS
+from orchard.surfaces.mcp.tool import Call, Tool
+from orchard.surfaces.mcp.tools.models import Arguments, Told, optional
+from orchard.surfaces.mcp.tools.names import meant_plan
+
+
+def derived(query: Query) -> Tool:
+    """A query as a tool: what it takes and gives, and the words about it, are those of its declaration."""
+    found = query.tool
+    assert isinstance(found, Declared) and query.answer is not None
+    words = [query.sentence, query.details, f"Example: {json.dumps(query.example)}", f"Next: {', '.join(query.next)}."]
+    title = "".join(word.capitalize() for word in query.name.split("_"))
+    return Tool(
+        found.name or query.name,
+        found.toolset,
+        found.title,
+        "\n".join(word for word in words if word),
+        create_model(title, __base__=Arguments, **_inputs(query)),  # type: ignore[call-overload]
+        create_model(f"{title}Answer", __base__=Told, **_outputs(query.answer)),  # type: ignore[call-overload]
+        _runs(query),
+        read_only=True,
+    )
+
+
+def _inputs(query: Query) -> dict[str, Any]:
+    hints = get_type_hints(query.args, include_extras=True)
+    made: dict[str, Any] = {}
+    for spec in fields(query.args):
+        kind, meta = get_args(hints[spec.name])
+        if spec.default is None:
+            made[spec.name] = kind, optional(meta.description)
+        else:
+            limits = {name: value for name in ("ge", "le") if (value := getattr(meta, name)) is not None}
+            made[spec.name] = (
+                Annotated[kind, Field(**limits)],
+                Field(default=spec.default, description=meta.description),
+            )
+    return made
+
+
+def _outputs(answer: type[Struct]) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    for name, hint in get_type_hints(answer, include_extras=True).items():
+        kind, *metas = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+        said = next((one.description for one in metas if isinstance(one, Meta)), None)
+        made[name] = kind, Field(description=said)
+    return made
+
+
+def _runs(query: Query) -> Callable[[Call, Any], Awaitable[Json]]:
+    async def run(call: Call, given: Arguments) -> Json:
+        args = query.args(**given.model_dump())
+        if "plan" in type(given).model_fields and (args_plan := asdict(args)["plan"]) is not None:
+            args = replace(args, plan=(await meant_plan(call, args_plan)).plan)
+        return asdict(await call.served.read(query.read, call.served.app, args))
+
+    return run
+
+
+TOOLS = tuple(derived(one) for one in OPERATIONS.values() if isinstance(one, Query))

@@ -1,0 +1,63 @@
+"""`orchard events`: the journal as lines or JSON, in pages or followed, and the same in the API and as a tool."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.program import Desk, desks
+from tests.mcp.toolbench import bench
+
+PLAN = "name: Told\ntarget: goal\njobs:\n  - {id: one, env: {API_TOKEN: s3cr3t-s3cr3t}, work: 'echo 1 > one.txt'}\n"
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    for made in desks(tmp_path):
+        assert made("run", made.plan(PLAN)).code == 0
+        yield made
+
+
+def rows(text: str) -> list[dict[str, object]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_the_journal_is_shown_a_line_an_event_and_as_objects(desk: Desk) -> None:
+    lines = desk("events").out.splitlines()
+    found = rows(desk("events", "--json").out)
+
+    assert [int(line.split()[0]) for line in lines] == [one["seq"] for one in found] == list(range(1, len(found) + 1))
+    assert found[0]["type"] == "PlanSubmitted" and found[-1]["type"] == "JobSucceeded"
+    assert "JobSucceeded" in lines[-1] and "s3cr3t" not in desk("events", "--json").out
+
+
+def test_a_page_begins_where_it_is_told_and_is_as_long_as_it_is_told(desk: Desk) -> None:
+    found = rows(desk("events", "--json", "--since", "3", "--limit", "2").out)
+
+    assert [one["seq"] for one in found] == [4, 5]
+    assert desk("events", "--limit", "0").code == 2
+    nobody = desk("events", "nope")
+    assert nobody.code == 3 and "no plan 'nope'" in nobody.talk
+
+
+def test_who_follows_sees_everything_and_is_told_when_nothing_more_can_happen(desk: Desk) -> None:
+    slow = desk.plan(PLAN.replace("Told", "Slow").replace("echo 1", "sleep 1; echo 2"), "slow.yaml")
+    assert desk("run", "--detach", slow).code == 0
+    done = desk("events", "--follow", "--json")
+
+    found = rows(done.out)
+    assert [one["seq"] for one in found] == [one["seq"] for one in rows(desk("events", "--json").out)]
+    assert "nothing more happens" in done.talk
+
+
+@pytest.mark.anyio
+async def test_a_tool_reads_the_journal_and_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    async with bench(tmp_path / "repo") as tools:
+        made = await tools("create_plan", name="Told", jobs=[{"id": "one", "work": "echo 1 > one.txt"}])
+        await tools("wait_plan", plan=made["plan"], until="end", timeout_s=30)
+        first = await tools("list_events", plan=made["plan"], limit=2)
+        rest = await tools("list_events", since=first["next"])
+
+    assert [one["type"] for one in first["events"]] == ["PlanSubmitted", "PlanStarted"]
+    assert rest["events"][0]["seq"] == first["events"][-1]["seq"] + 1 and rest["next"] == rest["events"][-1]["seq"]
