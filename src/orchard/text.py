@@ -94,3 +94,8 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     """The end of a message about an unknown word; empty if nothing is near."""
     found = nearest(word, known)
     return f"; did you mean {quoted(found)}?" if found is not None else ""
+
+
+def line_end(text: str) -> str:
+    """How the lines of a text end."""
+    return "\r\n" if "\r\n" in text else "\n"

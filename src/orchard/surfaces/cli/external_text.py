@@ -14,6 +14,7 @@ from typing import Any
 from msgspec import Struct
 
 from orchard.surfaces.mcp.hosts import Form
+from orchard.text import line_end
 
 # What is opened and never closed reaches to the end: nothing is looked for twice.
 _STRING = r'"(?:[^"\\\n]|\\.)*(?:"|.*)'
@@ -67,7 +68,7 @@ def edited(text: str, form: Form, keys: Sequence[str], value: dict[str, Any] | N
         kept = _shown(_rest(read_text(after, form), keys)) == _shown(_rest(read_text(text, form), keys))
         if kept and _shown(entry_of(after, form, keys)) == _shown(value):
             return after
-    except (BadText, RecursionError):
+    except (ValueError, RecursionError):
         pass
     raise BadText("it is written in a way that cannot be changed here")
 
@@ -94,11 +95,6 @@ def _rest(value: dict[str, Any], keys: Sequence[str]) -> dict[str, Any]:
     rest, inner = {key: held for key, held in value.items() if key != keys[0]}, value.get(keys[0])
     held = _rest(inner, keys[1:]) if len(keys) > 1 and isinstance(inner, dict) else None
     return {**rest, keys[0]: held} if held else rest
-
-
-def line_end(text: str) -> str:
-    """How the lines of a text end."""
-    return "\r\n" if "\r\n" in text else "\n"
 
 
 # ------------------------------------------------------------------------------------------- JSON

@@ -14,7 +14,7 @@ import tomlkit
 from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import AoT, InlineTable, Item, Key, SingleKey, Table, Trivia, Whitespace
 
-from orchard.surfaces.cli.external_text import BadText, line_end
+from orchard.text import line_end
 
 Body = list[tuple[Key | None, Item]]
 
@@ -35,9 +35,9 @@ def edited_toml(text: str, keys: Sequence[str], value: dict[str, Any] | None, *,
     try:
         documents = [tomlkit.parse(piece) for piece in _pieces(text)]
     except TOMLKitError as error:
-        raise BadText(str(error)) from None
+        raise ValueError(str(error)) from None
     if "".join(document.as_string() for document in documents) != text:
-        raise BadText("it is not kept as it was written")
+        raise ValueError("it is not kept as it was written")
     places = [place for document in documents for place in _places(document.body, keys)]
     for number, (body, at, inside) in reversed(list(enumerate(places))):
         key, found = body[at]

@@ -28,8 +28,8 @@ def derived(query: Query) -> Tool:
         found.toolset,
         found.title,
         "\n".join(word for word in words if word),
-        create_model(title, __base__=Arguments, **_inputs(query)),  # type: ignore[call-overload]
-        create_model(f"{title}Answer", __base__=Told, **_outputs(query.answer)),  # type: ignore[call-overload]
+        create_model(title, __base__=Arguments, **_inputs(query)),
+        create_model(f"{title}Answer", __base__=Told, **_outputs(query.answer)),
         _runs(query),
         read_only=True,
     )
