@@ -58,7 +58,6 @@ COMMAND_LINE = re.compile(rf"\borchard (?:(?:{'|'.join(VERBS)})\b|$)")
 MAY_WRITE_COMMANDS = (
     "surfaces/", "bench/", "testing.py",
     "__main__.py",  # the line of --version, which is answered without any surface
-    "engine/requests/",  # until they give steps
 )  # fmt: skip
 
 STARTERS = {

@@ -255,7 +255,7 @@ resume_plan = Command(
     tool=Tool("core", "Resume a plan"),
     verb=Verb("resume"),
     next=("wait_plan",),
-    fit=Fit(lambda plan: (plan.hint or "").startswith("orchard resume"), "is paused"),
+    fit=Fit(lambda plan: any(step.operation == "resume_plan" for step in plan.next), "is paused"),
     repeatable=True,
     prepare=_prepare_resume,
     decide=_decide_resume,
