@@ -288,20 +288,17 @@ def _problem_of_row(layers: Sequence[Layer], name: str, message: str) -> Problem
 
 
 def _line_of(text: str, name: str) -> int | None:
-    """The line where a key stands, found by its looks: a guess that may fail, and then says nothing."""
-    wanted = name.strip("'")
-    table = ""
-    for number, line in enumerate(text.split("\n"), start=1):
-        if header := re.match(r"\s*\[+\s*([^\]]{1,200}?)\s*\]", line):
-            table = header[1].strip("\"'")
-            if table == wanted:
-                return number
-        elif assigned := re.match(r"\s*([^=#]{1,200}?)\s*=", line):
-            key = assigned[1].replace('"', "").replace("'", "").replace(" ", "")
-            full = f"{table}.{key}" if table else key
-            if full == wanted or ("{" in line and wanted.startswith(f"{full}.")):
-                return number
-    return None
+    """The line where a key stands, or the inline table that holds it; None where it is not found by its looks."""
+    from orchard.planfile.document import locate_toml  # only a file with problems pays for it
+
+    places = locate_toml(text)
+    keys = {".".join(map(str, path)): place[0] for path, place in places.keys.items()}
+    lines = {".".join(map(str, path)): place[0] for path, place in places.values.items()} | keys
+    wanted = name.replace("'", "")
+    if wanted in lines:
+        return lines[wanted]
+    above = wanted.split(".")[:-1]
+    return next((keys[key] for n in range(len(above), 0, -1) if (key := ".".join(above[:n])) in keys), None)
 
 
 def _bounded(problems: list[Problem]) -> list[Problem]:

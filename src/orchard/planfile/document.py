@@ -300,7 +300,7 @@ def _read_toml(text: str) -> object:
         raise Unreadable([Finding((), "is not valid TOML: a number has too many digits, or a date is none")]) from None
 
 
-def _locate_toml(text: str) -> Places:
+def locate_toml(text: str) -> Places:
     """The places of what stands on a line of its own; what is inside an inline table is shown at that table."""
     places = Places()
     counts: dict[Path, int] = {}
@@ -340,5 +340,5 @@ def _toml_table(parts: Path, is_list: bool, counts: dict[Path, int]) -> Path:
 _READERS: dict[Format, tuple[Callable[[str], object], Callable[[str], Places]]] = {
     "yaml": (read_yaml, _locate_yaml),
     "json": (_read_json, _locate_json),
-    "toml": (_read_toml, _locate_toml),
+    "toml": (_read_toml, locate_toml),
 }
