@@ -364,7 +364,7 @@ def _asking(run: Run, say: Say, asked: _Question) -> Waiting:
 
 
 def take_side(plan: str, side: str) -> Next:
-    """That the plan settles conflicts by taking a side."""
+    """That the plan resolves conflicts by taking a side."""
     return Next("update_plan", plan, args={"resolver": side})
 
 

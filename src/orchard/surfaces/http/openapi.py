@@ -77,7 +77,7 @@ def document() -> Json:
             {"name": "plans", "description": "Plans: submit, look at, control, land."},
             {"name": "jobs", "description": "Jobs: look at, control, talk to."},
             {"name": "events", "description": "What happens, as it happens."},
-            {"name": "around", "description": "What is around the plans."},
+            {"name": "system", "description": "Repositories, agents, settings, and how this machine fares."},
         ],
         "paths": paths,
         "components": {

@@ -166,7 +166,7 @@ class Operation(Struct, frozen=True):
         """Under which heading the document has it."""
         if "jobs" in self.parts[:-1]:
             return "jobs"
-        return self.parts[0] if self.parts[0] in ("plans", "events") else "around"
+        return self.parts[0] if self.parts[0] in ("plans", "events") else "system"
 
     @property
     def writes(self) -> bool:

@@ -156,7 +156,7 @@ def _agent_started(run: Run, event: events.AgentStarted) -> list[Line]:
     again = f"try {event.number}" if event.number > 1 else ""
     session = "in its session" if event.session else ""
     more = ", ".join(filter(None, (safe(event.model or ""), again, session)))
-    verbs = {"heal": "mends", "resolve": "settles the conflict", "check": "checks"}
+    verbs = {"heal": "heals", "resolve": "resolves the conflict", "check": "checks"}
     if event.subtask is not None:
         return [_line(_job(event.job), f"{safe(event.agent)} works on {event.subtask}", "busy", more)]
     return [_line(_job(event.job), f"{safe(event.agent)} {verbs.get(event.purpose, 'works')}", "busy", more)]

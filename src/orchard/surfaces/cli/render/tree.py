@@ -143,7 +143,7 @@ def _extras(job: JobView) -> str:
 
 
 def _at_work(agent: AgentAtWork) -> str:
-    doing = {"heal": " mends", "resolve": " settles a conflict"}.get(agent.doing, "")
+    doing = {"heal": " heals", "resolve": " resolves a conflict"}.get(agent.doing, "")
     return f"{safe(agent.name, 40)}{doing}"
 
 
