@@ -5,7 +5,7 @@ Tools by their names: what an engine's hints ask for next is written as a call.
 
 import json
 import re
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable
 from typing import Any, cast
 
 from msgspec import to_builtins
@@ -45,24 +45,6 @@ NEXT_FOR_JOB = {
 }
 """What can be done with a plan, or a job, that is as it is."""
 
-_WORD = r"([^\s'\"]+)"
-_COMMANDS: Sequence[tuple[re.Pattern[str], str]] = tuple(
-    (re.compile(command), tool)
-    for command, tool in (
-        (rf"orchard status {_WORD}", r'get_plan(plan="\1")'),
-        (r"orchard list\b", "list_plans"),
-        (rf"orchard retry --plan {_WORD}", r'retry_plan(plan="\1")'),
-        (rf"orchard (resume|land|undo|cancel|pause|delete) {_WORD}", r'\1_plan(plan="\2")'),
-    )
-)
-"""What requests still say in words of the command line; it goes when they give steps."""
-
-
-def _with_tools(text: str) -> str:
-    for pattern, tool in _COMMANDS:
-        text = pattern.sub(tool, text)
-    return text
-
 
 def problems_of(error: ValidationError, value: Json, model: type[BaseModel]) -> InvalidInput:
     """What is wrong with the arguments of a tool, in the words that plan files use."""
@@ -88,7 +70,7 @@ def error_text(tool: str, error: OrchardError, shown: Callable[[str], str | None
 
     `shown` makes of a hint what this caller may read of it.
     """
-    hint = in_tools(_with_tools(error.hint) if isinstance(error.hint, str) else error.hint) if error.hint else None
+    hint = in_tools(error.hint) if error.hint else None
     hint = shown(hint) if hint else None
     if isinstance(error, InvalidInput):
         problems = [_told(problem) for problem in error.problems]

@@ -12,13 +12,13 @@ from orchard.core.run import Run
 from orchard.core.states import JobState
 from orchard.core.views.documents import Waiting
 from orchard.core.views.plans import needs_person, plan_summary
-from orchard.errors import InvalidInput, NeedsPerson, NotFound, UsageError
+from orchard.errors import InvalidInput, NeedsPerson, Next, NotFound, UsageError
 from orchard.model.events.plans import Json
 from orchard.model.plan import VALIDATION, JobId, PlanId
 from orchard.model.statuses import JobStatus, PlanStatus
 from orchard.surfaces.mcp.messages import NEXT_FOR_JOB, NEXT_FOR_PLAN, compact, first_line
 from orchard.surfaces.mcp.tool import Call
-from orchard.surfaces.next_steps import in_commands, in_tools, tool_call
+from orchard.surfaces.next_steps import in_commands, tool_call
 from orchard.text import for_screen, quoted
 
 
@@ -88,7 +88,7 @@ async def ask(call: Call, verb: str, meant: Meant, **args: Any) -> Json:
         state, remedy = await call.served.read(_state, call.served.app, meant)
         told = error.message if f"is {state}" in error.message else f"{error.message} {state_text(meant, state)}"
         # That one can look at the plan is no remedy; whoever reads this has just been told how it stands.
-        looks = in_tools(error.hint or "").startswith(("get_plan", "In a shell: orchard status"))
+        looks = isinstance(error.hint, Next) and error.hint.operation == "get_plan"
         hint = error.hint if error.hint and not looks else remedy
         raise UsageError(told, hint=hint) from error
 
