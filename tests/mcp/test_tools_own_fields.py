@@ -19,6 +19,7 @@ CHECKS: dict[tuple[str, str], Check] = {}
 """By tool (or `*`) and field; `test_every_own_field_has_a_test` sees to it that none is missing."""
 
 ROWS = {
+    "list_events": "events",
     "get_plan": "jobs", "list_plans": "plans", "get_plan_graph": "jobs", "list_jobs": "jobs", "list_groups": "groups",
     "get_group": "jobs", "get_job_attempts": "attempts",
 }  # fmt: skip
@@ -187,6 +188,14 @@ async def asks_for_news_only(tools: Bench, tool: str) -> None:
     after = await tools(tool, plan=plan, since=before)
     assert [job["id"] for job in after["jobs"]] == ["b", "__snapshot-validation__"]
     assert "there was no event 999999999" in await tools.refused(tool, plan=plan, since=999_999_999)
+
+
+@check("since", "list_events")
+async def reads_on_where_it_stopped(tools: Bench, tool: str) -> None:
+    first = await tools(tool, plan="Ran", limit=2)
+    rest = await tools(tool, plan="Ran", since=first["next"])
+    assert rest["events"][0]["seq"] > first["events"][-1]["seq"]
+    assert "since: must be at least 0" in await tools.refused(tool, since=-1)
 
 
 # ---------------------------------------------------------------------------------- logs and diffs

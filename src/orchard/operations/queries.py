@@ -10,7 +10,7 @@ from orchard.model.plan import PlanId
 from orchard.operations.operation import Args, Operation, Route, Tool, Verb, says
 from orchard.store.reader import JournalReader
 
-MOST_EVENTS = 1000
+MOST_EVENTS = 200
 
 
 class Library(Protocol):
@@ -31,7 +31,7 @@ class Query(Operation, frozen=True, kw_only=True):
 class ListEvents(Args, frozen=True, kw_only=True):
     plan: Annotated[str | None, says("Only those of this plan; else of all.")] = None
     since: Annotated[int, says("Only what came after the event of this number.", ge=0)] = 0
-    limit: Annotated[int, says("How many at most.", ge=1, le=MOST_EVENTS)] = 200
+    limit: Annotated[int, says("How many at most.", ge=1, le=MOST_EVENTS)] = MOST_EVENTS
 
 
 def read_events(library: Library, args: ListEvents) -> EventPage:

@@ -21,7 +21,9 @@ def derived(query: Query) -> Tool:
     """A query as a tool: what it takes and gives, and the words about it, are those of its declaration."""
     found = query.tool
     assert isinstance(found, Declared) and query.answer is not None
-    words = [query.sentence, query.details, f"Example: {json.dumps(query.example)}", f"Next: {', '.join(query.next)}."]
+    gives = " and ".join(spec.name for spec in fields(query.answer))
+    words = [query.sentence, query.details, f"Example: {json.dumps(query.example)}"]
+    words.append(f"Returns {gives}. Next: {', '.join(query.next)}.")
     title = "".join(word.capitalize() for word in query.name.split("_"))
     return Tool(
         found.name or query.name,
