@@ -13,6 +13,7 @@ from orchard.agents.cli import LONGEST_PROMPT_ARGUMENT, STRAY_LINES, CliAgent
 from orchard.agents.protocol import McpServer, Said, Session, Settings, Used
 from orchard.model.agent_rows import AgentRow
 from orchard.model.limits import Limits
+from orchard.surfaces.next_steps import in_commands
 from tests.agents.conftest import Desk, Ear
 from tests.agents.turns import CANARIES, alive, cancel_while, files, run, seen_by
 
@@ -104,8 +105,8 @@ async def test_instructions_that_are_too_long_for_an_argument_are_refused_with_a
     result = await run(agent("mytool {prompt}"), task, ear)
     assert result.reason == "spawn-failed"
     assert "16 kB" in result.message
-    assert "{prompt_file}" in result.message
-    assert "standard input" in result.message
+    assert "{prompt_file}" in in_commands(result.hint or "")
+    assert "standard input" in in_commands(result.hint or "")
     assert ear.started == []
 
 

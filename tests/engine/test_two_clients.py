@@ -258,7 +258,7 @@ async def test_a_plan_whose_jobs_are_retried_while_it_is_deleted_is_deleted_with
         await until(lambda: statuses(orchard.status(plan))["quick"] == "canceled")
         await session.request("retry_plan", plan=plan, jobs=["quick"])
         await until(lambda: statuses(orchard.status(plan))["quick"] == "running")
-        assert await delete == {"kept_folders": []}
+        assert (await delete)["kept_folders"] == []
 
     shown = orchard.status(plan)
     assert shown["plan"]["deleted"] is True

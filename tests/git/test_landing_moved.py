@@ -11,6 +11,7 @@ from orchard.git.landing.landing import LandedRef, land
 from orchard.git.landing.obstacles import LandingRefused
 from orchard.git.landing.recovery import Settled, settle_all
 from orchard.git.repository import find_repository
+from orchard.surfaces.next_steps import in_commands
 from orchard.testing import Repo
 from tests.git.test_landing import Scene, make_scene, picture
 from tests.git.test_landing_steps import at, killed_at
@@ -121,7 +122,7 @@ def test_while_a_checkout_does_not_say_that_it_is_ours_nothing_is_touched_and_ou
 
     for _ in range(2):
         found = settle(scene.repo)
-        assert "linked" in found.astray and "git worktree repair" in found.astray
+        assert "linked" in in_commands(found.astray) and "git worktree repair" in in_commands(found.astray)
     refused = land(scene.repository, "main", scene.old, scene.new, "m")
 
     assert isinstance(refused, LandingRefused) and scene.repo.head("main") == scene.old
@@ -149,7 +150,9 @@ def test_while_the_files_that_made_way_are_not_to_be_found_our_notes_stay(scene:
 
     found, refused = settle(scene.repo), scene.land()
 
-    assert str(stage) in found.astray and isinstance(refused, LandingRefused) and str(stage) in refused.reason
+    assert (
+        str(stage) in in_commands(found.astray) and isinstance(refused, LandingRefused) and str(stage) in refused.reason
+    )
     assert picture(scene.repo.path) == half_way
     (scene.repo.path.parent / "away").rename(stage)
     assert settle(scene.repo).theirs == () and is_whole(scene.repo, before)
@@ -189,4 +192,4 @@ def test_an_engine_in_a_copy_leaves_a_linked_worktree_to_the_original(
 
     assert scene.land() == LandedRef(linked.path)
     assert is_whole(linked, {name: one for name, one in picture(linked.path).items() if name != ".git"})
-    assert [str(linked.path) in one.astray for one in found] == [True]
+    assert [str(linked.path) in in_commands(one.astray) for one in found] == [True]

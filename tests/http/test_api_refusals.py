@@ -157,7 +157,7 @@ def test_a_fault_of_ours_is_told_without_its_cause(
         raise RuntimeError("the secret cause")
 
     plan = api.submit([{"id": "a", "work": "true"}], start_paused=True)
-    monkeypatch.setattr(api.apps[0], "status", broken)
+    monkeypatch.setattr(api.apps[0], "seen", broken)
 
     answer = api.client.get(f"{api.url}/plans/{plan}", headers={"Authorization": f"Bearer {api.token}"})
 

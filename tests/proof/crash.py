@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from msgspec import to_builtins
+
 from orchard.app import open_app
 from orchard.core.replay import replay
 from orchard.git.refs import keep_ref
@@ -122,7 +124,7 @@ class Cell:
         plans = [row[1] for row in self.desk.events()]
         if not plans:
             return None
-        return open_app(self.repo.path, in_commands).status(plans[-1])
+        return to_builtins(open_app(self.repo.path, in_commands).status(plans[-1]))
 
     def _next(self, goal: Goal, status: Any) -> list[str] | None:
         """What the user types next; None when they have what they want."""

@@ -153,14 +153,14 @@ def the_state_folder_becomes_read_only(scene: Scene) -> None:
 def the_repository_is_read_only_when_a_plan_is_taken_up_again(scene: Scene) -> None:
     scene.killed_at("snapshot.before-publish:1")
     with read_only(scene.repo.path / ".git"):
-        scene.ask("resume_plan")
+        scene.ask("resume")
 
 
 @fault(READ_ONLY, slow=True)
 def git_objects_are_read_only(scene: Scene) -> None:
     scene.killed_at("commit.before:1")
     with read_only(scene.repo.path / ".git" / "objects"):
-        scene.ask("resume_plan")
+        scene.ask("resume")
 
 
 @fault(READ_ONLY, slow=True)
@@ -204,7 +204,7 @@ def the_journal_is_locked_by_somebody(scene: Scene) -> None:
     scene.killed_at("snapshot.before-publish:1")
     with closing(sqlite3.connect(scene.state / "journal.db", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        scene.ask("resume_plan")
+        scene.ask("resume")
         other.execute("ROLLBACK")
 
 
@@ -213,7 +213,7 @@ def damaged(scene: Scene, content: bytes) -> None:
     journal = scene.state / "journal.db"
     good = journal.read_bytes()
     journal.write_bytes(content)
-    scene.ask("resume_plan")
+    scene.ask("resume")
     scene.ask("status")
     assert journal.read_bytes() == content, "a damaged journal was written to"
     journal.write_bytes(good)
@@ -253,4 +253,4 @@ def the_journal_loses_its_newest_events(scene: Scene) -> None:
     log = scene.state / "journal.db-wal"
     os.truncate(log, log.stat().st_size * 2 // 3)
     (scene.state / "journal.db-shm").unlink(missing_ok=True)
-    scene.ask("resume_plan")
+    scene.ask("resume")

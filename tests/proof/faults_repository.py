@@ -49,7 +49,7 @@ def the_head_is_locked(scene: Scene) -> None:
 def packed_refs_are_locked(scene: Scene) -> None:
     scene.killed_at("snapshot.before-publish:1")
     with stale(git_folder(scene) / "packed-refs.lock"):
-        scene.ask("resume_plan")
+        scene.ask("resume")
 
 
 @fault(LOCKED)
@@ -65,7 +65,7 @@ def the_snapshot_is_locked(scene: Scene) -> None:
     scene.killed_at("snapshot.before-publish:1")
     plan = scene.status()["plan"]["id"]
     with stale(git_folder(scene) / "refs" / "orchard" / "snapshot" / f"{plan}.lock"):
-        scene.ask("resume_plan")
+        scene.ask("resume")
 
 
 @fault(LOCKED, slow=True)
@@ -121,7 +121,7 @@ def our_ref(scene: Scene, kind: str) -> Path:
 def a_kept_result_has_an_empty_ref(scene: Scene) -> None:
     scene.killed_at("snapshot.before-publish:1")
     with emptied(our_ref(scene, "keep")):
-        scene.ask("resume_plan")
+        scene.ask("resume")
 
 
 @fault(BROKEN_REF)
@@ -129,7 +129,7 @@ def the_snapshot_has_an_empty_ref(scene: Scene) -> None:
     scene.killed_at("snapshot.after-publish:1")
     ref = our_ref(scene, "snapshot")
     with emptied(ref):
-        scene.ask("resume_plan")
+        scene.ask("resume")
 
 
 @fault(BROKEN_REF)
@@ -145,7 +145,7 @@ def the_head_is_empty(scene: Scene) -> None:
     scene.killed_at("snapshot.before-publish:1")
     scene.codes.add(2)  # git itself does not take it for a repository
     with emptied(git_folder(scene) / "HEAD"):
-        scene.ask("resume_plan")
+        scene.ask("resume")
 
 
 def result_object(scene: Scene, what: str) -> Path:
@@ -180,21 +180,21 @@ BAD_OBJECT = (
 def the_commit_of_a_result_is_corrupt(scene: Scene) -> None:
     scene.killed_at("snapshot.before-publish:1")
     with without(result_object(scene, "commit"), b"garbage"):
-        scene.ask("resume_plan")
+        scene.ask("resume")
 
 
 @fault(BAD_OBJECT, slow=True)
 def the_commit_of_a_result_is_empty(scene: Scene) -> None:
     scene.killed_at("snapshot.before-publish:1")
     with without(result_object(scene, "commit"), b""):
-        scene.ask("resume_plan")
+        scene.ask("resume")
 
 
 @fault(BAD_OBJECT, slow=True)
 def the_tree_of_a_result_is_missing(scene: Scene) -> None:
     scene.killed_at("snapshot.before-publish:1")
     with without(result_object(scene, "tree"), None):
-        scene.ask("resume_plan")
+        scene.ask("resume")
 
 
 # ------------------------------------------------------------------------------------- settings
@@ -226,7 +226,7 @@ def core_bare_is_flipped(scene: Scene) -> None:
 def core_bare_is_set_before_a_plan_is_taken_up_again(scene: Scene) -> None:
     scene.killed_at("snapshot.before-publish:1")
     with settings(scene, "[core]", "\tbare = true"):
-        scene.ask("resume_plan")
+        scene.ask("resume")
 
 
 @fault(r"work tree|worktree|chdir|nowhere", slow=True)
@@ -282,7 +282,7 @@ def all_worktrees_are_removed_after_a_crash(scene: Scene) -> None:
     # The sleep lets the journal take in that the work has ended: what is left is to commit it.
     scene.killed_at("commit.before:1:sleep=0.3,commit.after:1")
     shutil.rmtree(scene.repo.path / ".worktrees")
-    scene.ask("resume_plan")
+    scene.ask("resume")
 
 
 @fault(GONE)
@@ -306,7 +306,7 @@ def the_worktree_root_becomes_a_file(scene: Scene) -> None:
     root = scene.repo.path / ".worktrees"
     shutil.rmtree(root, ignore_errors=True)
     root.write_text("")
-    scene.ask("resume_plan")
+    scene.ask("resume")
     root.unlink()
 
 
@@ -357,7 +357,7 @@ def the_target_is_rewound(scene: Scene) -> None:
     scene.skip_first_failure()
     with scene.at_work():
         scene.repo("branch", "-f", scene.target, f"{scene.target}^")
-    scene.ask("land_plan", "--yes")
+    scene.ask("land", "--yes")
 
 
 @fault("moved|target|interrupted", slow=True)
@@ -366,7 +366,7 @@ def the_target_is_moved_after_a_crash(scene: Scene) -> None:
     scene.killed_at("snapshot.after-publish:1")
     scene.repo("update-ref", f"refs/heads/{scene.target}", foreign_commit(scene, scene.target))
     scene.extra["theirs.txt"] = "theirs\n"
-    scene.ask("resume_plan")
+    scene.ask("resume")
 
 
 @fault("interrupted|gone|moved")
@@ -376,4 +376,4 @@ def the_repository_is_moved_after_a_crash(scene: Scene) -> None:
     scene.repo.path.rename(there)
     scene.repo = Repo(there)
     scene.look()
-    scene.ask("resume_plan")
+    scene.ask("resume")

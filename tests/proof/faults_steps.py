@@ -18,7 +18,7 @@ def strike(place: str, scene: Scene) -> None:
         undo(scene, f"{place}:1:error")
     elif part == "recovery":
         scene.killed_at("snapshot.before-publish:1")
-        scene.ask("resume_plan", ORCHARD_FAILPOINT=f"{place}:1:error")
+        scene.ask("resume", ORCHARD_FAILPOINT=f"{place}:1:error")
     else:
         scene.ask("run", scene.plan_file, ORCHARD_FAILPOINT=armed)
 
@@ -27,14 +27,14 @@ def undo(scene: Scene, armed: str) -> None:
     """A landing that is taken back with an error on the way: it is back, or it says so and can be tried again."""
     scene.ask("run", scene.plan_file)
     before, landed = scene.repo.head("main"), scene.repo.head(scene.target)
-    first = scene.ask("undo_plan", "--yes", ORCHARD_FAILPOINT=armed)
+    first = scene.ask("undo", "--yes", ORCHARD_FAILPOINT=armed)
     there = scene.repo.run("rev-parse", "-q", "--verify", f"refs/heads/{scene.target}").text
     assert first.code != 0 or there in ("", before)
     assert there in ("", before, landed)
     scene.words = ""
     if not scene.status()["plan"]["undone"]:  # the error may have come after everything was done
-        assert scene.ask("undo_plan", "--yes").code == 0
-    assert scene.ask("land_plan", "--yes").code == 0
+        assert scene.ask("undo", "--yes").code == 0
+    assert scene.ask("land", "--yes").code == 0
     scene.landings = 2
 
 

@@ -23,6 +23,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from msgspec import to_builtins
+
 from orchard.core.replay import replay
 from orchard.core.views.plans import plan_summary
 from orchard.model.events.plans import Recorded, decode
@@ -355,7 +357,7 @@ def gather(world: World) -> None:
         mine = [
             Recorded(seq, at, PlanId(one), decode(name, body)) for seq, at, one, name, body in events if one == plan
         ]
-        history.replayed[plan] = _listed(json.loads(json.dumps(plan_summary(replay(mine), in_commands))))
+        history.replayed[plan] = _listed(to_builtins(plan_summary(replay(mine), in_commands)))
     history.stamps = list(_stamps(world.notes / "stamps"))
     history.orphans = [str(process) for process in _outliving(desk)]
     _gather_git(history, repo)

@@ -299,7 +299,7 @@ def test_a_plan_that_is_over_cannot_be_resumed(desk: Desk) -> None:
     bare, named = desk("resume"), desk("resume", plan)
 
     assert bare.code == 3 and "No plan here is paused" in bare.err
-    assert named.code == 2 and "cannot be resumed" in named.err and f"orchard retry {plan}" in named.err
+    assert named.code == 2 and "cannot be resumed" in named.err and f"orchard retry --plan {plan}" in named.err
 
 
 def test_retry_without_a_name_means_the_newest_plan_or_the_only_one_with_something_to_retry(desk: Desk) -> None:
