@@ -95,33 +95,33 @@ REACHED: Mapping[str, str] = {
     """,
     "flaky@0": """
         attempt.after-end* attempt.before-end* attempt.started* checkout.after checkout.after-rename*
-        checkout.before checkout.before-rename* checkout.intended checkout.locked checkout.placed
-        checkout.published checkout.settled checkout.staged checkout.swapped commit.after commit.before
-        hold.before-read-back* journal.after-commit* journal.before-commit* journal.half-written*
-        keep.after-hold keep.before-hold landing.after-done landing.after-move landing.before-intent
-        landing.before-move plan.before-pin plan.started plan.submitted pool.before-close process.after-spawn*
-        process.before-sweep* program.after-end* program.before-start* recovery.done ref.after-update*
-        ref.before-update* request.after-durable request.before request.checking* snapshot.after-publish
-        snapshot.after-start snapshot.before-publish snapshot.before-start store.after-name* store.before-name*
-        trash.before-empty* validation.before-settle wip.after-save* wip.before-hold wip.before-save*
-        worktree.after-register worktree.after-release* worktree.after-remove worktree.after-rename
-        worktree.after-reset worktree.after-take* worktree.before-release* worktree.before-remove
-        worktree.before-reset worktree.before-take*
+        checkout.before checkout.before-rename* checkout.intended checkout.locked checkout.placed checkout.published
+        checkout.settled checkout.staged checkout.swapped command.recorded commit.after commit.before
+        hold.before-read-back* journal.after-commit* journal.before-commit* journal.half-written* keep.after-hold
+        keep.before-hold landing.after-done landing.after-move landing.before-intent landing.before-move
+        plan.before-pin plan.started plan.submitted pool.before-close process.after-spawn* process.before-sweep*
+        program.after-end* program.before-start* recovery.done ref.after-update* ref.before-update*
+        request.after-durable request.before request.checking* snapshot.after-publish snapshot.after-start
+        snapshot.before-publish snapshot.before-start store.after-name* store.before-name* trash.before-empty*
+        validation.before-settle wip.after-save* wip.before-hold wip.before-save* worktree.after-register
+        worktree.after-release* worktree.after-remove worktree.after-rename worktree.after-reset
+        worktree.after-take* worktree.before-release* worktree.before-remove worktree.before-reset
+        worktree.before-take*
     """,
     "groups@0": """
         attempt.after-end* attempt.before-end* attempt.started* checkout.after checkout.after-rename*
-        checkout.before checkout.before-rename* checkout.intended checkout.locked checkout.placed
-        checkout.published checkout.settled checkout.staged checkout.swapped commit.after* commit.before*
-        gather.after-hold* gather.before-hold* hold.before-read-back* journal.after-commit*
-        journal.before-commit* journal.half-written* keep.after-hold* keep.before-hold* landing.after-done
-        landing.after-move landing.before-intent landing.before-move plan.before-pin plan.started plan.submitted
-        pool.before-close process.after-spawn* process.before-sweep* program.after-end* program.before-start*
-        recovery.done ref.after-update* ref.before-update* request.after-durable request.before
-        request.checking* snapshot.after-publish snapshot.after-start snapshot.before-publish
-        snapshot.before-start store.after-name* store.before-name* trash.before-empty* validation.before-settle
-        wip.after-save* wip.before-save* worktree.after-register* worktree.after-release* worktree.after-remove*
-        worktree.after-rename* worktree.after-reset worktree.after-take* worktree.before-release*
-        worktree.before-remove* worktree.before-reset worktree.before-take*
+        checkout.before checkout.before-rename* checkout.intended checkout.locked checkout.placed checkout.published
+        checkout.settled checkout.staged checkout.swapped command.recorded commit.after* commit.before*
+        gather.after-hold* gather.before-hold* hold.before-read-back* journal.after-commit* journal.before-commit*
+        journal.half-written* keep.after-hold* keep.before-hold* landing.after-done landing.after-move
+        landing.before-intent landing.before-move plan.before-pin plan.started plan.submitted pool.before-close
+        process.after-spawn* process.before-sweep* program.after-end* program.before-start* recovery.done
+        ref.after-update* ref.before-update* request.after-durable request.before request.checking*
+        snapshot.after-publish snapshot.after-start snapshot.before-publish snapshot.before-start store.after-name*
+        store.before-name* trash.before-empty* validation.before-settle wip.after-save* wip.before-save*
+        worktree.after-register* worktree.after-release* worktree.after-remove* worktree.after-rename*
+        worktree.after-reset worktree.after-take* worktree.before-release* worktree.before-remove*
+        worktree.before-reset worktree.before-take*
     """,
     "moved@0": """
         attempt.after-end* attempt.before-end* attempt.started* branch.after-swap branch.before-swap commit.after*
@@ -182,8 +182,8 @@ REACHED: Mapping[str, str] = {
         undo.after-done undo.after-move undo.before-intent undo.before-move
     """,
     "apart@2": """
-        delete.after-folders delete.recorded journal.after-commit journal.before-commit journal.half-written
-        recovery.done request.after-durable request.before trash.before-empty
+        command.recorded delete.after-folders delete.recorded journal.after-commit journal.before-commit
+        journal.half-written recovery.done request.after-durable request.before trash.before-empty
     """,
     "apart@3": """
         delete.after-folders delete.recorded journal.after-commit journal.before-commit journal.half-written
@@ -202,43 +202,46 @@ REACHED: Mapping[str, str] = {
         worktree.after-rename worktree.after-take worktree.before-release worktree.before-remove worktree.before-take
     """,
     "cancel@0": """
-        attempt.after-end attempt.before-end attempt.started* cancel.after-stop cancel.before-stop commit.after
-        commit.before hold.before-read-back* journal.after-commit* journal.before-commit* journal.half-written*
-        keep.after-hold keep.before-hold plan.before-pin plan.started plan.submitted pool.before-close
-        process.after-spawn* process.before-sweep program.after-end program.before-start* recovery.done
-        ref.after-update* ref.before-update* request.after-durable* request.before* snapshot.after-start
-        snapshot.before-start store.after-name* store.before-name* trash.before-empty* wip.after-save* wip.before-hold
-        wip.before-save* worktree.after-register worktree.after-release worktree.after-reset worktree.after-take*
-        worktree.before-release worktree.before-reset worktree.before-take*
+        attempt.after-end attempt.before-end attempt.started* cancel.after-stop cancel.before-stop command.recorded
+        commit.after commit.before hold.before-read-back* journal.after-commit* journal.before-commit*
+        journal.half-written* keep.after-hold keep.before-hold plan.before-pin plan.started plan.submitted
+        pool.before-close process.after-spawn* process.before-sweep program.after-end program.before-start*
+        recovery.done ref.after-update* ref.before-update* request.after-durable* request.before*
+        snapshot.after-start snapshot.before-start store.after-name* store.before-name* trash.before-empty*
+        wip.after-save* wip.before-hold wip.before-save* worktree.after-register worktree.after-release
+        worktree.after-reset worktree.after-take* worktree.before-release worktree.before-reset
+        worktree.before-take*
     """,
     "cancel@1": """
         attempt.after-end* attempt.before-end* attempt.started* checkout.after checkout.after-rename*
-        checkout.before checkout.before-rename* checkout.intended checkout.locked checkout.placed
-        checkout.published checkout.settled checkout.staged checkout.swapped commit.after commit.before
-        hold.before-read-back* journal.after-commit* journal.before-commit* journal.half-written*
-        keep.after-hold keep.before-hold landing.after-done landing.after-move landing.before-intent
-        landing.before-move pool.before-close process.after-spawn process.before-sweep program.after-end
-        program.before-start recovery.done ref.after-update* ref.before-update* request.after-durable
-        request.before snapshot.after-publish snapshot.before-publish trash.before-empty*
-        validation.before-settle wip.after-save* wip.before-hold wip.before-save* worktree.after-release*
-        worktree.after-remove worktree.after-rename worktree.after-reset worktree.after-take
-        worktree.before-release* worktree.before-remove worktree.before-reset worktree.before-take
+        checkout.before checkout.before-rename* checkout.intended checkout.locked checkout.placed checkout.published
+        checkout.settled checkout.staged checkout.swapped command.recorded commit.after commit.before
+        hold.before-read-back* journal.after-commit* journal.before-commit* journal.half-written* keep.after-hold
+        keep.before-hold landing.after-done landing.after-move landing.before-intent landing.before-move
+        pool.before-close process.after-spawn process.before-sweep program.after-end program.before-start
+        recovery.done ref.after-update* ref.before-update* request.after-durable request.before
+        snapshot.after-publish snapshot.before-publish trash.before-empty* validation.before-settle wip.after-save*
+        wip.before-hold wip.before-save* worktree.after-release* worktree.after-remove worktree.after-rename
+        worktree.after-reset worktree.after-take worktree.before-release* worktree.before-remove
+        worktree.before-reset worktree.before-take
     """,
     "delete@0": """
-        attempt.after-end attempt.before-end attempt.started* cancel.after-stop cancel.before-stop commit.after
-        commit.before hold.before-read-back* journal.after-commit* journal.before-commit* journal.half-written*
-        keep.after-hold keep.before-hold plan.before-pin plan.started plan.submitted pool.before-close
-        process.after-spawn* process.before-sweep program.after-end program.before-start* recovery.done
-        ref.after-update* ref.before-update* request.after-durable* request.before* snapshot.after-start
-        snapshot.before-start store.after-name* store.before-name* trash.before-empty* wip.after-save* wip.before-hold
-        wip.before-save* worktree.after-register worktree.after-release worktree.after-reset worktree.after-take*
-        worktree.before-release worktree.before-reset worktree.before-take*
+        attempt.after-end attempt.before-end attempt.started* cancel.after-stop cancel.before-stop command.recorded
+        commit.after commit.before hold.before-read-back* journal.after-commit* journal.before-commit*
+        journal.half-written* keep.after-hold keep.before-hold plan.before-pin plan.started plan.submitted
+        pool.before-close process.after-spawn* process.before-sweep program.after-end program.before-start*
+        recovery.done ref.after-update* ref.before-update* request.after-durable* request.before*
+        snapshot.after-start snapshot.before-start store.after-name* store.before-name* trash.before-empty*
+        wip.after-save* wip.before-hold wip.before-save* worktree.after-register worktree.after-release
+        worktree.after-reset worktree.after-take* worktree.before-release worktree.before-reset
+        worktree.before-take*
     """,
     "delete@1": """
-        delete.after-folders delete.recorded hold.before-read-back journal.after-commit* journal.before-commit*
-        journal.half-written* pool.before-close recovery.done ref.after-update ref.before-update request.after-durable
-        request.before trash.before-empty* wip.after-save wip.before-hold wip.before-save worktree.after-release
-        worktree.after-remove worktree.after-rename worktree.before-release worktree.before-remove
+        command.recorded delete.after-folders delete.recorded hold.before-read-back journal.after-commit*
+        journal.before-commit* journal.half-written* pool.before-close recovery.done ref.after-update
+        ref.before-update request.after-durable request.before trash.before-empty* wip.after-save wip.before-hold
+        wip.before-save worktree.after-release worktree.after-remove worktree.after-rename worktree.before-release
+        worktree.before-remove
     """,
     "delete@2": """
         delete.after-folders delete.recorded journal.after-commit journal.before-commit journal.half-written
@@ -277,19 +280,19 @@ REACHED: Mapping[str, str] = {
         worktree.before-remove* worktree.before-reset* worktree.before-take*
     """,
     "subtasks@0": """
-        agent.after-turn* agent.before-turn* attempt.after-end* attempt.before-end* attempt.started*
-        checkout.after checkout.after-rename* checkout.before checkout.before-rename* checkout.intended
-        checkout.locked checkout.placed checkout.published checkout.settled checkout.staged checkout.swapped
-        commit.after commit.before hold.before-read-back* journal.after-commit* journal.before-commit*
-        journal.half-written* keep.after-hold* keep.before-hold* landing.after-done landing.after-move
-        landing.before-intent landing.before-move plan.before-pin plan.started plan.submitted pool.before-close
-        process.after-spawn* process.before-sweep* program.after-end program.before-start recovery.done
-        ref.after-update* ref.before-update* request.after-durable* request.before* snapshot.after-publish
-        snapshot.after-start snapshot.before-publish snapshot.before-start store.after-name* store.before-name*
-        subtask.after-pull subtask.before-pull subtask.spawned trash.before-empty* validation.before-settle
-        wip.after-save wip.before-hold* wip.before-save worktree.after-register* worktree.after-release
-        worktree.after-remove* worktree.after-rename* worktree.after-take worktree.before-release
-        worktree.before-remove* worktree.before-take
+        agent.after-turn* agent.before-turn* attempt.after-end* attempt.before-end* attempt.started* checkout.after
+        checkout.after-rename* checkout.before checkout.before-rename* checkout.intended checkout.locked
+        checkout.placed checkout.published checkout.settled checkout.staged checkout.swapped commit.after*
+        commit.before* hold.before-read-back* journal.after-commit* journal.before-commit* journal.half-written*
+        keep.after-hold* keep.before-hold* landing.after-done landing.after-move landing.before-intent
+        landing.before-move plan.before-pin plan.started plan.submitted pool.before-close process.after-spawn*
+        process.before-sweep* program.after-end program.before-start recovery.done ref.after-update*
+        ref.before-update* request.after-durable* request.before* snapshot.after-publish snapshot.after-start
+        snapshot.before-publish snapshot.before-start store.after-name* store.before-name* subtask.after-pull
+        subtask.before-pull subtask.spawned trash.before-empty* validation.before-settle wip.after-save*
+        wip.before-hold* wip.before-save* worktree.after-register* worktree.after-release* worktree.after-remove*
+        worktree.after-rename* worktree.after-take* worktree.before-release* worktree.before-remove*
+        worktree.before-take*
     """,
 }
 """By shape and stage, the number of the goal that the user is after."""

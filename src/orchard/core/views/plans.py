@@ -6,7 +6,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Struct, convert
 from msgspec.structs import asdict
 
 from orchard.core.records import Attempt, JobRecord
@@ -430,7 +430,7 @@ def _job_view(run: Run, job_id: JobId, *, stopped: bool) -> JobView:
         exit_code=failure.exit_code if failure else None,
         hint=failure.hint if failure else None,
         worktree=record.worktree.path if record.worktree else None,
-        summary=Changes(**committed.summary) if committed else Changes(),
+        summary=convert(committed.summary, Changes) if committed else Changes(),
         usage=JobUsage(seconds=round(kept.seconds, 3) if kept.seconds else UNSET, **_used(kept.used)),
         healed=kept.healed,
         task=job.task,

@@ -7,6 +7,8 @@ it in `--json`.
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from msgspec import convert
+
 from orchard.core.run import Run
 from orchard.core.sides import kept_version
 from orchard.core.states import JobState
@@ -121,7 +123,7 @@ def _runs_program(run: Run, event: events.PhaseStarted) -> bool:
 
 def _succeeded(run: Run, event: events.JobSucceeded) -> list[Line]:
     committed = run.records[event.job].work_commit
-    changed = text.changes(Changes(**committed.summary)) if committed is not None else ""
+    changed = text.changes(convert(committed.summary, Changes)) if committed is not None else ""
     return [_line(_job(event.job), "succeeded", "good", "  ".join(filter(None, (_took(run, event.job), changed))))]
 
 
@@ -173,7 +175,7 @@ def _spawned(run: Run, event: events.SubtaskSpawned) -> list[Line]:
 
 def _subtask_ended(run: Run, event: events.SubtaskEnded) -> list[Line]:
     said = event.message or event.summary.split("\n", 1)[0]
-    more = "  ".join(filter(None, (text.changes(FileCounts(**event.counts)), safe(said, 200))))
+    more = "  ".join(filter(None, (text.changes(convert(event.counts, FileCounts)), safe(said, 200))))
     return [_line(_job(event.job), f"{event.subtask} {safe(event.status)}", _END.get(event.status, "wait"), more)]
 
 
