@@ -1,9 +1,11 @@
 """What an operation is; see the package for the theory."""
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any
+from types import NoneType
+from typing import Annotated, Any, Union, get_args, get_type_hints
 
-from msgspec import Meta, Struct, field
+from msgspec import NODEFAULT, Meta, Struct, field
+from msgspec.structs import fields
 
 from orchard.model.statuses import PlanStatus
 from orchard.operations.selection import Fit as Fit
@@ -23,6 +25,44 @@ JOB_NAME = "Job: full id (`group/id`), id or unique name."
 
 class Args(Struct, frozen=True, kw_only=True):
     """The arguments of an operation."""
+
+
+class Argument(Struct, frozen=True, kw_only=True):
+    """One argument as every surface derives its own form of it from."""
+
+    name: str
+    kind: Any
+    """Its type, without the None of one that may be left out."""
+    description: str
+    required: bool
+    default: Any
+    form: str | None
+    limits: Mapping[str, Any]
+    """`ge`, `le`, `min_length`, `max_length`, `pattern`, as far as it has them."""
+
+
+def arguments_of(args: type[Args]) -> list[Argument]:
+    hints = get_type_hints(args, include_extras=True)
+    return [_argument(spec.name, hints[spec.name], spec.default) for spec in fields(args)]
+
+
+def _argument(name: str, hint: Any, default: Any) -> Argument:
+    kind, meta = get_args(hint)
+    limits = {limit: value for limit in _LIMITS if (value := getattr(meta, limit)) is not None}
+    form = (meta.extra or {}).get("form")
+    required = default is NODEFAULT
+    return Argument(
+        name=name, kind=_without_none(kind), description=meta.description, required=required,
+        default=None if required else default, form=form, limits=limits,
+    )  # fmt: skip
+
+
+def _without_none(kind: Any) -> Any:
+    given = [one for one in get_args(kind) if one is not NoneType]
+    return Union[tuple(given)] if len(given) < len(get_args(kind)) else kind  # noqa: UP007
+
+
+_LIMITS = ("ge", "le", "min_length", "max_length", "pattern")
 
 
 class OfPlan(Args, frozen=True, kw_only=True):

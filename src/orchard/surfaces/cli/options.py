@@ -3,16 +3,15 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
 import click
-from msgspec.structs import fields
 
 from orchard.app import App, open_app
 from orchard.core.views.documents import PlanSummary
 from orchard.errors import NeedsPerson, OrchardError
 from orchard.model.plan import PlanId
-from orchard.operations.operation import Operation
+from orchard.operations.operation import Argument, Operation, arguments_of
 from orchard.surfaces.cli.render import text
 from orchard.surfaces.cli.render.lines import safe
 from orchard.surfaces.cli.terminal import Terminal
@@ -161,23 +160,23 @@ def plan_option(function: Any) -> Any:
 
 def options_of(operation: Operation) -> Callable[[Any], Any]:
     """The arguments of an operation as options; one that is not given is None."""
-    hints = get_type_hints(operation.args, include_extras=True)
-    own = [spec for spec in fields(operation.args) if spec.name not in ("plan", "job", "jobs")]
 
     def add(function: Any) -> Any:
-        for spec in reversed(own):
-            kind, meta = get_args(hints[spec.name])
-            name = f"--{spec.name.replace('_', '-')}"
-            if kind is bool:
-                function = click.option(name, is_flag=True, help=meta.description)(function)
-            else:
-                sort = click.IntRange(meta.ge, meta.le) if kind is int else str
-                function = click.option(name, type=sort, help=meta.description, metavar="N" if kind is int else "TEXT")(
-                    function
-                )
+        for one in reversed(arguments_of(operation.args)):
+            if one.name not in ("plan", "job", "jobs"):
+                name = f"--{one.name.replace('_', '-')}"
+                function = click.option(name, help=one.description, **_sort(one))(function)
         return function
 
     return add
+
+
+def _sort(argument: Argument) -> dict[str, Any]:
+    if argument.kind is bool:
+        return {"is_flag": True}
+    if argument.kind is int:
+        return {"type": click.IntRange(argument.limits.get("ge"), argument.limits.get("le")), "metavar": "N"}
+    return {"metavar": "TEXT"}
 
 
 def yes_option(function: Any) -> Any:

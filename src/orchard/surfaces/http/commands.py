@@ -1,10 +1,9 @@
 """Commands of the table of operations as operations of the API: their parameters, bodies and handlers are derived."""
 
 from collections.abc import Callable, Iterable
-from typing import Annotated, Any, get_args, get_type_hints
+from typing import Annotated, Any
 
-from msgspec import Meta
-from msgspec.structs import FieldInfo, fields
+from msgspec.structs import fields, replace
 from pydantic import Field, WithJsonSchema, create_model
 from starlette.responses import Response
 
@@ -12,7 +11,7 @@ from orchard.model import limits
 from orchard.model.events.plans import Json
 from orchard.model.plan import JobId, PlanId
 from orchard.model.plan_codec import work_json
-from orchard.operations.operation import Alias, Route
+from orchard.operations.operation import Alias, Argument, Route, arguments_of
 from orchard.operations.operation import Operation as Declared
 from orchard.operations.queries import Query as Asking
 from orchard.planfile.fields import BudgetFields, Checks, Fields, PhaseName, Work, names_of
@@ -67,35 +66,24 @@ FORMS: dict[str, Any] = {
 
 
 def derived(command: Declared) -> Operation:
-    """A command as an operation of the API."""
+    """A command or query as an operation of the API."""
     route = command.route
     assert isinstance(route, Route)
     named = {part[1:-1] for part in route.path.split("/") if part.startswith("{")}
-    own = [spec for spec in fields(command.args) if spec.name not in named]
-    if isinstance(command, Asking):
-        return Operation(
-            camel(route.id or command.name),
-            route.method,
-            route.path,
-            command.sentence.rstrip("."),
-            _reads(command),
-            command.answer,
-            description=command.details,
-            query=model(command, own, Query, "Query"),
-        )
-    body = model(command, own) if own else Nothing
-    return Operation(
+    own = [one for one in arguments_of(command.args) if one.name not in named]
+    found = Operation(
         camel(route.id or command.name),
         route.method,
         route.path,
         command.sentence.rstrip("."),
-        _runs(command, own),
+        _reads(command) if isinstance(command, Asking) else _runs(command, own),
         command.answer,
         description=command.details,
-        body=body,
-        body_required=any(spec.required for spec in own),
         status=route.status,
     )
+    if isinstance(command, Asking):
+        return replace(found, query=model(command, own, Query, "Query"))
+    return replace(found, body=model(command, own) if own else Nothing, body_required=any(one.required for one in own))
 
 
 def camel(name: str) -> str:
@@ -103,39 +91,24 @@ def camel(name: str) -> str:
     return first + "".join(word.capitalize() for word in rest)
 
 
-def model(command: Declared, own: Iterable[FieldInfo], base: type[Fields] = Fields, what: str = "Body") -> type[Fields]:
+def model(command: Declared, own: list[Argument], base: type[Fields] = Fields, what: str = "Body") -> type[Fields]:
     """Some arguments of an operation as fields, in which everything that is wrong is told at once."""
-    hints = get_type_hints(command.args, include_extras=True)
-    made = {spec.name: _field(spec, hints[spec.name]) for spec in own}
     name = camel(command.name)
     title = f"{name[0].upper()}{name[1:]}{what}"
+    made = {one.name: _field(one) for one in own}
     found: type[Fields] = create_model(title, __base__=base, __doc__=command.sentence, **made)  # type: ignore[call-overload]
     return found
 
 
-def _field(spec: FieldInfo, hint: Any) -> tuple[Any, Any]:
-    kind, *metas = get_args(hint)
-    meta = next(one for one in metas if isinstance(one, Meta))
-    form = _form(spec, hint)
-    kept = {
-        name: value for name in ("min_length", "max_length", "ge", "le") if (value := getattr(meta, name)) is not None
-    }
-    if form is not None:
-        kind = FORMS[form]
-    elif None in get_args(kind) or type(None) in get_args(kind):
-        kind = next(one for one in get_args(kind) if one is not type(None))
-    default = {} if spec.required else {"default": spec.default}
-    return Annotated[kind, Field(**kept)] if kept else kind, Field(description=meta.description, **default)
+def _field(argument: Argument) -> tuple[Any, Any]:
+    kind = FORMS[argument.form] if argument.form is not None else argument.kind
+    default = {} if argument.required else {"default": argument.default}
+    limited = Annotated[kind, Field(**argument.limits)] if argument.limits else kind
+    return limited, Field(description=argument.description, **default)
 
 
-def _form(spec: FieldInfo, hint: Any) -> str | None:
-    meta = next((one for one in get_args(hint) if isinstance(one, Meta)), None)
-    return (meta.extra or {}).get("form") if meta is not None else None
-
-
-def _runs(command: Declared, own: list[FieldInfo]) -> Callable[[Asked], Any]:
-    hints = get_type_hints(command.args, include_extras=True)
-    forms = {spec.name: _form(spec, hints[spec.name]) for spec in own}
+def _runs(command: Declared, own: list[Argument]) -> Callable[[Asked], Any]:
+    forms = {one.name: one.form for one in own}
 
     async def run(asked: Asked) -> Json:
         """Find what the path names, read what was sent, and ask the engine."""

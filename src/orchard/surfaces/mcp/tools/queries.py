@@ -10,6 +10,7 @@ from pydantic import Field, create_model
 
 from orchard.model.events.plans import Json
 from orchard.operations.operation import Tool as Declared
+from orchard.operations.operation import arguments_of
 from orchard.operations.queries import Query
 from orchard.operations.table import OPERATIONS
 from orchard.surfaces.mcp.tool import Call, Tool
@@ -38,18 +39,13 @@ def derived(query: Query) -> Tool:
 
 
 def _inputs(query: Query) -> dict[str, Any]:
-    hints = get_type_hints(query.args, include_extras=True)
     made: dict[str, Any] = {}
-    for spec in fields(query.args):
-        kind, meta = get_args(hints[spec.name])
-        if spec.default is None:
-            made[spec.name] = kind, optional(meta.description)
+    for one in arguments_of(query.args):
+        if one.default is None:
+            made[one.name] = one.kind | None, optional(one.description)
         else:
-            limits = {name: value for name in ("ge", "le") if (value := getattr(meta, name)) is not None}
-            made[spec.name] = (
-                Annotated[kind, Field(**limits)],
-                Field(default=spec.default, description=meta.description),
-            )
+            kind = Annotated[one.kind, Field(**one.limits)] if one.limits else one.kind
+            made[one.name] = kind, Field(default=one.default, description=one.description)
     return made
 
 
