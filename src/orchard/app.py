@@ -50,7 +50,8 @@ from orchard.model.phases import PHASES, Phase
 from orchard.model.plan import VALIDATION, JobId, Plan, PlanId
 from orchard.operations.operation import Operation
 from orchard.store.logs import LogFiles
-from orchard.store.reader import JOURNAL_FILE, JournalReader, read
+from orchard.store.plan_list import JOURNAL_FILE
+from orchard.store.reader import JournalReader, read
 
 KEPT_RUNS = 64
 KEPT_SUMMARIES = 1000

@@ -21,7 +21,7 @@ from orchard.model.events.plans import PlanSubmitted
 from orchard.model.plan import PlanId
 from orchard.process.identity import identify
 from orchard.store.journal import Journal
-from orchard.store.reader import PlanRow
+from orchard.store.plan_list import PlanRow
 from orchard.store.slots import Slots
 from orchard.surfaces.next_steps import in_commands
 from orchard.testing import Repo

@@ -16,8 +16,8 @@ from orchard.model.events import plans as e
 from orchard.model.plan import PlanId
 from orchard.model.plan_codec import plan_json
 from orchard.planfile.parse import parse_value
-from orchard.store.journal import Journal, PlanRow
-from orchard.store.reader import JOURNAL_FILE
+from orchard.store.journal import Journal
+from orchard.store.plan_list import JOURNAL_FILE, PlanRow
 from tests.engine.conftest import Orchard, statuses
 
 pytestmark = pytest.mark.anyio

@@ -12,7 +12,8 @@ from orchard.git.refs import Update, update_refs
 from orchard.git.repository import find_repository
 from orchard.model.events.plans import JobFailed, PlanPaused
 from orchard.model.plan import PlanId
-from orchard.store.journal import Journal, read
+from orchard.store.journal import Journal
+from orchard.store.reader import read
 from orchard.testing import Repo
 from tests.engine.conftest import Orchard, until
 from tests.engine.test_crash import finish, run_cli
@@ -61,7 +62,8 @@ from msgspec.structs import replace
 from orchard.core.views.documents import bare_summary
 from orchard.model.events.plans import JobFailed, PlanPaused
 from orchard.model.plan import PlanId
-from orchard.store.journal import Journal, PlanRow
+from orchard.store.journal import Journal
+from orchard.store.plan_list import PlanRow
 
 with Journal.open(Path(sys.argv[1])) as journal:
     for size in (1, 300):

@@ -17,7 +17,9 @@ from orchard.model.plan import JobId, PlanId
 from orchard.process.failpoint import rearm
 from orchard.store import journal as journal_module
 from orchard.store.db import StoreError, open_database
-from orchard.store.journal import JOURNAL, Journal, JournalFailed, JournalReader, PlanRow, read
+from orchard.store.journal import Journal, JournalFailed
+from orchard.store.plan_list import JOURNAL, PlanRow
+from orchard.store.reader import JournalReader, read
 
 pytestmark = pytest.mark.anyio
 

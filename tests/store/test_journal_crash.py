@@ -13,7 +13,8 @@ import pytest
 from orchard.model.events.plans import PlanPaused
 from orchard.model.plan import PlanId
 from orchard.store.db import StoreError
-from orchard.store.journal import Journal, read
+from orchard.store.journal import Journal
+from orchard.store.reader import read
 from orchard.surfaces.next_steps import in_commands
 
 PLAN = PlanId("p1")
@@ -26,7 +27,8 @@ from msgspec.structs import replace
 from orchard.core.views.documents import bare_summary
 from orchard.model.events.plans import PlanPaused
 from orchard.model.plan import PlanId
-from orchard.store.journal import Journal, PlanRow
+from orchard.store.journal import Journal
+from orchard.store.plan_list import PlanRow
 
 async def work(journal, worker):
     plan = PlanId(f"p{worker}")

@@ -6,14 +6,15 @@ import stat
 import subprocess
 import sys
 import time
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
 
 from orchard.model.phases import Phase
 from orchard.model.plan import VALIDATION, JobId, PlanId
-from orchard.store.log_follower import Changes, follow
-from orchard.store.logs import LogFiles, read, tail
+from orchard.store.log_follower import Changes
+from orchard.store.logs import Block, LogFiles, read, tail
 
 PLAN = PlanId("01jq-plan")
 
@@ -125,6 +126,30 @@ def test_removing_the_logs_of_a_plan_follows_no_link(tmp_path: Path) -> None:
 
 
 # ----------------------------------------------------------------------------------- following
+
+
+async def follow(path: Path, offset: int, ended: asyncio.Event | Callable[[], bool]) -> AsyncIterator[Block]:
+    """The blocks of a log from `offset` on, as they are written, until `ended` says so and all was handed out."""
+    changes = Changes(path)
+    told = asyncio.ensure_future(_tell(ended, changes)) if isinstance(ended, asyncio.Event) else None
+    try:
+        while True:
+            last_look = ended.is_set() if isinstance(ended, asyncio.Event) else ended()
+            while (block := read(path, offset)).data:
+                yield block
+                offset = block.next_offset
+            if last_look:
+                return
+            await changes.wait()
+    finally:
+        if told is not None:
+            told.cancel()
+        changes.close()
+
+
+async def _tell(ended: asyncio.Event, changes: Changes) -> None:
+    await ended.wait()
+    changes.wake()
 
 
 async def gather(path: Path, ended: asyncio.Event, enough: int | None = None) -> bytes:

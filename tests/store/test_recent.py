@@ -9,9 +9,9 @@ import pytest
 
 from orchard.model.events.plans import PlanCanceled, Recorded, Warned
 from orchard.model.plan import PlanId
-from orchard.store import event_cache as recent
-from orchard.store.event_cache import Recent
-from orchard.store.journal import Journal, read
+from orchard.store import reader as recent
+from orchard.store.journal import Journal
+from orchard.store.reader import Recent, read
 
 A, B = PlanId("a-aaaaa"), PlanId("b-bbbbb")
 

@@ -16,7 +16,7 @@ from orchard.app import open_app
 from orchard.git.command import git_program
 from orchard.model.events.plans import Recorded
 from orchard.model.plan import PlanId
-from orchard.store.journal import JournalReader
+from orchard.store.reader import JournalReader
 from orchard.surfaces.next_steps import in_commands
 from orchard.testing import Repo
 from tests.nursery import command

@@ -35,7 +35,8 @@ from orchard.model.events.event import Json
 from orchard.model.statuses import OVER, PlanStatus
 from orchard.process.identity import Identity, is_alive
 from orchard.store.db import explained, open_read_only, way_out
-from orchard.store.reader import JOURNAL, read
+from orchard.store.plan_list import JOURNAL
+from orchard.store.reader import read
 from orchard.store.slots import SLOTS
 
 Level = Literal["ok", "note", "warning", "problem"]

@@ -47,7 +47,8 @@ from orchard.model.events.plans import (
 from orchard.model.plan import VALIDATION, JobId, PlanId
 from orchard.model.statuses import JobStatus
 from orchard.process.orphans import become_subreaper, children, end_adopted
-from orchard.store.journal import Journal, JournalFailed, PlanRow
+from orchard.store.journal import Journal, JournalFailed
+from orchard.store.plan_list import PlanRow
 from orchard.store.slots import Slots
 
 SWEEP_AFTER = 2.0

@@ -37,7 +37,7 @@ from orchard.model.events.plans import HoldReleased, JobCanceled, JobContinued, 
 from orchard.model.phases import RUNS_PROGRAMS, Phase
 from orchard.model.plan import STRAYS, VALIDATION, JobId, PlanId
 from orchard.process.failpoint import failpoint
-from orchard.store.journal import JournalReader
+from orchard.store.reader import JournalReader
 
 SCRATCH_SECONDS = 3600.0
 

@@ -28,7 +28,7 @@ from orchard.model.events.plans import (
 )
 from orchard.model.plan import PlanId
 from orchard.model.statuses import PlanStatus
-from orchard.store.journal import PlanRow
+from orchard.store.plan_list import PlanRow
 from orchard.store.reader import JournalReader
 
 

@@ -9,7 +9,7 @@ import os
 from orchard.engine.server.address import LOCK_FILE
 from orchard.git.repository import Repository
 from orchard.store.journal import JournalFailed
-from orchard.store.reader import JOURNAL_FILE
+from orchard.store.plan_list import JOURNAL_FILE
 
 
 class RepositoryReplaced(JournalFailed):

@@ -25,7 +25,7 @@ from orchard.operations.plan_locks import PlanLocks
 from orchard.operations.selection import find_plan
 from orchard.operations.table import OPERATIONS
 from orchard.process.failpoint import failpoint
-from orchard.store.journal import JournalReader
+from orchard.store.reader import JournalReader
 
 
 class Handler:

@@ -26,20 +26,16 @@ def exit_notice(identity: Identity) -> Iterator[asyncio.Future[None]]:
     loop = asyncio.get_running_loop()
     gone: asyncio.Future[None] = loop.create_future()
     fd = open_pidfd(identity)
-    if fd is None:
-        looking = _SlowLook(loop, identity, gone)
-        try:
-            yield gone
-        finally:
-            looking.cancel()
-            gone.cancel()
-        return
-    loop.add_reader(fd, _note, loop, fd, gone)
+    if fd is not None:
+        loop.add_reader(fd, _note, loop, fd, gone)
+    else:
+        loop.call_soon(_look_slowly, loop, identity, gone)
     try:
         yield gone
     finally:
-        loop.remove_reader(fd)
-        os.close(fd)
+        if fd is not None:
+            loop.remove_reader(fd)
+            os.close(fd)
         gone.cancel()
 
 
@@ -62,29 +58,26 @@ def child_exit_notice(child: Identity) -> Iterator[asyncio.Future[None]]:
 def wait_exit(identity: Identity, timeout: float) -> bool:
     """Block until the process has ended, for at most this long; whether it has."""
     fd = open_pidfd(identity)
-    if fd is None:
-        deadline = time.monotonic() + timeout
-        while is_alive(identity) and time.monotonic() < deadline:
-            time.sleep(_SLOW_LOOK)
-        return not is_alive(identity)
-    try:
-        poll = select.poll()
-        poll.register(fd, select.POLLIN)
-        return bool(poll.poll(max(0.0, timeout) * 1000))
-    finally:
-        os.close(fd)
+    if fd is not None:
+        return _wait_for_pidfd(fd, timeout)
+    deadline = time.monotonic() + timeout
+    while is_alive(identity) and time.monotonic() < deadline:
+        time.sleep(_SLOW_LOOK)
+    return not is_alive(identity)
 
 
 def wait_last_thread(child: int, timeout: float) -> None:
     """Block until a child of ours that is a zombie can be waited for: its other threads may still be leaving."""
-    try:
-        fd = os.pidfd_open(child)
-    except (AttributeError, OSError):
-        return
+    with contextlib.suppress(AttributeError, OSError):
+        _wait_for_pidfd(os.pidfd_open(child), timeout)
+
+
+def _wait_for_pidfd(fd: int, timeout: float) -> bool:
+    """Whether the process has ended in time; the descriptor is closed."""
     try:
         poll = select.poll()
         poll.register(fd, select.POLLIN)
-        poll.poll(timeout * 1000)
+        return bool(poll.poll(max(0.0, timeout) * 1000))
     finally:
         os.close(fd)
 
@@ -130,23 +123,12 @@ def _note(loop: asyncio.AbstractEventLoop, fd: int, gone: asyncio.Future[None]) 
     _tell(gone)
 
 
-class _SlowLook:
-    """Looks at a process now and then until it is gone: a timer that renews itself."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, identity: Identity, gone: asyncio.Future[None]) -> None:
-        self._loop, self._identity, self._gone = loop, identity, gone
-        self._timer: asyncio.Handle = loop.call_soon(self._once)
-
-    def _once(self) -> None:
-        if self._gone.done():
-            return
-        if is_alive(self._identity):
-            self._timer = self._loop.call_later(_SLOW_LOOK, self._once)
-        else:
-            self._gone.set_result(None)
-
-    def cancel(self) -> None:
-        self._timer.cancel()
+def _look_slowly(loop: asyncio.AbstractEventLoop, identity: Identity, gone: asyncio.Future[None]) -> None:
+    """Look at a process now and then until it is gone, or until nobody waits for that."""
+    if not gone.done() and is_alive(identity):
+        loop.call_later(_SLOW_LOOK, _look_slowly, loop, identity, gone)
+    else:
+        _tell(gone)
 
 
 def send(identity: Identity, number: signal.Signals) -> bool:

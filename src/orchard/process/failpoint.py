@@ -175,7 +175,6 @@ def rearm(text: str | None) -> None:
 
 
 def parse(text: str) -> list[_Armed] | None:
-    """What the variable's text arms; None when that is nothing."""
     return [_parse_one(part.strip()) for part in text.split(",") if part.strip()] or None
 
 
@@ -204,14 +203,12 @@ def _pass(name: str) -> None:
         _armed = parse(os.environ.get(VARIABLE, ""))
     assert name in FAILPOINTS, f"'{name}' is missing in FAILPOINTS"
     for armed in _armed or ():
-        if armed.name == name and _is_due(armed):
-            _act(armed)
-
-
-def _is_due(armed: _Armed) -> bool:
-    with _counting:
-        armed.passed += 1
-        return armed.passed == armed.nth
+        if armed.name == name:
+            with _counting:
+                armed.passed += 1
+                is_due = armed.passed == armed.nth
+            if is_due:
+                _act(armed)
 
 
 def _act(armed: _Armed) -> None:
@@ -225,12 +222,8 @@ def _act(armed: _Armed) -> None:
         with Path(armed.value).open("a") as file:
             file.write(f"{armed.name}:{armed.nth}\n")
     elif armed.action == "wait":
-        _wait(Path(armed.value))
+        deadline = time.monotonic() + LONGEST_WAIT
+        while not Path(armed.value).exists() and time.monotonic() < deadline:
+            time.sleep(0.005)
     else:
         time.sleep(float(armed.value))
-
-
-def _wait(file: Path) -> None:
-    deadline = time.monotonic() + LONGEST_WAIT
-    while not file.exists() and time.monotonic() < deadline:
-        time.sleep(0.005)

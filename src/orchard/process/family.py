@@ -33,7 +33,17 @@ from orchard.process.exits import exit_notice, send, wait_exit
 from orchard.process.identity import START_TOLERANCE, Identity, boot_id, identity_of, is_same
 from orchard.process.marks import carries, read_mark
 from orchard.process.orphans import KILL_WAIT, LAST_RESORT, QUIET_LOOKS, Orphans, bury, left_alone
-from orchard.process.table import UNKNOWN, FileKey, Stat, all_processes, file_key, read_stat, read_token, writes_to
+from orchard.process.table import (
+    UNKNOWN,
+    FileKey,
+    Stat,
+    all_processes,
+    ancestors,
+    file_key,
+    read_stat,
+    read_token,
+    writes_to,
+)
 
 _DOUBT_WAIT, _LONGEST_DOUBT = 0.005, 0.5
 
@@ -43,8 +53,6 @@ def members(token: str, leader: Identity | None = None, log: Path | None = None)
 
 
 class Look(Struct, frozen=True):
-    """What one look at the process table found of a family."""
-
     living: tuple[Stat, ...] = ()
     orphans: tuple[Stat, ...] = ()
     """Zombies that were orphaned to us: nobody else will ever wait for them."""
@@ -62,7 +70,8 @@ def look(token: str, leader: Identity | None, log: Path | None, also: Collection
     if leader is not None and leader.boot != boot_id():
         return Look()
     oldest = leader.started - START_TOLERANCE if leader is not None else 0.0
-    barred = _barred()
+    # Those who must never get a signal from us: ourselves, our ancestors, and init.
+    barred = {0, 1, os.getpid(), *ancestors()}
     young = {stat.pid: stat for stat in all_processes(oldest) if stat.pid not in barred}
     living = [stat for stat in young.values() if not stat.dead]
 
@@ -155,17 +164,6 @@ def _with_descendants(family: dict[int, Stat], living: list[Stat]) -> tuple[Stat
                 family[child.pid] = child
                 unvisited.append(child.pid)
     return tuple(family.values())
-
-
-def _barred() -> set[int]:
-    """Those who must never get a signal from us: ourselves, our ancestors, and init."""
-    barred = {0, 1}
-    pid = os.getpid()
-    while pid not in barred:
-        barred.add(pid)
-        stat = read_stat(pid)
-        pid = stat.parent if stat else 0
-    return barred
 
 
 class Wait(Struct, frozen=True):

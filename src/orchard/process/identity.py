@@ -34,7 +34,6 @@ def identify(pid: int) -> Identity | None:
 
 
 def identity_of(stat: Stat) -> Identity:
-    """The identity of a process that was found in the table just now."""
     return Identity(stat.pid, stat.started, boot_id())
 
 

@@ -38,7 +38,6 @@ def leading(pid: int) -> Iterator[None]:
 
 
 def become_subreaper() -> bool:
-    """Make orphans among our descendants our children, so that none of them can get out of sight (Linux)."""
     global _subreaper  # noqa: PLW0603 (it is the process that becomes one)
     if LINUX:
         import ctypes  # only the engine needs it, once
@@ -48,7 +47,6 @@ def become_subreaper() -> bool:
 
 
 def children() -> frozenset[int]:
-    """The pids of our children as they are now."""
     return frozenset(stat.pid for stat in _own_children())
 
 

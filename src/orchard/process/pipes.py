@@ -23,8 +23,6 @@ class Enough(Exception):
 
 
 class Pipes:
-    """The two ends that we hold of a program's standard input and output."""
-
     def __init__(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, source: asyncio.BaseTransport, most_bytes: int
     ) -> None:
@@ -77,7 +75,6 @@ Converse = Callable[[Pipes], Awaitable[None]]
 
 
 async def open_pipes(process: subprocess.Popen[bytes], most_bytes: int) -> Pipes:
-    """Take over the ends of a program that was started with pipes."""
     assert process.stdin is not None
     assert process.stdout is not None
     if hasattr(fcntl, "F_SETPIPE_SZ"):

@@ -53,8 +53,6 @@ _IDLE_CPU_SHARE = 0.001
 
 
 class Launch(Struct, frozen=True):
-    """Everything that decides how a program is started."""
-
     argv: tuple[str, ...]
     cwd: Path
     env: Mapping[str, str]
@@ -164,7 +162,11 @@ async def _run(
     if talk is not None and await talk.heard_all() == "too-much" and broken is None:
         broken = "output-limit"
     seconds = (ended_at or time.monotonic()) - child.started
-    return _tell(child, status, broken, _Cost(seconds, cpu, others if broken is None else 0))
+    code = status if status is not None and status >= 0 else None
+    number = -status if status is not None and status < 0 else None
+    reason: Reason = broken or ("signal" if number is not None else "exit")
+    leftovers = others if broken is None else 0
+    return Ended(reason, code, number, _sentence(child, reason, code, number), seconds, cpu, leftovers)
 
 
 async def _end(child: _Child, hurry: asyncio.Event | None, settle: float, *, hastily: bool = False) -> int:
@@ -184,7 +186,6 @@ async def _end(child: _Child, hurry: asyncio.Event | None, settle: float, *, has
 
 
 def _spawn(launch: Launch) -> _Child | Ended:
-    """Start the program, or say why it cannot be started."""
     started = time.monotonic()
     argv = launch.wrap + launch.argv
     if not launch.argv:
@@ -325,12 +326,6 @@ class _Watch:
         return os.fstat(self._child.log_fd).st_size
 
 
-class _Cost(Struct, frozen=True):
-    seconds: float
-    cpu_seconds: float | None
-    leftovers: int
-
-
 def _bury(child: _Child) -> tuple[int | None, float | None]:
     """Wait for the leader, who has ended: its status as Popen counts it, and its CPU time."""
     try:
@@ -346,14 +341,6 @@ def _bury(child: _Child) -> tuple[int | None, float | None]:
     # Popen must not wait for a pid that is somebody else's by now.
     child.process.returncode = code
     return code, usage.ru_utime + usage.ru_stime
-
-
-def _tell(child: _Child, status: int | None, broken: Broken | None, cost: _Cost) -> Ended:
-    code = status if status is not None and status >= 0 else None
-    number = -status if status is not None and status < 0 else None
-    reason: Reason = broken or ("signal" if number is not None else "exit")
-    message = _sentence(child, reason, code, number)
-    return Ended(reason, code, number, message, cost.seconds, cost.cpu_seconds, cost.leftovers)
 
 
 def _sentence(child: _Child, reason: Reason, code: int | None, number: int | None) -> str:

@@ -5,7 +5,6 @@ few milliseconds and import nothing. Elsewhere psutil answers the same questions
 """
 
 import errno
-import functools
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -42,6 +41,7 @@ UNKNOWN = b""
 # The kernel allows 6 MiB of arguments and environment together.
 _ENVIRONMENT_LIMIT = 8 * 1024 * 1024
 
+_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _PASSES = 3
 """The list is a moment old when it is read: who forked and left in between is found under the new number."""
 
@@ -61,8 +61,6 @@ FileKey = tuple[int, int]
 
 
 class Stat(Struct, frozen=True):
-    """Where a process belongs and what it has used."""
-
     pid: int
     state: str
     parent: int
@@ -187,7 +185,7 @@ def _stat(pid: int, since: float) -> Stat | None:
         parent=int(fields[1]),
         group=int(fields[2]),
         session=int(fields[3]),
-        cpu_seconds=(int(fields[11]) + int(fields[12]) + int(fields[13]) + int(fields[14])) / _ticks_per_second(),
+        cpu_seconds=(int(fields[11]) + int(fields[12]) + int(fields[13]) + int(fields[14])) / _TICKS_PER_SECOND,
         started=started,
     )
 
@@ -237,11 +235,6 @@ def file_key(path: str | os.PathLike[str]) -> FileKey | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
-
-
-@functools.cache
-def _ticks_per_second() -> int:
-    return os.sysconf("SC_CLK_TCK")
 
 
 def _read(path: str, limit: int) -> bytes:

@@ -21,6 +21,7 @@ from typing import Literal
 from msgspec import Struct
 
 from orchard.errors import RUN_DOCTOR, Hint, Next, OrchardError
+from orchard.files import sync_folder
 from orchard.process.failpoint import failpoint
 
 BUSY_SECONDS = 5.0
@@ -115,7 +116,6 @@ def explained(path: Path, what: str) -> Iterator[None]:
 
 
 def explain(error: sqlite3.Error, path: Path, what: str) -> StoreError:
-    """What an error of SQLite means for the person whose file it is."""
     code = getattr(error, "sqlite_errorname", "")
     hint: Hint
     if code.startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT")):
@@ -209,11 +209,7 @@ def _give_name(draft: Path, path: Path) -> None:
     except OSError:  # a file system without hard links
         if not os.path.lexists(path):
             draft.rename(path)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    sync_folder(path.parent)
     failpoint("store.after-name")
 
 

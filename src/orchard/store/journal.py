@@ -32,10 +32,8 @@ from orchard.model.events.plans import Event, Recorded, encode
 from orchard.model.plan import PlanId
 from orchard.process.failpoint import failpoint
 from orchard.store.db import explain, explained, open_database
-from orchard.store.event_cache import Recent
-from orchard.store.reader import JOURNAL, JournalReader, PlanRow, Row, read
-
-__all__ = ["JOURNAL", "Journal", "JournalFailed", "JournalReader", "PlanRow", "read"]
+from orchard.store.plan_list import JOURNAL, PlanRow, Row
+from orchard.store.reader import Recent
 
 QUEUED_EVENTS = 100_000
 QUEUED_BYTES = 256 * 1024 * 1024
@@ -124,7 +122,6 @@ class Journal:
 
     @classmethod
     def open(cls, path: Path) -> "Journal":
-        """Open the file for writing: made where it is missing, migrated where it is older."""
         connection = open_database(path, JOURNAL)
         try:
             with explained(path, JOURNAL.what):
@@ -146,7 +143,6 @@ class Journal:
 
     @property
     def failure(self) -> JournalFailed | None:
-        """Why nothing can be recorded any more."""
         return self._failure
 
     def append(

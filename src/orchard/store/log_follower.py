@@ -8,11 +8,8 @@ import asyncio
 import ctypes
 import os
 import sys
-from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from pathlib import Path
-
-from orchard.store.logs import Block, read
 
 POLL_SECONDS = 0.5
 CHECK_SECONDS = 5.0
@@ -81,36 +78,6 @@ class Changes:
             return
         if self.path.exists() or (folder != self.path.parent and self.path.parent.exists()):
             self._woken.set()  # made between the two looks
-
-
-async def follow(
-    path: Path, offset: int = 0, ended: asyncio.Event | Callable[[], bool] | None = None
-) -> AsyncIterator[Block]:
-    """The blocks of a log from `offset` on, as they are written, also of one that does not exist yet.
-
-    Ends once `ended` says so and everything written until then was handed out. An event is noticed
-    at once, a function is asked twice a second. Without either it goes on until it is closed.
-    """
-    changes = Changes(path)
-    told = asyncio.ensure_future(_tell(ended, changes)) if isinstance(ended, asyncio.Event) else None
-    try:
-        while True:
-            last_look = ended.is_set() if isinstance(ended, asyncio.Event) else ended is not None and ended()
-            while (block := read(path, offset)).data:
-                yield block
-                offset = block.next_offset
-            if last_look:
-                return
-            await changes.wait(CHECK_SECONDS if ended is None or told is not None else POLL_SECONDS)
-    finally:
-        if told is not None:
-            told.cancel()
-        changes.close()
-
-
-async def _tell(ended: asyncio.Event, changes: Changes) -> None:
-    await ended.wait()
-    changes.wake()
 
 
 # -------------------------------------------------------------------------------------- inotify

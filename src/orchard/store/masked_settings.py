@@ -6,7 +6,8 @@ from typing import Any
 
 from orchard.config.layers import flatten
 from orchard.config.load import Settings
-from orchard.store.redact import REDACTED, looks_secret, redact_text
+from orchard.model.secrets import looks_secret
+from orchard.store.redact import REDACTED, redact_text
 
 
 def shown_settings(settings: Settings) -> dict[str, dict[str, Any]]:

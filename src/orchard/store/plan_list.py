@@ -11,6 +11,7 @@ from msgspec import Struct, ValidationError, convert
 
 from orchard.core.views.documents import PlanSummary, bare_summary
 from orchard.model.names import PlanId
+from orchard.process.table import FileKey, file_key
 from orchard.store.db import Schema, explained, open_read_only
 
 JOURNAL_FILE = "journal.db"
@@ -57,7 +58,7 @@ class PlanList:
     def __init__(self, path: Path | None) -> None:
         self.path = path
         self._opened: sqlite3.Connection | None = None
-        self._file: tuple[int, int] | None = None
+        self._file: FileKey | None = None
         self._lock = threading.Lock()
 
     def plans(self) -> list[PlanRow]:
@@ -87,7 +88,7 @@ class PlanList:
         if self.path is None:
             return []
         with self._lock, explained(self.path, JOURNAL.what):
-            file = _file(self.path)
+            file = file_key(self.path)
             if self._opened is not None and file != self._file:
                 self._opened.close()  # the repository was removed, and perhaps made anew: this file is nobody's now
                 self._opened = None
@@ -96,14 +97,6 @@ class PlanList:
                     return []
                 self._opened, self._file = open_read_only(self.path, JOURNAL), file
             return self._opened.execute(question, values).fetchall()
-
-
-def _file(path: Path) -> tuple[int, int] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
 
 
 _PLANS = "SELECT id, name, created, first_seq, status, settled, summary FROM plans"

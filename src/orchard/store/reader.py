@@ -4,21 +4,59 @@ A reader has a connection of its own that cannot write, and asks in short transa
 however slow it is, it never keeps the writer from cutting the write-ahead log.
 """
 
-from collections.abc import Collection, Iterator
+import threading
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 from orchard.errors import Next
 from orchard.model.events.plans import Recorded, decode
 from orchard.model.names import PlanId
 from orchard.store.db import StoreError
-from orchard.store.event_cache import Recent
-from orchard.store.plan_list import JOURNAL as JOURNAL
-from orchard.store.plan_list import JOURNAL_FILE as JOURNAL_FILE
-from orchard.store.plan_list import PlanList
-from orchard.store.plan_list import PlanRow as PlanRow
-from orchard.store.plan_list import Row as Row
+from orchard.store.plan_list import PlanList, Row
 
 READ_BLOCK = 500
+KEPT = 2000
+
+
+class Recent:
+    """The newest events, without a gap between them, kept by the process that writes; safe to use from several threads.
+
+    Reading an event back a moment after it was written, and making an object of it again, cost more than writing it.
+    Only what is durable is in here, so that no reader can tell the difference.
+    """
+
+    def __init__(self) -> None:
+        self._events: deque[Recorded] = deque(maxlen=KEPT)
+        self._lock = threading.Lock()
+
+    def add(self, events: Iterable[Recorded]) -> None:
+        with self._lock:
+            self._events.extend(events)
+
+    def forget(self) -> None:
+        """Something was removed from the journal: begin anew, rather than to remember what is gone."""
+        with self._lock:
+            self._events.clear()
+
+    @property
+    def newest(self) -> int | None:
+        """The number of the newest event in here. The file may be ahead by a batch, for a moment."""
+        with self._lock:
+            return self._events[-1].seq if self._events else None
+
+    def since(self, seq: int, plan: PlanId | None = None) -> list[Recorded] | None:
+        """What came after event `seq`; None where only the file knows."""
+        found: list[Recorded] = []
+        with self._lock:
+            if not self._events or self._events[0].seq > seq + 1:
+                return None
+            for recorded in reversed(self._events):
+                if recorded.seq <= seq:
+                    break
+                if plan is None or recorded.plan == plan:
+                    found.append(recorded)
+        return found[::-1]
 
 
 def read(path: Path) -> "JournalReader":
@@ -27,8 +65,6 @@ def read(path: Path) -> "JournalReader":
 
 
 class JournalReader(PlanList):
-    """A journal for looking at, with everything that happened."""
-
     recent: Recent | None = None
     """What this process has just written, where it is the one that writes."""
 

@@ -25,7 +25,7 @@ from urllib.parse import quote, quote_plus
 
 from msgspec import Struct
 
-from orchard.model.secrets import SECRET_LENGTH, looks_secret, secrets_of
+from orchard.model.secrets import SECRET_LENGTH
 
 Kind = Literal["Q", "I"]
 
@@ -101,8 +101,6 @@ _BETWEEN = re.compile(_NEXT_LINE + rb"|0x|[^0-9a-fA-F]+?")
 
 
 class Shown:
-    """A text without what no screen shows."""
-
     def __init__(self, original: bytes) -> None:
         self.text = original
         self._starts: list[int] = []
@@ -159,8 +157,6 @@ def _digits(run: bytes) -> list[int]:
     return [*places, *range(at, len(run))]
 
 
-__all__ = ["REDACTED", "Redactor", "looks_secret", "redact_text", "secrets_of"]
-
 REDACTED = b"[redacted]"
 CARRY = 64 * 1024
 HOLD = 16 * 1024
@@ -214,8 +210,6 @@ _KEY_END = re.compile(rb"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 
 
 class Redactor:
-    """Hides secrets in a stream of bytes, wherever the stream is cut into chunks."""
-
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         secrets = tuple(secrets)
         self._known = Values(form for secret in secrets for form in _forms(secret))

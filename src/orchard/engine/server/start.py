@@ -35,7 +35,7 @@ from orchard.process.identity import is_stopped
 from orchard.process.privacy import hide_memory
 from orchard.store.journal import Journal
 from orchard.store.logs import LogFiles
-from orchard.store.reader import JOURNAL_FILE
+from orchard.store.plan_list import JOURNAL_FILE
 from orchard.store.repositories import note_repository
 from orchard.store.slots import Slots
 

@@ -17,7 +17,8 @@ from msgspec import Struct
 from orchard.errors import NeedsPerson, OrchardError, UsageError
 from orchard.files import read_plain, sync_folder
 from orchard.model.events.plans import Json
-from orchard.store.redact import looks_secret, redact_text
+from orchard.model.secrets import looks_secret
+from orchard.store.redact import redact_text
 from orchard.surfaces.cli.commands.views import diff_line
 from orchard.surfaces.cli.render import text
 from orchard.surfaces.cli.render.lines import Line, safe, safe_lines
