@@ -36,7 +36,6 @@ def may_be_alias(common_dir: Path, branch: str) -> bool:
 
 
 def operation_in(git_dir: Path) -> str | None:
-    """What is under way in a checkout, by the notes git keeps about it."""
     found = next((note for note in _OPERATIONS if os.path.lexists(git_dir / note)), None)
     if found == "rebase-apply" and os.path.lexists(git_dir / found / "applying"):
         return "am"
@@ -51,7 +50,6 @@ def way_out_of(operation: str) -> str:
 
 
 def branch_to_come_back_to(git_dir: Path) -> str | None:
-    """The branch that an operation which detached HEAD will return to."""
     for note in _BRANCH_NOTES:
         said = os.fsdecode(_beginning(git_dir / note)).strip()
         # BISECT_START holds a bare branch name, or the commit that was checked out.

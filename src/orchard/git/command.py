@@ -111,7 +111,6 @@ class GitError(OrchardError):
 
 
 def lock_in_the_way(stderr: str) -> str | None:
-    """The lock file of another git that this one gave up on."""
     found = re.search(r"Unable to create '(.*\.lock)': File exists", stderr)
     return found[1] if found else None
 
@@ -194,7 +193,6 @@ class Git(Struct, frozen=True):
 
     @property
     def env(self) -> dict[str, str]:
-        """The whole environment this git runs in."""
         env = clean_environment({**OVERRIDES, **self.config})
         env["GIT_DIR"] = str(self.git_dir)
         env["GIT_COMMON_DIR"] = str(self.common_dir)

@@ -27,8 +27,6 @@ Severity = Literal["error", "warning", "note"]
 
 
 class Hazard(Struct, frozen=True):
-    """One thing to know about a repository."""
-
     kind: str
     message: str
     hint: Hint

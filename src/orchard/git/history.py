@@ -36,8 +36,6 @@ class Unclear(OrchardError):
 
 
 class Meeting(Struct, frozen=True):
-    """How another commit relates to a line."""
-
     commit: str
     fresh: frozenset[str]
     """What it has that the line has not."""
@@ -46,8 +44,6 @@ class Meeting(Struct, frozen=True):
 
 
 class Line:
-    """A commit, and everything in it down to the floor."""
-
     def __init__(self, objects: Objects, floor: str, tip: str) -> None:
         self._objects = objects
         self._seen = {floor}
@@ -121,7 +117,6 @@ class ChangedFile(Struct, frozen=True):
 
 
 def is_ancestor(repo: Repository, ancestor: str, commit: str) -> bool:
-    """Whether a commit is in the history of another (or is that commit)."""
     return ancestor == commit or repo.git("merge-base", "--is-ancestor", ancestor, commit, ok=(0, 1)).status == 0
 
 
@@ -131,12 +126,10 @@ def merge_bases(repo: Repository, one: str, other: str) -> tuple[str, ...]:
 
 
 def count_commits(repo: Repository, base: str, commit: str) -> int:
-    """How many commits `commit` has and `base` has not."""
     return int(repo.git("rev-list", "--count", f"{base}..{commit}", "--").text)
 
 
 def summary(repo: Repository, base: str, commit: str) -> Summary:
-    """Count the commits and the changed files and lines from `base` to `commit`."""
     commits = count_commits(repo, base, commit)
     rows = repo.git("diff-tree", "-r", "-z", "--raw", "--numstat", *_PLAIN, base, commit, "--", timeout=300).fields
     kinds = {"A": 0, "M": 0, "D": 0}
@@ -156,7 +149,6 @@ def summary(repo: Repository, base: str, commit: str) -> Summary:
 
 
 def files(repo: Repository, base: str, commit: str) -> list[ChangedFile]:
-    """Every file that differs, in git's order."""
     rows = repo.git("diff-tree", "-r", "-z", "--name-status", *_PLAIN, base, commit, "--", timeout=300).fields
     pairs = zip(rows[::2], rows[1::2], strict=True)
     return [ChangedFile(status.decode(), path, show_path(path)) for status, path in pairs]

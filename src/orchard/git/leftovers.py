@@ -19,7 +19,6 @@ ENVIRONMENT_BYTES = 256 * 1024
 
 
 def end_leftovers(common_dir: Path) -> int:
-    """End every git of this repository whose starter is gone; returns how many there were."""
     found = left_behind(common_dir)
     for number in (signal.SIGTERM, signal.SIGKILL):
         deadline = time.monotonic() + TERMINATE_GRACE

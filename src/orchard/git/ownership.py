@@ -48,7 +48,6 @@ def path_in(done: Output) -> Path | None:
 
 
 def not_found(start: Path, done: Output) -> OrchardError:
-    """Why git finds no repository at a folder, and what to do."""
     start = start.absolute()
     said = done.stderr.decode(errors="replace").strip()
     if "dubious ownership" in said:

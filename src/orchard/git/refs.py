@@ -70,32 +70,26 @@ def job_ref_part(job: str) -> str:
 
 
 def job_of_ref_part(part: str) -> str:
-    """The job id that `job_ref_part` made this part from."""
     return part.replace("%", "")
 
 
 def keep_ref(plan: str, job: str, attempt: int) -> str:
-    """Where the result of an attempt is held."""
     return f"{PREFIX}/keep/{job_ref_part(plan)}/{job_ref_part(job)}/{attempt}"
 
 
 def subtask_ref(plan: str, job: str, attempt: int, subtask: str) -> str:
-    """Where the result of a subtask is held."""
     return f"{keep_ref(plan, job, attempt)}-{job_ref_part(subtask)}"
 
 
 def wip_ref(plan: str, job: str, number: int) -> str:
-    """Where the work that was found in a worktree is held."""
     return f"{PREFIX}/wip/{job_ref_part(plan)}/{job_ref_part(job)}/{number}"
 
 
 def integration_ref(plan: str) -> str:
-    """The plan's line of true merges."""
     return f"{PREFIX}/integration/{job_ref_part(plan)}"
 
 
 def snapshot_ref(plan: str) -> str:
-    """The plan's line that is validated and lands."""
     return f"{PREFIX}/snapshot/{job_ref_part(plan)}"
 
 

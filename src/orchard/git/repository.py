@@ -383,7 +383,6 @@ def _places(start: Path, env: Mapping[str, str]) -> tuple[str, Path, Path, Path 
 
 
 def git_version(cwd: Path) -> tuple[int, ...]:
-    """The version of the git on the PATH, which must be new enough."""
     said = run_git(("--version",), cwd=cwd, env=clean_environment()).text
     found = re.search(r"(\d+)\.(\d+)(?:\.(\d+))?", said)
     version = tuple(int(number or 0) for number in found.groups()) if found else (0,)

@@ -16,7 +16,6 @@ SCRATCH = "tmp"
 
 @contextmanager
 def private_index(repo: Repository) -> Iterator[Path]:
-    """A place for an index of our own, for the time of the block."""
     folder = repo.state / SCRATCH
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     index = folder / f"{os.getpid()}-{secrets.token_hex(8)}"
@@ -52,7 +51,6 @@ _NO_FILES = (
 
 
 def commit_index(git: Git, parents: list[str], message: str) -> str:
-    """Commit what the index that `git` names holds."""
     name, email = FALLBACK_IDENTITY
     named = git.with_environment(
         GIT_AUTHOR_NAME=name, GIT_AUTHOR_EMAIL=email, GIT_COMMITTER_NAME=name, GIT_COMMITTER_EMAIL=email

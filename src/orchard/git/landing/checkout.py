@@ -74,7 +74,6 @@ class Move(Struct, frozen=True):
         return f"refs/heads/{self.branch}"
 
     def refuse(self, kind: RefusalKind, reason: str, hint: Hint = "") -> LandingRefused:
-        """Why nothing has happened."""
         return LandingRefused(kind, reason, hint or ("Run 'git status' there, then '", self.again, "'."))
 
 
@@ -89,7 +88,6 @@ class Followed(Struct, frozen=True):
 
 
 def move_checkout(move: Move) -> Followed | LandingRefused:
-    """Bring a checkout and its branch to another commit, or leave everything as it is and say why."""
     claim = claim_of(move.repo, move.place.git_dir)
     try:
         with turn(claim, TURN_WAIT):
@@ -281,7 +279,6 @@ def _log_head(move: Move) -> None:
 
 
 def _read_back(move: Move, claim: Path, intent: Intent) -> LandingRefused | None:
-    """What git says now is what counts."""
     tip = read_ref(move.repo.git, move.ref)
     if tip != move.new or checked_out_in(move.repo, move.place.git_dir) != move.branch:
         return move.refuse("moved", f"Branch '{move.branch}' moved while it was landing.", "Run 'git log' and look.")

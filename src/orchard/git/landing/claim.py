@@ -42,7 +42,6 @@ class TurnTaken(Exception):
 
 
 def claims(repo: Repository) -> Path:
-    """Where we keep notes about checkouts that we are about to write to."""
     return repo.state / "landing"
 
 
@@ -89,8 +88,6 @@ def _flock(descriptor: int, place: Path, deadline: float) -> None:
 
 
 class GitLocks:
-    """Git's locks of one checkout, as far as they are ours."""
-
     def __init__(self, claim: Path, git_dir: Path) -> None:
         self.claim, self.git_dir = claim, git_dir
         self.index, self.head = git_dir / "index.lock", git_dir / "HEAD.lock"

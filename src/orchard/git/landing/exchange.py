@@ -23,7 +23,6 @@ _CANNOT = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP
 
 
 def swap(one: bytes, other: bytes) -> bool:
-    """Let two files change places in one step; False if this system cannot, and then nothing was changed."""
     code = _call()(one, other, _SWAP)
     if code in _CANNOT:
         return False
@@ -47,7 +46,6 @@ def put(source: bytes, goal: bytes) -> None:
 
 
 def take(source: bytes, goal: bytes) -> None:
-    """Move whatever stands at a name, in one step, to a place where only we write."""
     os.rename(source, goal)  # noqa: PTH104 (bytes)
 
 

@@ -36,8 +36,6 @@ class BadIndex(OrchardError):
 
 
 class IndexEntry(NamedTuple):
-    """What an index says about one path."""
-
     mode: int
     oid: str
     at: int
@@ -51,8 +49,6 @@ class IndexEntry(NamedTuple):
 
 
 class Index(NamedTuple):
-    """What an index file holds."""
-
     entries: Mapping[bytes, IndexEntry]
     unmerged: tuple[bytes, ...]
     folders: Mapping[bytes, IndexEntry]
@@ -214,7 +210,6 @@ def _end(data: bytes, at: int, path: bytes, oid_size: int) -> int:
 
 
 def _stamped(mode: int, status: os.stat_result) -> list[int]:
-    """What an index notes of a file on disk."""
     seconds = [part for time in (status.st_ctime_ns, status.st_mtime_ns) for part in divmod(time, 10**9)]
     row = (*seconds, status.st_dev, status.st_ino, mode, status.st_uid, status.st_gid, status.st_size)
     return [number & _WORD for number in row]

@@ -43,8 +43,6 @@ renaming changes it.
 
 
 class Item(NamedTuple):
-    """One path of a checkout that changes."""
-
     path: bytes
     old: Entry | None
     new: Entry | None
@@ -55,8 +53,6 @@ class Item(NamedTuple):
 
 
 class Intent(Struct, frozen=True):
-    """A checkout, the two commits it goes from and to, and every path."""
-
     top: Path
     git_dir: Path
     branch: str
@@ -97,7 +93,6 @@ def stand(where: bytes) -> Stand:
 
 
 def stand_of(status: os.stat_result) -> Stand:
-    """The same, of a file that was just looked at."""
     return status.st_mode, status.st_ino, status.st_size, status.st_mtime_ns, ""
 
 
@@ -141,7 +136,6 @@ def _digest(where: bytes) -> str:
 
 
 def write_intent(claim: Path, intent: Intent) -> None:
-    """Write it down, so that it is there after a crash."""
     row = {
         "top": str(intent.top), "git_dir": str(intent.git_dir), "branch": intent.branch, "stage": str(intent.stage),
         "old": intent.old, "new": intent.new, "index": intent.index,
@@ -212,7 +206,6 @@ def _stand(row: Sequence[Any]) -> Stand:
 
 
 def _text(value: Any) -> str:
-    """A string that a path can be made of."""
     if not isinstance(value, str) or b"\0" in os.fsencode(value):
         raise ValueError("no text, or none that a path can have")
     return value

@@ -89,7 +89,6 @@ def undo(repo: Repository, branch: str, old: str | None, new: str) -> Undone | L
 
 
 def where_is(repo: Repository, branch: str, landing_id: str, old: str | None, new: str) -> Whereabouts:
-    """What became of a landing, by looking at the branch only; see the recovery table in the design."""
     tip = repo.branch_tip(branch)
     if tip is None:
         return "missing" if old is not None else "not-landed"
@@ -127,7 +126,6 @@ def push(repo: Repository, branch: str, remote: str | None = None) -> tuple[bool
 
 
 def _push_remote(repo: Repository, branch: str) -> str:
-    """The remote that git itself would push a branch to."""
     said = repo.config(r"^(branch\..*\.(push)?remote|remote\.pushdefault)$")
     keys = (f"branch.{branch}.pushremote", "remote.pushdefault", f"branch.{branch}.remote")
     return next((said[key] for key in keys if said.get(key)), "origin")

@@ -33,8 +33,6 @@ class LandingRefused(Struct, frozen=True):
 
 
 class Obstacle(Struct, frozen=True):
-    """Why the files of a checkout cannot follow, and what to do about it."""
-
     reason: str
     hint: Hint
 
@@ -76,7 +74,6 @@ def _ignored(git: Git, paths: Sequence[bytes]) -> list[bytes]:
 
 
 def some(paths: Sequence[bytes]) -> str:
-    """A few paths, and how many more there are."""
     shown = ", ".join(show_path(path) for path in paths[:3])
     return shown if len(paths) <= 3 else f"{shown} and {len(paths) - 3} more"
 
@@ -182,7 +179,6 @@ def _is_file(where: bytes) -> bool:
 
 
 def _files_below(start: bytes, name: bytes) -> Iterator[bytes]:
-    """Everything in a folder that is no folder itself."""
     for folder, folders, names in os.walk(start + name):
         links = [one for one in folders if os.path.islink(folder + b"/" + one)]  # noqa: PTH114 (bytes)
         for one in [*names, *links]:

@@ -114,7 +114,6 @@ def _put(intent: Intent, item: Item) -> None:
 
 
 def verify(intent: Intent) -> bytes | None:
-    """The first path that is not as it should be when everything is at its place."""
     return next((item.path for item in unlike(intent)), None)
 
 

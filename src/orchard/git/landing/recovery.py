@@ -47,8 +47,6 @@ _GIT_ENDS = 0.5
 
 
 class Settled(Struct, frozen=True):
-    """What was found and done."""
-
     intent: Intent | None = None
     forward: bool = False
     """The checkout is at the new commit; else it is as it was."""
@@ -63,7 +61,6 @@ class Settled(Struct, frozen=True):
 
 
 def settle_all(repo: Repository) -> list[Settled]:
-    """Finish or take back whatever a crash has left in any checkout."""
     found = []
     with suppress(FileNotFoundError):
         for claim in sorted(claims(repo).iterdir()):
@@ -255,7 +252,6 @@ def _taken_over(index: Index, item: Item) -> bool:
 
 
 def blob_of(git: Git, item: Item, where: bytes) -> Entry | None:
-    """What git would store for the file that is there now."""
     status = os.lstat(where)
     if stat.S_ISLNK(status.st_mode):
         target = os.readlink(where)  # noqa: PTH115 (bytes)
@@ -323,7 +319,6 @@ def _read(intent: Intent) -> Index:
 
 
 def _forget(claim: Path, stage: Path | None) -> None:
-    """Remove the stage, and our notes after it."""
     if stage is not None:
         _remove(stage)
     # A git that outlived its engine may still be writing there: it must not find the notes of the next landing.

@@ -43,14 +43,12 @@ class Astray(OrchardError):
 
 
 def git_dir_of(repo: Repository, claim: Path) -> Path:
-    """The folder of git's own notes about the checkout of a claim."""
     if claim.name == "main":
         return repo.common_dir
     return repo.common_dir / "worktrees" / claim.name.removeprefix(_LINKED)
 
 
 def found_again(repo: Repository, claim: Path, intent: Intent) -> Intent:
-    """The same intent, with every place as it is now; Astray if one of them cannot be told."""
     git_dir = git_dir_of(repo, claim)
     top = _main_top(repo, intent.top, intent.git_dir) if git_dir == repo.common_dir else _linked_top(git_dir)
     if top is None:

@@ -41,8 +41,6 @@ _RUNS = (".smudge", ".clean", ".process")
 
 
 class Staged(NamedTuple):
-    """Every path, and the folders that have to go or to come."""
-
     items: tuple[Item, ...]
     emptied: tuple[tuple[bytes, int], ...]
     made: tuple[bytes, ...]
@@ -69,7 +67,6 @@ class Stager:
         self.files = stage / "new"
 
     def prepare(self, objects: Objects, old: str, new: str) -> Staged:
-        """Have everything ready; Blocked if the checkout cannot follow."""
         changes = sorted(objects.diff_trees(objects.tree_of(old), objects.tree_of(new)))
         before = self._copy_index(len(old) // 2)
         if before.unmerged:

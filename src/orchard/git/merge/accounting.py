@@ -51,8 +51,6 @@ class LostInMerge(OrchardError):
 
 
 class Trees(Struct, frozen=True):
-    """A merge to account for, as trees."""
-
     bases: tuple[str, ...]
     ours: str
     theirs: str
@@ -61,8 +59,6 @@ class Trees(Struct, frozen=True):
 
 
 class _Place(Struct, frozen=True):
-    """What the four trees have at a path."""
-
     path: bytes
     base: Entry | None
     ours: Entry | None
@@ -71,14 +67,12 @@ class _Place(Struct, frozen=True):
 
 
 def check(objects: Objects, trees: Trees) -> None:
-    """LostInMerge unless every path is accounted for."""
     lost = unaccounted(objects, trees)
     if lost:
         raise LostInMerge(lost)
 
 
 def unaccounted(objects: Objects, trees: Trees) -> list[bytes]:
-    """The paths whose content in the result does not follow from base, ours and theirs."""
     apart = {conflict.path for conflict in trees.conflicts}
     paths = {change.path for change in objects.diff_trees(trees.ours, trees.result)}
     for base in trees.bases:

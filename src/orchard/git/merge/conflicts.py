@@ -95,7 +95,6 @@ class Merge(Struct, frozen=True):
 
     @property
     def clean(self) -> bool:
-        """Whether the tree is a result."""
         return not self.conflicts
 
 
@@ -243,7 +242,6 @@ def conflict_key(conflict: Conflict) -> str:
 
 
 def remember(repo: Repository, plan: str, key: str, oid: str) -> None:
-    """Keep a resolved file for the next time, held by a ref of its own."""
     update_refs(repo.git, [Update(_memory(plan, key), oid, ANY)], "orchard: resolution")
 
 

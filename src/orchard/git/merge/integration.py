@@ -116,7 +116,6 @@ class Integration:
         return (now[refs[0]], now[refs[1]]) if len(now) == len(refs) else None
 
     def prepare(self, leaf: LeafMerge) -> Prepared | Conflicted:
-        """Make the commits that bring the leaf in; no ref moves."""
         before = self.objects.tree_of(leaf.integration)
         if self.objects.tree_of(leaf.snapshot) != before:
             raise OrchardError(

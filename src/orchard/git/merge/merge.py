@@ -46,15 +46,12 @@ class Below(NamedTuple):
 
 
 class Census:
-    """Looks below trees, once below each."""
-
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
         self._known: dict[str, Below] = {}
         self._lock = threading.Lock()
 
     def below(self, tree: str) -> Below:
-        """What lies below a tree."""
         with self._lock:
             return self._below(tree)
 

@@ -30,7 +30,6 @@ class LooseObjects:
         self._syncing = ThreadPoolExecutor(SYNCED_AT_ONCE, thread_name_prefix="orchard-sync")
 
     def name(self, kind: Kind, content: bytes) -> str:
-        """The name an object has, whether or not it exists."""
         return self._digest(_header(kind, content) + content).hexdigest()
 
     def write(self, kind: Kind, content: bytes, *, durable: bool = True) -> str:

@@ -54,15 +54,11 @@ class Change(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """The part of a commit that says where it stands."""
-
     tree: str
     parents: tuple[str, ...]
 
 
 class ObjectMissing(OrchardError):
-    """An object that the repository should have is not there."""
-
     def __init__(self, name: str) -> None:
         super().__init__(
             f"The repository has no object '{name}'.",
@@ -100,7 +96,6 @@ class Objects:
             self._drop()
 
     def read(self, name: str) -> tuple[str, bytes]:
-        """The type and content of an object, named by its oid."""
         found = self._ask("contents", name)
         if found is None:
             raise ObjectMissing(name)

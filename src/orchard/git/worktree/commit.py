@@ -39,8 +39,6 @@ LISTED_PATHS = 1000
 
 
 class CommitInfo(Struct, frozen=True):
-    """How the commit of a job's work looks, and which ref keeps it."""
-
     name: str
     ref: str
     author: tuple[str, str]
@@ -342,7 +340,6 @@ def _written(work: _Work, files: Files) -> tuple[str, Reviewed | Finding]:
 
 
 def _is_same_work(git: Git, commit: str, expected: tuple[str, str]) -> bool:
-    """Whether a commit has the expected tree and parent."""
     names = (f"{commit}^{{tree}}", f"{commit}^@", f"{expected[0]}^{{tree}}")
     found = git("rev-parse", *names, ok=(0, 128)).text.split()
     return found == [found[-1], expected[1], found[-1]] if len(found) == 3 else False

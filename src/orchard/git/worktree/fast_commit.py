@@ -120,7 +120,6 @@ def holds(objects: Objects, loose: LooseObjects, files: Files, trees: tuple[str,
 
 
 def changes_of(objects: Objects, trees: tuple[str, str]) -> list[Change]:
-    """The paths where two trees differ, in order."""
     return sorted(objects.diff_trees(*trees), key=lambda change: change.path)
 
 

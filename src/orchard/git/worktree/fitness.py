@@ -39,8 +39,6 @@ Stamp = tuple[int, ...]
 
 
 class Ready(Struct, frozen=True):
-    """How a worktree was set up, and what that left there."""
-
     key: str
     files: dict[bytes, Stamp]
 

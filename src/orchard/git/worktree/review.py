@@ -41,16 +41,12 @@ class Difference(Struct, frozen=True):
 
 
 class Finding(Struct, frozen=True):
-    """Why a result is refused."""
-
     message: str
     hint: str
     paths: tuple[str, ...]
 
 
 class Reviewed(Struct, frozen=True):
-    """A result that may be committed, by numbers."""
-
     added: int
     modified: int
     deleted: int
@@ -63,7 +59,6 @@ class Reviewed(Struct, frozen=True):
 
 
 def review(repo: Repository, base: str, tree: str) -> Reviewed | Finding:
-    """Look at everything in `tree` that is not as in `base`."""
     differences, lines = _differences(repo, base, tree)
     return judge(repo, tree, differences, lines)
 

@@ -92,7 +92,6 @@ class Saved(Struct, frozen=True):
 
     @property
     def refs(self) -> tuple[tuple[str, str], ...]:
-        """Every ref that was made for it, with the commit that it holds."""
         first = ((self.ref, self.commit),) if self.ref is not None and self.commit is not None else ()
         return (*first, *self.more)
 
@@ -290,7 +289,6 @@ def _in_result(live: Live, worktree: Worktree, result: str, known: _Known) -> Sa
 
 
 def _save_head_only(repo: Repository, worktree: Worktree, request: _Request) -> Saved:
-    """Save the commits of a worktree whose folder is gone."""
     head = _head(repo, worktree)
     ref = None
     if head and head != request.base and not _is_held(repo.git, head, request.base):

@@ -30,8 +30,6 @@ MAX_BYTES = 1024 * 1024 * 1024
 
 
 class Linked(Struct, frozen=True):
-    """Which folders of the user's a worktree now shares, and which not and why."""
-
     linked: tuple[str, ...] = ()
     skipped: tuple[tuple[str, str], ...] = ()
 
@@ -81,7 +79,6 @@ def fills_nothing(top: Path | None, patterns: Sequence[str], links: Sequence[str
 
 
 def link_folders(trees: Worktrees, top: Path | None, worktree: Worktree, names: Sequence[str]) -> Linked:
-    """Put links to ignored folders of the checkout at `top` into a worktree."""
     linked: list[str] = []
     skipped: list[tuple[str, str]] = []
     for name in names:
@@ -185,7 +182,6 @@ def _parents(name: bytes) -> list[Path]:
 
 
 def _cannot_link(repo: Repository, top: Path, name: str) -> str | None:
-    """Why a name cannot be linked; None if it can."""
     parts = name.strip("/").split("/")
     if name.startswith("/") or any(part in ("", ".", "..") or part.lower() == ".git" for part in parts):
         return "it is not the name of a folder inside the checkout"

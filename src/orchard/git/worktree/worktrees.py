@@ -71,8 +71,6 @@ class ProofIsOld(NotSaved):
 
 
 class Worktrees(Struct):
-    """The worktrees below one root."""
-
     repo: Repository
     root: Path
     _turn: threading.Lock = field(default_factory=threading.Lock)
@@ -130,7 +128,6 @@ class Worktrees(Struct):
                     self._stood[worktree.name] = (commit, _index_stamp(self._admin(worktree)))
 
     def note_index(self, worktree: Worktree, commit: str, left: Left | None = None) -> None:
-        """Remember that the worktree's index is as we made it, from this commit."""
         self._made[worktree.name] = (commit, _index_stamp(self._admin(worktree)), left)
 
     def _note_checkout(self, worktree: Worktree, commit: str) -> None:
