@@ -37,7 +37,7 @@ ARGS: Mapping[str, dict[str, Any]] = {
     "undo_plan": {}, "retry_plan": {"fresh": True},
     "reshape_plan": {"changes": [{"op": "add", "job": {"id": "n", "work": "true"}}]},
     "cancel_jobs": {"jobs": ["a"]}, "force_fail_job": {"job": "b"}, "approve_job": {"job": "a"},
-    "deploy_task": {"jobs": ["a"]}, "send_message": {"job": "w", "message": "Go on."}, "interrupt_worker": {"job": "w"},
+    "deploy_jobs": {"jobs": ["a"]}, "send_message": {"job": "w", "message": "Go on."}, "interrupt_worker": {"job": "w"},
     "complete_task": {"job": "w"},
 }  # fmt: skip
 NOT_ON_PAPER = {"purge_plan"}
@@ -226,7 +226,7 @@ def check(paper: Paper, first: str, second: str) -> None:
     run = paper.run
     assert known_of(replay(one for one in paper.engine.journal if one.plan == PLAN)) == known_of(run)
     done = [name for number, name in enumerate((first, second)) if not isinstance(paper.answers[number], OrchardError)]
-    for name in ("approve_job", "complete_task", "finalize_plan", "deploy_task"):
+    for name in ("approve_job", "complete_task", "finalize_plan", "deploy_jobs"):
         assert done.count(name) <= 1, f"{name} was told twice that it is done"
     if "delete_plan" in done:
         assert run.deleted and not run.active, "a plan that was deleted goes on"

@@ -399,7 +399,7 @@ async def test_canceling_stops_a_worker_that_talks_and_leaves_nothing_to_complet
         ("interrupt_worker", {"job": "late"}, UsageError, "no turn to interrupt: job 'late' is pending"),
         ("complete_task", {"job": "late"}, UsageError, "Only the work of an idle agent"),
         ("send_message", {"job": "__snapshot-validation__", "message": "x"}, UsageError, "not the work of an agent"),
-        ("deploy_task", {"jobs": ["late"]}, UsageError, "starts its jobs by itself"),
+        ("deploy_jobs", {"jobs": ["late"]}, UsageError, "starts its jobs by itself"),
     ],
 )
 async def test_what_cannot_be_said_is_refused_and_changes_nothing(

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from orchard.core.run import Run
 from orchard.core.states import ACTIVE, JobState
@@ -28,6 +29,7 @@ from orchard.operations.operation import (
     Route,
     Tool,
     Verb,
+    of_one_job,
     says,
 )
 from orchard.operations.plans import PLAN, REASON, job_of, new_warnings, refuse_if_landed, refuse_if_over
@@ -42,9 +44,13 @@ class _Retry(OfPlan, frozen=True, kw_only=True):
     phase: Annotated[str | None, says("Where to begin; else where it failed.", form="phase")] = None
     fresh: Annotated[bool, says("In a new worktree; what lies in the old one is saved.")] = False
     fresh_session: Annotated[bool, says("Agents begin a new session instead of going on.")] = False
-    work: Annotated[dict[str, Any] | None, says("Do this instead.", form="work")] = None
-    prechecks: Annotated[list[dict[str, Any]] | None, says("Check this before.", form="works")] = None
-    postchecks: Annotated[list[dict[str, Any]] | None, says("Check this after.", form="works")] = None
+    work: Annotated[dict[str, Any] | None, says("Do this instead of its work.", form="work")] = None
+    prechecks: Annotated[
+        list[dict[str, Any]] | None, says("Check this before, instead of its own; [] for none.", form="works")
+    ] = None
+    postchecks: Annotated[
+        list[dict[str, Any]] | None, says("Check this after, instead of its own; [] for none.", form="works")
+    ] = None
 
 
 class RetryPlan(_Retry, frozen=True, kw_only=True):
@@ -141,9 +147,10 @@ def _has_failed(plan: PlanSummary) -> bool:
 retry_plan = Command(
     name="retry_plan",
     sentence="Try failed or canceled jobs again, all or some; what they blocked goes on by itself.",
+    details="New work or checks count for every job that is retried.",
     args=RetryPlan,
     answer=DoneJobs,
-    example={"plan": "add-login-k3x9p", "jobs": ["api"], "work": "@agent Fix the failing test"},
+    example={"plan": "add-login", "jobs": ["api"], "work": "@agent Fix the failing test"},
     route=Route("POST", f"{PLAN}/retry"),
     tool=Tool("core", "Retry failed jobs"),
     verb=Verb("retry"),
@@ -155,21 +162,26 @@ retry_plan = Command(
 )
 
 
-def _of_one_job(args: dict[str, Any]) -> dict[str, Any]:
-    return {**{name: value for name, value in args.items() if name != "job"}, "jobs": [args["job"]]}
-
-
 retry_job = Alias(
     name="retry_job",
     sentence="Try a failed or canceled job again, where it failed, or with other work or checks.",
     args=RetryJob,
     answer=DoneJobs,
-    example={"plan": "add-login-k3x9p", "job": "api", "work": "@agent Fix the import error in api.py"},
+    example={"plan": "add-login", "job": "api", "work": "@agent Fix the import error in api.py"},
     route=Route("POST", f"{JOB}/retry"),
     tool=Tool("core", "Retry a job"),
     verb=Absent("`retry` takes jobs as well."),
     next=("wait_plan",),
-    becomes=lambda args: ("retry_plan", _of_one_job(args)),
+    becomes=lambda args: ("retry_plan", of_one_job(args)),
+)
+
+retry_task = replace(
+    retry_job,
+    name="retry_task",
+    sentence="Try a failed or canceled task again, where it failed, or with other work or checks.",
+    details="A task that was deployed stays so.",
+    route=Absent("`retry_job` does the same."),
+    tool=Tool("workers", "Retry a task"),
 )
 
 # ---------------------------------------------------------------------------------------------- stopping
@@ -210,7 +222,7 @@ cancel_jobs = Command(
     sentence="Stop some jobs of a plan, or keep them from starting; what needs them is blocked.",
     args=CancelJobs,
     answer=DoneJobs,
-    example={"plan": "add-login-k3x9p", "jobs": ["api"]},
+    example={"plan": "add-login", "jobs": ["api"]},
     route=Absent("`cancel_job` and `cancel_group` name them in the path."),
     tool=Absent("`cancel_group` does it for a group."),
     verb=Verb("cancel"),
@@ -228,17 +240,17 @@ class OfJobWithReason(OfJob, frozen=True, kw_only=True):
 
 cancel_job = Alias(
     name="cancel_job",
-    sentence="Stop a job, or keep it from starting; what needs it is blocked.",
+    sentence="Stop a job, or keep it from starting; what it wrote is kept, and what needs it is blocked.",
     args=OfJobWithReason,
     answer=DoneJobs,
-    example={"plan": "add-login-k3x9p", "job": "api"},
+    example={"plan": "add-login", "job": "api"},
     route=Route("POST", f"{JOB}/cancel"),
     tool=Tool("workers", "Cancel a task", name="cancel_task"),
     verb=Absent("`cancel` takes jobs as well."),
     next=("retry_job",),
     whole_names=True,
     destructive=True,
-    becomes=lambda args: ("cancel_jobs", _of_one_job(args)),
+    becomes=lambda args: ("cancel_jobs", of_one_job(args)),
 )
 
 
@@ -266,7 +278,7 @@ force_fail_job = Command(
     sentence="Stop a job and count it as failed; what needs it is blocked.",
     args=OfJobWithReason,
     answer=DoneJob,
-    example={"plan": "add-login-k3x9p", "job": "api", "reason": "it loops"},
+    example={"plan": "add-login", "job": "api", "reason": "it loops"},
     route=Route("POST", f"{JOB}/force-fail"),
     tool=Tool("jobs", "Fail a job"),
     verb=Verb("force-fail"),
@@ -295,9 +307,10 @@ def _decide_approval(run: Run, args: OfJob, _: object, scene: Scene) -> Decision
 approve_job = Command(
     name="approve_job",
     sentence="Let a job that waits for approval go on.",
+    details="Look at what it changed first. A person may be asked first.",
     args=OfJob,
     answer=DoneJob,
-    example={"plan": "add-login-k3x9p", "job": "api"},
+    example={"plan": "add-login", "job": "api"},
     route=Route("POST", f"{JOB}/approve"),
     tool=Tool("jobs", "Approve a job", asks=True),
     verb=Verb("approve"),

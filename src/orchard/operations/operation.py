@@ -161,3 +161,8 @@ class Alias(Operation, frozen=True, kw_only=True):
 
     becomes: Callable[[dict[str, Any]], tuple[str, dict[str, Any]]]
     """The other operation and its arguments, given those of this one with whole names."""
+
+
+def of_one_job(args: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of an alias that is about one job, as those of the command that is about several."""
+    return {**{name: value for name, value in args.items() if name != "job"}, "jobs": [args["job"]]}

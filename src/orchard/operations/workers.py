@@ -29,7 +29,19 @@ from orchard.model.events.plans import (
 from orchard.model.phases import Phase, at_or_after
 from orchard.model.plan import VALIDATION, AgentWork, JobId
 from orchard.operations.command import Command, Decision, Outdated, Scene
-from orchard.operations.operation import DoneJob, DoneJobs, OfJob, OfPlan, Route, Tool, Verb, says
+from orchard.operations.operation import (
+    Absent,
+    Alias,
+    DoneJob,
+    DoneJobs,
+    OfJob,
+    OfPlan,
+    Route,
+    Tool,
+    Verb,
+    of_one_job,
+    says,
+)
 from orchard.operations.plans import PLAN, job_of, refuse_if_over
 
 MESSAGE_BYTES = 64 * 1024
@@ -78,17 +90,32 @@ def _refuse_if_not_deployable(run: Run, job_id: JobId) -> None:
         )
 
 
-deploy_task = Command(
-    name="deploy_task",
+deploy_jobs = Command(
+    name="deploy_jobs",
     sentence="Let jobs of a plan with `deploy: manual` run.",
     args=DeployJobs,
     answer=DoneJobs,
-    example={"plan": "add-login-k3x9p", "jobs": ["api"]},
-    route=Route("POST", f"{PLAN}/deploy", id="deploy_jobs"),
-    tool=Tool("workers", "Deploy a task"),
+    example={"plan": "add-login", "jobs": ["api"]},
+    route=Route("POST", f"{PLAN}/deploy"),
+    tool=Absent("`deploy_task` does it for one of them."),
     verb=Verb("deploy"),
     next=("wait_plan",),
     decide=_decide_deployment,
+)
+
+deploy_task = Alias(
+    name="deploy_task",
+    sentence="Let a task of a saved plan run.",
+    details="It starts when the tasks it needs have succeeded; those have to be deployed as well. When all tasks of "
+    "the plan have succeeded, the plan is checked and lands, so add tasks before you deploy the last one.",
+    args=OfJob,
+    answer=DoneJobs,
+    example={"plan": "add-login", "job": "models"},
+    route=Absent("`deploy_jobs` takes jobs."),
+    tool=Tool("workers", "Deploy a task"),
+    verb=Absent("`deploy` takes jobs."),
+    next=("wait_plan", "list_workers"),
+    becomes=lambda args: ("deploy_jobs", {**of_one_job(args), "finalize": True}),
 )
 
 # --------------------------------------------------------------------------------------- talking
@@ -151,10 +178,11 @@ def _with_worker(run: Run, args: OfJob, decided: Decision) -> Json:
 send_message = Command(
     name="send_message",
     sentence="Say something to the agent of a job.",
-    details="At once if it is idle, else as its next turn when the present one ends.",
+    details="An idle one goes on at once, in its session; one at work is told when its turn ends. A job that has not "
+    "started, or whose work is done, hears nothing.",
     args=SendMessage,
     answer=Sent,
-    example={"plan": "add-login-k3x9p", "job": "api", "message": "Use the other library."},
+    example={"plan": "add-login", "job": "api", "message": "Use the other library."},
     route=Route("POST", f"{JOB}/send"),
     tool=Tool("workers", "Send a message"),
     verb=Verb("send"),
@@ -189,9 +217,10 @@ async def _interrupt(scene: Scene, run: Run, args: OfJob, decided: Decision) -> 
 interrupt_worker = Command(
     name="interrupt_worker",
     sentence="End the present turn of a job's agent; its session and its files are kept, and nothing has failed.",
+    details="The agent is idle then; if messages were sent to it, it goes on with those.",
     args=OfJob,
     answer=Told,
-    example={"plan": "add-login-k3x9p", "job": "api"},
+    example={"plan": "add-login", "job": "api"},
     route=Route("POST", f"{JOB}/interrupt"),
     tool=Tool("workers", "Interrupt a worker"),
     verb=Verb("interrupt"),
@@ -217,9 +246,10 @@ def _decide_completion(run: Run, args: OfJob, _: object, scene: Scene) -> Decisi
 complete_task = Command(
     name="complete_task",
     sentence="Say that the work of an idle agent is done: it is committed, checked and merged like any other.",
+    details="An agent at work has to end its turn first, or be interrupted.",
     args=OfJob,
     answer=Told,
-    example={"plan": "add-login-k3x9p", "job": "api"},
+    example={"plan": "add-login", "job": "api"},
     route=Route("POST", f"{JOB}/complete", id="complete_worker"),
     tool=Tool("workers", "Complete a task"),
     verb=Verb("complete"),

@@ -3,7 +3,7 @@
 from orchard.core.views import documents, figures
 from orchard.operations import plans as plan_commands
 from orchard.operations.command import Command
-from orchard.operations.operation import Alias, DoneJobs
+from orchard.operations.operation import Alias, DoneJobs, Route
 from orchard.operations.queries import Query
 from orchard.operations.table import OPERATIONS
 from orchard.surfaces.http import jobs, models, plans, system, system_models
@@ -198,7 +198,7 @@ ROUTES: tuple[Operation, ...] = (
     *(
         derived(one)
         for one in OPERATIONS.values()
-        if isinstance(one, Command | Alias | Query) and one.name not in BY_HAND
+        if isinstance(one, DERIVED) and isinstance(one.route, Route) and one.name not in BY_HAND
     ),
     # what is around them
     Operation(

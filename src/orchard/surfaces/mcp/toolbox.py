@@ -26,7 +26,19 @@ from orchard.surfaces.mcp.schemas import output_schema as output_schema
 from orchard.surfaces.mcp.selection import OWN_PLAN, TOOLSETS, Selection, toolsets_of
 from orchard.surfaces.mcp.tool import Answer, Call, Input, Tool
 
-MODULES = ("creation", "groups", "jobs", "plans", "output", "changes", "control", "subtasks", "workers", "queries")
+MODULES = (
+    "creation",
+    "groups",
+    "jobs",
+    "plans",
+    "output",
+    "changes",
+    "control",
+    "subtasks",
+    "workers",
+    "commands",
+    "queries",
+)
 
 
 @cache

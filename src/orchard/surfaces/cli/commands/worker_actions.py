@@ -35,7 +35,7 @@ def deploy(terminal: Terminal, jobs: tuple[str, ...], plan: str | None, detach: 
     waiting = wanted if wanted is not None else app.run_of(found).to_deploy
     if not waiting:
         raise NotFound(f"No job of plan '{found}' waits to be deployed.", f"orchard status {found}")
-    return go_on(terminal, app, found, "deploy_task", detach=detach, jobs=waiting)
+    return go_on(terminal, app, found, "deploy_jobs", detach=detach, jobs=waiting)
 
 
 @verb(

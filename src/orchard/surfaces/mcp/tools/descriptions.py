@@ -42,22 +42,6 @@ Wait until something happens to a plan, for at most 45 seconds. Where you have a
 `orchard wait PLAN --json`, which waits until the plan ends.
 Example: {"plan": "add-login", "cursor": 120, "until": "end"}
 Returns status, what changed and a new cursor. Next: wait_plan with that cursor, or what `next` says.""",
-    "pause_plan": """\
-Pause a plan: running jobs finish, nothing new starts.
-Example: {"plan": "add-login"}
-Returns its status. Next: resume_plan.""",
-    "resume_plan": """\
-Let a paused or interrupted plan go on; one whose budget is used needs a new `budget`.
-Example: {"plan": "add-login", "budget": {"tokens": 500000}}
-Returns its status. Next: wait_plan.""",
-    "cancel_plan": """\
-Stop everything of a plan. What its jobs wrote is kept, and retry_plan takes it up again.
-Example: {"plan": "add-login", "reason": "wrong approach"}
-Returns its status. Next: retry_plan, or delete_plan.""",
-    "retry_plan": """\
-Try failed and canceled jobs again, all or some. New work or checks count for every job that is retried.
-Example: {"plan": "add-login", "jobs": ["api"], "work": "@agent Fix the failing test"}
-Returns the jobs that are retried. Next: wait_plan.""",
     "get_job": """\
 Look at one job: status, configuration, result, usage, logs.
 Example: {"job": "api"}
@@ -70,10 +54,6 @@ Returns text and next_offset. Next: the same with offset=next_offset for more.""
 Why a job failed, was canceled or is blocked: phase, reason, message, the end of its output.
 Example: {"job": "api"}
 Returns that, and in `next` what can be done. Next: retry_job.""",
-    "retry_job": """\
-Try a failed or canceled job again, where it failed, or with other work or checks.
-Example: {"plan": "add-login", "job": "api", "work": "@agent Fix the import error in api.py"}
-Returns the plan's status. Next: wait_plan.""",
     "add_jobs": """\
 Add several jobs to a plan, all or none; they may need each other, in any order. Each is as a job of create_plan.
 Example: {"plan": "add-login", "jobs": [{"id": "a", "work": "make a"}, {"id": "b", "needs": ["a"], \
@@ -104,14 +84,6 @@ Returns what is left. Next: list_plans.""",
 Make a new plan with the jobs of another one.
 Example: {"plan": "add-login", "target": "feature/login-2"}
 Returns the new plan, which waits for finalize_plan. Next: update_job, reshape_plan, then finalize_plan.""",
-    "land_plan": """\
-Land a plan that waits for it (`land: ask`, or edits in the checkout were in the way), or whose landing was undone.
-Example: {"plan": "add-login"}
-Returns its status. Next: wait_plan; undo_plan takes it back.""",
-    "undo_plan": """\
-Take a landing back: the target branch goes to where it was, if nobody moved it since. A person may be asked first.
-Example: {"plan": "add-login"}
-Returns branch and commit. Next: land_plan lands it again.""",
     "list_waiting": """\
 List what needs a person, in all plans: approvals, landings, budgets.
 Example: {}
@@ -132,18 +104,10 @@ Returns attempts with phases, agents' turns and failures. Next: get_job_logs wit
 What a job changed, as a patch or a table of files; of the whole plan: job `__snapshot-validation__`.
 Example: {"job": "api", "stat": true}
 Returns the diff in pieces. Next: approve_job, or retry_job.""",
-    "force_fail_job": """\
-Stop a job and count it as failed; what needs it is blocked.
-Example: {"plan": "add-login", "job": "api", "reason": "it loops"}
-Returns its status. Next: retry_job.""",
     "update_job": """\
 Change fields of a job that has not started, as described in create_plan. For one that failed use retry_job.
 Example: {"plan": "add-login", "job": "api", "postchecks": "pytest -q", "timeout": "10m"}
 Returns the fields that were changed. Next: finalize_plan or wait_plan.""",
-    "approve_job": """\
-Let a job that waits for approval go on. Look at get_job_diff first. A person may be asked first.
-Example: {"plan": "add-login", "job": "api"}
-Returns its status. Next: wait_plan.""",
     "list_groups": """\
 List the groups of a plan with what their jobs are doing.
 Example: {"plan": "add-login"}
@@ -171,34 +135,6 @@ Returns the plan id. Next: add_plan_task, deploy_task.""",
 Add one task to a plan, before or after others were deployed. Fields as of a job in create_plan.
 Example: {"plan": "add-login", "id": "docs", "needs": ["api"], "work": "@agent Document the login"}
 Returns the full id of the task. Next: deploy_task.""",
-    "deploy_task": """\
-Let a task of a saved plan run. It starts when the tasks it needs have succeeded; those have to be deployed as well. \
-When all tasks of the plan have succeeded, the plan is checked and lands, so add tasks before you deploy the last one.
-Example: {"plan": "add-login", "job": "models"}
-Returns the status of plan and task. Next: wait_plan, list_workers.""",
-    "complete_task": """\
-Say that the work of an idle agent is done: it is committed, checked and merged. An agent at work has to end its turn \
-first, or be interrupted.
-Example: {"plan": "add-login", "job": "api"}
-Returns the status of plan and task. Next: wait_plan.""",
-    "cancel_task": """\
-Stop a task, or keep it from starting. What it wrote is kept; tasks that need it are blocked.
-Example: {"plan": "add-login", "job": "api", "reason": "done by hand"}
-Returns the status of plan and task. Next: retry_task takes it up again.""",
-    "retry_task": """\
-Try a failed or canceled task again, where it failed, or with other work or checks. A task that was deployed stays so.
-Example: {"plan": "add-login", "job": "api", "work": "@agent Fix the import error in api.py"}
-Returns the tasks that are retried. Next: wait_plan.""",
-    "send_message": """\
-Say something to the agent that works on a job. An idle one goes on at once, in its session; one at work is told when \
-its turn ends (interrupt_worker ends it now). A job that has not started, or whose work is done, hears nothing.
-Example: {"plan": "add-login", "job": "api", "message": "Use the helper in web/forms.py."}
-Returns whether it is queued. Next: wait_plan, then list_workers for what it says.""",
-    "interrupt_worker": """\
-End the present turn of the agent that works on a job. Nothing fails: it is idle then, with its session and its files; \
-if messages were sent to it, it goes on with those.
-Example: {"plan": "add-login", "job": "api"}
-Returns the state of the worker. Next: send_message, complete_task.""",
     "list_models": """\
 List the models of the agents (`model` of a work), with vendor and tier. May take a few seconds.
 Example: {"agent": "claude"}

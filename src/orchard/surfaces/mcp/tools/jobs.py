@@ -25,29 +25,22 @@ from orchard.surfaces.mcp.tools.models import (
     AboutJob,
     AboutPlan,
     Cursor,
-    Done,
     JobRow,
     JobStatusName,
     Limit,
     Name,
-    OfJob,
     PhaseName,
-    Reason,
     Told,
     optional,
 )
 from orchard.surfaces.mcp.tools.names import (
     MeantJob,
-    ask,
     blocked_by,
-    confirm,
-    done,
     meant_job,
     meant_plan,
     next_for_job,
 )
 from orchard.surfaces.mcp.tools.plans import few, job_row, page_of
-from orchard.surfaces.mcp.tools.retry import Retried, Retry, retry_request
 from orchard.text import for_screen
 
 ATTEMPTS_PAGE = 5
@@ -352,73 +345,11 @@ def _attempt(row: AttemptView, hidden: Redactor) -> Json:
     return {**head, "phases": phases, **compact({**kept, "agents": agents, "failure": failure})}
 
 
-# ------------------------------------------------------------------------------------- acting
-
-
-class RetryJob(OfJob, Retry):
-    """Which job to try again, and how."""
-
-
-async def retry_job(call: Call, given: RetryJob) -> Json:
-    """Put one failed or canceled job back in the queue."""
-    meant = await meant_plan(call, given.plan)
-    return await retry_request(call, meant, [given.job], given)
-
-
-class ForceFailJob(OfJob):
-    """Which job, and why."""
-
-    reason: Reason = Field(default="", description="Why, for those who read the plan later.")
-
-
-class DoneJob(Done):
-    """A plan after something was asked of one of its jobs."""
-
-    job: str
-    job_status: JobStatusName
-
-
-async def force_fail_job(call: Call, given: ForceFailJob) -> Json:
-    """Stop a job and fail it."""
-    meant = await meant_job(call, given.plan, given.job, "force_fail_job")
-    await ask(call, "force_fail_job", meant, job=meant.job, reason=given.reason)
-    return await _done_job(call, meant)
-
-
-async def approve_job(call: Call, given: OfJob) -> Json:
-    """Let a job that waits for approval go on."""
-    meant = await meant_job(call, given.plan, given.job, "approve_job")
-    await confirm(call, await call.served.read(_approval_question, call.served.app, meant))
-    await ask(call, "approve_job", meant, job=meant.job)
-    return await _done_job(call, meant)
-
-
-def _approval_question(app: App, meant: MeantJob) -> str:
-    view = job_view(app.run_of(meant.plan), meant.job)
-    waiting = view.waiting
-    counts = ", ".join(f"{count} {name}" for name, count in changed_counts(view.summary).items()) or "no change"
-    why = f" It waits because: {waiting.reason}." if waiting else ""
-    return f"Approve job '{view.name}' ({meant.job}) of plan '{meant.plan}', which has {counts}?{why}"
-
-
-async def _done_job(call: Call, meant: MeantJob) -> Json:
-    status = await call.served.read(_status, call.served.app, meant)
-    return await done(call, meant, job=meant.job, job_status=status)
-
-
-def _status(app: App, meant: MeantJob) -> str:
-    return str(app.run_of(meant.plan).records[meant.job].status)
-
-
 TOOLS = (
     Tool("get_job", "core", "Look at a job", WORDS["get_job"], AboutJob, JobPage, get_job, read_only=True),
     Tool("get_job_failure", "core", "Why a job failed", WORDS["get_job_failure"], AboutJob, Failure, get_job_failure,
          read_only=True),
-    Tool("retry_job", "core", "Retry a job", WORDS["retry_job"], RetryJob, Retried, retry_job),
     Tool("list_jobs", "jobs", "List jobs", WORDS["list_jobs"], ListJobs, JobList, list_jobs, read_only=True),
     Tool("get_job_attempts", "jobs", "Attempts at a job", WORDS["get_job_attempts"], GetAttempts, Attempts,
          get_job_attempts, read_only=True),
-    Tool("force_fail_job", "jobs", "Fail a job", WORDS["force_fail_job"], ForceFailJob, DoneJob, force_fail_job,
-         destructive=True),
-    Tool("approve_job", "jobs", "Approve a job", WORDS["approve_job"], OfJob, DoneJob, approve_job, destructive=True),
 )  # fmt: skip

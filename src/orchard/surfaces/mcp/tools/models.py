@@ -19,6 +19,7 @@ LARGEST_PAGE = 200
 LARGEST_TEXT = 100_000
 TEXT = 8_000
 
+WorkerState = Literal["created", "running", "idle", "paused", "completed", "error"]
 PhaseName = Literal["merge-fi", "setup", "prechecks", "work", "commit", "postchecks", "merge-ri"]
 
 

@@ -5,7 +5,7 @@
 
 import asyncio
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -15,7 +15,6 @@ from orchard.core.views.plans import job_view
 from orchard.core.views.workers import STATES
 from orchard.model.events.plans import Json
 from orchard.model.plan import Plan, PlanId
-from orchard.operations.workers import MESSAGE_BYTES
 from orchard.planfile import parse
 from orchard.planfile.fields import PlanFields
 from orchard.surfaces.agent_lists import model_list
@@ -30,20 +29,15 @@ from orchard.surfaces.mcp.tools.models import (
     PAGE,
     Arguments,
     Cursor,
-    Done,
-    JobStatusName,
     Limit,
     Name,
-    OfJob,
-    Reason,
     Told,
     arguments,
     optional,
     plan_fields,
 )
-from orchard.surfaces.mcp.tools.names import MeantJob, ask, done, meant_job, meant_plan
+from orchard.surfaces.mcp.tools.names import meant_plan
 from orchard.surfaces.mcp.tools.plans import page_of
-from orchard.surfaces.mcp.tools.retry import Retried, Retry, retry_request
 
 SAID = 1_000
 """Characters of an agent's last words in a list."""
@@ -137,91 +131,6 @@ async def add_plan_task(call: Call, given: Any) -> Json:
     return await add_jobs_request(call, meant, [given_fields(given, without=("plan",))], alone=True)
 
 
-class TaskDone(Done):
-    """A plan after something was asked of one of its tasks."""
-
-    job: str
-    job_status: JobStatusName
-    worker: WorkerState = optional("What the agent of the task does.")
-
-
-async def deploy_task(call: Call, given: OfJob) -> Json:
-    """Let a task run."""
-    meant = await meant_job(call, given.plan, given.job)
-    await ask(call, "deploy_task", meant, jobs=[meant.job], finalize=True)
-    return await _task_done(call, meant)
-
-
-async def complete_task(call: Call, given: OfJob) -> Json:
-    """Say that the work of an idle agent is done."""
-    meant = await meant_job(call, given.plan, given.job)
-    await ask(call, "complete_task", meant, job=meant.job)
-    return await _task_done(call, meant)
-
-
-class CancelTask(OfJob):
-    """Which task, and why."""
-
-    reason: Reason = Field(default="", description="Why, for those who read the plan later.")
-
-
-async def cancel_task(call: Call, given: CancelTask) -> Json:
-    """Stop a task, or keep it from starting."""
-    meant = await meant_job(call, given.plan, given.job, "cancel_plan")
-    await ask(call, "cancel_jobs", meant, jobs=[meant.job], reason=given.reason)
-    return await _task_done(call, meant)
-
-
-class RetryTask(OfJob, Retry):
-    """Which task to try again, and how."""
-
-
-async def retry_task(call: Call, given: RetryTask) -> Json:
-    """Put a failed or canceled task back in the queue."""
-    return await retry_request(call, await meant_plan(call, given.plan), [given.job], given)
-
-
-# ------------------------------------------------------------------------------------------ talking
-
-
-class SendMessage(OfJob):
-    """To whom, and what."""
-
-    message: Annotated[str, Field(min_length=1, max_length=MESSAGE_BYTES)] = Field(
-        description="What to tell it: text, as you would say it."
-    )
-
-
-class Sent(TaskDone):
-    """What became of a message."""
-
-    queued: bool = Field(description="True: it is at work, and is told when its turn ends. False: it goes on now.")
-
-
-async def send_message(call: Call, given: SendMessage) -> Json:
-    """Say something to the agent of a job."""
-    meant = await meant_job(call, given.plan, given.job)
-    answer = await ask(call, "send_message", meant, job=meant.job, message=given.message)
-    return {**await _task_done(call, meant), "queued": answer["queued"]}
-
-
-async def interrupt_worker(call: Call, given: OfJob) -> Json:
-    """End the present turn of an agent."""
-    meant = await meant_job(call, given.plan, given.job)
-    await ask(call, "interrupt_worker", meant, job=meant.job)
-    return await _task_done(call, meant)
-
-
-async def _task_done(call: Call, meant: MeantJob) -> Json:
-    status, worker = await call.served.read(_standing, call.served.app, meant)
-    return await done(call, meant, job=meant.job, job_status=status, **compact({"worker": worker}))
-
-
-def _standing(app: App, meant: MeantJob) -> tuple[str, str | None]:
-    view = job_view(app.run_of(meant.plan), meant.job)
-    return view.status, view.worker.state if view.worker is not None else None
-
-
 # ------------------------------------------------------------------------------------------- models
 
 
@@ -260,14 +169,6 @@ TOOLS = (
          check=partial(check_plan, scaffolding=True)),
     Tool("add_plan_task", "workers", "Add a task", WORDS["add_plan_task"], AddJob, Shaped, add_plan_task,
          check=check_job),
-    Tool("deploy_task", "workers", "Deploy a task", WORDS["deploy_task"], OfJob, TaskDone, deploy_task),
-    Tool("complete_task", "workers", "Complete a task", WORDS["complete_task"], OfJob, TaskDone, complete_task),
-    Tool("cancel_task", "workers", "Cancel a task", WORDS["cancel_task"], CancelTask, TaskDone, cancel_task,
-         destructive=True),
-    Tool("retry_task", "workers", "Retry a task", WORDS["retry_task"], RetryTask, Retried, retry_task),
-    Tool("send_message", "workers", "Talk with a worker", WORDS["send_message"], SendMessage, Sent, send_message),
-    Tool("interrupt_worker", "workers", "Interrupt a worker", WORDS["interrupt_worker"], OfJob, TaskDone,
-         interrupt_worker, destructive=True),
     Tool("list_models", "workers", "List models", WORDS["list_models"], ListModels, ModelList, list_models,
          read_only=True),
 )  # fmt: skip

@@ -1,0 +1,219 @@
+"""Tools that are derived from commands of the table of operations: what each takes, gives and says, and how it runs.
+
+A command that has `asks` puts a question to a person first; the questions are here.
+"""
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from types import NoneType, UnionType
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+from msgspec import UnsetType
+from pydantic import Field, WithJsonSchema, create_model
+
+from orchard.app import App
+from orchard.core.views.plans import job_view
+from orchard.model.events.plans import Json
+from orchard.operations.command import Command
+from orchard.operations.operation import Alias, Argument, Operation, arguments_of
+from orchard.operations.operation import Tool as Declared
+from orchard.operations.table import OPERATIONS
+from orchard.surfaces.mcp.messages import compact
+from orchard.surfaces.mcp.schemas import plan_part
+from orchard.surfaces.mcp.tool import Call, Tool
+from orchard.surfaces.mcp.tools.jobs import changed_counts
+from orchard.surfaces.mcp.tools.models import (
+    JOB,
+    PLAN,
+    Arguments,
+    Done,
+    JobStatusName,
+    Name,
+    PhaseName,
+    Work,
+    WorkerState,
+    Works,
+    optional,
+)
+from orchard.surfaces.mcp.tools.names import Meant, MeantJob, ask, confirm, done, meant_job, meant_plan
+from orchard.surfaces.mcp.tools.work_args import budget_of, work_of, works_of
+
+BY_HAND = frozenset({"create_plan", "finalize_plan", "delete_plan", "purge_plan", "reshape_plan", "cancel_group"})
+"""Commands that take parts of a plan here, or that are several operations in one."""
+
+FORMS: Mapping[str, Any] = {
+    "work": Work,
+    "works": Works,
+    "budget": Annotated[Any, WithJsonSchema(plan_part("Plan.budget"))],
+    "phase": PhaseName,
+    "jobs": Annotated[list[Name], Field(min_length=1)],
+}
+NAMES = {"phase": "from_phase"}
+"""What an argument is called here, where that is not its own name."""
+LISTS = {"retry_plan": "retried", "retry_job": "retried", "retry_task": "retried"}
+"""What an answer calls the jobs that a command was about."""
+
+
+def derived(command: Operation) -> Tool:
+    found = command.tool
+    assert isinstance(found, Declared)
+    own = [one for one in arguments_of(command.args) if one.name not in ("plan", "job")]
+    of_job = _is_of_job(command)
+    title = "".join(word.capitalize() for word in (found.name or command.name).split("_"))
+    takes = {
+        "plan": (Name, PLAN),
+        **({"job": (Name, JOB)} if of_job else {}),
+        **{_name(one): _field(one) for one in own},
+    }
+    made = create_model(title, __base__=Arguments, **takes)  # type: ignore[call-overload]
+    made.ASKED_NULL = frozenset(one.name for one in own if one.form == "works")
+    gives = _gives(command, title, TaskDone if of_job else Done)
+    return Tool(
+        found.name or command.name,
+        found.toolset,
+        found.title,
+        described(command, list(gives.model_fields)),
+        made,
+        gives,
+        _runs(command, own, list(gives.model_fields)),
+        destructive=command.destructive or found.asks,
+        idempotent=command.repeatable,
+    )
+
+
+class TaskDone(Done):
+    job: str
+    job_status: JobStatusName
+    worker: WorkerState = optional("What the agent of the job does.")
+
+
+def described(operation: Operation, gives: list[str]) -> str:
+    """What a model reads about a tool: what it does, an example, what it returns, what to call next."""
+    told = [name for name in gives if name not in ("plan", "job", "cursor", "notes", "next")]
+    words = [operation.sentence, operation.details, f"Example: {json.dumps(operation.example)}"]
+    words.append(f"Returns {', '.join(told)}. Next: {', '.join(operation.next)}.")
+    return "\n".join(word for word in words if word)
+
+
+def _is_of_job(command: Operation) -> bool:
+    return "job" in command.args.__struct_fields__
+
+
+def _name(argument: Argument) -> str:
+    return NAMES.get(argument.name, argument.name)
+
+
+def _field(argument: Argument) -> tuple[Any, Any]:
+    kind = FORMS[argument.form] if argument.form is not None else argument.kind
+    if argument.limits:
+        kind = Annotated[kind, Field(**argument.limits)]
+    if argument.required:
+        return kind, Field(description=argument.description)
+    if argument.default is None:
+        return kind | None, optional(argument.description)
+    return kind, Field(default=argument.default, description=argument.description)
+
+
+def _gives(command: Operation, title: str, base: type[Done]) -> type[Done]:
+    """What a tool answers: how the plan and its job stand, and what else the operation tells."""
+    assert command.answer is not None
+    more: dict[str, Any] = {}
+    for name, hint in get_type_hints(command.answer).items():
+        told = _told_as(command, name)
+        if told is not None and told not in base.model_fields:
+            kinds = [kind for kind in get_args(hint) if kind not in (NoneType, UnsetType)]
+            more[told] = (kinds[0], optional()) if kinds and get_origin(hint) is UnionType else (hint, Field())
+    return create_model(f"{title}Answer", __base__=base, **more)
+
+
+def _told_as(command: Operation, name: str) -> str | None:
+    """What a part of an operation's answer is called here; None: it is not told, since `job` says it."""
+    return LISTS.get(command.name) if name == "jobs" else name
+
+
+def _runs(command: Operation, own: list[Argument], more: list[str]) -> Callable[[Call, Any], Awaitable[Json]]:
+    verb = command.name if command.whole_names else ""
+    of_job = _is_of_job(command)
+    question = QUESTIONS.get(command.name)
+
+    async def run(call: Call, given: Any) -> Json:
+        meant: Meant
+        if of_job:
+            meant = await meant_job(call, given.plan, given.job, verb)
+        else:
+            meant = await meant_plan(call, given.plan, verb)
+        args = {"job": meant.job} if of_job else {}
+        sent = [one for one in own if _name(one) in given.model_fields_set and getattr(given, _name(one)) is not None]
+        for one in sent:
+            args[one.name] = await _read(call, meant, one, getattr(given, _name(one)))
+        if question is not None:
+            await confirm(call, await call.served.read(question, call.served.app, meant))
+        name, args = command.becomes(args) if isinstance(command, Alias) else (command.name, args)
+        answer = await ask(call, name, _asked_about(meant, args), **args)
+        told = {_told_as(command, name): value for name, value in answer.items()}
+        standing = await call.served.read(_standing, call.served.app, meant) if isinstance(meant, MeantJob) else {}
+        return {**compact({name: told[name] for name in more if name in told}), **await done(call, meant, **standing)}
+
+    return run
+
+
+async def _read(call: Call, meant: Meant, argument: Argument, value: Any) -> Any:
+    """An argument as the engine takes it."""
+    match argument.form:
+        case "work":
+            return work_of(value, argument.name)
+        case "works":
+            return works_of(value, argument.name)
+        case "budget":
+            return budget_of(value)
+        case "jobs":
+            found = [await meant_job(call, meant.plan, name) for name in value]
+            meant.notes += [note for one in found for note in one.notes if note not in meant.notes]
+            return list(dict.fromkeys(one.job for one in found))
+    return value
+
+
+def _asked_about(meant: Meant, args: Json) -> Meant:
+    """What a refusal is about: one job, if only one is named."""
+    jobs = args.get("jobs") or []
+    return MeantJob(meant.plan, jobs[0]) if len(jobs) == 1 else meant
+
+
+def _standing(app: App, meant: MeantJob) -> Json:
+    view = job_view(app.run_of(meant.plan), meant.job)
+    worker = view.worker.state if view.worker is not None else None
+    return {"job": meant.job, "job_status": view.status, **compact({"worker": worker})}
+
+
+# ---------------------------------------------------------------------------------------- questions
+
+
+def _landing(app: App, meant: Meant) -> str:
+    summary = app.summary(meant.plan)
+    jobs = summary.counts["total"] - 1
+    target = summary.target.branch or "its target"
+    return f"Land plan '{summary.name}' ({meant.plan}, {jobs} jobs) on branch '{target}'?"
+
+
+def _undo(app: App, meant: Meant) -> str:
+    return f"Take the landing of plan '{meant.plan}' on branch '{app.summary(meant.plan).target.branch}' back?"
+
+
+def _approval(app: App, meant: Meant) -> str:
+    view = job_view(app.run_of(meant.plan), meant.job)
+    counts = ", ".join(f"{count} {name}" for name, count in changed_counts(view.summary).items()) or "no change"
+    why = f" It waits because: {view.waiting.reason}." if view.waiting else ""
+    return f"Approve job '{view.name}' ({meant.job}) of plan '{meant.plan}', which has {counts}?{why}"
+
+
+QUESTIONS: Mapping[str, Callable[[App, Meant], str]] = {
+    "land_plan": _landing,
+    "undo_plan": _undo,
+    "approve_job": _approval,
+}
+
+TOOLS = tuple(
+    derived(one)
+    for one in OPERATIONS.values()
+    if isinstance(one, Command | Alias) and isinstance(one.tool, Declared) and one.name not in BY_HAND
+)
