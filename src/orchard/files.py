@@ -4,10 +4,12 @@ open_plain     a file that really is one; no link is followed, no pipe waited fo
 read_plain     what is in it
 read_own       the same, of a file that nobody but the user could have written
 replace_whole  a file that only the user can read; a reader finds the old one or the new one, whole
+file_system    on which kind of file system a path is
 """
 
 import os
 import stat
+import sys
 from io import BufferedReader
 from pathlib import Path
 
@@ -70,3 +72,31 @@ def sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def file_system(path: Path) -> str:
+    """The type of the file system that holds a path (`ext4`); empty where it cannot be told."""
+    place = Path(os.path.realpath(path))
+    try:
+        if sys.platform == "linux":
+            return mounted_type(Path("/proc/self/mountinfo").read_bytes(), place)
+        import psutil  # heavy, and only needed where there is no /proc
+
+        rows = [(Path(part.mountpoint), part.fstype) for part in psutil.disk_partitions(all=True)]
+    except OSError:
+        return ""
+    holding = [(len(mount.parts), kind) for mount, kind in rows if place.is_relative_to(mount)]
+    return max(holding, default=(0, ""))[1]
+
+
+def mounted_type(mountinfo: bytes, place: Path) -> str:
+    """The type of the innermost mount above `place`; of two on one point the later hides the earlier."""
+    best, kind = 0, ""
+    for line in mountinfo.splitlines():
+        words = line.split(b" ")
+        if b"-" not in words[6:]:
+            continue
+        mount = Path(os.fsdecode(words[4].decode("unicode_escape").encode("latin-1")))
+        if len(mount.parts) >= best and place.is_relative_to(mount):
+            best, kind = len(mount.parts), os.fsdecode(words[words.index(b"-", 6) + 1])
+    return kind

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from orchard.core.views.documents import PlanSummary
 from orchard.engine.server import start as opening
 from orchard.git.landing import landing
+from orchard.git.landing.checkout import BranchMoved
 from orchard.model.events.plans import ConflictSettled, LeafMerged
 from orchard.surfaces.cli.render.event_lines import LINES
 from orchard.surfaces.cli.render.lines import plain
@@ -134,7 +135,7 @@ async def test_a_checkout_that_could_not_follow_its_branch_is_a_warning(
 
     def land(*args: Any) -> object:
         done = real(*args)
-        assert isinstance(done, landing.LandedRef)
+        assert isinstance(done, BranchMoved)
         return replace(done, checkout=None, unfinished="The system refused to update /x: Input/output error")
 
     monkeypatch.setattr(landing, "land", land)

@@ -9,13 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from orchard.git.blockers import refuse_blocked_notes
 from orchard.git.command import Blocked
 from orchard.git.history import worktree_diff
 from orchard.git.repository import Repository, Worktree, find_repository
 from orchard.git.worktree.commit import CommitInfo, Committed, Refused, commit_work, worktree_changes
 from orchard.git.worktree.save import ensure_saved
-from orchard.git.worktree.status import fingerprint
+from orchard.git.worktree.status import fingerprint, refuse_blocked_notes
 from orchard.git.worktree.worktrees import Worktrees
 from orchard.surfaces.next_steps import in_commands
 from orchard.testing import Repo

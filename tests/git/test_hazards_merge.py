@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from orchard.git.command import OVERRIDES
-from orchard.git.landing.landing import LandedRef, land
+from orchard.git.landing.checkout import BranchMoved
+from orchard.git.landing.landing import land
 from orchard.git.landing.obstacles import LandingRefused
 from orchard.git.merge.conflicts import resolve_by_side
 from orchard.git.merge.integration import Integration, LeafMerge, Prepared
@@ -28,7 +29,7 @@ def detached(repo: Repo, files: dict[str, Content], start: str = "main") -> str:
     return commit
 
 
-def whole_way(repository: Repository, target: str, leaves: list[str]) -> LandedRef | LandingRefused:
+def whole_way(repository: Repository, target: str, leaves: list[str]) -> BranchMoved | LandingRefused:
     """Start, merge every leaf, land on `main`."""
     with Integration(repository) as line:
         line.start("p1", target)
@@ -51,7 +52,7 @@ def test_a_sha256_repository_goes_the_whole_way(tmp_path: Path) -> None:
 
     outcome = whole_way(find_repository(repo.path), repo.head(), leaves)
 
-    assert isinstance(outcome, LandedRef)
+    assert isinstance(outcome, BranchMoved)
     assert set(repo.files("main")) == {"README.md", "a", "b"}
     assert len(repo.head()) == 64
 
@@ -65,7 +66,7 @@ def test_a_bare_repository_goes_the_whole_way(repo: Repo, tmp_path: Path) -> Non
 
     outcome = whole_way(find_repository(bare.path), bare.head("main"), leaves)
 
-    assert outcome == LandedRef(None)
+    assert outcome == BranchMoved(None)
     assert set(bare.files("main")) == {"README.md", "a", "b"}
 
 
@@ -86,7 +87,7 @@ def test_a_foreign_git_dir_in_the_environment_changes_nothing(
 
     outcome = whole_way(repository, repo.head(), leaves)
 
-    assert outcome == LandedRef(repo.path)
+    assert outcome == BranchMoved(repo.path)
     assert (other("for-each-ref"), other("count-objects")) == before
 
 
@@ -112,7 +113,7 @@ def test_no_hook_and_no_fsmonitor_runs_on_the_way(repo: Repo, tmp_path: Path) ->
 
     outcome = whole_way(find_repository(repo.path), target, leaves)
 
-    assert outcome == LandedRef(repo.path)
+    assert outcome == BranchMoved(repo.path)
     assert not canary.exists()
 
 
@@ -160,7 +161,7 @@ def test_a_shallow_clone_works_where_the_history_is_there(repo: Repo, tmp_path: 
 
     outcome = whole_way(find_repository(shallow.path), shallow.head(), leaves)
 
-    assert isinstance(outcome, LandedRef)
+    assert isinstance(outcome, BranchMoved)
 
 
 def test_a_missing_object_of_a_partial_clone_is_an_error_and_no_download(repo: Repo, tmp_path: Path) -> None:

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 from msgspec.structs import replace
 
-from orchard.git.history import merge_bases
-from orchard.git.merge.accounting import Ancestry, LostInMerge
+from orchard.git.history import Ancestry, merge_bases
+from orchard.git.merge.accounting import LostInMerge
 from orchard.git.merge.conflicts import Merge, Resolution, resolve_by_side
 from orchard.git.merge.integration import Conflicted, Integration, LeafMerge, Mode, Prepared, compose_message
 from orchard.git.objects.reader import ObjectMissing

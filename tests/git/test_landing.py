@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from orchard.git.landing import checkout, landing
-from orchard.git.landing.landing import LandedRef, Undone, land, undo, where_is
+from orchard.git.landing.checkout import BranchMoved
+from orchard.git.landing.landing import land, undo, where_is
 from orchard.git.landing.obstacles import LandingRefused
 from orchard.git.repository import Repository, find_repository
 from orchard.surfaces.next_steps import in_commands
@@ -29,7 +30,7 @@ class Scene:
     old: str
     new: str
 
-    def land(self) -> LandedRef | LandingRefused:
+    def land(self) -> BranchMoved | LandingRefused:
         return land(self.repository, "main", self.old, self.new, "orchard: landing")
 
 
@@ -281,7 +282,7 @@ def test_every_file_of_the_user_is_as_it_was_or_fast_forwarded(
 
     after = picture(home)
     if expected == "lands":
-        assert isinstance(outcome, LandedRef), outcome
+        assert isinstance(outcome, BranchMoved), outcome
         assert scene.repo.head("refs/heads/main") == scene.new
         assert _changed(before, after) <= _may_change(scene, outcome)
     else:
@@ -296,7 +297,7 @@ def _changed(before: dict[str, str], after: dict[str, str]) -> set[str]:
     return {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
 
 
-def _may_change(scene: Scene, outcome: LandedRef) -> set[str]:
+def _may_change(scene: Scene, outcome: BranchMoved) -> set[str]:
     """The paths that the landing brings, in the checkout that has the branch and nowhere else."""
     if outcome.checkout is None:
         return set()
@@ -312,7 +313,7 @@ def test_a_landing_in_the_checkout_leaves_it_clean_and_keeps_staged_and_unstaged
 
     outcome = scene.land()
 
-    assert outcome == LandedRef(scene.repo.path)
+    assert outcome == BranchMoved(scene.repo.path)
     assert scene.repo("status", "--porcelain") == "MM README.md\n"
     assert scene.repo("show", ":README.md") == "staged\n"
 
@@ -331,7 +332,7 @@ def test_landing_again_is_success_and_changes_nothing(scene: Scene) -> None:
     scene.land()
     before = state(scene.repo)
 
-    assert isinstance(scene.land(), LandedRef)
+    assert isinstance(scene.land(), BranchMoved)
     assert state(scene.repo) == before
 
 
@@ -350,7 +351,7 @@ def test_a_landing_that_the_user_has_built_on_already_is_a_landing(
 ) -> None:
     commit_at(scene, "checkout.after", monkeypatch)
 
-    assert scene.land() == LandedRef(scene.repo.path)
+    assert scene.land() == BranchMoved(scene.repo.path)
     assert scene.repo("rev-parse", "main~1").strip() == scene.new
     assert scene.repo("status", "--porcelain") == ""
 
@@ -369,7 +370,7 @@ def test_an_undo_that_the_user_has_built_on_already_is_an_undo(scene: Scene, mon
     scene.land()
     commit_at(scene, "checkout.after", monkeypatch)
 
-    assert undo(scene.repository, "main", scene.old, scene.new) == Undone(scene.repo.path)
+    assert undo(scene.repository, "main", scene.old, scene.new) == BranchMoved(scene.repo.path)
     assert scene.repo("rev-parse", "main~1").strip() == scene.old
 
 
@@ -401,7 +402,7 @@ def test_a_new_branch_is_made_only_where_none_is(scene: Scene) -> None:
     first = land(scene.repository, "fresh", None, scene.new, "m")
     second = land(scene.repository, "fresh", None, scene.old, "m")
 
-    assert first == LandedRef()
+    assert first == BranchMoved()
     assert isinstance(second, LandingRefused) and second.kind == "moved"
     assert scene.repo.head("fresh") == scene.new
 
@@ -422,7 +423,7 @@ def test_of_many_landings_at_once_one_wins(scene: Scene) -> None:
         scene.repo("commit-tree", "-p", scene.old, "-m", f"c{number}", f"{scene.new}^{{tree}}").strip()
         for number in range(8)
     ]
-    outcomes: dict[str, LandedRef | LandingRefused] = {}
+    outcomes: dict[str, BranchMoved | LandingRefused] = {}
 
     def race(commit: str) -> None:
         outcomes[commit] = land(scene.repository, "main", scene.old, commit, "m")
@@ -433,7 +434,7 @@ def test_of_many_landings_at_once_one_wins(scene: Scene) -> None:
     for thread in threads:
         thread.join(60)
 
-    winners = [commit for commit, outcome in outcomes.items() if isinstance(outcome, LandedRef)]
+    winners = [commit for commit, outcome in outcomes.items() if isinstance(outcome, BranchMoved)]
     assert winners == [scene.repo.head("main")]
 
 
@@ -445,7 +446,7 @@ def test_a_lock_that_goes_away_is_waited_for(scene: Scene) -> None:
     outcome = scene.land()
 
     timer.join(10)
-    assert isinstance(outcome, LandedRef)
+    assert isinstance(outcome, BranchMoved)
 
 
 def test_a_filter_that_a_job_planted_is_not_run(scene: Scene, tmp_path: Path) -> None:
@@ -510,7 +511,7 @@ def test_undo_takes_a_landing_back_and_keeps_edits(scene: Scene) -> None:
 
     outcome = undo(scene.repository, "main", scene.old, scene.new)
 
-    assert outcome == Undone(scene.repo.path)
+    assert outcome == BranchMoved(scene.repo.path)
     assert scene.repo.head("main") == scene.old
     assert scene.repo("status", "--porcelain") == " M README.md\n?? mine.txt\n"
     assert _changed(before, picture(scene.repo.path)) == {"README.md", "mine.txt"}
@@ -524,7 +525,7 @@ def test_undo_keeps_what_is_staged_elsewhere(scene: Scene) -> None:
 
     outcome = undo(scene.repository, "main", scene.old, scene.new)
 
-    assert outcome == Undone(scene.repo.path)
+    assert outcome == BranchMoved(scene.repo.path)
     assert scene.repo("status", "--porcelain") == "MM README.md\nA  mine.txt\n"
     assert scene.repo("show", ":README.md") == "staged\n"
 
@@ -537,7 +538,7 @@ def test_undo_moves_a_branch_that_nobody_has_or_removes_one_that_the_landing_mad
     back = undo(scene.repository, "main", scene.old, scene.new)
     gone = undo(scene.repository, "fresh", None, scene.new)
 
-    assert (back, gone) == (Undone(), Undone())
+    assert (back, gone) == (BranchMoved(), BranchMoved())
     assert scene.repo.head("main") == scene.old
     assert not scene.repo.exists("refs/heads/fresh")
 

@@ -16,8 +16,9 @@ from pathlib import Path
 import pytest
 
 from orchard.git.landing import checkout
+from orchard.git.landing.checkout import BranchMoved
 from orchard.git.landing.claim import claim_of
-from orchard.git.landing.landing import LandedRef, Undone, land, undo
+from orchard.git.landing.landing import land, undo
 from orchard.git.landing.obstacles import LandingRefused
 from orchard.git.landing.recovery import Settled, settle, settle_all
 from orchard.git.repository import Repository, find_repository
@@ -31,7 +32,7 @@ PAGE = 4096
 FILES = 12
 DISK = 8 * 1024 * 1024
 EDITS = " M README.md\n?? notes.txt\n"
-Outcome = LandedRef | Undone | LandingRefused
+Outcome = BranchMoved | LandingRefused
 
 
 @dataclass(frozen=True)
@@ -158,7 +159,7 @@ def test_a_landing_for_which_there_is_no_room_changes_nothing_and_goes_through_l
     refused = try_with(ground, "land", pages * PAGE)
 
     assert isinstance(refused, LandingRefused)
-    assert isinstance(ground.act("land"), LandedRef)
+    assert isinstance(ground.act("land"), BranchMoved)
     ground.check(ground.scene.new)
 
 
@@ -188,7 +189,7 @@ def test_a_disk_that_gets_full_during_a_landing_leaves_the_checkout_whole(
 
     ground.check(ground.scene.old if isinstance(outcome, LandingRefused) else ground.scene.new)
     ground.make_room()
-    assert isinstance(ground.act("land"), LandedRef)
+    assert isinstance(ground.act("land"), BranchMoved)
     ground.check(ground.scene.new)
 
 
@@ -279,7 +280,7 @@ def test_a_lock_that_cannot_be_removed_at_once_is_removed_all_the_same(plain: Gr
     with faults.armed(plain.top, 1, errno.EIO, gone=False, what=f"os.remove {lock}"):
         landed = plain.act("land")
 
-    assert faults.hit and isinstance(landed, LandedRef)
+    assert faults.hit and isinstance(landed, BranchMoved)
     plain.check(plain.scene.new)
 
 
@@ -308,14 +309,14 @@ def test_an_error_after_the_branch_has_moved_does_not_deny_that_it_moved(plain: 
     scene = plain.scene
     scene.repo("checkout", "-q", "-b", "elsewhere")
     if verb == "undo":
-        assert isinstance(plain.act("land"), LandedRef)
+        assert isinstance(plain.act("land"), BranchMoved)
     failpoint.rearm("branch.after-swap:1:error")
     try:
         done = plain.act(verb)
     finally:
         failpoint.rearm(None)
 
-    assert isinstance(done, LandedRef | Undone), done
+    assert isinstance(done, BranchMoved), done
     assert scene.repo.head("main") == (scene.new if verb == "land" else scene.old)
 
 
@@ -325,7 +326,7 @@ def test_a_checkout_that_could_not_follow_is_told_and_made_whole_by_the_next_set
 ) -> None:
     scene = plain.scene
     if verb == "undo":
-        assert isinstance(plain.act("land"), LandedRef)
+        assert isinstance(plain.act("land"), BranchMoved)
     goal = scene.new if verb == "land" else scene.old
 
     def fail(repo: Repository, claim: Path) -> Settled:
@@ -342,7 +343,7 @@ def test_a_checkout_that_could_not_follow_is_told_and_made_whole_by_the_next_set
         finally:
             failpoint.rearm(None)
 
-    assert isinstance(done, LandedRef | Undone) and done.checkout is None
+    assert isinstance(done, BranchMoved) and done.checkout is None
     assert "Input/output error" in done.unfinished
     settle_all(scene.repository)
     plain.check(goal)

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from orchard.git.landing import checkout, exchange, placement
-from orchard.git.landing.landing import LandedRef, Undone, undo
+from orchard.git import folders
+from orchard.git.landing import checkout, placement
+from orchard.git.landing.checkout import BranchMoved
+from orchard.git.landing.landing import undo
 from orchard.git.landing.obstacles import LandingRefused
 from orchard.git.landing.recovery import settle_all
 from orchard.git.repository import find_repository
@@ -85,9 +87,9 @@ SWAPS: dict[str, tuple[Tree, Tree]] = {
 def test_a_folder_and_a_link_that_change_places_land_and_are_undone(repo: Repo, swap: str) -> None:
     scene = scene_of(repo, *SWAPS[swap])
 
-    assert scene.land() == LandedRef(repo.path)
+    assert scene.land() == BranchMoved(repo.path)
     assert holds(repo, scene.new)
-    assert undo(scene.repository, "main", scene.old, scene.new) == Undone(repo.path)
+    assert undo(scene.repository, "main", scene.old, scene.new) == BranchMoved(repo.path)
     assert holds(repo, scene.old)
 
 
@@ -163,7 +165,7 @@ def test_an_empty_folder_behind_a_link_that_has_landed_stays(repo: Repo) -> None
     scene = scene_of(repo, {"docs/e/x": "x", "real/y": "y"}, {"docs": "-> real", "real/y": "y"})
     (repo.path / "real/e").mkdir()
 
-    assert scene.land() == LandedRef(repo.path)
+    assert scene.land() == BranchMoved(repo.path)
     assert (repo.path / "real/e").is_dir()
 
 
@@ -218,7 +220,7 @@ def dies(act: Callable[[], object], monkeypatch: pytest.MonkeyPatch, nth: int) -
 
     with monkeypatch.context() as patched:
         for name in ("put", "take", "swap"):
-            patched.setattr(placement, name, killed(getattr(exchange, name)))
+            patched.setattr(placement, name, killed(getattr(folders, name)))
         patched.setattr(checkout, "_put_right", nobody)
         try:
             act()
@@ -253,6 +255,6 @@ def test_whatever_becomes_of_folders_and_links_a_landing_is_whole_also_after_a_k
             settled = settle_all(scene.repository)
             assert [one.theirs for one in settled if one.theirs] == []
             assert holds(repo, back)
-        assert go() in (LandedRef(repo.path), Undone(repo.path))
+        assert go() in (BranchMoved(repo.path), BranchMoved(repo.path))
         assert holds(repo, ends)
     assert sorted(outside.rglob("*")) == theirs

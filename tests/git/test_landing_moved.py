@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from orchard.git.landing.checkout import BranchMoved
 from orchard.git.landing.claim import claim_of
-from orchard.git.landing.landing import LandedRef, land
+from orchard.git.landing.landing import land
 from orchard.git.landing.obstacles import LandingRefused
 from orchard.git.landing.recovery import Settled, settle_all
 from orchard.git.repository import find_repository
@@ -136,7 +137,7 @@ def test_a_checkout_that_cannot_be_found_keeps_no_other_branch_from_landing(scen
     (linked.path / ".git").write_text("gitdir: /nowhere\n")
     scene.repo("branch", "free", scene.old)
 
-    assert land(scene.repository, "free", scene.old, scene.new, "m") == LandedRef(None)
+    assert land(scene.repository, "free", scene.old, scene.new, "m") == BranchMoved(None)
     assert settle(scene.repo).astray
 
 
@@ -173,7 +174,7 @@ def test_an_engine_in_a_copy_settles_the_copy_and_not_the_original(
 
     at(f"checkout.{place}", settle_a_copy, monkeypatch, nth=4 if place == "before-rename" else 1)
 
-    assert scene.land() == LandedRef(scene.repo.path)
+    assert scene.land() == BranchMoved(scene.repo.path)
     assert is_whole(scene.repo, after := picture(scene.repo.path))
     assert [(one.theirs, one.kept) for one in found] == ([] if place == "staged" else [((), None)])
     assert is_whole(Repo(scene.repo.path.with_name("copy")), after if place == "swapped" else before)
@@ -190,6 +191,6 @@ def test_an_engine_in_a_copy_leaves_a_linked_worktree_to_the_original(
 
     at("checkout.before-rename", settle_a_copy, monkeypatch, nth=4)
 
-    assert scene.land() == LandedRef(linked.path)
+    assert scene.land() == BranchMoved(linked.path)
     assert is_whole(linked, {name: one for name, one in picture(linked.path).items() if name != ".git"})
     assert [str(linked.path) in in_commands(one.astray) for one in found] == [True]

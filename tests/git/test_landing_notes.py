@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from orchard.git.landing.checkout import BranchMoved
 from orchard.git.landing.claim import claim_of
 from orchard.git.landing.intent import DamagedNotes, read_intent
-from orchard.git.landing.landing import LandedRef, land
+from orchard.git.landing.landing import land
 from orchard.git.landing.obstacles import LandingRefused
 from orchard.git.landing.recovery import settle_all
 from orchard.surfaces.next_steps import in_commands
@@ -67,7 +68,7 @@ def refused_by_name(scene: Scene, place: Path) -> None:
     )
     assert scene.repo.head("main") == scene.old
     place.rmdir() if place.is_dir() else place.unlink()
-    assert isinstance(land(scene.repository, "main", scene.old, scene.new, "m"), LandedRef)
+    assert isinstance(land(scene.repository, "main", scene.old, scene.new, "m"), BranchMoved)
     assert scene.repo("status", "--porcelain") == ""
 
 
@@ -91,7 +92,7 @@ def test_pipes_among_our_other_notes_keep_nobody(scene: Scene, claim: Path, name
 
     assert lock.exists()
     lock.unlink()
-    assert isinstance(land(scene.repository, "main", scene.old, scene.new, "m"), LandedRef)
+    assert isinstance(land(scene.repository, "main", scene.old, scene.new, "m"), BranchMoved)
 
 
 GOOD = {

@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
+from orchard.git import folders
 from orchard.git.history import show_path
-from orchard.git.landing import checkout, exchange, intent, placement
-from orchard.git.landing.landing import LandedRef, Undone, land, undo
+from orchard.git.landing import checkout, intent, placement
+from orchard.git.landing.checkout import BranchMoved
+from orchard.git.landing.landing import land, undo
 from orchard.git.landing.obstacles import LandingRefused
 from orchard.git.landing.recovery import settle_all
 from orchard.git.repository import find_repository
@@ -29,7 +31,7 @@ def scene(repo: Repo) -> Scene:
 
 # ------------------------------------------------------------------------------------ no renames with flags
 
-NO_FLAGS = "from orchard.git.landing import exchange; exchange._call = lambda: lambda source, goal, flag: 22\n"
+NO_FLAGS = "from orchard.git import folders; folders._call = lambda: lambda source, goal, flag: 22\n"
 """What a file system says that does not know the flags (NFS, FUSE)."""
 
 
@@ -55,7 +57,7 @@ def killed_without_flags(scene: Scene, nth: int) -> bool:
 
 @pytest.fixture
 def without_flags(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchange, "_call", lambda: lambda source, goal, flag: errno.EINVAL)
+    monkeypatch.setattr(folders, "_call", lambda: lambda source, goal, flag: errno.EINVAL)
 
 
 @pytest.mark.usefixtures("without_flags")
@@ -152,11 +154,11 @@ def lands_filtered(folder: Path, place: str, setting: str = "") -> None:
     new = repo.commit({"d/a.x": "two\n", "d/new.x": "new\n"})
     repo("checkout", "-q", "main")
 
-    assert land(find_repository(repo.path), "main", old, new, "m") == LandedRef(repo.path)
+    assert land(find_repository(repo.path), "main", old, new, "m") == BranchMoved(repo.path)
     assert (repo.path / "d/a.x").read_text() == "two\n"
     assert repo("show", "HEAD:d/a.x") == "svn\n"
     assert repo("status", "--porcelain") == ""
-    assert undo(find_repository(repo.path), "main", old, new) == Undone(repo.path)
+    assert undo(find_repository(repo.path), "main", old, new) == BranchMoved(repo.path)
     assert (repo.path / "d/a.x").read_text() == "one\n"
 
 
@@ -187,7 +189,7 @@ def test_attributes_behind_a_link_are_not_read_as_git_does_not_read_them(repo: R
     repo("checkout", "-q", "main")
     (repo.path / "d/.gitattributes").symlink_to(tmp_path / "elsewhere" / ".gitattributes")
 
-    assert land(find_repository(repo.path), "main", old, new, "m") == LandedRef(repo.path)
+    assert land(find_repository(repo.path), "main", old, new, "m") == BranchMoved(repo.path)
     assert (repo.path / "d/a.txt").read_bytes() == (repo.path / "link/b.txt").read_bytes() == b"new\n"
 
 
@@ -205,7 +207,7 @@ def test_what_the_user_stages_after_removing_our_lock_stays_staged(
 
     at("checkout.swapped", user, monkeypatch)
 
-    assert scene.land() == LandedRef(scene.repo.path)
+    assert scene.land() == BranchMoved(scene.repo.path)
     assert scene.repo("show", ":mine.txt") == "staged\n"
     assert scene.repo("status", "--porcelain") == "AM mine.txt\n"
     assert not list(scene.repository.common_dir.glob("*.lock"))
@@ -222,7 +224,7 @@ def test_a_lock_that_another_git_took_after_ours_was_removed_is_not_overwritten(
 
     at("checkout.swapped", user, monkeypatch)
 
-    assert scene.land() == LandedRef(None)
+    assert scene.land() == BranchMoved(None)
     assert lock.read_text() == "theirs"
 
 
@@ -259,7 +261,7 @@ def test_files_that_are_one_file_with_two_names_land(repo: Repo) -> None:
     (repo.path / "b.txt").hardlink_to(repo.path / "a.txt")
     time.sleep(2 * intent.RECENT)
 
-    assert land(find_repository(repo.path), "main", old, new, "m") == LandedRef(repo.path)
+    assert land(find_repository(repo.path), "main", old, new, "m") == BranchMoved(repo.path)
     assert repo("status", "--porcelain") == ""
 
 
@@ -294,7 +296,7 @@ def test_a_checkout_on_several_file_systems_gets_a_hint_that_helps(
     scene.repo(*command.split()[1:])
 
     assert scene.repo("status", "--porcelain") == ""
-    assert isinstance(scene.land(), LandedRef) and scene.repo.head("main") == scene.new
+    assert isinstance(scene.land(), BranchMoved) and scene.repo.head("main") == scene.new
 
 
 # ------------------------------------------------------------------------------------ a folder for a file
@@ -315,7 +317,7 @@ def test_undo_of_a_folder_that_replaced_a_file_spares_what_is_in_it(scene: Scene
     done = undo(scene.repository, "main", scene.old, new)
 
     assert isinstance(refused, LandingRefused) and "secret" in refused.reason
-    assert done == Undone(repo.path)
+    assert done == BranchMoved(repo.path)
 
 
 @pytest.mark.parametrize("verb", ["append", "remove"])
@@ -336,7 +338,7 @@ def test_an_edit_after_the_last_look_shows_and_an_undo_keeps_it(
 
     monkeypatch.setattr(checkout, "verify", edit)
 
-    assert isinstance(scene.land(), LandedRef)
+    assert isinstance(scene.land(), BranchMoved)
     monkeypatch.undo()
 
     assert scene.repo("status", "--porcelain").strip() == ("M a.txt" if verb == "append" else "D a.txt")

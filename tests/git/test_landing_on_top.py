@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from orchard.git.landing.checkout import BranchMoved
 from orchard.git.landing.claim import claims
-from orchard.git.landing.landing import LandedRef
 from orchard.git.landing.recovery import settle_all
 from orchard.testing import Repo
 from tests.git.test_landing import Scene, make_scene
@@ -103,7 +103,7 @@ def test_a_branch_that_moved_on_elsewhere_leaves_an_index_that_can_still_be_put_
 @pytest.mark.parametrize("place", ["placed", "published"])
 def test_an_undo_that_died_goes_the_way_of_its_branch_when_there_is_a_commit_on_top(scene: Scene, place: str) -> None:
     repo = scene.repo
-    assert isinstance(scene.land(), LandedRef)
+    assert isinstance(scene.land(), BranchMoved)
     killed_at(scene, f"checkout.{place}", "undo")
     unlock(repo)
     (repo.path / "mine.txt").write_text("mine\n")
@@ -119,7 +119,7 @@ def test_an_undo_that_died_goes_the_way_of_its_branch_when_there_is_a_commit_on_
 
 def test_an_undo_whose_branch_has_not_moved_is_taken_back_also_from_an_older_branch(scene: Scene) -> None:
     repo = scene.repo
-    assert isinstance(scene.land(), LandedRef)
+    assert isinstance(scene.land(), BranchMoved)
     killed_at(scene, "checkout.intended", "undo")
     unlock(repo)
     repo("switch", "-q", "-c", "side", scene.old)

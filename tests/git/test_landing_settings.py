@@ -12,7 +12,8 @@ import pytest
 
 from orchard.errors import OrchardError
 from orchard.git.command import run_git
-from orchard.git.landing.landing import LandedRef, Undone, land, undo, was_undone, where_is
+from orchard.git.landing.checkout import BranchMoved
+from orchard.git.landing.landing import land, undo, was_undone, where_is
 from orchard.git.repository import find_repository
 from orchard.testing import Repo
 from tests.git.test_landing import Scene, make_scene, picture
@@ -150,7 +151,7 @@ def landing_with(scene: Scene, folder: Path, key: str, value: str) -> str:
         repository = find_repository(repo.path)
         landed = land(repository, "main", scene.old, scene.new, "m")
         after, tip = picture(repo.path), _tip(repo)
-        back = undo(repository, "main", scene.old, scene.new) if isinstance(landed, LandedRef) else None
+        back = undo(repository, "main", scene.old, scene.new) if isinstance(landed, BranchMoved) else None
     except OrchardError as error:
         landed, back, after, tip = error, None, picture(repo.path), _tip(repo)
     finally:
@@ -158,11 +159,11 @@ def landing_with(scene: Scene, folder: Path, key: str, value: str) -> str:
     if (folder / "ran").exists():
         (folder / "ran").unlink()
         return said + "a program ran"
-    if not isinstance(landed, LandedRef):
+    if not isinstance(landed, BranchMoved):
         return "" if (after, tip) == (before, scene.old) else said + f"refused, and yet something changed: {landed}"
     if tip != scene.new or (not key.lower().startswith("core.") and after != _expected(scene)):
         return said + "what landed is not what was validated"
-    if not isinstance(back, Undone) or _tip(repo) != scene.old:
+    if not isinstance(back, BranchMoved) or _tip(repo) != scene.old:
         repo("reset", "-q", "--hard", scene.old)
         return said + f"it was not undone: {back}"
     return (

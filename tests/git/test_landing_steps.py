@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from orchard.git.landing import checkout, exchange, intent, placement
+from orchard.git import folders
+from orchard.git.landing import checkout, intent, placement
+from orchard.git.landing.checkout import BranchMoved
 from orchard.git.landing.claim import claim_of
-from orchard.git.landing.landing import LandedRef, Undone, land, undo
+from orchard.git.landing.landing import land, undo
 from orchard.git.landing.obstacles import LandingRefused
 from orchard.git.landing.recovery import settle_all
 from orchard.git.repository import find_repository
@@ -71,7 +73,7 @@ def test_a_landing_that_dies_before_the_branch_moves_is_taken_back(scene: Scene,
 
     assert (picture(scene.repo.path), state(scene.repo)) == (before, state_before)
     assert scene.repo("status", "--porcelain") == ""
-    assert isinstance(scene.land(), LandedRef)
+    assert isinstance(scene.land(), BranchMoved)
 
 
 @pytest.mark.parametrize("place", AFTER_THE_BRANCH)
@@ -100,7 +102,7 @@ def test_an_undo_that_dies_is_taken_back_or_finished(scene: Scene, place: str) -
 def test_the_next_landing_settles_what_a_crash_left(scene: Scene) -> None:
     killed_at(scene, "checkout.after-rename", nth=2)
 
-    assert scene.land() == LandedRef(scene.repo.path)
+    assert scene.land() == BranchMoved(scene.repo.path)
     assert scene.repo("status", "--porcelain") == ""
 
 
@@ -170,7 +172,7 @@ def test_an_edit_between_the_look_and_the_exchange_comes_back(
     scene: Scene,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    real = exchange.swap
+    real = folders.swap
     calls: list[bytes] = []
 
     def late(one: bytes, other: bytes) -> bool:
@@ -190,7 +192,7 @@ def test_an_edit_between_the_look_and_the_exchange_comes_back(
 
 def test_an_edit_while_a_landing_is_taken_back_is_kept(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     killed_at(scene, "checkout.placed")
-    real = exchange.swap
+    real = folders.swap
     calls: list[bytes] = []
 
     def late(one: bytes, other: bytes) -> bool:
@@ -221,7 +223,7 @@ def test_what_a_program_writes_to_a_file_that_it_has_open_is_kept(
         at("checkout.swapped", write, monkeypatch)
         landed = scene.land()
 
-    assert isinstance(landed, LandedRef) and landed.kept is not None
+    assert isinstance(landed, BranchMoved) and landed.kept is not None
     assert (landed.kept / "a.txt").read_text().startswith("written late")
     assert scene.repo("status", "--porcelain") == ""
 
@@ -245,7 +247,7 @@ def test_while_a_landing_is_under_way_git_refuses_to_switch_commit_and_stage(
 
     at(f"checkout.{place}", user, monkeypatch)
 
-    assert scene.land() == LandedRef(scene.repo.path)
+    assert scene.land() == BranchMoved(scene.repo.path)
     assert all(refused) and len(refused) == len(commands)
     assert scene.repo("status", "--porcelain") == " M README.md\n"
     assert scene.repo.head("other") == scene.old
@@ -285,7 +287,7 @@ def test_two_landings_and_undos_at_once_come_one_after_the_other(scene: Scene) -
             thread.join(60)
         assert scene.repo("status", "--porcelain") == ""
     assert len(done) == 16
-    assert all(isinstance(one, LandedRef | Undone | LandingRefused) for one in done)
+    assert all(isinstance(one, BranchMoved | LandingRefused) for one in done)
 
 
 def test_whoever_waits_too_long_for_another_landing_is_told(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -303,17 +305,17 @@ def test_whoever_waits_too_long_for_another_landing_is_told(scene: Scene, monkey
 
     assert isinstance(refused, LandingRefused) and refused.kind == "locked" and "under way" in refused.reason
     assert picture(scene.repo.path) == before
-    assert scene.land() == LandedRef(scene.repo.path)
+    assert scene.land() == BranchMoved(scene.repo.path)
 
 
 def test_without_an_exchange_in_one_step_the_landing_takes_two(
     scene: Scene,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(exchange, "_call", lambda: lambda source, goal, flag: 38)
+    monkeypatch.setattr(folders, "_call", lambda: lambda source, goal, flag: 38)
 
-    assert scene.land() == LandedRef(scene.repo.path)
-    assert undo(scene.repository, "main", scene.old, scene.new) == Undone(scene.repo.path)
+    assert scene.land() == BranchMoved(scene.repo.path)
+    assert undo(scene.repository, "main", scene.old, scene.new) == BranchMoved(scene.repo.path)
     assert scene.repo("status", "--porcelain") == ""
 
 
@@ -333,7 +335,7 @@ def test_where_git_keeps_its_files_on_another_file_system_the_stage_is_in_the_ch
 
         outcome = land(find_repository(repo.path), "main", old, new, "m")
 
-        assert outcome == LandedRef(repo.path)
+        assert outcome == BranchMoved(repo.path)
         assert repo("status", "--porcelain", "--ignored") == ""
         assert sorted(one.name for one in repo.path.iterdir()) == [".git", "README.md", "a.txt", "b.txt"]
     finally:
@@ -345,10 +347,10 @@ def test_a_name_that_stands_for_a_branch_moves_that_branch_and_its_checkout(scen
 
     landed = land(scene.repository, "alias", scene.old, scene.new, "m")
 
-    assert landed == LandedRef(scene.repo.path)
+    assert landed == BranchMoved(scene.repo.path)
     assert scene.repo("symbolic-ref", "refs/heads/alias").strip() == "refs/heads/main"
     assert scene.repo("status", "--porcelain") == ""
-    assert undo(scene.repository, "alias", scene.old, scene.new) == Undone(scene.repo.path)
+    assert undo(scene.repository, "alias", scene.old, scene.new) == BranchMoved(scene.repo.path)
     assert scene.repo("status", "--porcelain") == ""
 
 
@@ -356,7 +358,7 @@ def test_a_checkout_that_stands_on_another_name_of_the_branch_follows(scene: Sce
     scene.repo("symbolic-ref", "refs/heads/alias", "refs/heads/main")
     scene.repo("symbolic-ref", "HEAD", "refs/heads/alias")
 
-    assert scene.land() == LandedRef(scene.repo.path)
+    assert scene.land() == BranchMoved(scene.repo.path)
     assert scene.repo("status", "--porcelain") == ""
     assert scene.repo("symbolic-ref", "--no-recurse", "HEAD").strip() == "refs/heads/alias"
 
@@ -379,7 +381,7 @@ def test_a_filter_runs_in_the_users_folder_with_the_paths_it_is_used_to(repo: Re
     new = repo.commit({"a.flt": "zyx\n", "b.flt": "321\n"})
     repo("checkout", "-q", "main")
 
-    assert land(find_repository(repo.path), "main", old, new, "m") == LandedRef(repo.path)
+    assert land(find_repository(repo.path), "main", old, new, "m") == BranchMoved(repo.path)
     assert (repo.path / "b.flt").read_text() == "321\n"
     assert repo("show", "HEAD:b.flt") == "123\n"
     assert repo("status", "--porcelain") == ""
@@ -422,7 +424,7 @@ def test_the_intent_is_on_disk_before_the_first_file_moves(scene: Scene, monkeyp
     monkeypatch.setattr(os, "fsync", note)
     at("checkout.before-rename", look, monkeypatch)
 
-    assert scene.land() == LandedRef(scene.repo.path)
+    assert scene.land() == BranchMoved(scene.repo.path)
     assert found == [True]
 
 

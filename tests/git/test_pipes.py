@@ -13,8 +13,8 @@ from orchard.errors import OrchardError
 from orchard.git.checkout_state import branch_to_come_back_to
 from orchard.git.command import Blocked
 from orchard.git.excludes import exclude
+from orchard.git.landing.checkout import BranchMoved
 from orchard.git.landing.intent import first_look
-from orchard.git.landing.landing import LandedRef
 from orchard.git.landing.obstacles import LandingRefused
 from orchard.git.ownership import points_elsewhere
 from orchard.git.refs import _remove_old_lock, read_log
@@ -67,7 +67,7 @@ def locks(scene: Scene) -> list[Path]:
 def test_a_landing_goes_through_although_the_log_of_head_is_a_pipe(scene: Scene) -> None:
     pipe = put_pipe(scene.repository.common_dir / "logs" / "HEAD")
 
-    assert scene.land() == LandedRef(scene.repo.path)
+    assert scene.land() == BranchMoved(scene.repo.path)
 
     assert scene.repo.head("main") == scene.new and locks(scene) == [] and pipe.is_fifo()
     pipe.unlink()
@@ -78,7 +78,7 @@ def test_nothing_is_written_to_whoever_reads_a_pipe_in_place_of_the_log_of_head(
     pipe = put_pipe(scene.repository.common_dir / "logs" / "HEAD")
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     try:
-        assert scene.land() == LandedRef(scene.repo.path)
+        assert scene.land() == BranchMoved(scene.repo.path)
         assert os.read(reader, 1) == b""
     finally:
         os.close(reader)

@@ -16,7 +16,7 @@ from orchard.git.repository import Repository, Worktree, find_repository
 from orchard.git.worktree import save as wip
 from orchard.git.worktree import status as contents_module
 from orchard.git.worktree.commit import CommitInfo, Committed, commit_work
-from orchard.git.worktree.fast_commit import holds, read_files, stores_bytes, write_tree
+from orchard.git.worktree.fast_commit import Storage, holds, read_files, write_tree
 from orchard.git.worktree.save import Saved, ensure_saved
 from orchard.git.worktree.status import look, picture
 from orchard.git.worktree.worktrees import Worktrees
@@ -263,11 +263,11 @@ def test_what_is_not_plain_is_left_to_git(trees: Worktrees, worktree: Worktree, 
 
 @pytest.mark.parametrize("setting", ["core.autocrlf=input", "core.fileMode=false", "core.attributesFile=/nowhere"])
 def test_settings_that_change_what_is_stored_are_respected(repo: Repo, repository: Repository, setting: str) -> None:
-    assert stores_bytes(repository)
+    assert Storage(repository).is_plain()
 
     repo("config", *setting.split("="))
 
-    assert not stores_bytes(find_repository(repo.path))
+    assert not Storage(find_repository(repo.path)).is_plain()
 
 
 def test_attributes_of_the_repository_are_respected(repo: Repo, repository: Repository, live: Live) -> None:
@@ -277,7 +277,7 @@ def test_attributes_of_the_repository_are_respected(repo: Repo, repository: Repo
     assert live.is_plain(plain)
     assert not live.is_plain(with_attributes)
     (repository.common_dir / "info" / "attributes").write_text("* text\n")
-    assert not stores_bytes(repository)
+    assert not Storage(repository).is_plain()
 
 
 def test_a_setting_that_is_made_between_two_jobs_counts_for_the_second(

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from orchard.git.repository import find_repository
-from orchard.git.scratch import SCRATCH, private_index, sweep
+from orchard.git.scratch import SCRATCH, private_file, sweep
 from orchard.testing import Repo
 
 
@@ -13,7 +13,7 @@ def test_what_a_killed_process_has_left_is_swept_and_what_a_living_one_uses_stay
     place = find_repository(repo.path).state / SCRATCH
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
-    with private_index(find_repository(repo.path)) as index:
+    with private_file(find_repository(repo.path)) as index:
         index.touch()
         for name in (f"{ended.pid}-ab", f"{ended.pid}-ab.lock", "notes"):
             (place / name).touch()

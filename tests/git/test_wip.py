@@ -12,7 +12,7 @@ import pytest
 
 from orchard.errors import UsageError
 from orchard.git.repository import Worktree, find_repository
-from orchard.git.scratch import commit_index, private_index
+from orchard.git.scratch import commit_index, private_file
 from orchard.git.worktree.save import CannotSave, Saved, ensure_saved, restore, saved_work
 from orchard.git.worktree.worktrees import ProofIsOld, Worktrees
 from orchard.testing import Repo
@@ -465,7 +465,7 @@ def test_a_proof_stays_good_as_long_as_nobody_writes(
 
 def test_a_commit_without_files_leaves_nothing_for_fsck_to_miss(repo: Repo) -> None:
     repository = find_repository(repo.path)
-    with private_index(repository) as index:
+    with private_file(repository) as index:
         git = repository.git.with_index(index)
         git("read-tree", "--empty")
         made = commit_index(git, [], "nothing")

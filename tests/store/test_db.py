@@ -11,16 +11,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from orchard.store.db import (
-    Schema,
-    StoreError,
-    _give_name,
-    file_system,
-    is_network,
-    mounted_type,
-    open_database,
-    open_read_only,
-)
+from orchard.files import file_system, mounted_type
+from orchard.store.db import Schema, StoreError, _give_name, is_network, open_database, open_read_only
 from orchard.surfaces.next_steps import in_commands
 
 ONE = Schema("notebook", 0x0123, ("CREATE TABLE notes (text TEXT NOT NULL)",))

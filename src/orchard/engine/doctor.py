@@ -21,7 +21,6 @@ from orchard.config.reach import RIGHTS
 from orchard.config.user_dirs import UserDirs
 from orchard.engine.server.address import LOCK_FILE, is_locked, read_address
 from orchard.errors import Hint, Next, OrchardError, Say, steps_of
-from orchard.git.blockers import refuse_blocked_notes
 from orchard.git.command import MINIMUM_VERSION, Blocked
 from orchard.git.hazards import hazards
 from orchard.git.landing.claim import claims
@@ -30,6 +29,7 @@ from orchard.git.landing.relocation import Astray, found_again
 from orchard.git.merge.merge import signing_problem
 from orchard.git.refs import list_refs
 from orchard.git.repository import FALLBACK_IDENTITY, Repository
+from orchard.git.worktree.status import refuse_blocked_notes
 from orchard.git.worktree.worktrees import TRASH, Worktrees
 from orchard.model.events.event import Json
 from orchard.model.statuses import OVER, PlanStatus

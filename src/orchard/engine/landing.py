@@ -19,9 +19,8 @@ from orchard.engine.outcome import Held, Outcome, Passed
 from orchard.engine.refs_of_plan import slug
 from orchard.engine.snapshot import landing_id
 from orchard.errors import Hint, NeedsPerson, Next, UsageError, parts_of
-from orchard.git.aliases import meant_branch
 from orchard.git.landing import landing as git_landing
-from orchard.git.landing.landing import LandedRef
+from orchard.git.landing.checkout import BranchMoved
 from orchard.git.landing.obstacles import LandingRefused, some
 from orchard.git.landing.recovery import Settled
 from orchard.git.merge.conflicts import share_memory
@@ -73,7 +72,7 @@ def _why_nothing(run: Run) -> str:
 async def _land(context: Context, new: str) -> Outcome:
     engine, run = context.engine, context.run
     assert run.started is not None
-    branch, old = meant_branch(context.world.repo, run.started.target_branch), context.target_tip
+    branch, old = context.world.repo.meant_branch(run.started.target_branch), context.target_tip
     await _harden(context, new)
     intent = LandingIntended(landing_id(run), branch, old, new)
     failpoint("landing.before-intent")
@@ -110,9 +109,9 @@ async def _harden(context: Context, tip: str) -> None:
 
 async def _to_its_end(
     engine: Engine, branch: str, old: str | None, new: str, message: str
-) -> tuple[LandedRef | LandingRefused, asyncio.CancelledError | None]:
+) -> tuple[BranchMoved | LandingRefused, asyncio.CancelledError | None]:
     """Move the branch, and say how that ended also to whoever is canceled meanwhile: a landing that happened counts."""
-    done: list[LandedRef | LandingRefused] = []
+    done: list[BranchMoved | LandingRefused] = []
 
     def move() -> None:
         done.append(git_landing.land(engine.world.repo, branch, old, new, message))
@@ -145,7 +144,7 @@ async def _push(engine: Engine, run: Run) -> None:
         engine.record(run.id, Pushed(run.landed.branch, ok, message[-2000:]))
 
 
-def _tell_rest(engine: Engine, run: Run, result: git_landing.LandedRef | git_landing.Undone) -> None:
+def _tell_rest(engine: Engine, run: Run, result: BranchMoved) -> None:
     """Say what a person should know about a checkout beside that its branch has moved."""
     _tell_kept(engine, run, result.kept)
     if result.unfinished:

@@ -19,15 +19,17 @@ import selectors
 import shlex
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Container, Iterable, Mapping
+from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from orchard.errors import RUN_DOCTOR, OrchardError
+from orchard.errors import RUN_DOCTOR, Next, OrchardError
 from orchard.git.pipes import OTHERS, special_notes, waiting_worktrees
 from orchard.process.identity import identify
 from orchard.process.marks import unmarked
@@ -47,6 +49,9 @@ LOOK_AFTER = 1.0
 OUTPUT_LIMIT = 256 * 1024 * 1024
 """Bytes that one git may print: no question of ours has a longer answer, and memory is not endless."""
 _BLOCK = 256 * 1024
+ANSWER_TIMEOUT = 60.0
+READ_AT_ONCE = 64 * 1024
+"""What a pipe holds. Most answers are one short line, and a buffer that is much larger costs more than reading it."""
 
 # What git may know of the world: who and where the user is, and how to reach a remote.
 ALLOWED_ENVIRONMENT = (
@@ -350,6 +355,23 @@ def _refuse_waiting(env: Mapping[str, str], args: tuple[str | bytes, ...]) -> No
         raise Blocked(Path(env["GIT_COMMON_DIR"]), map(os.fsencode, names))
 
 
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    """End git and its children: SIGTERM lets git remove its lock files, SIGKILL is for what ignores it."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, number)
+        except ProcessLookupError:
+            break
+        try:
+            process.wait(TERMINATE_GRACE)
+        except subprocess.TimeoutExpired:
+            continue
+        break
+
+
+# ---------------------------------------------------------------------- a git that stays open
+
+
 def start_git(
     args: tuple[str | bytes, ...], *, cwd: Path, env: Mapping[str, str], errors: int, unbuffered: bool = False
 ) -> subprocess.Popen[bytes]:
@@ -373,15 +395,90 @@ def start_git(
         )
 
 
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    """End git and its children: SIGTERM lets git remove its lock files, SIGKILL is for what ignores it."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
+class GitGone(OrchardError):
+    """A git process that was kept open ended, or gave no answer in time."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, hint=("Try again; if it happens again, run '", Next("get_doctor"), "'."))
+
+
+class LiveGit:
+    """A git command that answers on a pipe until it is closed; not thread-safe, one question at a time."""
+
+    def __init__(self, git: Git, *args: str, unbuffered: bool = False) -> None:
+        self._name = args[0]
+        self._errors = _unnamed_file()
         try:
-            os.killpg(process.pid, number)
-        except ProcessLookupError:
-            break
+            self._process = start_git(args, cwd=git.cwd, env=git.env, errors=self._errors, unbuffered=unbuffered)
+        except BaseException:
+            os.close(self._errors)
+            raise
+        self._received = bytearray()
+
+    def say(self, question: bytes) -> None:
+        """Send a question, which must be short enough for a pipe to take it whole."""
+        assert self._process.stdin is not None
         try:
-            process.wait(TERMINATE_GRACE)
-        except subprocess.TimeoutExpired:
-            continue
-        break
+            self._process.stdin.write(question)
+        except (BrokenPipeError, ValueError) as error:
+            raise self._gone() from error
+
+    def read_until(self, end: bytes, timeout: float = ANSWER_TIMEOUT) -> bytes:
+        deadline, searched = time.monotonic() + timeout, 0
+        while (found := self._received.find(end, searched)) < 0:
+            searched = max(0, len(self._received) - len(end) + 1)
+            self._receive(deadline)
+        return self._taken(found + len(end))[:found]
+
+    def read_exactly(self, size: int, timeout: float = ANSWER_TIMEOUT) -> bytes:
+        deadline = time.monotonic() + timeout
+        while len(self._received) < size:
+            self._receive(deadline)
+        return self._taken(size)
+
+    def _taken(self, size: int) -> bytes:
+        taken = bytes(self._received[:size])
+        del self._received[:size]
+        return taken
+
+    def _receive(self, deadline: float) -> None:
+        assert self._process.stdout is not None
+        descriptor = self._process.stdout.fileno()
+        # Not `select`: it fails on descriptors above 1023, which a busy daemon has.
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+            raise GitGone(f"'git {self._name}' gave no answer in time.")
+        data = os.read(descriptor, READ_AT_ONCE)
+        if not data:
+            raise self._gone()
+        self._received += data
+
+    def _gone(self) -> GitGone:
+        """Why it ended, in its own last words."""
+        said = os.pread(self._errors, 4096, max(0, os.fstat(self._errors).st_size - 4096))
+        last = said.decode(errors="replace").strip().rpartition("\n")[2]
+        return GitGone(f"'git {self._name}' ended unexpectedly{f': {last}' if last else '.'}")
+
+    def close(self) -> None:
+        """End the process: it leaves when its input is closed, and is stopped if it does not."""
+        process = self._process
+        assert process.stdin is not None and process.stdout is not None
+        with suppress(BrokenPipeError):
+            process.stdin.close()
+        process.stdout.close()
+        os.close(self._errors)
+        for stop in (None, process.terminate, process.kill):
+            if stop is not None:
+                stop()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(TERMINATE_GRACE)
+                return
+
+
+def _unnamed_file() -> int:
+    """A file that goes away with its last user."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("git-errors", os.MFD_CLOEXEC)
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())

@@ -2,6 +2,15 @@
 
 Links are removed, never followed; nothing on the other side of a mount point is touched; a tree that
 is deeper than the stack is taken apart in pieces.
+
+And renames that overwrite nothing: `os.rename` replaces whatever stands at its goal, also what somebody put there a
+moment ago. The kernel can do better (`renameat2` of Linux, `renamex_np` of macOS). Where the file system cannot, a
+second name is made, which fails if the name is taken, and the first one is removed; changing places has no such
+substitute, and the caller takes two steps.
+
+    swap   two files change places at once; False where that cannot be done here, and then nothing was changed
+    put    a file of ours goes to a name that nobody has; FileExistsError if somebody has it
+    take   whatever stands at a name goes to a place that is ours alone
 """
 
 import errno
@@ -9,16 +18,25 @@ import os
 import re
 import secrets
 import stat
+import sys
+from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
-from orchard.git.landing.exchange import swap
+from orchard.files import read_plain
 
 DEPTH = 60
 """Below this a folder is moved up before it goes on: each level holds an open descriptor."""
 
-_NO_PLAIN_FILE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO})
-"""What opening says of nothing, of a link and of a socket."""
+_NO_PLAIN_FILE = frozenset({0, errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO})
+"""What `read_plain` says of a folder or a pipe, and opening of nothing, of a link and of a socket."""
+
+_CURRENT = -100
+_NO_REPLACE, _SWAP = (4, 2) if sys.platform == "darwin" else (1, 2)
+# A file system that does not know the flag says EINVAL; a kernel that does not know the call says ENOSYS, and a filter
+# around a container may say EPERM.
+_CANNOT = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EPERM})
 
 
 def mounts_below(path: Path) -> list[Path]:
@@ -130,18 +148,11 @@ def write_atomically(path: Path, content: bytes, mode: int, *, durable: bool = T
 def plain_content(where: bytes | Path) -> bytes | None:
     """What is in a plain file; None where there is none. A pipe in its place does not keep us, no link is followed."""
     try:
-        descriptor = os.open(where, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        return read_plain(where)
     except OSError as error:
         if error.errno in _NO_PLAIN_FILE:
             return None
         raise
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return None
-        with os.fdopen(descriptor, "rb", closefd=False) as file:
-            return file.read()
-    finally:
-        os.close(descriptor)
 
 
 def _names(folder: int) -> list[str]:
@@ -181,3 +192,51 @@ def _delete_folder(what: tuple[int, str], top: tuple[int, int], depth: int, erro
         os.close(folder)
     if len(errors) == before:
         os.rmdir(name, dir_fd=parent)
+
+
+# ------------------------------------------------------------------------ renames
+
+
+def swap(one: bytes, other: bytes) -> bool:
+    code = _call()(one, other, _SWAP)
+    if code in _CANNOT:
+        return False
+    if code:
+        raise OSError(code, os.strerror(code), os.fsdecode(other))
+    return True
+
+
+def put(source: bytes, goal: bytes) -> None:
+    """Move a file to a name that nobody has.
+
+    Only from a place of ours: where it takes two steps, the name that is removed must not be anybody's by then. Whoever
+    dies between them leaves one file with both names.
+    """
+    code = _call()(source, goal, _NO_REPLACE)
+    if code in _CANNOT:
+        os.link(source, goal, follow_symlinks=False)
+        os.unlink(source)  # noqa: PTH108 (bytes)
+    elif code:
+        raise OSError(code, os.strerror(code), os.fsdecode(goal))
+
+
+def take(source: bytes, goal: bytes) -> None:
+    os.rename(source, goal)  # noqa: PTH104 (bytes)
+
+
+@cache
+def _call() -> Callable[[bytes, bytes, int], int]:
+    """The kernel's own rename with flags; it answers 0, or the number of the error."""
+    import ctypes  # only whoever lands pays for it
+
+    library = ctypes.CDLL(None, use_errno=True)
+    name = "renamex_np" if sys.platform == "darwin" else "renameat2"
+    function = getattr(library, name, None)
+    if function is None:
+        return lambda source, goal, flag: errno.ENOSYS
+
+    def rename(source: bytes, goal: bytes, flag: int) -> int:
+        words = (source, goal) if sys.platform == "darwin" else (_CURRENT, source, _CURRENT, goal)
+        return 0 if function(*words, ctypes.c_uint(flag)) == 0 else ctypes.get_errno()
+
+    return rename

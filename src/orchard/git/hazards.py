@@ -13,9 +13,10 @@ from typing import Literal
 from msgspec import Struct
 
 from orchard.errors import Hint, Next
+from orchard.files import file_system
 from orchard.git.command import Git
 from orchard.git.landing.claim import GitLocks, claim_of
-from orchard.git.repository import Repository
+from orchard.git.repository import Repository, is_true
 from orchard.git.worktree.status import display
 
 NETWORK_FILE_SYSTEMS = ("nfs", "cifs", "smb", "9p", "afs", "ceph", "glusterfs", "lustre", "fuse.sshfs", "drvfs")
@@ -64,16 +65,16 @@ def _history(repo: Repository) -> Iterator[Hazard]:
 
 def _layout(repo: Repository) -> Iterator[Hazard]:
     said = repo.config(r"^core\.(bare|worktree|ignorecase|sparsecheckout)$")
-    if _true(said.get("core.bare")) and repo.common_dir.name == ".git":
+    if is_true(said.get("core.bare")) and repo.common_dir.name == ".git":
         message = "The setting core.bare is true, but this repository has a work tree beside it."
         yield Hazard("core.bare", message, f"Run: git --git-dir={repo.common_dir} config core.bare false", "error")
     if "core.worktree" in said and not (repo.common_dir / said["core.worktree"]).is_dir():
         message = f"The setting core.worktree names {said['core.worktree']!r}, which is not there."
         yield Hazard("core.worktree", message, "Run: git config --unset core.worktree", "error")
-    if _true(said.get("core.ignorecase")):
+    if is_true(said.get("core.ignorecase")):
         message = "The file system takes upper and lower case for the same: such paths are refused."
         yield Hazard("ignorecase", message, "Nothing to do.", "note")
-    if _true(said.get("core.sparsecheckout")):
+    if is_true(said.get("core.sparsecheckout")):
         yield Hazard("sparse", "The checkout is sparse, and worktrees will be so too.", "Nothing to do.", "note")
 
 
@@ -153,25 +154,10 @@ def _content(repo: Repository) -> Iterator[Hazard]:
 
 
 def _place(repo: Repository) -> Iterator[Hazard]:
-    kind = _file_system(repo.common_dir)
-    if kind is not None and kind.startswith(NETWORK_FILE_SYSTEMS):
+    kind = file_system(repo.common_dir)
+    if kind.startswith(NETWORK_FILE_SYSTEMS):
         message = f"The repository lies on a network file system ({kind}), where locks and SQLite are not safe."
         yield Hazard("network", message, "Move it to a local disk.", "error")
-
-
-def _file_system(path: Path) -> str | None:
-    """The kind of the file system that a path is on; None where the kernel does not say."""
-    try:
-        rows = Path("/proc/self/mountinfo").read_text(errors="replace").splitlines()
-    except OSError:
-        return None
-    best, kind = "", None
-    for row in rows:
-        mount, _, tail = row.partition(" - ")
-        point = mount.split(" ")[4]
-        if len(point) >= len(best) and (point == "/" or f"{path}/".startswith(f"{point}/")):
-            best, kind = point, tail.split(" ")[0]
-    return kind
 
 
 def _files(folder: Path) -> list[Path]:
@@ -179,7 +165,3 @@ def _files(folder: Path) -> list[Path]:
         return [path for path in folder.iterdir() if path.is_file()]
     except OSError:
         return []
-
-
-def _true(value: str | None) -> bool:
-    return (value or "").lower() in ("true", "yes", "on", "1")

@@ -8,24 +8,30 @@ commits of a plan descend from the one that it began with. So what lies between 
 is all that has to be known to say which of them is in which, and where two of them part: a walk over commits that are
 remembered anyway. Where a history leads elsewhere, the answer is `Unclear`, and git is asked.
 
-    Line      a commit that grows, with everything in it down to the floor
-    Meeting   how another commit relates to it
+    Line       a commit that grows, with everything in it down to the floor
+    Ancestry   many of them
+    Meeting    how another commit relates to a line
 """
 
 import os
 import re
-from collections.abc import Sequence
+from collections import OrderedDict
+from collections.abc import Container, Sequence
+from contextlib import suppress
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from orchard.errors import OrchardError
 from orchard.git.command import Blocked, TooMuchOutput
 from orchard.git.objects.reader import ObjectMissing, Objects
 from orchard.git.repository import Repository, Worktree
-from orchard.git.worktree.status import refuse_blocked
+from orchard.git.worktree.review import differences
+from orchard.git.worktree.status import walk_unblocked
 
 FARTHEST = 5_000
+WALK_LIMIT = 256
 """Commits that one walk looks at; beyond them a process is cheaper."""
+REMEMBERED_LINES = 64
 
 
 class Unclear(OrchardError):
@@ -48,10 +54,10 @@ class Line:
         self._objects = objects
         self._seen = {floor}
         self.tip = tip
-        self._seen |= self._walk(tip)[0]
+        self._seen |= self.meet(tip).fresh
 
     def meet(self, commit: str) -> Meeting:
-        return Meeting(commit, *self._walk(commit))
+        return meet(self._objects, self._seen, commit, FARTHEST)
 
     def is_behind(self, meeting: Meeting) -> bool:
         """Whether the other commit has everything that the line has."""
@@ -63,27 +69,57 @@ class Line:
         self._seen.add(tip)
         self.tip = tip
 
-    def _walk(self, start: str) -> tuple[frozenset[str], frozenset[str]]:
-        fresh, met, waiting = set[str](), set[str](), [start]
-        while waiting:
-            commit = waiting.pop()
-            if commit in self._seen:
-                met.add(commit)
-            elif commit not in fresh:
-                fresh.add(commit)
-                waiting += self._parents(commit)
-                if len(fresh) > FARTHEST:
-                    raise Unclear
-        return frozenset(fresh), frozenset(met)
 
-    def _parents(self, commit: str) -> tuple[str, ...]:
-        try:
-            parents = self._objects.parents(commit)
-        except ObjectMissing:
-            parents = ()  # where a shallow clone ends, or a gc was faster: git will say
-        if not parents:
-            raise Unclear
-        return parents
+def meet(objects: Objects, held: Container[str], start: str, farthest: int) -> Meeting:
+    """Walk from a commit down to commits that are held; Unclear if that leads past them, or too far."""
+    fresh, met, waiting = set[str](), set[str](), [start]
+    while waiting:
+        commit = waiting.pop()
+        if commit in held:
+            met.add(commit)
+        elif commit not in fresh:
+            fresh.add(commit)
+            try:
+                parents = objects.parents(commit)
+            except ObjectMissing:
+                parents = ()  # where a shallow clone ends, or a gc was faster: git will say
+            if not parents or len(fresh) > farthest:
+                raise Unclear
+            waiting += parents
+    return Meeting(start, frozenset(fresh), frozenset(met))
+
+
+class Ancestry(Struct):
+    """Which commits growing lines of merges hold, so that a leaf's merge base costs the leaf's own history.
+
+    For each line: its first commit, and every commit that its tip has and its first commit has not. Walking back from
+    a leaf until commits of the line are met gives the merge base; where the walk leads past the line's beginning, git
+    is asked.
+    """
+
+    repo: Repository
+    objects: Objects
+    _lines: OrderedDict[str, set[str]] = field(default_factory=OrderedDict)
+
+    def begin(self, commit: str) -> None:
+        self._lines[commit] = {commit}
+        if len(self._lines) > REMEMBERED_LINES:
+            self._lines.popitem(last=False)
+
+    def bases(self, ours: str, theirs: str) -> tuple[str, ...]:
+        held = self._lines.get(ours)
+        with suppress(Unclear):
+            if held and len(met := meet(self.objects, held, theirs, WALK_LIMIT).met) == 1:
+                return tuple(met)
+        return merge_bases(self.repo, ours, theirs)
+
+    def advance(self, ours: str, theirs: str, merged: str) -> None:
+        """The line's tip is now `merged`, which has both commits as parents."""
+        held = self._lines.pop(ours, None)
+        with suppress(Unclear):
+            if held:
+                held |= meet(self.objects, held, theirs, WALK_LIMIT).fresh | {merged}
+                self._lines[merged] = held
 
 
 DIFF_LIMIT = 64 * 1024 * 1024
@@ -91,8 +127,6 @@ LONGEST_DIFF = 4 * 1024 * 1024
 """Of what a daemon holds to answer one question."""
 CUT = b"... the rest is left out: the difference is too long for one answer; ask for the table of files\n"
 """No line of a patch begins like this, so that nobody takes what was cut for the whole."""
-
-_PLAIN = ("--no-ext-diff", "--no-textconv", "--no-renames")
 
 
 class Summary(Struct, frozen=True):
@@ -130,26 +164,14 @@ def count_commits(repo: Repository, base: str, commit: str) -> int:
 
 
 def summary(repo: Repository, base: str, commit: str) -> Summary:
-    commits = count_commits(repo, base, commit)
-    rows = repo.git("diff-tree", "-r", "-z", "--raw", "--numstat", *_PLAIN, base, commit, "--", timeout=300).fields
-    kinds = {"A": 0, "M": 0, "D": 0}
-    lines = [0, 0]
-    at = 0
-    while at < len(rows):
-        if rows[at].startswith(b":"):
-            # ":<modes> <oids> <status>", then the path in a field of its own.
-            status = rows[at].rsplit(b" ", 1)[1][:1].decode()
-            kinds[status if status in kinds else "M"] += 1
-            at += 2
-            continue
-        for side, number in enumerate(rows[at].split(b"\t", 2)[:2]):
-            lines[side] += int(number) if number != b"-" else 0
-        at += 1
-    return Summary(commits, kinds["A"], kinds["M"], kinds["D"], lines[0], lines[1])
+    changed, lines = differences(repo, base, commit)
+    kinds = [one.status for one in changed]
+    added, deleted = kinds.count("A"), kinds.count("D")
+    return Summary(count_commits(repo, base, commit), added, len(kinds) - added - deleted, deleted, *lines)
 
 
 def files(repo: Repository, base: str, commit: str) -> list[ChangedFile]:
-    rows = repo.git("diff-tree", "-r", "-z", "--name-status", *_PLAIN, base, commit, "--", timeout=300).fields
+    rows = repo.git("diff-tree", "-r", "-z", "--name-status", "--no-renames", base, commit, "--", timeout=300).fields
     pairs = zip(rows[::2], rows[1::2], strict=True)
     return [ChangedFile(status.decode(), path, show_path(path)) for status, path in pairs]
 
@@ -187,21 +209,13 @@ def worktree_diff(repo: Repository, worktree: Worktree, base: str, limit: int) -
     """How the tracked files of a worktree differ from a commit, as text for people; cut to `limit` characters."""
     git = repo.worktree_git(worktree.name, worktree.path)
     try:
-        refuse_blocked(git, worktree.path)
+        walk_unblocked(git, worktree.path)
     except (Blocked, OSError) as error:
         return f"{error}\n"
-    words = (
-        "diff",
-        "--no-ext-diff",
-        "--no-textconv",
-        "--no-color",
-        "--ignore-submodules=all",
-        "--stat",
-        "-p",
-        base,
-        "--",
-    )
-    shown = git(*words, ok=(0, 1, 128), timeout=120, limit=4 * limit, cut=True).stdout
+    plain = ("--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=all")
+    shown = git(
+        "diff", *plain, "--stat", "-p", base, "--", ok=(0, 1, 128), timeout=120, limit=4 * limit, cut=True
+    ).stdout
     return shown.decode(errors="replace")[:limit]
 
 

@@ -1,10 +1,15 @@
-"""Pipes and devices in a folder of git's, found by looking and never by opening."""
+"""Pipes and devices in a folder of git's, found by looking and never by opening.
+
+A job can leave a pipe called `HEAD` or `.gitignore` where git reads. Nobody means anything by it, no git works beside
+it, and a pipe holds nothing that could be saved. So it is looked for before git is started, and named, not waited for.
+"""
 
 import os
 import stat
 from pathlib import Path
 
 from orchard.files import read_plain
+from orchard.git.folders import remove_special
 
 OTHERS = frozenset({b"modules", b"worktrees", b"orchard", b"hooks", b"lfs"})
 """Folders of a repository that are not looked into: no git that we start reads them for itself."""
@@ -35,6 +40,12 @@ def special_notes(git_dir: Path, skipped: frozenset[bytes] = ELSEWHERE) -> list[
             elif not entry.is_file(follow_symlinks=False) and keeps_waiting(entry.path):
                 found.append(name)
     return sorted(found)
+
+
+def remove_blocked_notes(git_dir: Path) -> None:
+    """Take those away; git's notes are then damaged as if the files had been deleted, which can be lived with."""
+    for name in special_notes(git_dir):
+        remove_special(git_dir, name)
 
 
 def keeps_waiting(path: bytes) -> bool:

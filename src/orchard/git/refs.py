@@ -136,37 +136,27 @@ def update_refs(git: Git, updates: Sequence[Update], message: str, *, deref: boo
     if not updates:
         return
     script = b"".join([b"start\0", *(ref_line(one, deref=deref) for one in updates), b"prepare\0commit\0"])
-    failpoint("ref.before-update")
-    deadline = time.monotonic() + LOCK_TIMEOUT
-    while True:
-        try:
-            git("update-ref", "--create-reflog", "-m", _one_line(message), "--stdin", "-z", stdin=script)
-        except GitError as error:
-            _raise_if_moved(git, updates)
-            if ".lock'" not in error.stderr:
-                raise
-            if time.monotonic() >= deadline and not _remove_old_lock(git, updates, error.stderr):
-                raise
-            time.sleep(0.05)
-        else:
-            failpoint("ref.after-update")
-            return
+    _try_until_free(git, updates, ("--create-reflog", "-m", _one_line(message), "--stdin", "-z"), script)
 
 
 def move_ref(git: Git, update: Update, message: str) -> None:
     """Move one ref as `update_refs` does, by a git that reads and says nothing: our own death does not stop it."""
     old = update.old if update.old else "0" * len(update.new or "")
     words = ("-d", update.ref, old) if update.new is None else ("--create-reflog", update.ref, update.new, old)
+    _try_until_free(git, [update], ("-m", _one_line(message), *words))
+
+
+def _try_until_free(git: Git, updates: Sequence[Update], words: Sequence[str], script: bytes = b"") -> None:
     failpoint("ref.before-update")
     deadline = time.monotonic() + LOCK_TIMEOUT
     while True:
         try:
-            git("update-ref", "-m", _one_line(message), *words)
+            git("update-ref", *words, stdin=script)
         except GitError as error:
-            _raise_if_moved(git, [update])
+            _raise_if_moved(git, updates)
             if ".lock'" not in error.stderr:
                 raise
-            if time.monotonic() >= deadline and not _remove_old_lock(git, [update], error.stderr):
+            if time.monotonic() >= deadline and not _remove_old_lock(git, updates, error.stderr):
                 raise
             time.sleep(0.05)
         else:
@@ -222,14 +212,8 @@ def confirm(git: Git, ref: str, commit: str, base: str) -> None:
     """
     if (git.common_dir / "gc.pid").exists():
         place = git.common_dir / "objects" / "pack" / "pack"
-        git(
-            "pack-objects",
-            "-q",
-            "--revs",
-            str(place),
-            stdin=f"{commit}\n{f'^{base}' if base else ''}\n".encode(),
-            timeout=600,
-        )
+        wanted = f"{commit}\n{f'^{base}' if base else ''}\n".encode()
+        git("pack-objects", "-q", "--revs", str(place), stdin=wanted, timeout=600)
     # Where nobody knows what it was made from, what the user's own refs hold is left out.
     beyond = (base,) if base else ("--branches", "--tags", "--remotes")
     rows = git("rev-list", "--objects", ref, "--not", *beyond, timeout=600).stdout

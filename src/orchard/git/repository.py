@@ -22,12 +22,11 @@ from msgspec.structs import replace
 
 from orchard.errors import NotFound, UsageError
 from orchard.files import read_plain
-from orchard.git.blockers import remove_blocked_notes
-from orchard.git.checkout_state import branch_in, branch_to_come_back_to, operation_in
+from orchard.git.checkout_state import branch_in, branch_to_come_back_to, may_be_alias, operation_in
 from orchard.git.command import MINIMUM_VERSION, Blocked, Git, GitError, GitMissing, Output, clean_environment, run_git
 from orchard.git.folders import links_out_of
 from orchard.git.ownership import naming, not_found, path_in, points_elsewhere
-from orchard.git.pipes import on_the_way, waiting_worktrees
+from orchard.git.pipes import on_the_way, remove_blocked_notes, waiting_worktrees
 from orchard.git.refs import list_refs, read_ref
 
 LOCK_REASON = "orchard"
@@ -278,13 +277,21 @@ class Repository(Struct, frozen=True, eq=False):
             self._free_roots[root] = index
         return root
 
-    def _branch_in(self, git_dir: Path) -> str | None:
-        branch = branch_in(git_dir, self.common_dir)
-        if branch is not None:
+    def meant_branch(self, branch: str) -> str:
+        """The branch that a name stands for: it may be another name for one (a symbolic ref)."""
+        if not may_be_alias(self.common_dir, branch):
             return branch
+        return _branch_of(self.git("symbolic-ref", "-q", f"refs/heads/{branch}", ok=(0, 1, 128))) or branch
+
+    def checked_out_in(self, git_dir: Path) -> str | None:
+        """The branch whose commit a checkout is at; where HEAD names another name for a branch, that branch."""
         git = Git(self.common_dir, git_dir, cwd=self.common_dir)
-        name = git("symbolic-ref", "-q", "HEAD", ok=(0, 1)).text
-        return name.removeprefix("refs/heads/") if name.startswith("refs/heads/") else None
+        asked = ("rev-parse", "-q", "--symbolic-full-name", "HEAD")
+        return branch_in(git_dir, self.common_dir) or _branch_of(git(*asked, ok=(0, 1, 128)))
+
+    def _branch_in(self, git_dir: Path) -> str | None:
+        git = Git(self.common_dir, git_dir, cwd=self.common_dir)
+        return branch_in(git_dir, self.common_dir) or _branch_of(git("symbolic-ref", "-q", "HEAD", ok=(0, 1)))
 
     def _checkout(self, record: bytes, git_dirs: dict[bytes, Path], *, main: bool) -> Checkout:
         rows = {key: value for key, _, value in (row.partition(b" ") for row in record.strip(b"\0").split(b"\0"))}
@@ -309,6 +316,15 @@ class Repository(Struct, frozen=True, eq=False):
             label=os.fsdecode(rows.get(b"locked", b"")).removeprefix(f"{LOCK_REASON}: "),
             operation=None if bare else operation_in(git_dir),
         )
+
+
+def _branch_of(ref: Output) -> str | None:
+    return ref.text.removeprefix("refs/heads/") if ref.text.startswith("refs/heads/") else None
+
+
+def is_true(value: str | None) -> bool:
+    """Whether a setting of git's says yes."""
+    return (value or "").lower() in ("true", "yes", "on", "1")
 
 
 _FAILING_FILTER = {"clean": "false", "smudge": "false", "process": "", "required": "true"}
@@ -352,7 +368,7 @@ def find_repository(start: Path) -> Repository:
         )
     repo = Repository(common_dir, git_dir, top, None, object_format, version)
     said = repo.config(rf"^(filter\.|core\.ignorecase$|{REMOTE_KEYS})")
-    ignores_case = said.pop("core.ignorecase", "false").lower() in ("true", "yes", "on", "1")
+    ignores_case = is_true(said.pop("core.ignorecase", None))
     remotes = {key: said.pop(key) for key in list(said) if not key.startswith("filter.")}
     return replace(
         repo,
@@ -435,7 +451,7 @@ def _main_top(repo: Repository) -> Path | None:
     if repo.git_dir == repo.common_dir and repo.top is not None:
         return repo.top
     said = repo.config(r"^core\.(bare|worktree)$")
-    if said.get("core.bare", "false").lower() in ("true", "yes", "on", "1"):
+    if is_true(said.get("core.bare")):
         return None
     if "core.worktree" in said:
         top = (repo.common_dir / said["core.worktree"]).resolve()

@@ -1,4 +1,4 @@
-"""Indexes of our own, for the time of a step, and commits that are made from them."""
+"""Files of our own for the time of a step, mostly indexes, and commits that are made from them."""
 
 import os
 import secrets
@@ -15,15 +15,15 @@ SCRATCH = "tmp"
 
 
 @contextmanager
-def private_index(repo: Repository) -> Iterator[Path]:
+def private_file(repo: Repository) -> Iterator[Path]:
     folder = repo.state / SCRATCH
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    index = folder / f"{os.getpid()}-{secrets.token_hex(8)}"
+    file = folder / f"{os.getpid()}-{secrets.token_hex(8)}"
     try:
-        yield index
+        yield file
     finally:
-        index.unlink(missing_ok=True)
-        index.with_name(f"{index.name}.lock").unlink(missing_ok=True)
+        file.unlink(missing_ok=True)
+        file.with_name(f"{file.name}.lock").unlink(missing_ok=True)
 
 
 def sweep(place: Path) -> None:

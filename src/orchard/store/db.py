@@ -11,7 +11,6 @@ at the file's bytes; SQLite's own answers are what is asked.
 
 import os
 import sqlite3
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -21,7 +20,7 @@ from typing import Literal
 from msgspec import Struct
 
 from orchard.errors import RUN_DOCTOR, Hint, Next, OrchardError
-from orchard.files import sync_folder
+from orchard.files import file_system, sync_folder
 from orchard.process.failpoint import failpoint
 
 BUSY_SECONDS = 5.0
@@ -273,31 +272,3 @@ def refuse_network(path: Path, schema: Schema) -> None:
 def is_network(kind: str) -> bool:
     """Whether a type of file system, as the kernel names it, is served by another machine."""
     return kind.lower().removeprefix("fuse.") in NETWORK_FILE_SYSTEMS
-
-
-def file_system(path: Path) -> str:
-    """The type of the file system that holds a path (`ext4`); empty where it cannot be told."""
-    place = Path(os.path.realpath(path))
-    try:
-        if sys.platform == "linux":
-            return mounted_type(Path("/proc/self/mountinfo").read_bytes(), place)
-        import psutil  # heavy, and only needed where there is no /proc
-
-        rows = [(Path(part.mountpoint), part.fstype) for part in psutil.disk_partitions(all=True)]
-    except OSError:
-        return ""
-    holding = [(len(mount.parts), kind) for mount, kind in rows if place.is_relative_to(mount)]
-    return max(holding, default=(0, ""))[1]
-
-
-def mounted_type(mountinfo: bytes, place: Path) -> str:
-    """The type of the innermost mount above `place`; of two on one point the later hides the earlier."""
-    best, kind = 0, ""
-    for line in mountinfo.splitlines():
-        words = line.split(b" ")
-        if b"-" not in words[6:]:
-            continue
-        mount = Path(os.fsdecode(words[4].decode("unicode_escape").encode("latin-1")))
-        if len(mount.parts) >= best and place.is_relative_to(mount):
-            best, kind = len(mount.parts), os.fsdecode(words[words.index(b"-", 6) + 1])
-    return kind

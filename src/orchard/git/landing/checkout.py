@@ -35,7 +35,6 @@ from msgspec import Struct
 
 from orchard.errors import Hint, Next
 from orchard.files import read_plain
-from orchard.git.aliases import checked_out_in
 from orchard.git.checkout_state import operation_in
 from orchard.git.command import Git, GitError
 from orchard.git.landing.claim import GitLocks, TurnTaken, claim_of, turn
@@ -77,17 +76,17 @@ class Move(Struct, frozen=True):
         return LandingRefused(kind, reason, hint or ("Run 'git status' there, then '", self.again, "'."))
 
 
-class Followed(Struct, frozen=True):
-    """The branch is at the new commit; `checkout` is the folder that has followed it."""
+class BranchMoved(Struct, frozen=True):
+    """The branch is where it was to go, forth or back; `checkout` is the folder that has followed it."""
 
-    checkout: Path | None
+    checkout: Path | None = None
     kept: Path | None = None
     """Where edits lie that came through a file that was open while it made way."""
     unfinished: str = ""
     """Why a checkout is half-way although the branch has moved: the next engine brings it to its end."""
 
 
-def move_checkout(move: Move) -> Followed | LandingRefused:
+def move_checkout(move: Move) -> BranchMoved | LandingRefused:
     claim = claim_of(move.repo, move.place.git_dir)
     try:
         with turn(claim, TURN_WAIT):
@@ -101,7 +100,7 @@ def move_checkout(move: Move) -> Followed | LandingRefused:
         return move.refuse("locked", reason, "Wait for it to end, then try again.")
     except (OSError, GitError) as error:  # nothing was begun, or it could not be put right
         if read_ref(move.git, move.ref) == move.new:
-            return Followed(None, unfinished=_reason(move, error).reason)
+            return BranchMoved(None, unfinished=_reason(move, error).reason)
         return _why(move, error, half_way=read_intent(claim) is not None)
     return done or _scattered(move)
 
@@ -112,7 +111,7 @@ def _stage(move: Move, claim: Path, *, outside: bool) -> Path:
     return move.place.path / name if outside else claim / name
 
 
-def _try(move: Move, claim: Path, stage: Path) -> Followed | LandingRefused | None:
+def _try(move: Move, claim: Path, stage: Path) -> BranchMoved | LandingRefused | None:
     """All steps, and whatever comes of them is settled; None if files cannot be renamed from there."""
     locks = GitLocks(claim, move.place.git_dir)
     refusal: LandingRefused | None = None
@@ -139,12 +138,12 @@ def _put_right(repo: Repository, claim: Path) -> Settled:
         return settle(repo, claim)
 
 
-def _outcome(move: Move, refusal: LandingRefused | None, settled: Settled) -> Followed | LandingRefused:
+def _outcome(move: Move, refusal: LandingRefused | None, settled: Settled) -> BranchMoved | LandingRefused:
     if refusal is None:
-        return Followed(move.place.path, settled.kept)
+        return BranchMoved(move.place.path, settled.kept)
     if settled.intent is not None and read_ref(move.repo.git, move.ref) == move.new:
         # Something failed after the branch had moved. It was finished, or the checkout went elsewhere meanwhile.
-        return Followed(move.place.path if settled.forward and settled.published else None, settled.kept)
+        return BranchMoved(move.place.path if settled.forward and settled.published else None, settled.kept)
     return refusal
 
 
@@ -211,7 +210,7 @@ def _elsewhere(move: Move) -> LandingRefused | None:
     if operation is not None:
         reason = f"A {operation} of branch '{move.branch}' is under way in {move.place.path}"
         return move.refuse("operation", reason, f"Finish or abort the {operation} there.")
-    if checked_out_in(move.repo, git_dir) != move.branch:
+    if move.repo.checked_out_in(git_dir) != move.branch:
         reason = f"{move.place.path} has just been switched to another branch."
         return move.refuse("moved", reason, ("Run '", move.again, "' again."))
     tip = read_ref(move.repo.git, move.ref)
@@ -280,7 +279,7 @@ def _log_head(move: Move) -> None:
 
 def _read_back(move: Move, claim: Path, intent: Intent) -> LandingRefused | None:
     tip = read_ref(move.repo.git, move.ref)
-    if tip != move.new or checked_out_in(move.repo, move.place.git_dir) != move.branch:
+    if tip != move.new or move.repo.checked_out_in(move.place.git_dir) != move.branch:
         return move.refuse("moved", f"Branch '{move.branch}' moved while it was landing.", "Run 'git log' and look.")
     mark_done(claim)
     return None

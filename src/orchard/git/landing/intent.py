@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 
 from orchard.errors import OrchardError
-from orchard.files import open_plain
+from orchard.files import open_plain, sync_folder
 from orchard.git.folders import behind_link, plain_content, write_atomically
 from orchard.git.objects.reader import Entry
 
@@ -209,12 +209,3 @@ def _text(value: Any) -> str:
     if not isinstance(value, str) or b"\0" in os.fsencode(value):
         raise ValueError("no text, or none that a path can have")
     return value
-
-
-def sync_folder(folder: Path) -> None:
-    """What was named in a folder outlives a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -17,23 +17,20 @@ A name that stands for another branch (a symbolic ref) is followed first: the br
 
 import re
 from contextlib import ExitStack, suppress
-from pathlib import Path
 from typing import Literal
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from orchard.errors import Next, OrchardError, SystemRefused
-from orchard.git.aliases import checked_out_in, meant_branch
 from orchard.git.command import Git, GitError, lock_in_the_way
 from orchard.git.history import is_ancestor
-from orchard.git.landing.checkout import Followed, Move, move_checkout
+from orchard.git.landing.checkout import BranchMoved, Move, move_checkout
 from orchard.git.landing.intent import DamagedNotes
 from orchard.git.landing.obstacles import LAND, UNDO, LandingRefused
 from orchard.git.landing.recovery import held_still
 from orchard.git.landing.relocation import Astray, none_astray
 from orchard.git.refs import RefMoved, Update, move_ref, read_log
-from orchard.git.repository import Checkout, Repository
+from orchard.git.repository import Checkout, Repository, is_true
 from orchard.process.failpoint import failpoint
 
 PUSH_TIMEOUT = 120.0
@@ -44,48 +41,28 @@ UNDO_MESSAGE = "orchard: undo of"
 Whereabouts = Literal["landed", "not-landed", "moved", "landed-elsewhere", "missing"]
 
 
-class LandedRef(Struct, frozen=True):
-    """The branch is at the new commit; `checkout` is the folder that has followed it."""
-
-    checkout: Path | None = None
-    kept: Path | None = None
-    """Where edits lie that came through a file that was open while it made way."""
-    unfinished: str = ""
-    """Why the checkout is half-way, if it is: the next engine brings it to its end."""
-
-
-class Undone(Struct, frozen=True):
-    """The branch is where it was before the landing."""
-
-    checkout: Path | None = None
-    kept: Path | None = None
-    unfinished: str = ""
-
-
-def land(repo: Repository, branch: str, old: str | None, new: str, message: str) -> LandedRef | LandingRefused:
+def land(repo: Repository, branch: str, old: str | None, new: str, message: str) -> BranchMoved | LandingRefused:
     """Move a branch from `old` (None: it must not exist) to `new`; already being there is success."""
-    branch = meant_branch(repo, branch)
+    branch = repo.meant_branch(branch)
     tip = repo.branch_tip(branch)
     if tip == new:
-        return LandedRef()
+        return BranchMoved()
     refusal = _not_at(branch, tip, old)
     if refusal is not None:
         return refusal
     if old is not None and not is_ancestor(repo, old, new):
         reason = f"Commit {new:.12} does not build on {old:.12}, where branch '{branch}' is."
         return LandingRefused("moved", reason, ("Run '", LAND, "' to merge again."))
-    done = _move(repo, branch, old, new, message, LAND)
-    return done if isinstance(done, LandingRefused) else LandedRef(done.checkout, done.kept, done.unfinished)
+    return _move(repo, branch, old, new, message, LAND)
 
 
-def undo(repo: Repository, branch: str, old: str | None, new: str) -> Undone | LandingRefused:
+def undo(repo: Repository, branch: str, old: str | None, new: str) -> BranchMoved | LandingRefused:
     """Take a landing back if the branch is still exactly where it put it; no edit is lost."""
-    branch = meant_branch(repo, branch)
+    branch = repo.meant_branch(branch)
     refusal = _not_at(branch, repo.branch_tip(branch), new)
     if refusal is not None:
         return refusal
-    done = _move(repo, branch, new, old, f"{UNDO_MESSAGE} {new:.12}", UNDO)
-    return done if isinstance(done, LandingRefused) else Undone(done.checkout, done.kept, done.unfinished)
+    return _move(repo, branch, new, old, f"{UNDO_MESSAGE} {new:.12}", UNDO)
 
 
 def where_is(repo: Repository, branch: str, landing_id: str, old: str | None, new: str) -> Whereabouts:
@@ -193,7 +170,7 @@ def _hides_checkout(repo: Repository, branch: str) -> bool:
 
 def _move(
     repo: Repository, branch: str, old: str | None, new: str | None, message: str, again: Next
-) -> Followed | LandingRefused:
+) -> BranchMoved | LandingRefused:
     """Move the branch, and the checkout that has it; None is a branch that does not exist."""
     refused: OrchardError
     try:
@@ -204,19 +181,19 @@ def _move(
         refused = SystemRefused(error)
     with suppress(OSError):  # of a disk that fails for good, the next settlement will tell
         if repo.branch_tip(branch) == new:
-            return Followed(None)  # whatever failed came after the move
+            return BranchMoved()  # whatever failed came after the move
     return LandingRefused("checkout", refused.message, refused.hint or "")
 
 
 def _moved(
     repo: Repository, branch: str, old: str | None, new: str | None, message: str, again: Next
-) -> Followed | LandingRefused:
+) -> BranchMoved | LandingRefused:
     place = _only_checkout(repo, branch)
     if isinstance(place, LandingRefused):
         return place
     if place is None:
         none_astray(repo, branch)
-        return _swap(repo, branch, old, new, message) or Followed(None)
+        return _swap(repo, branch, old, new, message) or BranchMoved()
     if old is None or place.head != old:
         return _unexpected_head(branch, place)
     if new is None:
@@ -243,7 +220,7 @@ def _swap(repo: Repository, branch: str, old: str | None, new: str | None, messa
         for one in repo.checkouts():
             if not one.bare and not one.ours and not one.prunable:
                 stack.enter_context(held_still(repo, one.git_dir))
-            if checked_out_in(repo, one.git_dir) == branch and not one.bare and not one.prunable:
+            if repo.checked_out_in(one.git_dir) == branch and not one.bare and not one.prunable:
                 reason = f"{one.path} has just been switched to branch '{branch}'."
                 return LandingRefused("moved", reason, "Try again.")
         try:
@@ -270,7 +247,7 @@ def _git_in(repo: Repository, place: Checkout, new: str) -> Git | LandingRefused
     git = repo.checkout_git(place)
     said = repo.config(r"^(filter\.|merge\.verifysignatures$)")
     known = {key.rpartition(".")[0] for key, _ in repo.filters}
-    if said.pop("merge.verifysignatures", "false").lower() in ("true", "yes", "on", "1"):
+    if is_true(said.pop("merge.verifysignatures", None)):
         done = repo.git("verify-commit", new, ok=range(256))
         if done.status != 0:
             reason = f"The setting merge.verifySignatures is on, and commit {new:.12} has no good signature."

@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from orchard.git.folders import put, swap, take
 from orchard.git.landing.claim import same_file
-from orchard.git.landing.exchange import put, swap, take
 from orchard.git.landing.intent import Intent, Item, is_same, is_untouched, stand
 from orchard.git.objects.reader import GITLINK
 from orchard.process.failpoint import failpoint

@@ -18,22 +18,18 @@ The cost follows what theirs changed, not what ours gathered: only paths in diff
 can break the rule, and folders with equal trees are never opened.
 """
 
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import TypeVar
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from orchard.errors import OrchardError
-from orchard.git.history import merge_bases, show_path
+from orchard.git.history import show_path
 from orchard.git.merge.conflicts import Conflict
-from orchard.git.objects.reader import TREE, Entry, ObjectMissing, Objects
-from orchard.git.repository import Repository
+from orchard.git.objects.reader import TREE, Entry, Objects
 
 T = TypeVar("T")
 
-WALK_LIMIT = 256
-REMEMBERED_LINES = 64
 LINE_CHECK_LIMIT = 4 * 1024 * 1024
 
 
@@ -215,55 +211,3 @@ def _from_nowhere(odd: Sequence[_Place], brought: set[str]) -> set[bytes]:
         if not put and not sources.get(result.oid, set()) - {place.path}:
             found.add(place.path)
     return found
-
-
-class Ancestry(Struct):
-    """Which commits growing lines of merges hold, so that a leaf's merge base costs the leaf's own history.
-
-    For each line: its first commit, and every commit that its tip has and its first commit has not. Walking back from
-    a leaf until commits of the line are met gives the merge base; a walk that leads past the line's beginning never
-    meets it, so it is given up and git is asked.
-    """
-
-    repo: Repository
-    objects: Objects
-    _lines: OrderedDict[str, set[str]] = field(default_factory=OrderedDict)
-
-    def begin(self, commit: str) -> None:
-        self._lines[commit] = {commit}
-        if len(self._lines) > REMEMBERED_LINES:
-            self._lines.popitem(last=False)
-
-    def bases(self, ours: str, theirs: str) -> tuple[str, ...]:
-        met = self._walk(self._lines.get(ours, set()), theirs)
-        if met is not None and len(met[1]) == 1:
-            return tuple(met[1])
-        return merge_bases(self.repo, ours, theirs)
-
-    def advance(self, ours: str, theirs: str, merged: str) -> None:
-        """The line's tip is now `merged`, which has both commits as parents."""
-        held = self._lines.pop(ours, set())
-        met = self._walk(held, theirs)
-        if met is not None:
-            held |= met[0] | {merged}
-            self._lines[merged] = held
-
-    def _walk(self, held: set[str], start: str) -> tuple[set[str], set[str]] | None:
-        """The commits from `start` down to the line, and where they meet it; None if they may pass it by."""
-        seen: set[str] = set()
-        met: set[str] = set()
-        waiting = [start] if held else []
-        while waiting:
-            commit = waiting.pop()
-            if commit in held:
-                met.add(commit)
-            elif commit not in seen:
-                seen.add(commit)
-                try:
-                    parents = self.objects.parents(commit)
-                except ObjectMissing:
-                    return None  # Beyond the edge of a shallow clone.
-                if not parents or len(seen) > WALK_LIMIT:
-                    return None
-                waiting += parents
-        return (seen, met) if met else None

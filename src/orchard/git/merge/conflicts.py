@@ -29,7 +29,7 @@ from orchard.git.history import show_path
 from orchard.git.objects.reader import GITLINK, SYMLINK, TREE, Entry, Objects
 from orchard.git.refs import ANY, PREFIX, Update, job_ref_part, list_refs, read_ref, update_refs
 from orchard.git.repository import Repository
-from orchard.git.scratch import private_index
+from orchard.git.scratch import private_file
 
 SHARED = "__shared__"
 """In place of a plan, for resolutions that have landed: every plan of the repository may use them."""
@@ -340,7 +340,7 @@ def _rebuild(repo: Repository, objects: Objects, merge: Merge, changes: Mapping[
     # Removals first: a folder has to be gone before a file can take its place.
     rows = [f"0 {zero}\t".encode() + path for path, entry in changes.items() if entry is None]
     rows += [f"{one.mode:o} {one.oid}\t".encode() + path for path, one in changes.items() if one is not None]
-    with private_index(repo) as index:
+    with private_file(repo) as index:
         git = repo.git.with_index(index)
         git("read-tree", merge.tree, timeout=600)
         git("update-index", "-z", "--index-info", stdin=b"".join(row + b"\0" for row in rows))

@@ -16,14 +16,13 @@ by doing both again.
 
 import re
 from collections.abc import Callable, Mapping
-from types import TracebackType
 from typing import Literal
 
 from msgspec import Struct, field
 
 from orchard.errors import Next, OrchardError
-from orchard.git.history import is_ancestor
-from orchard.git.merge.accounting import Ancestry, Trees, check
+from orchard.git.history import Ancestry, is_ancestor
+from orchard.git.merge.accounting import Trees, check
 from orchard.git.merge.conflicts import Conflict, Merge, Resolution
 from orchard.git.objects.processes import Live
 from orchard.git.objects.reader import ObjectMissing
@@ -87,7 +86,7 @@ class Integration:
     def __enter__(self) -> "Integration":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

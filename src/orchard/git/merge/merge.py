@@ -22,14 +22,12 @@ import tempfile
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import NamedTuple
 
 from orchard.errors import NeedsPerson, OrchardError
-from orchard.git.command import Git, GitError
+from orchard.git.command import Git, GitError, GitGone, LiveGit
 from orchard.git.merge.conflicts import Merge, parse_merge
 from orchard.git.objects.loose import LooseObjects
-from orchard.git.objects.process import GitGone, LiveGit
 from orchard.git.objects.reader import GITLINK, TREE, Objects, checked
 from orchard.git.repository import Repository
 from orchard.git.scratch import sweep
@@ -129,7 +127,7 @@ class Merger:
     def __enter__(self) -> "Merger":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

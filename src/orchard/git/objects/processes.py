@@ -10,11 +10,9 @@ usual way is taken, which finds out why.
 
 import threading
 from collections.abc import Sequence
-from types import TracebackType
 
-from orchard.git.command import GitError
+from orchard.git.command import GitError, GitGone, LiveGit
 from orchard.git.merge.merge import Merger
-from orchard.git.objects.process import GitGone, LiveGit
 from orchard.git.objects.reader import Objects
 from orchard.git.refs import ANY, Update, confirm, hold, ref_line, update_refs
 from orchard.git.repository import Repository
@@ -84,7 +82,7 @@ class Live:
     def __enter__(self) -> "Live":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def is_plain(self, commit: str) -> bool:

@@ -12,12 +12,10 @@ import threading
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
-from types import TracebackType
 from typing import NamedTuple
 
 from orchard.errors import OrchardError
-from orchard.git.command import Git
-from orchard.git.objects.process import GitGone, LiveGit
+from orchard.git.command import Git, GitGone, LiveGit
 
 TREE = 0o040000
 FILE = 0o100644
@@ -88,7 +86,7 @@ class Objects:
     def __enter__(self) -> "Objects":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -96,14 +94,14 @@ class Objects:
             self._drop()
 
     def read(self, name: str) -> tuple[str, bytes]:
-        found = self._ask("contents", name)
+        found = self._asked("contents", [checked(name)])[0]
         if found is None:
             raise ObjectMissing(name)
-        return found
+        return found.kind, found.content
 
     def exists(self, name: str) -> bool:
         """Whether the object can be read, without reading its content."""
-        return self._ask("info", name) is not None
+        return self.missing([name]) is None
 
     def resolve(self, ref: str) -> str | None:
         """What a ref holds now, by its full name; None if there is no such ref."""
@@ -222,10 +220,6 @@ class Objects:
         """Files that git takes for renamed between two trees: the new path, and the old one."""
         rows = self._git("diff-tree", "-r", "-z", "--raw", "-M", "-l2000", "--diff-filter=R", old, new, "--").fields
         return dict(zip(rows[2::3], rows[1::3], strict=True))
-
-    def _ask(self, command: str, name: str) -> tuple[str, bytes] | None:
-        found = self._asked(command, [checked(name)])[0]
-        return (found.kind, found.content) if found is not None else None
 
     def _asked(self, command: str, names: Sequence[str]) -> "list[_Found | None]":
         with self._lock:

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from orchard.git.checkout_state import operation_in, way_out_of
 from orchard.git.command import Blocked, Git, GitError, lock_in_the_way
+from orchard.git.history import is_ancestor
 from orchard.git.objects.processes import Live
 from orchard.git.objects.reader import ObjectMissing
 from orchard.git.refs import RefMoved
@@ -145,7 +146,7 @@ def commit_work(
     for name, problem in submodule_problems(repo, worktree, contents, head):
         said = f"Submodule {name} {problem}, and plans do not commit submodules."
         return Refused(said, "Change submodules in a commit of your own, before the plan.", (name,))
-    if head != base and not _descends(repo.git, base, head):
+    if not is_ancestor(repo, base, head):
         return Refused(
             f"The job moved HEAD to {head:.12}, which does not build on the commit it was given, {base:.12}",
             "Have the job commit on top of what it was given, or not commit at all.",
@@ -170,7 +171,8 @@ def _without_droppings(git: Git, contents: Contents, info: CommitInfo) -> tuple[
     untracked = {name for name in contents.untracked if mine(os.fsdecode(name))}
     staged = [name for name in contents.staged if mine(os.fsdecode(name))]
     if staged:
-        rows = git("ls-tree", "-r", "-z", "--name-only", contents.head or "HEAD", "--", *map(_literal, staged)).fields
+        literal = [f":(literal){os.fsdecode(name)}" for name in staged]
+        rows = git("ls-tree", "-r", "-z", "--name-only", contents.head or "HEAD", "--", *literal).fields
         staged = [name for name in staged if name not in set(rows)]
     if staged:
         git("update-index", "-z", "--force-remove", "--stdin", stdin=b"\0".join(staged) + b"\0")
@@ -184,10 +186,6 @@ def _without_droppings(git: Git, contents: Contents, info: CommitInfo) -> tuple[
         changed=tuple(name for name in contents.changed if name not in gone),
     )
     return less, tuple(display(name) for name in sorted(gone))[:LISTED_PATHS]
-
-
-def _literal(name: bytes) -> str:
-    return f":(literal){os.fsdecode(name)}"
 
 
 def _unfinished(git_dir: Path, contents: Contents) -> Refused | None:
@@ -343,7 +341,3 @@ def _is_same_work(git: Git, commit: str, expected: tuple[str, str]) -> bool:
     names = (f"{commit}^{{tree}}", f"{commit}^@", f"{expected[0]}^{{tree}}")
     found = git("rev-parse", *names, ok=(0, 128)).text.split()
     return found == [found[-1], expected[1], found[-1]] if len(found) == 3 else False
-
-
-def _descends(git: Git, base: str, head: str) -> bool:
-    return git("merge-base", "--is-ancestor", base, head, ok=(0, 1)).status == 0

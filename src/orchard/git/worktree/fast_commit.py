@@ -29,14 +29,6 @@ _PLAIN = {"core.autocrlf": "false", "core.filemode": "true", "core.symlinks": "t
 _SYSTEM_CONFIG, _SYSTEM_ATTRIBUTES = Path("/etc/gitconfig"), Path("/etc/gitattributes")
 
 
-def stores_bytes(repo: Repository) -> bool:
-    """Whether no setting of the user's comes between a file's bytes and what git stores.
-
-    Attribute files inside the repository are another matter, see `census`.
-    """
-    return Storage(repo).is_plain()
-
-
 class Storage:
     """How files are stored. Git is asked, and asked again when a file that decides it has changed."""
 
@@ -46,7 +38,10 @@ class Storage:
         self._known: tuple[tuple[Path, ...], tuple[int, ...] | None, bool] = (self._fixed, None, False)
 
     def is_plain(self) -> bool:
-        """See `stores_bytes`."""
+        """Whether no setting of the user's comes between a file's bytes and what git stores.
+
+        Attribute files inside the repository are another matter, see `Census`.
+        """
         places, seen, plain = self._known
         now = stamp_of(*places)
         if now != seen:

@@ -31,16 +31,15 @@ from orchard.git.landing.index import BadIndex, Index, Stand, read_index
 from orchard.git.objects.reader import EXECUTABLE, SYMLINK, Change
 from orchard.git.repository import Repository, Worktree
 from orchard.git.worktree.save import Saved
+from orchard.git.worktree.status import stamp
 
 MOST_FILES = 200_000
 TIMEOUT = 120.0
 
-Stamp = tuple[int, ...]
-
 
 class Ready(Struct, frozen=True):
     key: str
-    files: dict[bytes, Stamp]
+    files: dict[bytes, tuple[int, ...]]
 
 
 def take_stock(repo: Repository, worktree: Worktree, key: str) -> Ready | None:
@@ -60,7 +59,7 @@ def beside(repo: Repository, worktree: Worktree, ready: Ready, keep: Sequence[st
     git = repo.worktree_git(worktree.name, worktree.path)
     try:
         files = _ignored(git, worktree)
-        if files is None or any(files.get(name) != stamp for name, stamp in ready.files.items()):
+        if files is None or any(files.get(name) != before for name, before in ready.files.items()):
             return None
         more = files.keys() - ready.files.keys()
         if more and keep:
@@ -71,18 +70,13 @@ def beside(repo: Repository, worktree: Worktree, ready: Ready, keep: Sequence[st
     return sorted(more)
 
 
-def _ignored(git: Git, worktree: Worktree) -> dict[bytes, Stamp] | None:
+def _ignored(git: Git, worktree: Worktree) -> dict[bytes, tuple[int, ...]] | None:
     rows = git("ls-files", "-z", "--others", "--ignored", "--exclude-standard", timeout=TIMEOUT).fields
     # A name with a slash at its end is a repository of its own, of which git tells nothing.
     if len(rows) > MOST_FILES or any(row.endswith(b"/") for row in rows):
         return None
     top = os.fsencode(worktree.path) + b"/"
-    return {row: _stamp(top + row) for row in rows}
-
-
-def _stamp(place: bytes) -> Stamp:
-    found = os.lstat(place)
-    return (found.st_ino, found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+    return {row: stamp(os.lstat(top + row)) for row in rows}
 
 
 class Unfit(OrchardError):

@@ -9,17 +9,17 @@ that is named there and that no ref reaches gets a ref of its own, and the notes
 import errno
 import os
 import re
-import stat
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from orchard.files import open_plain
 from orchard.git.checkout_state import operation_in
 from orchard.git.command import Git
 from orchard.git.repository import Repository
-from orchard.git.scratch import commit_index, private_index
+from orchard.git.scratch import commit_index, private_file
 from orchard.git.worktree.status import Contents
 
 SEPARATE = 16
@@ -85,7 +85,7 @@ def commit_notes(repo: Repository, notes: Path, known: tuple[str, bytes], remain
     files = [file for file in _files(notes) if not file[0].startswith("logs/")] if operation else []
     if not (rows or files or remains.rest):
         return None
-    with private_index(repo) as index:
+    with private_file(repo) as index:
         git = replace(repo.git, index=index)
         for name, place in files:
             oid = git("hash-object", "-w", "--no-filters", "--stdin", stdin=_read(place)).text
@@ -168,13 +168,12 @@ def _files(git_dir: Path) -> Iterator[tuple[str, Path]]:
 
 def _read(place: Path) -> bytes:
     try:
-        descriptor = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return b""  # a git beside us took it away
-    with os.fdopen(descriptor, "rb") as file:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            return b""
-        if found.st_size > LARGEST:
+        file = open_plain(place)
+    except OSError as error:
+        if error.errno in (0, errno.ENOENT):
+            return b""  # it is no file, or a git beside us took it away
+        raise
+    with file:
+        if os.fstat(file.fileno()).st_size > LARGEST:
             raise OSError(errno.EFBIG, "git's notes are too large to look through", str(place))
         return file.read(LARGEST)

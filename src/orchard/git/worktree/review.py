@@ -59,8 +59,7 @@ class Reviewed(Struct, frozen=True):
 
 
 def review(repo: Repository, base: str, tree: str) -> Reviewed | Finding:
-    differences, lines = _differences(repo, base, tree)
-    return judge(repo, tree, differences, lines)
+    return judge(repo, tree, *differences(repo, base, tree))
 
 
 def judge(repo: Repository, tree: str, differences: list[Difference], lines: tuple[int, int]) -> Reviewed | Finding:
@@ -83,10 +82,10 @@ def count_lines(content: bytes) -> int:
     return content.count(b"\n") + (not content.endswith(b"\n") and bool(content))
 
 
-def _differences(repo: Repository, base: str, tree: str) -> tuple[list[Difference], tuple[int, int]]:
+def differences(repo: Repository, base: str, tree: str) -> tuple[list[Difference], tuple[int, int]]:
     """Every path that differs, and how many lines came and went; a binary file has none."""
     flags = ("-r", "-z", "--raw", "--numstat", "--no-renames", "--no-ext-diff", "--no-textconv")
-    fields = iter(repo.git("diff-tree", *flags, f"{base}^{{tree}}", tree, timeout=300).fields)
+    fields = iter(repo.git("diff-tree", *flags, base, tree, "--", timeout=300).fields)
     found: list[Difference] = []
     came = went = 0
     for field in fields:

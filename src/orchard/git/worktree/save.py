@@ -13,21 +13,20 @@ import itertools
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from orchard.errors import RUN_DOCTOR, OrchardError, UsageError
-from orchard.git.blockers import remove_blocked_notes
 from orchard.git.command import Blocked, Git, GitError
 from orchard.git.folders import remove_special
 from orchard.git.objects.processes import Live
 from orchard.git.objects.reader import Change, ObjectMissing
+from orchard.git.pipes import remove_blocked_notes
 from orchard.git.refs import PREFIX, RefMoved, hold, job_of_ref_part, job_ref_part, next_number
 from orchard.git.repository import WORKTREE_NAME, Repository, Worktree, block_filters
-from orchard.git.scratch import commit_index, private_index
+from orchard.git.scratch import commit_index, private_file
 from orchard.git.worktree.fast_commit import holds, read_files
 from orchard.git.worktree.remains import commit_notes, escaped, find_remains, nothing_but, staged_apart
 from orchard.git.worktree.status import (
@@ -139,7 +138,7 @@ def ensure_saved(
     if notes is not None:
         remove_blocked_notes(notes)
     if made_from and live is not None:
-        saved = _in_result(live, worktree, base, _Known(made_from, held_by, left))
+        saved = _in_result(live, worktree, base, made_from, held_by, left)
         if saved is not None:
             return saved
     try:
@@ -157,7 +156,7 @@ def ensure_saved(
 def _save_surely(repo: Repository, worktree: Worktree, request: "_Request") -> Saved:
     """Save, and once more with fresh eyes where git's notes turn out to be damaged, or objects vanished."""
     for number in itertools.count():
-        with private_index(repo) as index:
+        with private_file(repo) as index:
             try:
                 return _save(repo, worktree, index, replace(request, fresh=number > 0))
             except Blocked:
@@ -174,7 +173,7 @@ def restore(repo: Repository, revision: str, folder: Path) -> str:
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()) or (folder.is_dir() and any(folder.iterdir())):
         raise UsageError(f"{folder} exists and is not empty.", hint="Name a folder that does not exist yet.")
     folder.mkdir(parents=True, exist_ok=True)
-    with private_index(repo) as index:
+    with private_file(repo) as index:
         git = _folder_git(repo, folder.resolve(), index)
         git("read-tree", "--reset", "-u", commit, timeout=ADD_TIMEOUT)
     return commit
@@ -251,39 +250,35 @@ def _proof(repo: Repository, worktree: Worktree, contents: Contents, seen: Pictu
     )
 
 
-class _Known(Struct, frozen=True):
-    made_from: str
-    held_by: str | None
-    left: Left | None
-
-
-def _in_result(live: Live, worktree: Worktree, result: str, known: _Known) -> Saved | None:
+def _in_result(
+    live: Live, worktree: Worktree, result: str, made_from: str, held_by: str | None, left: Left | None
+) -> Saved | None:
     """The proof for a worktree that holds a result which a ref holds already, and nothing more; None: look closer."""
     try:
-        if not live.is_plain(known.made_from) or not live.is_plain(result):
+        if not live.is_plain(made_from) or not live.is_plain(result):
             return None
         notes = live.repo.common_dir / "worktrees" / worktree.name
         seen = picture(worktree.path)
-        if known.left is not None and seen == known.left.picture:
-            contents = known.left.contents
+        if left is not None and seen == left.picture:
+            contents = left.contents
         else:
             contents = look(live.repo.worktree_git(worktree.name, worktree.path), worktree.path, untouched=True)
         proof = _proof(live.repo, worktree, contents, seen)
         files = read_files(worktree.path, contents)
         if files is None or contents.head is None:
             return None
-        if not nothing_but(notes, (known.made_from, result, contents.head)):
+        if not nothing_but(notes, (made_from, result, contents.head)):
             return None
         trees = live.objects.tree_of(contents.head), live.objects.tree_of(result)
         if not holds(live.objects, live.loose, files, trees):
             return None
-        if files and (known.held_by is None or live.objects.resolve(known.held_by) != result):
+        if files and (held_by is None or live.objects.resolve(held_by) != result):
             return None
     except (GitError, ObjectMissing, OSError):
         return None
     besides = contents.ignored or contents.special or contents.empty_folders
     proof = replace(proof, new_files=None if contents.changed or besides else contents.untracked)
-    if known.left is None or seen != known.left.picture or besides:
+    if left is None or seen != left.picture or besides:
         return proof
     return replace(proof, stands_at=result, changes=tuple(live.objects.diff_trees(*trees)))
 
@@ -368,14 +363,10 @@ def _commit(git: Git, worktree: Worktree, contents: Contents, why: tuple[str, st
     return commit_index(git, parents, message)
 
 
-def _candidates() -> Iterator[str]:
-    yield ESCAPED
-    yield from (f"{ESCAPED}-{number}" for number in itertools.count(2))
-
-
 def _stage_escaped(git: Git, top: Path, names: tuple[bytes, ...]) -> str:
     """Put files whose names git does not store into the index under names that it does; returns what to say of it."""
-    folder = next(one for one in _candidates() if not os.path.lexists(top / one))
+    candidates = itertools.chain([ESCAPED], (f"{ESCAPED}-{number}" for number in itertools.count(2)))
+    folder = next(one for one in candidates if not os.path.lexists(top / one))
     rows = []
     for name in names:
         place = top / os.fsdecode(name)

@@ -7,20 +7,22 @@ that exists, never without bound.
 """
 
 import os
-import secrets
 import shutil
 import stat
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
 
 from orchard.errors import UsageError
+from orchard.files import open_plain
 from orchard.git.command import Git
 from orchard.git.excludes import exclude
+from orchard.git.folders import behind_link
 from orchard.git.repository import Repository, Worktree
-from orchard.git.worktree.status import display
+from orchard.git.scratch import private_file
+from orchard.git.worktree.status import display, stamp
 from orchard.git.worktree.worktrees import Worktrees
 
 INCLUDE_FILE = ".worktreeinclude"
@@ -43,7 +45,9 @@ def copy_included(
     """
     if top is None:
         return []
-    names = [name for name in _included(repo, top, patterns, roots) if not _behind_link(worktree.path, name)]
+    names = [
+        name for name in _included(repo, top, patterns, roots) if not behind_link(os.fsencode(worktree.path), name)
+    ]
     names = _ignored_in(repo.worktree_git(worktree.name, worktree.path), names)
     _check_size(top, names)
     return [display(name) for name in names if _copy(top, worktree.path, name)]
@@ -58,9 +62,7 @@ def included_files(
         return ()
     for name in _included(repo, top, patterns, roots):
         with suppress(OSError):
-            status = os.lstat(os.fsencode(top) + b"/" + name)
-            stamp = (status.st_ino, status.st_mode, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-            found.append((name, stamp))
+            found.append((name, stamp(os.lstat(os.fsencode(top) + b"/" + name))))
     return tuple(found)
 
 
@@ -112,7 +114,8 @@ def _matching(repo: Repository, git: Git, patterns: Sequence[bytes], roots: Sequ
     """Files in the checkout that are not tracked and match the patterns."""
     ours = [root.relative_to(git.cwd) for root in roots if root.is_relative_to(git.cwd)]
     pathspecs = [f":(exclude,literal){root}" for root in ours]
-    with _pattern_file(repo, patterns) as file:
+    with private_file(repo) as file:
+        file.write_bytes(b"\n".join(patterns) + b"\n")
         options = ("--others", "--ignored", f"--exclude-from={file}")
         rows = git("ls-files", "-z", *options, "--", ".", *pathspecs, timeout=120).fields
     # A name with a slash at its end is a repository of its own.
@@ -138,16 +141,14 @@ def _check_size(top: Path, names: list[bytes]) -> None:
 def _copy(top: Path, folder: Path, name: bytes) -> bool:
     """Copy one file; False if it is none, or if its place is taken or behind a link."""
     source, target = top / os.fsdecode(name), folder / os.fsdecode(name)
-    if _behind_link(top, name) or not _make_parents(folder, name):
+    if behind_link(os.fsencode(top), name) or not _make_parents(folder, name):
         return False
     try:
-        reading = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        original = open_plain(source)
     except OSError:
-        return False  # a link, or gone since it was listed
-    with os.fdopen(reading, "rb") as original:
-        status = os.fstat(reading)
-        if not stat.S_ISREG(status.st_mode):
-            return False
+        return False  # a link, no file, or gone since it was listed
+    with original:
+        status = os.fstat(original.fileno())
         mode = stat.S_IMODE(status.st_mode) & 0o777
         try:
             writing = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
@@ -159,10 +160,6 @@ def _copy(top: Path, folder: Path, name: bytes) -> bool:
             os.fchmod(writing, mode)
             os.utime(writing, ns=(status.st_atime_ns, status.st_mtime_ns))
     return True
-
-
-def _behind_link(top: Path, name: bytes) -> bool:
-    return any((top / parent).is_symlink() for parent in _parents(name))
 
 
 def _make_parents(top: Path, name: bytes) -> bool:
@@ -186,7 +183,7 @@ def _cannot_link(repo: Repository, top: Path, name: str) -> str | None:
     if name.startswith("/") or any(part in ("", ".", "..") or part.lower() == ".git" for part in parts):
         return "it is not the name of a folder inside the checkout"
     folder = top.joinpath(*parts)
-    if _behind_link(top, os.fsencode(name)) or folder.is_symlink() or not folder.is_dir():
+    if behind_link(os.fsencode(top), os.fsencode(name)) or folder.is_symlink() or not folder.is_dir():
         return "there is no such folder in the checkout"
     if not _ignored_in(_main_git(repo, top), [os.fsencode("/".join(parts))]):
         return "git does not ignore it"
@@ -203,15 +200,3 @@ def _link(trees: Worktrees, top: Path, worktree: Worktree, name: str) -> str | N
         with trees.lock():
             exclude(trees.repo, f"/{name}")
     return None
-
-
-@contextmanager
-def _pattern_file(repo: Repository, patterns: Sequence[bytes]) -> Iterator[Path]:
-    folder = repo.state / "tmp"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    place = folder / f"patterns-{secrets.token_hex(8)}"
-    try:
-        place.write_bytes(b"\n".join(patterns) + b"\n")
-        yield place
-    finally:
-        place.unlink(missing_ok=True)

@@ -20,11 +20,11 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from orchard.files import read_plain
-from orchard.git.blockers import blocks_git, refuse_blocked_notes
+from orchard.files import open_plain, read_plain
 from orchard.git.command import Blocked, Git, GitError
 from orchard.git.objects.reader import ObjectMissing
 from orchard.git.ownership import PATH_BYTES
+from orchard.git.pipes import ELSEWHERE, special_notes
 from orchard.git.repository import Repository, Worktree, block_filters
 from orchard.text import escaped
 
@@ -47,6 +47,15 @@ _VANISHED = re.compile(
 )
 
 _SPARSE_CONFIG = "core.sparsecheckout"
+_READ_BY_GIT = frozenset({b".gitignore", b".gitattributes", b".gitmodules", b".mailmap"})
+"""Names in a worktree that git opens, whatever lies there."""
+
+LOOKS_SHARE = 30
+"""How much longer than a look through all refs it takes until the next one."""
+SHORT_LOOK = 0.0005
+"""A look that takes less than this is worth its seconds each time."""
+_next_look: dict[Path, float] = {}
+"""When the refs of each repository are to be looked through again."""
 
 
 class Contents(Struct, frozen=True):
@@ -86,7 +95,7 @@ def look(git: Git, path: Path, *, untouched: bool = False) -> Contents:
     `untouched`: the index is as we made it, from a tree without submodules, so that no flag can be on it.
     OSError if a folder cannot be read: what is not seen cannot be called saved. Blocked if git would wait for ever.
     """
-    walked = _unblocked(git, path)
+    walked = walk_unblocked(git, path)
     submodules: list[bytes] = []
     hidden = False
     if not untouched:
@@ -144,8 +153,7 @@ def picture(path: Path) -> Picture | None:
         with os.scandir(folders.pop()) as entries:
             for entry in entries:
                 found = entry.stat(follow_symlinks=False)
-                facts = (found.st_ino, found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
-                rows.append(b"%s\0%d %d %d %d %d" % (entry.path, *facts))
+                rows.append(b"%s\0%d %d %d %d %d" % (entry.path, *stamp(found)))
                 if entry.is_dir(follow_symlinks=False):
                     folders.append(entry.path)
                 elif found.st_nlink != 1 and entry.is_file(follow_symlinks=False):
@@ -155,6 +163,11 @@ def picture(path: Path) -> Picture | None:
                 if len(rows) > PICTURED:
                     return None
     return Picture(hashlib.sha256(b"\0".join(sorted(rows))).digest(), tuple(sorted(odd)))
+
+
+def stamp(found: os.stat_result) -> tuple[int, int, int, int, int]:
+    """What differs as soon as somebody writes to a file or replaces it."""
+    return found.st_ino, found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 def _usual_modes(path: Path) -> frozenset[int]:
@@ -190,17 +203,14 @@ def fingerprint(git: Git, path: Path, but: Callable[[str], bool] = lambda name: 
 
 def _content(place: bytes) -> bytes:
     try:
-        descriptor = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        file = open_plain(place)
     except OSError:
         return _stamp(place)
-    try:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode) or found.st_size > FINGERPRINTED_BYTES:
+    with file:
+        found = os.fstat(file.fileno())
+        if found.st_size > FINGERPRINTED_BYTES:
             return _stamp(place)
-        with os.fdopen(descriptor, "rb", closefd=False) as file:
-            return b"%o " % found.st_mode + hashlib.sha256(file.read(FINGERPRINTED_BYTES)).digest()
-    finally:
-        os.close(descriptor)
+        return b"%o " % found.st_mode + hashlib.sha256(file.read(FINGERPRINTED_BYTES)).digest()
 
 
 def _stamp(place: bytes) -> bytes:
@@ -231,11 +241,6 @@ def submodule_problems(
         problem = _submodule_problem(repo, worktree.path / os.fsdecode(name), name, head)
         if problem:
             yield display(name), problem
-
-
-def refuse_blocked(git: Git, path: Path) -> None:
-    """Raise `Blocked` if a git that reads files of this folder would wait for ever."""
-    _unblocked(git, path)
 
 
 def try_again(error: GitError | ObjectMissing | OSError, number: int) -> bool:
@@ -424,10 +429,27 @@ def _walk(path: Path) -> _Walked:
     return found
 
 
-def _unblocked(git: Git, path: Path) -> _Walked:
+def walk_unblocked(git: Git, path: Path) -> _Walked:
     """Walk over all folders; Blocked if git would wait for ever at something in them, or in its own."""
     refuse_blocked_notes(git)
     walked = _walk(path)
-    if blocking := sorted(name for name in walked.special if blocks_git(name)):
+    if blocking := sorted(name for name in walked.special if name.rpartition(b"/")[2].lower() in _READ_BY_GIT):
         raise Blocked(path, blocking)
     return walked
+
+
+def refuse_blocked_notes(git: Git, *, thorough: bool = False) -> None:
+    """Raise `Blocked` if what git keeps about a worktree, or about the repository, holds a pipe or device.
+
+    A repository has a folder of refs for every job that ever ran there. So unless `thorough`, those are looked through
+    only once in a while; a git that meets a pipe there in between is stopped and says so.
+    """
+    if git.git_dir != git.common_dir and (found := special_notes(git.git_dir)):
+        raise Blocked(git.git_dir, found)
+    began = time.monotonic()
+    every = thorough or began >= _next_look.get(git.common_dir, 0.0)
+    if found := special_notes(git.common_dir, ELSEWHERE if every else ELSEWHERE | {b"refs", b"logs"}):
+        raise Blocked(git.common_dir, found)
+    if every:
+        ended = time.monotonic()
+        _next_look[git.common_dir] = ended + LOOKS_SHARE * max(0.0, ended - began - SHORT_LOOK)

@@ -19,7 +19,7 @@ from orchard.git.merge.conflicts import Merge
 from orchard.git.objects.processes import Live
 from orchard.git.objects.reader import TREE, Change, Objects
 from orchard.git.repository import Worktree
-from orchard.git.scratch import private_index
+from orchard.git.scratch import private_file
 from orchard.git.worktree.fast_commit import changes_of
 from orchard.git.worktree.status import ADD_TIMEOUT
 
@@ -53,7 +53,7 @@ def in_the_way(live: Live, folder: Path, ours: str, changes: Sequence[Change]) -
 def write_changes(live: Live, worktree: Worktree, ours: str, tree: str) -> None:
     """Make a worktree that holds the commit `ours` hold a tree; GitError, and nothing written, if it has changed."""
     repo, before = live.repo, live.objects.tree_of(ours)
-    with private_index(repo) as index:
+    with private_file(repo) as index:
         git = repo.worktree_git(worktree.name, worktree.path).with_index(index)
         git("read-tree", before)
         # What is not as the index says is found again below, where it matters.

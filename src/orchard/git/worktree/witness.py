@@ -15,7 +15,7 @@ from msgspec import Struct
 from orchard.files import read_plain
 from orchard.git.command import Git
 from orchard.git.worktree.remains import named_objects
-from orchard.git.worktree.status import Contents, Picture, look, picture
+from orchard.git.worktree.status import Contents, Picture, look, picture, stamp
 
 
 class Witness(Struct, frozen=True):
@@ -61,8 +61,7 @@ def _stamps(path: Path, contents: Contents) -> bytes:
         except OSError:
             digest.update(name + b"\0-\n")
             continue
-        facts = (found.st_ino, found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
-        digest.update(b"%s\0%d %d %d %d %d\n" % (name, *facts))
+        digest.update(b"%s\0%d %d %d %d %d\n" % (name, *stamp(found)))
     return digest.digest()
 
 

@@ -32,7 +32,7 @@ from orchard.git.excludes import exclude
 from orchard.git.folders import delete_children, mounts_below, remove_file, remove_special, write_atomically
 from orchard.git.landing.index import BadIndex, changed_index
 from orchard.git.repository import LOCK_REASON, WORKTREE_NAME, Repository, Worktree, unblock_worktrees
-from orchard.git.scratch import private_index
+from orchard.git.scratch import private_file
 from orchard.git.worktree import fitness
 from orchard.git.worktree.remains import AT_REST
 from orchard.git.worktree.save import Saved
@@ -380,7 +380,7 @@ class Worktrees(Struct):
         git = self.repo.worktree_git(worktree.name, worktree.path)
         untouched = WORKTREE_NAME.fullmatch(worktree.name) is not None and self.made_from(worktree) is not None
         try:
-            with private_index(self.repo) as index:
+            with private_file(self.repo) as index:
                 return still_holds(git, worktree.path, saved.seen, index, untouched=untouched)
         except (GitError, OSError):
             return False
