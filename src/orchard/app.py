@@ -1,73 +1,29 @@
 """Everything a user can ask for, behind one object: all surfaces call it, none holds logic.
 
-Reading works with and without an engine and changes nothing. Acting goes through a session, which
-is either an engine of this process (it recovers first, and its jobs end with it) or a connection to
-the engine that already works on this repository.
+Reading works with and without an engine and changes nothing (`operations.library`). Acting goes through a session,
+which is either an engine of this process (it recovers first, and its jobs end with it) or a connection to the engine
+that already works on this repository.
 
 Every command imports this module, so what only some of them need is imported where it is used.
 """
 
 import json
 import os
-import stat
 import sys
-import time
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
-from msgspec.structs import asdict, replace
-
 from orchard.config.load import Settings, load_settings
 from orchard.config.user_dirs import UserDirs, user_dirs
-from orchard.core.run import Run
-from orchard.core.views.documents import (
-    AttemptView,
-    Changes,
-    JobDetails,
-    LogView,
-    PlanChanges,
-    PlanSummary,
-    PlanView,
-    ProcessView,
-    Restored,
-    SavedRef,
-    SavedWorkView,
-    Waiting,
-)
-from orchard.core.views.figures import UsageReport
-from orchard.engine.listing import listed
-from orchard.engine.server.address import is_at_work, read_address
+from orchard.engine.server.address import read_address
 from orchard.engine.server.session import Answering, Place, Session, Speaking
-from orchard.errors import Next, NotFound, OrchardError, Say, UsageError, hint_from
+from orchard.errors import OrchardError, Say, hint_from
 from orchard.git.repository import Repository, find_repository
-from orchard.model import limits
-from orchard.model.events.plans import Json
-from orchard.model.phases import PHASES, Phase
-from orchard.model.plan import VALIDATION, JobId, Plan, PlanId
+from orchard.operations.library import Library
 from orchard.operations.operation import Operation
-from orchard.store.logs import LogFiles
-from orchard.store.plan_list import JOURNAL_FILE
-from orchard.store.reader import JournalReader, read
-
-KEPT_RUNS = 64
-KEPT_SUMMARIES = 1000
-KEPT_SAMPLES = 64
-OLDEST_SAMPLE = 60.0
-BETWEEN_SAMPLES = 0.1
-"""Seconds: the share of a core that a process takes is known from two looks at it."""
-"""What a program that lives long remembers of plans that it was asked about."""
-
-
-class LogPart(Struct, frozen=True):
-    """The log of one phase of one attempt."""
-
-    attempt: int
-    phase: Phase
-    path: Path
+from orchard.store.reader import JournalReader
 
 
 def open_app(start: Path, say: Say, flags: Mapping[str, object] | None = None) -> "App":
@@ -78,341 +34,18 @@ def open_app(start: Path, say: Say, flags: Mapping[str, object] | None = None) -
     return App(repo, settings, dirs, say)
 
 
-class App:
+class App(Library):
     """One repository, and all that can be asked about it and done in it."""
 
     def __init__(self, repo: Repository, settings: Settings, dirs: UserDirs, say: Say) -> None:
-        self.repo, self.settings, self.dirs, self.say = repo, settings, dirs, say
-        self.logs = LogFiles(repo.state)
-        self.reader: JournalReader = read(repo.state / JOURNAL_FILE)
+        super().__init__(repo, settings, dirs, say)
         self.channels: dict[str, Speaking] = {}
         """Languages that other programs may speak at the engine's door, should this process become the engine."""
-        self.keeps_runs = False
-        """Whether runs are remembered and brought up to date in place: for who asks on one thread and keeps none."""
-        self._runs: OrderedDict[PlanId, Run] = OrderedDict()
-        self._summaries: dict[tuple[str, str], Changes] = {}
-        self._samples: dict[str, list[Any]] = {}
-        """What the processes of attempts used when somebody looked last."""
 
-    # ----------------------------------------------------------------------------------- reading
+    def _operation(self, name: str) -> Operation:
+        from orchard.operations.table import OPERATIONS  # who only looks needs none
 
-    def engine_alive(self) -> bool:
-        """Whether an engine works on this repository."""
-        return is_at_work(self.repo.state)
-
-    def plans(self, *, deleted: bool = False) -> list[PlanSummary]:
-        """Every plan in a few fields, the newest last."""
-        return listed(self.reader.plans(), self.summary, deleted=deleted)
-
-    def summary(self, plan: PlanId) -> PlanSummary:
-        """One plan in a few fields, as it is now."""
-        from orchard.core.views.plans import plan_summary
-
-        run, interrupted = self.seen(plan)
-        return plan_summary(run, self.say, interrupted=interrupted)
-
-    def find_plan(self, name: str | None, operation: str = "") -> PlanId:
-        """The plan that is meant: by id, unique name or unique beginning of its id; the newest where none is named.
-
-        An operation that ends, moves or removes something takes whole names only. Without a name it may mean the plan
-        that it can be applied to.
-        """
-        from orchard.operations.selection import find_plan, fitting
-
-        rows = self.reader.plans()
-        if name is not None:
-            return find_plan(rows, name, exact=_takes_whole_names(operation))
-        if not rows:
-            raise NotFound("There is no plan in this repository yet.", hint=("Run one: ", Next("create_plan")))
-        if operation and (fit := _operation(operation).fit) is not None:
-            return fitting(self.plans(deleted=True), operation, fit, self.reader.last_of)
-        shown = [row for row in rows if not row.summary.deleted]
-        if not shown:
-            raise NotFound("Every plan in this repository is deleted.", hint=Next("list_plans", args={"deleted": True}))
-        return shown[-1].id
-
-    def find_job(self, name: str, plan: str | None, operation: str = "") -> tuple[PlanId, JobId]:
-        """The job that is meant; see `job_of`, which is for who goes on to look at it."""
-        run, job_id = self.job_of(name, plan, operation)
-        return run.id, job_id
-
-    def job_of(self, name: str, plan: str | None, operation: str = "") -> tuple[Run, JobId]:
-        """The job that is meant, and its run: by full id, unique bare id or unique name; `PLAN:JOB` names both.
-
-        The beginning of an id is enough, except for an operation that ends or approves something.
-        """
-        from orchard.core.job_names import find_job
-
-        if plan is None and ":" in name:
-            plan, name = name.split(":", 1)
-        exact = _takes_whole_names(operation)
-        plan_id = self.find_plan(plan, operation if exact and plan is not None else "")
-        run = self.run_of(plan_id)
-        return run, find_job(plan_id, run.plan.jobs, name, exact=exact)
-
-    def run_of(self, plan: PlanId) -> Run:
-        """A run as the journal tells it; one that is remembered is only brought up to date."""
-        from orchard.core.replay import apply
-
-        if self.reader.plan(plan) is None:
-            self._runs.pop(plan, None)
-            raise NotFound(f"There is no plan '{plan}'.", hint=Next("list_plans"))
-        run = self._runs.pop(plan, None) or Run(plan)
-        for recorded in self.reader.events(plan, run.seq):
-            apply(run, recorded)
-        if self.keeps_runs:
-            self._runs[plan] = run
-            while len(self._runs) > KEPT_RUNS:
-                self._runs.popitem(last=False)
-        return self._with_time(run)
-
-    def seen(self, plan: PlanId) -> tuple[Run, bool]:
-        """A run, and whether no engine works on it although jobs are under way.
-
-        The engine is looked for first: one that brings the plan to its end in this moment has not left it behind.
-        """
-        interrupted = not self.engine_alive()
-        return self.run_of(plan), interrupted
-
-    def _with_time(self, run: Run) -> Run:
-        """The run as it is now: engines live, and the time of an idle worker runs out, while nothing is recorded."""
-        if run.is_active:
-            from orchard.engine.vigil import last_pulse
-
-            run.alive_at = max(run.alive_at, last_pulse(self.repo.state))
-        if not any(hold.kind == "worker" for hold in run.waiting_for):
-            return run
-        from orchard.core.replay import apply
-        from orchard.engine.turns.idle import overdue
-        from orchard.model.events.plans import Recorded
-
-        now = time.time()
-        ends = overdue(run, self.settings.config.limits.interactive, now, self.say)
-        if ends and not self.engine_alive():
-            self._runs.pop(run.id, None)
-            run.ahead = True
-            for event in ends:
-                apply(run, Recorded(run.seq, now, run.id, event))
-        return run
-
-    def waiting(self) -> list[Waiting]:
-        """What needs a person, the oldest first: which plan and job, why, and the command that answers."""
-        from orchard.core.views.plans import needs_person, stands_still
-
-        alive = self.engine_alive()
-        runs = [self.run_of(row.id) for row in self.reader.plans() if not row.settled]
-        found = []
-        for run in runs:
-            still = stands_still(run, self.say, engine=alive)
-            found += [*needs_person(run, self.say), *([still] if still is not None else [])]
-        return found
-
-    def copy_of(self, plan: PlanId) -> Plan:
-        """The plan with its jobs as they are now, retries with other work included: what a clone is made from."""
-        run = self.run_of(plan)
-        jobs = {job: run.job(job) if job != VALIDATION else run.plan.jobs[job] for job in run.plan.jobs}
-        return replace(run.plan, jobs=jobs)
-
-    def status(self, plan: str | None) -> PlanView:
-        """The whole of a plan: what `status --json` prints."""
-        return self.document(*self.seen(self.find_plan(plan)))
-
-    def document(self, run: Run, interrupted: bool) -> PlanView:
-        """The whole of a plan that was just `seen`."""
-        from orchard.core.views.plans import plan_view
-
-        return plan_view(run, self.say, interrupted=interrupted, changes=self._result_of(run))
-
-    def changes(self, run: Run, interrupted: bool, since: int) -> PlanChanges:
-        """What is another in a plan that was just `seen` than after event `since`."""
-        from orchard.core.views.plans import plan_changes
-
-        self.check_since(run, since)
-        return plan_changes(run, self.say, since, interrupted=interrupted, changes=self._result_of(run))
-
-    def check_since(self, run: Run, since: int, name: str = "since") -> None:
-        """Refuse the number of an event that is still to come: what changed after it nobody can know."""
-        if since > run.seq and since > self.reader.last_seq():
-            raise UsageError(f"{name}: there was no event {since} yet; the newest of this plan is {run.seq}.")
-
-    def _result_of(self, run: Run) -> Changes | None:
-        """How much the result of a plan changes; None where there is none yet."""
-        snapshot = run.snapshot
-        changed = snapshot is not None and snapshot.tip != snapshot.start
-        return self._changes(snapshot.start, snapshot.tip) if snapshot and changed else None
-
-    def job(self, job: str, plan: str | None) -> JobDetails:
-        """Everything about one job."""
-        from orchard.core.views.attempts import attempt_view
-        from orchard.core.views.plans import job_view
-
-        alive = self.engine_alive()
-        run, job_id = self.job_of(job, plan)
-        shown = job_view(run, job_id, interrupted=not alive)
-        logs = {one.id: self.logs.subtask_path(run.id, job_id, shown.attempts, one.id) for one in shown.subtasks}
-        subtasks = [replace(one, log=str(logs[one.id]) if logs[one.id].exists() else None) for one in shown.subtasks]
-        return JobDetails(
-            **{**asdict(shown), "subtasks": subtasks},
-            plan=run.id,
-            aggregated=self._aggregated(run, job_id),
-            attempts_detail=attempt_view(run, job_id, interrupted=not alive),
-            processes=self._processes(run, job_id) if alive else [],
-            logs=[
-                LogView(attempt=part.attempt, phase=part.phase, path=str(part.path), size=size)
-                for part in self._parts(run, job_id)
-                if (size := _size(part.path)) is not None
-            ],
-            configuration=_configuration(run, job_id),
-            saved=[SavedRef(saved.ref, saved.commit, saved.why) for saved in run.records[job_id].saved],
-        )
-
-    def attempts(self, job: str, plan: str | None) -> list[AttemptView]:
-        """Every attempt at a job."""
-        from orchard.core.views.attempts import attempt_view
-
-        alive = self.engine_alive()
-        return attempt_view(*self.job_of(job, plan), interrupted=not alive)
-
-    def usage(self, plan: str | None) -> UsageReport:
-        """What the agents of a plan used, row by row and added up."""
-        from orchard.core.views.usage import usage_report
-
-        return usage_report(self.run_of(self.find_plan(plan)))
-
-    def log_parts(
-        self, job: str, plan: str | None, *, attempt: int | None = None, phase: str | None = None
-    ) -> list[LogPart]:
-        """The logs of a job, in the order in which they were written; by default those of the last attempt."""
-        run, job_id = self.job_of(job, plan)
-        numbers = [one.number for one in run.records[job_id].attempts]
-        chosen = attempt if attempt is not None else (numbers[-1] if numbers else 1)
-        if attempt is not None and attempt not in numbers:
-            raise NotFound(f"Job '{job_id}' has no attempt {attempt}.", hint=Next("get_job_attempts", run.id, job_id))
-        parts = [part for part in self._parts(run, job_id) if part.attempt == chosen]
-        return [part for part in parts if phase is None or part.phase == phase]
-
-    def diff(self, job: str | None, plan: str | None, *, stat: bool = False, most: int | None = None) -> bytes:
-        """What a job changed, or what the whole plan changes of its target; longer than `most` it is cut."""
-        from orchard.git.history import diff
-
-        base, commit = self.changed_between(job, plan)
-        return diff(self.repo, base, commit, stat=stat, most=most)
-
-    def changed_between(self, job: str | None, plan: str | None) -> tuple[str, str]:
-        """The commits between which a job, or the whole plan, made its changes."""
-        if job is not None:
-            run, job_id = self.job_of(job, plan)
-            record = run.records[job_id]
-            if job_id != VALIDATION:
-                commit = record.work_commit.commit if record.work_commit else record.commit
-                if commit is None or record.base is None:
-                    raise NotFound(f"Job '{job_id}' has no result yet; it is {record.status}.")
-                return record.base, commit
-        else:
-            run = self.run_of(self.find_plan(plan))
-        if run.snapshot is None:
-            raise NotFound(f"Plan '{run.id}' has no result yet; it is {run.status}.")
-        return run.snapshot.start, run.snapshot.tip
-
-    def saved_work(self, plan: str | None = None) -> list[SavedWorkView]:
-        """What was saved from folders before they were reset or removed."""
-        from orchard.git.worktree.save import saved_work
-
-        found = saved_work(self.repo, self.find_plan(plan) if plan is not None else None)
-        return [
-            SavedWorkView(
-                ref=one.ref,
-                commit=one.commit,
-                plan=one.plan,
-                job=one.job,
-                at=one.at,
-                subject=one.subject,
-                files=one.files,
-            )
-            for one in found
-        ]
-
-    def restore(self, ref: str, folder: Path) -> Restored:
-        """Write saved work into a new folder."""
-        from orchard.git.worktree.save import restore
-
-        return Restored(str(folder), restore(self.repo, ref, folder))
-
-    def parse_plan(self, path: Path | None, data: bytes | None = None) -> Plan:
-        """A plan from a file or from its text."""
-        # The parser brings pydantic and a YAML reader, which no other command needs.
-        from orchard.planfile.parse import parse
-
-        if path is None:
-            return parse(data or b"", "<stdin>")
-        try:
-            with path.open("rb") as file:
-                found = file.read(limits.PLAN_BYTES + 1)
-        except FileNotFoundError as error:
-            raise UsageError(
-                f"There is no file {path}", hint=("Write a first plan with: ", Next("init_plan"))
-            ) from error
-        except OSError as error:
-            raise UsageError(f"{path} cannot be read: {error.strerror}") from error
-        return parse(found, str(path))
-
-    def secrets(self, plan: Plan | None = None) -> list[str]:
-        """The values that must not be shown: what of a log leaves this program goes through a redactor first."""
-        from orchard.config.layers import variables_of
-        from orchard.model.secrets import secrets_in
-
-        return secrets_in({**variables_of(self.settings.config), **os.environ}, plan)
-
-    def _aggregated(self, run: Run, job_id: JobId) -> Changes | None:
-        """All that a leaf brings with it: its own work, and that of everything it needs."""
-        commit = run.records[job_id].commit
-        if job_id not in run.plan.leaf_set or commit is None or run.started is None:
-            return None
-        return self._changes(run.started.base_commit, commit)
-
-    def _changes(self, base: str, commit: str) -> Changes | None:
-        """How much lies between two commits; None where one of them is gone."""
-        from orchard.git.history import summary
-
-        if (base, commit) not in self._summaries:
-            if len(self._summaries) > KEPT_SUMMARIES:
-                self._summaries.clear()
-            try:
-                self._summaries[base, commit] = Changes(**asdict(summary(self.repo, base, commit)))
-            except OrchardError:
-                return None
-        return self._summaries[base, commit]
-
-    def _parts(self, run: Run, job_id: JobId) -> list[LogPart]:
-        numbers = [attempt.number for attempt in run.records[job_id].attempts]
-        return [
-            LogPart(number, phase, self.logs.path(run.id, job_id, number, phase))
-            for number in numbers
-            for phase in PHASES
-        ]
-
-    def _processes(self, run: Run, job_id: JobId) -> list[ProcessView]:
-        from orchard.model.names import token_of
-        from orchard.process.identity import Identity
-        from orchard.process.usage import family_usage
-
-        last = run.records[job_id].last
-        if last is None or last.program is None or last.ended is not None:
-            return []
-        program = last.program
-        leader = Identity(program.pid, program.started, program.boot)
-        log = self.logs.path(run.id, job_id, last.number, program.phase)
-        token = token_of(run.id, job_id, last.number)
-        earlier = self._samples.pop(token, None)
-        if not earlier or time.monotonic() - earlier[0].sampled > OLDEST_SAMPLE:
-            earlier = family_usage(token, leader, log)
-            time.sleep(BETWEEN_SAMPLES)
-        rows = family_usage(token, leader, log, earlier)
-        self._samples = {token: rows, **dict(list(self._samples.items())[: KEPT_SAMPLES - 1])}
-        fields = ("pid", "parent", "name", "command", "cpu_percent", "cpu_seconds", "rss")
-        return [ProcessView(**{name: getattr(row, name) for name in fields}) for row in rows]
-
-    # ------------------------------------------------------------------------------------ acting
+        return OPERATIONS[name]
 
     def session(self, *, work: bool = True) -> AbstractAsyncContextManager[Session]:
         """Work with the engine of this repository; without one, this process becomes it.
@@ -452,38 +85,7 @@ class App:
         return Place(self.repo, self.settings.config, self.dirs, self.reader, self.say, _answering, self.channels)
 
 
-def _operation(name: str) -> Operation:
-    from orchard.operations.table import OPERATIONS  # who only looks needs none
-
-    return OPERATIONS[name]
-
-
-def _takes_whole_names(operation: str) -> bool:
-    return bool(operation) and _operation(operation).whole_names
-
-
 def _answering(engine: Any, reader: JournalReader) -> Answering:
     from orchard.operations.handler import Handler  # only an engine needs it
 
     return Handler(engine, reader)
-
-
-def _size(path: Path) -> int | None:
-    """How long a log is; None where there is none, or a job put something else in its place."""
-    try:
-        found = path.lstat()
-    except OSError:
-        return None
-    return found.st_size if stat.S_ISREG(found.st_mode) else None
-
-
-def _configuration(run: Run, job_id: JobId) -> Json:
-    """The job as it is to be run now, also after a retry with other works; values that look like secrets are left
-    out. What each attempt ran is in `attempts_detail`."""
-    from orchard.model.plan_codec import job_json, work_json
-    from orchard.model.secrets import masked
-
-    job = run.job(job_id)
-    if job_id == VALIDATION:
-        return {"work": masked(work_json(job.work))} if job.work is not None else {}
-    return masked(job_json(job))

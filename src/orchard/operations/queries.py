@@ -1,25 +1,15 @@
 """Operations that only look: they are answered from the journal, with and without an engine."""
 
 from collections.abc import Callable
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 from msgspec import Struct
 
 from orchard.core.views.events import EventPage, event_document
-from orchard.model.plan import PlanId
+from orchard.operations.library import Library
 from orchard.operations.operation import Args, Operation, Route, Tool, Verb, says
-from orchard.store.reader import JournalReader
 
 MOST_EVENTS = 200
-
-
-class Library(Protocol):
-    """What a query can look at; `App` is the one."""
-
-    @property
-    def reader(self) -> JournalReader: ...
-
-    def find_plan(self, name: str | None, operation: str = "") -> PlanId: ...
 
 
 class Query(Operation, frozen=True, kw_only=True):
