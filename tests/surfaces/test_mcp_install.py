@@ -496,7 +496,7 @@ def test_without_an_installed_script_python_is_named_and_that_is_said(
 
 
 def test_what_the_server_says_first_is_written_down(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orchard.surfaces.mcp.handshake_recorder._RECORDED", set())
+    monkeypatch.setattr("orchard.surfaces.mcp.sessions._RECORDED", set())
 
     desk.install("claude", "project", "--yes", "--toolsets", "core, jobs", "--read-only")
 

@@ -44,7 +44,7 @@ async def speak(session: Session, caller: Caller, served: Served | None = None) 
             {"refused": {"message": error.message, "hint": to_builtins(error.hint)}} if relayed else _refusal(error),
         )
         return
-    await asyncio.to_thread(import_module, "orchard.surfaces.mcp.channel_sessions")
+    await asyncio.to_thread(import_module, "orchard.surfaces.mcp.sessions")
     if served is not None:
         await _speak(served, caller, selection, relayed)
         return
@@ -53,7 +53,7 @@ async def speak(session: Session, caller: Caller, served: Served | None = None) 
 
 
 async def _speak(served: Served, caller: Caller, selection: Selection, relayed: bool) -> None:
-    from orchard.surfaces.mcp.channel_sessions import Conversation, read_only_names, recorded
+    from orchard.surfaces.mcp.sessions import Conversation, read_only_names, recorded
 
     if relayed:
         await _say(caller, {"ready": True, "read_only": read_only_names(selection, caller.scope)})

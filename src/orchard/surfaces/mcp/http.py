@@ -68,7 +68,7 @@ class McpApp:
             await self._wanted.wait()
             if self._over.is_set():
                 return
-            hosting: Any = await asyncio.to_thread(import_module, "orchard.surfaces.mcp.http_sessions")
+            hosting: Any = await asyncio.to_thread(import_module, "orchard.surfaces.mcp.sessions")
             manager = hosting.Hosting(self._repos.all(), self._hosts, self._origins)
             async with manager.running():
                 self._app, self._close = manager, manager.close

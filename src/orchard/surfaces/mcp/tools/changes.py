@@ -17,9 +17,18 @@ from orchard.planfile.reshape import FIELDS
 from orchard.surfaces.mcp.schemas import plan_part
 from orchard.surfaces.mcp.tool import Call, Tool
 from orchard.surfaces.mcp.tools.descriptions import WORDS
-from orchard.surfaces.mcp.tools.job_names import full_ids, id_of, names_in, with_ids
 from orchard.surfaces.mcp.tools.models import JOB, PLAN, Done, Name, OfPlan, arguments, plan_fields
-from orchard.surfaces.mcp.tools.names import Meant, ask, done, meant_job, meant_plan
+from orchard.surfaces.mcp.tools.names import (
+    Meant,
+    ask,
+    done,
+    full_ids,
+    id_of,
+    meant_job,
+    meant_plan,
+    names_in,
+    with_ids,
+)
 
 STARTED = "A job that has started keeps its place; retry_job gives a failed one other work."
 

@@ -9,15 +9,21 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from msgspec import UnsetType
-from pydantic import Field, WithJsonSchema, create_model
+from pydantic import Field, ValidationError, WithJsonSchema, create_model
 
 from orchard.app import App
 from orchard.core.views.plans import job_view
+from orchard.errors import InvalidInput, Problem, UsageError
 from orchard.model.events.plans import Json
+from orchard.model.plan_codec import work_json
 from orchard.operations.command import Command
 from orchard.operations.operation import Alias, Argument, Operation, arguments_of
 from orchard.operations.operation import Tool as Declared
 from orchard.operations.table import OPERATIONS
+from orchard.planfile import parse
+from orchard.planfile.fields import BudgetFields
+from orchard.planfile.places import show_path
+from orchard.planfile.problems import findings
 from orchard.surfaces.mcp.messages import compact
 from orchard.surfaces.mcp.schemas import plan_part
 from orchard.surfaces.mcp.tool import Call, Tool
@@ -36,7 +42,6 @@ from orchard.surfaces.mcp.tools.models import (
     optional,
 )
 from orchard.surfaces.mcp.tools.names import Meant, MeantJob, ask, confirm, done, meant_job, meant_plan
-from orchard.surfaces.mcp.tools.work_args import budget_of, work_of, works_of
 
 BY_HAND = frozenset({"create_plan", "finalize_plan", "delete_plan", "purge_plan", "reshape_plan", "cancel_group"})
 """Commands that take parts of a plan here, or that are several operations in one."""
@@ -217,3 +222,35 @@ TOOLS = tuple(
     for one in OPERATIONS.values()
     if isinstance(one, Command | Alias) and isinstance(one.tool, Declared) and one.name not in BY_HAND
 )
+
+
+def work_of(value: Any, path: str) -> Json:
+    """A work as the engine takes it."""
+    return work_json(parse.parse_work(value, path))
+
+
+def works_of(value: Any, path: str) -> list[Json]:
+    """A work or a list of works as the engine takes it; an empty list means that there are none."""
+    if value is None:
+        raise UsageError(
+            f"{path}: null could mean to keep them or to remove them.",
+            hint=f"Leave '{path}' out to keep what the job has, or give [] to have none.",
+        )
+    if not isinstance(value, list):
+        return [work_of(value, path)]
+    return [work_of(one, f"{path}[{number}]") for number, one in enumerate(value)]
+
+
+def budget_of(value: Any) -> Json | None:
+    """A budget as the engine takes it."""
+    if value is None:
+        return None
+    try:
+        model = BudgetFields.model_validate(value)
+    except ValidationError as error:
+        found = findings(error, value, BudgetFields)
+        problems = [Problem(one.message, show_path(one.path, "budget") or "budget") for one in found]
+        raise InvalidInput("budget", problems) from None
+    if not model.model_fields_set:
+        raise UsageError("budget: give at least one of 'tokens', 'cost' and 'minutes'.")
+    return {name: getattr(model, name) for name in model.model_fields_set}

@@ -17,9 +17,8 @@ from orchard.surfaces.mcp.messages import compact
 from orchard.surfaces.mcp.tool import Call, Tool
 from orchard.surfaces.mcp.tools.changes import Shaped, add_jobs_request, check_job
 from orchard.surfaces.mcp.tools.descriptions import WORDS
-from orchard.surfaces.mcp.tools.job_names import full_ids, with_ids
 from orchard.surfaces.mcp.tools.models import KEY, PLAN, Arguments, Done, Name, OfPlan, arguments, optional, plan_fields
-from orchard.surfaces.mcp.tools.names import Meant, ask, done, meant_plan, watch_command
+from orchard.surfaces.mcp.tools.names import Meant, ask, done, full_ids, meant_plan, watch_command, with_ids
 
 UNCHECKED = (
     "Nothing checks what the agents do: no job has 'postchecks' and the plan has no 'verify'. "

@@ -12,7 +12,6 @@ from orchard.model.plan import PlanId
 from orchard.surfaces.mcp.messages import compact
 from orchard.surfaces.mcp.tool import Call, Output, Tool
 from orchard.surfaces.mcp.tools.descriptions import WORDS
-from orchard.surfaces.mcp.tools.membership import jobs_in, known_group
 from orchard.surfaces.mcp.tools.models import (
     PAGE,
     AboutPlan,
@@ -27,7 +26,7 @@ from orchard.surfaces.mcp.tools.models import (
     Told,
     optional,
 )
-from orchard.surfaces.mcp.tools.names import ask, done, meant_plan
+from orchard.surfaces.mcp.tools.names import ask, done, jobs_in, known_group, meant_plan
 from orchard.surfaces.mcp.tools.plans import job_row, page_of
 
 GROUP = Field(description="The group's path, such as `backend/api`.")

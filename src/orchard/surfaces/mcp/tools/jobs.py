@@ -19,7 +19,6 @@ from orchard.store.redact import Redactor
 from orchard.surfaces.mcp.messages import compact, first_line
 from orchard.surfaces.mcp.tool import Call, Output, Tool
 from orchard.surfaces.mcp.tools.descriptions import WORDS
-from orchard.surfaces.mcp.tools.membership import jobs_in
 from orchard.surfaces.mcp.tools.models import (
     PAGE,
     AboutJob,
@@ -36,6 +35,7 @@ from orchard.surfaces.mcp.tools.models import (
 from orchard.surfaces.mcp.tools.names import (
     MeantJob,
     blocked_by,
+    jobs_in,
     meant_job,
     meant_plan,
     next_for_job,

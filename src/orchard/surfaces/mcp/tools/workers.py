@@ -23,7 +23,6 @@ from orchard.surfaces.mcp.tool import Call, Output, Tool
 from orchard.surfaces.mcp.tools.changes import Shaped, add_jobs_request, check_job
 from orchard.surfaces.mcp.tools.creation import AddJob, Created, check_plan, given_fields, submitted
 from orchard.surfaces.mcp.tools.descriptions import WORDS
-from orchard.surfaces.mcp.tools.job_names import full_ids, with_ids
 from orchard.surfaces.mcp.tools.models import (
     KEY,
     PAGE,
@@ -36,7 +35,7 @@ from orchard.surfaces.mcp.tools.models import (
     optional,
     plan_fields,
 )
-from orchard.surfaces.mcp.tools.names import meant_plan
+from orchard.surfaces.mcp.tools.names import full_ids, meant_plan, with_ids
 from orchard.surfaces.mcp.tools.plans import page_of
 
 SAID = 1_000
