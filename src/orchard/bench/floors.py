@@ -81,12 +81,10 @@ done
 
 
 def missing(*programs: str) -> list[str]:
-    """Those that are not on the PATH."""
     return [program for program in programs if shutil.which(program) is None]
 
 
 def script(folder: Path, name: str, text: str) -> Path:
-    """Write a script, once."""
     place = folder / f"{name}.sh"
     place.write_text(text, "utf-8")
     return place

@@ -39,7 +39,6 @@ class Watch(Struct):
         return self.busiest <= BUSY
 
     def facts(self) -> dict[str, object]:
-        """Everything that a reader of the figures has to know about the machine."""
         return {
             "date": f"{datetime.now(UTC):%Y-%m-%d}",
             "system": f"{platform.system()} {platform.machine()}",
@@ -56,7 +55,6 @@ class Watch(Struct):
 
 
 def file_system(folder: Path) -> str:
-    """What kind of file system a folder is on."""
     place = str(folder.resolve())
     mounts = [part for part in psutil.disk_partitions(all=True) if _holds(part.mountpoint, place)]
     return max(mounts, key=lambda part: len(part.mountpoint)).fstype if mounts else "unknown"
@@ -67,7 +65,6 @@ def _holds(mount: str, place: str) -> bool:
 
 
 def described(facts: Mapping[str, object]) -> str:
-    """The facts as one sentence."""
     return (
         f"{facts['date']}, {facts['system']}, {facts['cores']} cores, {facts['file_system']}, git {facts['git']}, "
         f"Python {facts['python']}, load {facts['load_before']} before and {facts['load_after']} after."

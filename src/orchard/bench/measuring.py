@@ -46,24 +46,18 @@ class Point(Struct, frozen=True):
 
 
 class Scaling(Struct, frozen=True):
-    """How a cost changes with size."""
-
     what: str
     points: tuple[Point, ...]
     unit: str = "ms"
 
 
 class Measure(Struct, frozen=True):
-    """What is run in each round, and what is asked of the result."""
-
     sides: tuple[Side, ...]
     bars: tuple[Bar, ...]
     scaling: tuple[Scaling, ...] = ()
 
 
 class Row(Struct, frozen=True):
-    """One line of the table."""
-
     measure: str
     what: str
     floor: float | None
@@ -75,8 +69,6 @@ class Row(Struct, frozen=True):
 
 
 class Report(Struct, frozen=True):
-    """All that one measure found."""
-
     rows: tuple[Row, ...]
     scaling: tuple[str, ...] = ()
     samples: Mapping[str, Sequence[float]] = field(default_factory=dict)
@@ -110,7 +102,6 @@ def run_rounds(
 
 
 def judge(measure: str, bar: Bar, samples: Samples) -> Row:
-    """Compare what was measured with what is asked for."""
     ours = bar.take(samples[bar.ours])
     beside = bar.floor or bar.beside
     floor = median(samples[beside]) if beside is not None else None

@@ -45,8 +45,6 @@ BARE_TRANSITIONS = 200
 
 
 class Source(Struct, frozen=True):
-    """The commit of the user's that is measured, and how large it is."""
-
     repo: Repository
     commit: str
     files: int
@@ -54,8 +52,6 @@ class Source(Struct, frozen=True):
 
 
 class Asked(Struct, frozen=True):
-    """How much the user wants to measure."""
-
     jobs: int
     parallel: int
     rounds: int
@@ -180,7 +176,6 @@ def worktrees(bench: Bench, source: Source, _: Asked) -> Measure:
 
 
 def merge(bench: Bench, source: Source, _: Asked) -> Measure:
-    """One-file leaves into a plan's snapshot."""
     path = make_copy(bench, source, LEAVES)
 
     def floor() -> Figures:

@@ -42,7 +42,6 @@ WAITING = 8
 
 
 def new_ref() -> str:
-    """A ref that no floor has moved yet."""
     return f"refs/floor/merged-{secrets.token_hex(4)}"
 
 
@@ -102,7 +101,6 @@ def add_and_remove(path: Path, times: int) -> tuple[float, float]:
 
 
 def remove(trees: Worktrees, worktree: Worktree, commit: str) -> None:
-    """Save and remove a worktree as the engine does."""
     ref = wip_ref("bench", worktree.name, 1)
     trees.remove(worktree, ensure_saved(trees.repo, worktree, ref, "bench", commit))
 

@@ -35,11 +35,9 @@ class Bench(Struct, frozen=True):
     quick: bool
 
     def size(self, full: int, quick: int) -> int:
-        """How many there are of something."""
         return quick if self.quick else full
 
     def fresh(self, name: str) -> Path:
-        """A path in our folder that does not exist yet."""
         return Path(tempfile.mkdtemp(prefix=f"{name}-", dir=self.folder)) / name
 
 
@@ -90,7 +88,6 @@ def _environment(before: dict[str, str], folder: Path) -> dict[str, str]:
 
 
 def orchard(*words: str | Path) -> list[str | Path]:
-    """The command line of the real program."""
     return [sys.executable, "-m", "orchard", *words]
 
 

@@ -12,7 +12,6 @@ Graph = dict[str, list[str]]
 
 
 def independent(jobs: int) -> Graph:
-    """Jobs that need nothing."""
     return {job_name(number): [] for number in range(jobs)}
 
 

@@ -40,17 +40,14 @@ def table(rows: Sequence[Row], *, judged: bool) -> str:
 
 
 def floor(row: Row) -> str:
-    """What the bare script took."""
     return "" if row.floor is None else figure(row.floor, row.unit)
 
 
 def ours(row: Row) -> str:
-    """What we took."""
     return figure(row.ours, row.unit)
 
 
 def ratio(row: Row) -> str:
-    """Ours as a multiple of the floor."""
     return "" if row.ratio is None else f"{row.ratio:.2f}×"
 
 

@@ -32,8 +32,6 @@ from orchard.model.names import Resolver
 
 
 class Key(Struct, frozen=True):
-    """One setting: its name in a file, what it may hold, and what it means."""
-
     name: str
     kind: Kind
     meaning: str

@@ -18,7 +18,6 @@ RawWork = str | Mapping[str, Any]
 """A work as it was written; `planfile.parse_work` makes a `Work` of it."""
 
 ROW_NAME = r"[a-z0-9][a-z0-9_-]{0,31}"
-"""What an agent or a server may be called."""
 
 
 class Kind(Struct, frozen=True):
@@ -104,7 +103,6 @@ def text_of(rule: Callable[[str], str | None]) -> Kind:
 
 
 def maybe(rule: Callable[[str], str | None]) -> Kind:
-    """A text, or nothing."""
     return Kind(lambda value: checked_text(value, lambda text: rule(text) if text else None) or None, str)
 
 

@@ -33,8 +33,6 @@ PROBLEMS_SHOWN = 100
 
 
 class Heal(Struct, frozen=True):
-    """Whether an agent may try to heal what failed, and how often."""
-
     enabled: bool = True
     attempts: int = 4
     agent: str | None = None
@@ -81,9 +79,7 @@ class Config(Struct, frozen=True):
     """Of works that name none; None: the first that is usable."""
     resolver: Resolver = "agent"
     resolver_agent: str | None = None
-    """Who resolves conflicts; None: who did the work, else the default."""
     agent_tools: bool = True
-    """Whether agents in jobs get our MCP server."""
     worktree_root: str = ".worktrees"
     setup: tuple[RawWork, ...] = ()
     pass_env: tuple[str, ...] = ()
@@ -135,8 +131,6 @@ class Layer(Struct, frozen=True):
 
 
 class Resolved(Struct, frozen=True):
-    """The configuration, and for each key where its value was found."""
-
     config: Config
     origins: Mapping[str, str] = field(default_factory=dict)
 
@@ -308,7 +302,6 @@ def _bounded(problems: list[Problem]) -> list[Problem]:
 
 
 def _config(values: Mapping[str, object]) -> Config:
-    """The values on top of the defaults."""
     tables: dict[str, Any] = nested(values)
     for name, section in SECTIONS.items():
         given = {_python_name(key): value for key, value in tables.get(name, {}).items()}

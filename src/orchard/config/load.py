@@ -30,8 +30,6 @@ LINE_DOTS = 100
 
 
 class Settings(Struct, frozen=True):
-    """The configuration, where each value comes from, and what a person should know of it."""
-
     config: Config
     origins: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()

@@ -24,8 +24,6 @@ SOCKET_NAME_BYTES = 40
 
 
 class UserDirs(Struct, frozen=True):
-    """The folders of one user; none of them need exist."""
-
     state: Path
     config: Path
     runtime: Path
@@ -105,7 +103,6 @@ def _is_ours_alone(path: Path) -> bool:
 
 
 def _not_ours_alone(found: os.stat_result) -> str | None:
-    """What is wrong with a folder that should be private."""
     if not stat.S_ISDIR(found.st_mode):
         return "it is a link" if stat.S_ISLNK(found.st_mode) else "it is not a folder"
     if found.st_uid != os.getuid():

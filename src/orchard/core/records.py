@@ -27,8 +27,6 @@ DEAD = frozenset({JobState.FAILED, JobState.CANCELED})
 
 
 class PhaseRecord(Struct):
-    """What is known of one phase of an attempt."""
-
     phase: Phase
     started: float
     ended: float | None = None
@@ -37,8 +35,6 @@ class PhaseRecord(Struct):
 
 
 class Turn(Struct):
-    """What is known of one turn of an agent."""
-
     agent: str
     purpose: str
     phase: Phase
@@ -53,7 +49,6 @@ class Turn(Struct):
     message: str = ""
     text: str = ""
     messages: int = 0
-    """The number of the last message that it tells the agent."""
     heard: bool = False
     """Whether the agent is known to have taken in what the turn tells it."""
     healed: str | None = None
@@ -64,12 +59,9 @@ class Turn(Struct):
     used: dict[str, Usage] = field(default_factory=dict)
     """By model."""
     subtask: str | None = None
-    """The subtask that it was for; None: the job itself."""
 
 
 class Attempt(Struct):
-    """One try at a job."""
-
     number: int
     started: float
     first_phase: Phase
@@ -100,7 +92,6 @@ class Attempt(Struct):
 
     @property
     def phase(self) -> Phase | None:
-        """The phase the attempt is in."""
         last = self.phases[-1] if self.phases else None
         return last.phase if last is not None and last.outcome is None else None
 
@@ -122,8 +113,6 @@ class Attempt(Struct):
 
 
 class JobRecord(Struct):
-    """What has happened to one job."""
-
     state: JobState = JobState.PENDING
     unmet: int = 0
     """How many of its needs have not succeeded."""
@@ -131,7 +120,6 @@ class JobRecord(Struct):
     """How many of its needs can no longer succeed unless they are retried."""
     attempts: list[Attempt] = field(default_factory=list)
     commit: str | None = None
-    """The result, once there is one."""
     base: str | None = None
     work_commit: WorkCommitted | None = None
     worktree: WorktreeTaken | None = None
@@ -161,7 +149,6 @@ class JobRecord(Struct):
 
     @property
     def queued(self) -> list[MessageSent]:
-        """The messages that its agent has still to be given."""
         return [message for message in self.messages if message.number > self.delivered]
 
     @property
@@ -179,7 +166,6 @@ class JobRecord(Struct):
 
     @property
     def used(self) -> Iterator[Usage]:
-        """What agents used for the job."""
         return (usage for attempt in self.attempts for turn in attempt.turns for usage in turn.used.values())
 
     @property
@@ -195,7 +181,6 @@ class JobRecord(Struct):
 
     @property
     def failure(self) -> JobFailed | None:
-        """Why the job is failed, if it is."""
         last = self.last
         return last.failure if last is not None and self.state is JobState.FAILED else None
 

@@ -41,8 +41,6 @@ Rank = tuple[int, int, int, int, JobId]
 
 
 class Run:
-    """A plan and everything that has happened to it."""
-
     def __init__(self, plan_id: PlanId) -> None:
         self.id = plan_id
         self.seq = 0
@@ -147,7 +145,6 @@ class Run:
 
     @property
     def is_active(self) -> bool:
-        """Whether an engine works on any job of the plan."""
         return bool(self.counts[JobStatus.RUNNING] or self.counts[JobStatus.SCHEDULED])
 
     def active_seconds(self, now: float) -> float:
@@ -189,7 +186,6 @@ class Run:
 
     @property
     def active(self) -> list[JobId]:
-        """The jobs that an engine works on."""
         if not self.is_active:
             return []
         return [job for job, record in self.records.items() if record.state in ACTIVE]
@@ -227,7 +223,6 @@ class Run:
         yield from self._take(self._ready, slots)
 
     def has_ready(self) -> bool:
-        """Whether a job waits for nothing but a slot."""
         return self.counts[JobStatus.READY] > 0
 
     def _take(self, heap: list[Rank], most: int) -> Iterator[JobId]:
@@ -348,7 +343,6 @@ class Run:
         self._compare(before, gone)
 
     def _count(self) -> None:
-        """Count all jobs anew, in all and by group."""
         self.counts = Counter(record.status for record in self.records.values())
         self.group_counts = {}
         for job in self.plan.jobs.values():
@@ -356,7 +350,6 @@ class Run:
                 self.group_counts.setdefault(job.group, Counter())[self.records[job.id].status] += 1
 
     def _looks(self, job_id: JobId) -> tuple[object, ...]:
-        """All of a job's looks that another graph may change."""
         record = self.records[job_id]
         return self.job(job_id), record.status, record.undeployed, job_id in self.plan.leaf_set
 
@@ -396,7 +389,6 @@ class Run:
         self._recount(job_id, old, record.status)
 
     def deploy(self, job_id: JobId) -> None:
-        """Let a job run that waits for a person to say so."""
         record = self.records[job_id]
         old = record.status
         record.deployed, record.undeployed = True, False

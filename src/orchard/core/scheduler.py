@@ -75,7 +75,6 @@ GROUP_ORDER = (JobStatus.RUNNING, JobStatus.FAILED, JobStatus.BLOCKED)
 
 
 def roll_up(children: Iterable[JobStatus]) -> JobStatus:
-    """What a group shows, from what its direct children show."""
     seen = {JobStatus.RUNNING if status is JobStatus.SCHEDULED else status for status in children}
     for status in GROUP_ORDER:
         if status in seen:

@@ -27,8 +27,6 @@ from orchard.model.events.plans import (
 
 
 class JobState(StrEnum):
-    """What is stored of a job's progress."""
-
     PENDING = "pending"
     SCHEDULED = "scheduled"
     RUNNING = "running"
@@ -70,7 +68,6 @@ class IllegalTransition(Exception):
 
 
 def after(state: JobState, event: JobEvent, story: Callable[[], tuple[str, ...]] = tuple) -> JobState:
-    """The state a job is in once `event` has happened."""
     try:
         return TRANSITIONS[state, type(event)]
     except KeyError:

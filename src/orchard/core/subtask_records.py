@@ -11,8 +11,6 @@ OVER = frozenset({"completed", "failed", "stopped", "interrupted"})
 
 
 class Subtask(Struct):
-    """What is known of one subtask."""
-
     id: str
     attempt: int
     agent: str

@@ -99,6 +99,5 @@ async def _stopped(context: Context) -> None:
 
 
 async def _tidy(context: Context) -> None:
-    """Give back worktrees that nobody needs any more, now that this attempt is over."""
     over = context.job_id == VALIDATION
     await release_unneeded(context.engine, context.run, list(context.run.records) if over else [context.job_id])

@@ -19,7 +19,6 @@ class Budgets:
         self._timers: dict[PlanId, asyncio.TimerHandle] = {}
 
     def watch(self, runs: Iterable[Run]) -> None:
-        """See that every plan under way with a budget has its timer."""
         loop = asyncio.get_running_loop()
         for run in runs:
             minutes = run.plan.budget.minutes
@@ -45,7 +44,6 @@ class Budgets:
         return next((used_up(kind, limit) for kind, used, limit in _spent(run) if used >= limit), None)
 
     def forget(self, plan: PlanId) -> None:
-        """Drop the timer of a plan that is over."""
         if (timer := self._timers.pop(plan, None)) is not None:
             timer.cancel()
 
@@ -72,7 +70,6 @@ class Budgets:
 
 
 def used_up(kind: str, limit: float) -> str:
-    """That a budget is used up, in a sentence."""
     amount = f"${limit:g}" if kind == "cost" else f"{limit:,.10g} {kind}"
     return f"The budget of {amount} is used up."
 

@@ -20,8 +20,6 @@ from orchard.model.plan import Job, JobId, Plan
 
 
 class Context(Struct, dict=True):
-    """An attempt under way: what it is for, and what its phases have found out so far."""
-
     engine: Engine
     run: Run
     job_id: JobId
@@ -32,9 +30,7 @@ class Context(Struct, dict=True):
     approved: str | None = None
     """The kind of hold that a person released before this start."""
     base: str = ""
-    """The commit the job starts from."""
     commit: str | None = None
-    """The job's result, once there is one."""
     target_tip: str | None = None
     """Where the target was when the validation job last looked; None: the landing makes the branch."""
     phase: Phase | None = None
@@ -87,7 +83,6 @@ class Context(Struct, dict=True):
 
     @property
     def droppings(self) -> Callable[[str], bool]:
-        """Which paths are files that the agents of this job left for themselves."""
         names = {turn.agent for attempt in self.state.attempts for turn in attempt.turns}
         if self.subtask is not None:
             names.add(self.state.subtasks[self.subtask].agent)
@@ -96,7 +91,6 @@ class Context(Struct, dict=True):
 
     @property
     def place(self) -> Place:
-        """Where the job's programs run, and what they are told."""
         assert self.run.started is not None
         evidence = self.world.logs.evidence_path(self.run.id, self.job_id, self.number)
         target = self.run.started.target_branch

@@ -68,8 +68,6 @@ class Finding(Struct, frozen=True):
 
 
 class Patient(Struct, frozen=True):
-    """What is examined."""
-
     repo: Repository
     settings: Settings
     dirs: UserDirs
@@ -81,7 +79,6 @@ class Patient(Struct, frozen=True):
 
 
 def examine(repo: Repository, settings: Settings, dirs: UserDirs, *, engine_alive: bool) -> list[Finding]:
-    """Look at everything; the order is that of the parts."""
     patient = Patient(repo, settings, dirs, engine_alive)
     found: list[Finding] = []
     blocked = None
@@ -105,7 +102,6 @@ def healthy(findings: list[Finding]) -> bool:
 
 
 def health(findings: list[Finding], say: Say) -> Json:
-    """The findings as a document, with the texts that `say` makes of their hints."""
     rows = [
         {
             "level": one.level,
@@ -343,7 +339,6 @@ def _leftovers(patient: Patient) -> Iterator[Finding]:
 
 
 def _weigh(folder: Path) -> tuple[int, int]:
-    """How many files a folder holds and what they take, as far as it is worth counting."""
     files = size = 0
     for place, _, names in os.walk(folder):
         for name in names:

@@ -79,8 +79,6 @@ Starting = Callable[["Engine", Run], Awaitable[None]]
 
 
 class Engine:
-    """Everything under way in one repository."""
-
     def __init__(
         self, world: World, journal: Journal, slots: Slots, *, attempting: Attempting, starting: Starting
     ) -> None:
@@ -95,7 +93,6 @@ class Engine:
         self.asked = 0
         """Requests that are being carried out; while there are any, the engine is not idle."""
         self.job_tokens = JobTokens()
-        """What agents show at the door to speak for their job."""
         self.desks: dict[Scope, Any] = {}
         """Where agents sit in their turns (`desk.Desk`), each with the subtasks that it handed out."""
         self.tracing: Tracing | None = None
@@ -178,7 +175,6 @@ class Engine:
         return any(plan == run.id for plan, _ in (*self.live, *self.giving_back))
 
     def pool(self, run: Run) -> Pool:
-        """The worktrees that jobs of this plan work in."""
         setting = run.plan.worktree_root or self.world.config.worktree_root
         if setting not in self._pools:
             root = self.world.repo.worktree_root(setting)
@@ -188,7 +184,6 @@ class Engine:
     # ----------------------------------------------------------------------------------- driving
 
     async def drive(self) -> None:
-        """Start what may start whenever something happened, until the engine is closed."""
         while not self.closing:
             self.check_place()
             self._wake.clear()
@@ -206,7 +201,6 @@ class Engine:
             await self._wake.wait()
 
     def wake(self) -> None:
-        """Look again at what may start."""
         self._wake.set()
 
     def spawn(self, work: Awaitable[None]) -> "asyncio.Task[None]":
@@ -316,7 +310,6 @@ class Engine:
     # ---------------------------------------------------------------------------------- stopping
 
     async def stop(self, run: Run, jobs: list[JobId], why: Stop) -> None:
-        """Stop attempts that are under way and wait until each has recorded its end."""
         tasks = []
         for job in jobs:
             live = self.live.get((run.id, job))
@@ -350,7 +343,6 @@ class Engine:
 
     @property
     def is_idle(self) -> bool:
-        """Whether there is nothing that this engine is doing or could do."""
         if self.live or self._preparing or self.asked:
             return False
         return not self.starts_work or not any(run.may_start and run.has_ready() for run in self.runs.values())

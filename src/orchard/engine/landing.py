@@ -145,7 +145,6 @@ async def _push(engine: Engine, run: Run) -> None:
 
 
 def _tell_rest(engine: Engine, run: Run, result: BranchMoved) -> None:
-    """Say what a person should know about a checkout beside that its branch has moved."""
     _tell_kept(engine, run, result.kept)
     if result.unfinished:
         said = f"The checkout could not follow when the branch moved. {result.unfinished}."

@@ -27,7 +27,6 @@ class Leases:
         return self._slots.warning
 
     def take(self, wanted: int) -> int:
-        """As many leases as can be had, at most `wanted`."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -53,7 +52,6 @@ class Leases:
             self._timer = asyncio.get_running_loop().call_later(LINGER, self._drain)
 
     async def wait_free(self) -> None:
-        """Wait until another engine gives one back."""
         await self._slots.wait_free()
 
     def close(self) -> None:
@@ -94,7 +92,6 @@ class SubtaskSlots:
             self._waiting = [one for one in self._waiting if one[2] is not granted]
 
     def serve(self) -> None:
-        """Give slots to those who wait, in their order, as far as there are any."""
         for run, begin, granted in tuple(self._waiting):
             if granted.done() or not free_slots(run, self._limit):
                 continue

@@ -8,8 +8,6 @@ from orchard.model.phases import Phase
 
 
 class Passed(Struct, frozen=True):
-    """The phase did what it is for."""
-
     note: str = ""
 
 
@@ -30,7 +28,6 @@ class Failed(Struct, frozen=True):
     may_heal: bool = False
     """Whether an agent could heal it: a program of the plan's failed."""
     command: str = ""
-    """What failed, in full."""
     advice: str | None = None
     """What the plan's author says about it."""
     left: str = ""
@@ -44,7 +41,6 @@ class Held(Struct, frozen=True):
 
     kind: str
     reason: Hint
-    """Why, and what would answer it."""
     resume_from: Phase
 
 

@@ -245,7 +245,6 @@ async def _unexpected(context: Context, commit_: str) -> Failed:
 
 
 async def _counts(context: Context, result: Committed) -> dict[str, int]:
-    """How much the work changed, as people are told it."""
     commits = 1
     if result.own_commits:
         commits = await context.world.in_thread(count_commits, context.world.repo, context.base, result.commit)
@@ -316,7 +315,6 @@ JOB_PHASES: Mapping[Phase, PhaseFunction] = {
 
 
 async def run_works(context: Context, works: Iterable[Work]) -> Failed | Held | None:
-    """Run works one after the other in the job's worktree, until one fails or a person has to decide."""
     for one in works:
         failed = await _run_work(context, one)
         if failed is not None:

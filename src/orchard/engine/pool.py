@@ -28,8 +28,6 @@ WORTH = 4
 
 
 class Occupied(OrchardError):
-    """Somebody is in a worktree that was to be used again."""
-
     def __init__(self, worktree: Worktree, who: Occupant) -> None:
         super().__init__(
             f"The worktree {worktree.path} is not used again: process {who.pid} {who.how}.",
@@ -143,13 +141,11 @@ class Pool:
         return occupants(worktree.path, self._made.get(worktree.name, EVER))
 
     async def note_ready(self, worktree: Worktree, setup: str) -> None:
-        """Remember what setting a worktree up has left there."""
         ready = await self.world.in_thread(take_stock, self.world.repo, worktree, setup)
         if ready is not None:
             self._ready_for[worktree.name] = ready
 
     def is_ready(self, worktree: Worktree, setup: str) -> bool:
-        """Whether a worktree holds what setting it up this way would leave."""
         ready = self._ready_for.get(worktree.name)
         return ready is not None and ready.key == setup
 
@@ -184,7 +180,6 @@ class Pool:
         self._changed.set()
 
     def keep(self, worktree: Worktree) -> None:
-        """Count on a worktree again that a job goes on in."""
         self._in_use.add(worktree.name)
 
     async def _free_one(self) -> Saved | None:
@@ -207,7 +202,6 @@ class Pool:
         return saved
 
     async def give(self, saved: Saved) -> None:
-        """Take back a worktree whose content is saved."""
         self._in_use.discard(saved.worktree.name)
         if len(self._free) < self.world.config.worktree.pool:
             self._free.append(saved)

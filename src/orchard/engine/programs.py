@@ -48,7 +48,6 @@ class Place(Struct, frozen=True):
 
     @property
     def told(self) -> dict[str, str]:
-        """The variables every program of the job finds."""
         return {
             "ORCHARD_PLAN": self.plan,
             "ORCHARD_JOB": self.job,
@@ -114,7 +113,6 @@ def limits_of(work: Work, job: Job, limits: Limits) -> Limits:
 
 
 def failure(ended: Ended, work: Work, tail: str) -> Failed:
-    """Why the work failed, with what its author says about that."""
     command = shown(work)
     if ended.reason == "exit":
         message = f"'{command}' exited with {ended.exit_code}."

@@ -10,7 +10,6 @@ from orchard.model.plan import Plan
 from orchard.planfile.works import Paths, spoken
 
 SHOWN = 20
-"""How many folders are told at once."""
 
 _WHOLE = frozenset({"/", "/home", "/root", "/Users", "/etc", "/var", "/usr", "/proc", "/sys", "/dev"})
 _SECRET = (
@@ -21,7 +20,6 @@ _SECRET = (
 
 
 def reach_warnings(repo: Repository, plan: Plan, paths: Paths) -> list[str]:
-    """What a person should know before a plan runs: agents that may write to a whole disk, to secrets, or elsewhere."""
     home = Path.home().resolve()
     checkout = repo.main_top.resolve() if repo.main_top is not None else None
     found: list[str] = []

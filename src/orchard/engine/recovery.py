@@ -70,7 +70,6 @@ async def recover_plan(engine: Engine, reader: JournalReader, plan: PlanId, foun
 
 
 async def _settle_plan(engine: Engine, run: Run) -> None:
-    """Settle what was under way in a plan when the last engine ended."""
     since = _last_at_work(engine, run)
     await settle(engine, run)
     for job_id in run.active:

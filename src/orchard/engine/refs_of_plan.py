@@ -35,12 +35,10 @@ def check_start(repo: Repository, plan: Plan) -> None:
 
 
 def check_base(repo: Repository, plan: Plan) -> None:
-    """Refuse a plan whose base is not there."""
     _base_of(repo, plan, repo.branches())
 
 
 def check_target(repo: Repository, plan: Plan) -> None:
-    """Refuse a plan whose target cannot be a branch here."""
     if plan.target is None:
         return
     repo.check_branch_name(plan.target)

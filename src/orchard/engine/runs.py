@@ -40,7 +40,6 @@ class Chain:
         self.reader: JournalReader | None = None
 
     def may_begin(self, runs: dict[PlanId, Run], run: Run) -> bool:
-        """Whether nothing keeps a plan from beginning, as far as other plans go."""
         status, _ = self._first(runs, run)
         return status == PlanStatus.SUCCEEDED or (run.begins_alone and self.is_lost(runs, run))
 
@@ -151,7 +150,6 @@ class Runs(dict[PlanId, Run]):
             self._ended[run.id] = None
 
     def at_work(self) -> list[Run]:
-        """Those that have a job under way."""
         return [run for run in self.values() if run.is_active]
 
     @property
@@ -171,7 +169,6 @@ class Runs(dict[PlanId, Run]):
         return dropped
 
     def targets(self, run: Run) -> list[str]:
-        """The branches that other plans make, or have made, theirs."""
         others = [other.started.target_branch for other in self.values() if other.started and other is not run]
         return [*others, *self._targets.values()]
 

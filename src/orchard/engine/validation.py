@@ -94,7 +94,6 @@ LANDING = "landing"
 
 
 async def run_validation(context: Context) -> Outcome:
-    """Validate and land, starting over as long as the target moves."""
     first = context.first_phase
     outcome: Outcome = await run_phase(context, Phase.MERGE_FI, _merge_fi)
     for _ in range(limits.RELANDINGS):

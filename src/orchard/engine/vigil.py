@@ -67,8 +67,6 @@ AWAKE_AFTER = 30.0
 
 
 class Vigil:
-    """Watches over the machine for as long as an engine has jobs."""
-
     def __init__(
         self, world: World, idle: asyncio.Event, active: Callable[[], list[Run]], warn: Callable[[PlanId, str], None]
     ) -> None:
@@ -97,7 +95,6 @@ class Vigil:
             self._busy.clear()
 
     def close(self) -> None:
-        """Forget all timers; jobs that are still under way end with the engine."""
         self._pulse.close()
         for timer in self._timers.values():
             timer.cancel()

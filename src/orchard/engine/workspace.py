@@ -62,7 +62,6 @@ class Held(Struct, frozen=True):
 
     worktree: Worktree
     base: str
-    """The commit that it was prepared at."""
     result: str | None = None
     """The commit that was collected from it, which `ref` holds."""
     ref: str | None = None
@@ -87,7 +86,6 @@ class Workspace:
 
     @property
     def held(self) -> Held | None:
-        """The worktree that this one has; None: none, or no more."""
         return self._borrowed
 
     @property
@@ -96,7 +94,6 @@ class Workspace:
 
     @property
     def _last_program(self) -> tuple[Identity | None, Path | None]:
-        """The program that was started last, and where it writes."""
         return None, None
 
     def _note_taken(self, worktree: Worktree, commit: str) -> None:
@@ -220,7 +217,6 @@ class Workspace:
         return await self._world.in_thread(worktree_changes, self._world.repo, self._open)
 
     async def state(self, droppings: Callable[[str], bool]) -> str:
-        """What the worktree holds, to tell whether anything changed."""
         git = self._world.repo.worktree_git(self._open.name, self._open.path)
         return await self._world.in_thread(fingerprint, git, self._open.path, droppings)
 
@@ -338,7 +334,6 @@ class JobWorkspace(Workspace):
 
     @property
     def held(self) -> Held | None:
-        """The worktree that the job's last attempt took."""
         record = self._run.records[self._job]
         if (taken := record.worktree) is None:
             return None
@@ -396,7 +391,6 @@ class SubtaskWorkspace(Workspace):
 
     @property
     def held(self) -> Held | None:
-        """The worktree that the subtask was given."""
         known = self._known
         if known.worktree is None or known.path is None:
             return None
@@ -440,7 +434,6 @@ def setup_works(plan: Plan, job: Job, configured: tuple[Work, ...]) -> tuple[Wor
 
 
 def folders_of(run: Run) -> list[Worktree]:
-    """Every folder that a plan holds, for its jobs and their subtasks."""
     found = list[tuple[str | None, str | None]]()
     for record in run.records.values():
         found += [(record.worktree.worktree, record.worktree.path)] if record.worktree is not None else []
@@ -449,7 +442,6 @@ def folders_of(run: Run) -> list[Worktree]:
 
 
 async def end_all(engine: Engine, run: Run, why: str) -> None:
-    """Give back every folder that a plan holds, each after what it holds is saved."""
     for job_id, record in run.records.items():
         await workspace_of(engine, run, job_id).end(why)
         for subtask in record.subtasks:

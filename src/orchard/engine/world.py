@@ -70,10 +70,8 @@ class World(Struct, frozen=True, dict=True):
     told_of_settings: set[tuple[PlanId, str]] = field(default_factory=set)
     """Plans and agents for which it was said that project settings are ignored."""
     picks: Picks = field(default_factory=Picks)
-    """What merges decided without asking anybody."""
     gathered: Gathered = field(default_factory=Gathered)
     changed_paths: dict[tuple[str, str], frozenset[bytes]] = field(default_factory=dict)
-    """What differs between two commits, remembered for those of jobs."""
     clock: Callable[[], float] = time.time
     threads: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(max_workers=GIT_THREADS, thread_name_prefix="orchard-git")
@@ -86,7 +84,6 @@ class World(Struct, frozen=True, dict=True):
 
     @cached_property
     def seen_by_programs(self) -> Mapping[str, str]:
-        """What of our own environment the programs of plans see."""
         return host_environment(self.environment, self.config.pass_env)
 
     @cached_property

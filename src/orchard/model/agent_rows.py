@@ -6,7 +6,6 @@ from typing import Literal
 from msgspec import Struct, field
 
 BUILTIN = "builtin"
-"""The agent that comes with us."""
 
 BACKENDS: Mapping[str, str] = {
     "claude": "orchard.agents.backends.claude",
@@ -64,8 +63,6 @@ class AgentRow(Struct, frozen=True):
 
 
 class BuiltinRow(Struct, frozen=True):
-    """The agent that comes with us."""
-
     provider: Literal["anthropic", "openai"] = "anthropic"
     base_url: str | None = None
     api_key_env: str | None = None
@@ -82,7 +79,6 @@ class BuiltinRow(Struct, frozen=True):
     env: Mapping[str, str] = field(default_factory=dict)
     pass_env: tuple[str, ...] = ()
     allow_env: tuple[str, ...] = ()
-    """As that of any agent."""
 
 
 class ServerRow(Struct, frozen=True):

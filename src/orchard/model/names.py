@@ -8,7 +8,6 @@ JobId = NewType("JobId", str)
 PlanId = NewType("PlanId", str)
 
 Resolver = Literal["agent", "ours", "theirs", "fail"]
-"""Who resolves a conflict."""
 
 
 def token_of(plan: PlanId, job: JobId, attempt: int, subtask: str | None = None) -> str:

@@ -4,8 +4,6 @@ from enum import StrEnum
 
 
 class Phase(StrEnum):
-    """One step of an attempt."""
-
     MERGE_FI = "merge-fi"
     SETUP = "setup"
     PRECHECKS = "prechecks"

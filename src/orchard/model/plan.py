@@ -176,7 +176,6 @@ class Plan(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def position(self) -> Mapping[JobId, int]:
-        """Where each job stands in the plan, as written."""
         return {job: number for number, job in enumerate(self.jobs)}
 
     @cached_property

@@ -29,7 +29,6 @@ class Usage(Struct, frozen=True):
     requests: int = 0
     """Calls of the model; 0 where the agent does not tell."""
     cost: float | None = None
-    """In US dollars; None: nobody knows."""
     cost_source: CostSource = ""
     api_seconds: float = 0.0
     """Time spent waiting for the model, where the agent tells."""
@@ -120,7 +119,6 @@ def total(usages: Iterable[Usage]) -> Usage:
 
 
 def by_model(usages: Iterable[Usage]) -> dict[str, Usage]:
-    """Everything together, for each model."""
     found: dict[str, Usage] = {}
     for usage in usages:
         found[usage.model] = add(found[usage.model], usage) if usage.model in found else usage

@@ -192,7 +192,6 @@ def _plan(document: Document, *, scaffolding: bool = False) -> Plan:
 
 
 def _placed(document: Document, *, scaffolding: bool = False) -> tuple[Plan, Paths]:
-    """A plan, and where its jobs stand in the document."""
     value = document.value
     outline = _Outline()
     if isinstance(value, dict):
@@ -263,7 +262,6 @@ class _Outline(Struct):
             self.found.append(Finding(("jobs",) if "jobs" in value else (), "a plan needs at least one job"))
 
     def check(self) -> None:
-        """Resolve what each job needs; then look for a circle."""
         for entry in self.entries:
             self._resolve(entry)
         graph = {JobId(entry.id): [JobId(need) for need in entry.needs] for entry in self.entries if entry.id}
@@ -342,14 +340,12 @@ def _given_name(raw: dict[str, Any], names: Iterable[str]) -> str | None:
 
 
 def _job_models(model: PlanFields | GroupFields) -> Iterator[JobFields]:
-    """All jobs, in the order in which the outline has them."""
     yield from model.jobs or ()
     for group in model.groups or ():
         yield from _job_models(group)
 
 
 def _given(model: Fields) -> dict[str, Any]:
-    """What was written, by the names of the fields."""
     return {name: getattr(model, name) for name in model.model_fields_set}
 
 

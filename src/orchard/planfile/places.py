@@ -38,8 +38,6 @@ class Unreadable(Exception):
 
 
 class Places(Struct, frozen=True):
-    """Where each key and each value of a document begins."""
-
     keys: dict[Path, Place] = field(default_factory=dict)
     values: dict[Path, Place] = field(default_factory=dict)
 

@@ -49,8 +49,6 @@ def reshape(plan: Plan, started: Collection[JobId], changes: Sequence[Any], *, p
 
 
 class _Graph:
-    """The jobs as the changes leave them, and what is wrong with the changes."""
-
     def __init__(self, plan: Plan, started: frozenset[JobId], pinned: bool) -> None:
         self.plan = plan
         self.started = started
@@ -63,7 +61,6 @@ class _Graph:
         self.problems.append(Problem(message, path=path))
 
     def change(self, change: Any, path: str) -> None:
-        """Apply one change to the copy."""
         if not isinstance(change, dict):
             return self.problem(path, "must be an object with 'op'")
         op = change.get("op")
@@ -182,7 +179,6 @@ class _Graph:
         return not late
 
     def checked(self) -> Plan:
-        """The new plan, if there is nothing wrong with it."""
         if not self.jobs:
             self.problem("changes", "a plan needs at least one job; nothing would be left")
         if len(self.jobs) > limits.JOBS:

@@ -120,7 +120,6 @@ def checked_cwd(text: str) -> str:
 
 
 def checked_environment_name(name: str) -> str:
-    """A variable that a job may be given."""
     if not _ENVIRONMENT_NAME.fullmatch(name):
         refuse(f"{quoted(name)} is not a valid name of a variable: use letters, digits and '_', and no digit first")
     if name.upper().startswith("ORCHARD_"):

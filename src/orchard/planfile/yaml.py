@@ -47,8 +47,6 @@ _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufffe\uff
 
 
 class _Frame(Struct):
-    """A mapping or list under construction."""
-
     value: dict[str, Any] | list[Any]
     path: Path
     key: str | None = None

@@ -83,7 +83,6 @@ def _turn(turn: Turn) -> TurnView:
 
 
 def failure_view(failure: JobFailed) -> Failure:
-    """How an attempt, or a job that was never tried, failed."""
     return Failure(
         phase=failure.phase,
         reason=failure.reason,

@@ -59,7 +59,6 @@ def mermaid(plan: Plan, statuses: Statuses | None = None) -> str:
 
 
 def dot(plan: Plan, statuses: Statuses | None = None) -> str:
-    """The plan as a graphviz digraph."""
     names = {job: f"j{number}" for number, job in enumerate(plan.jobs)}
     look = {job: COLOURS[status] for status, members in _by_status(plan, statuses).items() for job in members}
     fill, line = COLOURS["pending"]
@@ -76,7 +75,6 @@ def dot(plan: Plan, statuses: Statuses | None = None) -> str:
 
 
 def svg(plan: Plan, statuses: Statuses | None = None) -> str:
-    """The plan as an SVG document that stands on its own."""
     place = _Layout(plan)
     width = (max(place.column.values(), default=0) + 1) * COLUMN_WIDTH - (COLUMN_WIDTH - BOX_WIDTH) + 2 * MARGIN
     lines = [

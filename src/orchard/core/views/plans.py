@@ -57,8 +57,6 @@ _ANSWERS = {
 
 
 class _Question(Struct, frozen=True):
-    """What a person is asked about a plan, and what answers it."""
-
     job: JobId | None
     kind: str
     reason: str
@@ -167,7 +165,6 @@ def healed_phases(record: JobRecord) -> list[HealedPhase]:
 
 
 def _result(run: Run) -> Branch | None:
-    """Where the merged result is, landed or not."""
     if run.landed is not None:
         return Branch(run.landed.branch, run.landed.new)
     if run.unlanded is not None:
@@ -176,7 +173,6 @@ def _result(run: Run) -> Branch | None:
 
 
 def counts(run: Run, *, interrupted: bool = False) -> dict[str, int]:
-    """How many jobs are in each status, and in all."""
     if _has_no_job(run):
         return {"pending": 1, "total": 1}
     found = {str(status): run.counts[status] for status in JobStatus if run.counts[status]}
@@ -219,7 +215,6 @@ def _plan_usage(jobs: list[Kept]) -> PlanUsage:
 
 
 def agents_usage(usages: Iterable[Usage]) -> AgentUsage:
-    """What agents used, all together and for each model; nothing where they used nothing."""
     return AgentUsage(**_used(usages))
 
 
@@ -254,7 +249,6 @@ def attempt_seconds(attempt: Attempt) -> float:
 
 
 def plan_error(run: Run, *, interrupted: bool) -> str | None:
-    """Why the plan is not done, in one sentence."""
     status = run.status
     if interrupted:
         why = "it was interrupted." if run.is_active else "it goes on when you resume it."
@@ -364,12 +358,10 @@ def _asking(run: Run, say: Say, asked: _Question) -> Waiting:
 
 
 def take_side(plan: str, side: str) -> Next:
-    """That the plan resolves conflicts by taking a side."""
     return Next("update_plan", plan, args={"resolver": side})
 
 
 def plan_hint(run: Run, *, interrupted: bool) -> Hint | None:
-    """What takes the plan further."""
     status = run.status
     if run.deleted:
         return Next("list_saved_work", run.id)
@@ -448,7 +440,6 @@ def _job_view(run: Run, job_id: JobId, *, stopped: bool) -> JobView:
 
 
 def _at_work(attempt: Attempt | None) -> AgentAtWork | None:
-    """The agent that is in the middle of a turn, and what for."""
     turns = reversed(attempt.turns) if attempt is not None and attempt.ended is None else ()
     turn = next((turn for turn in turns if turn.subtask is None), None)
     return AgentAtWork(turn.agent, turn.purpose) if turn is not None and turn.ended is None else None

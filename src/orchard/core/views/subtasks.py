@@ -56,5 +56,4 @@ def _subtask(one: Subtask, attempt: Attempt, times: Times, used: Used) -> Subtas
 
 
 def progress_view(told: ProgressReported | None) -> Progress | None:
-    """How far an agent says that it is."""
     return None if told is None else Progress(told.message, told.percent)

@@ -23,8 +23,6 @@ UNKNOWN = "unknown"
 
 
 class Row(Struct, frozen=True):
-    """What one turn used with one model."""
-
     job: str
     attempt: int
     phase: str
@@ -78,7 +76,6 @@ def usage_rows(run: Run) -> Iterator[Row]:
 
 
 def grouped(rows: Iterable[Row], by: By) -> dict[str, list[Row]]:
-    """The rows that belong together."""
     found: dict[str, list[Row]] = {}
     for row in rows:
         found.setdefault(_KEYS[by](row), []).append(row)
@@ -86,7 +83,6 @@ def grouped(rows: Iterable[Row], by: By) -> dict[str, list[Row]]:
 
 
 def added(rows: Iterable[Row]) -> UsageSum:
-    """Rows as one set of figures."""
     return UsageSum(**_added(rows))
 
 

@@ -44,7 +44,6 @@ def worker_state(run: Run, job_id: JobId) -> WorkerState | None:
 
 
 def _going_on(record: JobRecord, last: Attempt) -> WorkerState | None:
-    """What an attempt does that is not under way now."""
     if not record.continues:
         return "created" if record.state is JobState.SCHEDULED else None
     if at_or_after(record.resume_from or Phase.MERGE_FI, Phase.COMMIT):

@@ -49,7 +49,6 @@ def _parts(world: World, made: WorkCommitted, sides: tuple[str, str]) -> bool:
 
 
 def _with_needs(run: Run, leaf: JobId) -> set[JobId]:
-    """A job with all that it needs, directly or not."""
     found, waiting = set[JobId](), [leaf]
     while waiting:
         job = waiting.pop()

@@ -143,7 +143,6 @@ class Between(Struct, frozen=True):
 
 
 def conflict(merge: Merge, resolver: Resolver, between: Between) -> Failed:
-    """A merge that nobody resolved, told with its paths."""
     shown = [f"{show_path(one.path)} ({one.kind})" for one in merge.conflicts[:LISTED_PATHS]]
     more = len(merge.conflicts) - len(shown)
     listed = ", ".join(shown) + (f" and {more} more" if more > 0 else "")

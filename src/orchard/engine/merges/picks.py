@@ -19,8 +19,6 @@ REMEMBERED = "remembered"
 
 
 class Pick(Struct, frozen=True):
-    """What was decided in one merge."""
-
     by: str
     """`ours`, `theirs` or `remembered`."""
     paths: tuple[str, ...]
@@ -36,8 +34,6 @@ def pick_of(resolution: Resolution, ours: str, theirs: str, among: Container[byt
 
 
 class Picks:
-    """What was decided, by the commit that it made."""
-
     def __init__(self) -> None:
         self._known: OrderedDict[str, Pick] = OrderedDict()
 

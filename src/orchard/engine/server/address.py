@@ -21,8 +21,6 @@ PLACE_FILE = "place.json"
 
 
 class Address(Struct, frozen=True):
-    """Where an engine listens, and what it wants to hear first."""
-
     pid: int
     started: float
     boot: str
@@ -31,12 +29,10 @@ class Address(Struct, frozen=True):
 
     @property
     def identity(self) -> Identity:
-        """The process that wrote this."""
         return Identity(self.pid, self.started, self.boot)
 
     @property
     def alive(self) -> bool:
-        """Whether the engine that wrote this still runs."""
         return is_alive(self.identity)
 
 
@@ -115,5 +111,4 @@ def is_locked(path: Path) -> bool:
 
 
 def write_address(state: Path, address: Address) -> None:
-    """Say where we are, all of it at once."""
     write_note(state / ADDRESS_FILE, asdict(address))

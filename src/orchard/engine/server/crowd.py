@@ -22,15 +22,12 @@ MOST_LINES, LINES_SECONDS = 20, 60.0
 
 
 class Crowd:
-    """Who stands at the door."""
-
     def __init__(self) -> None:
         self._strangers: dict[StreamWriter, None] = {}
         self._known: dict[StreamWriter, Scope] = {}
         self._of: Counter[Scope] = Counter()
 
     def enter(self, writer: StreamWriter) -> None:
-        """Take in one more who has said nothing yet."""
         self._strangers[writer] = None
         if len(self._strangers) > UNGREETED:
             oldest = next(iter(self._strangers))
@@ -49,7 +46,6 @@ class Crowd:
         return None
 
     def leave(self, writer: StreamWriter) -> None:
-        """Forget one who is gone."""
         self._strangers.pop(writer, None)
         scope = self._known.pop(writer, None)
         if scope is not None:

@@ -63,8 +63,6 @@ Handle = Callable[[str, Mapping[str, Any]], Awaitable[Json]]
 
 
 class Caller(Struct, frozen=True):
-    """A connection that is to become a channel, and what it may do."""
-
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
     args: Mapping[str, Any]
@@ -84,7 +82,6 @@ async def listening(
     channels: Mapping[str, Channel] | None = None,
     job_tokens: JobTokens | None = None,
 ) -> AsyncIterator[Address]:
-    """Answer requests for the time of the block."""
     nonce = secrets.token_hex(32)
     door = _Door(state, handle, journal, nonce, channels or {}, job_tokens or JobTokens())
     path.unlink(missing_ok=True)
@@ -116,8 +113,6 @@ async def listening(
 
 
 class _Door:
-    """The engine's side of every connection."""
-
     def __init__(
         self,
         state: Path,
@@ -131,7 +126,6 @@ class _Door:
         self._channels, self._job_tokens = channels, job_tokens
         self._open: dict[asyncio.StreamWriter, asyncio.Task[Any] | None] = {}
         self._asked: Counter[asyncio.StreamWriter] = Counter()
-        """How many requests of each are being carried out."""
         self._crowd = Crowd()
         self._grown: set[asyncio.Event] = set()
         self._closing = False
@@ -215,7 +209,6 @@ class _Door:
         return "no secret" if given is None and shown is None else "a wrong secret"
 
     async def _hand_over(self, request: Json, caller: Caller) -> None:
-        """Let somebody else speak on this connection until it ends."""
         name = request.get("name")
         channel = self._channels.get(name) if isinstance(name, str) else None
         if channel is None:
@@ -297,7 +290,6 @@ class Connection:
         self._gone = False
 
     async def request(self, op: str, args: Mapping[str, Any]) -> Json:
-        """Ask for something and wait for the answer, beside others who do."""
         if self._gone:
             raise EngineGone()
         number, heard = next(self._numbers), asyncio.get_running_loop().create_future()
@@ -350,8 +342,6 @@ class Connection:
 
 
 class EngineGone(OrchardError):
-    """The engine we talked to has ended."""
-
     def __init__(self) -> None:
         super().__init__(
             "The engine of this repository has ended.", hint=("Run '", Next("get_plan"), "' to see how far it came.")
@@ -359,7 +349,6 @@ class EngineGone(OrchardError):
 
 
 async def connect(address: Address) -> Connection:
-    """Open the door of an engine."""
     try:
         reader, writer = await asyncio.open_unix_connection(address.socket, limit=LINE_BYTES)
     except OSError as error:
@@ -419,7 +408,6 @@ _KINDS: tuple[type[OrchardError], ...] = (UsageError, NotFound, NeedsPerson, Tim
 
 
 def _bug(op: object, error: Exception) -> Bug:
-    """A mistake of ours, with the place where it was made."""
     frames = traceback.extract_tb(error.__traceback__)
     where = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}, in {frames[-1].name}" if frames else "nowhere"
     said = f"{type(error).__name__}: {error}"
@@ -438,7 +426,6 @@ def encode_error(error: OrchardError) -> Json:
 
 
 def decode_error(body: Json) -> OrchardError:
-    """The error that was encoded so."""
     hint = hint_from(body.get("hint"))
     if body.get("problems"):
         return InvalidInput("request", [Problem(**problem) for problem in body["problems"]], hint)

@@ -32,14 +32,11 @@ class Answering(Protocol):
     """Who answers requests: `operations.handler` is the one."""
 
     came: asyncio.Event
-    """Set whenever a request comes."""
 
     async def handle(self, name: str, args: Mapping[str, Any]) -> Json: ...
 
 
 class Place(Struct, frozen=True):
-    """What an engine is opened for."""
-
     repo: Repository
     config: Config
     dirs: UserDirs
@@ -75,8 +72,6 @@ Speaking = Callable[["Session", Caller], Awaitable[None]]
 
 
 class Session:
-    """What a surface holds while it works with an engine."""
-
     def __init__(self, link: Link, reader: JournalReader, *, owns_engine: bool, last_words: Sequence[str] = ()) -> None:
         self.link, self._reader = link, reader
         self.last_words = last_words
@@ -129,7 +124,6 @@ class Session:
         return await asyncio.to_thread(lambda: list(self._reader.events(plan, at, BLOCK)))
 
     def _is_over(self, run: Run) -> bool:
-        """Whether nothing more will happen by itself."""
         if run.purged or run.settled:
             return True
         if run.is_active:

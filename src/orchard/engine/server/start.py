@@ -196,8 +196,6 @@ def _state(repo: Repository) -> Path:
 
 
 class OwnEngine:
-    """The engine runs in this process."""
-
     def __init__(self, engine: Engine, answering: Answering) -> None:
         self.engine, self._answering = engine, answering
         self._news = asyncio.Event()
@@ -231,7 +229,6 @@ class OwnEngine:
         await self.engine.wait_idle()
 
     async def asked_again(self, seconds: float) -> bool:
-        """Whether somebody asks for something within this time."""
         self._answering.came.clear()
         try:
             async with asyncio.timeout(seconds):

@@ -12,7 +12,6 @@ JOB = "job {job}"
 """A stretch of an attempt: until it ends, is held for a person, or is interrupted."""
 PHASE = "phase {phase}"
 INVOKE_AGENT = "invoke_agent {agent}"
-"""A turn of an agent."""
 EXECUTE_TOOL = "execute_tool {tool}"
 
 # ------------------------------------------------------------------------------- OpenTelemetry's

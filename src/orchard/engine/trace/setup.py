@@ -34,11 +34,8 @@ class Route(Struct, frozen=True):
 
 
 class Traced(Struct):
-    """What an engine is given of all this."""
-
     tracing: Tracing | None = None
     notes: list[str] = field(default_factory=list)
-    """What a person should know now."""
     last_words: list[str] = field(default_factory=list)
     """What a person should know in the end, when the engine is gone."""
 

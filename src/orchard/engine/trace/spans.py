@@ -36,8 +36,6 @@ AWAY = "Traces do not arrive where they are sent"
 
 
 class Spans:
-    """Makes a span of each part that has ended, and sends it."""
-
     def __init__(self, exporter: SpanExporter, queue: int | None = None, notes: list[str] | None = None) -> None:
         self._exporter = _Heard(exporter, notes if notes is not None else [])
         _listen()
@@ -160,11 +158,9 @@ class _Heard(SpanExporter):
         return result
 
     def shutdown(self) -> None:
-        """Try no further."""
         self._exporter.shutdown()
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Wait for what the exporter itself holds back."""
         return self._exporter.force_flush(timeout_millis)
 
 

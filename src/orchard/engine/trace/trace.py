@@ -95,7 +95,6 @@ class Exporting(Protocol):
 class _Turn(Struct):
     part: Part
     tools: list[tuple[str, Part]] = field(default_factory=list)
-    """Calls that are under way, by the name of the tool."""
     called: int = 0
 
 
@@ -120,8 +119,6 @@ class _Job(Struct):
 
 
 class _Plan(Struct):
-    """A plan that was heard of, with all that is under way in it."""
-
     id: PlanId
     trace: int
     sampled: bool
@@ -131,8 +128,6 @@ class _Plan(Struct):
 
 
 class Tracing:
-    """Hears what happens in an engine and hands on each part that has ended."""
-
     def __init__(self, exporting: Exporting, reader: JournalReader, clock: Callable[[], float]) -> None:
         self._exporting, self._reader, self._clock = exporting, reader, clock
         self._plans: dict[PlanId, _Plan] = {}

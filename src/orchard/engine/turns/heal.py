@@ -130,7 +130,6 @@ async def edited_since(context: Context) -> bool:
 
 
 async def folder_state(context: Context) -> str:
-    """What the worktree holds, to tell whether a turn changed anything."""
     if not context.workspace.is_open:
         return ""
     try:

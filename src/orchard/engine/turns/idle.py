@@ -44,8 +44,6 @@ def _nobody_came(run: Run, hold: JobHeld, seconds: float, say: Say) -> JobFailed
 
 
 class Idling:
-    """A timer for every idle worker."""
-
     def __init__(
         self, record: Callable[[PlanId, Event], int], clock: Callable[[], float], say: Say, seconds: float | None
     ) -> None:

@@ -34,7 +34,6 @@ class JobTokens:
 
     @contextmanager
     def issued(self, scope: Scope) -> Iterator[str]:
-        """A job token that is good for the time of the block."""
         secret = secrets.token_hex(32)
         self._good[secret] = scope = replace(scope)  # known by itself: the next turn has an equal one
         self._over[id(scope)] = []

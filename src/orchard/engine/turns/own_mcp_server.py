@@ -37,12 +37,10 @@ def is_offered(context: Context, agent: Agent, purpose: str) -> bool:
 
 
 def offered_name(context: Context, agent: Agent, purpose: str, settings: Settings) -> str | None:
-    """What our server is called for an agent that gets it."""
     return _name(settings) if is_offered(context, agent, purpose) else None
 
 
 def _name(settings: Settings) -> str:
-    """Ours beside those of the plan."""
     return SPARE_NAME if any(server.name == NAME for server in settings.mcp_servers) else NAME
 
 

@@ -23,7 +23,6 @@ class Desk(Struct, eq=False):
     settings: Settings
     work: Work | None
     children: "dict[str, asyncio.Task[None]]" = field(default_factory=dict)
-    """The subtasks that it handed out and that are not over."""
     folder: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held by whoever takes a picture of its folder, or writes there."""
     left: bool = False
@@ -31,7 +30,6 @@ class Desk(Struct, eq=False):
     waits: int = 0
     """How many of its calls wait for subtasks; while there are any, its slot is lent."""
     told: int = 0
-    """How often it told how far it is."""
     _news: asyncio.Event = field(default_factory=asyncio.Event)
 
     def tell(self) -> None:

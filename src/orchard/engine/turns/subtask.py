@@ -173,7 +173,6 @@ def _ended(context: Context, order: Order, result: Result) -> _End:
 
 
 async def _finish(context: Context, subtask: Subtask, order: Order, end: _End) -> None:
-    """Commit what it left, record the end, and give the worktree back."""
     engine, run, job_id = context.engine, context.run, context.job_id
     commit, counts, paths = None, dict[str, int](), tuple[str, ...]()
     try:

@@ -48,7 +48,6 @@ async def pull(context: Context, subtask: Subtask) -> Json:
 def _merged(
     world: World, folder: Path, commits: tuple[str, str, str]
 ) -> tuple[Merge, Sequence[Change], Sequence[bytes]]:
-    """The merge, what it writes, and what lies in the way of that."""
     live = world.integration.live
     merge = merge_onto(live, *commits)
     if merge.conflicts:

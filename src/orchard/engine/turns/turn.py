@@ -200,7 +200,6 @@ async def _once(context: Context, asked: Asked, calls: int) -> tuple[Result, boo
 
 
 def _left_of(settings: Settings, calls: int) -> Settings:
-    """The settings with what is left of the calls that the plan allows."""
     if settings.max_turns is None or not calls:
         return settings
     return replace(settings, max_turns=settings.max_turns - calls)
@@ -223,8 +222,6 @@ async def _project_settings_trusted(context: Context, asked: Asked) -> bool:
 
 
 class _Hearing:
-    """Hears one turn: writes it down for people and records what matters."""
-
     def __init__(self, context: Context, asked: Asked, log: Path) -> None:
         assert context.phase is not None
         self._context, self._asked, self._log, self._phase = context, asked, log, context.phase
@@ -235,7 +232,6 @@ class _Hearing:
         self._line_is_open = False
         self._session: str | None = None
         self.heard = False
-        """Whether the agent has taken in what the turn tells it."""
 
     def __enter__(self) -> "_Hearing":
         self._fd = os.open(self._log, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -354,14 +350,12 @@ def scratch_prefix(state: Path) -> str:
 
 
 def remove_scratch(state: Path) -> None:
-    """Take away the temporary folders of agents whose engine is gone."""
     for folder in Path(tempfile.gettempdir()).glob(f"{scratch_prefix(state)}*"):
         if folder.is_dir() and not folder.is_symlink() and folder.stat().st_uid == os.getuid():
             shutil.rmtree(folder, ignore_errors=True)
 
 
 def remove_private(state: Path, plan: PlanId) -> None:
-    """Take away the settings and sessions that agents kept for a plan's jobs."""
     folder = state / "agents" / plan
     if folder.is_dir() and not folder.is_symlink():
         shutil.rmtree(folder, ignore_errors=True)

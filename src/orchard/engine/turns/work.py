@@ -91,7 +91,6 @@ async def run_agent_work(context: Context, work: AgentWork) -> Failed | Held | N
 
 
 def outcome_of(context: Context, agent: Agent, work: Work, result: Result) -> Failed | Held | None:
-    """What the end of a turn means for its phase."""
     assert context.phase is not None
     if result.ok:
         return None
@@ -151,7 +150,6 @@ def limits_for(context: Context, work: Work) -> Limits:
 
 
 async def settings_of(context: Context, agent: Agent, work: AgentWork) -> Settings:
-    """What the plan asks of the agent, with names turned into what they stand for."""
     world = context.world
     model = await world.in_thread(world.agents.model_for, agent.name, work.model, work.tier)
     folders = tuple(folder_meant(world.repo, name) for name in work.allowed_folders)
@@ -213,7 +211,6 @@ def _told(context: Context, worker: WorkerContext, agent: Agent, *, resumes: boo
 
 
 def _last_failure(context: Context) -> Failure | None:
-    """Why the attempt before this one failed, in what an agent is told."""
     attempts = context.state.attempts
     failure = attempts[-2].failure if len(attempts) > 1 else None
     if failure is None or failure.phase is None:

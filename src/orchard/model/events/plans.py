@@ -258,7 +258,6 @@ class JobCanceled(JobEvent, frozen=True):
     found: bool = False
     """Whether an engine found it so when it began: nobody had worked on the job since the last one ended."""
     since: float = 0.0
-    """When the engine that worked on it was last known to be at work, where the next one found this; 0: not known."""
 
 
 class JobHeld(JobEvent, frozen=True):
@@ -271,9 +270,7 @@ class JobHeld(JobEvent, frozen=True):
     reason: str
     resume_from: Phase
     found: bool = False
-    """Whether an engine found it so when it began."""
     since: float = 0.0
-    """When the engine that worked on it was last known to be at work, where the next one found this; 0: not known."""
 
 
 class JobContinued(JobEvent, frozen=True):
@@ -282,7 +279,6 @@ class JobContinued(JobEvent, frozen=True):
     attempt: int
     resume_from: Phase
     since: float = 0.0
-    """When the engine that worked on it was last known to be at work, where the next one found this; 0: not known."""
 
 
 class JobRetried(JobEvent, frozen=True):
@@ -304,8 +300,6 @@ class HoldReleased(JobFact, frozen=True):
 
 
 class PhaseStarted(JobFact, frozen=True):
-    """A phase of the attempt began."""
-
     attempt: int
     phase: Phase
 

@@ -25,8 +25,6 @@ class SubtaskSpawned(JobFact, frozen=True):
 
 
 class SubtaskStarted(JobFact, frozen=True):
-    """A subtask got a slot."""
-
     attempt: int
     subtask: str
 
