@@ -14,8 +14,8 @@ from bench import agents, daemon, gitside, jobs, rest, shapes
 from bench.floors import ninja_program
 from orchard.bench import floors
 from orchard.bench.machine import Watch, caution, described
-from orchard.bench.measuring import Measure, Report, run_rounds
 from orchard.bench.place import Bench, open_bench, scratch_parent
+from orchard.bench.rounds import Measure, Report, run_rounds
 from orchard.bench.table import document, table
 from orchard.process.timing import Broken
 

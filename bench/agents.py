@@ -10,10 +10,10 @@ from tests.agents.llm import Call, Say, ScriptedLlm, steps
 
 from bench.jobs import MEGABYTE, run_plan
 from bench.repositories import QUICK, SMALL, make_repository
-from orchard.bench.measuring import Bar, Figures, Measure
 from orchard.bench.parts import MILLISECONDS
 from orchard.bench.place import Bench
 from orchard.bench.plans import ONE_FILE, independent, write_plan
+from orchard.bench.rounds import Bar, Figures, Measure
 from orchard.process.timing import Broken, timed
 
 FIRST_TURNS = 3

@@ -23,10 +23,10 @@ from bench import plans
 from bench.jobs import MEGABYTE, run_plan
 from bench.repositories import QUICK, SMALL, copy_repository, make_repository
 from bench.rest import processor_seconds
-from orchard.bench.measuring import Bar, Figures, Measure
 from orchard.bench.parts import MILLISECONDS
 from orchard.bench.place import Bench, orchard
 from orchard.bench.plans import Graph, independent, write_plan
+from orchard.bench.rounds import Bar, Figures, Measure
 from orchard.config.user_dirs import user_dirs
 from orchard.git.repository import find_repository
 from orchard.process.timing import Broken, started, timed

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from bench.repositories import LARGE, MEDIUM, QUICK, SMALL, copy_repository, make_repository
 from orchard.bench import floors
-from orchard.bench.measuring import Bar, Figures, Measure, Point, Scaling
 from orchard.bench.parts import MILLISECONDS, add_and_remove, bare_add_and_remove, merge_leaves, new_ref, remove
 from orchard.bench.place import Bench, git
+from orchard.bench.rounds import Bar, Figures, Measure, Point, Scaling
 from orchard.errors import OrchardError
 from orchard.git.repository import find_repository
 from orchard.git.worktree.worktrees import Worktrees

@@ -10,10 +10,10 @@ from bench.floors import ninja as run_ninja
 from bench.floors import seeds as run_seeds
 from bench.repositories import MEDIUM, QUICK, SMALL, copy_repository, make_repository
 from orchard.bench import floors
-from orchard.bench.measuring import Bar, Figures, Measure, Point, Scaling
 from orchard.bench.parts import MILLISECONDS
 from orchard.bench.place import Bench, orchard
 from orchard.bench.plans import ONE_FILE, independent, write_plan
+from orchard.bench.rounds import Bar, Figures, Measure, Point, Scaling
 from orchard.process.timing import Timed, timed
 
 MEGABYTE = 1_000_000

@@ -12,10 +12,10 @@ from pathlib import Path
 from bench import floors, plans
 from bench.jobs import run_plan
 from bench.repositories import QUICK, SMALL, copy_repository, make_repository
-from orchard.bench.measuring import Bar, Figures, Measure, Point, Scaling
 from orchard.bench.parts import MILLISECONDS, WAITING, bare_transitions, starts, transitions
 from orchard.bench.place import Bench, orchard
 from orchard.bench.plans import ONE_FILE, independent, write_plan
+from orchard.bench.rounds import Bar, Figures, Measure, Point, Scaling
 from orchard.model.events.plans import decode
 from orchard.planfile.parse import parse
 from orchard.process.timing import Broken, started, timed

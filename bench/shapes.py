@@ -8,10 +8,10 @@ from bench import plans
 from bench.jobs import run_plan
 from bench.repositories import MEDIUM, QUICK, SMALL, copy_repository, make_repository
 from orchard.bench import floors
-from orchard.bench.measuring import Bar, Figures, Measure, Point, Scaling
 from orchard.bench.parts import MILLISECONDS
 from orchard.bench.place import Bench, orchard
 from orchard.bench.plans import ONE_FILE, independent, write_plan
+from orchard.bench.rounds import Bar, Figures, Measure, Point, Scaling
 from orchard.process.timing import started, timed
 from orchard.store.redact import Redactor
 

@@ -15,8 +15,8 @@ from bench.__main__ import MEASURES, _missing, main
 from bench.repositories import QUICK, Shape, copy_repository, make_repository
 
 from orchard.bench.machine import Watch, caution, described, file_system
-from orchard.bench.measuring import Bar, Figures, Measure, Point, Row, Samples, Scaling, judge, run_rounds
 from orchard.bench.place import git, open_bench
+from orchard.bench.rounds import Bar, Figures, Measure, Point, Row, Samples, Scaling, judge, run_rounds
 from orchard.bench.table import table
 from orchard.process.table import all_processes
 from orchard.process.timing import Broken, held_signals, started, timed

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from orchard.bench.machine import caution, described
-from orchard.bench.measuring import Row
+from orchard.bench.rounds import Row
 from orchard.bench.table import table
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -147,14 +147,14 @@ BUGS: Mapping[str, Bug] = {
     # ---------------------------------------------------------------------------------- states
     "success is not final": Bug(
         "states",
-        "    (_S.FAILED, JobRetried): _S.PENDING,",
-        "    (_S.FAILED, JobRetried): _S.PENDING,\n    (_S.SUCCEEDED, JobRetried): _S.PENDING,",
+        "    (_S.FAILED, events.JobRetried): _S.PENDING,",
+        "    (_S.FAILED, events.JobRetried): _S.PENDING,\n    (_S.SUCCEEDED, events.JobRetried): _S.PENDING,",
     ),
-    "a canceled job cannot be retried": Bug("states", "    (_S.CANCELED, JobRetried): _S.PENDING,\n", ""),
+    "a canceled job cannot be retried": Bug("states", "    (_S.CANCELED, events.JobRetried): _S.PENDING,\n", ""),
     "a job starts without having been picked": Bug(
         "states",
-        "    (_S.PENDING, JobPicked): _S.SCHEDULED,",
-        "    (_S.PENDING, JobPicked): _S.SCHEDULED,\n    (_S.PENDING, JobStarted): _S.RUNNING,",
+        "    (_S.PENDING, events.JobPicked): _S.SCHEDULED,",
+        "    (_S.PENDING, events.JobPicked): _S.SCHEDULED,\n    (_S.PENDING, events.JobStarted): _S.RUNNING,",
     ),
     # ------------------------------------------------------------------------------ the plan
     "a plan with canceled jobs has succeeded": Bug(
@@ -231,8 +231,8 @@ BUGS: Mapping[str, Bug] = {
     ),
     "a replay drops the last event": Bug(
         "replay",
-        "    for recorded in events:\n",
-        "    for recorded in (kept := list(events))[: max(1, len(kept) - 1)]:\n",
+        "    for recorded in history:\n",
+        "    for recorded in (kept := list(history))[: max(1, len(kept) - 1)]:\n",
     ),
     "a plan that has started has no snapshot": Bug(
         "replay", "run.snapshot = run.snapshot or Snapshot(1, start, start, start)", "pass"
@@ -243,6 +243,8 @@ BUGS: Mapping[str, Bug] = {
         "    event, run.changed_at = recorded.event, recorded.at\n    since",
     ),
     "a replay forgets an intended landing": Bug(
-        "replay", '    LandingIntended: _moves("landing"),', '    LandingIntended: _set("landing", lambda event: None),'
+        "replay",
+        '    events.LandingIntended: _moves("landing"),',
+        '    events.LandingIntended: _set("landing", lambda event: None),',
     ),
 }

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from orchard.config.layers import Config
-from orchard.core.foresight import foresee
-from orchard.core.replay import apply, replay
+from orchard.core.replay import apply, foresee, replay
 from orchard.core.run import Run
 from orchard.core.scheduler import pick
 from orchard.core.states import ACTIVE, JobState

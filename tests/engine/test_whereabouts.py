@@ -8,8 +8,7 @@ import pytest
 
 from orchard.app import open_app
 from orchard.engine.server.address import read_address
-from orchard.engine.server.start import OwnEngine
-from orchard.engine.whereabouts import RepositoryReplaced
+from orchard.engine.server.start import OwnEngine, RepositoryReplaced
 from orchard.surfaces.next_steps import in_commands
 from orchard.testing import Repo
 from tests.engine.conftest import Orchard

@@ -15,9 +15,9 @@ import psutil
 import pytest
 
 from orchard.bench import floors, own
-from orchard.bench.measuring import Row
 from orchard.bench.parts import merge_leaves
 from orchard.bench.place import git, open_bench
+from orchard.bench.rounds import Row
 from orchard.errors import NotFound, OrchardError
 from orchard.git.repository import find_repository
 from orchard.surfaces.cli.commands import bench as benching

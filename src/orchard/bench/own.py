@@ -15,7 +15,6 @@ from pathlib import Path
 from msgspec import Struct
 
 from orchard.bench import floors
-from orchard.bench.measuring import Bar, Figures, Measure
 from orchard.bench.parts import (
     MILLISECONDS,
     WAITING,
@@ -29,6 +28,7 @@ from orchard.bench.parts import (
 )
 from orchard.bench.place import Bench, git, orchard
 from orchard.bench.plans import ONE_FILE, independent, write_plan
+from orchard.bench.rounds import Bar, Figures, Measure
 from orchard.errors import NotFound, OrchardError, UsageError
 from orchard.git.repository import Repository
 from orchard.process.timing import timed

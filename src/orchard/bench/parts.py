@@ -20,16 +20,7 @@ from orchard.git.refs import wip_ref
 from orchard.git.repository import Worktree, find_repository
 from orchard.git.worktree.save import ensure_saved
 from orchard.git.worktree.worktrees import Worktrees
-from orchard.model.events.plans import (
-    Event,
-    JobPicked,
-    JobStarted,
-    JobSucceeded,
-    PlanStarted,
-    PlanSubmitted,
-    Recorded,
-    SnapshotStarted,
-)
+from orchard.model.events import plans as events
 from orchard.model.plan import JobId, PlanId
 from orchard.model.plan_codec import plan_json
 from orchard.planfile.parse import parse
@@ -142,19 +133,23 @@ async def transitions(path: Path, file: Path) -> tuple[int, float]:
     run = Run(plan)
     with Journal.open(path) as log:
 
-        def record(event: Event) -> None:
-            apply(run, Recorded(log.last_seq + 1, 0.0, plan, event))
+        def record(event: events.Event) -> None:
+            apply(run, events.Recorded(log.last_seq + 1, 0.0, plan, event))
             log.append(plan, event, 0.0)
 
         async def walk(jobs: Iterator[JobId]) -> None:
             for job in jobs:
-                for event in (JobPicked(job, 1), JobStarted(job, 1), JobSucceeded(job, 1, "0" * 40)):
+                for event in (
+                    events.JobPicked(job, 1),
+                    events.JobStarted(job, 1),
+                    events.JobSucceeded(job, 1, "0" * 40),
+                ):
                     record(event)
                     await log.durable()
 
-        for event in (PlanSubmitted(plan_json(parse(file.read_bytes()))), PlanStarted("main", "b", "landed", "b")):
-            record(event)
-        record(SnapshotStarted(1, "b"))
+        record(events.PlanSubmitted(plan_json(parse(file.read_bytes()))))
+        record(events.PlanStarted("main", "b", "landed", "b"))
+        record(events.SnapshotStarted(1, "b"))
         await log.durable()
         before = log.last_seq
         # All take from the same list, so each job is walked once.

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import asdict
 
-from orchard.bench.measuring import Report, Row
+from orchard.bench.rounds import Report, Row
 
 DIGITS = 4
 

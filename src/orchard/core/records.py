@@ -1,28 +1,18 @@
-"""What is remembered of the jobs of a run; `Run` alone writes these."""
+"""What is remembered of the jobs of a run, and of their subtasks; `replay` alone writes these."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from msgspec import Struct, field
 
 from orchard.core.states import JobState
-from orchard.core.subtask_records import Subtask
-from orchard.model.events.plans import (
-    JobFailed,
-    JobHeld,
-    LeafMerged,
-    MessageSent,
-    ProgramStarted,
-    WorkCommitted,
-    WorkerIdle,
-    WorkSaved,
-    WorktreeTaken,
-)
-from orchard.model.events.subtasks import ProgressReported
+from orchard.model.events import plans as events
 from orchard.model.phases import PHASES, Phase
 from orchard.model.plan import Job, JobId
 from orchard.model.statuses import JobStatus
 from orchard.model.usage import Usage
 
+SUBTASK_OVER = frozenset({"completed", "failed", "stopped", "interrupted"})
+"""What a subtask can have come to; before that it is `waiting` for a slot, or `running`."""
 DEAD = frozenset({JobState.FAILED, JobState.CANCELED})
 
 
@@ -74,18 +64,18 @@ class Attempt(Struct):
     """For how long it was held, or without an engine, before it went on."""
     outcome: str = "running"
     phases: list[PhaseRecord] = field(default_factory=list)
-    failure: JobFailed | None = None
-    program: ProgramStarted | None = None
+    failure: events.JobFailed | None = None
+    program: events.ProgramStarted | None = None
     """The program that was started last; it may be gone."""
     turns: list[Turn] = field(default_factory=list)
     """Of agents, in the order in which they began."""
     resumed: Phase | None = None
     """Where it was to begin when it was started again, and how many phases it had been through by then."""
     resumed_after: int = 0
-    idle: WorkerIdle | None = None
+    idle: events.WorkerIdle | None = None
     """Its agent waits to be told more; no turn has begun since."""
-    progress: ProgressReported | None = None
-    commits: list[tuple[Phase, WorkCommitted]] = field(default_factory=list)
+    progress: events.ProgressReported | None = None
+    commits: list[tuple[Phase, events.WorkCommitted]] = field(default_factory=list)
     """What it committed, and in which phase: what is healed after the commit is committed again."""
     awaits: bool = False
     """Its agent only waits for subtasks, and has given the slot back."""
@@ -112,6 +102,46 @@ class Attempt(Struct):
         return len(self.phases) > self.resumed_after and self.phases[-1].phase is self.where
 
 
+class Subtask(Struct):
+    id: str
+    attempt: int
+    agent: str
+    instructions: str
+    base: str
+    spawned: float
+    parent: str | None = None
+    name: str = ""
+    definition: str | None = None
+    blocking: bool = False
+    status: str = "waiting"
+    started: float | None = None
+    worktree: str | None = None
+    """The name of its worktree, as long as it has one."""
+    path: str | None = None
+    program: tuple[int, float, str] | None = None
+    """The identity of the program that was started last for it."""
+    result: str | None = None
+    """What its agent said when it called itself done."""
+    succeeded: bool = True
+    progress: events.ProgressReported | None = None
+    awaits: bool = False
+    """Its agent only waits, for subtasks of its own."""
+    ended: float | None = None
+    ended_seq: int = 0
+    """The number of the event that ended it: who has seen that one knows how it ended."""
+    message: str = ""
+    summary: str = ""
+    commit: str | None = None
+    counts: Mapping[str, int] = field(default_factory=dict)
+    paths: tuple[str, ...] = ()
+    pulled: str | None = None
+    """The commit that its parent has taken over."""
+
+    @property
+    def over(self) -> bool:
+        return self.status in SUBTASK_OVER
+
+
 class JobRecord(Struct):
     state: JobState = JobState.PENDING
     unmet: int = 0
@@ -121,10 +151,10 @@ class JobRecord(Struct):
     attempts: list[Attempt] = field(default_factory=list)
     commit: str | None = None
     base: str | None = None
-    work_commit: WorkCommitted | None = None
-    worktree: WorktreeTaken | None = None
+    work_commit: events.WorkCommitted | None = None
+    worktree: events.WorktreeTaken | None = None
     consumed: tuple[JobId, ...] = ()
-    hold: JobHeld | None = None
+    hold: events.JobHeld | None = None
     released: str | None = None
     """The kind of hold that a person released last: what was asked for is granted."""
     continues: bool = False
@@ -133,14 +163,14 @@ class JobRecord(Struct):
     fresh: bool = False
     job: Job | None = None
     """The job with the works a retry gave it."""
-    saved: list[WorkSaved] = field(default_factory=list)
+    saved: list[events.WorkSaved] = field(default_factory=list)
     sessions: dict[str, str] = field(default_factory=dict)
     """By agent and purpose: where a retry goes on."""
     deployed: bool = False
     """Whether somebody let it run."""
     undeployed: bool = False
     """Whether it may not run before somebody deploys it: follows from the plan and from `deployed`."""
-    messages: list[MessageSent] = field(default_factory=list)
+    messages: list[events.MessageSent] = field(default_factory=list)
     """Everything that was said to its agent."""
     delivered: int = 0
     """The number of the last message that the agent is known to have."""
@@ -148,7 +178,7 @@ class JobRecord(Struct):
     """By id, those of all attempts in the order in which they were asked for."""
 
     @property
-    def queued(self) -> list[MessageSent]:
+    def queued(self) -> list[events.MessageSent]:
         return [message for message in self.messages if message.number > self.delivered]
 
     @property
@@ -180,7 +210,7 @@ class JobRecord(Struct):
         return self.last.number if self.continues or self.last.ended is None else self.last.number + 1
 
     @property
-    def failure(self) -> JobFailed | None:
+    def failure(self) -> events.JobFailed | None:
         last = self.last
         return last.failure if last is not None and self.state is JobState.FAILED else None
 
@@ -211,8 +241,21 @@ class Snapshot(Struct):
     start: str
     integration: str
     tip: str
-    merged: dict[JobId, LeafMerged] = field(default_factory=dict)
+    merged: dict[JobId, events.LeafMerged] = field(default_factory=dict)
     inside: set[JobId] = field(default_factory=set)
     """The jobs whose work is in it: the merged leaves and all that they need."""
     rewritten: str | None = None
     """The commit that stands for the target's new history, where a person said to go on with it."""
+
+
+def depth_of(subtasks: Mapping[str, Subtask], subtask: str | None) -> int:
+    """How many agents stand between the job's own agent and this one; 0: it is the job's own."""
+    depth = 0
+    while subtask is not None:
+        depth, subtask = depth + 1, subtasks[subtask].parent
+    return depth
+
+
+def children_of(subtasks: Mapping[str, Subtask], attempt: int, parent: str | None) -> Iterator[Subtask]:
+    """The subtasks that one agent asked for in one attempt, in that order."""
+    return (one for one in subtasks.values() if one.attempt == attempt and one.parent == parent)

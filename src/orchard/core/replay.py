@@ -1,82 +1,27 @@
 """What each event means for a run: one function an event, and one table that finds it."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
 
-from orchard.core.found import TIDYING, found_since
 from orchard.core.records import Attempt, PhaseRecord, Snapshot, Turn
 from orchard.core.run import Run
 from orchard.core.sides import SIDES
+from orchard.core.states import JobState, after
 from orchard.core.subtask_replay import APPLY_SUBTASKS, stop_waiting
-from orchard.model.events.plans import (
-    AgentEnded,
-    AgentHeard,
-    AgentNoted,
-    AgentSession,
-    AgentStarted,
-    AgentUsed,
-    BudgetWarned,
-    ConflictSettled,
-    Event,
-    HealTried,
-    HoldReleased,
-    JobCanceled,
-    JobContinued,
-    JobDeployed,
-    JobEvent,
-    JobFact,
-    JobFailed,
-    JobHeld,
-    JobPicked,
-    JobRetried,
-    JobStarted,
-    JobSucceeded,
-    Landed,
-    LandingIntended,
-    LandingUndone,
-    LandingVoided,
-    LeafMerged,
-    MessagesDelivered,
-    MessageSent,
-    NeedsConsumed,
-    NothingToLand,
-    PhaseEnded,
-    PhaseStarted,
-    PlanCanceled,
-    PlanDeleted,
-    PlanFinalized,
-    PlanPaused,
-    PlanPurged,
-    PlanReshaped,
-    PlanResumed,
-    PlanStarted,
-    PlanSubmitted,
-    ProgramStarted,
-    Pushed,
-    Recorded,
-    SnapshotStarted,
-    UndoIntended,
-    UndoVoided,
-    Warned,
-    WorkCommitted,
-    WorkerCompleted,
-    WorkerIdle,
-    WorkSaved,
-    WorktreeGone,
-    WorktreeTaken,
-)
+from orchard.model.events import plans as events
 from orchard.model.phases import Phase
 from orchard.model.plan import VALIDATION, Budget, JobId
 from orchard.model.plan_codec import plan_from_json, work_from_json
 from orchard.model.usage import add, usage_from_json
 
 
-def replay(events: Iterable[Recorded]) -> Run:
+def replay(history: Iterable[events.Recorded]) -> Run:
     """The run that these events, all of one plan, make."""
     run: Run | None = None
-    for recorded in events:
+    for recorded in history:
         run = run or Run(recorded.plan)
         apply(run, recorded)
     if run is None:
@@ -84,12 +29,12 @@ def replay(events: Iterable[Recorded]) -> Run:
     return run
 
 
-def apply(run: Run, recorded: Recorded) -> None:
+def apply(run: Run, recorded: events.Recorded) -> None:
     """Take in what happened; what cannot happen raises, and changes nothing."""
     event = recorded.event
     since = found_since(event, run.alive_at)
     works = since is None and not isinstance(event, TIDYING)
-    if isinstance(event, JobEvent):
+    if isinstance(event, events.JobEvent):
         was_active = run.is_active
         run.move(event, recorded.seq)
         if since is not None:
@@ -101,7 +46,7 @@ def apply(run: Run, recorded: Recorded) -> None:
     if works:
         run.alive_at = recorded.at
     APPLY[type(event)](run, event, recorded.at if since is None else since)
-    if isinstance(event, JobEvent | JobFact) and event.job in run.records:
+    if isinstance(event, events.JobEvent | events.JobFact) and event.job in run.records:
         run.mark(event.job)
     if isinstance(event, ENDING):
         run.note_end(recorded.at)
@@ -109,17 +54,61 @@ def apply(run: Run, recorded: Recorded) -> None:
         run.go_on(recorded.at)
 
 
-ENDING = (JobEvent, PlanSubmitted, PlanCanceled, PlanReshaped, PlanResumed, HoldReleased, JobDeployed, PlanFinalized)
+ENDING = (
+    events.JobEvent,
+    events.PlanSubmitted,
+    events.PlanCanceled,
+    events.PlanReshaped,
+    events.PlanResumed,
+    events.HoldReleased,
+    events.JobDeployed,
+    events.PlanFinalized,
+)
+TIDYING = (
+    events.WorkSaved,
+    events.Warned,
+    events.LandingVoided,
+    events.SubtaskEnded,
+    events.SubtaskFolderGone,
+    events.WorktreeGone,
+)
+"""What a new engine records before it says what became of a job; none of it shows that the job was worked on."""
 
 
-def _submitted(run: Run, event: PlanSubmitted, at: float) -> None:
+def found_since(event: events.Event, alive_at: float) -> float | None:
+    """When this happened, if an engine found it to have happened while there was none, perhaps hours before.
+
+    `alive_at`: of when the plan's last trace is, for journals that do not say how long its engine lived after that.
+    """
+    if isinstance(event, events.JobCanceled | events.JobHeld) and not event.found:
+        return None
+    if isinstance(event, events.JobFailed) and event.reason != "interrupted":
+        return None
+    if isinstance(event, events.JobCanceled | events.JobHeld | events.JobContinued | events.JobFailed):
+        return event.since or alive_at
+    return None
+
+
+def foresee(run: Run, happening: Sequence[events.Event]) -> None:
+    """Raise where one of these events could not happen, each after those before it; nothing is changed."""
+    states: dict[JobId, JobState] = {}
+    for event in happening:
+        job = getattr(event, "job", None)
+        if job is None:
+            continue
+        known = run.records[job].state  # of an unknown job nothing can happen
+        if isinstance(event, events.JobEvent):
+            states[job] = after(states.get(job, known), event, partial(run.story, job))
+
+
+def _submitted(run: Run, event: events.PlanSubmitted, at: float) -> None:
     run.created, run.scaffolding, run.file, run.key = at, event.scaffolding, event.file, event.key
     run.set_plan(plan_from_json(event.plan))
     if run.plan.start_paused:
-        run.paused = PlanPaused("the plan says start_paused")
+        run.paused = events.PlanPaused("the plan says start_paused")
 
 
-def _reshaped(run: Run, event: PlanReshaped, at: float) -> None:
+def _reshaped(run: Run, event: events.PlanReshaped, at: float) -> None:
     for change in event.changes:
         if change["op"] == "remove":  # if the id is there again, it is another job's
             run.records.pop(JobId(change["id"]), None)
@@ -130,19 +119,19 @@ def _reshaped(run: Run, event: PlanReshaped, at: float) -> None:
     run.set_hold(VALIDATION, None)
 
 
-def _finalized(run: Run, event: PlanFinalized, at: float) -> None:
+def _finalized(run: Run, event: events.PlanFinalized, at: float) -> None:
     run.scaffolding = False
     run.mark(VALIDATION)  # of a scaffold without jobs it is shown as pending
 
 
-def _plan_started(run: Run, event: PlanStarted, at: float) -> None:
+def _plan_started(run: Run, event: events.PlanStarted, at: float) -> None:
     run.started, run.started_at = event, at
     # The next event says the same; a crash may have come between the two.
     start = event.target_commit or event.base_commit
     run.snapshot = run.snapshot or Snapshot(1, start, start, start)
 
 
-def _resumed(run: Run, event: PlanResumed, at: float) -> None:
+def _resumed(run: Run, event: events.PlanResumed, at: float) -> None:
     run.paused, run.begins_alone = None, event.alone
     run.budget_from, run.budget_warned = run.active_seconds(at), set()
     run.used_before = (run.used_tokens, run.used_cost)
@@ -150,7 +139,7 @@ def _resumed(run: Run, event: PlanResumed, at: float) -> None:
         run.plan = replace(run.plan, budget=Budget(**event.budget))
 
 
-def _snapshot_started(run: Run, event: SnapshotStarted, at: float) -> None:
+def _snapshot_started(run: Run, event: events.SnapshotStarted, at: float) -> None:
     line = event.integration or event.commit
     for job in run.snapshot.merged if run.snapshot is not None else ():
         if job in run.records:
@@ -169,19 +158,15 @@ def _moves(name: str) -> Callable[[Run, Any, float], None]:
     return keep
 
 
-def _landed(run: Run, event: Landed, at: float) -> None:
+def _landed(run: Run, event: events.Landed, at: float) -> None:
     run.landed, run.landing, run.undone = event, None, None
 
 
-def _undone(run: Run, event: LandingUndone, at: float) -> None:
+def _undone(run: Run, event: events.LandingUndone, at: float) -> None:
     run.undone, run.undo = event, None
 
 
-def _picked(run: Run, event: JobPicked, at: float) -> None:
-    return
-
-
-def _job_started(run: Run, event: JobStarted, at: float) -> None:
+def _job_started(run: Run, event: events.JobStarted, at: float) -> None:
     record = run.records[event.job]
     last = record.last
     if record.continues and last is not None and last.number == event.attempt:
@@ -209,12 +194,12 @@ def _end(run: Run, job: JobId, at: float, outcome: str) -> Attempt | None:
     return attempt
 
 
-def _succeeded(run: Run, event: JobSucceeded, at: float) -> None:
+def _succeeded(run: Run, event: events.JobSucceeded, at: float) -> None:
     run.records[event.job].commit = event.commit
     _end(run, event.job, at, "succeeded")
 
 
-def _failed(run: Run, event: JobFailed, at: float) -> None:
+def _failed(run: Run, event: events.JobFailed, at: float) -> None:
     record = run.records[event.job]
     if record.last is None or record.last.number != event.attempt:
         record.attempts.append(Attempt(event.attempt, at, event.phase or Phase.MERGE_FI, run.job(event.job)))
@@ -226,7 +211,7 @@ def _failed(run: Run, event: JobFailed, at: float) -> None:
     record.resume_from = event.resume_from or event.phase
 
 
-def _canceled(run: Run, event: JobCanceled, at: float) -> None:
+def _canceled(run: Run, event: events.JobCanceled, at: float) -> None:
     record = run.records[event.job]
     _end(run, event.job, at, "canceled")
     run.set_hold(event.job, None)
@@ -234,20 +219,20 @@ def _canceled(run: Run, event: JobCanceled, at: float) -> None:
     record.resume_from = event.phase
 
 
-def _held(run: Run, event: JobHeld, at: float) -> None:
+def _held(run: Run, event: events.JobHeld, at: float) -> None:
     record = run.records[event.job]
     _end(run, event.job, at, "held")
     record.continues, record.resume_from = True, event.resume_from
     run.set_hold(event.job, event)
 
 
-def _released(run: Run, event: HoldReleased, at: float) -> None:
+def _released(run: Run, event: events.HoldReleased, at: float) -> None:
     record = run.records[event.job]
     record.released = record.hold.kind if record.hold is not None else None
     run.set_hold(event.job, None)
 
 
-def _continued(run: Run, event: JobContinued, at: float) -> None:
+def _continued(run: Run, event: events.JobContinued, at: float) -> None:
     record = run.records[event.job]
     if record.last is not None and record.last.ended is None:  # else it had a slot, and its attempt had not begun
         record.continues = True
@@ -255,7 +240,7 @@ def _continued(run: Run, event: JobContinued, at: float) -> None:
     record.resume_from = event.resume_from
 
 
-def _retried(run: Run, event: JobRetried, at: float) -> None:
+def _retried(run: Run, event: events.JobRetried, at: float) -> None:
     record, job = run.records[event.job], run.job(event.job)
     if event.work is not None:
         job = replace(job, work=work_from_json(event.work))
@@ -272,13 +257,13 @@ def _retried(run: Run, event: JobRetried, at: float) -> None:
     run.canceled = None
 
 
-def _phase_started(run: Run, event: PhaseStarted, at: float) -> None:
+def _phase_started(run: Run, event: events.PhaseStarted, at: float) -> None:
     attempt = run.records[event.job].last
     if attempt is not None:
         attempt.phases.append(PhaseRecord(event.phase, at))
 
 
-def _phase_ended(run: Run, event: PhaseEnded, at: float) -> None:
+def _phase_ended(run: Run, event: events.PhaseEnded, at: float) -> None:
     attempt = run.records[event.job].last
     if attempt is None:
         return
@@ -288,18 +273,18 @@ def _phase_ended(run: Run, event: PhaseEnded, at: float) -> None:
     phase.ended, phase.outcome, phase.note = at, event.outcome, event.note
 
 
-def _worktree_taken(run: Run, event: WorktreeTaken, at: float) -> None:
+def _worktree_taken(run: Run, event: events.WorktreeTaken, at: float) -> None:
     record = run.records[event.job]
     record.worktree, record.base = event, event.base
 
 
-def _worktree_gone(run: Run, event: WorktreeGone, at: float) -> None:
+def _worktree_gone(run: Run, event: events.WorktreeGone, at: float) -> None:
     record = run.records[event.job]
     if record.worktree is not None and record.worktree.worktree == event.worktree:
         record.worktree = None
 
 
-def _program_started(run: Run, event: ProgramStarted, at: float) -> None:
+def _program_started(run: Run, event: events.ProgramStarted, at: float) -> None:
     if event.subtask is not None:
         run.records[event.job].subtasks[event.subtask].program = (event.pid, event.started, event.boot)
         return
@@ -308,14 +293,14 @@ def _program_started(run: Run, event: ProgramStarted, at: float) -> None:
         attempt.program = event
 
 
-def _committed(run: Run, event: WorkCommitted, at: float) -> None:
+def _committed(run: Run, event: events.WorkCommitted, at: float) -> None:
     record = run.records[event.job]
     record.work_commit, record.base = event, event.base
     if record.last is not None:
         record.last.commits.append((record.last.phase or Phase.COMMIT, event))
 
 
-def _agent_started(run: Run, event: AgentStarted, at: float) -> None:
+def _agent_started(run: Run, event: events.AgentStarted, at: float) -> None:
     attempt = run.records[event.job].last
     if attempt is not None:
         turn = Turn(event.agent, event.purpose, event.phase, at, event.number, event.model, event.session)
@@ -332,19 +317,19 @@ def _turn(run: Run, job: JobId, subtask: str | None) -> Turn | None:
     return next((turn for turn in turns if turn.subtask == subtask), None)
 
 
-def _agent_session(run: Run, event: AgentSession, at: float) -> None:
+def _agent_session(run: Run, event: events.AgentSession, at: float) -> None:
     if event.subtask is None:
         run.records[event.job].sessions[f"{event.agent} {event.purpose}"] = event.session
     if (turn := _turn(run, event.job, event.subtask)) is not None:
         turn.session = event.session
 
 
-def _agent_heard(run: Run, event: AgentHeard, at: float) -> None:
+def _agent_heard(run: Run, event: events.AgentHeard, at: float) -> None:
     if (turn := _turn(run, event.job, event.subtask)) is not None:
         turn.heard = True
 
 
-def _agent_used(run: Run, event: AgentUsed, at: float) -> None:
+def _agent_used(run: Run, event: events.AgentUsed, at: float) -> None:
     usage = usage_from_json(event.usage)
     run.used_tokens += usage.tokens
     run.used_cost += usage.cost or 0.0
@@ -353,19 +338,19 @@ def _agent_used(run: Run, event: AgentUsed, at: float) -> None:
         turn.used[usage.model] = usage if known is None else add(known, usage)
 
 
-def _agent_noted(run: Run, event: AgentNoted, at: float) -> None:
+def _agent_noted(run: Run, event: events.AgentNoted, at: float) -> None:
     if (turn := _turn(run, event.job, event.subtask)) is not None:
         turn.notes.append((event.kind, event.message))
 
 
-def _agent_ended(run: Run, event: AgentEnded, at: float) -> None:
+def _agent_ended(run: Run, event: events.AgentEnded, at: float) -> None:
     if (turn := _turn(run, event.job, event.subtask)) is not None:
         turn.ended, turn.reason, turn.message = at, event.reason, event.message
         turn.text = event.text
         turn.heard = turn.heard or event.reason == "done"
 
 
-def _heal_tried(run: Run, event: HealTried, at: float) -> None:
+def _heal_tried(run: Run, event: events.HealTried, at: float) -> None:
     attempt = run.records[event.job].last
     tries = [turn for turn in attempt.turns if turn.purpose == "heal"] if attempt is not None else []
     if tries:
@@ -373,25 +358,25 @@ def _heal_tried(run: Run, event: HealTried, at: float) -> None:
         tries[-1].check = f"{event.message}\n{event.tail}".strip()
 
 
-def _messages_delivered(run: Run, event: MessagesDelivered, at: float) -> None:
+def _messages_delivered(run: Run, event: events.MessagesDelivered, at: float) -> None:
     record = run.records[event.job]
     record.delivered = max(record.delivered, event.number)
 
 
-def _worker_idle(run: Run, event: WorkerIdle, at: float) -> None:
+def _worker_idle(run: Run, event: events.WorkerIdle, at: float) -> None:
     attempt = run.records[event.job].last
     if attempt is not None:
         attempt.idle = event
 
 
-def _worker_completed(run: Run, event: WorkerCompleted, at: float) -> None:
+def _worker_completed(run: Run, event: events.WorkerCompleted, at: float) -> None:
     record = run.records[event.job]
     record.resume_from = Phase.COMMIT
     if record.last is not None:
         record.last.idle = None
 
 
-def _leaf_merged(run: Run, event: LeafMerged, at: float) -> None:
+def _leaf_merged(run: Run, event: events.LeafMerged, at: float) -> None:
     if run.snapshot is not None and run.snapshot.generation == event.generation:
         run.snapshot.integration, run.snapshot.tip = event.integration, event.snapshot
         run.snapshot.merged[event.job] = event
@@ -405,7 +390,7 @@ def _leaf_merged(run: Run, event: LeafMerged, at: float) -> None:
                 waiting += run.plan.jobs[job].needs if job in run.plan.jobs else ()
 
 
-def _resolved_again(run: Run, event: LeafMerged) -> None:
+def _resolved_again(run: Run, event: events.LeafMerged) -> None:
     """Keep telling of a conflict that came again with a new snapshot: earlier versions recorded only the first."""
     if any(one.theirs == event.commit and one.phase is not Phase.MERGE_FI for one in run.resolutions):
         return
@@ -416,7 +401,7 @@ def _resolved_again(run: Run, event: LeafMerged) -> None:
             return
 
 
-def _settled(run: Run, event: ConflictSettled, at: float) -> None:
+def _settled(run: Run, event: events.ConflictSettled, at: float) -> None:
     if event.phase is Phase.MERGE_FI:  # a job that gathers what it needs once more starts from another merge
         before = (event.job, event.phase, event.paths)
         run.resolutions = [
@@ -425,7 +410,7 @@ def _settled(run: Run, event: ConflictSettled, at: float) -> None:
     run.resolutions.append(event)
 
 
-def _deleted(run: Run, event: PlanDeleted, at: float) -> None:
+def _deleted(run: Run, event: events.PlanDeleted, at: float) -> None:
     run.deleted, run.deleted_at = True, at
 
 
@@ -438,57 +423,57 @@ def _set(name: str, value: Callable[[Any], Any] = lambda event: event) -> Callab
     return remember
 
 
-APPLY: Mapping[type[Event], Callable[[Run, Any, float], None]] = {
-    PlanSubmitted: _submitted,
-    PlanFinalized: _finalized,
-    PlanStarted: _plan_started,
-    PlanPaused: _set("paused"),
-    PlanResumed: _resumed,
-    PlanCanceled: _set("canceled"),
-    PlanReshaped: _reshaped,
-    BudgetWarned: lambda run, event, at: run.budget_warned.add(event.kind),
-    SnapshotStarted: _snapshot_started,
-    LandingIntended: _moves("landing"),
-    LandingVoided: _set("landing", lambda event: None),
-    Landed: _landed,
-    NothingToLand: _set("unlanded"),
-    UndoIntended: _moves("undo"),
-    UndoVoided: _set("undo", lambda event: None),
-    LandingUndone: _undone,
-    Pushed: _set("pushed"),
-    Warned: lambda run, event, at: run.warnings.append(event),
-    PlanDeleted: _deleted,
-    PlanPurged: _set("purged", lambda event: True),
-    JobPicked: _picked,
-    JobStarted: _job_started,
-    JobSucceeded: _succeeded,
-    JobFailed: _failed,
-    JobCanceled: _canceled,
-    JobHeld: _held,
-    JobContinued: _continued,
-    JobRetried: _retried,
-    HoldReleased: _released,
-    PhaseStarted: _phase_started,
-    PhaseEnded: _phase_ended,
-    WorktreeTaken: _worktree_taken,
-    WorktreeGone: _worktree_gone,
-    NeedsConsumed: lambda run, event, at: setattr(run.records[event.job], "consumed", event.needs),
-    ProgramStarted: _program_started,
-    WorkCommitted: _committed,
-    WorkSaved: lambda run, event, at: run.records[event.job].saved.append(event),
-    LeafMerged: _leaf_merged,
-    AgentStarted: _agent_started,
-    AgentSession: _agent_session,
-    AgentHeard: _agent_heard,
-    AgentUsed: _agent_used,
-    AgentNoted: _agent_noted,
-    AgentEnded: _agent_ended,
-    HealTried: _heal_tried,
-    JobDeployed: lambda run, event, at: run.deploy(event.job),
-    MessageSent: lambda run, event, at: run.records[event.job].messages.append(event),
-    MessagesDelivered: _messages_delivered,
-    WorkerIdle: _worker_idle,
-    WorkerCompleted: _worker_completed,
-    ConflictSettled: _settled,
+APPLY: Mapping[type[events.Event], Callable[[Run, Any, float], None]] = {
+    events.PlanSubmitted: _submitted,
+    events.PlanFinalized: _finalized,
+    events.PlanStarted: _plan_started,
+    events.PlanPaused: _set("paused"),
+    events.PlanResumed: _resumed,
+    events.PlanCanceled: _set("canceled"),
+    events.PlanReshaped: _reshaped,
+    events.BudgetWarned: lambda run, event, at: run.budget_warned.add(event.kind),
+    events.SnapshotStarted: _snapshot_started,
+    events.LandingIntended: _moves("landing"),
+    events.LandingVoided: _set("landing", lambda event: None),
+    events.Landed: _landed,
+    events.NothingToLand: _set("unlanded"),
+    events.UndoIntended: _moves("undo"),
+    events.UndoVoided: _set("undo", lambda event: None),
+    events.LandingUndone: _undone,
+    events.Pushed: _set("pushed"),
+    events.Warned: lambda run, event, at: run.warnings.append(event),
+    events.PlanDeleted: _deleted,
+    events.PlanPurged: _set("purged", lambda event: True),
+    events.JobPicked: lambda run, event, at: None,
+    events.JobStarted: _job_started,
+    events.JobSucceeded: _succeeded,
+    events.JobFailed: _failed,
+    events.JobCanceled: _canceled,
+    events.JobHeld: _held,
+    events.JobContinued: _continued,
+    events.JobRetried: _retried,
+    events.HoldReleased: _released,
+    events.PhaseStarted: _phase_started,
+    events.PhaseEnded: _phase_ended,
+    events.WorktreeTaken: _worktree_taken,
+    events.WorktreeGone: _worktree_gone,
+    events.NeedsConsumed: lambda run, event, at: setattr(run.records[event.job], "consumed", event.needs),
+    events.ProgramStarted: _program_started,
+    events.WorkCommitted: _committed,
+    events.WorkSaved: lambda run, event, at: run.records[event.job].saved.append(event),
+    events.LeafMerged: _leaf_merged,
+    events.AgentStarted: _agent_started,
+    events.AgentSession: _agent_session,
+    events.AgentHeard: _agent_heard,
+    events.AgentUsed: _agent_used,
+    events.AgentNoted: _agent_noted,
+    events.AgentEnded: _agent_ended,
+    events.HealTried: _heal_tried,
+    events.JobDeployed: lambda run, event, at: run.deploy(event.job),
+    events.MessageSent: lambda run, event, at: run.records[event.job].messages.append(event),
+    events.MessagesDelivered: _messages_delivered,
+    events.WorkerIdle: _worker_idle,
+    events.WorkerCompleted: _worker_completed,
+    events.ConflictSettled: _settled,
     **APPLY_SUBTASKS,
 }

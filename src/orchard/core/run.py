@@ -18,21 +18,7 @@ from msgspec.structs import replace
 
 from orchard.core.records import JobRecord, Snapshot
 from orchard.core.states import ACTIVE, JobState, after
-from orchard.model.events.plans import (
-    ConflictSettled,
-    JobEvent,
-    JobHeld,
-    Landed,
-    LandingIntended,
-    LandingUndone,
-    NothingToLand,
-    PlanCanceled,
-    PlanPaused,
-    PlanStarted,
-    Pushed,
-    UndoIntended,
-    Warned,
-)
+from orchard.model.events import plans as events
 from orchard.model.plan import VALIDATION, Job, JobId, Plan, PlanId
 from orchard.model.statuses import OVER, JobStatus, PlanStatus
 
@@ -65,7 +51,7 @@ class Run:
         self.slots_used = 0
         self.held = 0
         self.created = 0.0
-        self.started: PlanStarted | None = None
+        self.started: events.PlanStarted | None = None
         self.started_at: float | None = None
         self.changed_at = 0.0
         self.alive_at = 0.0
@@ -77,23 +63,23 @@ class Run:
         self._resting_since: float | None = None
         self._went_on = 0.0
         self.scaffolding = False
-        self.paused: PlanPaused | None = None
+        self.paused: events.PlanPaused | None = None
         self.begins_alone = False
-        self.canceled: PlanCanceled | None = None
+        self.canceled: events.PlanCanceled | None = None
         self.deleted = False
         self.deleted_at: float | None = None
         self.purged = False
         self.snapshot: Snapshot | None = None
-        self.landing: LandingIntended | None = None
-        self.landed: Landed | None = None
-        self.unlanded: NothingToLand | None = None
-        self.undo: UndoIntended | None = None
-        self.undone: LandingUndone | None = None
-        self.pushed: Pushed | None = None
-        self.warnings: list[Warned] = []
-        self.resolutions: list[ConflictSettled] = []
+        self.landing: events.LandingIntended | None = None
+        self.landed: events.Landed | None = None
+        self.unlanded: events.NothingToLand | None = None
+        self.undo: events.UndoIntended | None = None
+        self.undone: events.LandingUndone | None = None
+        self.pushed: events.Pushed | None = None
+        self.warnings: list[events.Warned] = []
+        self.resolutions: list[events.ConflictSettled] = []
         """How conflicts were resolved that are in what jobs start from, or in the snapshot as it is now."""
-        self.superseded: list[ConflictSettled] = []
+        self.superseded: list[events.ConflictSettled] = []
         """How conflicts were resolved in snapshots that were thrown away."""
         self.budget_warned: set[str] = set()
         self.budget_from = 0.0
@@ -139,7 +125,7 @@ class Run:
         return self.status in OVER
 
     @property
-    def moving(self) -> LandingIntended | UndoIntended | None:
+    def moving(self) -> events.LandingIntended | events.UndoIntended | None:
         """The landing or undo of which nobody has recorded yet how it ended."""
         return self.landing or self.undo
 
@@ -197,7 +183,7 @@ class Run:
         return not blocked and self.started is not None
 
     @property
-    def waiting_for(self) -> list[JobHeld]:
+    def waiting_for(self) -> list[events.JobHeld]:
         """What a person has to decide."""
         return [record.hold for record in self.records.values() if record.hold is not None] if self.held else []
 
@@ -262,7 +248,7 @@ class Run:
         self.changed[job_id] = self.seq
         self.views.pop(job_id, None)
 
-    def move(self, event: JobEvent, seq: int) -> None:
+    def move(self, event: events.JobEvent, seq: int) -> None:
         record = self.records[event.job]
         before = record.state
         now = after(before, event, lambda: self.story(event.job))
@@ -380,7 +366,7 @@ class Run:
             record.job = replace(record.job, needs=job.needs)
         return record
 
-    def set_hold(self, job_id: JobId, hold: JobHeld | None) -> None:
+    def set_hold(self, job_id: JobId, hold: events.JobHeld | None) -> None:
         record = self.records[job_id]
         old = record.status
         self.held += (hold is not None) - (record.hold is not None)

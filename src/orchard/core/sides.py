@@ -1,6 +1,6 @@
-"""Conflicts that are resolved by taking a side: whose version is kept, in a person's words."""
+"""Conflicts resolved by taking a side, in a person's words: whose version is kept, and why nothing may be left."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 SIDES = ("ours", "theirs")
 """The ways to resolve a conflict by taking a side; what the other one did is dropped."""
@@ -16,3 +16,17 @@ def kept_version(by: str, ours: Sequence[str], theirs: Sequence[str], target: st
     the_target = f"the target '{target}'" if target else "the target"
     kept, dropped = (", ".join(side) or the_target for side in ((ours, theirs) if by == "ours" else (theirs, ours)))
     return f"the version of {kept} is kept, that of {dropped} is not"
+
+
+def nothing_to_land(*, changed: bool, resolvers: Collection[str]) -> str:
+    """Why a result is what the target holds already.
+
+    `changed`: a job has changed a file; `resolvers`: who resolved conflicts of the plan.
+    """
+    if not changed:
+        return "the jobs changed nothing"
+    if any(one in SIDES for one in resolvers):
+        return "what the jobs changed was dropped where conflicts were resolved"
+    if resolvers:
+        return "the branch already holds what is left of the jobs' changes after conflicts were resolved"
+    return "the branch already holds the result of the jobs' changes"

@@ -3,25 +3,12 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from orchard.core.records import JobRecord
+from orchard.core.records import JobRecord, Subtask
 from orchard.core.run import Run
-from orchard.core.subtask_records import Subtask
-from orchard.model.events.event import Event
-from orchard.model.events.subtasks import (
-    ProgressReported,
-    SubtaskCompleted,
-    SubtaskEnded,
-    SubtaskFolderGone,
-    SubtaskPlaced,
-    SubtaskPulled,
-    SubtasksAnswered,
-    SubtasksAwaited,
-    SubtaskSpawned,
-    SubtaskStarted,
-)
+from orchard.model.events import plans as events
 
 
-def _spawned(run: Run, event: SubtaskSpawned, at: float) -> None:
+def _spawned(run: Run, event: events.SubtaskSpawned, at: float) -> None:
     run.records[event.job].subtasks[event.subtask] = Subtask(
         event.subtask,
         event.attempt,
@@ -36,23 +23,23 @@ def _spawned(run: Run, event: SubtaskSpawned, at: float) -> None:
     )
 
 
-def _started(run: Run, event: SubtaskStarted, at: float) -> None:
+def _started(run: Run, event: events.SubtaskStarted, at: float) -> None:
     subtask = run.records[event.job].subtasks[event.subtask]
     subtask.status, subtask.started = "running", at
     run.slots_used += 1
 
 
-def _placed(run: Run, event: SubtaskPlaced, at: float) -> None:
+def _placed(run: Run, event: events.SubtaskPlaced, at: float) -> None:
     subtask = run.records[event.job].subtasks[event.subtask]
     subtask.worktree, subtask.path = event.worktree, event.path
 
 
-def _completed(run: Run, event: SubtaskCompleted, at: float) -> None:
+def _completed(run: Run, event: events.SubtaskCompleted, at: float) -> None:
     subtask = run.records[event.job].subtasks[event.subtask]
     subtask.result, subtask.succeeded = event.result, event.succeeded
 
 
-def _ended(run: Run, event: SubtaskEnded, at: float) -> None:
+def _ended(run: Run, event: events.SubtaskEnded, at: float) -> None:
     subtask = run.records[event.job].subtasks[event.subtask]
     if subtask.status == "running" and not subtask.awaits:
         run.slots_used -= 1
@@ -61,19 +48,19 @@ def _ended(run: Run, event: SubtaskEnded, at: float) -> None:
     subtask.counts, subtask.paths = event.counts, event.paths
 
 
-def _folder_gone(run: Run, event: SubtaskFolderGone, at: float) -> None:
+def _folder_gone(run: Run, event: events.SubtaskFolderGone, at: float) -> None:
     subtask = run.records[event.job].subtasks[event.subtask]
     if subtask.worktree == event.worktree:
         subtask.worktree = subtask.path = None
 
 
-def _pulled(run: Run, event: SubtaskPulled, at: float) -> None:
+def _pulled(run: Run, event: events.SubtaskPulled, at: float) -> None:
     run.records[event.job].subtasks[event.subtask].pulled = event.commit
 
 
-def _awaited(run: Run, event: SubtasksAwaited | SubtasksAnswered, at: float) -> None:
+def _awaited(run: Run, event: events.SubtasksAwaited | events.SubtasksAnswered, at: float) -> None:
     """Who waits gives its slot back, and takes it again when it goes on, even where that is one too many."""
-    waits = isinstance(event, SubtasksAwaited)
+    waits = isinstance(event, events.SubtasksAwaited)
     record = run.records[event.job]
     who = record.last if event.parent is None else record.subtasks[event.parent]
     if who is not None and who.awaits is not waits:
@@ -81,7 +68,7 @@ def _awaited(run: Run, event: SubtasksAwaited | SubtasksAnswered, at: float) -> 
         run.slots_used += -1 if waits else 1
 
 
-def _progress(run: Run, event: ProgressReported, at: float) -> None:
+def _progress(run: Run, event: events.ProgressReported, at: float) -> None:
     record = run.records[event.job]
     who = record.last if event.subtask is None else record.subtasks[event.subtask]
     if who is not None:
@@ -95,15 +82,15 @@ def stop_waiting(run: Run, record: JobRecord) -> None:
         run.slots_used += 1
 
 
-APPLY_SUBTASKS: Mapping[type[Event], Callable[[Run, Any, float], None]] = {
-    SubtaskSpawned: _spawned,
-    SubtaskStarted: _started,
-    SubtaskPlaced: _placed,
-    SubtaskCompleted: _completed,
-    SubtaskEnded: _ended,
-    SubtaskFolderGone: _folder_gone,
-    SubtaskPulled: _pulled,
-    SubtasksAwaited: _awaited,
-    SubtasksAnswered: _awaited,
-    ProgressReported: _progress,
+APPLY_SUBTASKS: Mapping[type[events.Event], Callable[[Run, Any, float], None]] = {
+    events.SubtaskSpawned: _spawned,
+    events.SubtaskStarted: _started,
+    events.SubtaskPlaced: _placed,
+    events.SubtaskCompleted: _completed,
+    events.SubtaskEnded: _ended,
+    events.SubtaskFolderGone: _folder_gone,
+    events.SubtaskPulled: _pulled,
+    events.SubtasksAwaited: _awaited,
+    events.SubtasksAnswered: _awaited,
+    events.ProgressReported: _progress,
 }

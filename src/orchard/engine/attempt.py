@@ -12,8 +12,7 @@ from orchard.core.run import Run
 from orchard.engine.context import Context
 from orchard.engine.engine import Engine
 from orchard.engine.outcome import Failed, Held, Outcome
-from orchard.engine.phases import JOB_PHASES
-from orchard.engine.phasing import run_phases
+from orchard.engine.phases import JOB_PHASES, run_phases
 from orchard.engine.validation import run_validation
 from orchard.engine.workspace import release_unneeded
 from orchard.errors import OrchardError

@@ -15,8 +15,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from orchard.core.foresight import foresee
-from orchard.core.replay import apply
+from orchard.core.replay import apply, foresee
 from orchard.core.run import Run
 from orchard.core.scheduler import StartJob, free_slots, next_turns, pick
 from orchard.core.states import ACTIVE
@@ -32,18 +31,7 @@ from orchard.engine.vigil import Vigil
 from orchard.engine.world import World
 from orchard.errors import OrchardError, SystemRefused
 from orchard.git.worktree.worktrees import Worktrees
-from orchard.model.events.plans import (
-    Event,
-    JobCanceled,
-    JobFailed,
-    JobPicked,
-    JobStarted,
-    JobSucceeded,
-    PlanPaused,
-    Recorded,
-    Warned,
-    encode,
-)
+from orchard.model.events import plans as events
 from orchard.model.plan import VALIDATION, JobId, PlanId
 from orchard.model.statuses import JobStatus
 from orchard.process.orphans import become_subreaper, children, end_adopted
@@ -121,15 +109,15 @@ class Engine:
 
     # --------------------------------------------------------------------------------- recording
 
-    def record(self, plan: PlanId, event: Event, *, listed: bool = False) -> int:
+    def record(self, plan: PlanId, event: events.Event, *, listed: bool = False) -> int:
         """Take in what happened and queue it for the journal; returns its number.
 
         `listed`: what lists show of the plan changes although its status does not.
         """
         run, at = self.runs[plan], self.world.clock()
-        heard: list[Recorded] = []
+        heard: list[events.Recorded] = []
 
-        def take_in(recorded: Recorded) -> PlanRow | None:
+        def take_in(recorded: events.Recorded) -> PlanRow | None:
             apply(run, recorded)
             heard.append(recorded)
             return self.runs.row_after(run, event, listed=listed)
@@ -141,13 +129,13 @@ class Engine:
         self._wake.set()
         return seq
 
-    def record_together(self, plan: PlanId, *events: Event, listed: bool = False) -> None:
+    def record_together(self, plan: PlanId, *happened: events.Event, listed: bool = False) -> None:
         """Record several events as a whole; where one of them cannot happen or has no place, none does."""
-        foresee(self.runs[plan], events)
+        foresee(self.runs[plan], happened)
         with self.journal.together():
-            self.journal.check_room(len(events), sum(len(encode(event)[1]) for event in events))
-            for event in events:
-                self.record(plan, event, listed=listed and event is events[-1])
+            self.journal.check_room(len(happened), sum(len(events.encode(event)[1]) for event in happened))
+            for event in happened:
+                self.record(plan, event, listed=listed and event is happened[-1])
 
     async def durable(self) -> None:
         """Wait until everything recorded so far has reached the disk, of the repository that is there."""
@@ -156,7 +144,7 @@ class Engine:
 
     def warn(self, plan: PlanId, message: str, job: JobId | None = None) -> None:
         """Tell a person something that stops nothing; the same thing is told once."""
-        warning = Warned(message, job)
+        warning = events.Warned(message, job)
         if warning not in self.runs[plan].warnings:
             self.record(plan, warning)
 
@@ -236,7 +224,7 @@ class Engine:
         except (OrchardError, OSError) as error:
             why = error if isinstance(error, OrchardError) else SystemRefused(error)
             said = f"The plan cannot start: {why.message} {self.world.say(why.hint or '')}".rstrip()
-            self.record(run.id, PlanPaused(said, waiting=True))
+            self.record(run.id, events.PlanPaused(said, waiting=True))
         finally:
             self._preparing.discard(run.id)
             self.wake()
@@ -262,7 +250,7 @@ class Engine:
         assert self._group is not None
         run = self.runs[start.plan]
         number = run.records[start.job].number
-        self.record(run.id, JobPicked(start.job, number))
+        self.record(run.id, events.JobPicked(start.job, number))
         if self._is_trivial(run, start.job):
             self._pass_on(run, start.job, number)
             return
@@ -289,8 +277,8 @@ class Engine:
         needs = run.job(job_id).needs
         commit = run.records[needs[0]].commit if needs else run.started.base_commit
         assert commit is not None
-        self.record(run.id, JobStarted(job_id, number))
-        self.record(run.id, JobSucceeded(job_id, number, commit))
+        self.record(run.id, events.JobStarted(job_id, number))
+        self.record(run.id, events.JobSucceeded(job_id, number, commit))
 
     def _attempt_is_over(self, start: StartJob, live: Live) -> None:
         if self.live.get((start.plan, start.job)) is live:
@@ -329,9 +317,9 @@ class Engine:
 
     def _record_stop(self, run: Run, job: JobId, why: Stop) -> None:
         if why.kind == "cancel":
-            self.record(run.id, JobCanceled(job, why.reason))
+            self.record(run.id, events.JobCanceled(job, why.reason))
         else:
-            self.record(run.id, JobFailed(job, run.records[job].number, None, "forced", why.reason))
+            self.record(run.id, events.JobFailed(job, run.records[job].number, None, "forced", why.reason))
 
     def hurry(self) -> None:
         """Skip the grace of everything that is being stopped."""

@@ -10,9 +10,8 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
-from orchard.core.landwords import nothing_to_land
 from orchard.core.run import Run
-from orchard.core.sides import SIDES
+from orchard.core.sides import SIDES, nothing_to_land
 from orchard.engine.context import Context
 from orchard.engine.engine import Engine
 from orchard.engine.outcome import Held, Outcome, Passed
@@ -25,17 +24,7 @@ from orchard.git.landing.obstacles import LandingRefused, some
 from orchard.git.landing.recovery import Settled
 from orchard.git.merge.conflicts import share_memory
 from orchard.git.refs import Update, job_ref_part, list_refs, update_refs
-from orchard.model.events.plans import (
-    Landed,
-    LandingIntended,
-    LandingUndone,
-    LandingVoided,
-    NothingToLand,
-    Pushed,
-    UndoIntended,
-    UndoVoided,
-    Warned,
-)
+from orchard.model.events import plans as events
 from orchard.model.phases import Phase
 from orchard.model.plan import VALIDATION
 from orchard.process.failpoint import failpoint
@@ -53,7 +42,7 @@ async def land(context: Context) -> Outcome:
     if run.landed is not None:
         return await _after_landing(context)
     if tip == run.snapshot.start:
-        context.engine.record(run.id, NothingToLand())
+        context.engine.record(run.id, events.NothingToLand())
         return Passed(f"{_why_nothing(run)}: there is nothing to land")
     if context.plan.land == "never":
         return await _leave_on_branch(context, tip)
@@ -74,7 +63,7 @@ async def _land(context: Context, new: str) -> Outcome:
     assert run.started is not None
     branch, old = context.world.repo.meant_branch(run.started.target_branch), context.target_tip
     await _harden(context, new)
-    intent = LandingIntended(landing_id(run), branch, old, new)
+    intent = events.LandingIntended(landing_id(run), branch, old, new)
     failpoint("landing.before-intent")
     engine.record(run.id, intent)
     await engine.durable()
@@ -83,7 +72,7 @@ async def _land(context: Context, new: str) -> Outcome:
     result, canceled = await _to_its_end(engine, branch, old, new, message)
     failpoint("landing.after-move")
     if isinstance(result, LandingRefused):
-        engine.record(run.id, LandingVoided(intent.landing, result.reason))
+        engine.record(run.id, events.LandingVoided(intent.landing, result.reason))
         if canceled is not None:
             raise canceled
         if result.kind == "moved":
@@ -91,7 +80,7 @@ async def _land(context: Context, new: str) -> Outcome:
         why = (f"{result.reason.rstrip('.')}. ", *parts_of(result.hint))
         return Held("landing", why, Phase.MERGE_RI)
     checkout = str(result.checkout) if result.checkout else None
-    engine.record(run.id, Landed(intent.landing, branch, old, new, checkout))
+    engine.record(run.id, events.Landed(intent.landing, branch, old, new, checkout))
     await engine.durable()
     _tell_rest(engine, run, result)
     if any(one.by not in SIDES for one in run.resolutions):
@@ -141,14 +130,16 @@ async def _push(engine: Engine, run: Run) -> None:
     """Hand the branch on, if the plan says so; that it failed is told for as long as the landing stands."""
     if run.plan.push and run.landed is not None:
         ok, message = await engine.world.in_thread(git_landing.push, engine.world.repo, run.landed.branch)
-        engine.record(run.id, Pushed(run.landed.branch, ok, message[-2000:]))
+        engine.record(run.id, events.Pushed(run.landed.branch, ok, message[-2000:]))
 
 
 def _tell_rest(engine: Engine, run: Run, result: BranchMoved) -> None:
     _tell_kept(engine, run, result.kept)
     if result.unfinished:
         said = f"The checkout could not follow when the branch moved. {result.unfinished}."
-        engine.record(run.id, Warned(f"{said} The next engine of this repository makes it whole.", until_moved=True))
+        engine.record(
+            run.id, events.Warned(f"{said} The next engine of this repository makes it whole.", until_moved=True)
+        )
 
 
 def _tell_kept(engine: Engine, run: Run, kept: Path | None) -> None:
@@ -164,10 +155,10 @@ def tell_settled(engine: Engine, run: Run, found: Sequence[Settled]) -> None:
         if intent is None or one.intent is None or {intent.old, intent.new} != {one.intent.old, one.intent.new}:
             continue
         if one.astray:
-            engine.record(run.id, Warned(engine.world.say(one.astray), until_moved=True))
+            engine.record(run.id, events.Warned(engine.world.say(one.astray), until_moved=True))
         if one.theirs:
             said = f"was interrupted, and these files were edited since: they are left as they are: {some(one.theirs)}"
-            engine.record(run.id, Warned(f"A landing or an undo in {one.intent.top} {said}", until_moved=True))
+            engine.record(run.id, events.Warned(f"A landing or an undo in {one.intent.top} {said}", until_moved=True))
         _tell_kept(engine, run, one.kept)
 
 
@@ -180,10 +171,10 @@ async def settle(engine: Engine, run: Run) -> None:
         git_landing.where_is, engine.world.repo, intent.branch, intent.landing, intent.old, intent.new
     )
     if where in ("landed", "landed-elsewhere"):
-        engine.record(run.id, Landed(intent.landing, intent.branch, intent.old, intent.new, found=True))
+        engine.record(run.id, events.Landed(intent.landing, intent.branch, intent.old, intent.new, found=True))
         await engine.durable()
     else:
-        engine.record(run.id, LandingVoided(intent.landing, f"found {where} after an interruption"))
+        engine.record(run.id, events.LandingVoided(intent.landing, f"found {where} after an interruption"))
 
 
 async def _leave_on_branch(context: Context, tip: str) -> Outcome:
@@ -191,7 +182,7 @@ async def _leave_on_branch(context: Context, tip: str) -> Outcome:
     await _harden(context, tip)
     branch = await context.world.in_thread(_new_branch, context, tip)
     failpoint("landing.after-branch")
-    context.engine.record(context.run.id, NothingToLand(branch, tip))
+    context.engine.record(context.run.id, events.NothingToLand(branch, tip))
     return Passed(f"the result is on branch {branch}")
 
 
@@ -210,7 +201,7 @@ def _new_branch(context: Context, tip: str) -> str:
 # ------------------------------------------------------------------------------- undo and again
 
 
-async def undo(engine: Engine, run: Run) -> tuple[LandingUndone, bool]:
+async def undo(engine: Engine, run: Run) -> tuple[events.LandingUndone, bool]:
     """Take a landing back by compare-and-swap; False: that had been done before."""
     landed = run.landed
     await settle_undo(engine, run)
@@ -219,17 +210,17 @@ async def undo(engine: Engine, run: Run) -> tuple[LandingUndone, bool]:
     if landed is None:
         raise UsageError(f"Plan '{run.id}' has not landed, so there is nothing to undo.")
     failpoint("undo.before-intent")
-    engine.record(run.id, UndoIntended(landed.landing, landed.branch, landed.old, landed.new))
+    engine.record(run.id, events.UndoIntended(landed.landing, landed.branch, landed.old, landed.new))
     await engine.durable()
     failpoint("undo.before-move")
     repo = engine.world.repo
     result = await engine.world.in_thread(git_landing.undo, repo, landed.branch, landed.old, landed.new)
     failpoint("undo.after-move")
     if isinstance(result, LandingRefused):
-        engine.record(run.id, UndoVoided(landed.landing, result.reason))
+        engine.record(run.id, events.UndoVoided(landed.landing, result.reason))
         await engine.durable()
         raise NeedsPerson(f"The landing was not undone. {result.reason}", hint=_instead_of_undo(run, landed, result))
-    undone = LandingUndone(landed.landing, landed.branch, landed.old)
+    undone = events.LandingUndone(landed.landing, landed.branch, landed.old)
     engine.record(run.id, undone)
     await engine.durable()
     _tell_rest(engine, run, result)
@@ -245,13 +236,13 @@ async def settle_undo(engine: Engine, run: Run) -> None:
     repo = engine.world.repo
     done = await engine.world.in_thread(git_landing.was_undone, repo, intent.branch, intent.old, intent.new)
     if done:
-        engine.record(run.id, LandingUndone(intent.landing, intent.branch, intent.old))
+        engine.record(run.id, events.LandingUndone(intent.landing, intent.branch, intent.old))
     else:
-        engine.record(run.id, UndoVoided(intent.landing, "found not done after an interruption"))
+        engine.record(run.id, events.UndoVoided(intent.landing, "found not done after an interruption"))
     await engine.durable()
 
 
-async def land_again(engine: Engine, run: Run) -> Landed:
+async def land_again(engine: Engine, run: Run) -> events.Landed:
     """Land a result whose landing was undone; only where the target is still where the undo left it."""
     before = run.landed
     if before is not None and before.found and run.undone is None:
@@ -260,15 +251,15 @@ async def land_again(engine: Engine, run: Run) -> Landed:
         raise UsageError(f"Plan '{run.id}' has landed on '{before.branch}' already.", hint=Next("get_plan", run.id))
     if before is None:
         raise UsageError(f"Plan '{run.id}' has nothing to land.", hint=Next("get_plan", run.id))
-    intent = LandingIntended(before.landing, before.branch, before.old, before.new)
+    intent = events.LandingIntended(before.landing, before.branch, before.old, before.new)
     engine.record(run.id, intent)
     await engine.durable()
     repo, message = engine.world.repo, f"orchard: land {run.id} again"
     result = await engine.world.in_thread(git_landing.land, repo, before.branch, before.old, before.new, message)
     if isinstance(result, LandingRefused):
-        engine.record(run.id, LandingVoided(intent.landing, result.reason))
+        engine.record(run.id, events.LandingVoided(intent.landing, result.reason))
         raise NeedsPerson(f"The result was not landed. {result.reason}", hint=_instead_of_landing(run, result))
-    landed = Landed(intent.landing, before.branch, before.old, before.new, str(result.checkout or "") or None)
+    landed = events.Landed(intent.landing, before.branch, before.old, before.new, str(result.checkout or "") or None)
     engine.record(run.id, landed)
     await engine.durable()
     _tell_rest(engine, run, result)
@@ -284,7 +275,7 @@ def _instead_of_landing(run: Run, refused: LandingRefused) -> Hint:
     return f"To bring the result there by a merge of your own: git merge refs/orchard/snapshot/{job_ref_part(run.id)}"
 
 
-def _instead_of_undo(run: Run, landed: Landed, refused: LandingRefused) -> Hint:
+def _instead_of_undo(run: Run, landed: events.Landed, refused: LandingRefused) -> Hint:
     """What to do where the branch has gone on: what landed can still be taken back by commits of its own."""
     if refused.kind != "moved" or landed.old is None or run.plan.merge == "merge":
         return refused.hint

@@ -1,7 +1,10 @@
-"""The phases of an ordinary job: each a function from the attempt to an outcome."""
+"""The phases of an ordinary job, each a function from the attempt to an outcome; and running them in their order.
+
+A phase stands between its two events. What fails is healed, where the plan allows that.
+"""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,31 +14,36 @@ from msgspec.structs import replace
 from orchard.engine.context import Context
 from orchard.engine.merges.gather import base_ref, gather
 from orchard.engine.outcome import Failed, Held, Outcome, Passed, Skipped
-from orchard.engine.phasing import PhaseFunction
 from orchard.engine.programs import TAIL_LINES, command_line, environment, failure, folder_of, limits_of, redacted
 from orchard.engine.snapshot import merge_leaf
-from orchard.engine.turns.heal import edited_since, healed_trailers
+from orchard.engine.turns.heal import edited_since, folder_state, healed, healed_trailers
 from orchard.engine.turns.resolve import Sides, merge_with_resolver, record_pick
 from orchard.engine.turns.work import run_agent_work
 from orchard.engine.workspace import setup_works
-from orchard.errors import Next
+from orchard.errors import Next, SystemRefused
 from orchard.files import read_plain
 from orchard.git.history import count_commits, files
 from orchard.git.refs import Update, keep_ref, update_refs
 from orchard.git.worktree.commit import CommitInfo, Committed, Refused
-from orchard.model.events.plans import NeedsConsumed, WorkCommitted
-from orchard.model.phases import Phase, at_or_after
+from orchard.model.events.plans import NeedsConsumed, PhaseEnded, PhaseStarted, WorkCommitted
+from orchard.model.phases import PHASES, Phase, at_or_after
 from orchard.model.plan import AgentWork, Job, Resolver, Work
 from orchard.store.logs import tail
 
+WORDS: Mapping[type[Outcome], str] = {Failed: "failed", Skipped: "skipped", Held: "held"}
+
+PhaseFunction = Callable[[Context], Awaitable[Outcome]]
+
 EVIDENCE_BYTES = 64 * 1024
+LISTED_PATHS = 10
 TYPES = ("file_changes", "external_effect", "analysis", "validation")
 
 
 def read_evidence(path: Path) -> tuple[dict[str, Any] | None, str | None]:
     """The evidence a job left, or what is wrong with it; neither where it left none."""
     try:
-        data = _read(path)
+        # The job chose what lies here: no link is followed, no pipe waited for.
+        data = read_plain(path, EVIDENCE_BYTES + 1)
     except FileNotFoundError:
         return None, None
     except OSError as error:
@@ -48,11 +56,6 @@ def read_evidence(path: Path) -> tuple[dict[str, Any] | None, str | None]:
         return None, "the evidence file is not JSON"
     problem = _problem(value)
     return (None, problem) if problem else (value, None)
-
-
-def _read(path: Path) -> bytes:
-    # The job chose what lies here: no link is followed, no pipe waited for.
-    return read_plain(path, EVIDENCE_BYTES + 1)
 
 
 def _problem(value: Any) -> str | None:
@@ -69,9 +72,6 @@ def _problem(value: Any) -> str | None:
     if "outcome" in value and not isinstance(value["outcome"], dict):
         return "the 'outcome' of the evidence must be an object"
     return None
-
-
-LISTED_PATHS = 10
 
 
 async def merge_fi(context: Context) -> Outcome:
@@ -309,6 +309,45 @@ JOB_PHASES: Mapping[Phase, PhaseFunction] = {
     Phase.POSTCHECKS: postchecks,
     Phase.MERGE_RI: merge_ri,
 }
+
+
+# ------------------------------------------------------------------------------- running phases
+
+
+async def run_phases(context: Context, functions: Mapping[Phase, PhaseFunction]) -> Outcome:
+    """Run what has to run, in order; the first phase that does not pass ends it."""
+    for phase in PHASES:
+        # Gathering is never skipped: what the job needs may have changed since the last attempt.
+        if phase is not Phase.MERGE_FI and not at_or_after(phase, context.first_phase):
+            continue
+        outcome = await run_phase(context, phase, functions[phase])
+        if isinstance(outcome, Failed | Held):
+            return outcome
+    return Passed()
+
+
+async def run_phase(context: Context, phase: Phase, function: PhaseFunction) -> Outcome:
+    context.phase = phase
+    context.notes = []
+    context.engine.record(context.run.id, PhaseStarted(context.job_id, context.number, phase))
+    outcome = await _tried(context, function)
+    if isinstance(outcome, Failed):
+        outcome = await healed(context, outcome, lambda: _tried(context, function))
+    if isinstance(outcome, Failed) and phase is Phase.POSTCHECKS:
+        outcome = replace(outcome, left=await folder_state(context))
+    notes = [*context.notes, *([outcome.note] if isinstance(outcome, Passed | Skipped) and outcome.note else [])]
+    word = WORDS.get(type(outcome), "passed")
+    context.engine.record(context.run.id, PhaseEnded(context.job_id, context.number, phase, word, "; ".join(notes)))
+    return outcome
+
+
+async def _tried(context: Context, function: PhaseFunction) -> Outcome:
+    """Run a phase; what a disk or the system refuses has failed, and is told without a traceback."""
+    try:
+        return await function(context)
+    except OSError as error:
+        refused = SystemRefused(error)
+        return Failed("error", refused.message, hint=refused.hint)
 
 
 # ------------------------------------------------------------------------------ running programs

@@ -14,18 +14,7 @@ from contextlib import contextmanager
 from orchard.core.run import Run
 from orchard.core.views.plans import plan_summary
 from orchard.errors import Next, Say
-from orchard.model.events.plans import (
-    Event,
-    Landed,
-    LandingIntended,
-    LandingUndone,
-    LandingVoided,
-    PlanDeleted,
-    PlanPaused,
-    PlanReshaped,
-    UndoIntended,
-    UndoVoided,
-)
+from orchard.model.events import plans as events
 from orchard.model.plan import PlanId
 from orchard.model.statuses import PlanStatus
 from orchard.store.plan_list import PlanRow
@@ -48,7 +37,7 @@ class Chain:
         status, gone = self._first(runs, run)
         return gone or status in (PlanStatus.FAILED, PlanStatus.CANCELED)
 
-    def question(self, runs: dict[PlanId, Run], run: Run) -> PlanPaused | None:
+    def question(self, runs: dict[PlanId, Run], run: Run) -> events.PlanPaused | None:
         """What a person is asked about a plan that would wait for ever."""
         if run.begins_alone or not self.is_lost(runs, run):
             return None
@@ -59,7 +48,7 @@ class Chain:
         if not gone:
             again = Next("retry_plan", first)
             said = (f"{begins} {_words(status)}. To run that one again: ", again, ", then ", resume, ". ")
-        return PlanPaused(self._say((*said, "To begin without it: ", resume)), waiting=True)
+        return events.PlanPaused(self._say((*said, "To begin without it: ", resume)), waiting=True)
 
     def _first(self, runs: dict[PlanId, Run], run: Run) -> tuple[str, bool]:
         """The status of the plan that this one comes after, and whether it is gone: deleted, or purged."""
@@ -82,15 +71,15 @@ KEPT_ENDED = 4
 """Plans that are over and stay in memory: what was just run is what people ask about."""
 
 # These change what a list shows of a plan although its status stays the same.
-ALWAYS_LISTED: tuple[type[Event], ...] = (
-    Landed,
-    LandingIntended,
-    LandingUndone,
-    LandingVoided,
-    PlanDeleted,
-    PlanReshaped,
-    UndoIntended,
-    UndoVoided,
+ALWAYS_LISTED: tuple[type[events.Event], ...] = (
+    events.Landed,
+    events.LandingIntended,
+    events.LandingUndone,
+    events.LandingVoided,
+    events.PlanDeleted,
+    events.PlanReshaped,
+    events.UndoIntended,
+    events.UndoVoided,
 )
 
 
@@ -133,7 +122,7 @@ class Runs(dict[PlanId, Run]):
             self._held[plan] -= 1
             self._held += Counter()  # drops what is zero
 
-    def row_after(self, run: Run, event: Event, *, listed: bool) -> PlanRow | None:
+    def row_after(self, run: Run, event: events.Event, *, listed: bool) -> PlanRow | None:
         """What lists show of the plan after this event, where that changed."""
         status = run.status
         if self._statuses.get(run.id) is status and not listed and not isinstance(event, ALWAYS_LISTED):

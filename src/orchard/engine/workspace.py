@@ -22,9 +22,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from orchard.core.records import Subtask
 from orchard.core.run import Run
 from orchard.core.states import JobState
-from orchard.core.subtask_records import Subtask
 from orchard.engine.engine import Engine
 from orchard.engine.pool import Pool
 from orchard.errors import OrchardError
@@ -36,15 +36,7 @@ from orchard.git.worktree.save import Saved, ensure_saved
 from orchard.git.worktree.setup import Linked, copy_included, fills_nothing, included_files, link_folders
 from orchard.git.worktree.status import fingerprint
 from orchard.git.worktree.transfer import write_changes
-from orchard.model.events.plans import (
-    Event,
-    ProgramStarted,
-    SubtaskFolderGone,
-    SubtaskPlaced,
-    WorkSaved,
-    WorktreeGone,
-    WorktreeTaken,
-)
+from orchard.model.events import plans as events
 from orchard.model.limits import Limits
 from orchard.model.names import JobId, token_of
 from orchard.model.phases import Phase
@@ -124,7 +116,7 @@ class Workspace:
     def _pool(self) -> Pool:
         return self._engine.pool(self._run)
 
-    def _record(self, event: Event) -> None:
+    def _record(self, event: events.Event) -> None:
         self._engine.record(self._run.id, event)
 
     async def prepare(self, commit: str, *, fresh: bool = False) -> None:
@@ -174,7 +166,9 @@ class Workspace:
         """Hears of a program that was started there, so that whoever comes after us can end it."""
 
         async def note(who: Identity) -> None:
-            started = ProgramStarted(self._job, self._attempt, phase, who.pid, who.started, who.boot, self._subtask)
+            started = events.ProgramStarted(
+                self._job, self._attempt, phase, who.pid, who.started, who.boot, self._subtask
+            )
             self._record(started)
 
         return note
@@ -286,7 +280,7 @@ class Workspace:
 
     def _record_saved(self, saved: Saved, why: str) -> bool:
         for ref, commit in saved.refs:
-            self._record(WorkSaved(self._job, ref, commit, why))
+            self._record(events.WorkSaved(self._job, ref, commit, why))
         return bool(saved.refs)
 
     async def end(self, why: str, saved: Saved | None = None) -> None:
@@ -343,11 +337,11 @@ class JobWorkspace(Workspace):
         return Held(worktree, taken.base, done.commit, keep_ref(self._run.id, self._job, done.attempt))
 
     def _note_taken(self, worktree: Worktree, commit: str) -> None:
-        taken = WorktreeTaken(self._job, self._attempt, worktree.name, str(worktree.path), commit)
+        taken = events.WorktreeTaken(self._job, self._attempt, worktree.name, str(worktree.path), commit)
         self._record(taken)
 
     def _note_gone(self, name: str) -> None:
-        self._record(WorktreeGone(self._job, name))
+        self._record(events.WorktreeGone(self._job, name))
 
     async def _key_of_setup(self, commit: str) -> str | None:
         """The tree, the works, their variables, what is copied and linked; an agent's work is done anew each time."""
@@ -401,11 +395,11 @@ class SubtaskWorkspace(Workspace):
         return Held(worktree, known.base, known.commit, ref)
 
     def _note_taken(self, worktree: Worktree, commit: str) -> None:
-        placed = SubtaskPlaced(self._job, self._subtask, worktree.name, str(worktree.path))
+        placed = events.SubtaskPlaced(self._job, self._subtask, worktree.name, str(worktree.path))
         self._record(placed)
 
     def _note_gone(self, name: str) -> None:
-        self._record(SubtaskFolderGone(self._job, self._subtask, name))
+        self._record(events.SubtaskFolderGone(self._job, self._subtask, name))
 
     @property
     def _last_program(self) -> tuple[Identity | None, Path | None]:

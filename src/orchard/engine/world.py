@@ -13,8 +13,7 @@ from msgspec import Struct, field
 from orchard.agents.project_settings import ProjectSettings, covered, lying_in
 from orchard.agents.protocol import Agent, McpServer
 from orchard.config.layers import Config, variables_of
-from orchard.engine.merges.memory import Gathered
-from orchard.engine.merges.picks import Picks
+from orchard.engine.merges.memory import Gathered, Picks
 from orchard.engine.programs import host_environment
 from orchard.errors import Say, SystemRefused
 from orchard.git.command import GitError, lock_in_the_way

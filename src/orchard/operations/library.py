@@ -31,7 +31,6 @@ from orchard.core.views.documents import (
     Waiting,
 )
 from orchard.core.views.figures import UsageReport
-from orchard.engine.listing import listed
 from orchard.engine.server.address import is_at_work
 from orchard.errors import Next, NotFound, OrchardError, Say, UsageError
 from orchard.git.repository import Repository
@@ -41,7 +40,7 @@ from orchard.model.phases import PHASES, Phase
 from orchard.model.plan import VALIDATION, JobId, Plan, PlanId
 from orchard.operations.operation import Operation
 from orchard.store.logs import LogFiles
-from orchard.store.plan_list import JOURNAL_FILE
+from orchard.store.plan_list import JOURNAL_FILE, listed
 from orchard.store.reader import JournalReader, read
 
 # What a program that lives long remembers of plans that it was asked about.

@@ -17,13 +17,12 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from orchard.agents.definitions import Definition, definitions
-from orchard.core.subtask_records import Subtask, children_of, depth_of
+from orchard.core.records import Subtask, children_of, depth_of
 from orchard.engine.engine import Engine
 from orchard.engine.programs import redacted
 from orchard.engine.turns.job_tokens import Scope
 from orchard.engine.turns.scope import Desk
-from orchard.engine.turns.subtask import MOST_DEPTH, SUMMARY, Order, run_subtask
-from orchard.engine.turns.transfer import pull
+from orchard.engine.turns.subtask import MOST_DEPTH, SUMMARY, Order, pull, run_subtask
 from orchard.errors import NotFound, OrchardError, UsageError
 from orchard.model.events.plans import Json, ProgressReported, SubtaskCompleted, SubtaskSpawned
 from orchard.model.plan import JobId, PlanId

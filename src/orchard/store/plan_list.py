@@ -4,6 +4,7 @@ import json
 import os
 import sqlite3
 import threading
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,12 @@ class PlanRow(Struct, frozen=True):
     status: str
     settled: bool
     summary: PlanSummary
+
+
+def listed(rows: Iterable[PlanRow], summarize: Callable[[PlanId], PlanSummary], *, deleted: bool) -> list[PlanSummary]:
+    """Every plan in a few fields, in the order of the rows; a plan that is not settled is asked for anew."""
+    found = [row.summary if row.settled else summarize(row.id) for row in rows]
+    return [summary for summary in found if deleted or not summary.deleted]
 
 
 class PlanList:

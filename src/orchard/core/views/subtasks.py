@@ -4,8 +4,7 @@ from collections.abc import Callable, Iterable
 
 from msgspec.structs import replace
 
-from orchard.core.records import Attempt, JobRecord
-from orchard.core.subtask_records import Subtask
+from orchard.core.records import Attempt, JobRecord, Subtask
 from orchard.core.views.documents import FileCounts, Progress, SubtaskView
 from orchard.core.views.figures import AgentUsage
 from orchard.model.events.subtasks import ProgressReported

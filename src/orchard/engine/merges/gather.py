@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from orchard.core.sides import SIDES
 from orchard.core.views.plans import take_side
-from orchard.engine.merges.picks import pick_of
+from orchard.engine.merges.memory import pick_of
 from orchard.engine.outcome import Failed
 from orchard.engine.world import World
 from orchard.errors import Hint, Next

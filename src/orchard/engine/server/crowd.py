@@ -1,16 +1,24 @@
 """How many may stand at the engine's door at once, so that nobody can take all of its descriptors.
 
 Who has not shown a secret yet makes room for the next: the oldest of them is sent away. Who shows a job token may
-hold so many connections, and all agents together leave some for the user, who is let in always.
+hold so many connections, and all agents together leave some for the user, who is let in always. Who was refused is
+written down, a line each, in a file beside the journal that stays small.
 """
 
 import logging
+import os
+import socket
+import struct
 import time
 from asyncio import StreamWriter
 from collections import Counter, deque
+from contextlib import suppress
+from pathlib import Path
 
 from orchard.engine.turns.job_tokens import Scope
 
+REFUSED_FILE = "refused.log"
+REFUSED_BYTES = 256 * 1024
 UNGREETED = 16
 """Connections that have not said who they are."""
 OF_ONE_PASS = 64
@@ -79,3 +87,30 @@ def prepare_for_crowds() -> None:
     log = logging.getLogger("asyncio")
     if not any(isinstance(one, Few) for one in log.filters):
         log.addFilter(Few())
+
+
+def note_refusal(state: Path, peer: socket.socket, why: str) -> None:
+    """Write down who came and why they were sent away; a log that cannot be written stops nobody."""
+    place = state / REFUSED_FILE
+    at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    who = "somebody"
+    with suppress(OSError):
+        if (found := peer_of(peer)) is not None:
+            who = f"process {found[0]} of user {found[1]}"
+    with suppress(OSError):
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        handle = os.open(place, flags, 0o600)
+        try:
+            if os.fstat(handle).st_size > REFUSED_BYTES:
+                os.ftruncate(handle, 0)
+            os.write(handle, f"{at} refused {who}: {why}\n".encode())
+        finally:
+            os.close(handle)
+
+
+def peer_of(peer: socket.socket) -> tuple[int, int] | None:
+    """The process and the user at the other end of a socket; None where the system cannot tell."""
+    if not hasattr(socket, "SO_PEERCRED"):
+        return None
+    pid, uid, _ = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
+    return pid, uid

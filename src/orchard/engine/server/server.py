@@ -20,7 +20,6 @@ import json
 import os
 import secrets
 import socket
-import struct
 import traceback
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -33,8 +32,7 @@ from msgspec import Struct, to_builtins
 from msgspec.structs import asdict, replace
 
 from orchard.engine.server.address import ADDRESS_FILE, Address, read_address, write_address
-from orchard.engine.server.crowd import Crowd
-from orchard.engine.server.refusals import note_refusal
+from orchard.engine.server.crowd import Crowd, note_refusal, peer_of
 from orchard.engine.turns.job_tokens import JobTokens, Scope
 from orchard.errors import (
     Bug,
@@ -398,10 +396,8 @@ def _args(request: Json) -> Mapping[str, Any]:
 
 def _same_user(peer: socket.socket) -> bool:
     """Whether the other end runs as us; where the system cannot tell, the folder's mode has to do."""
-    if not hasattr(socket, "SO_PEERCRED"):
-        return True
-    found = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    return bool(struct.unpack("3i", found)[1] == os.getuid())
+    found = peer_of(peer)
+    return found is None or found[1] == os.getuid()
 
 
 _KINDS: tuple[type[OrchardError], ...] = (UsageError, NotFound, NeedsPerson, TimedOut, Bug)

@@ -23,7 +23,6 @@ from orchard.engine.server.server import Channel, Connection, EngineGone, connec
 from orchard.engine.server.session import Answering, Place, Session
 from orchard.engine.snapshot import start_plan
 from orchard.engine.trace.setup import Traced, traced, without_headers
-from orchard.engine.whereabouts import Whereabouts
 from orchard.engine.world import World
 from orchard.errors import OrchardError, UsageError, no_locks
 from orchard.git.merge.integration import Integration
@@ -33,7 +32,7 @@ from orchard.model.plan import Work
 from orchard.process.exits import wait_exit
 from orchard.process.identity import is_stopped
 from orchard.process.privacy import hide_memory
-from orchard.store.journal import Journal
+from orchard.store.journal import Journal, JournalFailed
 from orchard.store.logs import LogFiles
 from orchard.store.plan_list import JOURNAL_FILE
 from orchard.store.repositories import note_repository
@@ -262,3 +261,40 @@ class OtherEngine:
 
     async def wait_idle(self) -> None:
         return
+
+
+class RepositoryReplaced(JournalFailed):
+    """Where the repository was there is another one, or none: its engine ends."""
+
+
+class Whereabouts:
+    """The files that make an engine the one engine of a repository, as they were when it was opened.
+
+    A folder can be removed and made anew under a running engine: a clone is thrown away and cloned again. The files
+    that the old engine has open are then nobody's any more, and what it acknowledged is in no journal that can be read.
+    """
+
+    def __init__(self, repo: Repository) -> None:
+        self._repo = repo
+        self._files = [os.fspath(path) for path in (repo.state, repo.state / JOURNAL_FILE, repo.state / LOCK_FILE)]
+        self._found = self._look()
+
+    def check(self) -> None:
+        """Raise where they are not there any more, or others are; a few looks at the disk, so it may be done often."""
+        if self._look() != self._found:
+            raise RepositoryReplaced(
+                f"The repository {self._repo.common_dir}, or what Orchard keeps there, was removed or replaced "
+                "while its engine ran; what was not recorded there before is not done.",
+                hint="Ask again: what is there now has an engine of its own.",
+            )
+
+    def _look(self) -> tuple[tuple[int, int] | None, ...]:
+        return tuple(map(_identity, self._files))
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)  # noqa: PTH116 (hot)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

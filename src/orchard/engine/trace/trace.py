@@ -21,24 +21,7 @@ from orchard.agents.protocol import Called, Said, Telling
 from orchard.core.replay import apply
 from orchard.core.run import Run
 from orchard.engine.trace import names
-from orchard.model.events.plans import (
-    AgentEnded,
-    AgentSession,
-    AgentStarted,
-    AgentUsed,
-    Event,
-    JobCanceled,
-    JobContinued,
-    JobFailed,
-    JobHeld,
-    JobStarted,
-    JobSucceeded,
-    PhaseEnded,
-    PhaseStarted,
-    PlanPurged,
-    Recorded,
-    SubtaskSpawned,
-)
+from orchard.model.events import plans as events
 from orchard.model.plan import JobId, PlanId
 from orchard.model.statuses import PlanStatus
 from orchard.model.usage import usage_from_json
@@ -53,12 +36,12 @@ MOST_TOOLS = 64
 
 _BLAMELESS = frozenset({"done", "stopped", "budget"})
 """Ends of an agent's turn that are no error."""
-_ENDS: Mapping[type[Event], str] = {
-    JobSucceeded: "succeeded",
-    JobFailed: "failed",
-    JobCanceled: "canceled",
-    JobHeld: "held",
-    JobContinued: "interrupted",
+_ENDS: Mapping[type[events.Event], str] = {
+    events.JobSucceeded: "succeeded",
+    events.JobFailed: "failed",
+    events.JobCanceled: "canceled",
+    events.JobHeld: "held",
+    events.JobContinued: "interrupted",
 }
 
 
@@ -135,12 +118,12 @@ class Tracing:
 
     # -------------------------------------------------------------------------------------- hearing
 
-    def hear(self, run: Run, recorded: Recorded) -> None:
+    def hear(self, run: Run, recorded: events.Recorded) -> None:
         plan = self._plans.get(run.id)
         if plan is None:
             plan = self._plans[run.id] = self._known(run, recorded.seq)
         self._take(plan, run, recorded)
-        if isinstance(recorded.event, PlanPurged):
+        if isinstance(recorded.event, events.PlanPurged):
             del self._plans[run.id]
 
     def forget(self, plan: PlanId) -> None:
@@ -209,7 +192,7 @@ class Tracing:
             self._replaying = False
         return plan
 
-    def _take(self, plan: _Plan, run: Run, recorded: Recorded) -> None:
+    def _take(self, plan: _Plan, run: Run, recorded: events.Recorded) -> None:
         event, at = recorded.event, recorded.at
         over = run.settled
         if plan.part is None and run.started is not None and not over:
@@ -223,16 +206,16 @@ class Tracing:
             self._end(plan, plan.part, at, str(run.status), error)
             plan.part = None
 
-    def _job_started(self, plan: _Plan, event: JobStarted, recorded: Recorded) -> None:
+    def _job_started(self, plan: _Plan, event: events.JobStarted, recorded: events.Recorded) -> None:
         self._close(plan, event.job, recorded.at, "interrupted", None)
         plan.jobs[event.job] = self._new_job(plan, event.job, event.attempt, recorded)
 
-    def _new_job(self, plan: _Plan, job: JobId, attempt: int, recorded: Recorded) -> _Job:
+    def _new_job(self, plan: _Plan, job: JobId, attempt: int, recorded: events.Recorded) -> _Job:
         about: dict[str, str | int] = {names.JOB_ID: job, names.ATTEMPT: attempt}
         return _Job(self._begin(plan, recorded, names.JOB.format(job=job), plan.part, about))
 
-    def _job_ended(self, plan: _Plan, event: Any, recorded: Recorded) -> None:
-        failed = event if isinstance(event, JobFailed) else None
+    def _job_ended(self, plan: _Plan, event: Any, recorded: events.Recorded) -> None:
+        failed = event if isinstance(event, events.JobFailed) else None
         if failed is not None and failed.job not in plan.jobs:  # it was failed by force before it had begun
             plan.jobs[failed.job] = self._new_job(plan, failed.job, failed.attempt, recorded)
         under_way = plan.jobs.get(event.job)
@@ -240,7 +223,7 @@ class Tracing:
             return
         if failed is not None and failed.exit_code is not None:
             under_way.part.attributes[names.EXIT_CODE] = failed.exit_code
-        if isinstance(event, JobHeld):
+        if isinstance(event, events.JobHeld):
             under_way.part.attributes[names.REASON] = event.kind
         error = failed.reason if failed is not None else None
         self._close(plan, event.job, recorded.at, _ENDS[type(event)], error)
@@ -257,13 +240,13 @@ class Tracing:
 
     # ------------------------------------------------------------------------------------- within jobs
 
-    def _phase_started(self, plan: _Plan, event: PhaseStarted, recorded: Recorded) -> None:
+    def _phase_started(self, plan: _Plan, event: events.PhaseStarted, recorded: events.Recorded) -> None:
         job = plan.jobs.get(event.job)
         if job is not None:
             about = {**_of(job), names.PHASE_NAME: str(event.phase)}
             job.phase = self._begin(plan, recorded, names.PHASE.format(phase=event.phase), job.part, about)
 
-    def _phase_ended(self, plan: _Plan, event: PhaseEnded, recorded: Recorded) -> None:
+    def _phase_ended(self, plan: _Plan, event: events.PhaseEnded, recorded: events.Recorded) -> None:
         job = plan.jobs.get(event.job)
         if job is not None and job.phase is not None:
             if event.outcome != "skipped":  # nothing was done, and there are several of these in most jobs
@@ -271,7 +254,7 @@ class Tracing:
                 self._end(plan, job.phase, recorded.at, event.outcome, error)
             job.phase = None
 
-    def _agent_started(self, plan: _Plan, event: AgentStarted, recorded: Recorded) -> None:
+    def _agent_started(self, plan: _Plan, event: events.AgentStarted, recorded: events.Recorded) -> None:
         job = plan.jobs.get(event.job)
         if job is None:
             return
@@ -291,11 +274,11 @@ class Tracing:
         name = names.INVOKE_AGENT.format(agent=event.agent)
         job.turns[event.subtask] = _Turn(self._begin(plan, recorded, name, job.innermost(event.subtask), about))
 
-    def _agent_session(self, plan: _Plan, event: AgentSession, recorded: Recorded) -> None:
+    def _agent_session(self, plan: _Plan, event: events.AgentSession, recorded: events.Recorded) -> None:
         if (turn := _turn(plan, event.job, event.subtask)) is not None:
             turn.part.attributes[names.CONVERSATION] = event.session
 
-    def _agent_used(self, plan: _Plan, event: AgentUsed, recorded: Recorded) -> None:
+    def _agent_used(self, plan: _Plan, event: events.AgentUsed, recorded: events.Recorded) -> None:
         if (turn := _turn(plan, event.job, event.subtask)) is None:
             return
         used = usage_from_json(event.usage)
@@ -305,14 +288,14 @@ class Tracing:
             if tokens:
                 turn.part.count(name, tokens)
 
-    def _agent_ended(self, plan: _Plan, event: AgentEnded, recorded: Recorded) -> None:
+    def _agent_ended(self, plan: _Plan, event: events.AgentEnded, recorded: events.Recorded) -> None:
         job = plan.jobs.get(event.job)
         turn = job.turns.pop(event.subtask, None) if job is not None else None
         if turn is not None:
             error = None if event.reason in _BLAMELESS else event.reason
             self._end_turn(plan, turn, recorded.at, event.reason, error)
 
-    def _subtask_spawned(self, plan: _Plan, event: SubtaskSpawned, recorded: Recorded) -> None:
+    def _subtask_spawned(self, plan: _Plan, event: events.SubtaskSpawned, recorded: events.Recorded) -> None:
         if event.job in plan.jobs:
             plan.jobs[event.job].parents[event.subtask] = event.parent
 
@@ -351,7 +334,7 @@ class Tracing:
     # ------------------------------------------------------------------------------------------- parts
 
     def _begin(
-        self, plan: _Plan, recorded: Recorded, name: str, parent: Part | None, about: Mapping[str, str | int]
+        self, plan: _Plan, recorded: events.Recorded, name: str, parent: Part | None, about: Mapping[str, str | int]
     ) -> Part:
         own = _number(8, f"{plan.trace:032x}", str(recorded.seq), name)
         attributes = {names.PLAN_ID: plan.id, **about}
@@ -380,14 +363,14 @@ def _number(size: int, *words: str) -> int:
     return int.from_bytes(sha256("\0".join(words).encode()).digest()[:size], "big") or 1
 
 
-_TAKE: Mapping[type[Event], Callable[[Tracing, _Plan, Any, Recorded], None]] = {
-    JobStarted: Tracing._job_started,
+_TAKE: Mapping[type[events.Event], Callable[[Tracing, _Plan, Any, events.Recorded], None]] = {
+    events.JobStarted: Tracing._job_started,
     **dict.fromkeys(_ENDS, Tracing._job_ended),
-    PhaseStarted: Tracing._phase_started,
-    PhaseEnded: Tracing._phase_ended,
-    AgentStarted: Tracing._agent_started,
-    AgentSession: Tracing._agent_session,
-    AgentUsed: Tracing._agent_used,
-    AgentEnded: Tracing._agent_ended,
-    SubtaskSpawned: Tracing._subtask_spawned,
+    events.PhaseStarted: Tracing._phase_started,
+    events.PhaseEnded: Tracing._phase_ended,
+    events.AgentStarted: Tracing._agent_started,
+    events.AgentSession: Tracing._agent_session,
+    events.AgentUsed: Tracing._agent_used,
+    events.AgentEnded: Tracing._agent_ended,
+    events.SubtaskSpawned: Tracing._subtask_spawned,
 }

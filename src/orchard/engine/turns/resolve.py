@@ -22,7 +22,7 @@ from orchard.core.sides import SIDES, kept_version
 from orchard.engine.context import Context
 from orchard.engine.engine import Engine
 from orchard.engine.merges.authorship import NAMED_JOBS, authors, met_by
-from orchard.engine.merges.picks import REMEMBERED, Pick, pick_of
+from orchard.engine.merges.memory import REMEMBERED, Pick, pick_of
 from orchard.engine.outcome import Failed, Held, Outcome
 from orchard.engine.turns.turn import Asked, run_turn, scratch_prefix
 from orchard.engine.turns.work import given_to, intent_of, summary_of

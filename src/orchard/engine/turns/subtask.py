@@ -1,18 +1,22 @@
 """One subtask, from its slot to its result: a worktree, one turn of an agent there, a commit under a ref of ours.
 
 It ends in exactly one of three ways, each the same event: completed, failed, or stopped with its parent. The only
-other end is the death of the engine, which the next engine finds in the journal.
+other end is the death of the engine, which the next engine finds in the journal. `pull` brings what it changed into the
+worktree of the agent that asked for it.
 """
 
 import asyncio
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from orchard.agents.prompts.subtask import SubtaskContext, subtask_instructions
 from orchard.agents.protocol import Agent, Result, Settings
+from orchard.core.records import Subtask, depth_of
 from orchard.core.run import Run
-from orchard.core.subtask_records import Subtask, depth_of
 from orchard.engine.context import Context
 from orchard.engine.engine import Engine
 from orchard.engine.outcome import Failed, Held
@@ -23,13 +27,19 @@ from orchard.engine.turns.scope import Desk
 from orchard.engine.turns.turn import Asked, run_turn
 from orchard.engine.turns.work import environment_for, limits_for
 from orchard.engine.workspace import workspace_of
+from orchard.engine.world import World
 from orchard.errors import OrchardError, SystemRefused
-from orchard.git.history import files
+from orchard.git.command import GitError
+from orchard.git.history import files, show_path
+from orchard.git.merge.conflicts import Merge
+from orchard.git.objects.reader import Change
 from orchard.git.refs import subtask_ref
 from orchard.git.worktree.commit import CommitInfo, Committed, Refused
-from orchard.model.events.plans import SubtaskEnded, SubtaskStarted
+from orchard.git.worktree.transfer import changed_paths, in_the_way, is_busy, merge_onto
+from orchard.model.events.plans import Json, SubtaskEnded, SubtaskPulled, SubtaskStarted
 from orchard.model.phases import Phase
 from orchard.model.plan import JobId, ShellWork
+from orchard.process.failpoint import failpoint
 from orchard.store.journal import JournalFailed
 from orchard.text import shortened
 
@@ -238,3 +248,44 @@ async def _end_early(engine: Engine, run: Run, job_id: JobId, subtask: Subtask, 
     engine.record(run.id, ended)
     if saved is not None:
         await workspace.end(why, saved)
+
+
+# ------------------------------------------------------------------------------ taking it over
+
+
+async def pull(context: Context, subtask: Subtask) -> Json:
+    """Merge a subtask's commit into the worktree of whoever asked for it; a conflict is told, and changes nothing."""
+    assert subtask.commit is not None
+    world, workspace = context.world, context.workspace
+    ours = await workspace.picture(context.base, f"before the changes of {subtask.id} were pulled")
+    commits = (subtask.base, ours, subtask.commit)
+    step = partial(world.in_thread, _merged, world, workspace.folder, commits)
+    merge, changes, taken = await world.again_if_vanished(step)
+    answer: Json = {"id": subtask.id, "status": "merged", "files": [], "conflicts": []}
+    if merge.conflicts or taken:
+        told = [{"path": show_path(one.path), "kind": str(one.kind)} for one in merge.conflicts]
+        told += [{"path": show_path(path), "kind": "in the way"} for path in taken]
+        return {**answer, "status": "conflict", "conflicts": told[:LISTED_PATHS]}
+    failpoint("subtask.before-pull")
+    try:
+        await workspace.write_changes(ours, merge.tree)
+    except GitError as error:
+        if not is_busy(error):
+            raise
+        return {**answer, "status": "busy"}
+    failpoint("subtask.after-pull")
+    paths = [show_path(change.path) for change in changes]
+    pulled = SubtaskPulled(context.job_id, context.number, subtask.id, subtask.commit, tuple(paths[:LISTED_PATHS]))
+    context.engine.record(context.run.id, pulled)
+    return {**answer, "files": paths[:LISTED_PATHS]}
+
+
+def _merged(
+    world: World, folder: Path, commits: tuple[str, str, str]
+) -> tuple[Merge, Sequence[Change], Sequence[bytes]]:
+    live = world.integration.live
+    merge = merge_onto(live, *commits)
+    if merge.conflicts:
+        return merge, (), ()
+    changes = changed_paths(live, commits[1], merge.tree)
+    return merge, changes, in_the_way(live, folder, commits[1], changes)

@@ -39,16 +39,7 @@ from orchard.engine.programs import redacted
 from orchard.engine.turns.own_mcp_server import with_server
 from orchard.engine.turns.scope import at_desk
 from orchard.errors import Next
-from orchard.model.events.plans import (
-    AgentEnded,
-    AgentHeard,
-    AgentNoted,
-    AgentSession,
-    AgentStarted,
-    AgentUsed,
-    JobFact,
-    MessagesDelivered,
-)
+from orchard.model.events import plans as events
 from orchard.model.limits import Limits
 from orchard.model.phases import Phase
 from orchard.model.plan import JobId, PlanId, Work
@@ -147,7 +138,7 @@ async def _once(context: Context, asked: Asked, calls: int) -> tuple[Result, boo
     assert context.phase is not None
     agent, phase = asked.agent, context.phase
     log = context.make_log()
-    begun = AgentStarted(
+    begun = events.AgentStarted(
         context.job_id,
         context.number,
         phase,
@@ -254,7 +245,7 @@ class _Hearing:
         elif isinstance(told, Session):
             if told.id != self._session:
                 self._session = told.id
-                self._record(AgentSession(*self._where, self._asked.purpose, told.id, self._context.subtask))
+                self._record(events.AgentSession(*self._where, self._asked.purpose, told.id, self._context.subtask))
         elif isinstance(told, Heard):
             self._take_in()
         else:
@@ -275,7 +266,7 @@ class _Hearing:
         text = _clean(self._context, result.text[-LAST_WORDS:]) if result is not None else ""
         if message:
             self._write_line(f"[{reason}] {message}")
-        self._record(AgentEnded(*self._where, self._asked.purpose, reason, message, text, self._context.subtask))
+        self._record(events.AgentEnded(*self._where, self._asked.purpose, reason, message, text, self._context.subtask))
 
     def _take_in(self) -> None:
         """Record that the agent knows what it was told: nobody has to tell it again."""
@@ -283,19 +274,19 @@ class _Hearing:
             return
         self.heard = True
         context, asked = self._context, self._asked
-        self._record(AgentHeard(*self._where, asked.purpose, context.subtask))
+        self._record(events.AgentHeard(*self._where, asked.purpose, context.subtask))
         if asked.messages and context.subtask is None:
-            self._record(MessagesDelivered(context.job_id, context.number, asked.messages))
+            self._record(events.MessagesDelivered(context.job_id, context.number, asked.messages))
 
     @property
     def _where(self) -> tuple[JobId, int, Phase, str]:
         return self._context.job_id, self._context.number, self._phase, self._asked.agent.name
 
-    def _record(self, event: JobFact) -> None:
+    def _record(self, event: events.JobFact) -> None:
         self._context.engine.record(self._context.run.id, event)
 
     def _record_usage(self, usage: Usage) -> None:
-        self._record(AgentUsed(*self._where, self._asked.purpose, usage.as_json(), self._context.subtask))
+        self._record(events.AgentUsed(*self._where, self._asked.purpose, usage.as_json(), self._context.subtask))
 
     def _count(self, usage: Usage) -> None:
         self._usages += 1
@@ -324,7 +315,7 @@ def _note(context: Context, asked: Asked, told: Noted) -> None:
     message = _clean(context, told.message[:NOTE])
     context.engine.record(
         context.run.id,
-        AgentNoted(
+        events.AgentNoted(
             context.job_id, context.number, context.phase, asked.agent.name, told.kind, message, context.subtask
         ),
     )

@@ -9,10 +9,9 @@ import click
 from orchard.config.load import load_settings
 from orchard.config.user_dirs import user_dirs
 from orchard.core.views.documents import PlanSummary
-from orchard.engine.listing import listed
 from orchard.git.repository import find_repository
 from orchard.model.names import PlanId
-from orchard.store.plan_list import JOURNAL_FILE, PlanList
+from orchard.store.plan_list import JOURNAL_FILE, PlanList, listed
 from orchard.surfaces.cli.group import verb
 from orchard.surfaces.cli.render import text
 from orchard.surfaces.cli.render.lines import Piece, safe, table

@@ -10,8 +10,8 @@ from msgspec.structs import asdict
 
 from orchard.bench import floors, own, table
 from orchard.bench.machine import Watch, caution, described
-from orchard.bench.measuring import Report, Row, run_rounds
 from orchard.bench.place import open_bench, scratch_parent
+from orchard.bench.rounds import Report, Row, run_rounds
 from orchard.errors import EXIT_DONE, OrchardError
 from orchard.surfaces.cli.options import app_of
 from orchard.surfaces.cli.render import text

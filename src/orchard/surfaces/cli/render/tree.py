@@ -8,8 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct, field
 
-from orchard.core.landwords import nothing_to_land
-from orchard.core.sides import kept_version
+from orchard.core.sides import kept_version, nothing_to_land
 from orchard.core.views.documents import AgentAtWork, HealedJob, JobView, PlanSummary, PlanView, Resolution
 from orchard.model.statuses import JobStatus
 from orchard.surfaces.cli.render import text
