@@ -7,6 +7,7 @@
 #   make test-all     the slow tests and the mutants as well
 #   make mutants      take each protection out and see its tests fail
 #   make bench        figures beside their floors
+#   make types        write the API as TypeScript types, for the dashboard
 #   make lock         resolve the dependencies anew, with hashes
 #   make clean        remove what the other targets made
 
@@ -24,7 +25,7 @@ SOURCES := src tests bench tools
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install dev demo check test test-agents test-all mutants bench lock clean
+.PHONY: help install dev demo check test test-agents test-all mutants bench types lock clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -74,6 +75,9 @@ mutants: dev
 
 bench: dev
 	$(BIN)/python -m bench
+
+types: install
+	$(BIN)/python tools/typescript_types.py
 
 lock: dev
 	tools/lock.sh
