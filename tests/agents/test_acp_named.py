@@ -11,14 +11,13 @@ from msgspec.structs import replace
 
 from orchard.agents.acp import named
 from orchard.agents.acp.agent import AcpAgent
-from orchard.agents.acp.traits import traits_of
 from orchard.agents.cli import CliAgent, backend
 from orchard.agents.describe import describe
 from orchard.agents.droppings import droppings_of
 from orchard.agents.environment import agent_environment
 from orchard.agents.known import AcpKnown
 from orchard.agents.models import Models
-from orchard.agents.programs import acp_known, all_known, known_of, own_folders, variables_of
+from orchard.agents.programs import acp_known, all_known, known_of, own_folders, traits_of, variables_of
 from orchard.agents.project_settings import read_by
 from orchard.agents.protocol import Result
 from orchard.agents.registry import Agents, NoAgent

@@ -10,6 +10,7 @@ import json
 import math
 import re
 import shlex
+from abc import abstractmethod
 from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
@@ -21,7 +22,20 @@ from msgspec.structs import replace
 from orchard.agents.environment import find_program
 from orchard.agents.known import Known
 from orchard.agents.model_lists import Asking, Found
-from orchard.agents.protocol import Called, Heard, Noted, Reason, Result, Said, Task, Tell, Telling, Used, Watch
+from orchard.agents.protocol import (
+    Called,
+    Heard,
+    Noted,
+    Reason,
+    Result,
+    Said,
+    Settings,
+    Task,
+    Tell,
+    Telling,
+    Used,
+    Watch,
+)
 from orchard.errors import OrchardError
 from orchard.model.agent_rows import BACKENDS, AgentRow
 from orchard.process.pipes import Enough as Enough
@@ -99,6 +113,15 @@ class KnownBackend(Backend, Protocol):
 
     known: Known
 
+    @property
+    def name(self) -> str:
+        return self.known.name
+
+    @property
+    def program(self) -> str:
+        return self.known.program
+
+    @abstractmethod
     def models(self, asking: Asking) -> Found: ...
 
 
@@ -212,17 +235,16 @@ def _hear(line: bytes, reader: Reader | TextReader, stray: list[str], tell: Tell
         tell(Said(text + "\n"))
 
 
-def judged(result: Result, ended: Ended) -> Result:
-    """The result with what the process itself tells: a program that was stopped is not done, whatever it said."""
-    if ended.reason in ("timeout", "idle", "output-limit", "spawn-failed"):
-        reason: Reason = ended.reason
-        return Result(reason, ended.message, result.text, result.session, ended.exit_code, leftovers=ended.leftovers)
-    result = honest(result)
-    if result.ok and ended.reason == "signal":
-        return Result("signal", ended.message, result.text, result.session, leftovers=ended.leftovers)
-    return Result(
-        result.reason, result.message, result.text, result.session, ended.exit_code, result.retry_after, ended.leftovers
-    )
+def judged(result: Result, ended: Ended, *, dismissed: bool = False) -> Result:
+    """The result with what the process itself tells: a program that was stopped is not done, whatever it said.
+
+    `dismissed`: we have ended it ourselves when its turn was over.
+    """
+    result = replace(honest(result), exit_code=ended.exit_code, leftovers=ended.leftovers)
+    stopped = ended.reason in ("timeout", "idle", "output-limit", "spawn-failed")
+    if stopped or (result.ok and ended.reason == "signal" and not dismissed):
+        return replace(result, reason=ended.reason, message=ended.message, retry_after=None)
+    return result
 
 
 def honest(result: Result) -> Result:
@@ -263,6 +285,23 @@ def reason_of(message: str, status: int | None = None) -> Reason:
     return next((reason for pattern, reason in _STATUS if re.search(pattern, message, re.I)), "failed")
 
 
+def options(agent: str, settings: Settings, tell: Tell, flags: Mapping[str, str | None]) -> list[str]:
+    """The arguments for what is asked of a program, by the flag it has for each setting (`--flag`, or `--flag=`).
+
+    A setting without a flag has no effect, which is told; one whose flag is None is the backend's own affair.
+    """
+    found: list[str] = []
+    for name in ("model", "effort", "max_turns", "allowed_folders", "allowed_urls"):
+        given = getattr(settings, name)
+        values = [str(value) for value in (given if isinstance(given, tuple) else (given,)) if value is not None]
+        flag = flags.get(name, "")
+        if values and flag == "":
+            no_effect(tell, agent, name, ", ".join(values))
+        elif flag is not None:
+            for value in values:
+                found += [flag + value] if flag.endswith("=") else [flag, value]
+    return found
+
+
 def no_effect(tell: Tell, name: str, setting: str, value: object) -> None:
-    """Say that an agent cannot honour a setting."""
     tell(Noted("setting", f"'{setting}: {value}' has no effect: {name} has no such option."))

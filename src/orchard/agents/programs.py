@@ -1,20 +1,17 @@
-"""Every program of others that is known, whether it has a backend or speaks the Agent Client Protocol.
+"""Every program of others that is known, whether it has a backend or speaks the Agent Client Protocol."""
 
-known_of     the name of an agent -> what is known of it
-speaker      the name of a program -> the agent that it belongs to
-"""
-
+from collections.abc import Iterable
 from functools import cache
 from importlib import import_module
+from pathlib import PurePath
 
 from orchard.agents.cli import backend
-from orchard.agents.known import AcpKnown, Known
+from orchard.agents.known import AcpKnown, AcpTraits, Known
 from orchard.model.agent_rows import ACP_AGENTS, BACKENDS
 
 
 @cache
 def acp_known(name: str) -> AcpKnown:
-    """A program that speaks the protocol and has a name of its own."""
     module, _, value = ACP_AGENTS[name].partition(":")
     found: AcpKnown = getattr(import_module(module), value)
     return found
@@ -38,6 +35,23 @@ def variables_of(known: Known) -> tuple[str, ...]:
 
 def of_program(name: str) -> Known | None:
     return next((known for known in all_known() if name == known.program or name in known.acp), None)
+
+
+def traits_of(argv: Iterable[str]) -> AcpTraits:
+    """What suits the agent that a command line starts, by itself or through a launcher (`npx`)."""
+    for word in argv:
+        name = PurePath(word).name
+        found = traits_of_program(name) or traits_of_program(name.partition("@")[0])
+        if found is not None:
+            return found
+    return AcpTraits()
+
+
+def traits_of_program(name: str) -> AcpTraits | None:
+    known = of_program(name)
+    if isinstance(known, AcpKnown):
+        return known.traits
+    return known.acp.get(name) if known is not None else None
 
 
 def own_folders() -> tuple[str, ...]:

@@ -11,10 +11,12 @@ from pathlib import PurePath
 from msgspec.structs import replace
 
 from orchard.agents.acp.conversation import ANSWER_WITHIN, Conversation
-from orchard.agents.acp.traits import check_project, environment, servers, traits_of
-from orchard.agents.cli import honest
+from orchard.agents.backends.project_files import foreign, refuse
+from orchard.agents.backends.stream import is_private, private_home, server_row, servers_file
+from orchard.agents.cli import judged
 from orchard.agents.known import AcpTraits
-from orchard.agents.protocol import Reason, Result, Task, Watch
+from orchard.agents.programs import traits_of
+from orchard.agents.protocol import McpServer, Reason, Result, Task, Watch
 from orchard.errors import OrchardError
 from orchard.model.agent_rows import AgentRow
 from orchard.process.program import Ended, run_program
@@ -25,8 +27,6 @@ FAREWELL = 5.0
 
 
 class AcpAgent:
-    """An agent behind the protocol."""
-
     takes_servers, is_within = True, False
 
     def __init__(
@@ -55,7 +55,9 @@ class AcpAgent:
     async def run(self, task: Task, watch: Watch) -> Result:
         model = task.settings.model or self.row.model
         try:
-            check_project(self._traits, task, PurePath(self._argv[0]).name)
+            if not task.trusted_project_settings:
+                strange = foreign(task, self._traits.obeys, self._traits.files)
+                refuse(task, PurePath(self._argv[0]).name, strange)
         except OrchardError as error:
             return Result("spawn-failed", f"Agent '{self.name}' cannot be started: {error.message}", hint=error.hint)
         arguments, left = servers(self._traits, task)
@@ -64,7 +66,7 @@ class AcpAgent:
         launch = task.launcher.launch(
             argv=(*self._argv, *arguments),
             folder=task.folder,
-            env=environment(self._traits, self.row, task),
+            env=_environment(self._traits, self.row, task),
             log=task.log,
             limits=replace(task.limits, grace=task.limits.grace - talk.courtesy),
             pipes=True,
@@ -76,18 +78,8 @@ class AcpAgent:
         except asyncio.CancelledError:
             await _stop(program, talk)
             raise
-        return self._judged(talk, ended)
-
-    def _judged(self, talk: Conversation, ended: Ended) -> Result:
-        """How the turn ended, by its own last word; a program that left without one, or was stopped, is not done."""
-        result = talk.result or _left(self.name, ended)
-        if ended.reason in ("timeout", "idle", "output-limit", "spawn-failed"):
-            reason: Reason = ended.reason
-            result = Result(reason, ended.message)
-        whole = Result(
-            result.reason, result.message, talk.text, talk.session, ended.exit_code, result.retry_after, ended.leftovers
-        )
-        return honest(whole)
+        result = replace(talk.result or _left(self.name, ended), text=talk.text, session=talk.session)
+        return judged(result, ended, dismissed=True)
 
 
 def _split(command: str, name: str) -> tuple[str, ...]:
@@ -100,6 +92,26 @@ def _split(command: str, name: str) -> tuple[str, ...]:
     if not argv:
         raise OrchardError("The agent 'acp:' names no command.", hint="Write it as 'acp:program --option'.")
     return argv
+
+
+def _environment(traits: AcpTraits, row: AgentRow, task: Task) -> dict[str, str]:
+    private = is_private(row, {**task.env, **row.env}, traits.keys)
+    home = {traits.home: private_home(task, "home")} if private else {}
+    return {**traits.env, **task.env, "TMPDIR": str(task.scratch), **home, **row.env}
+
+
+def servers(traits: AcpTraits, task: Task) -> tuple[tuple[str, ...], tuple[McpServer, ...]]:
+    """Arguments that name servers, and the servers that are left to be named over the protocol."""
+    given = task.settings.mcp_servers
+    commands = [server for server in given if server.url is None]
+    if traits.server_flag is None or not commands:
+        return (), given
+    file = servers_file(task.private / "acp-mcp.json", commands, _local)
+    return (traits.server_flag, f"@{file}"), tuple(server for server in given if server.url is not None)
+
+
+def _local(server: McpServer) -> dict[str, object]:
+    return {"type": "local", **server_row(server), "tools": ["*"]}
 
 
 def _left(name: str, ended: Ended) -> Result:

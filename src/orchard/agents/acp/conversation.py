@@ -5,21 +5,29 @@ it cannot make sense of they print, and what an agent writes must not reach the 
 """
 
 import asyncio
-from typing import Any, Protocol
+import re
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from orchard.agents.acp.failures import from_error, from_words
-from orchard.agents.acp.greeting import Abilities, abilities, greeting, wire
+from orchard import __version__
+from orchard.agents.acp.failures import ASKED_FOR, from_error, from_words
 from orchard.agents.acp.lines import Json, Lines
 from orchard.agents.acp.permission import choice, objection
 from orchard.agents.acp.settings import Offer, apply_settings, server_list
-from orchard.agents.acp.updates import Decoder, Finished, VersionOne, dollars, note_spent, spent_before
+from orchard.agents.acp.updates import Finished, VersionOne, dollars, note_spent, spent_before
+from orchard.agents.backends.stream import part, text
 from orchard.agents.cli import STRAY_LINES
 from orchard.agents.protocol import Heard, Noted, Reason, Result, Said, Session, Task, Watch
 from orchard.process.pipes import Pipes
 from orchard.text import one_line
 
+if TYPE_CHECKING:
+    from acp.connection import Connection
+
+VERSION = 1
+"""Of the protocol, that we offer; an agent that answers with another one is not talked with."""
 ANSWER_WITHIN = 120.0
 """Seconds for everything but the turn itself: an agent that starts servers of its own is slow."""
 COURTESY = 2.0
@@ -44,27 +52,20 @@ _ENDS: dict[str, tuple[Reason, str]] = {
 
 
 class Over(Exception):
-    """There is nothing more to talk about."""
-
     def __init__(self, result: Result) -> None:
         super().__init__(result.message)
         self.result = result
 
 
-class _Connection(Protocol):
-    """What we use of the package's connection."""
-
-    async def send_request(self, method: str, params: Any = None) -> Any: ...
-
-    async def send_notification(self, method: str, params: Any = None) -> None: ...
-
-    async def close(self) -> None: ...
-
-
-class _Counts(Struct):
-    stray: int = 0
-    questions: int = 0
-    denials: int = 0
+class Abilities(Struct, frozen=True):
+    name: str = ""
+    resumes: bool = False
+    loads: bool = False
+    """It can go on with a session too, but tells the whole story again meanwhile."""
+    more_folders: bool = False
+    http_servers: bool = False
+    key_method: str | None = None
+    """How it can be told to use the key that is in its environment."""
 
 
 class Conversation:
@@ -77,9 +78,9 @@ class Conversation:
         self.session: str | None = None
         self._name, self._model, self._task, self._watch = name, model, task, watch
         self._answer_within = answer_within
-        self._counts = _Counts()
-        self._connection: _Connection | None = None
-        self._decoder: Decoder | None = None
+        self._strays = self._questions = self._denials = 0
+        self._connection: Connection | None = None
+        self._decoder: VersionOne | None = None
         self._prompting: asyncio.Future[Any] | None = None
         self._over: asyncio.Future[Finished | Result] = asyncio.get_running_loop().create_future()
         self._called_off = False
@@ -114,13 +115,11 @@ class Conversation:
 
     async def call_off(self) -> None:
         """Ask the agent to end the turn, and wait a moment until it has."""
-        from acp.meta import AGENT_METHODS
-
         self._called_off = True
         if self._connection is None or self._prompting is None or self._prompting.done():
             return
         hurry = asyncio.ensure_future(self._watch.hurry.wait())
-        cancel = self._connection.send_notification(AGENT_METHODS["session_cancel"], {"sessionId": self.session})
+        cancel = self._connection.send_notification("session/cancel", {"sessionId": self.session})
         sending = asyncio.ensure_future(cancel)
         sending.add_done_callback(_looked_at)
         try:
@@ -130,7 +129,6 @@ class Conversation:
             sending.cancel()
 
     async def _turn(self, lines: Lines) -> Result:
-        from acp.meta import AGENT_METHODS
         from acp.schema import PromptRequest, TextContentBlock
 
         self._agent = await self._initialize()
@@ -144,8 +142,8 @@ class Conversation:
             self._spent = spent_before(self._task.private, self.session)
         self._decoder = VersionOne(self._watch.tell, lambda: self._offer.model, self._spent)
         text = TextContentBlock(type="text", text=self._task.instructions)
-        prompt = wire(PromptRequest(session_id=self.session, prompt=[text]))
-        self._prompting = asyncio.ensure_future(self._ask(AGENT_METHODS["session_prompt"], prompt, patient=True))
+        prompt = _wire(PromptRequest(session_id=self.session, prompt=[text]))
+        self._prompting = asyncio.ensure_future(self._ask("session/prompt", prompt, patient=True))
         self._prompting.add_done_callback(_looked_at)
         gone = asyncio.ensure_future(lines.ended.wait())
         try:
@@ -161,17 +159,14 @@ class Conversation:
             self._prompting.cancel()
 
     async def _initialize(self) -> Abilities:
-        from acp.meta import AGENT_METHODS
-
-        answer = await self._ask(AGENT_METHODS["initialize"], greeting())
+        answer = await self._ask("initialize", _greeting())
         try:
-            return abilities(answer, self._task.env)
+            return _abilities(answer, self._task.env)
         except ValueError as error:
             raise Over(Result("failed", f"{self._name} {error}.")) from None
 
     async def _open_session(self) -> tuple[str, Json]:
         """The session's id, and what the agent offers to set in it."""
-        from acp.meta import AGENT_METHODS
         from acp.schema import LoadSessionRequest, NewSessionRequest, ResumeSessionRequest
 
         can, settings = self._agent, self._task.settings
@@ -192,59 +187,55 @@ class Conversation:
         }
         session = self._task.session
         if session is None:
-            answer = await self._new_session(wire(NewSessionRequest(**shared)))
+            answer = await self._new_session(_wire(NewSessionRequest(**shared)))
             found = answer.get("sessionId")
             if not isinstance(found, str) or not found:
                 raise Over(Result("failed", f"{self._name} opened a session without an id."))
             return found, answer
         if can.resumes:
-            method, request = "session_resume", wire(ResumeSessionRequest(session_id=session, **shared))
+            method, request = "session/resume", _wire(ResumeSessionRequest(session_id=session, **shared))
         elif can.loads:
             # Nobody listens to the old story: the decoder is made when the turn begins.
-            method, request = "session_load", wire(LoadSessionRequest(session_id=session, **shared))
+            method, request = "session/load", _wire(LoadSessionRequest(session_id=session, **shared))
         else:
             raise Over(Result("session-lost", f"{self._name} cannot go on with an earlier session."))
-        return session, await self._ask(AGENT_METHODS[method], request, lost=True)
+        return session, await self._ask(method, request, lost=True)
 
     async def _new_session(self, request: Json) -> Json:
         """A new session. Some agents want to be told to use the key that is in their environment."""
-        from acp.meta import AGENT_METHODS
-
         try:
-            return await self._ask(AGENT_METHODS["session_new"], request)
+            return await self._ask("session/new", request)
         except Over as over:
             if over.result.reason != "not-logged-in" or self._agent.key_method is None:
                 raise
             try:
-                await self._ask(AGENT_METHODS["authenticate"], {"methodId": self._agent.key_method})
+                await self._ask("authenticate", {"methodId": self._agent.key_method})
             except Over:
                 raise over from None
-        return await self._ask(AGENT_METHODS["session_new"], request)
+        return await self._ask("session/new", request)
 
     async def _ended(self, how: Finished | Result) -> Result:
         if isinstance(how, Result):
             # We ended it: the agent is told, and what it still says does not count.
             await self.call_off()
             return how
-        denied = self._counts.denials > 0
+        denied = self._denials > 0
         failure = how.failure or from_words(self._agent.name, how.last, used=how.used, denied=denied)
         if how.stop == "end_turn" and failure is not None:
             return Result(failure[0], f"{self._name}: {failure[1]}")
         reason, message = _ENDS.get(how.stop, ("failed", f"The turn ended as '{one_line(how.stop, 40)}'."))
         return Result(reason, message)
 
-    def _finish(self, how: Finished | Result | None) -> None:
-        if how is not None and not self._over.done():
+    def _finish(self, how: Finished | Result) -> None:
+        if not self._over.done():
             self._over.set_result(how)
 
     # ------------------------------------------------------------------------- what we ask
 
     async def _try(self, method: str, params: Json) -> Json | None:
         """The answer to a request about the session; None: the agent would not."""
-        from acp.meta import AGENT_METHODS
-
         try:
-            return await self._ask(AGENT_METHODS[method], {"sessionId": self.session, **params})
+            return await self._ask(method, {"sessionId": self.session, **params})
         except Over as over:
             if over.result.reason == "timeout":
                 raise
@@ -279,14 +270,13 @@ class Conversation:
 
     async def _handle(self, method: str, params: Any, notification: bool) -> Any:
         from acp.exceptions import RequestError
-        from acp.meta import CLIENT_METHODS
 
-        if method == CLIENT_METHODS["session_update"]:
+        if method == "session/update":
             self._heard(params)
             return None
         if notification:
             return None
-        if method == CLIENT_METHODS["session_request_permission"]:
+        if method == "session/request_permission":
             answer = self._permission(params)
             if answer is None:
                 raise RequestError.invalid_params()
@@ -294,8 +284,8 @@ class Conversation:
         raise RequestError.method_not_found(one_line(method, 80))
 
     def _heard(self, params: Any) -> None:
-        update = params.get("update") if isinstance(params, dict) else None
-        if not isinstance(update, dict):
+        update = part(params, "update")
+        if not update:
             return
         if update.get("sessionUpdate") == "config_option_update":
             self._offer.take(update.get("configOptions"))
@@ -305,20 +295,19 @@ class Conversation:
             if not self._taken_in and update.get("sessionUpdate") in _ANSWERS:
                 self._taken_in = True
                 self._watch.tell(Heard())
-            self._finish(self._decoder.update(update))
+            self._decoder.update(update)
             if update.get("sessionUpdate") in ("tool_call", "usage_update") and (why := self._watch.stop()) is not None:
                 self._finish(Result("budget", why))
 
     def _permission(self, params: Any) -> Json | None:
         """Our answer to a request for permission; None: it is no such request."""
-        call = params.get("toolCall") if isinstance(params, dict) else None
-        options = params.get("options") if isinstance(params, dict) else None
+        call, options = part(params).get("toolCall"), part(params).get("options")
         if not isinstance(call, dict) or not isinstance(options, list):
             return None
-        self._counts.questions += 1
+        self._questions += 1
         if self._called_off or self._over.done():
             return _outcome(None)
-        if self._counts.questions > MOST_QUESTIONS:
+        if self._questions > MOST_QUESTIONS:
             self._finish(Result("failed", f"{self._name} asked for permission more than {MOST_QUESTIONS:,} times."))
             return _outcome(None)
         why = objection(call, self._task)
@@ -328,22 +317,79 @@ class Conversation:
         return _outcome(chosen)
 
     def _deny(self, call: Json, why: str) -> None:
-        self._counts.denials += 1
-        title = call.get("title")
-        about = one_line(" ".join(title.split()), 80) if isinstance(title, str) and title else "a tool"
-        if self._counts.denials <= MOST_DENIALS:
+        self._denials += 1
+        title = text(call.get("title"))
+        about = one_line(" ".join(title.split()), 80) if title else "a tool"
+        if self._denials <= MOST_DENIALS:
             self._note("denied", f"{about}: {why}.")
         else:
             message = f"{self._name} went on asking for what it was denied {MOST_DENIALS} times."
             self._finish(Result("denied", message))
 
     def _stray(self, line: bytes) -> None:
-        if line.strip() and self._counts.stray < STRAY_LINES:
-            self._counts.stray += 1
+        if line.strip() and self._strays < STRAY_LINES:
+            self._strays += 1
             self._watch.tell(Said(line[:LONGEST_STRAY].decode(errors="replace") + "\n"))
 
     def _note(self, kind: str, message: str) -> None:
         self._watch.tell(Noted(kind, message))
+
+
+_KEY = re.compile(r"\bapi.?key\b", re.I)
+
+
+def _greeting() -> Json:
+    """What we say first. Files and terminals are the agent's own affair: it works in a folder on this machine."""
+    from acp.schema import ClientCapabilities, FileSystemCapabilities, Implementation, InitializeRequest
+
+    can = ClientCapabilities(
+        fs=FileSystemCapabilities(read_text_file=False, write_text_file=False), terminal=False, field_meta=ASKED_FOR
+    )
+    us = Implementation(name="orchard", title="Orchard", version=__version__)
+    return _wire(InitializeRequest(protocol_version=VERSION, client_capabilities=can, client_info=us))
+
+
+def _abilities(answer: Json, env: Mapping[str, str]) -> Abilities:
+    """What the agent answers; `ValueError` says why it cannot be talked with."""
+    from acp.schema import InitializeResponse
+    from pydantic import ValidationError
+
+    version = answer.get("protocolVersion")
+    if version != VERSION:
+        said = f"version {version}" if type(version) is int else "no version that we know"
+        raise ValueError(f"speaks {said} of the Agent Client Protocol; we speak version {VERSION}")
+    try:
+        agent = InitializeResponse.model_validate(answer)
+    except (ValidationError, RecursionError):
+        raise ValueError("answered 'initialize' with something that is no answer") from None
+    can = agent.agent_capabilities
+    session = can.session_capabilities if can is not None else None
+    servers = can.mcp_capabilities if can is not None else None
+    return Abilities(
+        name=agent.agent_info.name if agent.agent_info is not None else "",
+        resumes=session is not None and session.resume is not None,
+        loads=can is not None and bool(can.load_session),
+        more_folders=session is not None and session.additional_directories is not None,
+        http_servers=servers is not None and bool(servers.http),
+        key_method=_key_method(agent.auth_methods, env),
+    )
+
+
+def _key_method(methods: Iterable[Any] | None, env: Mapping[str, str]) -> str | None:
+    """The way to log in that needs nobody: it takes a key from the environment. None: a person has to log in."""
+    for method in methods or ():
+        kind = getattr(method, "type", None)
+        names = [each.name for each in getattr(method, "vars", None) or ()]
+        if kind == "env_var" and names and all(name in env for name in names):
+            return str(method.id)
+        if kind in (None, "agent") and _KEY.search(str(method.id)):
+            return str(method.id)
+    return None
+
+
+def _wire(request: Any) -> Json:
+    params: Json = request.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return params
 
 
 def _import() -> None:

@@ -8,8 +8,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from orchard.agents.acp.traits import traits_of_program
+from orchard.agents.backends.stream import part
 from orchard.agents.cli import reason_of
+from orchard.agents.programs import traits_of_program
 from orchard.agents.protocol import Reason, Result
 from orchard.text import one_line
 
@@ -35,8 +36,8 @@ def from_error(name: str, code: int, message: str, data: Any, *, session: str | 
 
 def from_answer(answer: Mapping[str, Any]) -> tuple[Reason, str] | None:
     """The failure that is told beside the answer to a prompt, or beside an update; None: there is none."""
-    failure = _inside(answer, "_meta", "jetbrains", "air", "sessionFailure")
-    if not failure or failure.get("severity") != "error":
+    failure = part(answer, "_meta", "jetbrains", "air", "sessionFailure")
+    if failure.get("severity") != "error":
         return None
     words = _words(str(failure.get("title") or ""), failure.get("details"))
     reason = reason_of(words)
@@ -50,7 +51,7 @@ def from_answer(answer: Mapping[str, Any]) -> tuple[Reason, str] | None:
 
 def warning_of(update: Mapping[str, Any]) -> tuple[str, str] | None:
     """What an agent warns of beside an update, as the kind of a note and its words: `retry` where it tries again."""
-    failure = _inside(update, "_meta", "jetbrains", "air", "sessionFailure")
+    failure = part(update, "_meta", "jetbrains", "air", "sessionFailure")
     if failure.get("severity") != "warning":
         return None
     kind = "warning" if failure.get("category") == "unknown" else "retry"
@@ -61,12 +62,6 @@ def from_words(agent: str, said: str, *, used: bool, denied: bool) -> tuple[Reas
     """The failure that an agent has only words for, known by its own name for itself."""
     traits = traits_of_program(agent.lower())
     return traits.failure(said, used, denied) if traits is not None and traits.failure is not None else None
-
-
-def _inside(value: Any, *names: str) -> dict[str, Any]:
-    for name in names:
-        value = value.get(name) if isinstance(value, dict) else None
-    return value if isinstance(value, dict) else {}
 
 
 def _words(message: str, data: Any) -> str:

@@ -91,7 +91,7 @@ async def apply_settings(offer: Offer, ask: Ask, name: str, model: str | None, s
             note("setting", f"'{setting}: {wanted}' has no effect: {name} offers {there}.")
             continue
         if option.get("currentValue") != value:
-            answer = await ask("session_set_config_option", {"configId": option.get("id"), "value": value})
+            answer = await ask("session/set_config_option", {"configId": option.get("id"), "value": value})
             if answer is None:
                 note("setting", f"'{setting}: {wanted}' has no effect: {name} would not set it.")
             else:

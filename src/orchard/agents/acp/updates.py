@@ -1,7 +1,4 @@
-"""What an agent tells over the protocol, in our vocabulary: one decoder for each version of the protocol.
-
-A decoder hears every update of a session and the answer to the prompt, and says when the turn is over. In version 1
-that is the answer; in a later one it is an update, and the answer comes at once.
+"""What an agent tells over the protocol, in our vocabulary: every update of a session, and the answer to the prompt.
 
 Agents tell the cost of the whole session, we that of the turn: what a session has cost so far is kept beside it.
 """
@@ -11,12 +8,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from orchard.agents.acp.failures import from_answer, warning_of
+from orchard.agents.backends.stream import part, text
 from orchard.agents.protocol import Called, Noted, Reason, Said, Tell, Used
 from orchard.files import read_plain, replace_whole
 from orchard.model.usage import Usage, counted, priced
@@ -39,9 +37,9 @@ def spent_before(private: Path, session: str) -> float:
 
 def note_spent(private: Path, session: str, amount: float) -> None:
     """Keep it for the next turn. Where that fails, the next turn is told to have cost too much, not too little."""
-    text = json.dumps({"session": session, "amount": amount, "currency": "USD"})
+    noted = json.dumps({"session": session, "amount": amount, "currency": "USD"})
     with suppress(OSError):
-        replace_whole(private / _NAME, text.encode())
+        replace_whole(private / _NAME, noted.encode())
 
 
 Json = Mapping[str, Any]
@@ -65,31 +63,13 @@ class Finished(Struct, frozen=True):
     """The last piece of what was said."""
 
 
-class Decoder(Protocol):
-    """One version of the protocol, for one turn."""
-
-    def update(self, update: Json) -> Finished | None: ...
-
-    def answered(self, answer: Json) -> Finished | None:
-        """Hear the answer to the prompt."""
-        ...
-
-    @property
-    def text(self) -> str:
-        """What the agent said last."""
-        ...
-
-    @property
-    def spent(self) -> float:
-        """Dollars that the whole session has cost by now."""
-        ...
-
-
 class VersionOne:
-    """Version 1: the answer to the prompt ends the turn."""
+    """Version 1 of the protocol, for one turn: the answer to the prompt ends it."""
 
     def __init__(self, tell: Tell, model: Callable[[], str], spent: float = 0.0) -> None:
-        self._tell, self._model, self._spent = tell, model, spent
+        self._tell, self._model = tell, model
+        self.spent = spent
+        """Dollars that the whole session has cost by now."""
         self._calls: OrderedDict[str, _Call] = OrderedDict()
         self._held: str | None = None
         self._warnings = 0
@@ -101,11 +81,7 @@ class VersionOne:
         """What the agent said since it last used a tool."""
         return self._words.strip()
 
-    @property
-    def spent(self) -> float:
-        return self._spent
-
-    def update(self, update: Json) -> Finished | None:
+    def update(self, update: Json) -> None:
         """Tell what an update means; kinds that are not known are from a newer agent."""
         if self._held is not None and _id(update) != self._held:
             self._let_go()
@@ -119,28 +95,25 @@ class VersionOne:
             case "session_info_update" if self._warnings < MOST_WARNINGS and (warning := warning_of(update)):
                 self._warnings += 1
                 self._tell(Noted(*warning))
-        return None
 
-    def answered(self, answer: Json) -> Finished | None:
+    def answered(self, answer: Json) -> Finished:
         """Tell what the turn used; it is over."""
         self._let_go()
         usages = list(used(answer))
         for usage in usages:
             self._tell(Used(replace(usage, model=usage.model or self._model())))
-        stop = answer.get("stopReason")
-        return Finished(stop if isinstance(stop, str) else "", from_answer(answer), bool(usages), self._last)
+        return Finished(text(answer.get("stopReason")), from_answer(answer), bool(usages), self._last)
 
     def _said(self, update: Json) -> None:
-        content = update.get("content")
-        text = content.get("text") if isinstance(content, dict) else None
-        if not isinstance(text, str) or not text:
+        said = text(part(update, "content").get("text"))
+        if not said:
             return
         if self._words and update.get("messageId") != self._message:
             self._end_words()
         self._message = update.get("messageId")
-        self._words = (self._words + text)[-LAST_WORDS:]
-        self._last = text[:LAST_WORDS]
-        self._tell(Said(text))
+        self._words = (self._words + said)[-LAST_WORDS:]
+        self._last = said[:LAST_WORDS]
+        self._tell(Said(said))
 
     def _end_words(self) -> None:
         if self._words and not self._words.endswith("\n"):
@@ -176,15 +149,13 @@ class VersionOne:
         if amount is None:
             return
         # Less than was told: it counts anew.
-        more = amount - self._spent if amount >= self._spent else amount
-        self._spent = amount
+        more = amount - self.spent if amount >= self.spent else amount
+        self.spent = amount
         if more > 0:
             self._tell(Used(Usage(model=_model_of(update) or self._model(), cost=more, cost_source="agent")))
 
 
 class _Call(Struct):
-    """What is known of a tool call by now."""
-
     kind: str = "tool"
     name: str = ""
     title: str = ""
@@ -192,22 +163,16 @@ class _Call(Struct):
     place: str = ""
 
     def learn(self, update: Json) -> None:
-        if isinstance(kind := update.get("kind"), str) and kind:
-            self.kind = one_line(kind, 40)
-        if isinstance(name := update.get("name"), str) and name:
-            self.name = one_line(name, 40)
-        if isinstance(title := update.get("title"), str) and title:
-            self.title = _line(title)
-        given = update.get("rawInput")
-        command = given.get("command") if isinstance(given, dict) else None
+        self.kind = one_line(text(update.get("kind")), 40) or self.kind
+        self.name = one_line(text(update.get("name")), 40) or self.name
+        self.title = _line(text(update.get("title"))) or self.title
+        command = part(update, "rawInput").get("command")
         if isinstance(command, list):
             command = " ".join(str(word) for word in command[:LONGEST_ABOUT])
-        if isinstance(command, str) and command:
-            self.command = _line(command)
+        self.command = _line(text(command)) or self.command
         places = update.get("locations")
-        first = places[0] if isinstance(places, list) and places else None
-        if isinstance(first, dict) and isinstance(path := first.get("path"), str):
-            self.place = _line(path)
+        if isinstance(places, list) and places:
+            self.place = _line(text(part(places[0]).get("path"))) or self.place
 
     @property
     def tool(self) -> str:
@@ -227,8 +192,8 @@ class _Call(Struct):
         return one_line(f"{self.title} {self.place}".strip(), LONGEST_ABOUT)
 
 
-def _line(text: str) -> str:
-    return one_line(" ".join(text[: 4 * LONGEST_ABOUT].split()), LONGEST_ABOUT)
+def _line(said: str) -> str:
+    return one_line(" ".join(said[: 4 * LONGEST_ABOUT].split()), LONGEST_ABOUT)
 
 
 def _id(update: Json) -> str:
@@ -237,17 +202,14 @@ def _id(update: Json) -> str:
 
 def _model_of(update: Json) -> str:
     """The model that an update is about, where the agent says so beside the protocol: `<agent>/model`."""
-    meta = update.get("_meta")
-    named = (
-        (value for key, value in meta.items() if key.rpartition("/")[2] == "model") if isinstance(meta, dict) else ()
-    )
+    named = (value for key, value in part(update, "_meta").items() if key.rpartition("/")[2] == "model")
     return next((one_line(value, 80) for value in named if isinstance(value, str)), "")
 
 
 def dollars(update: Json) -> float | None:
     """What the session has cost by an update; None: it does not say."""
-    cost = update.get("cost")
-    return priced(cost.get("amount")) if isinstance(cost, dict) and cost.get("currency") == "USD" else None
+    cost = part(update, "cost")
+    return priced(cost.get("amount")) if cost.get("currency") == "USD" else None
 
 
 # ----------------------------------------------------------------------------- usage
@@ -257,25 +219,22 @@ _OPENHANDS = "openhands.dev/metrics"
 
 def used(answer: Json) -> Iterator[Usage]:
     """What a turn used, by the answer to its prompt: for each model where that is told, else in one."""
-    meta = answer.get("_meta")
-    counts = _metrics(meta)
-    if counts is not None:
-        yield from [counts] if counts.tokens else []
-        return
-    quota = meta.get("quota") if isinstance(meta, dict) else None
-    rows = quota.get("model_usage") if isinstance(quota, dict) else None
-    found = [usage for row in rows if (usage := _row(row)) is not None] if isinstance(rows, list) else []
-    if not found:
-        counts = answer.get("usage") or (quota.get("token_count") if isinstance(quota, dict) else None)
-        found = [_usage(counts)] if isinstance(counts, dict) else []
+    metrics = _metrics(part(answer, "_meta"))
+    if metrics is not None:
+        found = [metrics]
+    else:
+        quota = part(answer, "_meta", "quota")
+        rows = quota.get("model_usage")
+        found = [_row(row) for row in rows if part(row, "token_count")] if isinstance(rows, list) else []
+        if not found:
+            found = [_usage(part(answer.get("usage") or quota.get("token_count")))]
     yield from (usage for usage in found if usage.tokens)
 
 
-def _metrics(meta: Any) -> Usage | None:
+def _metrics(meta: Json) -> Usage | None:
     """What OpenHands tells beside the protocol, once more wrapped by the package that it uses; None: nothing."""
-    for place in (meta, meta.get("field_meta") if isinstance(meta, dict) else None):
-        told = place.get(_OPENHANDS) if isinstance(place, dict) else None
-        if not isinstance(told, dict):
+    for told in (part(meta, _OPENHANDS), part(meta, "field_meta", _OPENHANDS)):
+        if not told:
             continue
         cached, written = _count(told, "cache_read_tokens"), _count(told, "cache_write_tokens")
         sent = _count(told, "input_tokens", "prompt_tokens")
@@ -291,11 +250,8 @@ def _metrics(meta: Any) -> Usage | None:
     return None
 
 
-def _row(row: Any) -> Usage | None:
-    if not isinstance(row, dict) or not isinstance(row.get("token_count"), dict):
-        return None
-    model = row.get("model")
-    return replace(_usage(row["token_count"]), model=one_line(model, 80) if isinstance(model, str) else "")
+def _row(row: Json) -> Usage:
+    return replace(_usage(part(row, "token_count")), model=one_line(text(row.get("model")), 80))
 
 
 def _usage(counts: Json) -> Usage:

@@ -1,13 +1,12 @@
 """Claude Code: `claude -p`, told its task by standard input."""
 
-import json
 import os
 from typing import ClassVar
 
 from orchard.agents.backends.claude_stream import MessageReader, api_seconds
 from orchard.agents.backends.project_files import with_own_words
-from orchard.agents.backends.stream import amount, count, is_private, part, write_private
-from orchard.agents.cli import Command, Json, no_effect
+from orchard.agents.backends.stream import amount, count, is_private, part, private_home, server_row, servers_file
+from orchard.agents.cli import Command, Json, KnownBackend, options
 from orchard.agents.known import AcpTraits, Known, can
 from orchard.agents.model_lists import Asking, Found, ask_anthropic, with_aliases
 from orchard.agents.protocol import McpServer, Task, Tell
@@ -20,6 +19,7 @@ _TOOLS = (
     "Task", "Agent", "TodoWrite", "ToolSearch", "Skill", "WebFetch", "WebSearch", "TaskCreate", "TaskUpdate",
     "TaskList", "TaskGet", "TaskOutput", "TaskStop", "ListMcpResourcesTool", "ReadMcpResourceTool",
 )  # fmt: skip
+_FLAGS = {"model": "--model", "effort": "--effort", "max_turns": "--max-turns", "allowed_folders": "--add-dir"}
 RETRIES = 2
 """Of its own, after which it is ours to wait; it would go on for minutes."""
 
@@ -65,11 +65,9 @@ KNOWN = Known(
 )
 
 
-class Claude:
+class Claude(KnownBackend):
     known = KNOWN
-    name = KNOWN.name
-    program = KNOWN.program
-    variables: tuple[str, ...] = (
+    variables = (
         *KEYS, "ANTHROPIC_BASE_URL", "ANTHROPIC_CUSTOM_HEADERS", "ANTHROPIC_MODEL", "ANTHROPIC_SMALL_FAST_MODEL",
         "ANTHROPIC_DEFAULT_HAIKU_MODEL", "ANTHROPIC_DEFAULT_SONNET_MODEL", "ANTHROPIC_DEFAULT_OPUS_MODEL",
         "CLAUDE_CONFIG_DIR", "CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_USE_FOUNDRY",
@@ -80,29 +78,17 @@ class Claude:
     )  # fmt: skip
 
     def models(self, asking: Asking) -> Found:
-        """What its provider serves, beside the names that it knows by itself."""
         return with_aliases(KNOWN, asking, "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", ask_anthropic)
 
     def prepare(self, program: str, row: AgentRow, task: Task, tell: Tell) -> Command:
-        """One turn, unattended; its own servers only, and no question about permissions."""
         settings = task.settings
         argv = [program, *row.args, "-p", "--output-format", "stream-json", "--verbose", *_permissions(row, task),
                 "--strict-mcp-config"]  # fmt: skip
         if not task.trusted_project_settings:
             argv += ["--setting-sources", "user"]
-        if model := settings.model or row.model:
-            argv += ["--model", model]
-        if settings.effort is not None:
-            argv += ["--effort", settings.effort]
-        if settings.max_turns is not None:
-            argv += ["--max-turns", str(settings.max_turns)]
-        for folder in settings.allowed_folders:
-            argv += ["--add-dir", str(folder)]
+        argv += options(self.name, settings, tell, _FLAGS)
         if settings.mcp_servers:
-            servers = {"mcpServers": {server.name: _server(server) for server in settings.mcp_servers}}
-            argv += ["--mcp-config", str(write_private(task.private / "claude-mcp.json", json.dumps(servers)))]
-        if settings.allowed_urls:
-            no_effect(tell, self.name, "allowed_urls", ", ".join(settings.allowed_urls))
+            argv += ["--mcp-config", str(servers_file(task.private / "claude-mcp.json", settings.mcp_servers, _server))]
         if task.session is not None:
             argv += ["--resume", task.session]
         return Command(tuple(argv), _environment(row, task), with_own_words(task, ("CLAUDE.md", ".claude/CLAUDE.md")))
@@ -126,16 +112,12 @@ def _environment(row: AgentRow, task: Task) -> dict[str, str]:
         "CLAUDE_CODE_MAX_RETRIES": str(RETRIES),
     }
     if is_private(row, {**task.env, **row.env}, KEYS):
-        home = task.private / "claude"
-        home.mkdir(mode=0o700, exist_ok=True)
-        env["CLAUDE_CONFIG_DIR"] = str(home)
+        env["CLAUDE_CONFIG_DIR"] = private_home(task, "claude")
     return env
 
 
 def _server(server: McpServer) -> Json:
-    if server.url is not None:
-        return {"type": "http", "url": server.url, "headers": dict(server.headers)}
-    return {"type": "stdio", "command": server.command, "args": list(server.args), "env": dict(server.env)}
+    return {"type": "http" if server.url is not None else "stdio", **server_row(server)}
 
 
 class ClaudeReader(MessageReader):

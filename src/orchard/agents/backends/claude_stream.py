@@ -7,8 +7,8 @@ A message of the model may come in several events, one for each of its parts, al
 whole. Its tokens are told when it is first seen, and what that lacked (the end of its output) with the result.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar
+from collections.abc import Iterable
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -21,12 +21,11 @@ from orchard.agents.backends.stream import (
     count,
     part,
     sentence,
-    telling_line,
     text,
 )
 from orchard.agents.cli import Json, reason_of
-from orchard.agents.protocol import Called, Noted, Reason, Result, Said, Task, Tell, Used
-from orchard.model.usage import Usage, less, total
+from orchard.agents.protocol import Called, Noted, Result, Said, Task, Tell, Used
+from orchard.model.usage import Usage, add, less, total
 from orchard.process.program import Ended
 
 MOST_SEEN = 1000
@@ -68,25 +67,12 @@ class Ledger:
         return next(reversed(self._told), "")
 
     def _add(self, usage: Usage) -> None:
-        told = self._told.pop(usage.model, Usage(usage.model))
-        self._told[usage.model] = replace(
-            told,
-            input=told.input + usage.input,
-            cached=told.cached + usage.cached,
-            cache_writes=told.cache_writes + usage.cache_writes,
-            output=told.output + usage.output,
-        )
+        self._told[usage.model] = add(self._told.pop(usage.model, Usage(usage.model)), usage)
         self._tell(Used(usage))
 
 
 class MessageReader(StreamReader):
     """Hears one turn. What programs do differently is in the methods that a backend replaces."""
-
-    name: ClassVar[str] = "The agent"
-    lost_words: ClassVar[tuple[str, ...]] = ()
-    """By which it says that it does not know the session."""
-    statuses: ClassVar[Mapping[int, Reason]] = {}
-    """Of its end without a result, where they mean something."""
 
     def __init__(self, task: Task, tell: Tell) -> None:
         super().__init__(task, tell)
@@ -108,7 +94,6 @@ class MessageReader(StreamReader):
             self.tell_whole_usage(message)
 
     def result(self, ended: Ended, stray: str) -> Result:
-        """How the turn ended: by its result; a program that printed none did not finish."""
         final = self._final
         if final is None:
             return self._unfinished(ended, stray)
@@ -194,24 +179,12 @@ class MessageReader(StreamReader):
         reason = reason_of(words, status if isinstance(status, int) else None)
         return Result(reason, message, session=self.session)
 
-    def _unfinished(self, ended: Ended, stray: str) -> Result:
-        said = f"{self._complaints.read()}\n{stray}"
-        if self._task.session is not None and self.session is None and any(lost in said for lost in self.lost_words):
-            return Result("session-lost", telling_line(said))
-        if ended.exit_code is not None and ended.exit_code in self.statuses:
-            return Result(self.statuses[ended.exit_code], telling_line(said), session=self.session)
-        why = telling_line(said) if self.session is None else ""
-        message = why or f"{self.name} did not say how its work ended. {ended.message}"
-        # Only what it said before it began can be about the way to the model; later it may be anything.
-        return Result(reason_of(why) if why else "failed", message, session=self.session)
-
 
 def _rows(value: Any) -> list[Json]:
     return [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
 
 
 def _text_of(content: Any) -> str:
-    """The text of a tool's result."""
     if isinstance(content, str):
         return content
     return " ".join(text(row.get("text")) for row in _rows(content))

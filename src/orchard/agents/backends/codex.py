@@ -18,11 +18,11 @@ from orchard.agents.backends.stream import (
     count,
     is_private,
     part,
+    private_home,
     sentence,
-    telling_line,
     text,
 )
-from orchard.agents.cli import Command, Enough, Json, no_effect, reason_of
+from orchard.agents.cli import Command, Enough, Json, KnownBackend, options, reason_of
 from orchard.agents.known import AcpTraits, Known, can
 from orchard.agents.model_lists import Asking, Found, ask_openai, listed, told
 from orchard.agents.protocol import Called, McpServer, Noted, Reason, Result, Said, Task, Tell, Used
@@ -36,6 +36,7 @@ RETRIES = 2
 """Of its own, after which it is ours to wait."""
 MOST_WAITS_FOR_NETWORK = 2
 """Without a network it would wait for ever: so often it may say so."""
+_FLAGS = {"model": "--model", "effort": None, "allowed_folders": "--add-dir", "allowed_urls": None}
 _QUIET: dict[str, bool] = {
     "check_for_update_on_startup": False, "analytics.enabled": False, "features.plugins": False, "features.apps": False,
 }  # fmt: skip
@@ -63,11 +64,9 @@ KNOWN = Known(
 )
 
 
-class Codex:
+class Codex(KnownBackend):
     known = KNOWN
-    name = KNOWN.name
-    program = KNOWN.program
-    variables: tuple[str, ...] = (*KEYS, "OPENAI_BASE_URL", "OPENAI_ORGANIZATION", "OPENAI_PROJECT", "CODEX_HOME")
+    variables = (*KEYS, "OPENAI_BASE_URL", "OPENAI_ORGANIZATION", "OPENAI_PROJECT", "CODEX_HOME")
 
     def models(self, asking: Asking) -> Found:
         """What comes with the program, or what an endpoint of the user's serves."""
@@ -91,9 +90,7 @@ class Codex:
         env: dict[str, str] = {}
         config: dict[str, Any] = dict(_QUIET)
         if is_private(row, {**task.env, **row.env}, KEYS):
-            home = task.private / "codex"
-            home.mkdir(mode=0o700, exist_ok=True)
-            env["CODEX_HOME"] = str(home)
+            env["CODEX_HOME"] = private_home(task, "codex")
             config |= _provider({**task.env, **row.env})
         if not task.trusted_project_settings:
             config["projects"] = _untrusted(task)
@@ -108,14 +105,9 @@ class Codex:
         else:
             argv += ["--sandbox", "workspace-write"]
             config |= {"approval_policy": "never", "sandbox_workspace_write": _walls(task)}
-        if model := settings.model or row.model:
-            argv += ["--model", model]
+        argv += options(self.name, settings, tell, _FLAGS)
         for name, value in config.items():
             argv += ["--config", f"{name}={_toml(value)}"]
-        for folder in settings.allowed_folders:
-            argv += ["--add-dir", str(folder)]
-        if settings.max_turns is not None:
-            no_effect(tell, self.name, "max_turns", settings.max_turns)
         if settings.allowed_urls:
             listed = ", ".join(settings.allowed_urls)
             tell(Noted("setting", f"'allowed_urls: {listed}' lets codex reach any address: it knows all or none."))
@@ -204,7 +196,6 @@ def _servers(servers: Sequence[McpServer], inherited: Mapping[str, str], env: di
 
 
 def _toml(value: Any) -> str:
-    """A value as TOML, in a line."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{_toml(name)} = {_toml(inner)}" for name, inner in value.items()) + "}"
     if isinstance(value, list):
@@ -213,11 +204,13 @@ def _toml(value: Any) -> str:
 
 
 class CodexReader(StreamReader):
+    name = "codex"
+    lost_words = ("no rollout found",)
+
     def __init__(self, task: Task, tell: Tell) -> None:
         super().__init__(task, tell)
         self._done = False
         self._error = ""
-        self._last_words = ""
         self._begun: str | None = None
         self._waits = 0
 
@@ -238,21 +231,23 @@ class CodexReader(StreamReader):
     def result(self, ended: Ended, stray: str) -> Result:
         """How the turn ended: `turn.completed` is the only good word."""
         if self._done and not ended.exit_code:
-            return Result("done", "", self._last_words, self.session)
+            return Result("done", "", self._words, self.session)
         if self._error:
-            return Result(_reason(self._error), sentence(self._error), self._last_words, self.session)
-        said = f"{self._complaints.read()}\n{stray}"
-        if self._task.session is not None and self.session is None and "no rollout found" in said:
-            return Result("session-lost", telling_line(said))
-        why = telling_line(said) if self.session is None else ""
-        message = why or f"codex did not say how its work ended. {ended.message}"
-        return Result(_reason(why) if why else "failed", message, self._last_words, self.session)
+            return Result(self._reason(self._error), sentence(self._error), self._words, self.session)
+        return self._unfinished(ended, stray)
+
+    def _reason(self, message: str) -> Reason:
+        if "high demand" in message:
+            return "overloaded"
+        if "Missing environment variable" in message:
+            return "not-logged-in"
+        return reason_of(message)
 
     def _hear_item(self, item: Json, completed: bool) -> None:
         kind = item.get("type")
         if kind == "agent_message" and completed:
-            self._last_words = text(item.get("text"))[:LONGEST_TEXT]
-            self._tell(Said(self._last_words + "\n"))
+            self._words = text(item.get("text"))[:LONGEST_TEXT]
+            self._tell(Said(self._words + "\n"))
         elif kind == "error":
             self._tell(Noted("warning", f"codex: {sentence(text(item.get('message')))}"))
         elif kind not in ("agent_message", "reasoning", "todo_list"):
@@ -301,7 +296,6 @@ def _usage(model: str, whole: Counts, before: Counts) -> Usage:
 
 
 def _call(item: Json) -> tuple[str, str]:
-    """The tool that an item is the use of, and what it is about."""
     kind = text(item.get("type"))
     if kind == "command_execution":
         return "shell", about(item)
@@ -312,14 +306,6 @@ def _call(item: Json) -> tuple[str, str]:
         paths = [text(part(change).get("path")) for change in changes] if isinstance(changes, list) else []
         return "edit", sentence(", ".join(paths[:10]))
     return sentence(kind), about(item)
-
-
-def _reason(message: str) -> Reason:
-    if "high demand" in message:
-        return "overloaded"
-    if "Missing environment variable" in message:
-        return "not-logged-in"
-    return reason_of(message)
 
 
 def _mentions_provider(folder: Path) -> bool:

@@ -9,9 +9,7 @@ prints.
 """
 
 import json
-import os
 import re
-import stat
 from hashlib import sha256
 from pathlib import Path
 from uuid import uuid4
@@ -23,15 +21,17 @@ from orchard.agents.backends.stream import (
     is_private,
     part,
     sentence,
-    stdio,
+    server_row,
+    servers_file,
     telling_line,
     text,
     write_private,
 )
-from orchard.agents.cli import Command, Enough, Json, no_effect, reason_of
+from orchard.agents.cli import Command, Enough, Json, KnownBackend, options, reason_of
 from orchard.agents.known import AcpTraits, Known, can
 from orchard.agents.model_lists import Asking, Found, ask_anthropic, ask_openai, listed, told
 from orchard.agents.protocol import TRANSIENT, McpServer, Noted, Reason, Result, Session, Task, Tell, Used
+from orchard.files import open_plain
 from orchard.model.agent_rows import AgentRow
 from orchard.model.usage import Usage, less
 from orchard.process.program import Ended
@@ -50,6 +50,12 @@ _SECRETS = (
     "COPILOT_PROVIDER_HEADERS",
 )
 """What the program itself needs, and no command that it runs."""
+_FLAGS = {
+    "model": "--model",
+    "effort": "--reasoning-effort",
+    "allowed_folders": "--add-dir",
+    "allowed_urls": "--allow-url=",
+}
 RETRIES = 2
 """Of its own, after which it is ours to wait; it has no switch for that."""
 _MOST_USAGE = 1 << 20
@@ -103,11 +109,9 @@ KNOWN = Known(
 )
 
 
-class Copilot:
+class Copilot(KnownBackend):
     known = KNOWN
-    name = KNOWN.name
-    program = KNOWN.program
-    variables: tuple[str, ...] = (
+    variables = (
         # GH_TOKEN and GITHUB_TOKEN may do much more than call a model: only who names them in `pass_env` hands them on.
         "COPILOT_GITHUB_TOKEN",
         "COPILOT_PROVIDER_BASE_URL",
@@ -142,7 +146,6 @@ class Copilot:
         return listed(names, "copilot help config") if names else asking.no_answer()
 
     def prepare(self, program: str, row: AgentRow, task: Task, tell: Tell) -> Command:
-        """How it is started; the instructions go to its standard input."""
         settings, session = task.settings, task.session or str(uuid4())
         private = is_private(row, {**task.env, **row.env}, (*KEYS, *BROAD_KEYS))
         home = str(task.private / "copilot") if private else {**task.env, **row.env}.get("COPILOT_HOME", "")
@@ -155,18 +158,9 @@ class Copilot:
         argv.append(f"--secret-env-vars={','.join(_SECRETS)}")
         # With --session-id a session that is lost would silently be a new one.
         argv.append(f"--resume={session}" if task.session else f"--session-id={session}")
-        if model := settings.model or row.model:
-            argv += ["--model", model]
-        if settings.effort:
-            argv += ["--reasoning-effort", settings.effort]
-        if settings.max_turns is not None:
-            no_effect(tell, self.name, "max_turns", settings.max_turns)
-        for folder in settings.allowed_folders:
-            argv += ["--add-dir", str(folder)]
-        argv += [f"--allow-url={url}" for url in settings.allowed_urls]
+        argv += options(self.name, settings, tell, _FLAGS)
         if settings.mcp_servers:
-            servers = {"mcpServers": {server.name: _server(server) for server in settings.mcp_servers}}
-            file = write_private(task.private / "copilot-mcp.json", json.dumps(servers))
+            file = servers_file(task.private / "copilot-mcp.json", settings.mcp_servers, _server)
             argv += ["--additional-mcp-config", f"@{file}"]
         env = {"COPILOT_HOME": home} if private else {}
         # Only this very word lets the folder's hooks and servers count; `--trust-folder` is for `-p` only.
@@ -178,9 +172,7 @@ class Copilot:
 
 
 def _server(server: McpServer) -> Json:
-    if server.url is not None:
-        return {"type": "http", "url": server.url, "headers": dict(server.headers), "tools": ["*"]}
-    return {"type": "local", **stdio(server), "tools": ["*"]}
+    return {"type": "http" if server.url is not None else "local", **server_row(server), "tools": ["*"]}
 
 
 def _note(task: Task) -> Path:
@@ -218,7 +210,7 @@ class CopilotReader(StreamReader):
             case "assistant.message":
                 self._error, self._failures = {}, 0
                 if (said := text(data.get("content"))).strip():
-                    self._words.clear()
+                    self._words = ""
                     self._say(said)
             case "tool.execution_start":
                 self._calls.begin(text(data.get("toolCallId")), text(data.get("toolName")), data.get("arguments"))
@@ -244,7 +236,7 @@ class CopilotReader(StreamReader):
     def result(self, ended: Ended, stray: str) -> Result:
         """By its last line; without one it has not begun, or was stopped."""
         self._count()
-        session, said = self._session if self._told_session else None, str(self._words)
+        session, said = self._session if self._told_session else None, self._words.strip()
         if self._end is None and not self._error:
             complaints = "" if self._told_session else self._complaints.read()
             reason, message = _never_began(complaints, "" if self._told_session else stray)
@@ -252,19 +244,18 @@ class CopilotReader(StreamReader):
         if self._end is not None and self._end.get("exitCode") == 0:
             return self._calls.judge(Result("done", text=said, session=session))
         message = sentence(text(self._error.get("message")))
-        return Result(self._reason(), message or "Copilot failed and did not say why.", said, session)
+        return Result(self._why(), message or "Copilot failed and did not say why.", said, session)
 
     def stopped(self) -> None:
-        """Tell what it used, as its record has it now."""
         self._record.tell_new(self._tell)
 
     def _call_failed(self, data: Json) -> None:
         self._error = {"message": _own_words(text(data.get("errorMessage"))), "statusCode": data.get("statusCode")}
         self._failures += 1
-        if self._failures > RETRIES and self._reason() in TRANSIENT:
+        if self._failures > RETRIES and self._why() in TRANSIENT:
             raise Enough
 
-    def _reason(self) -> Reason:
+    def _why(self) -> Reason:
         status = self._error.get("statusCode")
         return reason_of(text(self._error.get("message")), status if isinstance(status, int) else None)
 
@@ -279,10 +270,8 @@ class CopilotReader(StreamReader):
         if self._record.told:
             return
         if not self._counts:
-            message = (
-                "What this turn used is not known: copilot counts for a whole session, and this one began elsewhere."
-            )
-            self._tell(Noted("warning", message))
+            why = "copilot counts for a whole session, and this one began elsewhere."
+            self._tell(Noted("warning", f"What this turn used is not known: {why}"))
             return
         for model, now in _counted(self._usage_file).items():
             used = less(now, self._before.get(model, Usage(model)))
@@ -317,13 +306,11 @@ class _Record:
             return []
         try:
             # It is in reach of the agent: a link or a pipe in its place must not lead us anywhere.
-            fd = os.open(self._file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            with open_plain(self._file) as file:
+                file.seek(self._read)
+                block = file.read(_MOST_RECORD)
         except OSError:
             return []
-        try:
-            block = os.pread(fd, _MOST_RECORD, self._read) if stat.S_ISREG(os.fstat(fd).st_mode) else b""
-        finally:
-            os.close(fd)
         whole, end, _ = block.rpartition(b"\n")
         self._read += len(whole) + len(end) if end else len(block) if len(block) == _MOST_RECORD else 0
         return whole.split(b"\n")

@@ -15,14 +15,12 @@ and exit status 0 is success: there is no better word from it. An argument that 
 `{session}` is left out, together with the option before it.
 """
 
-import json
 import re
 import shlex
-from typing import Any
 
-from orchard.agents.backends.stream import Complaints, sentence, write_private
-from orchard.agents.cli import LONGEST_PROMPT_ARGUMENT, Command, no_effect
-from orchard.agents.protocol import McpServer, Reason, Result, Said, Task, Tell
+from orchard.agents.backends.stream import Complaints, sentence, servers_file, write_private
+from orchard.agents.cli import LONGEST_PROMPT_ARGUMENT, Command, no_effect, options
+from orchard.agents.protocol import Reason, Result, Said, Settings, Task, Tell
 from orchard.errors import OrchardError
 from orchard.model.agent_rows import AgentRow
 from orchard.process.program import Ended
@@ -34,8 +32,6 @@ _KEPT = 64 * 1024
 
 
 class Custom:
-    """The backend of one row."""
-
     program = ""
     variables: tuple[str, ...] = ()
 
@@ -43,7 +39,6 @@ class Custom:
         self.name = name
 
     def prepare(self, program: str, row: AgentRow, task: Task, tell: Tell) -> Command:
-        """The row's command line with its places filled in."""
         words = shlex.split(row.command or "")[1:]
         used = {place for word in words for place in _PLACE.findall(word)}
         if "prompt" in used and len(task.instructions.encode()) > LONGEST_PROMPT_ARGUMENT:
@@ -53,7 +48,7 @@ class Custom:
             )
         if "prompt" in used and "\0" in task.instructions:
             raise OrchardError("its instructions hold a NUL byte, which no argument can.")
-        self._note(used, row, task, tell)
+        self._note(used, task.settings, tell)
         values = {
             "prompt": task.instructions,
             "model": task.settings.model or row.model or "",
@@ -63,8 +58,7 @@ class Custom:
         if "prompt_file" in used:
             values["prompt_file"] = str(write_private(task.scratch / "instructions.md", task.instructions))
         if "mcp_config" in used:
-            servers = {"mcpServers": {server.name: _server(server) for server in task.settings.mcp_servers}}
-            values["mcp_config"] = str(write_private(task.scratch / "mcp.json", json.dumps(servers)))
+            values["mcp_config"] = str(servers_file(task.scratch / "mcp.json", task.settings.mcp_servers))
         filled = _filled(words, values)
         stdin = b"" if used & {"prompt", "prompt_file"} else task.instructions.encode()
         return Command((program, *row.args, *filled), stdin=stdin)
@@ -72,14 +66,9 @@ class Custom:
     def reader(self, task: Task, tell: Tell) -> "CustomReader":
         return CustomReader(self.name, task, tell)
 
-    def _note(self, used: set[str], row: AgentRow, task: Task, tell: Tell) -> None:
-        settings = task.settings
-        if settings.model and "model" not in used:
-            no_effect(tell, self.name, "model", settings.model)
-        if settings.effort:
-            no_effect(tell, self.name, "effort", settings.effort)
-        if settings.max_turns is not None:
-            no_effect(tell, self.name, "max_turns", settings.max_turns)
+    def _note(self, used: set[str], settings: Settings, tell: Tell) -> None:
+        own = {"model": None} if "model" in used else {}
+        options(self.name, settings, tell, {**own, "allowed_folders": None, "allowed_urls": None})
         for folder in settings.allowed_folders:
             no_effect(tell, self.name, "allowed_folders", folder)
         for url in settings.allowed_urls:
@@ -87,12 +76,6 @@ class Custom:
         for server in settings.mcp_servers:
             if "mcp_config" not in used and not server.offered:
                 no_effect(tell, self.name, "mcp_servers", server.name)
-
-
-def _server(server: McpServer) -> dict[str, Any]:
-    if server.url is not None:
-        return {"url": server.url, "headers": dict(server.headers)}
-    return {"command": server.command, "args": list(server.args), "env": dict(server.env)}
 
 
 def _filled(words: list[str], values: dict[str, str]) -> list[str]:
@@ -112,21 +95,14 @@ class CustomReader:
     def __init__(self, name: str, task: Task, tell: Tell) -> None:
         self._name, self._tell, self._session = name, tell, task.session
         self._complaints = Complaints(task.log)
-        self._text: list[str] = []
-        self._kept = 0
+        self._words = ""
 
     def hear(self, line: str) -> None:
-        """Everything is for people."""
         self._tell(Said(line + "\n"))
-        kept = line[-_KEPT:]
-        self._text.append(kept)
-        self._kept += len(kept) + 1
-        while self._kept > _KEPT and len(self._text) > 1:
-            self._kept -= len(self._text.pop(0)) + 1
+        self._words = f"{self._words}{line}\n"[-_KEPT:]
 
     def result(self, ended: Ended, stray: str) -> Result:
-        """By its exit status."""
-        said = "\n".join(self._text)[-_KEPT:].strip()
+        said = self._words.strip()
         if ended.ok:
             return Result("done", text=said, session=self._session)
         reason: Reason = "signal" if ended.reason == "signal" else "failed"

@@ -6,25 +6,25 @@ that what only settings can say (MCP servers, the most turns, how often it asks 
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from orchard.agents.backends.project_files import addresses, refused, steering_files, there
+from orchard.agents.backends.project_files import addresses, foreign, refuse
 from orchard.agents.backends.stream import (
+    LONGEST_TEXT,
     StreamReader,
     count,
     is_private,
     part,
     sentence,
-    stdio,
     telling_line,
     text,
+    trusted_server,
     write_private,
 )
-from orchard.agents.cli import Command, Json, no_effect, reason_of
+from orchard.agents.cli import Command, Json, KnownBackend, no_effect, options, reason_of
 from orchard.agents.known import AcpTraits, Known, can
 from orchard.agents.model_lists import Asking, Found, ask_gemini, with_aliases
-from orchard.agents.protocol import McpServer, Noted, Reason, Result, Said, Task, Tell, Used
+from orchard.agents.protocol import Noted, Reason, Result, Said, Task, Tell, Used
 from orchard.model.agent_rows import AgentRow
 from orchard.model.usage import Usage
 from orchard.process.program import Ended
@@ -32,6 +32,12 @@ from orchard.process.program import Ended
 KEYS = ("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI")
 """With any of these it needs no login by hand."""
 ADDRESSES = {"GOOGLE_GEMINI_BASE_URL": "https://generativelanguage.googleapis.com"}
+_FLAGS = {
+    "model": "--model=",
+    "max_turns": None,
+    "allowed_folders": "--include-directories=",
+    "allowed_urls": None,
+}
 _NO_LOGIN, _BAD_INPUT, _TURNS = 41, 42, 53
 """Its own exit codes."""
 _LOST = "Error resuming session"
@@ -64,11 +70,9 @@ KNOWN = Known(
 )
 
 
-class Gemini:
+class Gemini(KnownBackend):
     known = KNOWN
-    name = KNOWN.name
-    program = KNOWN.program
-    variables: tuple[str, ...] = (
+    variables = (
         *KEYS,
         "GEMINI_CLI_HOME",
         "GEMINI_MODEL",
@@ -86,28 +90,24 @@ class Gemini:
     )
 
     def models(self, asking: Asking) -> Found:
-        """What its provider serves, beside the names that it knows by itself."""
         return with_aliases(KNOWN, asking, "GEMINI_API_KEY", "GOOGLE_GEMINI_BASE_URL", ask_gemini)
 
     def prepare(self, program: str, row: AgentRow, task: Task, tell: Tell) -> Command:
-        """How it is started; the instructions go to its standard input."""
         settings = task.settings
-        private = is_private(row, {**task.env, **row.env}, KEYS)
+        seen = {**task.env, **row.env}
+        private = is_private(row, seen, KEYS)
         if not task.trusted_project_settings:
-            _check_project(task, own_settings=private)
+            # That `.env` does not count is a setting, which we write where the settings are ours.
+            variables = (".gemini/.env",) if private else (".gemini/.env", ".env")
+            refuse(task, self.name, foreign(task, (".gemini",), variables))
         # In a folder that it does not trust it does not begin.
         argv = [program, *row.args, "--output-format", "stream-json", "--approval-mode", "yolo", "--skip-trust"]
         if task.session:
             argv.append(f"--resume={task.session}")
-        if model := settings.model or row.model:
-            argv.append(f"--model={model}")
-        argv += [f"--include-directories={folder}" for folder in settings.allowed_folders]
-        if settings.effort:
-            no_effect(tell, self.name, "effort", settings.effort)
+        argv += options(self.name, settings, tell, _FLAGS)
         for url in settings.allowed_urls:
             no_effect(tell, self.name, "allowed_urls", url)
         env: dict[str, str] = {}
-        seen = {**task.env, **row.env}
         if private:
             home = task.private / "gemini"
             write_private(home / ".gemini" / "settings.json", json.dumps(_settings(task, seen)))
@@ -127,17 +127,6 @@ class Gemini:
             tell(Noted("mcp", f"The MCP server '{server.name}' is not used: {why}."))
 
 
-def _check_project(task: Task, *, own_settings: bool) -> None:
-    """Refuse what it would obey: nothing switches off the settings of a folder, nor `.gemini/.env` above it.
-
-    That `.env` does not count is a setting, which we write where the settings are ours.
-    """
-    names = (".gemini/.env",) if own_settings else (".gemini/.env", ".env")
-    found: list[str | Path] = [*there(task.folder, (".gemini",)), *steering_files(task, names)]
-    if found:
-        raise refused(task, "gemini", found)
-
-
 def _settings(task: Task, env: Mapping[str, str]) -> Json:
     """Its settings for a job. Our own policy decides what is tried again, where people see it."""
     found: Json = {
@@ -151,7 +140,7 @@ def _settings(task: Task, env: Mapping[str, str]) -> Json:
     if task.settings.max_turns is not None:
         found["model"] = {"maxSessionTurns": task.settings.max_turns}
     if task.settings.mcp_servers:
-        found["mcpServers"] = {server.name: _server(server) for server in task.settings.mcp_servers}
+        found["mcpServers"] = {server.name: trusted_server(server) for server in task.settings.mcp_servers}
     return found
 
 
@@ -162,12 +151,6 @@ def _auth(env: Mapping[str, str]) -> str | None:
     if env.get("GEMINI_API_KEY"):
         return "gemini-api-key"
     return "vertex-ai" if env.get("GOOGLE_API_KEY") else None
-
-
-def _server(server: McpServer) -> Json:
-    if server.url is not None:
-        return {"httpUrl": server.url, "headers": dict(server.headers), "trust": True}
-    return {**stdio(server), "trust": True}
 
 
 class GeminiReader(StreamReader):
@@ -195,7 +178,7 @@ class GeminiReader(StreamReader):
 
     def result(self, ended: Ended, stray: str) -> Result:
         """By its last line; without one it has not begun, or was stopped."""
-        said = str(self._words)
+        said = self._words.strip()
         if self._end is not None and self._end.get("status") == "success":
             return Result("done", text=said, session=self.session)
         message = sentence(text(part(self._end, "error").get("message")))
@@ -221,7 +204,7 @@ class GeminiReader(StreamReader):
 
     def _say(self, said: str) -> None:
         if said:
-            self._words.add(said)
+            self._words = (self._words + said)[-LONGEST_TEXT:]
             self._open_line = not said.endswith("\n")
             self._tell(Said(said))
 
@@ -232,7 +215,7 @@ class GeminiReader(StreamReader):
 
     def _call(self, message: Json) -> None:
         self._end_line()
-        self._words.clear()
+        self._words = ""
         self._calls.begin(text(message.get("tool_id")), text(message.get("tool_name")), message.get("parameters"))
 
     def _count(self, stats: Json) -> None:

@@ -9,9 +9,9 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from orchard.agents.backends.project_files import anywhere, refused, with_own_words
+from orchard.agents.backends.project_files import anywhere, refuse, with_own_words
 from orchard.agents.backends.stream import StreamReader, amount, count, is_private, part, sentence, telling_line, text
-from orchard.agents.cli import Command, Json, no_effect, reason_of
+from orchard.agents.cli import Command, Json, KnownBackend, options, reason_of
 from orchard.agents.known import AcpTraits, Known, can
 from orchard.agents.model_lists import Asking, Found, listed
 from orchard.agents.protocol import McpServer, Noted, Reason, Result, Task, Tell, Used
@@ -36,6 +36,7 @@ _BY_HAND = (
     ".local/share/opencode/auth.json",
     *(f".config/opencode/{name}" for name in ("opencode.json", "opencode.jsonc", "config.json")),
 )
+_FLAGS = {"model": "--model", "effort": "--variant", "allowed_folders": None, "allowed_urls": None}
 _FOLDERS = {"XDG_CONFIG_HOME": "config", "XDG_DATA_HOME": "data", "XDG_STATE_HOME": "state"}
 _PROJECT_OFF = ("OPENCODE_DISABLE_PROJECT_CONFIG", "OPENCODE_DISABLE_CLAUDE_CODE_SKILLS")
 _LOST = "Session not found"
@@ -77,11 +78,9 @@ KNOWN = Known(
 )
 
 
-class Opencode:
+class Opencode(KnownBackend):
     known = KNOWN
-    name = KNOWN.name
-    program = KNOWN.program
-    variables: tuple[str, ...] = (
+    variables = (
         *KEYS,
         "OPENCODE_CONFIG",
         "OPENCODE_CONFIG_DIR",
@@ -91,27 +90,18 @@ class Opencode:
     )
 
     def models(self, asking: Asking) -> Found:
-        """What the program lists."""
         names = re.findall(r"^([\w.:-]+/\S+)\s*$", asking.ask("models"), re.MULTILINE)
         return listed(names, "opencode models") if names else asking.no_answer()
 
     def prepare(self, program: str, row: AgentRow, task: Task, tell: Tell) -> Command:
-        """How it is started; the instructions go to its standard input."""
         settings = task.settings
         argv = [program, *row.args, "run", "--format", "json", "--auto"]
         # Without a title it asks the model for one, and does not count what that takes.
         argv += ["--session", task.session] if task.session else ["--title", "Orchard"]
-        if model := settings.model or row.model:
-            argv += ["--model", model]
-        if settings.effort:
-            argv += ["--variant", settings.effort]
-        if settings.max_turns is not None:
-            no_effect(tell, self.name, "max_turns", settings.max_turns)
+        argv += options(self.name, settings, tell, _FLAGS)
         if settings.allowed_urls:
-            listed = ", ".join(settings.allowed_urls)
-            tell(
-                Noted("setting", f"'allowed_urls: {listed}' lets {self.name} fetch any address: it knows all or none.")
-            )
+            urls = ", ".join(settings.allowed_urls)
+            tell(Noted("setting", f"'allowed_urls: {urls}' lets {self.name} fetch any address: it knows all or none."))
         env = {
             "NO_COLOR": "1",
             "OPENCODE_CONFIG_CONTENT": json.dumps(_config(task)),
@@ -121,9 +111,8 @@ class Opencode:
         if not task.trusted_project_settings:
             # No addresses, servers and commands of the repository's.
             env |= dict.fromkeys(_PROJECT_OFF, "1")
-            if code := anywhere(task, (".opencode",)):
-                # What is code in there it runs all the same.
-                raise refused(task, self.name, code)
+            # What is code in there it runs all the same.
+            refuse(task, self.name, anywhere(task, (".opencode",)))
         if _is_private(row, {**task.env, **row.env}):
             # A folder of its own holds no plugins.
             argv.append("--pure")
@@ -175,7 +164,7 @@ class OpencodeReader(StreamReader):
         step = part(message, "part")
         match message.get("type"):
             case "step_start":
-                self._words.clear()
+                self._words = ""
                 self._error = None
             case "text":
                 self._say(text(step.get("text")))
@@ -189,7 +178,7 @@ class OpencodeReader(StreamReader):
 
     def result(self, ended: Ended, stray: str) -> Result:
         """By its last step and its exit code together; an error after the last step is what counts."""
-        said = str(self._words)
+        said = self._words.strip()
         if self._error is not None:
             return self._failure(self._error, said)
         if self._last_step == "stop" and ended.exit_code == 0:
@@ -230,21 +219,9 @@ class OpencodeReader(StreamReader):
         beside = count(tokens.get("total")) - prompt - cached - writes
         output = max(count(tokens.get("output")), beside)
         cost = amount(step.get("cost"))
-        self._tell(
-            Used(
-                Usage(
-                    self._model,
-                    prompt,
-                    cached,
-                    writes,
-                    output,
-                    requests=1,
-                    # A model without a price costs 0 there, which only means that nobody knows.
-                    cost=cost or None,
-                    cost_source="agent" if cost else "",
-                )
-            )
-        )
+        # A model without a price costs 0 there, which only means that nobody knows.
+        used = Usage(self._model, prompt, cached, writes, output, 1, cost or None, "agent" if cost else "")
+        self._tell(Used(used))
 
 
 def _seconds(value: str) -> float | None:

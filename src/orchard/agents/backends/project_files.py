@@ -6,7 +6,7 @@ Most programs can be told to leave it out. Where one cannot, the agent is not st
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from orchard.agents.protocol import Task
@@ -44,21 +44,24 @@ def _text(path: Path) -> str:
 
 
 def steering_files(task: Task, names: Iterable[str]) -> list[Path]:
-    """The files of these names, in the task's folder and in all those above, that set variables which decide something.
-
-    Programs look for `.env` all the way up. The user's own home is not a repository's.
-    """
-    home = Path(task.env.get("HOME") or "/nowhere").resolve()
-    folder = task.folder.resolve()
-    found = (above / name for above in (folder, *folder.parents) if above != home for name in names)
-    return [path for path in found if _steers(path)]
+    """The files of these names that set variables which decide something: programs look for `.env` all the way up."""
+    return [above / name for above in _upwards(task) for name in names if _steers(above / name)]
 
 
 def anywhere(task: Task, names: Iterable[str]) -> list[Path]:
-    """Those of these names that are in the task's folder or in one above, the user's own home left out."""
+    return [above / name for above in _upwards(task) for name in there(above, names)]
+
+
+def _upwards(task: Task) -> list[Path]:
+    """The task's folder and all those above, the user's own home left out: that is not a repository's."""
     home = Path(task.env.get("HOME") or "/nowhere").resolve()
     folder = task.folder.resolve()
-    return [above / name for above in (folder, *folder.parents) if above != home for name in there(above, names)]
+    return [above for above in (folder, *folder.parents) if above != home]
+
+
+def foreign(task: Task, obeys: Iterable[str], variables: Iterable[str]) -> list[str | Path]:
+    """What a program would obey of a repository, and files of variables there and in the folders above."""
+    return [*there(task.folder, obeys), *steering_files(task, variables)]
 
 
 def with_own_words(task: Task, names: Iterable[str]) -> bytes:
@@ -75,10 +78,12 @@ def with_own_words(task: Task, names: Iterable[str]) -> bytes:
     return told.encode()
 
 
-def refused(task: Task, agent: str, found: Iterable[str | Path]) -> OrchardError:
-    """Why an agent is not started in a folder that holds settings which it cannot be told to leave out."""
+def refuse(task: Task, agent: str, found: Iterable[str | Path]) -> None:
+    """Do not start an agent in a folder that holds settings which it cannot be told to leave out, if any was found."""
     shown = ", ".join(dict.fromkeys(_shown(task, path) for path in found))
-    return OrchardError(
+    if not shown:
+        return
+    raise OrchardError(
         f"the repository holds settings for {agent} that nobody has agreed to ({shown}), and {agent} cannot be told to "
         "leave them out: they can run programs, and send your key elsewhere.",
         hint=("Look at them and agree with '", Next("trust_repository"), "', remove them, or use another agent."),
@@ -111,8 +116,5 @@ def _steers(path: Path) -> bool:
         data = file.read(_MOST_BYTES + 1)
     if len(data) > _MOST_BYTES:
         return True
-    return any(reserved(name.decode("ascii", "replace")) for name in _names(data))
-
-
-def _names(data: bytes) -> Iterator[bytes]:
-    return (found[1] for found in _VARIABLE.finditer(data.replace(b"\r", b"\n")))
+    names = (found[1] for found in _VARIABLE.finditer(data.replace(b"\r", b"\n")))
+    return any(reserved(name.decode("ascii", "replace")) for name in names)

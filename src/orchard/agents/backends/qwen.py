@@ -2,23 +2,32 @@
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import ClassVar
 
 from msgspec.structs import replace
 
 from orchard.agents.backends.claude_stream import MessageReader, api_seconds
-from orchard.agents.backends.project_files import addresses, refused, steering_files, there
-from orchard.agents.backends.stream import Totals, count, is_private, part, text, write_private
-from orchard.agents.cli import Command, Json, no_effect
+from orchard.agents.backends.project_files import addresses, foreign, refuse
+from orchard.agents.backends.stream import (
+    Totals,
+    count,
+    is_private,
+    part,
+    servers_file,
+    text,
+    trusted_server,
+    write_private,
+)
+from orchard.agents.cli import Command, Json, KnownBackend, options
 from orchard.agents.known import AcpTraits, Known, can
 from orchard.agents.model_lists import Asking, Found, ask_openai, told
-from orchard.agents.protocol import McpServer, Noted, Reason, Task, Tell
+from orchard.agents.protocol import Noted, Reason, Task, Tell
 from orchard.model.agent_rows import AgentRow
 from orchard.model.usage import Usage
 
 KEYS = ("OPENAI_API_KEY",)
 ADDRESSES = {"OPENAI_BASE_URL": "https://api.openai.com/v1"}
+_FLAGS = {"model": "--model", "max_turns": "--max-session-turns", "allowed_folders": "--include-directories"}
 SETTINGS: Json = {
     "privacy": {"usageStatisticsEnabled": False},
     "telemetry": {"enabled": False},
@@ -54,14 +63,11 @@ KNOWN = Known(
 )
 
 
-class Qwen:
+class Qwen(KnownBackend):
     known = KNOWN
-    name = KNOWN.name
-    program = KNOWN.program
-    variables: tuple[str, ...] = (*KEYS, "OPENAI_BASE_URL", "OPENAI_MODEL", "QWEN_HOME", "DASHSCOPE_API_KEY")
+    variables = (*KEYS, "OPENAI_BASE_URL", "OPENAI_MODEL", "QWEN_HOME", "DASHSCOPE_API_KEY")
 
     def models(self, asking: Asking) -> Found:
-        """What its provider serves."""
         key = asking.env.get("OPENAI_API_KEY", "")
         if not key:
             return Found(problem="they are told only to whoever has OPENAI_API_KEY set")
@@ -71,50 +77,30 @@ class Qwen:
         settings = task.settings
         argv = [program, *row.args, "--yolo", "--output-format", "stream-json"]
         env = {"QWEN_CODE_SUPPRESS_YOLO_WARNING": "1"}
-        foreign = [] if task.trusted_project_settings else _foreign(task)
+        strange = [] if task.trusted_project_settings else foreign(task, (".qwen",), (".qwen/.env", ".env"))
         seen = {**task.env, **row.env}
         if is_private(row, seen, KEYS):
             write_private(task.private / "qwen" / "settings.json", json.dumps(SETTINGS))
             env |= {"QWEN_HOME": str(task.private / "qwen"), **addresses(seen, ADDRESSES)}
             argv += ["--auth-type", "openai"]
-            if foreign:
+            if strange:
                 # It reads no settings at all then, ours neither: what they say, variables say as well.
                 argv.append("--bare")
                 env["QWEN_USAGE_STATISTICS_ENABLED"] = "false"
-                said = ", ".join(map(str, foreign))
+                said = ", ".join(map(str, strange))
                 tell(Noted("setting", f"qwen works without its settings: nobody has agreed to those here ({said})."))
-        elif foreign:
-            raise refused(task, self.name, foreign)
-        if model := settings.model or row.model:
-            argv += ["--model", model]
-        if settings.max_turns is not None:
-            argv += ["--max-session-turns", str(settings.max_turns)]
-        for folder in settings.allowed_folders:
-            argv += ["--include-directories", str(folder)]
+        else:
+            refuse(task, self.name, strange)
+        argv += options(self.name, settings, tell, _FLAGS)
         if settings.mcp_servers:
-            servers = {"mcpServers": {server.name: _server(server) for server in settings.mcp_servers}}
-            argv += ["--mcp-config", str(write_private(task.private / "qwen-mcp.json", json.dumps(servers)))]
-        if settings.effort is not None:
-            no_effect(tell, self.name, "effort", settings.effort)
-        if settings.allowed_urls:
-            no_effect(tell, self.name, "allowed_urls", ", ".join(settings.allowed_urls))
+            file = servers_file(task.private / "qwen-mcp.json", settings.mcp_servers, trusted_server)
+            argv += ["--mcp-config", str(file)]
         if task.session is not None:
             argv += ["--resume", task.session]
         return Command(tuple(argv), env, task.instructions.encode())
 
     def reader(self, task: Task, tell: Tell) -> "QwenReader":
         return QwenReader(task, tell)
-
-
-def _foreign(task: Task) -> list[str | Path]:
-    """What it would obey of a repository, and of the folders above."""
-    return [*there(task.folder, (".qwen",)), *steering_files(task, (".qwen/.env", ".env"))]
-
-
-def _server(server: McpServer) -> Json:
-    if server.url is not None:
-        return {"httpUrl": server.url, "headers": dict(server.headers), "trust": True}
-    return {"command": server.command, "args": list(server.args), "env": dict(server.env), "trust": True}
 
 
 class QwenReader(MessageReader):

@@ -3,15 +3,16 @@
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from msgspec.structs import replace
 
-from orchard.agents.cli import Json
-from orchard.agents.protocol import Called, McpServer, Noted, Result, Said, Session, Task, Tell
+from orchard.agents.cli import Json, reason_of
+from orchard.agents.protocol import Called, McpServer, Noted, Reason, Result, Said, Session, Task, Tell
 from orchard.model.agent_rows import AgentRow
+from orchard.process.program import Ended
 from orchard.store.logs import log_size, opened
 from orchard.text import one_line
 
@@ -89,7 +90,6 @@ def amount(value: Any) -> float:
 
 
 def about(arguments: Any) -> str:
-    """What a tool is called with, in a line."""
     given = part(arguments)
     chosen = next((given[name] for name in _TELLING if isinstance(given.get(name), str) and given[name]), None)
     if chosen is None:
@@ -98,7 +98,6 @@ def about(arguments: Any) -> str:
 
 
 def sentence(message: str) -> str:
-    """An error of a program's, in a line."""
     return one_line(" ".join(_COLOUR.sub("", message[: 4 * LONGEST_MESSAGE]).split()), LONGEST_MESSAGE)
 
 
@@ -118,25 +117,27 @@ def write_private(path: Path, content: str) -> Path:
     return path
 
 
-def stdio(server: McpServer) -> Json:
-    """A server that is a command, in the words that most programs use for it."""
+def private_home(task: Task, name: str) -> str:
+    home = task.private / name
+    home.mkdir(mode=0o700, exist_ok=True)
+    return str(home)
+
+
+def server_row(server: McpServer, url: str = "url") -> Json:
+    """A server in the words that most programs use for it."""
+    if server.url is not None:
+        return {url: server.url, "headers": dict(server.headers)}
     return {"command": server.command or "", "args": list(server.args), "env": dict(server.env)}
 
 
-class Words:
-    """What an agent said last, as far as it is kept."""
+def trusted_server(server: McpServer) -> Json:
+    """A server whose tools may be used without a question, as Gemini CLI and what was made from it want it."""
+    return {**server_row(server, "httpUrl"), "trust": True}
 
-    def __init__(self) -> None:
-        self._kept = ""
 
-    def add(self, said: str) -> None:
-        self._kept = (self._kept + said)[-LONGEST_TEXT:]
-
-    def clear(self) -> None:
-        self._kept = ""
-
-    def __str__(self) -> str:
-        return self._kept.strip()
+def servers_file(path: Path, servers: Iterable[McpServer], row: Callable[[McpServer], Json] = server_row) -> Path:
+    """The file that names servers to a program, in the form that most programs read."""
+    return write_private(path, json.dumps({"mcpServers": {server.name: row(server) for server in servers}}))
 
 
 class Calls:
@@ -162,7 +163,7 @@ class Calls:
         if not failed and not denied:
             self._worked = True
             return
-        self._tell(Called(called.tool, called.about, failed=True))
+        self._tell(replace(called, failed=True))
         if denied:
             self._denied = called.tool
             self._tell(Noted("denied", f"It was not allowed to use {called.tool}: {called.about}"))
@@ -196,12 +197,18 @@ class Complaints:
 class StreamReader:
     """What readers share: whom they tell, the session of the turn, its calls and the last words of the agent."""
 
+    name: ClassVar[str] = "The agent"
+    lost_words: ClassVar[tuple[str, ...]] = ()
+    """By which it says that it does not know the session."""
+    statuses: ClassVar[Mapping[int, Reason]] = {}
+    """Of its end without a result, where they mean something."""
+
     def __init__(self, task: Task, tell: Tell) -> None:
         self._task, self._tell = task, tell
         self._complaints = Complaints(task.log)
         self.session: str | None = None
         self._calls = Calls(tell)
-        self._words = Words()
+        self._words = ""
 
     def _name_session(self, id: str) -> None:
         if id and id != self.session:
@@ -211,8 +218,23 @@ class StreamReader:
     def _say(self, said: str) -> None:
         if said.strip():
             line = said if said.endswith("\n") else said + "\n"
-            self._words.add(line)
+            self._words = (self._words + line)[-LONGEST_TEXT:]
             self._tell(Said(line))
+
+    def _unfinished(self, ended: Ended, stray: str) -> Result:
+        """How a turn ended whose program did not say so."""
+        said = f"{self._complaints.read()}\n{stray}"
+        if self._task.session is not None and self.session is None and any(lost in said for lost in self.lost_words):
+            return Result("session-lost", telling_line(said))
+        if ended.exit_code is not None and ended.exit_code in self.statuses:
+            return Result(self.statuses[ended.exit_code], telling_line(said), session=self.session)
+        # Only what it said before it began can be about the way to the model; later it may be anything.
+        why = telling_line(said) if self.session is None else ""
+        message = why or f"{self.name} did not say how its work ended. {ended.message}"
+        return Result(self._reason(why) if why else "failed", message, self._words, self.session)
+
+    def _reason(self, message: str) -> Reason:
+        return reason_of(message)
 
 
 def telling_line(complaints: str) -> str:
