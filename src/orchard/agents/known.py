@@ -28,8 +28,6 @@ LoggedIn = Literal["yes", "no", "unknown"]
 
 
 class Login(Struct, frozen=True):
-    """Whether an agent has credentials, and how that is known."""
-
     state: LoggedIn
     how: str
 
@@ -58,9 +56,7 @@ class Known(Struct, frozen=True):
     vendor: str
     program: str
     install: str
-    """The command that installs it."""
     login: str
-    """What to do to log in."""
     keys: tuple[str, ...] = ()
     """Variables any of which is a credential."""
     folder: tuple[str, str] = ("", "")
@@ -121,6 +117,8 @@ def can(*abilities: Ability) -> frozenset[Ability]:
 
 
 BUILTIN_ABILITIES = can("effort", "max_turns")
+BUILTIN_KEYS = {"anthropic": "ANTHROPIC_API_KEY", "openai": "OPENAI_API_KEY"}
+BUILTIN_SERVERS = {"anthropic": "ANTHROPIC_BASE_URL", "openai": "OPENAI_BASE_URL"}
 BUILTIN_LOGIN = "Set {variable} to a key of your model's provider."
 
 
@@ -164,11 +162,10 @@ def _added(row: AgentRow) -> str | None:
 
 
 def key_variable(row: BuiltinRow) -> str:
-    return row.api_key_env or ("ANTHROPIC_API_KEY" if row.provider == "anthropic" else "OPENAI_API_KEY")
+    return row.api_key_env or BUILTIN_KEYS[row.provider]
 
 
 def builtin_login(row: BuiltinRow, env: Mapping[str, str]) -> Login:
-    """Whether our own agent has a key."""
     name = key_variable(row)
     return Login("yes", f"{name} is set") if env.get(name) else Login("no", f"{name} is not set")
 

@@ -2,29 +2,23 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from typing import Any
 
-from orchard.agents.builtin.tool import Answer, Json, ToolContext, ToolError
+from orchard.agents.builtin.tool import Answer, Json, Tool, ToolContext, ToolError
 
 Do = Callable[[Json], Awaitable[Answer]]
 
 
-@dataclass
-class SmallTool:
-    """A tool that is a function."""
+def small_tool(name: str, do: Do, schema: Json | None = None, *, parallel: bool = False) -> Tool:
+    """A tool that does this with what it is given."""
 
-    name: str
-    do: Do
-    schema: Json = field(default_factory=lambda: {"type": "object"})
-    parallel: bool = False
-    description: str = "For a test."
+    async def execute(_: ToolContext, arguments: Json) -> Answer:
+        return await do(arguments)
 
-    async def execute(self, context: ToolContext, arguments: Json) -> Answer:
-        return await self.do(arguments)
+    return Tool(name, "For a test.", schema or {"type": "object"}, execute, parallel)
 
 
-def echo(name: str = "echo") -> SmallTool:
+def echo(name: str = "echo") -> Tool:
     """Answers what it is given; insists on a text."""
 
     async def do(arguments: Json) -> Answer:
@@ -36,41 +30,41 @@ def echo(name: str = "echo") -> SmallTool:
         "required": ["text"],
         "additionalProperties": False,
     }
-    return SmallTool(name, do, schema)
+    return small_tool(name, do, schema)
 
 
-def hangs() -> SmallTool:
+def hangs() -> Tool:
     """Never answers."""
 
     async def do(arguments: Json) -> Answer:
         await asyncio.Event().wait()
         return Answer("never")
 
-    return SmallTool("hang", do)
+    return small_tool("hang", do)
 
 
-def floods() -> SmallTool:
+def floods() -> Tool:
     """Answers too much."""
 
     async def do(arguments: Json) -> Answer:
         return Answer("begin" + "x" * 5_000_000 + "end")
 
-    return SmallTool("flood", do)
+    return small_tool("flood", do)
 
 
-def crashes() -> SmallTool:
+def crashes() -> Tool:
     """Has a bug."""
 
     async def do(arguments: Json) -> Answer:
         raise ZeroDivisionError("a bug of the tool")
 
-    return SmallTool("crash", do)
+    return small_tool("crash", do)
 
 
-def refuses() -> SmallTool:
+def refuses() -> Tool:
     """Says what the model did wrong."""
 
     async def do(arguments: Json) -> Answer:
         raise ToolError("There is no such line.")
 
-    return SmallTool("refuse", do)
+    return small_tool("refuse", do)

@@ -178,8 +178,7 @@ async def test_a_stream_that_is_no_json_is_no_answer(provider: Provider) -> None
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 async def test_a_server_that_never_stops_is_stopped(provider: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = "messages_api" if provider == "anthropic" else "chat_api"
-    monkeypatch.setattr(f"orchard.agents.builtin.{module}.LONGEST_REPLY", 10_000)
+    monkeypatch.setattr("orchard.agents.builtin.clients.LONGEST_REPLY", 10_000)
     many = [{"type": "text_delta", "text": "x" * 1000}] * 50
     body = sse(*anthropic_stream(*block(0, {"type": "text", "text": ""}, *many)))
     if provider == "openai":

@@ -16,7 +16,7 @@ from orchard.model.usage import Usage
 from orchard.process.launcher import Launcher
 from orchard.testing import ScriptedModel, Step, calls, says
 from tests.agents.builtin.canned import Canned
-from tests.agents.builtin.conftest import SmallTool, crashes, echo, floods, hangs, refuses
+from tests.agents.builtin.conftest import crashes, echo, floods, hangs, refuses, small_tool
 from tests.agents.conftest import Ear
 
 pytestmark = pytest.mark.anyio
@@ -86,7 +86,7 @@ async def test_tools_that_change_nothing_run_at_once_and_others_wait_for_their_t
         story.append("write ends")
         return Answer("written")
 
-    tools = [SmallTool("read", read, parallel=True), SmallTool("write", write)]
+    tools = [small_tool("read", read, parallel=True), small_tool("write", write)]
     script = [calls(("read", {}), ("read", {}), ("write", {}), ("write", {}), ("read", {}), ("read", {})), says("ok")]
 
     result = await Talk(tmp_path, ear, script, tools).run()
@@ -106,7 +106,7 @@ async def test_tools_of_a_message_that_stopped_for_another_reason_are_never_run(
         return Answer("done")
 
     half = calls(("write", {"path": "a"}), stop=stop)  # type: ignore[arg-type]
-    talk = Talk(tmp_path, ear, [half, says("ok")], [SmallTool("write", do)])
+    talk = Talk(tmp_path, ear, [half, says("ok")], [small_tool("write", do)])
 
     await talk.run()
 
@@ -258,7 +258,7 @@ async def test_answers_with_broken_characters_can_be_sent(tmp_path: Path, ear: E
     async def do(arguments: Json) -> Answer:
         return Answer("half a pair: \ud83d")
 
-    talk = Talk(tmp_path, ear, [calls(("odd", {})), says("ok")], [SmallTool("odd", do)])
+    talk = Talk(tmp_path, ear, [calls(("odd", {})), says("ok")], [small_tool("odd", do)])
 
     await talk.run()
 
@@ -269,11 +269,11 @@ async def test_a_schema_of_a_stranger_fetches_nothing_and_runs_no_pattern(tmp_pa
     async def do(arguments: Json) -> Answer:
         return Answer("fine")
 
-    slow = SmallTool("slow", do, {"type": "object", "properties": {"a": {"type": "string", "pattern": "^(a+)+$"}}})
-    bad = SmallTool("bad", do, {"type": "no such type"})
+    slow = small_tool("slow", do, {"type": "object", "properties": {"a": {"type": "string", "pattern": "^(a+)+$"}}})
+    bad = small_tool("bad", do, {"type": "no such type"})
     given = {"a": "a" * 40 + "b"}
     with Canned() as server:
-        far = SmallTool("far", do, {"type": "object", "properties": {"a": {"$ref": f"{server.url}/schema.json"}}})
+        far = small_tool("far", do, {"type": "object", "properties": {"a": {"$ref": f"{server.url}/schema.json"}}})
         script = [calls(("slow", given), ("bad", given), ("far", given)), says("ok")]
         talk = Talk(tmp_path, ear, script, [far, slow, bad])
         result = await talk.run()
@@ -294,7 +294,7 @@ async def test_cancellation_ends_all_tools_before_it_is_raised(tmp_path: Path, e
             ended.append(True)
         return Answer("never")
 
-    talk = Talk(tmp_path, ear, [calls(("wait", {}), ("wait", {}))], [SmallTool("wait", do, parallel=True)])
+    talk = Talk(tmp_path, ear, [calls(("wait", {}), ("wait", {}))], [small_tool("wait", do, parallel=True)])
     turn = asyncio.ensure_future(talk.run())
     async with asyncio.timeout(60):
         await begun.wait()

@@ -144,9 +144,7 @@ async def test_tokens_below_zero_and_tokens_that_are_a_word_count_as_none() -> N
 async def test_an_answer_that_is_cut_for_its_length_tells_what_it_took(
     provider: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        f"orchard.agents.builtin.{'messages' if provider == 'anthropic' else 'chat'}_api.LONGEST_REPLY", 3
-    )
+    monkeypatch.setattr("orchard.agents.builtin.clients.LONGEST_REPLY", 3)
     with Canned(sse(*whole(provider))) as server:
         async with asking(provider, server.url) as model:
             with pytest.raises(ModelError) as caught:

@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 
+from msgspec.structs import replace
+
 from orchard.agents.builtin import sessions
 from orchard.agents.builtin.calls import Calls
 from orchard.agents.builtin.chat_api import open_chat_model
@@ -23,6 +25,7 @@ from orchard.agents.builtin.prompts import system_prompt
 from orchard.agents.builtin.tool import ToolContext, in_thread
 from orchard.agents.builtin.toolbox import open_toolbox
 from orchard.agents.cli import no_effect
+from orchard.agents.known import BUILTIN_KEYS, BUILTIN_SERVERS, key_variable
 from orchard.agents.protocol import Heard, Noted, Result, Session, Task, Tell, Used, Watch
 from orchard.model.agent_rows import BuiltinRow
 from orchard.model.limits import Limits
@@ -43,7 +46,6 @@ class Patience:
         self._timer = asyncio.timeout(None)
 
     async def wait(self, work: Awaitable[Result]) -> Result:
-        """Let it work; what takes too long is canceled, and told as what it is."""
         loop = asyncio.get_running_loop()
         if self._limits.wall is not None:
             self._ends = loop.time() + self._limits.wall
@@ -59,7 +61,6 @@ class Patience:
         return Result("idle", f"The agent was stopped: the model said nothing for {self._limits.idle:g} s.")
 
     def heard(self) -> None:
-        """The model is asked, or says something."""
         now = asyncio.get_running_loop().time()
         if self._limits.idle is None or self._timer.expired():
             return
@@ -69,14 +70,11 @@ class Patience:
             self._timer.reschedule(silent if self._ends is None else min(silent, self._ends))
 
     def rest(self) -> None:
-        """The model is not asked any more."""
         self._set_at = None
         if not self._timer.expired():
             self._timer.reschedule(self._ends)
 
 
-KEYS = {"anthropic": "ANTHROPIC_API_KEY", "openai": "OPENAI_API_KEY"}
-SERVERS = {"anthropic": "ANTHROPIC_BASE_URL", "openai": "OPENAI_BASE_URL"}
 TOKENS = ("GH_TOKEN", "GITHUB_TOKEN")
 GITHUB = (*TOKENS, "GITHUB_API_URL", "GITHUB_SERVER_URL", "GH_HOST")
 
@@ -101,29 +99,26 @@ class BuiltinAgent:
         self._governor = governor or shared_governor()
 
     @property
-    def key_variable(self) -> str:
-        return self.row.api_key_env or KEYS[self.row.provider]
-
-    @property
     def variables(self) -> tuple[str, ...]:
-        return (self.key_variable, SERVERS[self.row.provider], *GITHUB, *self.row.pass_env)
+        return (key_variable(self.row), BUILTIN_SERVERS[self.row.provider], *GITHUB, *self.row.pass_env)
 
     async def run(self, task: Task, watch: Watch) -> Result:
         env = {**task.env, "TMPDIR": str(task.scratch), **self.row.env}
-        key = env.get(self.key_variable, "")
+        key = env.get(key_variable(self.row), "")
         if not key and self._model is None:
-            return Result("not-logged-in", f"The built-in agent has no key: {self.key_variable} is not set.")
+            return Result("not-logged-in", f"The built-in agent has no key: {key_variable(self.row)} is not set.")
         model = self._chosen_model(task, watch.tell)
         if model is None:
             return Result("failed", "No model is named: say 'model' in [agents.builtin], or in the job's work.")
         session = task.session or sessions.new_id()
-        messages = await self._begun(task, session)
-        if messages is None:
+        before = await in_thread(sessions.read, task.private, session) if task.session is not None else []
+        if before is None:
             return Result("session-lost", f"Session {session} is not there any more, or cannot be read.")
+        messages = [*before, said(task.instructions)]
         watch.tell(Session(session))
-        server = self.row.base_url or env.get(SERVERS[self.row.provider]) or None
+        server = self.row.base_url or env.get(BUILTIN_SERVERS[self.row.provider]) or None
         turn = _Turn(task, watch, session, self._governor, _lane(server, key, model))
-        hidden = {self.key_variable, *KEYS.values()}
+        hidden = {key_variable(self.row), *BUILTIN_KEYS.values()}
         context = ToolContext(
             folder=task.folder,
             env={name: value for name, value in env.items() if name not in hidden},
@@ -137,14 +132,7 @@ class BuiltinAgent:
         # Before anything that takes time: what is in the session is not lost, however soon the turn is stopped.
         await turn.take_in(messages)
         result = await turn.patience.wait(self._work(turn, context, Request(model, "", messages), key, server))
-        return Result(
-            result.reason,
-            result.message,
-            result.text,
-            session,
-            retry_after=result.retry_after,
-            leftovers=result.leftovers,
-        )
+        return replace(result, session=session)
 
     async def _work(
         self, turn: "_Turn", context: ToolContext, request: Request, key: str, server: str | None
@@ -155,13 +143,8 @@ class BuiltinAgent:
             self._open_model(key, server) as model,
             open_toolbox(context, task.settings.mcp_servers, row.deny_tools, watch.tell) as tools,
         ):
-            request = Request(
-                model=request.model,
-                system=await in_thread(system_prompt, task.folder),
-                messages=request.messages,
-                max_tokens=row.max_tokens,
-                effort=task.settings.effort,
-            )
+            system = await in_thread(system_prompt, task.folder)
+            request = replace(request, system=system, max_tokens=row.max_tokens, effort=task.settings.effort)
             calls = Calls(tools, context, watch.tell)
             bounds = Bounds(row.max_messages, row.compact, row.compact_threshold, row.compact_keep_recent)
             left = row.max_iterations - task.calls_before
@@ -176,12 +159,10 @@ class BuiltinAgent:
     async def _open_model(self, key: str, server: str | None) -> AsyncIterator[Model]:
         if self._model is not None:
             yield self._model
-        elif self.row.provider == "openai":
-            async with open_chat_model(key, server) as chat:
-                yield chat
-        else:
-            async with open_messages_model(key, server) as messages:
-                yield messages
+            return
+        opened = open_chat_model if self.row.provider == "openai" else open_messages_model
+        async with opened(key, server) as model:
+            yield model
 
     def _chosen_model(self, task: Task, tell: Tell) -> str | None:
         """The model of this turn: named by the work, by its tier, by the configuration, or the usual one."""
@@ -196,11 +177,6 @@ class BuiltinAgent:
             tell(Noted("setting", f"'tier: {settings.tier}' has no effect: {self.name} knows no such model here."))
         return self.row.model or tiers.get("standard") or (None if self._model is None else "scripted")
 
-    async def _begun(self, task: Task, session: str) -> list[Message] | None:
-        """The conversation with this turn's instructions at its end; None if the session is lost."""
-        before = await in_thread(sessions.read, task.private, session) if task.session is not None else []
-        return None if before is None else [*before, said(task.instructions)]
-
 
 def _lane(server: str | None, key: str, model: str) -> str:
     """Calls that count against the same limit."""
@@ -208,8 +184,6 @@ def _lane(server: str | None, key: str, model: str) -> str:
 
 
 class _Turn:
-    """What one turn holds together: who watches it, where it is kept, how its model is called."""
-
     def __init__(self, task: Task, watch: Watch, session: str, governor: Governor, lane: str) -> None:
         self.task, self.watch, self._session = task, watch, session
         self._governor, self._lane = governor, lane
@@ -243,8 +217,6 @@ class _Turn:
             self._unsaved = True
 
     async def ask(self, model: Model, request: Request, hear: Hear) -> Reply:
-        """One call of the model, tried again where that may help; what it used is told."""
-
         def heard(text: str) -> None:
             self.patience.heard()
             hear(text)

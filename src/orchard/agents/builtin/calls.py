@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from importlib import import_module
 from itertools import groupby
-from typing import Any
 
 from orchard.agents.builtin.model import Json, Message, Reply, result_block
 from orchard.agents.builtin.tool import LONGEST_ANSWER, Answer, Tool, ToolContext, ToolError
+from orchard.agents.builtin.tools.mcp_content import BadTool, cleaned
 from orchard.agents.protocol import Called, Noted, Tell
 from orchard.text import did_you_mean, one_line, quoted, shortened
 
@@ -40,7 +40,6 @@ class Calls:
         return [{"name": one.name, "description": one.description, "input_schema": one.schema} for one in found]
 
     async def run(self, reply: Reply) -> Message:
-        """Everything that a reply asks for, and the message that answers all of it, in order."""
         calls = reply.message.calls
         answers: list[Answer] = []
         for parallel, group in groupby(calls, key=self._is_parallel):
@@ -92,7 +91,6 @@ class Calls:
         return end
 
     def _wrong(self, name: str, arguments: Json) -> str | None:
-        """What is wrong with a call, in words that the model can act on."""
         if name not in self._tools:
             near = did_you_mean(name, self._tools)
             return f"There is no tool {quoted(name)}{near or '.'} The tools are: {', '.join(sorted(self._tools))}."
@@ -122,11 +120,12 @@ def _checker(text: str) -> Callable[[Json], list[str]]:
         jsonschema.exceptions.UnknownType,
         referencing.exceptions.Unresolvable,
         RecursionError,
+        BadTool,
     )
     try:
         kind = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
         kind.check_schema(schema)
-        validator = kind(_without_patterns(schema), registry=referencing.Registry())
+        validator = kind(cleaned(schema), registry=referencing.Registry())
     except useless:
         return lambda arguments: []
 
@@ -140,25 +139,3 @@ def _checker(text: str) -> Callable[[Json], list[str]]:
         ]
 
     return check
-
-
-_NAMED_SCHEMAS = ("properties", "$defs", "definitions", "dependentSchemas")
-
-
-def _without_patterns(schema: Any) -> Any:
-    if isinstance(schema, list):
-        return [_without_patterns(one) for one in schema]
-    if not isinstance(schema, dict):
-        return schema
-    dropped = {"pattern", "format"} | (
-        {"patternProperties", "additionalProperties"} if "patternProperties" in schema else set()
-    )
-    found: Json = {}
-    for name, value in schema.items():
-        if name in _NAMED_SCHEMAS and isinstance(value, dict):
-            found[name] = {each: _without_patterns(one) for each, one in value.items()}
-        elif name in ("const", "enum", "default", "examples"):
-            found[name] = value
-        elif name not in dropped:
-            found[name] = _without_patterns(value)
-    return found

@@ -1,26 +1,13 @@
 """Chat Completions, as OpenAI and the many servers that copy it speak it, through the SDK of OpenAI."""
 
-import time
+import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
-from orchard.agents.builtin.clients import expected, load, model_error, open_connections, with_usage
-from orchard.agents.builtin.governor import pace_of
-from orchard.agents.builtin.messages_api import read_input
-from orchard.agents.builtin.model import (
-    LONGEST_REPLY,
-    Hear,
-    Json,
-    Message,
-    ModelError,
-    Reply,
-    Request,
-    Stop,
-    merged,
-    text_block,
-    tidy,
-)
+from orchard.agents.builtin.clients import Parts, open_client, read_input, received
+from orchard.agents.builtin.model import Hear, Json, Message, ModelError, Reply, Request, Stop, merged, text_block, tidy
 from orchard.model.usage import Usage, counted, priced
 
 SERVER = "https://api.openai.com/v1"
@@ -38,9 +25,7 @@ _MOST_CALLS = 256
 
 @asynccontextmanager
 async def open_chat_model(key: str, server: str | None) -> AsyncIterator["ChatModel"]:
-    sdk = await load("openai")
-    async with open_connections(sdk, server or SERVER) as connections:
-        client = sdk.AsyncOpenAI(api_key=key, base_url=server or SERVER, max_retries=0, http_client=connections)
+    async with open_client("openai", "AsyncOpenAI", key, server or SERVER) as (sdk, client):
         yield ChatModel(sdk, client, of_openai=server is None)
 
 
@@ -60,20 +45,9 @@ class ChatModel:
             raise
 
     async def _reply(self, request: Request, hear: Hear) -> Reply:
-        begun = time.monotonic()
-        parts = _Parts(request.model, hear)
         arguments = {**_arguments(request), self._limit: request.max_tokens}
-        try:
-            async with await self._client.chat.completions.create(**arguments) as stream:
-                headers = stream.response.headers
-                async for chunk in stream:
-                    parts.take(chunk)
-            return parts.reply(time.monotonic() - begun, headers)
-        except ModelError as error:
-            error.usage = error.usage or parts.used(time.monotonic() - begun)
-            raise
-        except expected(self._sdk) as error:
-            raise with_usage(model_error(self._sdk, error), parts.used(time.monotonic() - begun)) from error
+        create = partial(self._client.chat.completions.create, **arguments)
+        return await received(self._sdk, _Parts(request.model, hear), create)
 
 
 def _arguments(request: Request) -> Json:
@@ -118,8 +92,6 @@ def _messages(system: str, messages: Sequence[Message]) -> list[Json]:
 
 
 def _assistant(message: Message) -> Json:
-    import json
-
     made: Json = {"role": "assistant", "content": message.text or None}
     calls = [
         {
@@ -140,24 +112,20 @@ def _assistant(message: Message) -> Json:
     return made
 
 
-class _Parts:
+class _Parts(Parts):
     def __init__(self, model: str, hear: Hear) -> None:
-        self.begun = False
-        self._model, self._hear = model, hear
+        super().__init__(model, hear)
         self._text: list[str] = []
         self._reasoning: list[str] = []
         self._refusal: list[str] = []
         self._calls: dict[int, Json] = {}
         self._usage: Any = None
-        self._stop: str | None = None
-        self._size = 0
 
-    def take(self, chunk: Any) -> None:
+    def take(self, event: Any) -> None:
         self.begun = True
-        model = getattr(chunk, "model", None)
-        self._model = model if isinstance(model, str) and model else self._model
-        self._usage = getattr(chunk, "usage", None) or self._usage
-        for choice in (getattr(chunk, "choices", None) or [])[:1]:
+        self._name_model(getattr(event, "model", None))
+        self._usage = getattr(event, "usage", None) or self._usage
+        for choice in (getattr(event, "choices", None) or [])[:1]:
             if choice.delta is not None:
                 self._grow(choice.delta)
             self._stop = str(choice.finish_reason or "") or self._stop
@@ -169,11 +137,9 @@ class _Parts:
         for part, parts in ((text, self._text), (reasoning, self._reasoning), (refusal, self._refusal)):
             if isinstance(part, str) and part:
                 parts.append(part)
-                self._size += len(part)
+                self._grow_by(len(part))
         for call in delta.tool_calls or ():
             self._call(call)
-        if self._size > LONGEST_REPLY:
-            raise ModelError("failed", f"The model's answer was longer than {LONGEST_REPLY:,} characters.")
         self._hear(text if isinstance(text, str) else "")
 
     def _call(self, call: Any) -> None:
@@ -187,11 +153,7 @@ class _Parts:
             # Some servers send the name once, some with every part.
             made["name"] = made["name"] or function.name or ""
             made["arguments"].append(function.arguments or "")
-            self._size += len(function.arguments or "")
-
-    def used(self, seconds: float) -> Usage | None:
-        """What an answer took that broke off; None where none had begun."""
-        return self.usage(seconds) if self.begun else None
+            self._grow_by(len(function.arguments or ""))
 
     def usage(self, seconds: float) -> Usage:
         figures = _figures(self._usage)
@@ -211,23 +173,16 @@ class _Parts:
         )
 
     def reply(self, seconds: float, headers: Any) -> Reply:
-        usage = self.usage(seconds)
         if self._stop is None:
             raise ModelError("network", "The model's answer broke off.")
         if self._text:
             self._hear("\n")
-        malformed: dict[str, str] = {}
-        blocks = tidy(self._blocks())
-        for block in blocks:
-            if (wrong := block.pop("malformed", None)) is not None:
-                malformed[block["id"]] = wrong
         stop: Stop = _STOPS.get(self._stop, "other")
         if self._calls and stop == "end_turn":
             stop = "tool_use"  # some servers call every end a stop
         if self._refusal and not self._calls:
             stop = "refusal"
-        detail = "".join(self._refusal) or (self._stop if stop == "other" else "")
-        return Reply(Message("assistant", blocks), stop, usage, malformed, detail, pace_of(headers))
+        return self._whole(tidy(self._blocks()), stop, "".join(self._refusal), seconds, headers)
 
     def _blocks(self) -> list[Json]:
         found: list[Json] = []

@@ -6,7 +6,10 @@ last who uses it is done.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+import json
+import time
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from importlib import import_module
 from typing import Any
@@ -15,7 +18,7 @@ from weakref import WeakKeyDictionary
 from msgspec import Struct
 
 from orchard.agents.builtin.governor import pace_of, retry_after_of
-from orchard.agents.builtin.model import ModelError, TooLong
+from orchard.agents.builtin.model import LONGEST_REPLY, Hear, Json, Message, ModelError, Reply, Stop, TooLong
 from orchard.agents.cli import reason_of
 from orchard.model.usage import Usage
 from orchard.text import one_line
@@ -32,8 +35,6 @@ class _Shared(Struct):
 
 
 class _Loop:
-    """What one event loop holds: a lock around imports, and its connections."""
-
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
         self.shared: dict[tuple[str, str], _Shared] = {}
@@ -47,7 +48,6 @@ def _here() -> _Loop:
 
 
 async def load(name: str) -> Any:
-    """A module that takes long to import."""
     async with _here().lock:
         return await asyncio.to_thread(import_module, name)
 
@@ -71,12 +71,81 @@ async def open_connections(sdk: Any, server: str) -> AsyncIterator[Any]:
             await shared.client.aclose()
 
 
+@asynccontextmanager
+async def open_client(name: str, kind: str, key: str, server: str) -> AsyncIterator[tuple[Any, Any]]:
+    """An SDK, and its client of this kind. Retries are the governor's: it knows of the other agents, and people see
+    them."""
+    sdk = await load(name)
+    async with open_connections(sdk, server) as connections:
+        yield sdk, getattr(sdk, kind)(api_key=key, base_url=server, max_retries=0, http_client=connections)
+
+
 def _connections(sdk: Any) -> Any:
     http = import_module("httpx2")
     return sdk.DefaultAsyncHttpxClient(
         timeout=http.Timeout(READ_SECONDS, connect=CONNECT_SECONDS, pool=None),
         limits=http.Limits(max_connections=MOST_CONNECTIONS, max_keepalive_connections=MOST_CONNECTIONS),
     )
+
+
+class Parts(ABC):
+    def __init__(self, model: str, hear: Hear) -> None:
+        self.begun = False
+        self._model, self._hear = model, hear
+        self._stop: str | None = None
+        self._size = 0
+
+    @abstractmethod
+    def take(self, event: Any) -> None: ...
+
+    @abstractmethod
+    def usage(self, seconds: float) -> Usage: ...
+
+    @abstractmethod
+    def reply(self, seconds: float, headers: Any) -> Reply: ...
+
+    def _name_model(self, model: Any) -> None:
+        self._model = model if isinstance(model, str) and model else self._model
+
+    def _grow_by(self, characters: int) -> None:
+        self._size += characters
+        if self._size > LONGEST_REPLY:
+            raise ModelError("failed", f"The model's answer was longer than {LONGEST_REPLY:,} characters.")
+
+    def _whole(self, blocks: tuple[Json, ...], stop: Stop, detail: str, seconds: float, headers: Any) -> Reply:
+        malformed = {block["id"]: block.pop("malformed") for block in blocks if "malformed" in block}
+        detail = detail or (self._stop or "" if stop == "other" else "")
+        return Reply(Message("assistant", blocks), stop, self.usage(seconds), malformed, detail, pace_of(headers))
+
+
+async def received(sdk: Any, parts: Parts, create: Callable[[], Awaitable[Any]]) -> Reply:
+    """The answer to one call of a model, put together; what a broken one took all the same is told with the error."""
+    begun = time.monotonic()
+
+    def used() -> Usage | None:
+        return parts.usage(time.monotonic() - begun) if parts.begun else None
+
+    try:
+        async with await create() as stream:
+            headers = stream.response.headers
+            async for event in stream:
+                parts.take(event)
+        return parts.reply(time.monotonic() - begun, headers)
+    except ModelError as error:
+        error.usage = error.usage or used()
+        raise
+    except expected(sdk) as error:
+        raise _with_usage(model_error(sdk, error), used()) from error
+
+
+def read_input(text: str) -> tuple[Json, str | None]:
+    try:
+        value = json.loads(text) if text.strip() else {}
+    except (ValueError, RecursionError) as error:
+        return {}, f"The input is not valid JSON: {error}"
+    if not isinstance(value, dict):
+        return {}, "The input must be a JSON object."
+    return value, None
 
 
 def expected(sdk: Any) -> tuple[type[Exception], ...]:
@@ -127,7 +196,7 @@ def model_error(sdk: Any, error: Exception) -> ModelError:
     return _of_status(said, kind, status, inner, getattr(getattr(error, "response", None), "headers", {}))
 
 
-def with_usage(error: ModelError, usage: Usage | None) -> ModelError:
+def _with_usage(error: ModelError, usage: Usage | None) -> ModelError:
     """The error with what the call used.
 
     A caller that named the error would keep itself, and with it a connection that is half read, until a collection of

@@ -119,7 +119,6 @@ class Confines:
             walk.close()
 
     def root_named(self, parts: Sequence[str]) -> Path | None:
-        """The folder of ours that has this absolute name."""
         return self._names.get(tuple(parts))
 
 
@@ -250,7 +249,6 @@ class _Walk:
 
 
 def _link(parent: int, name: str) -> str | None:
-    """Where the link of this name leads; None when it is none."""
     try:
         return os.readlink(name, dir_fd=parent)
     except OSError as error:

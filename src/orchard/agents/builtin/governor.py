@@ -55,7 +55,6 @@ class Governor:
         self._lanes: dict[str, _Lane] = {}
 
     async def reply(self, lane: str, ask: Callable[[], Awaitable[Reply]], note: Note) -> Reply:
-        """Ask when it is our turn, and again while that may help; ModelError when it does not."""
         place = self._lanes.setdefault(lane, _Lane())
         tried = 0
         while True:
@@ -76,7 +75,6 @@ class Governor:
                 place.opens = max(place.opens, self._clock() + pause)
 
     async def _ask(self, place: _Lane, ask: Callable[[], Awaitable[Reply]]) -> Reply:
-        """Ask once, and take in what the owner says about its limits."""
         place.under_way += 1
         try:
             reply = await ask()
@@ -99,7 +97,6 @@ class Governor:
         return pause if pause <= LONGEST_WAIT else None
 
     async def _turn(self, place: _Lane, note: Note) -> None:
-        """Return when a call may start."""
         begun = self._clock()
         told = False
         while True:
@@ -124,7 +121,7 @@ class Governor:
 
     def _learn(self, place: _Lane, pace: Pace | None) -> None:
         """Take in what the owner says; calls that are under way are not in its count yet."""
-        if pace is None or pace.left is None or pace.reset is None:
+        if pace is None:
             return
         place.left = pace.left - (place.under_way - 1)
         place.resets = self._clock() + min(pace.reset, MOST_TRUSTED_RESET)
@@ -160,7 +157,7 @@ def pace_of(headers: Mapping[str, str]) -> Pace | None:
             # How many calls so many tokens are good for is not known; none are good for none.
             if limit == "requests" or number <= 0:
                 found.append(Pace(int(number), seconds))
-    return min(found, key=lambda pace: pace.left or 0, default=None)
+    return min(found, key=lambda pace: pace.left, default=None)
 
 
 def retry_after_of(headers: Mapping[str, str]) -> float | None:

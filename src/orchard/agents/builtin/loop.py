@@ -55,7 +55,6 @@ class Loop:
         return Result("max-turns", f"The agent called the model {often} without coming to an end.", self._text)
 
     async def _step(self) -> Result | None:
-        """One call of the model and what follows from it; a result when that is the end."""
         voice = Voice(self._watch.tell)
         try:
             reply = await self._ask(replace(self._request, messages=tuple(self._messages)), voice.hear)
@@ -74,7 +73,6 @@ class Loop:
         return await self._without_tools(reply)
 
     async def _without_tools(self, reply: Reply) -> Result | None:
-        """A reply that calls no tool, or whose calls must not be run."""
         if reply.stop == "refusal":
             return Result("refused", f"The model refuses to go on: {reply.detail or 'it gives no reason'}", self._text)
         if reply.message.blocks:
@@ -177,7 +175,6 @@ class Voice:
             self._flush()
 
     def end(self) -> None:
-        """Everything was heard."""
         if not self._fresh:
             self.hear("\n")
         self._flush()

@@ -3,12 +3,6 @@
 Two rules hold after whatever is left out: the first message is there, and every call of a tool has its answer in the
 message after it, with no answer to a call that is gone. A cut is made before a message that answers nothing, so the
 two are never torn apart.
-
-    fitted       at most so many messages: the first, a summary if there is one, and the newest
-    lightened    the same messages with shorter answers
-    middle       what a summary would stand for
-    compacted    the same with the summary in its place
-    closed       an interrupted conversation, made fit to go on
 """
 
 import json
@@ -34,7 +28,6 @@ LIGHT = 8_000
 
 class Bounds(Struct, frozen=True):
     most: int = 40
-    """Messages that are sent."""
     compact: bool = True
     threshold: int = 30
     keep_recent: int = 10

@@ -4,28 +4,15 @@ The stream is put together here and not by the SDK's helper: that reads the inpu
 arrives, and gives up on input that is no JSON, which the model should hear about instead.
 """
 
-import json
-import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
 
-from orchard.agents.builtin.clients import expected, load, model_error, open_connections, with_usage
-from orchard.agents.builtin.governor import pace_of
-from orchard.agents.builtin.model import (
-    LONGEST_REPLY,
-    Hear,
-    Json,
-    Message,
-    ModelError,
-    Reply,
-    Request,
-    Stop,
-    merged,
-    tidy,
-)
+from orchard.agents.builtin.clients import Parts, open_client, read_input, received
+from orchard.agents.builtin.model import Hear, Json, Message, ModelError, Reply, Request, Stop, merged, tidy
 from orchard.model.usage import Usage, counted
 
 SERVER = "https://api.anthropic.com"
@@ -40,6 +27,8 @@ _STOPS: Mapping[str, Stop] = {
     "model_context_window_exceeded": "context",
 }
 
+_GROWING = {"input_json_delta": "partial_json", "text_delta": "text", "thinking_delta": "thinking"}
+"""Parts of a block by their kind, and where in them its next characters are."""
 _CACHED = {"type": "ephemeral"}
 _LOOKED_BACK = 15
 """Blocks, with some to spare: the API looks back 20."""
@@ -50,11 +39,7 @@ _OURS = frozenset({"reasoning"})
 
 @asynccontextmanager
 async def open_messages_model(key: str, server: str | None) -> AsyncIterator["MessagesModel"]:
-    sdk = await load("anthropic")
-    server = server or SERVER
-    async with open_connections(sdk, server) as connections:
-        # Retries are the governor's: it knows of the other agents, and people see them.
-        client = sdk.AsyncAnthropic(api_key=key, base_url=server, max_retries=0, http_client=connections)
+    async with open_client("anthropic", "AsyncAnthropic", key, server or SERVER) as (sdk, client):
         yield MessagesModel(sdk, client)
 
 
@@ -63,19 +48,8 @@ class MessagesModel:
         self._sdk, self._client = sdk, client
 
     async def reply(self, request: Request, hear: Hear) -> Reply:
-        begun = time.monotonic()
-        parts = _Parts(request.model, hear)
-        try:
-            async with await self._client.messages.create(**_arguments(request), stream=True) as stream:
-                headers = stream.response.headers
-                async for event in stream:
-                    parts.take(event)
-            return parts.reply(time.monotonic() - begun, headers)
-        except ModelError as error:
-            error.usage = error.usage or parts.used(time.monotonic() - begun)
-            raise
-        except expected(self._sdk) as error:
-            raise with_usage(model_error(self._sdk, error), parts.used(time.monotonic() - begun)) from error
+        create = partial(self._client.messages.create, **_arguments(request), stream=True)
+        return await received(self._sdk, _Parts(request.model, hear), create)
 
 
 def _arguments(request: Request) -> Json:
@@ -112,25 +86,21 @@ def _messages(messages: Sequence[Message]) -> list[Json]:
     return found
 
 
-class _Parts:
+class _Parts(Parts):
     def __init__(self, model: str, hear: Hear) -> None:
-        self.begun = False
-        self._model, self._hear = model, hear
+        super().__init__(model, hear)
         self._blocks: dict[int, Json] = {}
         self._inputs: dict[int, list[str]] = {}
         self._usage: Json = {}
-        self._stop: str | None = None
         self._ended = False
         self._detail = ""
-        self._size = 0
 
     def take(self, event: Any) -> None:
         kind = getattr(event, "type", "")
         if kind == "message_start":
             self.begun = True
             self._count(event.message.usage)
-            model = event.message.model
-            self._model = model if isinstance(model, str) and model else self._model
+            self._name_model(event.message.model)
         elif kind == "content_block_start":
             self._blocks[_number(event.index)] = _fields(event.content_block)
             self._hear(str(self._blocks[event.index].get("text") or ""))
@@ -152,32 +122,20 @@ class _Parts:
         if block is None:
             return
         kind = delta.get("type")
-        self._size += sum(len(value) for value in delta.values() if isinstance(value, str))
-        if self._size > LONGEST_REPLY:
-            raise ModelError("failed", f"The model's answer was longer than {LONGEST_REPLY:,} characters.")
-        if kind == "input_json_delta":
-            self._inputs.setdefault(index, []).append(str(delta.get("partial_json") or ""))
-        elif kind == "text_delta":
+        self._grow_by(sum(len(value) for value in delta.values() if isinstance(value, str)))
+        if kind in _GROWING:
             # A list, joined at the end: adding to a string copies it with each part.
-            self._inputs.setdefault(index, []).append(str(delta.get("text") or ""))
-            self._hear(str(delta.get("text") or ""))
-            return
-        elif kind == "thinking_delta":
-            self._inputs.setdefault(index, []).append(str(delta.get("thinking") or ""))
+            self._inputs.setdefault(index, []).append(str(delta.get(_GROWING[kind]) or ""))
         elif kind == "signature_delta":
             block["signature"] = delta.get("signature")
         elif kind == "citations_delta":
             block["citations"] = [*(block.get("citations") or []), delta.get("citation")]
-        self._hear("")
+        self._hear(str(delta.get("text") or "") if kind == "text_delta" else "")
 
     def _count(self, usage: Any) -> None:
         """Figures of later events are totals, not additions; what one does not name stays."""
         found = _fields(usage) if usage is not None else {}
         self._usage.update({name: value for name, value in found.items() if value is not None})
-
-    def used(self, seconds: float) -> Usage | None:
-        """What an answer took that broke off; None where none had begun."""
-        return self.usage(seconds) if self.begun else None
 
     def usage(self, seconds: float) -> Usage:
         return Usage(
@@ -191,20 +149,14 @@ class _Parts:
         )
 
     def reply(self, seconds: float, headers: Any) -> Reply:
-        usage = self.usage(seconds)
         if not self._ended or self._stop is None:
             raise ModelError("network", "The model's answer broke off.")
-        malformed: dict[str, str] = {}
         blocks = tidy(self._whole_block(index) for index in sorted(self._blocks))
         stop: Stop = _STOPS.get(self._stop, "other")
-        for block in blocks:
-            if (wrong := block.pop("malformed", None)) is not None:
-                malformed[block["id"]] = wrong
         if stop != "tool_use":
             # Thinking that was cut off has no signature, and is refused when it is sent again.
             blocks = tuple(block for block in blocks if block.get("type") != "thinking" or block.get("signature"))
-        detail = self._detail or (self._stop if stop == "other" else "")
-        return Reply(Message("assistant", blocks), stop, usage, malformed, detail, pace_of(headers))
+        return self._whole(blocks, stop, self._detail, seconds, headers)
 
     def _whole_block(self, index: int) -> Json:
         block, parts = dict(self._blocks[index]), self._inputs.get(index)
@@ -230,13 +182,3 @@ def _number(value: Any) -> int:
     if type(value) is not int:
         raise TypeError(f"a number was expected, not {type(value).__name__}")
     return value
-
-
-def read_input(text: str) -> tuple[Json, str | None]:
-    try:
-        value = json.loads(text) if text.strip() else {}
-    except (ValueError, RecursionError) as error:
-        return {}, f"The input is not valid JSON: {error}"
-    if not isinstance(value, dict):
-        return {}, "The input must be a JSON object."
-    return value, None

@@ -73,11 +73,9 @@ class Request(Struct, frozen=True):
 
 
 class Pace(Struct, frozen=True):
-    """What the owner of a model lets us know about its limits."""
-
-    left: int | None = None
+    left: int
     """Requests that may still be made before `reset`."""
-    reset: float | None = None
+    reset: float
     """Seconds until there are more."""
 
 

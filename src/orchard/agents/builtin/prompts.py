@@ -6,7 +6,6 @@ the model's cache holds it, and the tools before it, for all of them.
 
 import os
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 
 from orchard.agents.builtin.confine import BadPath, Confines
@@ -76,11 +75,8 @@ NOT_RUN = "Not run: the message did not end as one that calls tools."
 
 
 def system_prompt(folder: Path) -> str:
-    """What the model is told before everything else: how to work, and what the repository says to agents."""
-    parts = [SYSTEM]
-    for name, text in repository_instructions(folder):
-        parts.append(f"Instructions of this repository, from {name}:\n\n{text}")
-    return "\n\n".join(parts)
+    found = repository_instructions(folder)
+    return "\n\n".join([SYSTEM, *(f"Instructions of this repository, from {name}:\n\n{text}" for name, text in found)])
 
 
 def repository_instructions(folder: Path) -> list[tuple[str, str]]:
@@ -90,7 +86,8 @@ def repository_instructions(folder: Path) -> list[tuple[str, str]]:
     confines = Confines([top])
     found: list[tuple[str, str]] = []
     room = LONGEST_ALL
-    for inside in _folders(top, folder):
+    below = Path(os.path.realpath(folder)).relative_to(top)
+    for inside in reversed((below, *below.parents)):
         for name in INSTRUCTION_FILES:
             path = (inside / name).as_posix()
             text = _read(confines, path)
@@ -120,13 +117,6 @@ def _is_repository(git: Path) -> bool:
     except OSError:
         return False
     return inside and found.st_uid == os.getuid()
-
-
-def _folders(top: Path, folder: Path) -> Iterator[Path]:
-    inside = Path(os.path.realpath(folder)).relative_to(top)
-    yield Path()
-    for depth in range(1, len(inside.parts) + 1):
-        yield Path(*inside.parts[:depth])
 
 
 def _read(confines: Confines, path: str) -> str:

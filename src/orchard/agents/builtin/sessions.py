@@ -46,7 +46,6 @@ def read(private: Path, session: str) -> list[Message] | None:
 
 
 def forget_old(private: Path, kept: int) -> None:
-    """Remove the oldest conversations, so that no more than these are left."""
     found: list[tuple[float, Path]] = []
     for path in (private / FOLDER).glob("*"):
         with suppress(OSError):  # another may do the same at the same time

@@ -6,13 +6,17 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, ParamSpec, Protocol, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from msgspec import Struct, field
 
+from orchard.model.limits import Limits
 from orchard.process.background import to_its_end
 from orchard.process.identity import Identity
 from orchard.process.launcher import Launcher
+from orchard.process.pipes import Pipes
+from orchard.process.program import Ended, run_program
+from orchard.text import shortened
 
 Json = dict[str, Any]
 
@@ -29,17 +33,20 @@ class Answer(Struct, frozen=True):
     failed: bool = False
 
 
+def plain_answer(said: str | bytes, nothing: str = "(no output)", *, failed: bool = False) -> Answer:
+    """What others have said, made plain and cut to what reaches the model."""
+    shown = plain_text(said)
+    return Answer(shortened(shown, LONGEST_ANSWER) if shown.strip() else nothing, failed)
+
+
 async def _nobody(_: Identity) -> None:
     return
 
 
 class ToolContext(Struct, frozen=True):
-    """Where a tool works, and what it may use."""
-
     folder: Path
     """Paths of tools are relative to it, and stay in it (links followed) or in `allowed_folders`."""
     launcher: Launcher
-    """Starts whatever a tool starts; each program by itself (`apart`), so that it ends with its call."""
     env: Mapping[str, str] = field(default_factory=dict)
     """For programs that a tool starts; the model's key is not in it."""
     withheld: frozenset[str] = frozenset()
@@ -51,59 +58,43 @@ class ToolContext(Struct, frozen=True):
     on_start: Callable[[Identity], Awaitable[None]] = _nobody
     hurry: asyncio.Event = field(default_factory=asyncio.Event)
 
+    async def run(
+        self,
+        argv: tuple[str, ...],
+        env: Mapping[str, str],
+        log: Path,
+        limits: Limits,
+        converse: Callable[[Pipes], Awaitable[None]] | None = None,
+    ) -> Ended:
+        """Run a program for one call of a tool, by itself, so that it ends with that call."""
+        launch = self.launcher.apart().launch(argv, self.folder, env, log, limits, pipes=converse is not None)
+        return await run_program(launch, self.on_start, self.hurry, converse)
+
     @property
     def for_commands(self) -> dict[str, str]:
         return {name: value for name, value in self.env.items() if name not in self.withheld}
 
 
-class Tool(Protocol):
-    """Something that the model can ask for."""
-
-    @property
-    def name(self) -> str:
-        """`^[a-zA-Z0-9_-]{1,64}$`."""
-        ...
-
-    @property
-    def description(self) -> str: ...
-
-    @property
-    def schema(self) -> Json:
-        """JSON Schema of the input; what does not fit it is answered as an error, and `execute` is not called."""
-        ...
-
-    @property
-    def parallel(self) -> bool:
-        """Whether it may run beside other tools: it changes nothing."""
-        ...
-
-    async def execute(self, context: ToolContext, arguments: Json) -> Answer:
-        """Do it; ToolError for what the model can correct. A hang is ended by cancellation."""
-        ...
+class Tool(Struct, frozen=True):
+    name: str
+    """`^[a-zA-Z0-9_-]{1,64}$`."""
+    description: str
+    schema: Json
+    """JSON Schema of the input; what does not fit it is answered as an error, and `execute` is not called."""
+    execute: Callable[[ToolContext, Json], Awaitable[Answer]]
+    """Does it; ToolError for what the model can correct. A hang is ended by cancellation."""
+    parallel: bool = False
+    """Whether it may run beside other tools: it changes nothing."""
 
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-Run = Callable[[ToolContext, Json], Awaitable[Answer]]
-
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]{0,64}[ -/]{0,16}[@-~]|\][^\x07\x1b]{0,2048}(?:\x07|\x1b\\)|[@-Z\\^_])")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
 
-class MadeTool(Struct, frozen=True):
-    name: str
-    description: str
-    schema: Json
-    run: Run
-    parallel: bool = False
-
-    async def execute(self, context: ToolContext, arguments: Json) -> Answer:
-        return await self.run(context, arguments)
-
-
 def schema(required: tuple[str, ...] = (), **properties: Json) -> Json:
-    """The schema of an input with these properties and no others."""
     return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
 
 

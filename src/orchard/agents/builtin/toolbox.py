@@ -52,7 +52,6 @@ async def open_toolbox(
 
 
 async def _serve(stack: AsyncExitStack, context: ToolContext, servers: Sequence[McpServer], tell: Tell) -> list[Tool]:
-    """Start the servers, all at once, and take their tools."""
     await in_thread(_import_client)
     from orchard.agents.builtin.tools import mcp as client  # it is there by now
 

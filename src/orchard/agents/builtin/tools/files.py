@@ -18,7 +18,6 @@ from orchard.agents.builtin.tool import (
     LONGEST_ANSWER,
     Answer,
     Json,
-    MadeTool,
     Tool,
     ToolContext,
     ToolError,
@@ -33,7 +32,6 @@ from orchard.agents.builtin.tool import (
 from orchard.agents.builtin.tools.git import Checkout, ask
 from orchard.model.limits import Limits
 from orchard.process.pipes import Pipes
-from orchard.process.program import run_program
 
 T = TypeVar("T")
 
@@ -59,7 +57,7 @@ def file_tools(context: ToolContext, checkout: Checkout, search_seconds: float =
     folder = text("A folder; the work folder if left out.", minLength=1, maxLength=4096)
     glob = text("Only files whose path matches, such as '*.py' or 'src/**/test_*.ts'.", minLength=1, maxLength=500)
     return [
-        MadeTool(
+        Tool(
             "read_file",
             "Read a text file. Lines are shown with their numbers, which are not part of the file.",
             schema(
@@ -71,13 +69,13 @@ def file_tools(context: ToolContext, checkout: Checkout, search_seconds: float =
             made.read_file,
             parallel=True,
         ),
-        MadeTool(
+        Tool(
             "write_file",
             "Write a whole file, and the folders it is in. What it held before is replaced; for a part, use edit_file.",
             schema(("path", "content"), path=path, content=text("All of it.")),
             made.write_file,
         ),
-        MadeTool(
+        Tool(
             "edit_file",
             "Replace a piece of text in a file. `old_text` has to be in the file exactly once, spaces and line ends "
             "included: take in enough lines around it, or set `replace_all`.",
@@ -90,14 +88,14 @@ def file_tools(context: ToolContext, checkout: Checkout, search_seconds: float =
             ),
             made.edit_file,
         ),
-        MadeTool(
+        Tool(
             "list_files",
             "The files below a folder, without those that git ignores.",
             schema(path=folder, glob=glob),
             made.list_files,
             parallel=True,
         ),
-        MadeTool(
+        Tool(
             "search_files",
             "Search the lines of text files with a regular expression (as in Python), without files that git ignores.",
             schema(
@@ -194,15 +192,9 @@ class _FileTools:
                     lines.append(plain_text(f"{name}:{said['line']}: {said['text']}"))
 
         with scratch_file(context) as log:
-            launch = context.launcher.apart().launch(
-                argv=(sys.executable, "-I", "-S", "-c", SEARCH, str(Path(orchard.__file__).parent.parent)),
-                folder=context.folder,
-                env=context.for_commands,
-                log=log,
-                limits=Limits(wall=self._search_seconds, log_bytes=LIST_BYTES, grace=0.0),
-                pipes=True,
-            )
-            ended = await run_program(launch, context.on_start, context.hurry, converse)
+            argv = (sys.executable, "-I", "-S", "-c", SEARCH, str(Path(orchard.__file__).parent.parent))
+            limits = Limits(wall=self._search_seconds, log_bytes=LIST_BYTES, grace=0.0)
+            ended = await context.run(argv, context.for_commands, log, limits, converse)
         if "error" in end:
             raise ToolError(f"This is not a regular expression: {plain_text(end['error'])}.")
         if ended.reason == "timeout":
@@ -330,7 +322,6 @@ def _encoded(content: str) -> bytes:
 
 
 def _edited(path: str, content: bytes, change: tuple[bytes, bytes], *, everywhere: bool) -> tuple[bytes, list[int]]:
-    """The content with the change, and the lines where it was made."""
     old, new = change
     if old not in content and b"\r\n" in content and b"\r" not in old:
         # The file has the line ends of Windows, which were not shown: the new text gets them too.

@@ -19,15 +19,14 @@ from pathlib import Path
 from msgspec import Struct
 
 from orchard.agents.builtin.tool import (
-    LONGEST_ANSWER,
     Answer,
     Json,
-    MadeTool,
     Tool,
     ToolContext,
     ToolError,
     flag,
     in_thread,
+    plain_answer,
     plain_text,
     schema,
     text,
@@ -37,7 +36,6 @@ from orchard.errors import OrchardError
 from orchard.git.command import TERMINATE_GRACE, Git, start_git
 from orchard.git.repository import LOCK_REASON, Repository, block_filters, find_repository
 from orchard.process.table import TOKEN_VARIABLE
-from orchard.text import shortened
 
 MOST_BYTES = 512 * 1024
 """Of an answer that is shown; lists of files may be longer."""
@@ -57,13 +55,10 @@ class Told(Struct, frozen=True):
 
 
 class Checkout(Struct, frozen=True):
-    """The repository that a folder is in, or why there is none."""
-
     repo: Repository | None
     why_not: str = ""
 
     def git(self, context: ToolContext) -> Git:
-        """Git, pointed at it; ToolError where there is none."""
         repo = self.repo
         if repo is None or repo.top is None:
             raise ToolError(self.why_not or f"{context.folder} is not in a checkout of a git repository.")
@@ -195,14 +190,14 @@ def git_tools(checkout: Checkout) -> list[Tool]:
     paths = {"type": "array", "items": path, "minItems": 1, "maxItems": 1000}
     revision = text("A commit, branch or range (HEAD~3, main, main..HEAD).", maxLength=250)
     return [
-        MadeTool(
+        Tool(
             "git_status",
             "The branch, and which files are changed, staged, untracked or in conflict.",
             schema(),
             made.status,
             parallel=True,
         ),
-        MadeTool(
+        Tool(
             "git_diff",
             "Changes as a patch: of files against what is staged, or with `staged` of what is staged against HEAD, "
             "or against `revision`. New files that are not staged are not part of it.",
@@ -210,20 +205,20 @@ def git_tools(checkout: Checkout) -> list[Tool]:
             made.diff,
             parallel=True,
         ),
-        MadeTool(
+        Tool(
             "git_log",
             "The newest commits.",
             schema(revision=revision, path=path, count=whole("How many; 20 if left out.", 1, 200)),
             made.log,
             parallel=True,
         ),
-        MadeTool(
+        Tool(
             "git_add",
             "Stage files or folders for the next commit, removed ones as well.",
             schema(("paths",), paths={**paths, "description": "What to stage; ['.'] is everything here."}),
             made.add,
         ),
-        MadeTool(
+        Tool(
             "git_commit",
             "Commit what is staged. No hooks run. Where an orchestrator gave you the folder, it commits what you "
             "leave: commit by yourself only where several commits make sense.",
@@ -234,7 +229,7 @@ def git_tools(checkout: Checkout) -> list[Tool]:
             ),
             made.commit,
         ),
-        MadeTool(
+        Tool(
             "git_branch",
             "Branches: `list` them, `create` one at HEAD, or `switch` to one that exists.",
             schema(
@@ -318,10 +313,8 @@ class _GitTools:
 
 
 def _answer(told: Told, nothing: str) -> Answer:
-    said = plain_text(told.stdout)
-    if told.cut:
-        said += "\n[... there is more: ask for less, by a path or 'stat' ...]"
-    return Answer(shortened(said, LONGEST_ANSWER) if said.strip() else nothing)
+    more = b"\n[... there is more: ask for less, by a path or 'stat' ...]" if told.cut else b""
+    return plain_answer(told.stdout + more, nothing)
 
 
 def _revision(name: str) -> str:

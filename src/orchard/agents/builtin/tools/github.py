@@ -20,14 +20,13 @@ from urllib.parse import quote, urlencode, urlsplit
 from msgspec import Struct
 
 from orchard.agents.builtin.tool import (
-    LONGEST_ANSWER,
     Answer,
     Json,
-    MadeTool,
     Tool,
     ToolContext,
     ToolError,
     in_thread,
+    plain_answer,
     plain_text,
     schema,
     scratch_file,
@@ -38,9 +37,7 @@ from orchard.agents.builtin.tools.git import Checkout
 from orchard.git.command import GitError
 from orchard.model.limits import Limits
 from orchard.process.pipes import Pipes
-from orchard.process.program import run_program
 from orchard.store.logs import read
-from orchard.text import shortened
 
 PUBLIC = "https://api.github.com"
 SECONDS = 30.0
@@ -75,14 +72,14 @@ def github_tools(checkout: Checkout) -> list[Tool]:
     repository = text("As 'owner/name'; the one that 'origin' points to if left out.", maxLength=140)
     number = whole("Its number.", 1, 10**9)
     return [
-        MadeTool(
+        Tool(
             "github_get_issue",
             "An issue or pull request on GitHub, with its comments.",
             schema(("number",), number=number, repository=repository),
             made.get_issue,
             parallel=True,
         ),
-        MadeTool(
+        Tool(
             "github_list_issues",
             "Issues on GitHub, the newest first; pull requests are left out.",
             schema(
@@ -94,7 +91,7 @@ def github_tools(checkout: Checkout) -> list[Tool]:
             made.list_issues,
             parallel=True,
         ),
-        MadeTool(
+        Tool(
             "github_create_comment",
             "Write a comment on an issue or pull request on GitHub. Everybody can read it; it cannot be undone.",
             schema(
@@ -122,7 +119,7 @@ class _GitHubTools:
                 said += ["", f"--- {_person(each)} on {_text(each, 'created_at')}:", _text(each, "body")]
             if isinstance(issue["comments"], int) and issue["comments"] > MOST_COMMENTS:
                 said += ["", f"[... {issue['comments'] - MOST_COMMENTS} more comments ...]"]
-        return Answer(shortened(plain_text("\n".join(said)), LONGEST_ANSWER))
+        return plain_answer("\n".join(said))
 
     async def list_issues(self, context: ToolContext, arguments: Json) -> Answer:
         name, limit = await self._repository(context, arguments), int(arguments.get("limit", 30))
@@ -132,9 +129,7 @@ class _GitHubTools:
             query["labels"] = labels
         rows = _rows(await _ask(context, "GET", f"repos/{name}/issues?{urlencode(query)}", about=f"issues of {name}"))
         issues = [row for row in rows if "pull_request" not in row][:limit]
-        return Answer(
-            shortened(plain_text("\n".join(map(_heading, issues))), LONGEST_ANSWER) or f"No such issues in {name}."
-        )
+        return plain_answer("\n".join(map(_heading, issues)), f"No such issues in {name}.")
 
     async def create_comment(self, context: ToolContext, arguments: Json) -> Answer:
         name, number = await self._repository(context, arguments), int(arguments["number"])
@@ -143,7 +138,6 @@ class _GitHubTools:
         return Answer(f"Commented: {plain_text(_text(made, 'html_url'))}")
 
     async def _repository(self, context: ToolContext, arguments: Json) -> str:
-        """The repository that is meant, as `owner/name`."""
         name = arguments.get("repository") or await self._origin(context)
         if not _NAME.match(name) or name.endswith(("/.", "/..")):
             raise ToolError(f"'{plain_text(name)}' is not a repository: give it as 'owner/name'.")
@@ -176,7 +170,6 @@ class _GitHubTools:
 
 
 def _hosts(env: Mapping[str, str]) -> set[str]:
-    """The hosts whose repositories the API knows that we ask."""
     if url := env.get("GITHUB_API_URL"):
         host = (urlsplit(url).hostname or "").lower()
         named = (urlsplit(env.get("GITHUB_SERVER_URL", "")).hostname or "").lower()
@@ -261,7 +254,6 @@ def _certificates(file: str | None) -> ssl.SSLContext:
 
 
 def proxy_for(url: str, env: Mapping[str, str]) -> str | None:
-    """The proxy that an environment asks to be used for an address."""
     parts = urlsplit(url)
     wanted = {name.lower(): value for name, value in env.items() if name.lower().endswith("_proxy") and value}
     host = f".{(parts.hostname or '').lower()}"
@@ -273,7 +265,9 @@ def proxy_for(url: str, env: Mapping[str, str]) -> str | None:
 
 async def _by_gh(context: ToolContext, gh: str, method: str, path: str, content: bytes) -> Reply:
     """`gh api`, which knows the token and where to send it; with `--include` it tells status and headers too."""
-    argv = [gh, "api", "--include", "--method", method, "-H", "Accept: application/vnd.github+json", path]
+    given = ("--input", "-") if content else ()
+    argv = (gh, "api", "--include", "--method", method, "-H", "Accept: application/vnd.github+json", path, *given)
+    env = {**context.env, "GH_PROMPT_DISABLED": "1", "NO_COLOR": "1", "GH_NO_UPDATE_NOTIFIER": "1"}
     parts: list[bytes] = []
 
     async def converse(pipes: Pipes) -> None:
@@ -283,15 +277,8 @@ async def _by_gh(context: ToolContext, gh: str, method: str, path: str, content:
             parts.append(block)
 
     with scratch_file(context) as log:
-        launch = context.launcher.apart().launch(
-            argv=tuple(argv + (["--input", "-"] if content else [])),
-            folder=context.folder,
-            env={**context.env, "GH_PROMPT_DISABLED": "1", "NO_COLOR": "1", "GH_NO_UPDATE_NOTIFIER": "1"},
-            log=log,
-            limits=Limits(wall=SECONDS, log_bytes=MOST_BYTES, grace=1.0),
-            pipes=True,
-        )
-        ended = await run_program(launch, context.on_start, context.hurry, converse)
+        limits = Limits(wall=SECONDS, log_bytes=MOST_BYTES, grace=1.0)
+        ended = await context.run(argv, env, log, limits, converse)
         complaint = plain_text(read(log, 0, 2000).data).strip()
     head, _, body = b"".join(parts).replace(b"\r\n", b"\n").partition(b"\n\n")
     first, *rest = head.decode(errors="replace").split("\n")

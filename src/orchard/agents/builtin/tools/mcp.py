@@ -1,16 +1,14 @@
 """Tools of MCP servers, through the official client: servers are started, asked, and started again when they die.
 
-    Server       one server, kept beside a turn by a task of its own, from which its client is never lent away
-    over_pipes   what the client speaks through: a program in its own family, under our limits
-
-A server is a program of a stranger like any other: it is started by `run_program`, in the task's environment, and
-whatever it starts ends with it. Whatever goes wrong with one of them is told, and does not touch the others.
+Each server is kept beside a turn by a task of its own, from which its client is never lent away. A server is a program
+of a stranger like any other: it is started in the task's environment, and whatever it starts ends with it. Whatever
+goes wrong with one of them is told, and does not touch the others.
 This module imports the client, which takes a second: it is itself imported only where a server is configured.
 """
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -34,7 +32,7 @@ from msgspec import Struct
 from pydantic import ValidationError
 
 import orchard
-from orchard.agents.builtin.tool import Answer, Json, MadeTool, Tool, ToolContext, ToolError, head_and_tail, plain_text
+from orchard.agents.builtin.tool import Answer, Json, Tool, ToolContext, ToolError, head_and_tail, plain_text
 from orchard.agents.builtin.tools.github import proxy_for, trust
 from orchard.agents.builtin.tools.mcp_content import BadTool, answer, description, input_schema, tool_name
 from orchard.agents.protocol import McpServer, Noted, Tell
@@ -42,7 +40,6 @@ from orchard.errors import OrchardError
 from orchard.model.limits import Limits
 from orchard.process.background import beside
 from orchard.process.pipes import Pipes, TooMuch
-from orchard.process.program import run_program
 
 RESTARTS = 2
 MOST_TOOLS = 128
@@ -139,7 +136,6 @@ class Server:
         self._resting = False
 
     async def settled(self) -> None:
-        """Wait until it has started, or could not."""
         await self._settled.wait()
 
     def leave(self) -> None:
@@ -183,38 +179,28 @@ class Server:
         self._tell(Noted("mcp", f"MCP server '{plain_text(self.name)}' {what}"))
 
     async def _live(self) -> bool:
-        """One life of it, from its start to its end; whether it ever was of use."""
         self._client, self._why = None, ""
         self._settled.clear()
         if not self._leaving:
             self._wake.clear()
         life = _Life()
         try:
-            self._why = await self._way()(life)
+            self._why = await (self._by_program(life) if self._server.command else self._by_address(life))
         finally:
             self._client = None
         return life.of_use
 
-    def _way(self) -> Callable[["_Life"], Awaitable[str]]:
-        """How to reach it: what it tells at the end is why it is gone."""
-        return self._by_program if self._server.command else self._by_address
-
     async def _by_program(self, life: "_Life") -> str:
         assert self._server.command is not None
-        launch = self._context.launcher.apart().launch(
-            argv=(self._server.command, *self._server.args),
-            folder=self._context.folder,
-            env={**self._context.for_commands, **self._server.env},
-            log=self._log,
-            limits=Limits(log_bytes=MOST_BYTES, grace=GRACE),
-            pipes=True,
-        )
+        argv = (self._server.command, *self._server.args)
+        env = {**self._context.for_commands, **self._server.env}
+        limits = Limits(log_bytes=MOST_BYTES, grace=GRACE)
 
         async def converse(pipes: Pipes) -> None:
             with life.heard():
                 await self._talk(over_pipes(pipes, self._wake), life)
 
-        ended = await run_program(launch, self._context.on_start, self._context.hurry, converse)
+        ended = await self._context.run(argv, env, self._log, limits, converse)
         return " ".join(filter(None, (life.why, ended.message, self._complaint())))
 
     async def _by_address(self, life: "_Life") -> str:
@@ -303,7 +289,7 @@ def _made(server: Server, tool: ServersTool, name: str) -> Tool:
         return await server.call(tool.name, arguments)
 
     reads = tool.annotations is not None and tool.annotations.read_only_hint is True
-    return MadeTool(name, description(server.name, tool.description), input_schema(tool.input_schema), run, reads)
+    return Tool(name, description(server.name, tool.description), input_schema(tool.input_schema), run, reads)
 
 
 async def _list_tools(client: Client) -> list[ServersTool]:

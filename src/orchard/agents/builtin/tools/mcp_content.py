@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
-from orchard.agents.builtin.tool import LONGEST_ANSWER, Answer, Json, plain_text
+from orchard.agents.builtin.tool import Answer, Json, plain_answer, plain_text
 from orchard.text import shortened
 
 LONGEST_NAME = 64
@@ -64,16 +64,16 @@ def input_schema(given: Mapping[str, Any]) -> Json:
         raise BadTool(f"its schema is not JSON: {error}") from error
     if given.get("type", "object") != "object":
         raise BadTool("its input is not an object")
-    cleaned = _cleaned(given, 0)
+    made = cleaned(given)
     for key in _ROWS | {"not", "if", "then", "else"}:
-        cleaned.pop(key, None)
-    cleaned["type"] = "object"
-    cleaned.setdefault("properties", {})
-    _check(cleaned)
-    return cleaned
+        made.pop(key, None)
+    made["type"] = "object"
+    made.setdefault("properties", {})
+    _check(made)
+    return made
 
 
-def _cleaned(given: Mapping[str, Any], depth: int) -> Json:
+def cleaned(given: Mapping[str, Any], depth: int = 0) -> Json:
     if depth > DEEPEST_SCHEMA:
         raise BadTool("its schema is too deep")
     found: Json = {}
@@ -95,7 +95,7 @@ def _cleaned(given: Mapping[str, Any], depth: int) -> Json:
 
 
 def _schema(given: object, depth: int) -> object:
-    return _cleaned(given, depth) if isinstance(given, dict) else given
+    return cleaned(given, depth) if isinstance(given, dict) else given
 
 
 def _check(schema: Json) -> None:
@@ -111,7 +111,7 @@ def answer(content: Sequence[Any], structured: object, *, failed: bool) -> Answe
     said = [_block(block) for block in content]
     if not any(said) and structured is not None:
         said = [json.dumps(structured, ensure_ascii=False, default=str)]
-    return Answer(shortened(plain_text("\n".join(said)), LONGEST_ANSWER) or "(no output)", failed)
+    return plain_answer("\n".join(said), failed=failed)
 
 
 def _block(block: Any) -> str:

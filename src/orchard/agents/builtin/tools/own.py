@@ -5,20 +5,10 @@ import json
 from collections.abc import AsyncIterator, Collection
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from orchard.agents.builtin.tool import (
-    LONGEST_ANSWER,
-    Answer,
-    Json,
-    MadeTool,
-    Tool,
-    ToolContext,
-    ToolError,
-    plain_text,
-)
+from orchard.agents.builtin.tool import Answer, Json, Tool, ToolContext, ToolError, plain_answer, plain_text
 from orchard.agents.builtin.tools.mcp_content import BadTool, description, input_schema, tool_name
 from orchard.agents.protocol import McpServer, Noted, Tell
 from orchard.errors import OrchardError
-from orchard.text import shortened
 
 START_SECONDS = 60.0
 CALL_SECONDS = 120.0
@@ -75,7 +65,7 @@ def _tools(server: McpServer, listed: list[Json], taken: Collection[str], tell: 
 def _made(server: McpServer, row: Json, name: str) -> Tool:
     async def run(_: ToolContext, arguments: Json) -> Answer:
         async with _asked(server, {"call": row["name"], "arguments": arguments}, CALL_SECONDS) as found:
-            return Answer(shortened(plain_text(found["text"]), LONGEST_ANSWER) or "(no output)", found["failed"])
+            return plain_answer(found["text"], failed=found["failed"])
 
     about = description(server.name, row["description"])
-    return MadeTool(name, about, input_schema(row["input_schema"]), run, row["read_only"])
+    return Tool(name, about, input_schema(row["input_schema"]), run, row["read_only"])

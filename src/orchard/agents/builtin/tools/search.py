@@ -62,7 +62,6 @@ def _content(confines: Confines, name: str) -> str | None:
 
 
 def _around(line: str, start: int) -> str:
-    """The part of a long line where the match is."""
     if len(line) <= LONGEST_SHOWN:
         return line
     begin = max(0, min(start - LONGEST_SHOWN // 3, len(line) - LONGEST_SHOWN))

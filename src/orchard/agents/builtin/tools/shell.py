@@ -9,7 +9,6 @@ from orchard.agents.builtin.tool import (
     LONGEST_ANSWER,
     Answer,
     Json,
-    MadeTool,
     Tool,
     ToolContext,
     ToolError,
@@ -21,7 +20,6 @@ from orchard.agents.builtin.tool import (
     text,
 )
 from orchard.model.limits import Limits
-from orchard.process.program import run_program
 from orchard.text import shortened
 
 MOST_OUTPUT = 64 * 1024 * 1024
@@ -35,7 +33,7 @@ LOOKED_AT = 16 * 1024
 def shell_tools(context: ToolContext) -> list[Tool]:
     most = int(context.shell_most_seconds)
     return [
-        MadeTool(
+        Tool(
             "bash",
             "Run a command in the work folder and see its output and exit status. There is nothing to read from "
             "standard input, nobody can be asked, and what a command leaves in the background is ended with it. "
@@ -65,14 +63,8 @@ async def run_command(context: ToolContext, arguments: Json) -> Answer:
     seconds = min(float(arguments.get("timeout", context.shell_seconds)), context.shell_most_seconds)
     shell = shutil.which("bash", path=context.env.get("PATH")) or "/bin/sh"
     with scratch_file(context) as log:
-        launch = context.launcher.apart().launch(
-            argv=(shell, "-c", command),
-            folder=context.folder,
-            env=context.for_commands,
-            log=log,
-            limits=Limits(wall=seconds, log_bytes=MOST_OUTPUT, grace=GRACE),
-        )
-        ended = await run_program(launch, context.on_start, context.hurry)
+        limits = Limits(wall=seconds, log_bytes=MOST_OUTPUT, grace=GRACE)
+        ended = await context.run((shell, "-c", command), context.for_commands, log, limits)
         if ended.reason == "spawn-failed":
             raise ToolError(ended.message)
         # Escape sequences may be most of it, so more is read than is shown.
