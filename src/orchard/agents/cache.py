@@ -32,12 +32,10 @@ class Cache:
         return self._named() if callable(self._named) else self._named
 
     def get(self, key: str) -> Any:
-        """What is known under a key; None: nothing, or not any more."""
         entry = self._read().get(key) or self._memory.get(key)
         return entry["value"] if entry is not None and self._is_good(entry) else None
 
     def put(self, values: dict[str, Any], seconds: float = HOUR) -> None:
-        """Remember values for a while, beside those that are still good."""
         if not values:
             return
         now = self._now()
@@ -46,12 +44,13 @@ class Cache:
         self._memory.update(new)  # for a process that lives on where no file can be written
         newest = sorted(kept, key=lambda key: kept[key]["at"])[-MOST:]
         with suppress(OSError):
-            self._write(json.dumps({key: kept[key] for key in newest}).encode())
+            self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            replace_whole(self._file, json.dumps({key: kept[key] for key in newest}).encode())
 
     def _read(self) -> dict[str, dict[str, Any]]:
         try:
-            found = json.loads(self._bytes())
-        except (OSError, ValueError, RecursionError):
+            found = json.loads(read_own(self._file, FILE_BYTES))
+        except (OSError, ValueError, RecursionError):  # one that is too long is cut, and so is no JSON
             return {}
         entries = found.items() if isinstance(found, dict) else ()
         return {key: entry for key, entry in entries if self._is_good(entry)}
@@ -65,20 +64,8 @@ class Cache:
         # A clock that was set back would keep an entry for as long as it was ahead.
         return bool(0 <= self._now() - at < min(seconds, HOUR))
 
-    def _bytes(self) -> bytes:
-        data = read_own(self._file, FILE_BYTES + 1)
-        if len(data) > FILE_BYTES:
-            raise OSError("too long")
-        return data
-
-    def _write(self, data: bytes) -> None:
-        """Replace the file as a whole; two programs that do so at once both leave a good one."""
-        self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        replace_whole(self._file, data)
-
 
 def user_cache() -> Cache:
-    """What the user who runs this knows about agents."""
     return Cache(lambda: _user_folder() / FILE)
 
 

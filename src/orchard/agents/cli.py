@@ -133,8 +133,6 @@ def backend(name: str) -> KnownBackend:
 
 
 class CliAgent:
-    """An agent that is a program."""
-
     is_within = False
 
     def __init__(self, backend: Backend, row: AgentRow | None = None) -> None:
@@ -219,7 +217,6 @@ def _answering(tell: Tell) -> Tell:
 
 
 def _hear(line: bytes, reader: Reader | TextReader, stray: list[str], tell: Tell) -> None:
-    """Hand a message to the reader; a line that is none is shown as it is."""
     if isinstance(reader, TextReader):
         reader.hear(line.decode(errors="replace"))
         return

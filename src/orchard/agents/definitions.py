@@ -42,7 +42,6 @@ class Definition(Struct, frozen=True):
     model: str | None = None
     tools: tuple[str, ...] = ()
     file: str = ""
-    """Where it stands in the repository."""
 
 
 def definitions(folder: Path) -> dict[str, Definition]:

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
@@ -11,7 +10,7 @@ from msgspec.structs import asdict
 
 from orchard.agents.cache import Cache
 from orchard.agents.known import ABILITIES, BUILTIN_ABILITIES, Ability, LoggedIn, Login
-from orchard.agents.probe import Answer, Question, ask
+from orchard.agents.probe import Answer, Question, ask, changed_at
 from orchard.agents.registry import Agents
 from orchard.model.agent_rows import BUILTIN
 
@@ -24,23 +23,19 @@ class AgentInfo(Struct, frozen=True):
     installed: bool
     version: str | None
     program: str | None
-    """Where it is."""
     logged_in: LoggedIn
     how_known: str
     abilities: tuple[Ability, ...]
     default: bool
     """Whether it does the work that names no agent."""
     install: str
-    """The command that installs it, where there is one."""
     login: str
-    """How to log in."""
 
     def as_json(self) -> dict[str, Any]:
         return {**asdict(self), "abilities": {name: name in self.abilities for name in ABILITIES}}
 
 
 def describe(agents: Agents, names: Iterable[str] | None = None, cache: Cache | None = None) -> list[AgentInfo]:
-    """Everything about the agents of these names, or about all of them."""
     wanted = list(agents.names if names is None else names)
     facts = {name: known for name in wanted if (known := agents.known(name)) is not None}
     paths = {name: path for name in facts if (path := agents.path_of(name)) is not None}
@@ -98,12 +93,7 @@ def _version_in(text: str) -> str | None:
 
 
 def _version_key(agents: Agents, name: str, path: str) -> str:
-    """A program that was replaced has another time, and may have another version."""
-    try:
-        changed = Path(path).stat().st_mtime_ns
-    except OSError:
-        changed = 0
-    return f"version {path} {changed} {' '.join(agents.row(name).args)}"
+    return f"version {path} {changed_at(path)} {' '.join(agents.row(name).args)}"
 
 
 def _package_version(package: str) -> str | None:

@@ -15,7 +15,6 @@ OTHERS: Mapping[str, tuple[str, ...]] = {"aider": (".aider*",), "crush": (".crus
 
 
 def droppings_of(config: Config, agents: Iterable[str]) -> tuple[str, ...]:
-    """The patterns of what these agents leave for themselves."""
     found: dict[str, None] = {}
     for agent in agents:
         row = config.agents.get(agent)

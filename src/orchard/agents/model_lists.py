@@ -93,7 +93,6 @@ def _words(name: str) -> list[str]:
 
 
 def _version(name: str) -> tuple[int, ...]:
-    """The numbers of a name, without its date."""
     plain = re.sub(r"\d{4}-\d{2}-\d{2}|(?<!\d)\d{6,8}(?!\d)", "", name)
     return tuple(int(number) for number in re.findall(r"\d{1,4}", plain))[:4]
 
@@ -115,8 +114,6 @@ class Found(Struct, frozen=True):
 
 
 class Asking(Struct, frozen=True):
-    """What a backend finds its models with."""
-
     env: Mapping[str, str]
     """The user's variables, and those of the row."""
     row: AgentRow
@@ -129,7 +126,6 @@ class Asking(Struct, frozen=True):
         return self.program(arguments)
 
     def no_answer(self) -> Found:
-        """That its program did not tell, and why."""
         return Found(problem=self.missing or "its program did not tell")
 
 
@@ -149,7 +145,6 @@ def listed(names: list[Any], source: str, *, vendor: str = "", complete: bool = 
 
 
 def with_aliases(known: Known, asking: Asking, key: str, base: str, ask: Ask) -> Found:
-    """The names that a program knows by itself, and what its provider serves to whoever has a key."""
     aliases = models_of(known.aliases, known.vendor)
     if not asking.env.get(key):
         return Found(aliases, known.name, problem=f"all of them are told only to whoever has {key} set")
@@ -158,14 +153,12 @@ def with_aliases(known: Known, asking: Asking, key: str, base: str, ask: Ask) ->
 
 
 def ask_anthropic(base: str | None, key: str) -> tuple[str, list[str]]:
-    """The models of Anthropic, or of who speaks like it."""
     address = f"{(base or 'https://api.anthropic.com').rstrip('/').removesuffix('/v1')}/v1/models?limit=1000"
     headers = {"x-api-key": key, "anthropic-version": "2023-06-01"}
     return address, [row["id"] for row in get_json(address, headers)["data"]]
 
 
 def ask_openai(base: str | None, key: str) -> tuple[str, list[str]]:
-    """The models of OpenAI, or of who speaks like it."""
     address = f"{(base or 'https://api.openai.com/v1').rstrip('/')}/models"
     return address, [row["id"] for row in get_json(address, {"Authorization": f"Bearer {key}"} if key else {})["data"]]
 

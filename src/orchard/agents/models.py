@@ -1,9 +1,5 @@
 """Which models an agent has: told by its program or by the provider it asks, and remembered for an hour.
 
-    Models.of        the models of an agent, where that is known from, and whether a name beside them can be right
-    Models.check     refuses a model that does not exist; where nothing could be found out, everything may be right
-    Models.resolve   the model for a work: the one it names, or one of the tier that it names
-
 A provider's list is the truth about what its endpoint serves, so where the user has set an endpoint of his own only
 that is asked, and the list that comes with a program does not count.
 """
@@ -13,79 +9,59 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from threading import Lock
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
+
+from msgspec import ValidationError, convert, to_builtins
 
 from orchard.agents.cache import HOUR, Cache
 from orchard.agents.cli import backend
-from orchard.agents.known import key_variable
-from orchard.agents.model_lists import (
-    Asking,
-    Found,
-    Model,
-    ask_anthropic,
-    ask_openai,
-    is_among,
-    models_of,
-    newest,
-    told,
-)
-from orchard.agents.probe import Question, ask
-from orchard.config.layers import Config
+from orchard.agents.known import BUILTIN_SERVERS, key_variable
+from orchard.agents.model_lists import Asking, Found, ask_anthropic, ask_openai, is_among, newest, told
+from orchard.agents.probe import Question, ask, changed_at
 from orchard.errors import Next, UsageError
-from orchard.model.agent_rows import BACKENDS, BUILTIN, AgentRow, BuiltinRow
+from orchard.model.agent_rows import BACKENDS, BUILTIN, BuiltinRow
 from orchard.model.events.event import Json
 from orchard.model.plan import Tier
 from orchard.text import quoted
+
+if TYPE_CHECKING:
+    from orchard.agents.registry import Agents
 
 FAILED_SECONDS = 300.0
 """What could not be found out is not asked again for so long, so that plans do not wait for it each time."""
 
 
-class Table(Protocol):
-    """What has to be known about agents to ask them; `table.Agents` is the one."""
-
-    config: Config
-    host: Mapping[str, str]
-
-    def row(self, name: str) -> AgentRow: ...
-
-    def path_of(self, name: str) -> str | None: ...
-
-    def environment(self, name: str) -> dict[str, str]: ...
-
-    def missing(self, name: str) -> str | None: ...
-
-
 class Models:
     """The models of the agents of one table. Its methods may wait for programs and for the network."""
 
-    def __init__(self, agents: Table, cache: Cache) -> None:
+    def __init__(self, agents: "Agents", cache: Cache) -> None:
         self._agents, self._cache = agents, cache
         self._asking: defaultdict[str, Lock] = defaultdict(Lock)
 
     def of(self, name: str, *, refresh: bool = False) -> Found:
         key = self._key(name)
         with self._asking[name]:  # many jobs begin at once, and one answer serves them all
-            kept = None if refresh else _from_json(self._cache.get(key))
-            if kept is not None:
-                return kept
+            with suppress(ValidationError):
+                if not refresh:
+                    return convert(self._cache.get(key), Found)
             found = self._discover(name)
-            self._cache.put({key: _to_json(found)}, HOUR if found.models else FAILED_SECONDS)
+            self._cache.put({key: to_builtins(found)}, HOUR if found.models else FAILED_SECONDS)
             return found
 
     def all(self, names: Iterable[str], *, refresh: bool = False) -> dict[str, Found]:
-        """The models of several agents, asked at the same time."""
         wanted = list(names)
         with ThreadPoolExecutor(max_workers=8) as pool:
             return dict(zip(wanted, pool.map(lambda name: self.of(name, refresh=refresh), wanted), strict=True))
 
     def check(self, name: str, model: str) -> None:
+        """Refuse a model that does not exist; where nothing could be found out, everything may be right."""
         found = self.of(name)
         known = [one.name for one in found.models]
-        if not found.complete or not known or is_among(model, [*known, *_aliases(name), *_more(name)]):
+        more = backend(name).known.more_aliases if name in BACKENDS else ()
+        if not found.complete or not known or is_among(model, [*known, *_aliases(name), *more]):
             return
         from difflib import get_close_matches
 
@@ -106,9 +82,8 @@ class Models:
     # ------------------------------------------------------------------------------- finding them
 
     def _discover(self, name: str) -> Found:
-        """Ask whoever knows; what goes wrong is told in the answer."""
         if name == BUILTIN:
-            return _builtin(self._agents.config.builtin, self._env(name))
+            return _served(self._agents.config.builtin, self._env(name))
         if name not in BACKENDS:
             return Found(problem="it does not tell which models it has")
         asking = Asking(self._env(name), self._agents.row(name), partial(self._ask, name), self._agents.missing(name))
@@ -131,7 +106,7 @@ class Models:
         env = self._env(name)
         told = [
             path,
-            _changed_at(path),
+            changed_at(path),
             repr(self._agents.config.builtin if name == BUILTIN else self._agents.row(name)),
             {variable: env.get(variable) for variable in (*_decisive(name), "HOME")},
             [variable for variable in (backend(name).known.keys if name in BACKENDS else ()) if env.get(variable)],
@@ -139,22 +114,17 @@ class Models:
         return f"models {name} {hashlib.sha256(json.dumps(told).encode()).hexdigest()}"
 
 
-_BUILTIN_ENDPOINTS = ("ANTHROPIC_BASE_URL", "OPENAI_BASE_URL")
-
-
 def _decisive(name: str) -> tuple[str, ...]:
-    """Variables whose values decide which models there are."""
     if name == BUILTIN:
-        return _BUILTIN_ENDPOINTS
+        return tuple(BUILTIN_SERVERS.values())
     known = backend(name).known if name in BACKENDS else None
     return (*known.endpoints, *filter(None, known.folder[:1])) if known is not None else ()
 
 
-def _builtin(row: BuiltinRow, env: Mapping[str, str]) -> Found:
-    """What the provider of our own agent serves."""
+def _served(row: BuiltinRow, env: Mapping[str, str]) -> Found:
     key = env.get(key_variable(row), "")
     asked = ask_anthropic if row.provider == "anthropic" else ask_openai
-    base = row.base_url or env.get("ANTHROPIC_BASE_URL" if row.provider == "anthropic" else "OPENAI_BASE_URL")
+    base = row.base_url or env.get(BUILTIN_SERVERS[row.provider])
     if not key and not base:
         return Found(problem=f"{key_variable(row)} is not set")
     return told(asked, base, key)
@@ -162,41 +132,6 @@ def _builtin(row: BuiltinRow, env: Mapping[str, str]) -> Found:
 
 def _aliases(name: str) -> Mapping[str, Tier]:
     return backend(name).known.aliases if name in BACKENDS else {}
-
-
-def _more(name: str) -> tuple[str, ...]:
-    return backend(name).known.more_aliases if name in BACKENDS else ()
-
-
-def _changed_at(path: str | None) -> int:
-    try:
-        return Path(path).stat().st_mtime_ns if path is not None else 0
-    except OSError:
-        return 0
-
-
-# -------------------------------------------------------------------------------- what is remembered
-
-
-def _to_json(found: Found) -> dict[str, Any]:
-    names = [model.name for model in found.models]
-    vendors = [model.vendor for model in found.models]
-    return {
-        "models": names,
-        "vendors": vendors,
-        "source": found.source,
-        "complete": found.complete,
-        "problem": found.problem,
-    }
-
-
-def _from_json(body: Any) -> Found | None:
-    try:
-        pairs = zip(body["models"], body["vendors"], strict=True)
-        models = tuple(Model(name, vendor, one.tier) for name, vendor in pairs for one in models_of([name]))
-        return Found(models, str(body["source"]), bool(body["complete"]), str(body["problem"]))
-    except (TypeError, LookupError, ValueError, AttributeError):
-        return None
 
 
 def model_document(told: Mapping[str, Found]) -> Json:

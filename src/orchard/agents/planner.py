@@ -1,9 +1,5 @@
 """A goal becomes a plan: an agent is asked, its answer is checked, and what is wrong is told it until it is right.
 
-    make_plan     ask, check, ask again with the problems: at most `REPAIRS` times
-    find_plans    the texts of an answer that could be a plan
-    Desk          a folder in which an agent looks at the project without touching the user's files
-
 A plan that an agent wrote is a proposal: it is parsed, never run from here.
 """
 
@@ -32,7 +28,6 @@ from orchard.process.launcher import Launcher
 
 REPAIRS = 3
 PROBLEMS = 30
-"""How many problems of one plan are told."""
 CANDIDATES = 20
 PLAN_FILE = "orchard-plan.yaml"
 """Where an agent may write its plan instead of saying it."""
@@ -51,7 +46,6 @@ Check = Callable[[bytes], Plan]
 class Planned(Struct, frozen=True):
     plan: Plan
     text: str
-    """As the agent wrote it."""
     repaired: tuple[tuple[str, ...], ...] = ()
     """What was wrong with each answer before this one."""
 
@@ -79,10 +73,10 @@ async def make_plan(goal: str, ask: Ask, check: Check) -> Planned:
     for _ in range(1 + REPAIRS):
         answer = await ask(prompt)
         found = _checked(answer, check)
-        if not isinstance(found, _Refused):
+        if isinstance(found, Planned):
             return replace(found, repaired=tuple(tries))
-        tries.append(found.problems)
-        prompt = repair_instructions(found.problems)
+        tries.append(found)
+        prompt = repair_instructions(found)
     raise NoPlan(tries)
 
 
@@ -115,21 +109,17 @@ def repair_instructions(problems: Sequence[str]) -> str:
     )
 
 
-class _Refused(Struct, frozen=True):
-    problems: tuple[str, ...]
-
-
-def _checked(answer: str, check: Check) -> Planned | _Refused:
+def _checked(answer: str, check: Check) -> Planned | tuple[str, ...]:
     """The last text of an answer that is a valid plan, else what is wrong with the one that was likely meant."""
-    refused: _Refused | None = None
+    refused: tuple[str, ...] = ()
     for text in reversed(find_plans(answer)):
         try:
             return Planned(check(text.encode(errors="replace")), text)
         except InvalidInput as error:
             found = [plain_text(str(problem)).replace("\n", " ")[:500] for problem in error.problems]
             more = [f"and {len(found) - PROBLEMS} more"] if len(found) > PROBLEMS else []
-            refused = refused or _Refused((*found[:PROBLEMS], *more))
-    return refused or _Refused(("there is no plan in the answer: no block of YAML with 'name' and 'jobs'",))
+            refused = refused or (*found[:PROBLEMS], *more)
+    return refused or ("there is no plan in the answer: no block of YAML with 'name' and 'jobs'",)
 
 
 def find_plans(answer: str) -> list[str]:
@@ -206,18 +196,13 @@ def _works(plan: Plan) -> Iterator[tuple[str, Work]]:
 
 
 class Seat(Struct, frozen=True):
-    """Who sits at the desk, and under which conditions."""
-
     agent: Agent
     env: Mapping[str, str]
-    """What of the user's environment it sees."""
     settings: Settings = field(default_factory=Settings)
     limits: Limits = field(default_factory=Limits)
 
 
 class Desk(Struct):
-    """Where an agent works on a plan, and what it was told so far."""
-
     seat: Seat
     watch: Watch
     place: Path

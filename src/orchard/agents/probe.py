@@ -32,14 +32,20 @@ class Question(Struct, frozen=True):
 
 class Answer(Struct, frozen=True):
     text: str
-    """What it wrote to its standard output."""
     exit_code: int | None
     """None: it did not end by itself."""
 
     @property
     def ok(self) -> bool:
-        """Whether it answered, and says that all is well."""
         return self.exit_code == 0
+
+
+def changed_at(path: str | None) -> int:
+    """When a program was put there: one that was replaced has another time, and may answer something else."""
+    try:
+        return Path(path).stat().st_mtime_ns if path is not None else 0
+    except OSError:
+        return 0
 
 
 def ask(questions: Sequence[Question], seconds: float = SECONDS) -> list[Answer]:

@@ -4,10 +4,6 @@ Claude Code, Codex, Gemini CLI and the others read settings from the folder that
 run programs and decide where keys are sent. They come with a clone, so they count only once the user has agreed to
 exactly this content.
 
-    committed   what a commit holds, to be shown in full
-    lying_in    what lies in a folder and in those above it, up to the top of its worktree
-    covered     whether the user agreed to what lies there; a job's folder is what a program sees, so that is asked
-
 What is agreed to is the whole of a folder's settings: one file more, one less or one other, and they are as unknown
 as they were. Where two lines differ only in how they end, they are the same.
 """
@@ -119,7 +115,8 @@ def committed(repo: Repository, commit: str) -> ProjectSettings:
     try:
         return ProjectSettings(_sorted(_from_commit(repo, entries)))
     except _Odd as odd:
-        return ProjectSettings(_named(entries), odd=str(odd))
+        seen = _sorted((folder, SettingsFile(path, b"")) for folder, path, _, _ in entries)
+        return ProjectSettings(seen, odd=str(odd))
 
 
 def lying_in(top: Path, folder: Path) -> ProjectSettings:
@@ -205,10 +202,6 @@ def _sorted(found: Iterable[tuple[str, SettingsFile]]) -> dict[str, tuple[Settin
     return {name: tuple(sorted(files, key=lambda file: file.path)) for name, files in folders.items()}
 
 
-def _named(entries: Iterable[tuple[str, str, int, str]]) -> dict[str, tuple[SettingsFile, ...]]:
-    return _sorted((folder, SettingsFile(path, b"")) for folder, path, _, _ in entries)
-
-
 # --------------------------------------------------------------------------------------- in a commit
 
 
@@ -245,7 +238,6 @@ def _blobs(repo: Repository, oids: Sequence[str]) -> dict[str, bytes]:
 
 
 def _present(top: Path, name: str) -> list[str]:
-    """The names of settings in a folder, as far as they can be seen."""
     try:
         found = sorted(path.name for path in (top / name).iterdir() if path.name.lower() in _tops())
     except OSError:

@@ -1,9 +1,7 @@
 """The one vocabulary of agents: what each is given, what it tells while it works, and how its work ends.
 
-    Task      instructions, a folder, settings, a session to go on with
-    Telling   what happens meanwhile: Said, Called, Used, Session, Heard, Noted
-    Result    how the turn ended, judged by the agent's own last word and never by an exit code alone
-    Agent     whatever turns the one into the other: a CLI, an ACP server, our own loop
+A `Task` goes in; what happens meanwhile is told as a `Telling`; a `Result` comes out, judged by the agent's own last
+word and never by an exit code alone. An `Agent` turns the one into the other: a CLI, an ACP server, our own loop.
 
 An agent only works in a folder. It knows no plan and no journal: who runs it decides what is recorded,
 what is tried again, and whether what it left counts.
@@ -129,8 +127,6 @@ class Used(Struct, frozen=True):
 
 
 class Session(Struct, frozen=True):
-    """The session by which a later turn can go on."""
-
     id: str
 
 
@@ -154,8 +150,6 @@ Tell = Callable[[Telling], None]
 
 
 class Result(Struct, frozen=True):
-    """How a turn ended."""
-
     reason: Reason
     message: str = ""
     """One sentence for people, empty where all went well."""

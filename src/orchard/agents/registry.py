@@ -1,9 +1,5 @@
 """The table of agents: which there are, which of them can be used here, and what each is called.
 
-    Agents.find       a name -> the agent; nothing is started for it
-    Agents.servers    names of MCP servers -> the servers
-    Agents.describe   what there is to know about each; asks the programs for their versions
-
 Backends are imported when one of them is used.
 """
 
@@ -37,8 +33,6 @@ class NoAgent(UsageError):
 
 
 class Agents:
-    """The agents of one configuration, as they are found with one user's variables."""
-
     def __init__(self, config: Config, host: Mapping[str, str]) -> None:
         self.config, self.host = config, host
         self._models = Models(self, user_cache())
@@ -133,7 +127,6 @@ class Agents:
         return f"the program {quoted(program)} is not installed" if self.path_of(name) is None else None
 
     def program(self, name: str) -> str:
-        """The program of an agent that is one; empty where its command line is none."""
         row, known = self.row(name), self.known(name)
         if isinstance(known, AcpKnown):
             path = self.host.get("PATH", "")
@@ -148,7 +141,6 @@ class Agents:
         return find_program(program, self.host.get("PATH", "")) if program else None
 
     def login(self, name: str) -> Login:
-        """Whether an agent has credentials, as far as variables and files tell."""
         if name == BUILTIN:
             return builtin_login(self.config.builtin, {**self.host, **self.config.builtin.env})
         known = self.known(name)
@@ -164,7 +156,6 @@ class Agents:
         return {**agent_environment(self.host, (*mine, *row.pass_env)), **row.env}
 
     def install_command(self, name: str) -> str:
-        """The command that installs an agent; empty where there is no such command."""
         if name == BUILTIN:
             return f"pip install {self.config.builtin.provider}"
         known = self.known(name)

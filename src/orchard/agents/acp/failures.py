@@ -65,7 +65,6 @@ def from_words(agent: str, said: str, *, used: bool, denied: bool) -> tuple[Reas
 
 
 def _words(message: str, data: Any) -> str:
-    """What an error says, with the details that agents put beside it."""
     details = data
     for name in ("details", "message", "error"):
         if isinstance(details, dict) and isinstance(details.get(name), str):

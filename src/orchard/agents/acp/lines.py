@@ -39,7 +39,6 @@ class Lines:
             self._room.set()
 
     async def receive(self) -> Json | None:
-        """The next message; None at the end."""
         await self._room.wait()
         # What the message before this one has set off comes first, so that everything is heard in order.
         await asyncio.sleep(0)

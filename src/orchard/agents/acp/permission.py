@@ -42,7 +42,6 @@ def objection(call: Mapping[str, Any], task: Task) -> str | None:
 
 
 def _named(call: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Every path and address that a tool call names, and which of the two it is."""
     found = 0
     for part in ("locations", "content", "rawInput"):
         for kind, name in _search(call.get(part), "", 0, trusted_text=part == "content"):

@@ -33,15 +33,12 @@ def server_list(
 
 Json = dict[str, Any]
 Ask = Callable[[str, Json], Awaitable[Json | None]]
-"""A request about the session; None: the agent would not."""
 Note = Callable[[str, str], None]
 
 _SHOWN = 12
 
 
 class Offer:
-    """The options of a session, with what is chosen in each."""
-
     def __init__(self, options: Any = None) -> None:
         self._options: list[Json] = []
         self.take(options)
@@ -53,7 +50,6 @@ class Offer:
 
     @property
     def model(self) -> str:
-        """The model that is chosen; empty: nobody knows."""
         chosen = (self.find("model") or {}).get("currentValue")
         return one_line(chosen, 80) if isinstance(chosen, str) else ""
 
@@ -75,7 +71,6 @@ def _choices(option: Json) -> list[tuple[str, str]]:
 
 
 async def apply_settings(offer: Offer, ask: Ask, name: str, model: str | None, settings: Settings, note: Note) -> None:
-    """Set what is asked for; what the agent cannot do is noted."""
     if settings.max_turns is not None:
         note("setting", f"'max_turns: {settings.max_turns}' has no effect: the protocol has no such limit.")
     for setting, category, wanted in (("model", "model", model), ("effort", "thought_level", settings.effort)):
@@ -99,7 +94,6 @@ async def apply_settings(offer: Offer, ask: Ask, name: str, model: str | None, s
 
 
 def _matching(wanted: str, choices: list[tuple[str, str]]) -> str | None:
-    """The value that is meant: by its own name, or by the one for people."""
     for value, _ in choices:
         if value == wanted:
             return value

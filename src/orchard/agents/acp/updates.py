@@ -48,19 +48,15 @@ MOST_CALLS = 256
 """Tool calls that are remembered, to name one that fails."""
 MOST_WARNINGS = 50
 LAST_WORDS = 64 * 1024
-"""Characters of what was said last that are kept."""
 LONGEST_ABOUT = 200
 
 
 class Finished(Struct, frozen=True):
     stop: str
-    """The protocol's word for why."""
     failure: tuple[Reason, str] | None = None
     """What went wrong, where the agent says so in words for programs."""
     used: bool = False
-    """Whether it told what the turn has used."""
     last: str = ""
-    """The last piece of what was said."""
 
 
 class VersionOne:
@@ -78,7 +74,6 @@ class VersionOne:
 
     @property
     def text(self) -> str:
-        """What the agent said since it last used a tool."""
         return self._words.strip()
 
     def update(self, update: Json) -> None:
@@ -97,7 +92,6 @@ class VersionOne:
                 self._tell(Noted(*warning))
 
     def answered(self, answer: Json) -> Finished:
-        """Tell what the turn used; it is over."""
         self._let_go()
         usages = list(used(answer))
         for usage in usages:
@@ -184,7 +178,6 @@ class _Call(Struct):
 
     @property
     def about(self) -> str:
-        """In a line: the command, or the title with the first file it names if that is not in it."""
         if self.command:
             return self.command
         if self.place.rpartition("/")[2] in self.title:

@@ -63,7 +63,6 @@ class Ledger:
 
     @property
     def model(self) -> str:
-        """The one that was told of last."""
         return next(reversed(self._told), "")
 
     def _add(self, usage: Usage) -> None:
@@ -191,5 +190,4 @@ def _text_of(content: Any) -> str:
 
 
 def api_seconds(final: Json) -> float:
-    """Time spent waiting for the model, by a result."""
     return amount(final.get("duration_api_ms")) / 1000

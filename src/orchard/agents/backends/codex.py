@@ -69,7 +69,6 @@ class Codex(KnownBackend):
     variables = (*KEYS, "OPENAI_BASE_URL", "OPENAI_ORGANIZATION", "OPENAI_PROJECT", "CODEX_HOME")
 
     def models(self, asking: Asking) -> Found:
-        """What comes with the program, or what an endpoint of the user's serves."""
         env = asking.env
         if env.get("OPENAI_BASE_URL"):
             return told(ask_openai, env["OPENAI_BASE_URL"], env.get("OPENAI_API_KEY", ""))

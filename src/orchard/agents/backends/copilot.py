@@ -70,7 +70,6 @@ _LOG_IN = (
 
 
 def _acp_failure(said: str, used: bool, denied: bool) -> tuple[Reason, str] | None:
-    """The failure that it has only words for, behind the protocol."""
     if denied and said == "Info: Operation cancelled by user":
         return "denied", "It gave up when it was denied a tool."
     if not used and said.startswith("Error: "):
@@ -136,7 +135,6 @@ class Copilot(KnownBackend):
     )
 
     def models(self, asking: Asking) -> Found:
-        """What its help lists, or what a provider of the user's serves."""
         env = asking.env
         if env.get("COPILOT_PROVIDER_BASE_URL"):
             asked = ask_anthropic if env.get("COPILOT_PROVIDER_TYPE") == "anthropic" else ask_openai
@@ -234,7 +232,6 @@ class CopilotReader(StreamReader):
                 self._tell_session()
 
     def result(self, ended: Ended, stray: str) -> Result:
-        """By its last line; without one it has not begun, or was stopped."""
         self._count()
         session, said = self._session if self._told_session else None, self._words.strip()
         if self._end is None and not self._error:
@@ -265,7 +262,6 @@ class CopilotReader(StreamReader):
             self._tell(Session(self._session))
 
     def _count(self) -> None:
-        """Tell what was used, where the record of the session has not told it."""
         self._record.tell_new(self._tell)
         if self._record.told:
             return
@@ -288,7 +284,6 @@ class _Record:
         self._read = self._file.stat().st_size if self._file is not None and self._file.exists() else 0
 
     def tell_new(self, tell: Tell) -> None:
-        """Tell what was used since this was asked last."""
         for line in self._new_lines():
             if b"session.usage_record" not in line:
                 continue
@@ -317,7 +312,6 @@ class _Record:
 
 
 def _own_words(error: str) -> str:
-    """What an error of the model's owner says, where that is JSON."""
     try:
         return text(part(json.loads(error)).get("message")) or error
     except (ValueError, RecursionError):
@@ -334,7 +328,6 @@ def _never_began(complaints: str, stray: str) -> tuple[Reason, str]:
 
 
 def _counted(file: Path) -> dict[str, Usage]:
-    """What the program has counted for a session, for each model."""
     try:
         with file.open("rb") as opened:
             body = json.loads(opened.read(_MOST_USAGE))

@@ -145,7 +145,6 @@ def _settings(task: Task, env: Mapping[str, str]) -> Json:
 
 
 def _auth(env: Mapping[str, str]) -> str | None:
-    """Which of its ways to log in the variables are meant for."""
     if env.get("GOOGLE_GENAI_USE_VERTEXAI", "").lower() in ("true", "1"):
         return "vertex-ai"
     if env.get("GEMINI_API_KEY"):
@@ -177,7 +176,6 @@ class GeminiReader(StreamReader):
                 self._count(part(message, "stats"))
 
     def result(self, ended: Ended, stray: str) -> Result:
-        """By its last line; without one it has not begun, or was stopped."""
         said = self._words.strip()
         if self._end is not None and self._end.get("status") == "success":
             return Result("done", text=said, session=self.session)

@@ -225,7 +225,6 @@ class OpencodeReader(StreamReader):
 
 
 def _seconds(value: str) -> float | None:
-    """How long we are asked to wait, where that is a number."""
     try:
         return amount(float(value))
     except ValueError:

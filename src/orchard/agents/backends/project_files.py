@@ -28,7 +28,6 @@ def there(folder: Path, names: Iterable[str]) -> list[str]:
 
 
 def _is_empty(path: Path) -> bool:
-    """Whether it is a folder, and no link to one, that certainly holds nothing."""
     try:
         return stat.S_ISDIR(path.lstat().st_mode) and not any(path.iterdir())
     except OSError:

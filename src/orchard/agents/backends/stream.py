@@ -30,7 +30,6 @@ class Totals:
         self._sessions = _read(file)
 
     def told(self, session: str | None) -> Counts | None:
-        """What was told of a session in earlier turns; None: it is not known here."""
         return self._sessions.get(session) if session is not None else None
 
     def remember(self, session: str, counts: Mapping[str, int]) -> None:
@@ -156,7 +155,6 @@ class Calls:
         self._tell(called)
 
     def end(self, id: str, *, failed: bool = False, denied: bool = False) -> None:
-        """The call has ended; one that failed or was not allowed is told again."""
         called = self._open.pop(id, None)
         if called is None:
             return
@@ -222,7 +220,6 @@ class StreamReader:
             self._tell(Said(line))
 
     def _unfinished(self, ended: Ended, stray: str) -> Result:
-        """How a turn ended whose program did not say so."""
         said = f"{self._complaints.read()}\n{stray}"
         if self._task.session is not None and self.session is None and any(lost in said for lost in self.lost_words):
             return Result("session-lost", telling_line(said))

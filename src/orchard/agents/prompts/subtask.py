@@ -1,6 +1,6 @@
 """What agents are told about other agents that can help them, and what such a helper is told itself.
 
-The rest of what agents are told is in `context`. The instructions of a subtask are the words of an agent, not of a
+The rest of what agents are told is in `work`. The instructions of a subtask are the words of an agent, not of a
 person: they are its task all the same, so they stand first and as they are, like any task.
 """
 
@@ -13,29 +13,24 @@ from orchard.agents.prompts.quote import code, listed, verbatim
 
 PATH = 4_096
 FOLDERS = 50
+UNANSWERED = "- Nobody is there to answer questions: decide, and say what you decided."
 
 
 class SubtaskContext(Struct, frozen=True, kw_only=True):
-    """All that the instructions for a subtask are made of."""
-
     task: str
     folder: Path
     plan: str
     job: str
     subtask: str
     prefix: str = ""
-    """What the repository's definition of such an agent says."""
     tools: Sequence[str] = ()
-    """The tools that the definition names."""
     server: str | None = None
-    """Our MCP server, where it has one."""
     may_spawn: bool = False
     allowed_folders: Sequence[Path] = ()
     allowed_urls: Sequence[str] = ()
 
 
 def tools_text(server: str, *, may_spawn: bool = True) -> str:
-    """That our server is there, and what for."""
     rows = [
         f"You have tools of the MCP server {code(server)}. Nothing obliges you to use them.",
         "- `get_plan`, `get_job`, `get_job_logs`, `get_job_diff` ...: what the other jobs of your plan do and did.",
@@ -71,12 +66,13 @@ def _place(context: SubtaskContext) -> str:
         f"- Your folder is {code(context.folder, PATH)}: a git worktree made for this, a copy of that agent's folder. "
         "Work in it and do not leave it: write nothing outside, and read no other worktree.",
     ]
-    if context.allowed_folders:
-        rows.append(f"- You may also use these folders: {listed(context.allowed_folders, FOLDERS)}.")
-    if context.allowed_urls:
-        rows.append(f"- You may reach these addresses: {listed(context.allowed_urls, FOLDERS)}.")
-    rows.append("- Nobody is there to answer questions: decide, and say what you decided.")
+    rows += [*reach(context.allowed_folders, context.allowed_urls), UNANSWERED]
     return "## Where you are\n\n" + "\n".join(rows)
+
+
+def reach(folders: Sequence[Path], urls: Sequence[str]) -> list[str]:
+    rows = [f"- You may also use these folders: {listed(folders, FOLDERS)}."] if folders else []
+    return rows + ([f"- You may reach these addresses: {listed(urls, FOLDERS)}."] if urls else [])
 
 
 def _done(context: SubtaskContext) -> str:

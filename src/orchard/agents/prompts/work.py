@@ -1,13 +1,5 @@
 """What agents are told, in one place: values go in, Markdown comes out.
 
-    work_instructions      a job's task, and what whoever works on it has to know
-    retry_instructions     what failed, for a session that goes on or for a new one
-    go_on_instructions     a turn that was cut short through nobody's fault
-    repeated               the same, for an agent that may not have heard what it was told
-    heal_instructions      a check or a command failed; fix the cause
-    resolve_instructions   two jobs changed the same lines; write what both wanted
-    message_instructions   what people say to it while it works
-
 The task is the user's own text and stands as it is, complete and first. Everything else that comes from outside, such
 as output of programs and words of other agents, is made plain, cut to a size, and fenced by more backticks than it
 holds, so that it cannot end its block and pass for ours. Secrets have to be taken out before: see `store.redact`.
@@ -22,7 +14,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from orchard.agents.prompts.quote import code, data, listed, tail, verbatim
-from orchard.agents.prompts.subtask import tools_text
+from orchard.agents.prompts.subtask import FOLDERS, PATH, UNANSWERED, reach, tools_text
 from orchard.git.history import show_path
 from orchard.git.merge.conflicts import MANIFEST, Conflict
 
@@ -45,7 +37,6 @@ def with_messages(instructions: str, messages: Sequence[str], *, again: bool = F
     return f"{instructions.rstrip()}\n\n{head}\n\n{message_instructions(messages, again=again)}"
 
 
-PATH = 4_096
 SUMMARY = 2_000
 STAT = 1_500
 NEEDS = 24_000
@@ -55,7 +46,6 @@ COMMAND = 4_000
 CHECKS = 20
 CHECK = 500
 FILES = 100
-FOLDERS = 50
 DIFF = 16_000
 TRIES = 8
 INTENT = 6_000
@@ -72,15 +62,12 @@ class Delivered(Struct, frozen=True):
     job: str
     name: str = ""
     summary: str = ""
-    """Its agent's own last words."""
     commit: str | None = None
     stat: str = ""
     """Files and lines it changed, a line each."""
 
 
 class WorkerContext(Struct, frozen=True, kw_only=True):
-    """All that the instructions for a job are made of."""
-
     task: str
     """What the plan asks for; for a job whose work is a command, what it is for."""
     folder: Path
@@ -103,7 +90,6 @@ class WorkerContext(Struct, frozen=True, kw_only=True):
     interactive: bool = False
     """Whether a person answers when its turn ends."""
     server: str | None = None
-    """Our own MCP server, where it has one."""
 
 
 class Failure(Struct, frozen=True, kw_only=True):
@@ -119,9 +105,7 @@ class Failure(Struct, frozen=True, kw_only=True):
 
 class Try(Struct, frozen=True):
     summary: str
-    """What its agent said that it did."""
     failure: str
-    """How the check ended afterwards."""
 
 
 class Side(Struct, frozen=True):
@@ -145,7 +129,6 @@ class ResolveContext(Struct, frozen=True, kw_only=True):
     tree: Path | None = None
     """Where the project can be read, as one of the sides has it."""
     problem: str = ""
-    """Why an earlier answer was not accepted."""
 
 
 # ------------------------------------------------------------------------------- the instructions
@@ -292,7 +275,6 @@ _SUMMARY = (
 )
 
 
-_UNANSWERED = "- Nobody is there to answer questions: decide, and say what you decided."
 _ANSWERED = (
     "- When your turn ends, a person reads your last words and answers: with more to do, or by saying that the work is "
     "done. End your turn where you need a decision, and ask for it there; nobody answers while your turn lasts."
@@ -308,15 +290,12 @@ def _place(context: WorkerContext) -> str:
         f"- Your folder is {code(context.folder, PATH)}: a git worktree made for this job. Work in it and do not "
         "leave it: write nothing outside, and read no other worktree.",
     ]
-    if context.allowed_folders:
-        rows.append(f"- You may also use these folders: {listed(context.allowed_folders, FOLDERS)}.")
-    if context.allowed_urls:
-        rows.append(f"- You may reach these addresses: {listed(context.allowed_urls, FOLDERS)}.")
+    rows += reach(context.allowed_folders, context.allowed_urls)
     if context.needed_by:
         rows.append(
             f"- Jobs that wait for your result: {listed(context.needed_by, FOLDERS)}. Leave their work to them."
         )
-    rows.append(_ANSWERED if context.interactive else _UNANSWERED)
+    rows.append(_ANSWERED if context.interactive else UNANSWERED)
     return "## Where you are\n\n" + "\n".join(rows)
 
 
