@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from msgspec import ValidationError, convert, to_builtins
 
@@ -21,23 +21,36 @@ from orchard.agents.cli import backend
 from orchard.agents.known import BUILTIN_SERVERS, key_variable
 from orchard.agents.model_lists import Asking, Found, ask_anthropic, ask_openai, is_among, newest, told
 from orchard.agents.probe import Question, ask, changed_at
+from orchard.config.layers import Config
 from orchard.errors import Next, UsageError
-from orchard.model.agent_rows import BACKENDS, BUILTIN, BuiltinRow
+from orchard.model.agent_rows import BACKENDS, BUILTIN, AgentRow, BuiltinRow
 from orchard.model.events.event import Json
 from orchard.model.plan import Tier
 from orchard.text import quoted
-
-if TYPE_CHECKING:
-    from orchard.agents.registry import Agents
 
 FAILED_SECONDS = 300.0
 """What could not be found out is not asked again for so long, so that plans do not wait for it each time."""
 
 
+class Table(Protocol):
+    """What has to be known about agents to ask them; `registry.Agents` is the one."""
+
+    config: Config
+    host: Mapping[str, str]
+
+    def row(self, name: str) -> AgentRow: ...
+
+    def path_of(self, name: str) -> str | None: ...
+
+    def environment(self, name: str) -> dict[str, str]: ...
+
+    def missing(self, name: str) -> str | None: ...
+
+
 class Models:
     """The models of the agents of one table. Its methods may wait for programs and for the network."""
 
-    def __init__(self, agents: "Agents", cache: Cache) -> None:
+    def __init__(self, agents: Table, cache: Cache) -> None:
         self._agents, self._cache = agents, cache
         self._asking: defaultdict[str, Lock] = defaultdict(Lock)
 

@@ -7,7 +7,7 @@ it cannot make sense of they print, and what an agent writes must not reach the 
 import asyncio
 import re
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 
@@ -22,9 +22,6 @@ from orchard.agents.cli import STRAY_LINES
 from orchard.agents.protocol import Heard, Noted, Reason, Result, Said, Session, Task, Watch
 from orchard.process.pipes import Pipes
 from orchard.text import one_line
-
-if TYPE_CHECKING:
-    from acp.connection import Connection
 
 VERSION = 1
 """Of the protocol, that we offer; an agent that answers with another one is not talked with."""
@@ -79,7 +76,8 @@ class Conversation:
         self._name, self._model, self._task, self._watch = name, model, task, watch
         self._answer_within = answer_within
         self._strays = self._questions = self._denials = 0
-        self._connection: Connection | None = None
+        self._connection: Any = None
+        """The package's connection, which is imported late."""
         self._decoder: VersionOne | None = None
         self._prompting: asyncio.Future[Any] | None = None
         self._over: asyncio.Future[Finished | Result] = asyncio.get_running_loop().create_future()
