@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import convert
 
 from orchard.agents.protocol import Result, Task, Watch
 from orchard.engine.server import start as opening
@@ -40,7 +41,7 @@ class Parent:
         assert not answer.is_error, answer.text
         assert answer.value is not None
         tool = next(one for one in toolbox.tools(SUBTASKS, self._scope) if one.name == name)
-        tool.output.model_validate(answer.value)
+        convert(answer.value, tool.output)
         return answer.value
 
     async def helper(self, word: str = "Quick", **more: Any) -> Json:

@@ -8,6 +8,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from msgspec import convert
+
 from orchard.app import open_app
 from orchard.engine.turns.job_tokens import Scope
 from orchard.model.events.plans import Json
@@ -53,7 +55,7 @@ class Bench:
         tool = next(one for one in toolbox.tools(self.selection, self.scope) if one.name in (name, _own(name)))
         for schema in (toolbox.output_schema(tool), shown_output(tool, self.scope)):
             Validator(schema).validate(answer.value)
-        tool.output.model_validate(answer.value)
+        convert(answer.value, tool.output)
         return answer.value
 
     async def refused(self, name: str, /, **arguments: Any) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+from msgspec import Struct, json
 from pydantic import BaseModel
 
 from orchard.model.events.plans import Json
@@ -45,7 +46,20 @@ def input_schema(tool: Tool) -> Json:
 
 def output_schema(tool: Tool) -> Json:
     """What a tool gives."""
-    return _standing_alone(tool.output)
+    return _answer_schema(tool.output)
+
+
+@cache
+def _answer_schema(model: type[Struct]) -> Json:
+    made = json.schema(model)
+    definitions: Json = made["$defs"]
+    whole: Json = definitions.pop(made["$ref"].rpartition("/")[2])
+    found: Json = _walk({**whole, **({"$defs": definitions} if definitions else {})}, _untitled)
+    return found
+
+
+def _untitled(part: Json) -> Json:
+    return {name: value for name, value in part.items() if name not in ("title", "default")}
 
 
 @cache

@@ -22,10 +22,8 @@ class Input(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class Output(BaseModel):
-    """What a tool gives. Models describe it; what is given is checked against them in tests."""
-
-    model_config = ConfigDict(extra="forbid")
+class Output(Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What a tool gives; what is None is not told. Tools give documents, which tests check against these."""
 
 
 Progress = Callable[[float, float | None, str], Awaitable[None]]
@@ -54,7 +52,7 @@ class Tool(Struct, frozen=True):
     description: str
     """What it does, an example, what it returns, what to call next."""
     input: type[Input]
-    output: type[Output]
+    output: type[Struct]
     run: Callable[[Call, Any], Awaitable[Json]]
     """Given a validated `input`; gives a value that fits `output`. An OrchardError is told to the model."""
     read_only: bool = False

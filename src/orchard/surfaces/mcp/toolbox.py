@@ -158,7 +158,7 @@ def _answer(tool: Tool, value: Json, notes: list[str], shown: Callable[[str], st
     elif isinstance(step, str):
         told = shown(step)
         value = {**value, "next": told} if told is not None else {k: v for k, v in value.items() if k != "next"}
-    if notes and "notes" in tool.output.model_fields:
+    if notes and "notes" in tool.output.__struct_fields__:
         value = {**value, "notes": [*notes, *value.get("notes", [])]}
         notes = []
     return Answer("\n".join([*(f"Note: {note}" for note in notes), messages.value_text(value)]), value)

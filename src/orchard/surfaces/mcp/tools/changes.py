@@ -52,10 +52,8 @@ Changes = Annotated[
 ]
 
 
-class Shaped(Done):
-    """A plan after its graph was changed."""
-
-    jobs: list[str] = Field(description="The jobs that were added or changed; after reshape_plan all of them.")
+class Shaped(Done, kw_only=True):
+    jobs: list[str]
     total: int
 
 
@@ -185,10 +183,8 @@ async def update_plan(call: Call, given: Any) -> Json:
     return await done(call, meant, updated=sorted(fields))
 
 
-class Updated(Done):
-    """What was changed."""
-
-    updated: list[str] = Field(description="The fields that were given anew.")
+class Updated(Done, kw_only=True):
+    updated: list[str]
 
 
 async def update_job(call: Call, given: Any) -> Json:

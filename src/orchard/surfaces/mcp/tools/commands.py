@@ -5,10 +5,10 @@ A command that has `asks` puts a question to a person first; the questions are h
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from types import NoneType, UnionType
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from types import UnionType
+from typing import Annotated, Any, get_origin, get_type_hints
 
-from msgspec import UnsetType
+from msgspec import defstruct
 from pydantic import Field, ValidationError, WithJsonSchema, create_model
 
 from orchard.app import App
@@ -77,19 +77,19 @@ def derived(command: Operation) -> Tool:
         found.name or command.name,
         found.toolset,
         found.title,
-        described(command, list(gives.model_fields)),
+        described(command, list(gives.__struct_fields__)),
         made,
         gives,
-        _runs(command, own, list(gives.model_fields)),
+        _runs(command, own, list(gives.__struct_fields__)),
         destructive=command.destructive or found.asks,
         idempotent=command.repeatable,
     )
 
 
-class TaskDone(Done):
+class TaskDone(Done, kw_only=True):
     job: str
     job_status: JobStatusName
-    worker: WorkerState = optional("What the agent of the job does.")
+    worker: WorkerState | None = None
 
 
 def described(operation: Operation, gives: list[str]) -> str:
@@ -119,16 +119,16 @@ def _field(argument: Argument) -> tuple[Any, Any]:
     return kind, Field(default=argument.default, description=argument.description)
 
 
-def _gives(command: Operation, title: str, base: type[Done]) -> type[Done]:
+def _gives(command: Operation, title: str, base: type[Done]) -> type[Struct]:
     """What a tool answers: how the plan and its job stand, and what else the operation tells."""
     assert command.answer is not None
-    more: dict[str, Any] = {}
-    for name, hint in get_type_hints(command.answer).items():
-        told = _told_as(command, name)
-        if told is not None and told not in base.model_fields:
-            kinds = [kind for kind in get_args(hint) if kind not in (NoneType, UnsetType)]
-            more[told] = (kinds[0], optional()) if kinds and get_origin(hint) is UnionType else (hint, Field())
-    return create_model(f"{title}Answer", __base__=base, **more)
+    found = {_told_as(command, name): hint for name, hint in get_type_hints(command.answer).items()}
+    more: list[Any] = [
+        (name, hint, None) if get_origin(hint) is UnionType else (name, hint)
+        for name, hint in found.items()
+        if name is not None and name not in base.__struct_fields__
+    ]
+    return defstruct(f"{title}Answer", more, bases=(base,), kw_only=True)
 
 
 def _told_as(command: Operation, name: str) -> str | None:

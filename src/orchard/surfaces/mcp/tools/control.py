@@ -7,7 +7,7 @@ from orchard.model.events.plans import Json
 from orchard.surfaces.mcp.messages import compact
 from orchard.surfaces.mcp.tool import Call, Output, Tool
 from orchard.surfaces.mcp.tools.descriptions import WORDS
-from orchard.surfaces.mcp.tools.models import Arguments, OfPlan, Told, optional
+from orchard.surfaces.mcp.tools.models import Arguments, OfPlan, Told
 from orchard.surfaces.mcp.tools.names import ask, confirm, meant_plan
 
 
@@ -19,13 +19,11 @@ class DeletePlan(OfPlan):
     )
 
 
-class Deleted(Told):
-    """What is left of it."""
-
+class Deleted(Told, kw_only=True):
     plan: str
     deleted: bool
     purged: bool
-    kept_folders: list[str] = optional("Folders whose content could not be saved, and which stay.")
+    kept_folders: list[str] | None = None
 
 
 async def delete_plan(call: Call, given: DeletePlan) -> Json:
@@ -42,21 +40,17 @@ class NoArguments(Arguments):
     """Nothing."""
 
 
-class WaitingRow(Output):
-    """One thing that needs a person."""
-
+class WaitingRow(Output, kw_only=True):
     plan: str
     name: str
     kind: str
     reason: str
-    tool: str = Field(description="The tool that answers.")
-    job: str = optional()
-    since: str = optional()
+    tool: str
+    job: str | None = None
+    since: str | None = None
 
 
-class Waiting(Told):
-    """What needs a person, the oldest first."""
-
+class Waiting(Told, kw_only=True):
     waiting: list[WaitingRow]
 
 

@@ -26,12 +26,10 @@ UNCHECKED = (
 )
 
 
-class Created(Done):
-    """A plan that was made."""
-
+class Created(Done, kw_only=True):
     name: str
-    jobs: int = Field(description="How many there are, without the validation job.")
-    watch_command: str = optional("What waits for its end in a shell.")
+    jobs: int
+    watch_command: str | None = None
 
 
 CreatePlan = arguments("CreatePlan", "A whole plan.", {**plan_fields(PlanFields), "idempotency_key": KEY})

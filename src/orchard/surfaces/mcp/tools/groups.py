@@ -26,15 +26,13 @@ from orchard.surfaces.mcp.tools.models import (
     Told,
     optional,
 )
-from orchard.surfaces.mcp.tools.names import ask, done, jobs_in, known_group, meant_plan
+from orchard.surfaces.mcp.tools.names import Meant, ask, done, jobs_in, known_group, meant_plan, of_plan
 from orchard.surfaces.mcp.tools.plans import job_row, page_of
 
 GROUP = Field(description="The group's path, such as `backend/api`.")
 
 
-class GroupRow(Output):
-    """A group in a few fields."""
-
+class GroupRow(Output, kw_only=True):
     group: str
     status: JobStatusName
     counts: dict[str, int]
@@ -47,25 +45,16 @@ class ListGroups(AboutPlan):
     cursor: Cursor | None = optional("`next_cursor` of the page before.")
 
 
-class GroupList(Told):
-    """Groups with what is in them."""
-
+class GroupList(Told, kw_only=True):
     plan: str
     groups: list[GroupRow]
-    next_cursor: Cursor = optional("There are more: give this as `cursor`.")
+    next_cursor: Cursor | None = None
 
 
-async def list_groups(call: Call, given: ListGroups) -> Json:
-    """The groups of a plan."""
-    meant = await meant_plan(call, given.plan)
-    found = await call.served.read(_group_list, call.served.app, meant.plan, given)
-    return {**found, **compact({"notes": meant.notes})}
-
-
-def _group_list(app: App, plan: PlanId, given: ListGroups) -> Json:
-    run = app.run_of(plan)
+def _group_list(app: App, meant: Meant, given: ListGroups) -> Json:
+    run = app.run_of(meant.plan)
     shown, following = page_of(sorted(group_statuses(run)), given.limit, given.cursor)
-    return {"plan": plan, "groups": [_row(run, path) for path in shown], **compact({"next_cursor": following})}
+    return {"plan": meant.plan, "groups": [_row(run, path) for path in shown], **compact({"next_cursor": following})}
 
 
 def _row(run: Run, path: str) -> Json:
@@ -82,31 +71,22 @@ class GetGroup(AboutPlan):
     cursor: Cursor | None = optional("`next_cursor` of the page before.")
 
 
-class GroupPage(Told):
-    """A group with its jobs."""
-
+class GroupPage(Told, kw_only=True):
     plan: str
     group: GroupRow
-    groups: list[str] = optional("Groups inside it.")
+    groups: list[str] | None = None
     jobs: list[JobRow]
-    next_cursor: Cursor = optional("There are more jobs: give this as `cursor`.")
+    next_cursor: Cursor | None = None
 
 
-async def get_group(call: Call, given: GetGroup) -> Json:
-    """One group with its jobs."""
-    meant = await meant_plan(call, given.plan)
-    found = await call.served.read(_group_page, call.served.app, meant.plan, given)
-    return {**found, **compact({"notes": meant.notes})}
-
-
-def _group_page(app: App, plan: PlanId, given: GetGroup) -> Json:
-    run, interrupted = app.seen(plan)
+def _group_page(app: App, meant: Meant, given: GetGroup) -> Json:
+    run, interrupted = app.seen(meant.plan)
     path = known_group(run, given.group)
     shown, following = page_of(jobs_in(run, path), given.limit, given.cursor)
     inside = [one for one in sorted(group_statuses(run)) if one.startswith(f"{path}/")]
     rows = [job_row(run, job, interrupted=interrupted) for job in shown]
     return {
-        "plan": plan,
+        "plan": meant.plan,
         "group": _row(run, path),
         "jobs": rows,
         **compact({"groups": inside, "next_cursor": following}),
@@ -120,10 +100,8 @@ class CancelGroup(OfPlan):
     reason: Reason = Field(default="", description="Why, for those who read the plan later.")
 
 
-class Canceled(Done):
-    """What was stopped."""
-
-    canceled: list[str] = Field(description="The jobs that were running or still to come.")
+class Canceled(Done, kw_only=True):
+    canceled: list[str]
 
 
 async def cancel_group(call: Call, given: CancelGroup) -> Json:
@@ -139,9 +117,10 @@ def _jobs(app: App, plan: PlanId, group: str) -> list[str]:
 
 
 TOOLS = (
-    Tool("list_groups", "groups", "List groups", WORDS["list_groups"], ListGroups, GroupList, list_groups,
+    Tool("list_groups", "groups", "List groups", WORDS["list_groups"], ListGroups, GroupList, of_plan(_group_list),
          read_only=True),
-    Tool("get_group", "groups", "Look at a group", WORDS["get_group"], GetGroup, GroupPage, get_group, read_only=True),
+    Tool("get_group", "groups", "Look at a group", WORDS["get_group"], GetGroup, GroupPage, of_plan(_group_page),
+         read_only=True),
     Tool("cancel_group", "groups", "Cancel a group", WORDS["cancel_group"], CancelGroup, Canceled, cancel_group,
          destructive=True),
 )  # fmt: skip

@@ -14,10 +14,10 @@ from orchard.core.views.documents import AttemptView, Changes
 from orchard.core.views.plans import job_view
 from orchard.errors import UsageError
 from orchard.model.events.plans import Json
-from orchard.model.plan import VALIDATION, JobId, PlanId
+from orchard.model.plan import VALIDATION, JobId
 from orchard.store.redact import Redactor
 from orchard.surfaces.mcp.messages import compact, first_line
-from orchard.surfaces.mcp.tool import Call, Output, Tool
+from orchard.surfaces.mcp.tool import Output, Tool
 from orchard.surfaces.mcp.tools.descriptions import WORDS
 from orchard.surfaces.mcp.tools.models import (
     PAGE,
@@ -32,14 +32,7 @@ from orchard.surfaces.mcp.tools.models import (
     Told,
     optional,
 )
-from orchard.surfaces.mcp.tools.names import (
-    MeantJob,
-    blocked_by,
-    jobs_in,
-    meant_job,
-    meant_plan,
-    next_for_job,
-)
+from orchard.surfaces.mcp.tools.names import Meant, MeantJob, blocked_by, jobs_in, next_for_job, of_job, of_plan
 from orchard.surfaces.mcp.tools.plans import few, job_row, page_of
 from orchard.text import for_screen
 
@@ -60,77 +53,57 @@ class ListJobs(AboutPlan):
     cursor: Cursor | None = optional("`next_cursor` of the page before.")
 
 
-class JobList(Told):
-    """Jobs in the order of the plan."""
-
+class JobList(Told, kw_only=True):
     plan: str
     jobs: list[JobRow]
-    total: int = Field(description="How many fit, on all pages.")
-    next_cursor: Cursor = optional("There are more: give this as `cursor`.")
+    total: int
+    next_cursor: Cursor | None = None
 
 
-async def list_jobs(call: Call, given: ListJobs) -> Json:
-    """The jobs of a plan, some of them, page by page."""
-    meant = await meant_plan(call, given.plan)
-    found = await call.served.read(_job_list, call.served.app, meant.plan, given)
-    return {**found, **compact({"notes": meant.notes})}
-
-
-def _job_list(app: App, plan: PlanId, given: ListJobs) -> Json:
-    run, interrupted = app.seen(plan)
+def _job_list(app: App, meant: Meant, given: ListJobs) -> Json:
+    run, interrupted = app.seen(meant.plan)
     jobs = jobs_in(run, given.group) if given.group is not None else list(run.plan.jobs)
     if given.status is not None:
         jobs = [job for job in jobs if job_view(run, job, interrupted=interrupted).status == given.status]
     shown, following = page_of(jobs, given.limit, given.cursor)
     rows = [job_row(run, job, interrupted=interrupted) for job in shown]
-    return {"plan": plan, "jobs": rows, "total": len(jobs), **compact({"next_cursor": following})}
+    return {"plan": meant.plan, "jobs": rows, "total": len(jobs), **compact({"next_cursor": following})}
 
 
-class LogRow(Output):
-    """The log of one phase of one attempt."""
-
+class LogRow(Output, kw_only=True):
     attempt: int
     phase: PhaseName
     bytes: int
 
 
-class JobPage(Told):
-    """Everything about a job but its logs and its diff."""
-
+class JobPage(Told, kw_only=True):
     plan: str
     job: JobRow
-    group: str = optional()
-    task: str = optional()
-    needed_by: list[str] = optional("At most ten of them.")
-    needed_by_total: int = optional("How many, where that is more.")
-    agent: dict[str, Any] = optional("The agent at work now, and what for.")
-    base_commit: str = optional()
-    commit: str = optional("Its result.")
-    summary: dict[str, int] = optional("What its commit changed.")
-    usage: dict[str, Any] = optional("Seconds, and what agents used.")
-    worktree: str = optional()
-    failed_phase: PhaseName = optional()
-    evidence: dict[str, Any] = optional("Why a job that changed nothing is done all the same.")
-    healed: list[dict[str, str]] = optional("Failed phases that an agent made pass.")
-    progress: dict[str, Any] = optional("What its agent reported last.")
-    subtasks: list[dict[str, Any]] = optional("What its agent handed to others.")
-    worker: dict[str, Any] = optional("The agent as one that can be talked to.")
-    configuration: dict[str, Any] = Field(description="The job as it runs now, also after a retry.")
-    logs: list[LogRow] = optional("Of its last attempt; get_job_logs reads them.")
-    saved: list[str] = optional("Refs of work that was saved from its folders.")
-    started_at: str = optional()
-    ended_at: str = optional()
-    next: str = optional("What to do next.")
+    group: str | None = None
+    task: str | None = None
+    needed_by: list[str] | None = None
+    needed_by_total: int | None = None
+    agent: dict[str, Any] | None = None
+    base_commit: str | None = None
+    commit: str | None = None
+    summary: dict[str, int] | None = None
+    usage: dict[str, Any] | None = None
+    worktree: str | None = None
+    failed_phase: PhaseName | None = None
+    evidence: dict[str, Any] | None = None
+    healed: list[dict[str, str]] | None = None
+    progress: dict[str, Any] | None = None
+    subtasks: list[dict[str, Any]] | None = None
+    worker: dict[str, Any] | None = None
+    configuration: dict[str, Any]
+    logs: list[LogRow] | None = None
+    saved: list[str] | None = None
+    started_at: str | None = None
+    ended_at: str | None = None
+    next: str | None = None
 
 
-async def get_job(call: Call, given: AboutJob) -> Json:
-    """One job in full."""
-    meant = await meant_job(call, given.plan, given.job)
-    page = await call.served.read(_job_page, call.served.app, meant)
-    return {**page, **compact({"notes": meant.notes})}
-
-
-def _job_page(app: App, meant: MeantJob) -> Json:
+def _job_page(app: App, meant: MeantJob, given: AboutJob) -> Json:
     whole = app.job(meant.job, meant.plan)
     run, interrupted = app.seen(meant.plan)
     last = whole.attempts
@@ -159,35 +132,26 @@ def _job_page(app: App, meant: MeantJob) -> Json:
 # ----------------------------------------------------------------------------------- failures
 
 
-class Failure(Told):
-    """Why a job failed, and what to do about it."""
-
+class Failure(Told, kw_only=True):
     plan: str
     job: str
     status: Literal["failed", "blocked", "canceled"]
-    attempt: int = optional()
-    phase: PhaseName = optional()
-    reason: str = optional("`exit`, `signal`, `timeout`, `conflict`, `no-changes`, ...")
-    message: str = optional()
-    hint: str = optional()
-    exit_code: int = optional()
-    signal: int = optional()
-    tail: str = optional("The end of what it printed.")
-    blocked_by: list[str] = optional("The jobs that failed or were canceled before it could start.")
+    attempt: int | None = None
+    phase: PhaseName | None = None
+    reason: str | None = None
+    message: str | None = None
+    hint: str | None = None
+    exit_code: int | None = None
+    signal: int | None = None
+    tail: str | None = None
+    blocked_by: list[str] | None = None
     attempts: int
-    worktree: str = optional("Its folder, as it was left.")
-    healing: list[str] = optional("What was tried to repair it.")
-    next: list[str] = Field(description="What can be done, the most likely first.")
+    worktree: str | None = None
+    healing: list[str] | None = None
+    next: list[str]
 
 
-async def get_job_failure(call: Call, given: AboutJob) -> Json:
-    """Why a job failed."""
-    meant = await meant_job(call, given.plan, given.job)
-    found = await call.served.read(_failure, call.served.app, meant)
-    return {**found, **compact({"notes": meant.notes})}
-
-
-def _failure(app: App, meant: MeantJob) -> Json:
+def _failure(app: App, meant: MeantJob, given: AboutJob) -> Json:
     run, interrupted = app.seen(meant.plan)
     record, job = run.records[meant.job], meant.job
     view = job_view(run, job, interrupted=interrupted)
@@ -270,38 +234,27 @@ class GetAttempts(AboutJob):
     cursor: Cursor | None = optional("`next_cursor` of the page before.")
 
 
-class Attempt(Output):
-    """One try at a job."""
-
+class Attempt(Output, kw_only=True):
     number: int
     outcome: str
     first_phase: PhaseName
-    started_at: str = optional()
-    ended_at: str = optional()
-    work: dict[str, Any] = optional("What this attempt ran.")
-    prechecks: list[dict[str, Any]] = optional()
-    postchecks: list[dict[str, Any]] = optional()
+    started_at: str | None = None
+    ended_at: str | None = None
+    work: dict[str, Any] | None = None
+    prechecks: list[dict[str, Any]] | None = None
+    postchecks: list[dict[str, Any]] | None = None
     phases: list[dict[str, str]]
-    agents: list[dict[str, Any]] = optional("Turns of agents.")
-    failure: dict[str, Any] = optional()
-    usage: dict[str, Any] = optional()
+    agents: list[dict[str, Any]] | None = None
+    failure: dict[str, Any] | None = None
+    usage: dict[str, Any] | None = None
 
 
-class Attempts(Told):
-    """Attempts, the newest first."""
-
+class Attempts(Told, kw_only=True):
     plan: str
     job: str
     attempts: list[Attempt]
     total: int
-    next_cursor: Cursor = optional("There are more: give this as `cursor`.")
-
-
-async def get_job_attempts(call: Call, given: GetAttempts) -> Json:
-    """How each try at a job went."""
-    meant = await meant_job(call, given.plan, given.job)
-    found = await call.served.read(_attempts, call.served.app, meant, given)
-    return {**found, **compact({"notes": meant.notes})}
+    next_cursor: Cursor | None = None
 
 
 def _attempts(app: App, meant: MeantJob, given: GetAttempts) -> Json:
@@ -346,10 +299,10 @@ def _attempt(row: AttemptView, hidden: Redactor) -> Json:
 
 
 TOOLS = (
-    Tool("get_job", "core", "Look at a job", WORDS["get_job"], AboutJob, JobPage, get_job, read_only=True),
-    Tool("get_job_failure", "core", "Why a job failed", WORDS["get_job_failure"], AboutJob, Failure, get_job_failure,
+    Tool("get_job", "core", "Look at a job", WORDS["get_job"], AboutJob, JobPage, of_job(_job_page), read_only=True),
+    Tool("get_job_failure", "core", "Why a job failed", WORDS["get_job_failure"], AboutJob, Failure, of_job(_failure),
          read_only=True),
-    Tool("list_jobs", "jobs", "List jobs", WORDS["list_jobs"], ListJobs, JobList, list_jobs, read_only=True),
+    Tool("list_jobs", "jobs", "List jobs", WORDS["list_jobs"], ListJobs, JobList, of_plan(_job_list), read_only=True),
     Tool("get_job_attempts", "jobs", "Attempts at a job", WORDS["get_job_attempts"], GetAttempts, Attempts,
-         get_job_attempts, read_only=True),
+         of_job(_attempts), read_only=True),
 )  # fmt: skip

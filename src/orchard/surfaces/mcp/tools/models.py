@@ -103,44 +103,36 @@ class AboutJob(Arguments):
 # ---------------------------------------------------------------------------------------- given
 
 
-class Told(Output):
-    """What every answer may hold."""
-
-    notes: list[str] = optional("What was put right in the call, and what else to know.")
+class Told(Output, kw_only=True):
+    notes: list[str] | None = None
 
 
-class Done(Told):
-    """A plan after something was asked of it."""
-
+class Done(Told, kw_only=True):
     plan: str
     status: PlanStatusName
-    cursor: int = Field(description="For wait_plan (`cursor`) and get_plan (`since`).")
-    next: str = optional("What to do next.")
+    cursor: int
+    next: str | None = None
 
 
-class JobRow(Output):
-    """A job in a few fields."""
-
+class JobRow(Output, kw_only=True):
     id: str
     status: JobStatusName
-    name: str = optional()
-    phase: PhaseName = optional()
-    attempts: int = optional()
-    needs: list[str] = optional("At most ten of them.")
-    needs_total: int = optional("How many, where that is more.")
-    error: str = optional()
-    waiting: str = optional("What it waits for a person for.")
+    name: str | None = None
+    phase: PhaseName | None = None
+    attempts: int | None = None
+    needs: list[str] | None = None
+    needs_total: int | None = None
+    error: str | None = None
+    waiting: str | None = None
 
 
-class PlanRow(Output):
-    """A plan in a few fields."""
-
+class PlanRow(Output, kw_only=True):
     plan: str
     name: str
     status: PlanStatusName
-    counts: dict[str, int] = Field(description="Jobs by status, and `total`.")
-    target: str = optional("The branch it lands on.")
-    landed: bool = optional()
-    created_at: str = optional()
-    ended_at: str = optional()
-    error: str = optional()
+    counts: dict[str, int]
+    target: str | None = None
+    landed: bool | None = None
+    created_at: str | None = None
+    ended_at: str | None = None
+    error: str | None = None

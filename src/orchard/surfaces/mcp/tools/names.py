@@ -3,7 +3,7 @@
 Here is the one place where a plan's name becomes a plan, so here is where an agent in a job is held to its own.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from msgspec import Struct, field
@@ -78,6 +78,29 @@ def _meant_job(app: App, call: Call, plan: str | None, job: str, verb: str) -> M
     plain = job in (found, found.rpartition("/")[2])
     notes = [] if plain else [f"{quoted(job)} was taken to mean job '{found}'."]
     return MeantJob(around.plan, found, notes=[*around.notes, *notes])
+
+
+def of_plan(read: Callable[[App, Meant, Any], Json]) -> Callable[[Call, Any], Awaitable[Json]]:
+    """A tool that reads something of the plan that is named in its arguments."""
+
+    async def run(call: Call, given: Any) -> Json:
+        return await _read(call, read, await meant_plan(call, given.plan), given)
+
+    return run
+
+
+def of_job(read: Callable[[App, MeantJob, Any], Json]) -> Callable[[Call, Any], Awaitable[Json]]:
+    """A tool that reads something of the job that is named in its arguments."""
+
+    async def run(call: Call, given: Any) -> Json:
+        return await _read(call, read, await meant_job(call, given.plan, given.job), given)
+
+    return run
+
+
+async def _read(call: Call, read: Callable[[App, Any, Any], Json], meant: Meant, given: Any) -> Json:
+    found = await call.served.read(read, call.served.app, meant, given)
+    return {**found, **compact({"notes": [*meant.notes, *found.get("notes", [])]})}
 
 
 async def ask(call: Call, verb: str, meant: Meant, **args: Any) -> Json:

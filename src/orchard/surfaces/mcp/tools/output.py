@@ -15,10 +15,10 @@ from orchard.store.logs import read
 from orchard.store.redact import Redactor
 from orchard.surfaces.log_pages import Wanted, page
 from orchard.surfaces.mcp.messages import compact
-from orchard.surfaces.mcp.tool import Call, Output, Tool
+from orchard.surfaces.mcp.tool import Output, Tool
 from orchard.surfaces.mcp.tools.descriptions import WORDS
 from orchard.surfaces.mcp.tools.models import TEXT, AboutJob, MaxBytes, Offset, PhaseName, Told, optional
-from orchard.surfaces.mcp.tools.names import MeantJob, meant_job
+from orchard.surfaces.mcp.tools.names import MeantJob, of_job
 from orchard.text import for_screen
 
 TAIL = 100
@@ -34,38 +34,27 @@ class GetLogs(AboutJob):
     max_bytes: MaxBytes = TEXT
 
 
-class PhaseLog(Output):
-    """A log that there is."""
-
+class PhaseLog(Output, kw_only=True):
     phase: PhaseName
     bytes: int
 
 
-class Logs(Told):
-    """A piece of a log, with secrets hidden."""
-
+class Logs(Told, kw_only=True):
     plan: str
     job: str
     text: str
-    offset: int = Field(description="Where the text begins in the log.")
-    next_offset: int = Field(description="Where to read on.")
+    offset: int
+    next_offset: int
     size: int
-    ended: bool = Field(description="Whether nothing more will be printed here.")
-    attempt: int = optional()
-    phase: PhaseName = optional()
-    phases: list[PhaseLog] = optional("All logs of this attempt.")
-
-
-async def get_job_logs(call: Call, given: GetLogs) -> Json:
-    """What a job printed."""
-    if given.tail is not None and given.offset is not None:
-        raise UsageError("'tail' and 'offset' exclude each other.", hint="Give one of them.")
-    meant = await meant_job(call, given.plan, given.job)
-    found = await call.served.read(_logs, call.served.app, meant, given)
-    return {**found, **compact({"notes": meant.notes})}
+    ended: bool
+    attempt: int | None = None
+    phase: PhaseName | None = None
+    phases: list[PhaseLog] | None = None
 
 
 def _logs(app: App, meant: MeantJob, given: GetLogs) -> Json:
+    if given.tail is not None and given.offset is not None:
+        raise UsageError("'tail' and 'offset' exclude each other.", hint="Give one of them.")
     phase = Phase(given.phase) if given.phase else None
     wanted = Wanted(meant.plan, meant.job, given.attempt, phase, offset=given.offset or 0, limit=given.max_bytes)
     found = page(app, wanted)
@@ -111,21 +100,12 @@ class GetDiff(AboutJob):
     max_bytes: MaxBytes = TEXT
 
 
-class Diff(Told):
-    """A piece of a diff, with secrets hidden."""
-
+class Diff(Told, kw_only=True):
     plan: str
     job: str
     diff: str
     size: int
-    next_offset: int = optional("There is more: give this as `offset`.")
-
-
-async def get_job_diff(call: Call, given: GetDiff) -> Json:
-    """What a job changed."""
-    meant = await meant_job(call, given.plan, given.job)
-    found = await call.served.read(_diff, call.served.app, meant, given)
-    return {**found, **compact({"notes": meant.notes})}
+    next_offset: int | None = None
 
 
 def _diff(app: App, meant: MeantJob, given: GetDiff) -> Json:
@@ -160,8 +140,15 @@ def _hidden_diff(app: App, meant: MeantJob, *, stat: bool) -> bytes:
 
 
 TOOLS = (
-    Tool("get_job_logs", "core", "Read logs", WORDS["get_job_logs"], GetLogs, Logs, get_job_logs, read_only=True),
+    Tool("get_job_logs", "core", "Read logs", WORDS["get_job_logs"], GetLogs, Logs, of_job(_logs), read_only=True),
     Tool(
-        "get_job_diff", "core", "What a job changed", WORDS["get_job_diff"], GetDiff, Diff, get_job_diff, read_only=True
+        "get_job_diff",
+        "core",
+        "What a job changed",
+        WORDS["get_job_diff"],
+        GetDiff,
+        Diff,
+        of_job(_diff),
+        read_only=True,
     ),
 )

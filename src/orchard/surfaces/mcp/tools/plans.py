@@ -32,7 +32,7 @@ from orchard.surfaces.mcp.tools.models import (
     Told,
     optional,
 )
-from orchard.surfaces.mcp.tools.names import meant_plan, next_step
+from orchard.surfaces.mcp.tools.names import Meant, meant_plan, next_step, of_plan
 from orchard.surfaces.next_steps import in_commands
 from orchard.text import quoted
 
@@ -57,30 +57,21 @@ class GetPlan(AboutPlan):
     cursor: Cursor | None = optional("`next_cursor` of the page before.")
 
 
-class PlanPage(Told):
-    """A plan, and a page of its jobs."""
-
+class PlanPage(Told, kw_only=True):
     plan: PlanRow
-    base: str = optional("Branch it started from.")
-    result: str = optional("Branch that holds the merged result.")
-    warnings: list[str] = optional()
-    healed: list[dict[str, str]] = optional("Failed phases that an agent made pass; ten at most.")
-    resolutions: list[dict[str, Any]] = optional("Conflicts, and who or which side decided them; ten at most.")
-    jobs: list[JobRow] = Field(description="Without `since`: all jobs, page by page.")
-    next_cursor: Cursor = optional("There are more jobs: give this as `cursor`.")
-    cursor: int = Field(description="For get_plan (`since`) and wait_plan (`cursor`).")
-    next: str = optional("What to do next.")
+    base: str | None = None
+    result: str | None = None
+    warnings: list[str] | None = None
+    healed: list[dict[str, str]] | None = None
+    resolutions: list[dict[str, Any]] | None = None
+    jobs: list[JobRow]
+    next_cursor: Cursor | None = None
+    cursor: int
+    next: str | None = None
 
 
-async def get_plan(call: Call, given: GetPlan) -> Json:
-    """One plan with its jobs, or with those that changed."""
-    meant = await meant_plan(call, given.plan)
-    page = await call.served.read(_plan_page, call.served.app, meant.plan, given)
-    return {**page, **compact({"notes": meant.notes})}
-
-
-def _plan_page(app: App, plan: PlanId, given: GetPlan) -> Json:
-    run, interrupted = app.seen(plan)
+def _plan_page(app: App, meant: Meant, given: GetPlan) -> Json:
+    run, interrupted = app.seen(meant.plan)
     summary = plan_summary(run, in_commands, interrupted=interrupted)
     jobs = list(run.plan.jobs)
     if given.since is not None:
@@ -159,11 +150,9 @@ class ListPlans(Arguments):
     cursor: Cursor | None = optional("`next_cursor` of the page before.")
 
 
-class PlanList(Told):
-    """Plans, the newest first."""
-
+class PlanList(Told, kw_only=True):
     plans: list[PlanRow]
-    next_cursor: Cursor = optional("There are more: give this as `cursor`.")
+    next_cursor: Cursor | None = None
 
 
 async def list_plans(call: Call, given: ListPlans) -> Json:
@@ -184,35 +173,24 @@ class GetPlanGraph(AboutPlan):
     cursor: Cursor | None = optional("`next_cursor` of the page before.")
 
 
-class GraphRow(Output):
-    """A job and its neighbours."""
-
+class GraphRow(Output, kw_only=True):
     id: str
     status: str
-    needs: list[str] = optional("At most ten of them.")
-    needs_total: int = optional("How many, where that is more.")
-    needed_by: list[str] = optional("At most ten of them.")
-    needed_by_total: int = optional("How many, where that is more.")
+    needs: list[str] | None = None
+    needs_total: int | None = None
+    needed_by: list[str] | None = None
+    needed_by_total: int | None = None
 
 
-class Graph(Told):
-    """How the jobs of a plan depend on each other."""
-
+class Graph(Told, kw_only=True):
     plan: str
-    mermaid: str = optional("The graph as a flowchart, on the first page of a plan that is not too large to draw.")
+    mermaid: str | None = None
     jobs: list[GraphRow]
-    next_cursor: Cursor = optional("There are more jobs: give this as `cursor`.")
+    next_cursor: Cursor | None = None
 
 
-async def get_plan_graph(call: Call, given: GetPlanGraph) -> Json:
-    """The graph as a picture and as lists."""
-    meant = await meant_plan(call, given.plan)
-    graph = await call.served.read(_graph, call.served.app, meant.plan, given)
-    return {**graph, **compact({"notes": [*meant.notes, *graph.get("notes", [])]})}
-
-
-def _graph(app: App, plan: PlanId, given: GetPlanGraph) -> Json:
-    run = app.run_of(plan)
+def _graph(app: App, meant: Meant, given: GetPlanGraph) -> Json:
+    run = app.run_of(meant.plan)
     statuses = {job: str(record.status) for job, record in run.records.items()}
     shown, following = page_of(list(run.plan.jobs), given.limit, given.cursor)
     rows = [
@@ -223,7 +201,7 @@ def _graph(app: App, plan: PlanId, given: GetPlanGraph) -> Json:
     small = len(run.plan.jobs) <= DRAWN_JOBS
     picture = mermaid(run.plan, statuses) if small and given.cursor is None else None
     note = [] if small else [f"The plan has {len(run.plan.jobs)} jobs; only up to {DRAWN_JOBS} are drawn."]
-    return {"plan": plan, "jobs": rows, **compact({"mermaid": picture, "next_cursor": following, "notes": note})}
+    return {"plan": meant.plan, "jobs": rows, **compact({"mermaid": picture, "next_cursor": following, "notes": note})}
 
 
 # ------------------------------------------------------------------------------------ waiting
@@ -239,13 +217,11 @@ class WaitPlan(OfPlan):
     )
 
 
-class Waited(Done):
-    """What happened meanwhile."""
-
-    happened: bool = Field(description="Whether it happened, or the time was over.")
+class Waited(Done, kw_only=True):
+    happened: bool
     counts: dict[str, int]
-    changed: list[JobRow] = optional("Jobs that changed since `cursor`, at most 20.")
-    error: str = optional()
+    changed: list[JobRow] | None = None
+    error: str | None = None
 
 
 async def wait_plan(call: Call, given: WaitPlan) -> Json:
@@ -319,9 +295,10 @@ def _has_news(app: App, run: Run, since: int) -> bool:
 
 
 TOOLS = (
-    Tool("get_plan", "core", "Look at a plan", WORDS["get_plan"], GetPlan, PlanPage, get_plan, read_only=True),
+    Tool("get_plan", "core", "Look at a plan", WORDS["get_plan"], GetPlan, PlanPage, of_plan(_plan_page),
+         read_only=True),
     Tool("list_plans", "core", "List plans", WORDS["list_plans"], ListPlans, PlanList, list_plans, read_only=True),
     Tool("wait_plan", "core", "Wait for a plan", WORDS["wait_plan"], WaitPlan, Waited, wait_plan, read_only=True),
-    Tool("get_plan_graph", "plans", "Draw a plan", WORDS["get_plan_graph"], GetPlanGraph, Graph, get_plan_graph,
+    Tool("get_plan_graph", "plans", "Draw a plan", WORDS["get_plan_graph"], GetPlanGraph, Graph, of_plan(_graph),
          read_only=True),
 )  # fmt: skip

@@ -2,9 +2,9 @@
 
 import json
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
-from msgspec import Meta, Struct
+from msgspec import defstruct
 from msgspec.structs import asdict, fields, replace
 from pydantic import Field, create_model
 
@@ -32,7 +32,7 @@ def derived(query: Query) -> Tool:
         found.title,
         "\n".join(word for word in words if word),
         create_model(title, __base__=Arguments, **_inputs(query)),
-        create_model(f"{title}Answer", __base__=Told, **_outputs(query.answer)),
+        defstruct(f"{title}Answer", list(get_type_hints(query.answer).items()), bases=(Told,), kw_only=True),
         _runs(query),
         read_only=True,
     )
@@ -46,15 +46,6 @@ def _inputs(query: Query) -> dict[str, Any]:
         else:
             kind = Annotated[one.kind, Field(**one.limits)] if one.limits else one.kind
             made[one.name] = kind, Field(default=one.default, description=one.description)
-    return made
-
-
-def _outputs(answer: type[Struct]) -> dict[str, Any]:
-    made: dict[str, Any] = {}
-    for name, hint in get_type_hints(answer, include_extras=True).items():
-        kind, *metas = get_args(hint) if get_origin(hint) is Annotated else (hint,)
-        said = next((one.description for one in metas if isinstance(one, Meta)), None)
-        made[name] = kind, Field(description=said)
     return made
 
 

@@ -57,25 +57,21 @@ class ListWorkers(Arguments):
     cursor: Cursor | None = optional("`next_cursor` of the page before.")
 
 
-class WorkerRow(Output):
-    """An agent that works, or has worked, on a job."""
-
+class WorkerRow(Output, kw_only=True):
     plan: str
     job: str
     state: WorkerState
-    agent: str = optional()
-    interactive: bool = optional()
-    turns: int = optional()
-    queued: int = optional("Messages that it has not been given yet.")
-    said: str = optional("The end of its last words.")
+    agent: str | None = None
+    interactive: bool | None = None
+    turns: int | None = None
+    queued: int | None = None
+    said: str | None = None
 
 
-class WorkerList(Told):
-    """Workers, by plan and job."""
-
+class WorkerList(Told, kw_only=True):
     workers: list[WorkerRow]
-    total: int = Field(description="How many fit, on all pages.")
-    next_cursor: Cursor = optional("There are more: give this as `cursor`.")
+    total: int
+    next_cursor: Cursor | None = None
 
 
 async def list_workers(call: Call, given: ListWorkers) -> Json:
@@ -139,18 +135,14 @@ class ListModels(Arguments):
     agent: Name | None = optional("Only the models of this agent. Left out: of all that are installed.")
 
 
-class ModelRow(Output):
-    """A model."""
-
+class ModelRow(Output, kw_only=True):
     agent: str
     model: str
     tier: str
-    vendor: str = optional()
+    vendor: str | None = None
 
 
-class ModelList(Told):
-    """Models, by agent."""
-
+class ModelList(Told, kw_only=True):
     models: list[ModelRow]
 
 
