@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from types import UnionType
 from typing import Annotated, Any, get_origin, get_type_hints
 
-from msgspec import defstruct
+from msgspec import Struct, defstruct
 from pydantic import Field, ValidationError, WithJsonSchema, create_model
 
 from orchard.app import App
