@@ -17,7 +17,7 @@ from orchard.bench.machine import Watch, caution, described
 from orchard.bench.place import Bench, open_bench, scratch_parent
 from orchard.bench.rounds import Measure, Report, run_rounds
 from orchard.bench.table import document, table
-from orchard.process.timing import Broken
+from orchard.process.stopwatch import Broken
 
 FEWEST_ROUNDS = 3
 SCRIPTS = ("git", *floors.PROGRAMS)

@@ -14,7 +14,7 @@ from orchard.bench.parts import MILLISECONDS
 from orchard.bench.place import Bench
 from orchard.bench.plans import ONE_FILE, independent, write_plan
 from orchard.bench.rounds import Bar, Figures, Measure
-from orchard.process.timing import Broken, timed
+from orchard.process.stopwatch import Broken, timed
 
 FIRST_TURNS = 3
 

@@ -29,7 +29,7 @@ from orchard.bench.plans import Graph, independent, write_plan
 from orchard.bench.rounds import Bar, Figures, Measure
 from orchard.config.user_dirs import user_dirs
 from orchard.git.repository import find_repository
-from orchard.process.timing import Broken, started, timed
+from orchard.process.stopwatch import Broken, started, timed
 from orchard.surfaces.http.address import read_http_address
 
 PATIENCE = 60.0

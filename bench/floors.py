@@ -13,7 +13,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchard.process.timing import Broken, timed
+from orchard.process.stopwatch import Broken, timed
 
 PUMP = 0.2
 PLAN_BYTES_PER_JOB = 1000

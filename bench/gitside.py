@@ -17,7 +17,7 @@ from orchard.bench.rounds import Bar, Figures, Measure, Point, Scaling
 from orchard.errors import OrchardError
 from orchard.git.repository import find_repository
 from orchard.git.worktree.worktrees import Worktrees
-from orchard.process.timing import Broken, started
+from orchard.process.stopwatch import Broken, started
 
 PARALLEL = 8
 

@@ -14,7 +14,7 @@ from orchard.bench.parts import MILLISECONDS
 from orchard.bench.place import Bench, orchard
 from orchard.bench.plans import ONE_FILE, independent, write_plan
 from orchard.bench.rounds import Bar, Figures, Measure, Point, Scaling
-from orchard.process.timing import Timed, timed
+from orchard.process.stopwatch import Timed, timed
 
 MEGABYTE = 1_000_000
 

@@ -18,7 +18,7 @@ from orchard.bench.plans import ONE_FILE, independent, write_plan
 from orchard.bench.rounds import Bar, Figures, Measure, Point, Scaling
 from orchard.model.events.plans import decode
 from orchard.planfile.parse import parse
-from orchard.process.timing import Broken, started, timed
+from orchard.process.stopwatch import Broken, started, timed
 from orchard.store.plan_list import JOURNAL_FILE
 
 STARTS = 5

@@ -12,7 +12,7 @@ from orchard.bench.parts import MILLISECONDS
 from orchard.bench.place import Bench, orchard
 from orchard.bench.plans import ONE_FILE, independent, write_plan
 from orchard.bench.rounds import Bar, Figures, Measure, Point, Scaling
-from orchard.process.timing import started, timed
+from orchard.process.stopwatch import started, timed
 from orchard.store.redact import Redactor
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from orchard.git.merge.accounting import LostInMerge, Trees, check, unaccounted
+from orchard.git.merge.account import LostInMerge, Trees, check, unaccounted
 from orchard.git.merge.merge import Merger
 from orchard.git.objects.reader import Objects
 from orchard.git.repository import Repository

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from orchard.git.history import Ancestry, merge_bases
-from orchard.git.merge.accounting import LostInMerge
+from orchard.git.merge.account import LostInMerge
 from orchard.git.merge.conflicts import Merge, Resolution, resolve_by_side
 from orchard.git.merge.integration import Conflicted, Integration, LeafMerge, Mode, Prepared, compose_message
 from orchard.git.objects.reader import ObjectMissing

@@ -15,7 +15,7 @@ import pytest
 
 from orchard.git.command import GitError
 from orchard.git.history import merge_bases
-from orchard.git.merge.accounting import Trees, unaccounted
+from orchard.git.merge.account import Trees, unaccounted
 from orchard.git.merge.conflicts import Merge
 from orchard.git.merge.merge import Merger
 from orchard.git.objects.reader import Objects

@@ -12,7 +12,7 @@ from orchard.engine.server.address import ADDRESS_FILE, LOCK_FILE, PLACE_FILE, i
 from orchard.errors import OrchardError
 from orchard.git.checkout_state import branch_to_come_back_to
 from orchard.git.command import Blocked
-from orchard.git.excludes import exclude
+from orchard.git.folders import exclude
 from orchard.git.landing.checkout import BranchMoved
 from orchard.git.landing.intent import first_look
 from orchard.git.landing.obstacles import LandingRefused
@@ -145,7 +145,7 @@ def test_what_git_overlooks_is_not_noted_in_a_pipe(repository: Repository, tmp_p
         place.symlink_to(pipe)
 
     with pytest.raises(OrchardError, match="is not a file") as told:
-        exclude(repository, "/.worktrees/")
+        exclude(repository.common_dir, "/.worktrees/")
 
     assert str(pipe) in told.value.message and pipe.is_fifo()
 

@@ -10,7 +10,7 @@ None of them keeps work that fails, survives being killed, or writes anything so
 import shutil
 from pathlib import Path
 
-from orchard.process.timing import timed
+from orchard.process.stopwatch import timed
 
 PROGRAMS = ("sh", "xargs", "flock")
 """What the scripts need beside git."""

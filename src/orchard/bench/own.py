@@ -31,7 +31,7 @@ from orchard.bench.plans import ONE_FILE, independent, write_plan
 from orchard.bench.rounds import Bar, Figures, Measure
 from orchard.errors import NotFound, OrchardError, UsageError
 from orchard.git.repository import Repository
-from orchard.process.timing import timed
+from orchard.process.stopwatch import timed
 
 WHEN = "Bench <bench@example.com> 1767225600 +0000"
 LET_THROUGH = b"\n!/orchard-bench-*.txt\n"

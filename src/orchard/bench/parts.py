@@ -24,7 +24,7 @@ from orchard.model.events import plans as events
 from orchard.model.plan import JobId, PlanId
 from orchard.model.plan_codec import plan_json
 from orchard.planfile.parse import parse
-from orchard.process.timing import Broken, timed
+from orchard.process.stopwatch import Broken, timed
 from orchard.store.journal import Journal
 
 MILLISECONDS = 1000.0

@@ -16,7 +16,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from orchard.git.command import run_git
-from orchard.process.timing import LONGEST, Broken, held_signals
+from orchard.process.stopwatch import LONGEST, Broken, held_signals
 
 LONGEST_REMOVAL = 10.0
 KEPT_VARIABLES = ("PATH", "LANG", "LC_ALL", "TMPDIR", "VIRTUAL_ENV", "PYTHONPATH")

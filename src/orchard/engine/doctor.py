@@ -23,9 +23,8 @@ from orchard.engine.server.address import LOCK_FILE, is_locked, read_address
 from orchard.errors import Hint, Next, OrchardError, Say, steps_of
 from orchard.git.command import MINIMUM_VERSION, Blocked
 from orchard.git.hazards import hazards
-from orchard.git.landing.claim import claims
+from orchard.git.landing.claim import Astray, claims, found_again
 from orchard.git.landing.intent import DamagedNotes, read_intent
-from orchard.git.landing.relocation import Astray, found_again
 from orchard.git.merge.merge import signing_problem
 from orchard.git.refs import list_refs
 from orchard.git.repository import FALLBACK_IDENTITY, Repository

@@ -455,7 +455,6 @@ class LiveGit:
         self._received += data
 
     def _gone(self) -> GitGone:
-        """Why it ended, in its own last words."""
         said = os.pread(self._errors, 4096, max(0, os.fstat(self._errors).st_size - 4096))
         last = said.decode(errors="replace").strip().rpartition("\n")[2]
         return GitGone(f"'git {self._name}' ended unexpectedly{f': {last}' if last else '.'}")
@@ -477,7 +476,6 @@ class LiveGit:
 
 
 def _unnamed_file() -> int:
-    """A file that goes away with its last user."""
     if hasattr(os, "memfd_create"):
         return os.memfd_create("git-errors", os.MFD_CLOEXEC)
     with tempfile.TemporaryFile() as file:

@@ -19,11 +19,13 @@ import re
 import secrets
 import stat
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from typing import AnyStr
 
+from orchard.errors import OrchardError
 from orchard.files import read_plain
 
 DEPTH = 60
@@ -37,6 +39,23 @@ _NO_REPLACE, _SWAP = (4, 2) if sys.platform == "darwin" else (1, 2)
 # A file system that does not know the flag says EINVAL; a kernel that does not know the call says ENOSYS, and a filter
 # around a container may say EPERM.
 _CANNOT = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EPERM})
+
+
+def lstat(path: str | bytes | Path) -> os.stat_result | None:
+    """What stands at a path itself, be it a link; None where nothing does, or nobody can tell."""
+    try:
+        return os.lstat(path)
+    except OSError:
+        return None
+
+
+def entries(folder: AnyStr | os.PathLike[AnyStr]) -> list[os.DirEntry[AnyStr]]:
+    """What is in a folder; nothing where it cannot be read."""
+    try:
+        with os.scandir(folder) as found:
+            return list(found)
+    except OSError:
+        return []
 
 
 def mounts_below(path: Path) -> list[Path]:
@@ -57,17 +76,20 @@ def links_out_of(home: Path, path: Path) -> list[Path]:
     return [place for place in (path, *path.parents) if (home / place).is_symlink() and place != Path()]
 
 
-def behind_link(top: bytes, path: bytes) -> bool:
-    """Whether a link stands for a folder on the way from `top` to a path: then what is found there lies elsewhere."""
+def parents(path: bytes) -> Iterator[bytes]:
+    """The folders on the way to a path, the outermost first."""
     end = path.find(b"/")
     while end >= 0:
-        try:
-            mode = os.lstat(top + b"/" + path[:end]).st_mode
-        except OSError:
-            return False
-        if stat.S_ISLNK(mode):
-            return True
+        yield path[:end]
         end = path.find(b"/", end + 1)
+
+
+def behind_link(top: bytes, path: bytes) -> bool:
+    """Whether a link stands for a folder on the way from `top` to a path: then what is found there lies elsewhere."""
+    for folder in parents(path):
+        found = lstat(top + b"/" + folder)
+        if found is None or stat.S_ISLNK(found.st_mode):
+            return found is not None
     return False
 
 
@@ -143,6 +165,26 @@ def write_atomically(path: Path, content: bytes, mode: int, *, durable: bool = T
             beside.replace(path)
     finally:
         beside.unlink(missing_ok=True)
+
+
+def exclude(common_dir: Path, pattern: str) -> None:
+    """Have git overlook a path in every checkout, by a line in `info/exclude`; the rest of the file stays."""
+    escaped = re.sub(r"([\\*?\[])", r"\\\1", pattern).encode(errors="surrogateescape")
+    place = Path(os.path.realpath(common_dir / "info" / "exclude"))
+    mode, before = 0o644, b""
+    try:
+        with suppress(FileNotFoundError):
+            before, mode = read_plain(place), place.stat().st_mode & 0o777
+        if escaped in before.splitlines():
+            return
+        joint = b"" if not before or before.endswith(b"\n") else b"\n"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(place, before + joint + escaped + b"\n", mode)
+    except OSError as error:
+        raise OrchardError(
+            f"Git cannot be told to overlook the worktrees: {place} cannot be written ({error.strerror}).",
+            hint="Make it a file that you can write, or set 'worktree_root' to a folder outside of the repository.",
+        ) from error
 
 
 def plain_content(where: bytes | Path) -> bytes | None:

@@ -15,6 +15,7 @@ from msgspec import Struct
 from orchard.errors import Hint, Next
 from orchard.files import file_system
 from orchard.git.command import Git
+from orchard.git.folders import entries
 from orchard.git.landing.claim import GitLocks, claim_of
 from orchard.git.repository import Repository, is_true
 from orchard.git.worktree.status import display
@@ -116,9 +117,8 @@ def _programs(repo: Repository) -> Iterator[Hazard]:
     said = repo.config(
         r"^(core\.(fsmonitor|hookspath|sshcommand)|merge\..*\.driver|include(if\..*)?\.path|filter\..*)$"
     )
-    hooks = [
-        path for path in _files(repo.common_dir / "hooks") if path.suffix != ".sample" and os.access(path, os.X_OK)
-    ]
+    files = [Path(entry.path) for entry in entries(repo.common_dir / "hooks") if entry.is_file()]
+    hooks = [path for path in files if path.suffix != ".sample" and os.access(path, os.X_OK)]
     if hooks or "core.hookspath" in said:
         names = ", ".join(sorted(path.name for path in hooks)) or said.get("core.hookspath", "")
         message = f"There are hooks ({names}), which are not run for what orchard commits, merges and lands."
@@ -158,10 +158,3 @@ def _place(repo: Repository) -> Iterator[Hazard]:
     if kind.startswith(NETWORK_FILE_SYSTEMS):
         message = f"The repository lies on a network file system ({kind}), where locks and SQLite are not safe."
         yield Hazard("network", message, "Move it to a local disk.", "error")
-
-
-def _files(folder: Path) -> list[Path]:
-    try:
-        return [path for path in folder.iterdir() if path.is_file()]
-    except OSError:
-        return []

@@ -206,7 +206,6 @@ def diff(
 
 
 def worktree_diff(repo: Repository, worktree: Worktree, base: str, limit: int) -> str:
-    """How the tracked files of a worktree differ from a commit, as text for people; cut to `limit` characters."""
     git = repo.worktree_git(worktree.name, worktree.path)
     try:
         walk_unblocked(git, worktree.path)

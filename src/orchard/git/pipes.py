@@ -9,7 +9,7 @@ import stat
 from pathlib import Path
 
 from orchard.files import read_plain
-from orchard.git.folders import remove_special
+from orchard.git.folders import entries, remove_special
 
 OTHERS = frozenset({b"modules", b"worktrees", b"orchard", b"hooks", b"lfs"})
 """Folders of a repository that are not looked into: no git that we start reads them for itself."""
@@ -28,11 +28,7 @@ def special_notes(git_dir: Path, skipped: frozenset[bytes] = ELSEWHERE) -> list[
     top = os.fsencode(git_dir) + b"/"
     while waiting:
         folder = waiting.pop()
-        try:
-            entries = list(os.scandir(top + folder))
-        except OSError:
-            continue
-        for entry in entries:
+        for entry in entries(top + folder):
             name = folder + entry.name
             if entry.is_dir(follow_symlinks=False):
                 if folder or entry.name not in skipped:
@@ -59,11 +55,8 @@ def keeps_waiting(path: bytes) -> bool:
 
 def waiting_worktrees(common_dir: Path) -> list[str]:
     """The notes on worktrees at which a git that makes or lists worktrees would wait, as paths in a repository."""
-    try:
-        names = [entry.name for entry in os.scandir(common_dir / "worktrees")]
-    except OSError:
-        return []
-    read = [f"worktrees/{name}/{file}" for name in names for file in _READ_BY_OTHERS]
+    folders = [entry.name for entry in entries(common_dir / "worktrees")]
+    read = [f"worktrees/{name}/{file}" for name in folders for file in _READ_BY_OTHERS]
     return [name for name in read if keeps_waiting(os.fsencode(common_dir / name))]
 
 

@@ -24,7 +24,7 @@ from orchard.errors import NotFound, UsageError
 from orchard.files import read_plain
 from orchard.git.checkout_state import branch_in, branch_to_come_back_to, may_be_alias, operation_in
 from orchard.git.command import MINIMUM_VERSION, Blocked, Git, GitError, GitMissing, Output, clean_environment, run_git
-from orchard.git.folders import links_out_of
+from orchard.git.folders import entries, links_out_of
 from orchard.git.ownership import naming, not_found, path_in, points_elsewhere
 from orchard.git.pipes import on_the_way, remove_blocked_notes, waiting_worktrees
 from orchard.git.refs import list_refs, read_ref
@@ -420,11 +420,7 @@ def unblock_worktrees(common_dir: Path) -> None:
 def _admin_folders(common_dir: Path) -> dict[bytes, Path]:
     """Where git keeps its notes on each linked worktree, by the path that it lists it under."""
     found = {}
-    try:
-        folders = list(os.scandir(common_dir / "worktrees"))
-    except OSError:
-        return {}
-    for folder in folders:
+    for folder in entries(common_dir / "worktrees"):
         admin = Path(folder.path)
         try:
             pointer = read_plain(admin / "gitdir").rstrip(b"\n")

@@ -26,8 +26,6 @@ WARNING = "The machine may fall asleep while jobs run: no way to keep it awake w
 
 
 class Wakefulness:
-    """A hold on the machine, shared by all who ask for it."""
-
     def __init__(self, ways: Sequence[Way]) -> None:
         self._ways = ways
         self._lock = threading.Lock()
@@ -36,7 +34,6 @@ class Wakefulness:
 
     @contextlib.contextmanager
     def hold(self) -> Iterator[str | None]:
-        """Stay awake inside the `with`; what it gives is a warning to show, or None."""
         with self._lock:
             self._holders += 1
             if self._release is None:

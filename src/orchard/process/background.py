@@ -47,7 +47,6 @@ async def beside(
 
 
 async def _end(tasks: Sequence[asyncio.Task[None]]) -> asyncio.CancelledError | None:
-    """Cancel them and wait until they have ended, however often we are canceled meanwhile."""
     for task in tasks:
         task.cancel()
     canceled: asyncio.CancelledError | None = None

@@ -46,7 +46,7 @@ def is_alive(identity: Identity) -> bool:
 def is_stopped(pid: int) -> bool:
     """Whether a process is there but does nothing until somebody lets it go on."""
     stat = read_stat(pid) if pid > 0 else None
-    return stat is not None and stat.state in ("T", "t", "stopped", "tracing-stop")
+    return stat is not None and stat.stopped
 
 
 def is_same(one: Identity, other: Identity) -> bool:

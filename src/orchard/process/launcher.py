@@ -17,8 +17,6 @@ from orchard.process.program import Launch
 
 
 class Launcher(Struct, frozen=True):
-    """Makes the launches of one attempt, subtask, lone agent or question."""
-
     token: str = field(default_factory=lambda: secrets.token_hex(16))
     """What every process carries that is started from here, so that all of them can be ended."""
 
@@ -33,7 +31,6 @@ class Launcher(Struct, frozen=True):
         pipes: bool = False,
         farewell: float | None = None,
     ) -> Launch:
-        """How to start a program in a folder; the fields of `Launch` say what each part means."""
         return Launch(argv, folder, env, log, self.token, limits, pipes=pipes, farewell=farewell)
 
     def apart(self) -> "Launcher":

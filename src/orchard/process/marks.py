@@ -32,7 +32,6 @@ def mark_of(token: str) -> int:
 
 
 def carries(mark: int | None, token: str) -> bool:
-    """Whether a mark is that of the token's family, or of a part of it."""
     if mark is None:
         return False
     wanted = mark_of(token)
@@ -72,7 +71,6 @@ def marked(token: str) -> Iterator[None]:
 
 @contextmanager
 def unmarked() -> Iterator[None]:
-    """What is started inside the `with` carries no mark of a job's."""
     with _starting:
         yield
 

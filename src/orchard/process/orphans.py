@@ -116,7 +116,6 @@ def _has_ended(pid: int) -> bool:
 
 
 def _session_of(pid: int) -> int | None:
-    """The session of a child; None if there is no such process any more."""
     try:
         return os.getsid(pid)
     except ProcessLookupError:

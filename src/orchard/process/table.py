@@ -16,7 +16,6 @@ MOST = 1000
 
 
 def ancestors() -> Iterator[int]:
-    """The pids above this process, the nearest first."""
     pid = os.getppid()
     for _ in range(MOST):
         if pid <= 0:
@@ -209,7 +208,6 @@ def read_token(pid: int) -> bytes | None:
 
 
 def read_limits(pid: int) -> bytes:
-    """The resource limits of a process, as the kernel writes them; nothing where it does not tell."""
     return _read(f"/proc/{pid}/limits", 4096) if LINUX else b""
 
 
@@ -270,7 +268,6 @@ def _portable_processes(since: float) -> Iterator[Stat]:
 
 
 def portable_stat(pid: int) -> Stat | None:
-    """`read_stat` by psutil."""
     import psutil  # heavy, and not needed on Linux
 
     try:
@@ -292,7 +289,6 @@ def portable_stat(pid: int) -> Stat | None:
 
 
 def portable_token(pid: int) -> bytes | None:
-    """`read_token` by psutil."""
     import psutil  # heavy, and not needed on Linux
 
     try:
@@ -303,7 +299,6 @@ def portable_token(pid: int) -> bytes | None:
 
 
 def portable_writes_to(pid: int, file: FileKey) -> bool:
-    """`writes_to` by psutil."""
     import psutil  # heavy, and not needed on Linux
 
     try:

@@ -60,7 +60,6 @@ class LogFiles(Struct, frozen=True):
         return path
 
     def _make_folder(self, folder: Path) -> None:
-        """A folder below that of all logs, and what is missing above it."""
         if folder == self.state / "logs":
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             return

@@ -76,7 +76,6 @@ class _Index:
         self._words = frozenset(self._by_word)
 
     def candidates(self, text: bytes) -> Iterable[bytes]:
-        """The values of which the text has a word."""
         if not self._words:
             return ()
         words = memoryview(text)[: len(text) - len(text) % self._size].cast(self._kind)
@@ -119,7 +118,6 @@ class Shown:
             self.text = b"".join(parts)
 
     def span(self, start: int, end: int) -> Span:
-        """Where a part of the text stands in the original."""
         return self._place(start), self._place(end - 1) + 1
 
     def _note(self, parts: list[bytes], part: bytes, length: int, place: int) -> None:

@@ -181,7 +181,6 @@ class Slots:
         return True
 
     def count(self) -> int:
-        """How many leases are out, of this process where it counts alone."""
         found = [len(self._mine)]
         self._change(lambda db: found.append(db.execute("SELECT count(*) FROM leases").fetchone()[0]))
         return found[-1]

@@ -12,7 +12,7 @@ from orchard.engine.outcome import Failed
 from orchard.engine.world import World
 from orchard.errors import Hint, Next
 from orchard.git.history import Line, Meeting, Unclear, is_ancestor, merge_bases, show_path
-from orchard.git.merge.accounting import Trees, check
+from orchard.git.merge.account import Trees, check
 from orchard.git.merge.conflicts import SHARED, Merge, Resolution, resolve_by_side, resolve_from_memory
 from orchard.git.merge.integration import compose_message
 from orchard.git.refs import PREFIX, RefMoved, Update, hold, job_ref_part, update_refs

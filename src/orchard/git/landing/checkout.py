@@ -37,13 +37,13 @@ from orchard.errors import Hint, Next
 from orchard.files import read_plain
 from orchard.git.checkout_state import operation_in
 from orchard.git.command import Git, GitError
-from orchard.git.landing.claim import GitLocks, TurnTaken, claim_of, turn
+from orchard.git.folders import lstat
+from orchard.git.landing.claim import STAGE_NAME, GitLocks, TurnTaken, claim_of, turn
 from orchard.git.landing.index import BadIndex, doubtful_entries, stamp_index
 from orchard.git.landing.intent import Intent, Item, mark_done, read_intent, stand, stand_of, write_intent
 from orchard.git.landing.obstacles import UNDO, LandingRefused, RefusalKind, in_the_way
 from orchard.git.landing.placement import Theirs, place, verify
 from orchard.git.landing.recovery import Settled, note_stage, publish, settle
-from orchard.git.landing.relocation import STAGE_NAME
 from orchard.git.landing.stage import TIMEOUT, Blocked, Staged, Stager
 from orchard.git.objects.reader import Objects
 from orchard.git.refs import RefMoved, Update, move_ref, read_ref
@@ -171,8 +171,9 @@ def _steps(move: Move, claim: Path, locks: GitLocks, stage: Path) -> LandingRefu
     if refusal is not None:
         return refusal
     index = stand(os.fsencode(move.place.git_dir / "index"))
-    if not stage.is_relative_to(claim):
-        _hide(stage)
+    if not stage.is_relative_to(claim):  # then it lies in the checkout, and is none of `git status`'s business
+        stage.mkdir(mode=0o700)
+        (stage / ".gitignore").write_text("*\n")
     stager = Stager(move.git, claim, stage, move.again)
     with Objects(move.repo.git) as objects:
         staged = stager.prepare(objects, move.old, move.new)
@@ -217,12 +218,6 @@ def _elsewhere(move: Move) -> LandingRefused | None:
     return None if tip == move.old else _moved(move, tip)
 
 
-def _hide(stage: Path) -> None:
-    """A stage inside of the checkout is none of `git status`'s business."""
-    stage.mkdir(mode=0o700)
-    (stage / ".gitignore").write_text("*\n")
-
-
 def _stamp(move: Move, stager: Stager, staged: Staged, intent: Intent) -> None:
     """The index notes when the files were written: renaming has changed one of their times."""
     written = int(intent.index[3]) if intent.index else 0
@@ -240,11 +235,8 @@ def _stamp(move: Move, stager: Stager, staged: Staged, intent: Intent) -> None:
 
 def _as_placed(intent: Intent, item: Item) -> os.stat_result | None:
     """How a file stands that is still the one we put there; None: it is not, or not any more."""
-    try:
-        status = os.lstat(intent.place(item))
-    except OSError:
-        return None
-    return status if stand_of(status)[:4] == item.will[:4] else None
+    status = lstat(intent.place(item))
+    return status if status is not None and stand_of(status)[:4] == item.will[:4] else None
 
 
 def _swap(move: Move, claim: Path) -> None:
@@ -303,10 +295,9 @@ def _reason(move: Move, error: Exception) -> LandingRefused:
         reason = f"The system refused to update {top}: {error.strerror or error}{where}"
         return move.refuse("checkout", reason, ("Put that right, then run '", move.again, "'."))
     if isinstance(error, Blocked):
-        return move.refuse("checkout", error.obstacle.reason, error.obstacle.hint)
+        return error.refusal
     if isinstance(error, Theirs):
-        found = in_the_way(move.git, [error.path], move.again)
-        return move.refuse("checkout", found.reason, found.hint)
+        return in_the_way(move.git, [error.path], move.again)
     if isinstance(error, RefMoved):
         return _moved(move, error.actual)
     if isinstance(error, GitError):

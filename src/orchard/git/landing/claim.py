@@ -11,18 +11,33 @@ in our own folder: whatever crashed, a lock that is the same file as that one is
 
 `git switch` writes the index first and HEAD after it, and nothing is locked in between. Whoever finds an index that was
 written just now, and no sign of HEAD after it, waits a moment before he takes HEAD's lock.
+
+A checkout may have been moved since an intent was written for it, or this may be a copy of it. What counts is the claim
+in which the notes lie, and so the repository that it belongs to; the paths that were written down only say what lay in
+what. A linked worktree is where git's own notes say, if the folder there says in turn that it belongs to them: in a
+copy of a repository these notes still name the worktree of the original.
+
+    found_again   an intent, with every place as it is now
+    Astray        a place cannot be found: nothing may be touched, and our notes must stay
 """
 
 import errno
 import fcntl
 import os
+import re
+import shlex
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from orchard.git.folders import plain_content
+from msgspec.structs import replace
+
+from orchard.errors import OrchardError
+from orchard.git.folders import lstat, plain_content
+from orchard.git.landing.intent import Intent, read_intent
+from orchard.git.ownership import points_elsewhere
 from orchard.git.repository import Repository
 
 SWITCH_GAP = 0.1
@@ -30,6 +45,12 @@ SWITCH_GAP = 0.1
 _LOOK_AGAIN = 0.02
 NEW_INDEX = "index.new"
 """In our notes: the index as it will be."""
+
+STAGE_NAME = ".orchard-landing-"
+"""How the name of every stage begins."""
+
+_OUR_STAGE = re.compile(rf"{re.escape(STAGE_NAME)}[0-9a-f]{{12}}")
+_LINKED = "worktree-"
 
 _NO_SECOND_NAME = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EXDEV})
 _NO_FLOCK = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL})
@@ -52,7 +73,6 @@ def claim_of(repo: Repository, git_dir: Path) -> Path:
 
 @contextmanager
 def turn(claim: Path, wait: float) -> Iterator[None]:
-    """Wait until nobody else lands in the checkout of this claim; TurnTaken if that takes too long."""
     claim.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     place = claim.with_name(f"{claim.name}.lock")
     with _within_guard:
@@ -104,7 +124,6 @@ class GitLocks:
         return None
 
     def hold_index(self, patience: float) -> bool:
-        """Take the index alone, when no command is between the index and HEAD."""
         if not self._wait_for(self.index, time.monotonic() + patience):
             return False
         self._let_a_switch_end()
@@ -166,11 +185,8 @@ class GitLocks:
 
 
 def same_file(one: Path, other: Path) -> bool:
-    try:
-        left, right = one.lstat(), other.lstat()
-    except OSError:
-        return False
-    return (left.st_dev, left.st_ino) == (right.st_dev, right.st_ino)
+    left, right = lstat(one), lstat(other)
+    return left is not None and right is not None and os.path.samestat(left, right)
 
 
 def _create(own: Path, lock: Path) -> bool:
@@ -190,3 +206,96 @@ def _changed(file: Path) -> float:
         return file.stat().st_mtime
     except OSError:
         return 0.0
+
+
+# ------------------------------------------------------------------------------------ where it is now
+
+
+class Astray(OrchardError):
+    """Where a landing or an undo was interrupted cannot be found; `intent` is what was written down about it."""
+
+    def __init__(self, intent: Intent, claim: Path, missing: str, remedy: str) -> None:
+        given_up = f"If that checkout is as it should be, or gone for good: rm -r {shlex.quote(str(claim))}"
+        super().__init__(
+            f"A landing or an undo in {intent.top} was interrupted and cannot be settled: {missing}.",
+            hint=f"{remedy} {given_up}",
+        )
+        self.intent = intent
+
+
+def git_dir_of(repo: Repository, claim: Path) -> Path:
+    if claim.name == "main":
+        return repo.common_dir
+    return repo.common_dir / "worktrees" / claim.name.removeprefix(_LINKED)
+
+
+def found_again(repo: Repository, claim: Path, intent: Intent) -> Intent:
+    git_dir = git_dir_of(repo, claim)
+    top = _main_top(repo, intent.top, intent.git_dir) if git_dir == repo.common_dir else _linked_top(git_dir)
+    if top is None:
+        missing = f"no folder is known that says it is the checkout of {git_dir}"
+        remedy = "Where it was moved, run 'git worktree repair' in it; where it is not mounted, mount it."
+        raise Astray(intent, claim, missing, remedy)
+    stage = stage_now(claim, top, intent.stage, inside=intent.stage.parent == intent.top)
+    if stage is None:
+        raise Astray(intent, claim, f"{intent.stage} is no folder of ours", "Look with 'git status' there.")
+    return replace(intent, top=top, git_dir=git_dir, stage=stage)
+
+
+def top_now(repo: Repository, claim: Path) -> Path | None:
+    git_dir = git_dir_of(repo, claim)
+    return _main_top(repo) if git_dir == repo.common_dir else _linked_top(git_dir)
+
+
+def stage_now(claim: Path, top: Path, noted: Path, *, inside: bool) -> Path | None:
+    """The stage of that name, in the checkout or among our notes; None if it is none of ours.
+
+    A note that a full disk cut short names another folder, and whoever can write here could name any.
+    """
+    if not _OUR_STAGE.fullmatch(noted.name):
+        return None
+    return (top if inside else claim) / noted.name
+
+
+def must_have_stage(claim: Path, intent: Intent) -> None:
+    """Astray if the folder is missing that holds what made way: without it nobody can say how far that came."""
+    for folder in (intent.stage, intent.stage / "new", intent.stage / "old"):
+        if not folder.is_dir():
+            missing = f"the folder {folder} with the files that made way is missing"
+            raise Astray(intent, claim, missing, "Bring it back, or look with 'git status' what differs there.")
+
+
+def none_astray(repo: Repository, branch: str) -> None:
+    """Astray if a checkout went from one commit of this branch to another and is lost half-way.
+
+    If the branch moved on without it, nobody could tell any more by the branch how far it came.
+    """
+    with suppress(FileNotFoundError):
+        for claim in sorted(claims(repo).iterdir()):
+            intent = read_intent(claim)
+            if intent is not None and not intent.done and intent.branch == branch:
+                found_again(repo, claim, intent)
+
+
+def _main_top(repo: Repository, noted: Path | None = None, noted_git_dir: Path | None = None) -> Path | None:
+    """The top of the main checkout; what was noted counts only where git's folder is still the one that was noted."""
+    top = repo.main_top
+    if top is None and noted_git_dir == repo.common_dir:
+        top = noted
+    return top if top is not None and top.is_dir() and not points_elsewhere(top, repo.common_dir) else None
+
+
+def _linked_top(git_dir: Path) -> Path | None:
+    """Where git says that a linked worktree is, if the folder there names these very notes of git's."""
+    try:
+        told = plain_content(git_dir / "gitdir")
+        if told is None or b"\0" in told:
+            return None
+        link = Path(os.path.normpath(git_dir / os.fsdecode(told.rstrip(b"\n"))))
+        back = plain_content(link)
+        if link.name != ".git" or back is None or not back.startswith(b"gitdir:") or b"\0" in back:
+            return None
+        owner = link.parent / os.fsdecode(back.removeprefix(b"gitdir:").strip())
+        return link.parent if owner.resolve() == git_dir.resolve() else None
+    except OSError:
+        return None

@@ -24,7 +24,7 @@ from msgspec import Struct
 
 from orchard.errors import OrchardError
 from orchard.files import open_plain, sync_folder
-from orchard.git.folders import behind_link, plain_content, write_atomically
+from orchard.git.folders import behind_link, lstat, plain_content, write_atomically
 from orchard.git.objects.reader import Entry
 
 FILE_NAME = "intent.json"
@@ -115,11 +115,8 @@ def is_same(where: bytes, known: Stand) -> bool:
 
 def is_untouched(where: bytes, known: Stand) -> bool:
     """Whether the file of a first look is as it was, also if an edit has kept its size and time; before it is moved."""
-    try:
-        changed = os.lstat(where).st_ctime_ns
-    except OSError:
-        return False
-    return known[5:] in ((), (changed,)) and is_same(where, known)
+    found = lstat(where)
+    return found is not None and known[5:] in ((), (found.st_ctime_ns,)) and is_same(where, known)
 
 
 def _digest(where: bytes) -> str:
@@ -148,7 +145,6 @@ def write_intent(claim: Path, intent: Intent) -> None:
 
 
 def mark_done(claim: Path) -> None:
-    """All of it has happened: what is left is to tidy up."""
     with suppress(FileNotFoundError):
         (claim / FILE_NAME).rename(claim / DONE_NAME)
 

@@ -25,10 +25,10 @@ from orchard.errors import Next, OrchardError, SystemRefused
 from orchard.git.command import Git, GitError, lock_in_the_way
 from orchard.git.history import is_ancestor
 from orchard.git.landing.checkout import BranchMoved, Move, move_checkout
+from orchard.git.landing.claim import Astray, none_astray
 from orchard.git.landing.intent import DamagedNotes
 from orchard.git.landing.obstacles import LAND, UNDO, LandingRefused
 from orchard.git.landing.recovery import held_still
-from orchard.git.landing.relocation import Astray, none_astray
 from orchard.git.refs import RefMoved, Update, move_ref, read_log
 from orchard.git.repository import Checkout, Repository, is_true
 from orchard.process.failpoint import failpoint
@@ -57,7 +57,6 @@ def land(repo: Repository, branch: str, old: str | None, new: str, message: str)
 
 
 def undo(repo: Repository, branch: str, old: str | None, new: str) -> BranchMoved | LandingRefused:
-    """Take a landing back if the branch is still exactly where it put it; no edit is lost."""
     branch = repo.meant_branch(branch)
     refusal = _not_at(branch, repo.branch_tip(branch), new)
     if refusal is not None:
@@ -195,7 +194,8 @@ def _moved(
         none_astray(repo, branch)
         return _swap(repo, branch, old, new, message) or BranchMoved()
     if old is None or place.head != old:
-        return _unexpected_head(branch, place)
+        reason = f"The checkout {place.path} of branch '{branch}' is at another commit than the branch."
+        return LandingRefused("checkout", reason, "Run 'git status' there.")
     if new is None:
         reason = f"Branch '{branch}' was made by the landing and is checked out in {place.path}."
         return LandingRefused("checkout", reason, "Switch to another branch there, then undo again.")
@@ -206,11 +206,6 @@ def _moved(
     done = move_checkout(Move(repo, git, place, branch, old, new, message, again))
     failpoint("checkout.after")
     return done
-
-
-def _unexpected_head(branch: str, place: Checkout) -> LandingRefused:
-    reason = f"The checkout {place.path} of branch '{branch}' is at another commit than the branch."
-    return LandingRefused("checkout", reason, "Run 'git status' there.")
 
 
 def _swap(repo: Repository, branch: str, old: str | None, new: str | None, message: str) -> LandingRefused | None:

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from orchard.errors import Hint, Next
 from orchard.git.command import Git
-from orchard.git.folders import behind_link
+from orchard.git.folders import behind_link, lstat, parents
 from orchard.git.history import show_path
 from orchard.git.objects.reader import GITLINK, Change
 
@@ -32,14 +32,9 @@ class LandingRefused(Struct, frozen=True):
     hint: Hint
 
 
-class Obstacle(Struct, frozen=True):
-    reason: str
-    hint: Hint
-
-
 def find_obstacle(
     git: Git, changes: Sequence[Change], tracked: Container[bytes], written: Container[bytes], again: Next
-) -> Obstacle | None:
+) -> LandingRefused | None:
     """The first thing in a checkout that has to be put right by a person; `written` are the paths that get a file."""
     top = _top(git)
     return (
@@ -50,16 +45,16 @@ def find_obstacle(
     )
 
 
-def in_the_way(git: Git, paths: Sequence[bytes], again: Next) -> Obstacle:
+def in_the_way(git: Git, paths: Sequence[bytes], again: Next) -> LandingRefused:
     """Files of the user's that a landing or an undo would have to overwrite; `git` is the one for its files."""
     reason = f"Your files in {_top(git)} are in the way: {some(paths)}"
     if ignored := _ignored(git, paths):
         # Not "stash -a": that takes everything that is ignored, our worktrees and the user's tools as well.
         away = f"Move {some(paths)} away ('git stash -u' leaves files that git ignores"
         which = "" if len(ignored) == len(paths) else f": {some(ignored)}"
-        return Obstacle(reason, (f"{away}{which}); then run '", again, "'."))
+        return LandingRefused("checkout", reason, (f"{away}{which}); then run '", again, "'."))
     # Not "commit": that moves the branch, and only a first landing follows it.
-    return Obstacle(reason, ("Move them away, or run 'git stash -u' there; then run '", again, "'."))
+    return LandingRefused("checkout", reason, ("Move them away, or run 'git stash -u' there; then run '", again, "'."))
 
 
 def _top(git: Git) -> Path:
@@ -78,7 +73,7 @@ def some(paths: Sequence[bytes]) -> str:
     return shown if len(paths) <= 3 else f"{shown} and {len(paths) - 3} more"
 
 
-def _closed_folder(top: Path, changes: Sequence[Change]) -> Obstacle | None:
+def _closed_folder(top: Path, changes: Sequence[Change]) -> LandingRefused | None:
     start = os.fsencode(top)
     for folder in sorted({os.path.dirname(change.path) for change in changes}):  # noqa: PTH120 (bytes)
         while folder and (not _who(start + b"/" + folder) or behind_link(start, folder + b"/")):
@@ -86,22 +81,22 @@ def _closed_folder(top: Path, changes: Sequence[Change]) -> Obstacle | None:
         where = os.path.join(start, folder)  # noqa: PTH118
         if os.path.isdir(where) and not os.access(where, os.W_OK | os.X_OK):  # noqa: PTH112
             reason = f"The folder {show_path(where)} may not be written to."
-            return Obstacle(reason, "Make it writable, then try again.")
+            return LandingRefused("checkout", reason, "Make it writable, then try again.")
     return None
 
 
-def _linked_folder(top: Path, changes: Sequence[Change]) -> Obstacle | None:
+def _linked_folder(top: Path, changes: Sequence[Change]) -> LandingRefused | None:
     """A link that the user put in place of a folder leads to somewhere that is not ours to write to."""
     start = os.fsencode(top)
     seen: set[bytes] = set()
     for change in changes:
-        for folder in _parents(change.path, seen):
+        for folder in _unseen_parents(change.path, seen):
             if behind_link(start, folder):
                 break  # the link was looked at: it becomes a folder
             where = os.path.join(start, folder)  # noqa: PTH118
             if os.path.islink(where) and _becomes(changes, folder) is None:  # noqa: PTH114
                 reason = f"{show_path(where)} is a link, where git knows a folder with files that change."
-                return Obstacle(reason, "Put the folder back in its place, then try again.")
+                return LandingRefused("checkout", reason, "Put the folder back in its place, then try again.")
     return None
 
 
@@ -110,7 +105,7 @@ def _becomes(changes: Sequence[Change], path: bytes) -> Change | None:
     return next((one for one in changes if one.path == path and one.old is not None), None)
 
 
-def _filled_submodule(top: Path, changes: Sequence[Change]) -> Obstacle | None:
+def _filled_submodule(top: Path, changes: Sequence[Change]) -> LandingRefused | None:
     """The folder of a submodule that becomes a file would go, with all that the user has in it."""
     for change in changes:
         if change.old is None or change.old.mode != GITLINK or change.new is None or change.new.mode == GITLINK:
@@ -119,13 +114,13 @@ def _filled_submodule(top: Path, changes: Sequence[Change]) -> Obstacle | None:
         if where.is_dir() and any(where.iterdir()):
             shown = show_path(os.fsencode(where))
             reason = f"The submodule {shown} would be replaced by a file, with all that you have in it."
-            return Obstacle(reason, f"Empty it with: git submodule deinit '{shown}'")
+            return LandingRefused("checkout", reason, f"Empty it with: git submodule deinit '{shown}'")
     return None
 
 
 def _untracked(
     git: Git, changes: Sequence[Change], tracked: Container[bytes], written: Container[bytes], again: Next
-) -> Obstacle | None:
+) -> LandingRefused | None:
     """Files that git does not track, where something has to be written or has to go."""
     top = os.fsencode(_top(git))
     start = top + b"/"
@@ -140,7 +135,7 @@ def _untracked(
             continue
         if change.path not in written:
             continue
-        for name in (*_parents(change.path, free), change.path):
+        for name in (*_unseen_parents(change.path, free), change.path):
             here = _who(start + name)
             if not here or name in tracked or here in leaving or behind_link(top, name):
                 continue
@@ -153,29 +148,22 @@ def _untracked(
     return in_the_way(git, sorted(found), again)
 
 
-def _parents(path: bytes, seen: set[bytes]) -> Iterator[bytes]:
-    end = path.find(b"/")
-    while end >= 0:
-        if path[:end] not in seen:
-            seen.add(path[:end])
-            yield path[:end]
-        end = path.find(b"/", end + 1)
+def _unseen_parents(path: bytes, seen: set[bytes]) -> Iterator[bytes]:
+    for folder in parents(path):
+        if folder not in seen:
+            seen.add(folder)
+            yield folder
 
 
 def _who(where: bytes) -> tuple[int, int] | None:
-    try:
-        status = os.lstat(where)
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
+    status = lstat(where)
+    return None if status is None else (status.st_dev, status.st_ino)
 
 
 def _is_file(where: bytes) -> bool:
     """Whether something is there that is no folder."""
-    try:
-        return not stat.S_ISDIR(os.lstat(where).st_mode)
-    except OSError:
-        return False
+    status = lstat(where)
+    return status is not None and not stat.S_ISDIR(status.st_mode)
 
 
 def _files_below(start: bytes, name: bytes) -> Iterator[bytes]:

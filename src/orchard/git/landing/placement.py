@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from orchard.git.folders import put, swap, take
+from orchard.git.folders import parents, put, swap, take
 from orchard.git.landing.claim import same_file
 from orchard.git.landing.intent import Intent, Item, is_same, is_untouched, stand
 from orchard.git.objects.reader import GITLINK
@@ -209,7 +209,7 @@ def kept_aside(intent: Intent, item: Item) -> bytes | None:
 def remove_empty_folders(intent: Intent) -> None:
     """Folders that held only what has gone, as git removes them."""
     gone = [item for item in intent.items if not item.will and (item.was or _was_submodule(item))]
-    folders = {folder for item in gone for folder in (*_parents(item.path), *([] if item.was else [item.path]))}
+    folders = {folder for item in gone for folder in (*parents(item.path), *([] if item.was else [item.path]))}
     for folder in sorted(folders, key=lambda one: one.count(b"/"), reverse=True):
         _remove_if_empty(intent, folder)
 
@@ -230,11 +230,6 @@ def edited_aside(intent: Intent) -> Iterator[tuple[Item, bytes]]:
         aside = kept_aside(intent, item)
         if aside is not None and not is_same(aside, item.was) and stat.S_ISREG(int(stand(aside)[0])):
             yield item, aside
-
-
-def _parents(path: bytes) -> Iterator[bytes]:
-    while path := path.rpartition(b"/")[0]:
-        yield path
 
 
 def _below(intent: Intent, folder: bytes) -> bytes:

@@ -28,11 +28,24 @@ from msgspec.structs import replace
 from orchard.errors import Next, parts_of
 from orchard.git.command import Git
 from orchard.git.folders import delete_children, plain_content, write_atomically
-from orchard.git.landing.claim import NEW_INDEX, GitLocks, TurnTaken, claim_of, claims, same_file, turn
+from orchard.git.landing.claim import (
+    NEW_INDEX,
+    Astray,
+    GitLocks,
+    TurnTaken,
+    claim_of,
+    claims,
+    found_again,
+    git_dir_of,
+    must_have_stage,
+    same_file,
+    stage_now,
+    top_now,
+    turn,
+)
 from orchard.git.landing.index import EMPTY, BadIndex, Index, read_index
 from orchard.git.landing.intent import Intent, Item, Stand, mark_done, read_intent, stand
 from orchard.git.landing.placement import edited_aside, kept_aside, remove_empty_folders, take_back, unlike
-from orchard.git.landing.relocation import Astray, found_again, git_dir_of, must_have_stage, stage_now, top_now
 from orchard.git.objects.reader import SYMLINK, TREE, Entry, Objects
 from orchard.git.refs import read_ref
 from orchard.git.repository import Repository, block_filters
@@ -69,15 +82,11 @@ def settle_all(repo: Repository) -> list[Settled]:
             elif claim.is_dir():
                 # The process that holds it is alive, and will settle it.
                 with suppress(TurnTaken), turn(claim, _SETTLE_WAIT):
-                    found.append(_settle_or_tell(repo, claim))
+                    try:
+                        found.append(settle(repo, claim))
+                    except Astray as error:
+                        found.append(Settled(error.intent, astray=(f"{error.message} ", *parts_of(error.hint))))
     return [one for one in found if one.intent is not None]
-
-
-def _settle_or_tell(repo: Repository, claim: Path) -> Settled:
-    try:
-        return settle(repo, claim)
-    except Astray as error:
-        return Settled(error.intent, astray=(f"{error.message} ", *parts_of(error.hint)))
 
 
 def settle(repo: Repository, claim: Path) -> Settled:
@@ -231,7 +240,6 @@ class _Contents:
         return item.old is not None and bool(stand(where)) and blob_of(self._git, item, where) == item.old
 
     def are_as_meant(self, item: Item) -> bool:
-        """Whether the new file is at its place, and the old one aside."""
         aside = kept_aside(self._intent, item)
         hidden = self._intent.hidden(item.path)
         brought = not item.will or (not hidden and self.is_new(item, self._intent.place(item)))
@@ -241,7 +249,9 @@ class _Contents:
 def _take_back(intent: Intent, contents: _Contents) -> list[bytes]:
     index = EMPTY
     if stand(os.fsencode(intent.git_dir / "index")) != intent.index:
-        index = _read(intent)  # somebody has removed our lock and gone on: what they took over is theirs
+        # Somebody has removed our lock and gone on: what they took over is theirs.
+        with suppress(OSError, BadIndex):
+            index = read_index(plain_content(intent.git_dir / "index") or b"", len(intent.new) // 2)
     kept = tuple(item for item in intent.items if not _taken_over(index, item))
     return take_back(replace(intent, items=kept), contents.is_new, contents.is_old)
 
@@ -309,13 +319,6 @@ def _committed_since(repo: Repository, intent: Intent, head: str) -> set[bytes]:
         held = {item: objects.entry(tree, item.path) for item in intent.items}
     # A folder in the place of a file is no entry of its own.
     return {item.path for item, one in held.items() if (None if one and one.mode == TREE else one) != item.new}
-
-
-def _read(intent: Intent) -> Index:
-    try:
-        return read_index(plain_content(intent.git_dir / "index") or b"", len(intent.new) // 2)
-    except (OSError, BadIndex):
-        return EMPTY
 
 
 def _forget(claim: Path, stage: Path | None) -> None:

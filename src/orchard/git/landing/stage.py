@@ -24,11 +24,11 @@ from msgspec.structs import replace
 from orchard.errors import Next
 from orchard.files import read_plain
 from orchard.git.command import Git, GitError
-from orchard.git.folders import behind_link
+from orchard.git.folders import behind_link, lstat, parents
 from orchard.git.landing.claim import NEW_INDEX
 from orchard.git.landing.index import EMPTY, Index, read_index
 from orchard.git.landing.intent import Item, Stand, first_look, stand
-from orchard.git.landing.obstacles import Obstacle, find_obstacle, in_the_way
+from orchard.git.landing.obstacles import LandingRefused, find_obstacle, in_the_way
 from orchard.git.objects.reader import GITLINK, Change, Entry, Objects
 
 TIMEOUT = 600.0
@@ -51,9 +51,9 @@ class Staged(NamedTuple):
 class Blocked(Exception):
     """Something is in the way; nothing was touched."""
 
-    def __init__(self, obstacle: Obstacle) -> None:
-        super().__init__(obstacle.reason)
-        self.obstacle = obstacle
+    def __init__(self, refusal: LandingRefused) -> None:
+        super().__init__(refusal.reason)
+        self.refusal = refusal
 
 
 class Stager:
@@ -71,7 +71,7 @@ class Stager:
         before = self._copy_index(len(old) // 2)
         if before.unmerged:
             reason = f"There are unmerged files in {self.top}: {os.fsdecode(before.unmerged[0])}"
-            raise Blocked(Obstacle(reason, ("Resolve them, then run '", self.again, "'.")))
+            raise Blocked(LandingRefused("checkout", reason, ("Resolve them, then run '", self.again, "'.")))
         paths = {change.path for change in changes}
         sparse = bool(before.folders) or any(entry.skipped for entry in before.entries.values())
         self._must_be_free(changes, before, frozenset() if sparse else paths)
@@ -123,11 +123,8 @@ class Stager:
         if not self._is_here(path):
             return ()
         where = self._here(path)
-        try:
-            status = os.lstat(where)
-        except OSError:
-            return ()
-        return () if stat.S_ISDIR(status.st_mode) else first_look(where, status)
+        status = lstat(where)
+        return () if status is None or stat.S_ISDIR(status.st_mode) else first_look(where, status)
 
     def _ask_git(self, changes: Sequence[Change], old: str, new: str) -> None:
         """Whether all files that change are exactly those of `old`, as git sees it."""
@@ -187,7 +184,6 @@ class Stager:
         return {"core.attributesFile": str(self.top / os.fsdecode(named[0]))} if named and named[0] else {}
 
     def _compare(self, objects: Objects, changes: Sequence[Change], index: Index) -> None:
-        """The index holds what the new commit holds, at every path that changes."""
         for change in changes:
             if _entry(objects, index, change.path) != change.new:
                 reason = f"git made another index than was meant, at {os.fsdecode(change.path)}"
@@ -204,7 +200,7 @@ class Stager:
         goes = change.new is None or change.new.mode == GITLINK or (stays is not None and stays.skipped)
         if held is not None and held.skipped and looked and stays is not None:
             reason = f"{os.fsdecode(path)} lies outside of your sparse checkout of {self.top}, but is there."
-            raise Blocked(Obstacle(reason, ("Remove it, then run '", self.again, "'.")))
+            raise Blocked(LandingRefused("checkout", reason, ("Remove it, then run '", self.again, "'.")))
         is_new = change.new is not None and change.new.mode != GITLINK
         if is_new and not goes and held is not None and Entry(held.mode, held.oid) != change.new:
             raise GitError(("read-tree",), self.top, 0, f"error: git did not write {os.fsdecode(path)}")
@@ -272,12 +268,10 @@ def _entry(objects: Objects, index: Index, path: bytes) -> Entry | None:
     entry = index.entries.get(path)
     if entry is not None:
         return Entry(entry.mode, entry.oid)
-    end = path.find(b"/") if index.folders else -1
-    while end >= 0:
-        folder = index.folders.get(path[: end + 1])
+    for name in parents(path) if index.folders else ():
+        folder = index.folders.get(name + b"/")
         if folder is not None:
-            return objects.entry(folder.oid, path[end + 1 :])
-        end = path.find(b"/", end + 1)
+            return objects.entry(folder.oid, path[len(name) + 1 :])
     return None
 
 
@@ -286,14 +280,11 @@ def _folders(paths: Sequence[bytes], top: Path, *, submodules: Sequence[bytes]) 
     start = os.fsencode(top) + b"/"
     known: dict[bytes, bool] = {}
     for path in (*paths, *(one + b"/" for one in submodules)):
-        end = path.find(b"/")
-        while end >= 0:
-            folder = path[:end]
+        for folder in parents(path):
             if folder not in known:
                 where = start + folder
                 above = known.get(folder.rpartition(b"/")[0], False)
                 known[folder] = above or not os.path.isdir(where) or os.path.islink(where)  # noqa: PTH112, PTH114
-            end = path.find(b"/", end + 1)
     return tuple(sorted((folder for folder, missing in known.items() if missing), key=lambda one: one.count(b"/")))
 
 

@@ -161,8 +161,6 @@ def _kind(stages: dict[int, Entry], said: Sequence[str]) -> ConflictKind:
 
 
 class BadResolution(OrchardError):
-    """A resolution that was not accepted; the conflict stands."""
-
     def __init__(self, message: str, hint: str = "Resolve it by hand, or say which side to prefer.") -> None:
         super().__init__(message, hint)
 
@@ -258,7 +256,6 @@ def remember_all(repo: Repository, objects: Objects, plan: str, merge: Merge, re
 
 
 def resolve_from_memory(repo: Repository, objects: Objects, plan: str, merge: Merge) -> Resolution | None:
-    """A resolution made of remembered files, if there is one for each conflict."""
     changes: dict[bytes, Entry | None] = {}
     for conflict in merge.conflicts:
         oid = recall(repo, plan, conflict_key(conflict)) if conflict.kind in TEXT_KINDS else None
@@ -335,7 +332,6 @@ def _store(repo: Repository, objects: Objects, conflict: Conflict, content: byte
 
 
 def _rebuild(repo: Repository, objects: Objects, merge: Merge, changes: Mapping[bytes, Entry | None]) -> str:
-    """The merge's tree with these paths changed, built in a private index."""
     zero = "0" * len(merge.tree)
     # Removals first: a folder has to be gone before a file can take its place.
     rows = [f"0 {zero}\t".encode() + path for path, entry in changes.items() if entry is None]

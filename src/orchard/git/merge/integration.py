@@ -22,7 +22,7 @@ from msgspec import Struct, field
 
 from orchard.errors import Next, OrchardError
 from orchard.git.history import Ancestry, is_ancestor
-from orchard.git.merge.accounting import Trees, check
+from orchard.git.merge.account import Trees, check
 from orchard.git.merge.conflicts import Conflict, Merge, Resolution
 from orchard.git.objects.processes import Live
 from orchard.git.objects.reader import ObjectMissing
@@ -36,8 +36,6 @@ Resolver = Callable[[Merge], Resolution | None]
 
 
 class LeafMerge(Struct, frozen=True):
-    """A leaf to bring in, and where the two lines are now."""
-
     plan: str
     job: str
     commit: str
@@ -65,8 +63,6 @@ class Prepared(Struct, frozen=True):
 
 
 class Conflicted(Struct, frozen=True):
-    """The leaf does not go together with what is there, and nobody resolved it."""
-
     merge: Merge
 
     @property

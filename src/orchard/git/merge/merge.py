@@ -172,7 +172,10 @@ class Merger:
         who = author or self._user()
         when = max(when, 0)  # git knows no time before 1970, whatever the clock says
         if sign:
-            return _signed(self.repo, self.objects, who, (tree, tuple(parents), message, when))
+            signed = _sign(self.repo, self.repo.git, who, (tree, tuple(parents), message, when))
+            if b"\ngpgsig" not in self.objects.read(signed)[1].split(b"\n\n", 1)[0]:
+                raise SigningFailed("git made a commit without a signature.")
+            return signed
         lines = [f"tree {checked(tree)}", *(f"parent {checked(parent)}" for parent in parents)]
         person = f"{_bare(who[0])} <{_bare(who[1])}> {when} +0000"
         lines += [f"author {person}", f"committer {person}", "", clean_message(message)]
@@ -208,7 +211,6 @@ class Merger:
         return parse_merge(lambda: next(fields), ours, theirs, clean=done.status == 0)
 
     def _git_for(self, tree: str) -> Git:
-        """Git in the private folder, with the attributes of this tree in force."""
         found = self.census.below(tree).attributes
         digest = hashlib.sha256(b"".join(path + b"\0" + oid.encode() for path, oid in found)).hexdigest()
         if digest not in self._gits:
@@ -289,15 +291,6 @@ def _write_attributes(folder: Path, path: bytes, content: bytes) -> None:
             raise
 
 
-def _signed(
-    repo: Repository, objects: Objects, who: tuple[str, str], what: tuple[str, tuple[str, ...], str, int]
-) -> str:
-    commit = _sign(repo, repo.git, who, what)
-    if b"\ngpgsig" not in objects.read(commit)[1].split(b"\n\n", 1)[0]:
-        raise SigningFailed("git made a commit without a signature.")
-    return commit
-
-
 def signing_problem(repo: Repository) -> SigningFailed | None:
     """Why a commit could not be signed now: an empty one is signed in a folder that is thrown away."""
     with tempfile.TemporaryDirectory(prefix="orchard-") as place:
@@ -328,10 +321,9 @@ def _sign(repo: Repository, git: Git, who: tuple[str, str], what: tuple[str, tup
     flags = [word for parent in parents for word in ("-p", parent)]
     try:
         text = clean_message(message).encode(errors="replace")
-        commit = git("commit-tree", "-S", *flags, tree, stdin=text, timeout=SIGN_TIMEOUT).text
+        return git("commit-tree", "-S", *flags, tree, stdin=text, timeout=SIGN_TIMEOUT).text
     except GitError as error:
         raise SigningFailed(error.stderr.strip() or "the signing program failed.") from error
-    return commit
 
 
 def _unrelated(repo: Repository, ours: str, theirs: str) -> UnrelatedHistories:

@@ -66,8 +66,6 @@ class Mover:
 
 
 class Live:
-    """What is open for one repository: processes are started when they are first needed."""
-
     def __init__(self, repo: Repository) -> None:
         self.repo = repo
         self.objects = Objects(repo.git)

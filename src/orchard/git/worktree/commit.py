@@ -37,6 +37,10 @@ from orchard.git.worktree.status import (
 from orchard.process.failpoint import failpoint
 
 LISTED_PATHS = 1000
+_NOT_STORED = "The job left files whose names git does not store"
+_OTHER_NAMES = (
+    "Have the job choose other names: no part of a path may pass for '.git', and '.gitmodules' may not be a link."
+)
 
 
 class CommitInfo(Struct, frozen=True):
@@ -84,8 +88,6 @@ class Committed(Struct, frozen=True):
 
 
 class Refused(Struct, frozen=True):
-    """The job's work cannot become a commit as it is; it still lies in the worktree."""
-
     message: str
     hint: str
     paths: tuple[str, ...] = ()
@@ -94,8 +96,6 @@ class Refused(Struct, frozen=True):
 
 
 class Changes(Struct, frozen=True):
-    """What lies in a worktree beyond its HEAD."""
-
     total: int
     paths: tuple[str, ...] = field(default=())
     """At most LISTED_PATHS of them, escaped for people."""
@@ -207,7 +207,6 @@ def _unfinished(git_dir: Path, contents: Contents) -> Refused | None:
 
 
 def worktree_changes(repo: Repository, worktree: Worktree) -> Changes:
-    """What a check changed in a worktree after its work was committed."""
     contents = look(repo.worktree_git(worktree.name, worktree.path), worktree.path)
     names = sorted({*contents.changed, *contents.staged, *contents.untracked})
     return Changes(len(names), tuple(display(name) for name in names[:LISTED_PATHS]))
@@ -310,18 +309,10 @@ def _staged(work: _Work, contents: Contents) -> tuple[str, Reviewed | Finding]:
     else:
         refused = stage(work.git, work.worktree.path, contents)
         if refused:
-            return "", _not_stored(refused)
+            names = tuple(display(path) for path in refused)
+            return "", Finding(f"{_NOT_STORED}: {', '.join(names[:5])}", _OTHER_NAMES, names[:LISTED])
         tree = work.git("write-tree").text
     return tree, review(work.repo, work.base, tree)
-
-
-def _not_stored(paths: tuple[bytes, ...]) -> Finding:
-    names = tuple(display(path) for path in paths)
-    return Finding(
-        f"The job left files whose names git does not store: {', '.join(names[:5])}",
-        "Have the job choose other names: no part of a path may pass for '.git', and '.gitmodules' may not be a link.",
-        names[:LISTED],
-    )
 
 
 def _written(work: _Work, files: Files) -> tuple[str, Reviewed | Finding]:

@@ -55,7 +55,6 @@ class Storage:
 
 
 def _said(repo: Repository) -> tuple[dict[str, str], set[Path]]:
-    """The user's own settings, and the files that they are in."""
     git = repo.git.with_environment(GIT_CONFIG_COUNT="0")
     rows = git("config", "--list", "--show-origin", "-z").fields
     pairs = (os.fsdecode(row).partition("\n") for row in rows[1::2])

@@ -26,7 +26,7 @@ from msgspec import Struct
 
 from orchard.errors import OrchardError
 from orchard.git.command import Git, GitError
-from orchard.git.folders import plain_content, remove_file
+from orchard.git.folders import parents, plain_content, remove_file
 from orchard.git.landing.index import BadIndex, Index, Stand, read_index
 from orchard.git.objects.reader import EXECUTABLE, SYMLINK, Change
 from orchard.git.repository import Repository, Worktree
@@ -113,15 +113,7 @@ def _index(git_dir: Path, oid_size: int) -> Index | None:
 
 def _tracked(top: bytes, odd: tuple[bytes, ...], index: Index) -> bytes | None:
     """The first of these paths that git has a file at, or below."""
-    if not odd:
-        return None
-    known = set(index.entries)
-    for name in index.entries:
-        while b"/" in name:
-            name = name.rpartition(b"/")[0]
-            if name in known:
-                break
-            known.add(name)
+    known = {*index.entries, *(folder for name in index.entries for folder in parents(name))}
     return next((path.removeprefix(top) for path in odd if path.removeprefix(top) in known), None)
 
 

@@ -51,8 +51,6 @@ LISTED_NAMES = 100
 
 
 class CannotSave(OrchardError):
-    """Something in a worktree could not be saved, so nothing in it is removed."""
-
     def __init__(self, worktree: Worktree, reason: str, paths: tuple[str, ...] = ()) -> None:
         super().__init__(
             f"The work in {worktree.path} cannot be saved: {reason}",

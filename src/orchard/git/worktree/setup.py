@@ -18,8 +18,7 @@ from msgspec import Struct
 from orchard.errors import UsageError
 from orchard.files import open_plain
 from orchard.git.command import Git
-from orchard.git.excludes import exclude
-from orchard.git.folders import behind_link
+from orchard.git.folders import behind_link, exclude
 from orchard.git.repository import Repository, Worktree
 from orchard.git.scratch import private_file
 from orchard.git.worktree.status import display, stamp
@@ -67,7 +66,6 @@ def included_files(
 
 
 def _included(repo: Repository, top: Path, patterns: Sequence[str], roots: Sequence[Path]) -> list[bytes]:
-    """The ignored files of the checkout at `top` that are to be copied."""
     wanted = [*_include_file(top), *(pattern.encode(errors="surrogateescape") for pattern in patterns)]
     if not wanted:
         return []
@@ -76,7 +74,6 @@ def _included(repo: Repository, top: Path, patterns: Sequence[str], roots: Seque
 
 
 def fills_nothing(top: Path | None, patterns: Sequence[str], links: Sequence[str]) -> bool:
-    """Whether neither the settings nor the checkout at `top` ask for anything to be put into worktrees."""
     return not patterns and not links and (top is None or not os.path.lexists(top / INCLUDE_FILE))
 
 
@@ -198,5 +195,5 @@ def _link(trees: Worktrees, top: Path, worktree: Worktree, name: str) -> str | N
     # A pattern that ends in a slash ignores the folder but not a link of that name.
     if not _ignored_in(trees.repo.worktree_git(worktree.name, worktree.path), [os.fsencode(name)]):
         with trees.lock():
-            exclude(trees.repo, f"/{name}")
+            exclude(trees.repo.common_dir, f"/{name}")
     return None

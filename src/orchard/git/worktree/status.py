@@ -22,6 +22,7 @@ from msgspec import Struct
 
 from orchard.files import open_plain, read_plain
 from orchard.git.command import Blocked, Git, GitError
+from orchard.git.folders import lstat
 from orchard.git.objects.reader import ObjectMissing
 from orchard.git.ownership import PATH_BYTES
 from orchard.git.pipes import ELSEWHERE, special_notes
@@ -214,11 +215,8 @@ def _content(place: bytes) -> bytes:
 
 
 def _stamp(place: bytes) -> bytes:
-    try:
-        found = os.lstat(place)
-    except OSError:
-        return b"-"
-    return b"%d %d %d" % (found.st_mode, found.st_size, found.st_mtime_ns)
+    found = lstat(place)
+    return b"-" if found is None else b"%d %d %d" % (found.st_mode, found.st_size, found.st_mtime_ns)
 
 
 def stage(git: Git, path: Path, contents: Contents) -> tuple[bytes, ...]:
@@ -405,7 +403,6 @@ class _Walked(Struct, frozen=True):
 
 
 def _walk(path: Path) -> _Walked:
-    """Look into every folder below `path`."""
     found = _Walked([], [], [])
     folders = [b""]
     top = os.fsencode(path)

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from orchard.git.command import GitError
-from orchard.git.merge.accounting import Trees, check
+from orchard.git.merge.account import Trees, check
 from orchard.git.merge.conflicts import Merge
 from orchard.git.objects.processes import Live
 from orchard.git.objects.reader import TREE, Change, Objects

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from orchard.files import read_plain
 from orchard.git.command import Git
+from orchard.git.folders import lstat
 from orchard.git.worktree.remains import named_objects
 from orchard.git.worktree.status import Contents, Picture, look, picture, stamp
 
@@ -56,12 +57,8 @@ def _stamps(path: Path, contents: Contents) -> bytes:
     digest = hashlib.sha256()
     top = os.fsencode(path) + b"/"
     for name in sorted({*contents.changed, *contents.untracked, *contents.staged}):
-        try:
-            found = os.lstat(top + name)
-        except OSError:
-            digest.update(name + b"\0-\n")
-            continue
-        digest.update(b"%s\0%d %d %d %d %d\n" % (name, *stamp(found)))
+        found = lstat(top + name)
+        digest.update(name + b"\0-\n" if found is None else b"%s\0%d %d %d %d %d\n" % (name, *stamp(found)))
     return digest.digest()
 
 

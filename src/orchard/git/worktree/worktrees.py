@@ -28,8 +28,16 @@ from msgspec.structs import replace
 from orchard.errors import RUN_DOCTOR, OrchardError, no_locks
 from orchard.files import read_plain
 from orchard.git.command import GitError
-from orchard.git.excludes import exclude
-from orchard.git.folders import delete_children, mounts_below, remove_file, remove_special, write_atomically
+from orchard.git.folders import (
+    delete_children,
+    entries,
+    exclude,
+    lstat,
+    mounts_below,
+    remove_file,
+    remove_special,
+    write_atomically,
+)
 from orchard.git.landing.index import BadIndex, changed_index
 from orchard.git.repository import LOCK_REASON, WORKTREE_NAME, Repository, Worktree, unblock_worktrees
 from orchard.git.scratch import private_file
@@ -264,7 +272,6 @@ class Worktrees(Struct):
                 folder.rmdir()
 
     def exists(self, worktree: Worktree) -> bool:
-        """Whether both the folder and git's notes on it are there."""
         real = worktree.path.is_dir() and not worktree.path.is_symlink()
         return real and (self._admin(worktree) / "HEAD").exists()
 
@@ -277,8 +284,8 @@ class Worktrees(Struct):
 
     def strays(self, known: Collection[str]) -> list[Stray]:
         """Folders that neither git nor the caller knows, and worktrees of ours that lost their folder."""
-        folders = {entry.name for entry in _entries(self.root) if entry.name != TRASH}
-        admins = {entry.name for entry in _entries(self.repo.common_dir / "worktrees")}
+        folders = {entry.name for entry in entries(self.root) if entry.name != TRASH}
+        admins = {entry.name for entry in entries(self.repo.common_dir / "worktrees")}
         registered = {
             name for name in admins if _pointer(self.repo.common_dir / "worktrees" / name) == self.root / name
         }
@@ -359,7 +366,7 @@ class Worktrees(Struct):
             ) from error
         top = self.repo.main_top
         if top is not None and self.root.is_relative_to(top) and not self.root.is_relative_to(self.repo.common_dir):
-            exclude(self.repo, f"/{self.root.relative_to(top)}/")
+            exclude(self.repo.common_dir, f"/{self.root.relative_to(top)}/")
         self._prepared = True
 
     def _use(self, worktree: Worktree, saved: Saved) -> None:
@@ -413,7 +420,7 @@ class Worktrees(Struct):
 
     def _forget_operations(self, admin: Path, worktree: Worktree, *, keep_index: bool) -> None:
         """Remove a merge, rebase or setting that a job left under way, and lock files of dead processes."""
-        for entry in _entries(admin):
+        for entry in entries(admin):
             if entry.name in AT_REST and (entry.name != "index" or keep_index):
                 continue
             if entry.is_dir(follow_symlinks=False):
@@ -449,11 +456,8 @@ class Worktrees(Struct):
 
 def _index_stamp(admin: Path) -> tuple[int, ...]:
     """What differs as soon as anybody writes to an index: the kernel sets the time of a change, nobody else can."""
-    try:
-        found = (admin / "index").lstat()
-    except OSError:
-        return ()
-    return (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+    found = lstat(admin / "index")
+    return () if found is None else (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
 def _pointer(admin: Path) -> Path | None:
@@ -463,13 +467,6 @@ def _pointer(admin: Path) -> Path | None:
     except OSError:
         return None
     return Path(os.path.normpath(admin / said)).parent if said else None
-
-
-def _entries(folder: Path) -> list[os.DirEntry[str]]:
-    try:
-        return sorted(os.scandir(folder), key=lambda entry: entry.name)
-    except OSError:
-        return []
 
 
 def _busy(place: Path) -> OrchardError:

@@ -34,8 +34,6 @@ LINE_CHECK_LIMIT = 4 * 1024 * 1024
 
 
 class LostInMerge(OrchardError):
-    """A merge result that does not follow from its inputs; it must not be used."""
-
     def __init__(self, paths: Sequence[bytes]) -> None:
         shown = ", ".join(show_path(path) for path in paths[:5])
         more = f" and {len(paths) - 5} more" if len(paths) > 5 else ""
