@@ -5,8 +5,7 @@ from pathlib import Path
 
 import click
 
-from orchard.surfaces.cli.group import VerbCommand, cli, shared_options
-from orchard.surfaces.cli.subcommands import VerbFamily
+from orchard.surfaces.cli.group import VerbCommand, VerbFamily, cli, shared_options
 from orchard.surfaces.cli.verbs import TOPICS, VERBS
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "cli.md"

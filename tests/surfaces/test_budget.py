@@ -3,7 +3,7 @@
 import pytest
 
 from orchard.errors import UsageError
-from orchard.surfaces.cli.commands.plan_actions import read_budget
+from orchard.surfaces.cli.action import read_budget
 
 
 @pytest.mark.parametrize(

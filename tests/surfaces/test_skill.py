@@ -18,9 +18,8 @@ import pytest
 from orchard import errors
 from orchard.planfile.parse import parse
 from orchard.surfaces.cli.commands.skill import skill_page
-from orchard.surfaces.cli.group import VerbCommand, cli
+from orchard.surfaces.cli.group import VerbCommand, VerbFamily, cli
 from orchard.surfaces.cli.start import run_command_line
-from orchard.surfaces.cli.subcommands import VerbFamily
 from orchard.surfaces.cli.verbs import VERBS
 from orchard.testing import Repo
 
@@ -237,7 +236,7 @@ def test_commands_below_a_verb_explain_themselves(name: str, capsys: pytest.Capt
     verb = cli.get_command(click.Context(cli), name)
     assert isinstance(verb, VerbFamily)
 
-    for child, told in verb.children.items():
+    for child, told in verb.rows.items():
         command = verb.get_command(click.Context(verb), child)
         assert isinstance(command, VerbCommand) and command.name == child
         assert (command.help or "").split("\n")[0] == told.help

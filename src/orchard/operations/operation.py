@@ -124,6 +124,10 @@ class Verb(Struct, frozen=True):
     """An operation as a command of the CLI."""
 
     name: str
+    asks: bool = False
+    """Whether a person is asked first."""
+    follows: bool = False
+    """Whether work goes on because of it, which the command shows until it ends."""
 
 
 class Absent(Struct, frozen=True):

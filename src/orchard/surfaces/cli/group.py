@@ -4,18 +4,18 @@
 parameters of the commands: a callback writes them into the `Terminal` that all commands share.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
+from inspect import cleandoc
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec
 
 import click
 
-from orchard.surfaces.cli import verbs as commands
 from orchard.surfaces.cli.terminal import Terminal
+from orchard.surfaces.cli.verbs import TOPICS, VERBS, Verb
 
 Given = ParamSpec("Given")
-Result = TypeVar("Result")
 
 EVERYWHERE = "Everywhere"
 
@@ -78,36 +78,45 @@ class VerbCommand(click.Command):
                 formatter.write("".join(f"  {row}\n" for row in self.examples.splitlines()))
 
 
-class VerbGroup(click.Group):
-    """The verbs by topic; looking at the list imports none of them."""
+class LazyGroup(click.Group):
+    """Commands that are imported when they are used: looking at the list imports none of them."""
+
+    def __init__(self, *args: Any, rows: Mapping[str, Verb], **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.rows = rows
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(commands.VERBS)
+        return list(self.rows)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        verb = commands.VERBS.get(cmd_name)
-        if verb is None:
+        row = self.rows.get(cmd_name)
+        if row is None:
             return None
-        module, _, name = verb.place.partition(":")
+        module, _, name = row.place.partition(":")
         found = getattr(import_module(f"orchard.surfaces.cli.commands.{module}"), name)
-        assert isinstance(found, click.Command), verb.place
+        assert isinstance(found, click.Command), row.place
         return found
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in commands.VERBS and not args[0].startswith("-"):
+        if args and args[0] not in self.rows and not args[0].startswith("-"):
             from difflib import get_close_matches
 
-            near = get_close_matches(args[0], commands.VERBS, n=1)
+            near = get_close_matches(args[0], self.rows, n=1)
             guess = f" Did you mean '{near[0]}'?" if near else ""
-            ctx.fail(f"There is no command '{args[0]}'.{guess}")
+            none = "There is no" if ctx.parent is None else f"'{ctx.command_path}' has no"
+            ctx.fail(f"{none} command '{args[0]}'.{guess}")
         return super().resolve_command(ctx, args)
 
+
+class VerbGroup(LazyGroup):
+    """The verbs by topic."""
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        width = max(len(name) for name in commands.VERBS)
-        for topic, title in commands.TOPICS.items():
-            rows = [(name.ljust(width), verb.help) for name, verb in commands.VERBS.items() if verb.topic == topic]
+        width = max(len(name) for name in self.rows)
+        for topic, title in TOPICS.items():
+            rows = [(name.ljust(width), verb.help) for name, verb in self.rows.items() if verb.topic == topic]
             with formatter.section(title):
                 formatter.write_dl(rows)
 
@@ -115,8 +124,20 @@ class VerbGroup(click.Group):
         from click.shell_completion import CompletionItem
 
         return [
-            CompletionItem(name, help=verb.help) for name, verb in commands.VERBS.items() if name.startswith(incomplete)
+            CompletionItem(name, help=verb.help) for name, verb in self.rows.items() if name.startswith(incomplete)
         ] or click.Command.shell_complete(self, ctx, incomplete)
+
+
+class VerbFamily(VerbCommand, LazyGroup):
+    """A verb with verbs of its own; whether it can be used without one is said by `invoke_without_command`."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        self.format_commands(ctx, formatter)
+        VerbCommand.format_options(self, ctx, formatter)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, child.help) for name, child in self.rows.items()])
 
 
 def _print_version(context: click.Context, parameter: click.Parameter, value: bool) -> None:
@@ -134,6 +155,7 @@ def _print_help(context: click.Context) -> None:
 
 cli = VerbGroup(
     "orchard",
+    rows=VERBS,
     params=[
         *shared_options(),
         click.Option(
@@ -158,14 +180,39 @@ cli = VerbGroup(
 )
 
 
-def verb(
-    name: str, *, examples: str = ""
-) -> Callable[[Callable[Concatenate[Terminal, Given], int | None]], VerbCommand]:
-    """A command of its own: the function gets the terminal first, and returns its exit code (None: 0)."""
+Function = Callable[Concatenate[Terminal, Given], int | None]
+"""What a command does: it gets the terminal first, and returns its exit code (None: 0)."""
 
-    def wrap(function: Callable[Concatenate[Terminal, Given], int | None]) -> VerbCommand:
-        made = click.command(name, cls=VerbCommand, examples=examples)(click.make_pass_decorator(Terminal)(function))
+
+def verb(
+    name: str, *, examples: str = "", row: Verb | None = None, cls: type[VerbCommand] = VerbCommand, **options: Any
+) -> Callable[[Function[Given]], VerbCommand]:
+    """A command of its own: its sentence is that of its row, which is in `VERBS`, and its docstring says the rest."""
+
+    def wrap(function: Function[Given]) -> VerbCommand:
+        help = f"{(row or VERBS[name]).help}\n\n{cleandoc(function.__doc__ or '')}".strip()
+        made = click.command(name, cls=cls, examples=examples, help=help, **options)(
+            click.make_pass_decorator(Terminal)(function)
+        )
         assert isinstance(made, VerbCommand)
         return made
 
     return wrap
+
+
+def family(
+    name: str, children: Mapping[str, Verb], *, examples: str = "", alone: bool = False
+) -> Callable[[Function[Given]], VerbCommand]:
+    """A verb with children: the function is what it does without one, which it can do where it is `alone` a command.
+
+    With a child the function is called first, and must do nothing then: `click.get_current_context()` names the child
+    as `invoked_subcommand`.
+    """
+    return verb(
+        name,
+        examples=examples,
+        cls=VerbFamily,
+        rows=children,
+        invoke_without_command=alone,
+        no_args_is_help=False,  # click would tell the whole help as an error
+    )

@@ -1,16 +1,15 @@
 """From the options to an `App`, and from names to plans and jobs; completion asks here as well."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
 from orchard.app import App, open_app
-from orchard.core.views.documents import PlanSummary
 from orchard.errors import NeedsPerson, OrchardError
-from orchard.model.plan import PlanId
+from orchard.model.phases import PHASES
 from orchard.operations.operation import Argument, Operation, arguments_of
 from orchard.surfaces.cli.render import text
 from orchard.surfaces.cli.render.lines import safe
@@ -42,24 +41,6 @@ def app_for_work(terminal: Terminal) -> App:
         raise NeedsPerson(text.UNTRUSTED.format(keys=", ".join(keys)), text.UNTRUSTED_HINT)
     asked.agree()
     return open_app(terminal.repo, in_commands)
-
-
-def plan_document(app: App, plan: PlanId) -> PlanSummary:
-    """The summary of a plan whose exact id is known."""
-    return app.status(plan).plan
-
-
-def confirm(terminal: Terminal, question: str, command: str, *, yes: bool) -> bool:
-    """Whether to go on with something that is not easily taken back: a person says so, here or by `--yes`.
-
-    `command` does the same without a question.
-    """
-    if not yes and not terminal.can_ask:
-        raise NeedsPerson(text.nobody_to_ask(question), command)
-    if yes or terminal.agreed(question):
-        return True
-    terminal.note(text.done(text.NOTHING_CHANGED))
-    return False
 
 
 def find_file(terminal: Terminal, name: str) -> Path:
@@ -158,25 +139,45 @@ def plan_option(function: Any) -> Any:
     )(function)
 
 
-def options_of(operation: Operation) -> Callable[[Any], Any]:
-    """The arguments of an operation as options; one that is not given is None."""
+def options_of(operation: Operation, words: Mapping[str, str] | None = None) -> Callable[[Any], Any]:
+    """The arguments of an operation as parameters of a command, but for the names of plans and jobs.
+
+    `words` say in another way what an option means; "" leaves it out. An option that is not given is None.
+    """
 
     def add(function: Any) -> Any:
         for one in reversed(arguments_of(operation.args)):
-            if one.name not in ("plan", "job", "jobs"):
-                name = f"--{one.name.replace('_', '-')}"
-                function = click.option(name, help=one.description, **_sort(one))(function)
+            said = (words or {}).get(one.name, one.description)
+            if one.name not in ("plan", "job", "jobs") and said:
+                function = _parameter(one, said)(function)
         return function
 
     return add
 
 
-def _sort(argument: Argument) -> dict[str, Any]:
-    if argument.kind is bool:
-        return {"is_flag": True}
-    if argument.kind is int:
-        return {"type": click.IntRange(argument.limits.get("ge"), argument.limits.get("le")), "metavar": "N"}
-    return {"metavar": "TEXT"}
+def option_name(argument: Argument) -> str:
+    if argument.form == "phase":
+        return "--from"
+    name = argument.name.removesuffix("s") if argument.form == "works" else argument.name
+    return f"--{name.replace('_', '-')}"
+
+
+def _parameter(argument: Argument, said: str) -> Any:
+    if argument.required:
+        return click.argument(argument.name, metavar=argument.name.upper())
+    sort: dict[str, Any] = {"metavar": "TEXT", "default": argument.default}
+    if argument.form in ("work", "works"):
+        said = f"{said.removesuffix('.')}: as in a plan file, or @FILE."
+        sort = {"metavar": "WORK", "multiple": argument.form == "works"}
+    elif argument.form == "budget":
+        sort = {"metavar": "KIND=N,..."}
+    elif argument.form == "phase":
+        sort = {"type": click.Choice([str(phase) for phase in PHASES])}
+    elif argument.kind is bool:
+        sort = {"is_flag": True}
+    elif argument.kind is int:
+        sort = {"type": click.IntRange(argument.limits.get("ge"), argument.limits.get("le")), "metavar": "N"}
+    return click.option(option_name(argument), argument.name, help=said, **sort)
 
 
 def yes_option(function: Any) -> Any:

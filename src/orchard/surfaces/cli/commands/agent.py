@@ -59,9 +59,7 @@ orchard agent "List the endpoints" --json     # everything that happens as JSON 
 def agent(
     terminal: Terminal, task: str, model: str | None, provider: str | None, max_turns: int | None, session: str | None
 ) -> int:
-    """Let the built-in agent do TASK alone, in the current folder.
-
-    It edits the files that are there, without a worktree and without a commit. The exit code is 0 when it is done, 1
+    """It edits the files that are there, without a worktree and without a commit. The exit code is 0 when it is done, 1
     when it is not, 3 when the session is not there, 124 when its time is over and 130 when it was interrupted.
     """
     wanted = read_task(task)
@@ -198,7 +196,7 @@ class Screen:
         return code
 
     def _talk(self, result: Result, used: Usage) -> list[Line]:
-        from orchard.surfaces.cli.commands.usage import brief
+        from orchard.surfaces.cli.render.usage import brief
 
         rows: list[Line] = [[(brief(used), "dim")]] if self._used else []
         if result.session is not None and result.reason != "session-lost":

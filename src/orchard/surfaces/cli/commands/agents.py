@@ -33,9 +33,7 @@ NOTHING_USABLE = "No agent can be used here yet. Install one and log in; any of 
 @verb("agents", examples="orchard agents\norchard agents claude")
 @click.argument("name", metavar="[NAME]", required=False, shell_complete=complete_agents)
 def agents(terminal: Terminal, name: str | None) -> None:
-    """List the agents: which are installed, logged in, and what each can do.
-
-    NAME shows one of them, with how to install it and how to log in. What is marked with * does the work that names
+    """NAME shows one of them, with how to install it and how to log in. What is marked with * does the work that names
     no agent.
     """
     found = agents_here(terminal)
@@ -57,10 +55,7 @@ def agents(terminal: Terminal, name: str | None) -> None:
 )
 @click.option("--refresh", is_flag=True, help="Ask again, and do not use what was found in the last hour.")
 def models(terminal: Terminal, agent: str | None, refresh: bool) -> None:
-    """List the models of the agents, with vendor and tier.
-
-    The tier (fast, standard, premium) is judged by the model's name; a plan can ask for it instead of a model.
-    """
+    """The tier (fast, standard, premium) is judged by the model's name; a plan can ask for it instead of a model."""
     found = agents_here(terminal)
     names = [_known(found, agent)] if agent else [name for name in found.names if found.missing(name) is None]
     told = Models(found, user_cache()).all(names, refresh=refresh)

@@ -50,9 +50,7 @@ orchard bench --folder /mnt/fast --rounds 5 --json
 def bench(
     terminal: Terminal, names: tuple[str, ...], jobs: int, parallel: int, rounds: int, folder: Path | None
 ) -> int:
-    """Measure how fast Orchard is on this repository and this machine.
-
-    Everything happens in scratch copies, which are removed: your checkout, branches and settings are not touched.
+    """Everything happens in scratch copies, which are removed: your checkout, branches and settings are not touched.
     Each figure stands beside that of a bare script that does the same without any of the promises, taken by turns in
     the same run.
 

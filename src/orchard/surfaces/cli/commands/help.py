@@ -29,7 +29,6 @@ def _known(context: click.Context, parameter: click.Parameter, incomplete: str) 
 @verb("help", examples="orchard help planning\norchard help run")
 @click.argument("topic", metavar="[TOPIC]", required=False, shell_complete=_known)
 def help_about(terminal: Terminal, topic: str | None) -> None:
-    """Explain a command, or a topic such as 'planning'."""
     if topic is None:
         rows = "\n".join(f"  {name}  {about}" for name, (about, _) in TOPICS.items())
         explained = f"{_of_command(None)}\n\nTopics ('orchard help TOPIC'):\n{rows}"

@@ -91,7 +91,6 @@ orchard logs api --attempt 1
 @click.option("-n", "--tail", type=click.IntRange(0), metavar="N", help="Only the last N lines.")
 @click.option("--raw", is_flag=True, help="Print bytes as they are (secrets are redacted all the same).")
 def logs(terminal: Terminal, job: str, plan: str | None, follow: bool, **options: Any) -> None:
-    """Print what a job's programs printed."""
     if options["every"] and options["attempt"] is not None:
         raise UsageError("'--all' and '--attempt' exclude each other.", "Give one of them.")
     app = app_of(terminal)

@@ -6,13 +6,14 @@ from pathlib import Path
 import click
 
 from orchard.errors import UsageError
+from orchard.surfaces.cli.group import family
 from orchard.surfaces.cli.render import text
-from orchard.surfaces.cli.subcommands import Child, family
 from orchard.surfaces.cli.terminal import Terminal, is_terminal
+from orchard.surfaces.cli.verbs import Verb
 
 CHILDREN = {
-    "install": Child("mcp_install:install", "Make a host start Orchard's MCP server."),
-    "uninstall": Child("mcp_install:uninstall", "Take Orchard's MCP server out of a host's file again."),
+    "install": Verb("", "mcp_install:install", "Make a host start Orchard's MCP server."),
+    "uninstall": Verb("", "mcp_install:uninstall", "Take Orchard's MCP server out of a host's file again."),
 }
 
 
@@ -41,7 +42,6 @@ def mcp(
     read_only: bool,
     pass_file: Path | None,
 ) -> int:
-    """Be an MCP server on stdin and stdout, for a program that talks with a model."""
     verb = click.get_current_context().invoked_subcommand
     if verb is not None:
         if toolsets or tools or exclude_tools or read_only or pass_file is not None:

@@ -14,6 +14,7 @@ from msgspec import Struct
 from orchard.errors import NeedsPerson, OrchardError, UsageError
 from orchard.git.repository import find_repository
 from orchard.model.events.plans import Json
+from orchard.surfaces.cli.commands.mcp import CHILDREN
 from orchard.surfaces.cli.external_files import UNCHANGED, Change, Found, kept_lines, look, offer
 from orchard.surfaces.cli.external_text import BadText, edited, entry_of, holds_nothing_else
 from orchard.surfaces.cli.group import verb
@@ -89,6 +90,7 @@ def _host_options(function: Any) -> Any:
 
 @verb(
     "install",
+    row=CHILDREN["install"],
     examples="""
 orchard mcp install --host claude                   # .mcp.json of this repository
 orchard mcp install --host codex --scope user       # for all your repositories
@@ -115,9 +117,7 @@ def install(
     only_print: bool,
     yes: bool,
 ) -> int:
-    """Make a host start Orchard's MCP server.
-
-    Shows how the host's file changes and asks. What was in the file is kept beside it. Where nobody can be asked,
+    """Shows how the host's file changes and asks. What was in the file is kept beside it. Where nobody can be asked,
     --yes is needed: the exit code is 4 without it, and when an entry of that name is another one, until --replace.
     """
     asked = _asked(terminal, host, scope, name)
@@ -150,16 +150,15 @@ def install(
 
 
 @verb(
-    "uninstall", examples="orchard mcp uninstall --host claude\norchard mcp uninstall --host codex --scope user --yes"
+    "uninstall",
+    row=CHILDREN["uninstall"],
+    examples="orchard mcp uninstall --host claude\norchard mcp uninstall --host codex --scope user --yes",
 )
 @_host_options
 @click.option("--force", is_flag=True, help="Take out an entry of that name even if it does not start Orchard.")
 @yes_option
 def uninstall(terminal: Terminal, host: str, scope: Scope, name: str, force: bool, yes: bool) -> int:
-    """Take Orchard's MCP server out of a host's file again.
-
-    A file in which nothing else is left is removed.
-    """
+    """A file in which nothing else is left is removed."""
     asked = _asked(terminal, host, scope, name)
     found = look(asked.place.file, asked.place.inside, private=asked.place.private)
     there, after = asked.edited(found, None)

@@ -61,9 +61,7 @@ orchard help planning                         # what agents are told about good 
 def plan(
     terminal: Terminal, goal: str, agent: str | None, model: str | None, file: Path | None, run: bool, yes: bool
 ) -> int:
-    """Let an agent write a plan for GOAL; show it and save it.
-
-    The agent looks at a copy of what is committed and changes nothing. Its plan is checked, and it is told what is
+    """The agent looks at a copy of what is committed and changes nothing. Its plan is checked, and it is told what is
     wrong with it at most three times. Nothing runs until you say so.
     """
     if run and not yes and not terminal.can_ask:
@@ -119,7 +117,7 @@ class Made(Struct):
     def talk(self) -> list[Line]:
         """Who wrote it and what that took, in a line."""
         from orchard.model.usage import total
-        from orchard.surfaces.cli.commands.usage import brief
+        from orchard.surfaces.cli.render.usage import brief
 
         used = f" ({brief(total(self.used))})" if self.used else ""
         times = len(self.repaired)

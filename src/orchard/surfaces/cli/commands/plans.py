@@ -1,54 +1,193 @@
-"""`orchard list`, which scripts and prompts ask often: it opens all of `App` only for a plan that must be replayed."""
+"""Verbs that ask something of a whole plan."""
 
-import os
-from collections.abc import Callable
-from functools import cache
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, get_args
 
 import click
 
-from orchard.config.load import load_settings
-from orchard.config.user_dirs import user_dirs
-from orchard.core.views.documents import PlanSummary
-from orchard.git.repository import find_repository
-from orchard.model.names import PlanId
-from orchard.store.plan_list import JOURNAL_FILE, PlanList, listed
+from orchard.core.run import Run
+from orchard.errors import UsageError
+from orchard.model import limits
+from orchard.model.events.plans import Json, LandingIntended, UndoIntended
+from orchard.model.plan import Resolver
+from orchard.operations.changes import land_plan, landable, reshape_plan, undo_plan
+from orchard.operations.plans import delete_plan, finalize_plan, pause_plan, purge_plan, resume_plan
+from orchard.surfaces.cli.action import Asked, action, document_in
 from orchard.surfaces.cli.group import verb
+from orchard.surfaces.cli.options import app_of, find_file, not_empty
 from orchard.surfaces.cli.render import text
-from orchard.surfaces.cli.render.lines import Piece, safe, table
-from orchard.surfaces.cli.terminal import Terminal
-from orchard.surfaces.next_steps import in_commands
+from orchard.surfaces.cli.render.lines import Line, safe
+from orchard.surfaces.cli.terminal import Terminal, read_input
 
 
-@verb("list")
-@click.option("--deleted", is_flag=True, help="Show deleted plans as well.")
-def list_plans(terminal: Terminal, deleted: bool) -> None:
-    """List the plans of this repository, newest last."""
-    repo = find_repository(terminal.repo)
-    settings = load_settings(repo.main_top or repo.top, {}, os.environ, common_dir=repo.common_dir)
-    terminal.note(*[text.warning(warning) for warning in settings.warnings])
-
-    @cache
-    def summary() -> Callable[[PlanId], PlanSummary]:
-        from orchard.app import App
-
-        return App(repo, settings, user_dirs(), in_commands).summary
-
-    def replayed(plan: PlanId) -> PlanSummary:
-        return summary()(plan)
-
-    plans = listed(PlanList(repo.state / JOURNAL_FILE).plans(), replayed, deleted=deleted)
-    if not plans:
-        terminal.note(text.done(text.NO_PLANS))
-    terminal.answer(plans, *table([_plan_row(plan) for plan in plans]))
+@action(pause_plan)
+def pause(asked: Asked) -> int:
+    answer = asked.request()
+    return asked.tell(answer, text.done(f"Plan {asked.plan} is paused."), text.next_resume(asked.plan))
 
 
-def _plan_row(plan: PlanSummary) -> list[Piece]:
-    status = "deleted" if plan.deleted else plan.status
-    return [
-        (safe(plan.id), "strong"),
-        text.status_piece(status),
-        (text.day(plan.created_at), "dim"),
-        (safe(plan.name, 60), ""),
-        (safe(plan.target.branch or ""), "dim"),
-        (text.counts(plan.counts), "dim"),
-    ]
+@action(finalize_plan, examples="orchard finalize login-3f2a")
+def finalize(asked: Asked) -> int:
+    """It starts then. Such a plan is made through the API or an AI chat, and waits until you say it is complete."""
+    return asked.go_on()
+
+
+@action(
+    resume_plan,
+    words={"budget": "What it may use from now on: tokens, cost, minutes."},
+    examples="""
+orchard resume                                    # the plan that is paused, if there is one only
+orchard resume login-3f2a --budget tokens=500000  # with another budget; what it used so far does not count
+orchard resume login-3f2a --budget cost=5,minutes=60
+""",
+)
+def resume(asked: Asked) -> int:
+    """A plan that waits because its budget is used up may use as much again, or what '--budget' says."""
+    before = asked.run
+    moving = before.moving if before.settled else None
+    return asked.go_on(lambda: None if moving is None else _what_became(moving, asked.run))
+
+
+def _what_became(moving: LandingIntended | UndoIntended, now: Run) -> str:
+    """How a landing or an undo ended that was interrupted, and whether the landing stands now."""
+    stands = now.landed is not None and now.undone is None
+    what = "landing" if isinstance(moving, LandingIntended) else "undo"
+    ended = "was completed" if stands is (what == "landing") else "was not completed"
+    return (
+        f"The interrupted {what} {ended}: the landing on {safe(moving.branch)} {'stands' if stands else 'is undone'}."
+    )
+
+
+@action(land_plan, examples="orchard land\norchard land login-3f2a --yes    # in a script")
+def land(asked: Asked) -> int:
+    """It waits because the plan says 'land: ask', or because the checkout of the target had edits in the way. A landing
+    that was undone lands again. Without a terminal, pass --yes; otherwise it exits with 4.
+    """
+    plan = asked.summary
+    where = f" on '{safe(plan.target.branch)}'" if plan.target.branch else ""
+    asked.confirm(f"Land plan '{safe(plan.name)}' ({plan.id}){where}?", needless=not landable(plan))
+    return asked.go_on()
+
+
+@action(undo_plan, examples="orchard undo                      # the last landing\norchard undo login-3f2a --yes")
+def undo(asked: Asked) -> int:
+    """Without PLAN the last landing that is not undone is meant. Refused when the branch has moved since. The plan's
+    commits are kept under refs/orchard. Without a terminal, pass --yes; otherwise it exits with 4.
+    """
+    plan, landed = asked.summary, asked.run.landed
+    if not plan.landed and not plan.undone:
+        raise UsageError(
+            f"Plan '{plan.id}' has not landed, so there is nothing to undo.", hint=f"orchard status {plan.id}"
+        )
+    question = f"Move '{safe(plan.target.branch)}' back to where it was before plan {plan.id} landed?"
+    if landed is not None and landed.old is None:
+        question = f"Remove branch '{safe(plan.target.branch)}', which plan {plan.id} made when it landed?"
+    asked.confirm(question, needless=plan.undone)
+    answer = asked.request()
+    branch, commit = safe(answer["branch"]), answer["commit"]
+    if answer.get("undone_before"):
+        said = f"The landing of plan {plan.id} had been undone before; nothing was changed now."
+    elif commit is None:
+        said = f"Branch {branch} is removed: the landing had made it."
+    else:
+        said = f"Branch {branch} is back at {commit}"
+    lines: list[Line] = [[(said, "")]]
+    if not answer.get("undone_before") and plan.pushed is not None and plan.pushed.ok:
+        still = f"The landing had been pushed: the remote of {branch} still has it until you push again."
+        lines.append([(still, "wait")])
+    return asked.tell(answer, *lines)
+
+
+@action(delete_plan, examples="orchard delete login-3f2a\norchard delete login-3f2a --yes    # in a script")
+def delete(asked: Asked) -> int:
+    """Stops what it runs, saves what its worktrees hold, and removes them. PLAN is a whole id or name, and may be left
+    out where there is one plan only. Without a terminal, pass --yes; otherwise it exits with 4.
+    """
+    name, plan = safe(asked.summary.name), asked.plan
+    asked.confirm(f"Take plan '{name}' ({plan}) out of the way, stopping what it runs? Its commits are kept.")
+    answer = asked.request()
+    left = answer["kept_folders"]
+    said = [text.done(f"Plan {plan} is deleted; its commits are kept.")]
+    said += _left_folders(left, asked.summary.warnings) if left else []
+    return asked.tell(answer, *said, text.next_command(f"orchard {'delete' if left else 'purge'} {plan}"))
+
+
+def _left_folders(folders: Sequence[str], warnings: Sequence[str]) -> list[Line]:
+    """Which folders of a deleted plan are still there, why, and how they can go."""
+    why = {folder: [one for one in warnings if f" {folder} " in one] for folder in folders}
+    said = [why[folder][-1] if why[folder] else f"The work in {folder} cannot be saved." for folder in folders]
+    way = "Nothing in there was removed. Move what you want to keep out of it and remove what is in the way."
+    return [*(text.warning(one) for one in said), text.done(way)]
+
+
+@action(purge_plan, examples="orchard purge login-3f2a --yes")
+def purge(asked: Asked) -> int:
+    """What has landed stays. PLAN is a whole id or name; without it the plan that was deleted last is meant. Without a
+    terminal, pass --yes; otherwise it exits with 4.
+    """
+    name, plan = safe(asked.summary.name), asked.plan
+    asked.confirm(f"Remove plan '{name}' ({plan}) for good, with its commits, saved work and logs?")
+    return asked.tell(asked.request(), text.done(f"Purged plan {plan}."))
+
+
+@verb(
+    "reshape",
+    examples="""
+orchard reshape login-3f2a changes.yaml
+orchard reshape login-3f2a --remove docs --set-needs api=models,schema
+orchard reshape login-3f2a --resolver theirs   # then: orchard retry
+echo '[{"op": "add", "job": {"id": "extra", "work": "make extra"}}]' | orchard reshape login-3f2a -
+""",
+)
+@click.argument("plan", metavar="PLAN", callback=not_empty)
+@click.argument("file", metavar="[FILE]", required=False)
+@click.option("--remove", metavar="JOB", multiple=True, help="Remove a job; what needed it then needs what it needed.")
+@click.option("--set-needs", metavar="JOB=A,B", multiple=True, help="Make a job need exactly these others.")
+@click.option(
+    "--resolver", type=click.Choice(get_args(Resolver)), help="Settle conflicts so from now on; for any plan under way."
+)
+def reshape(
+    terminal: Terminal,
+    plan: str,
+    file: str | None,
+    remove: tuple[str, ...],
+    set_needs: tuple[str, ...],
+    resolver: str | None,
+) -> int:
+    """FILE holds a list of changes as YAML or JSON: 'add', 'remove', 'set_needs', 'add_before', 'add_after'. All of
+    them are made, or none.
+    """
+    app = app_of(terminal)
+    found = app.find_plan(plan)
+    changes = [*_changes_in(terminal, file), *_simple_changes(remove, set_needs)]
+    if resolver is not None:
+        changes.append({"op": "update_plan", "set": {"resolver": resolver}})
+    if not changes:
+        raise UsageError("No change is given.", "orchard reshape --help")
+    asked = Asked(terminal, app, reshape_plan, found, {"changes": changes})
+    made = text.many(len(changes), "change")
+    return asked.tell(asked.request(), text.done(f"Plan {found} is reshaped: {made}."))
+
+
+def _changes_in(terminal: Terminal, file: str | None) -> list[Any]:
+    if file is None:
+        return []
+    path = "-" if file == "-" else str(find_file(terminal, file))
+    value = document_in(read_input(path, limits.PLAN_BYTES), "changes" if file == "-" else Path(file).name)
+    if isinstance(value, dict) and set(value) == {"changes"}:
+        value = value["changes"]
+    if not isinstance(value, list):
+        raise UsageError(f"'{safe(file)}' holds no list of changes.", "orchard reshape --help")
+    return value
+
+
+def _simple_changes(remove: Sequence[str], set_needs: Sequence[str]) -> list[Json]:
+    """The changes that options can say."""
+    changes: list[Json] = [{"op": "remove", "id": job} for job in remove]
+    for given in set_needs:
+        job, equals, needs = given.partition("=")
+        if not equals or not job:
+            raise UsageError(f"'{safe(given)}' is not of the form JOB=A,B", "For no needs at all: --set-needs JOB=")
+        changes.append({"op": "set_needs", "id": job, "needs": [need for need in needs.split(",") if need]})
+    return changes

@@ -39,9 +39,7 @@ orchard run plan.yaml --json          # every event as a JSON line, the result l
 @click.option("--start-paused", is_flag=True, help="Take the plan in, and start it with 'orchard resume'.")
 @detach_option
 def run(terminal: Terminal, file: str, detach: bool, **changes: Any) -> int:
-    """Run the plan in the file PLAN and land its result.
-
-    PLAN is YAML, JSON or TOML; '-' reads it from stdin. The exit code is 0 when the plan has succeeded, 1 when
+    """PLAN is YAML, JSON or TOML; '-' reads it from stdin. The exit code is 0 when the plan has succeeded, 1 when
     it failed, 4 when it waits for a person, and 130 when it was canceled.
     """
     app = app_for_work(terminal)

@@ -49,7 +49,7 @@ class ServeCommand(VerbCommand):
         self.params = [one for one in self.params if one.name != "repo" or one.expose_value]
 
 
-@click.command("serve", cls=ServeCommand, examples=EXAMPLES)
+@verb("serve", cls=ServeCommand, examples=EXAMPLES)
 @click.option("-C", "--repo", multiple=True, type=FOLDER, metavar="DIR", help="Serve the repository of this folder.")
 @click.option("--all", "every", is_flag=True, help="Serve every repository that you have used Orchard in.")
 @click.option(
@@ -69,11 +69,8 @@ class ServeCommand(VerbCommand):
     "--until-idle", type=click.FloatRange(0, 1e9), metavar="SECONDS", help="End when nobody needed it for this long."
 )
 @click.option("--background", is_flag=True, help="Run in the background; return when it is ready.")
-@click.make_pass_decorator(Terminal)
 def serve(terminal: Terminal, /, repo: tuple[Path, ...], every: bool, background: bool, **options: Any) -> int:
-    """Serve repositories over HTTP and MCP and run their plans, until stopped.
-
-    It prints a link that opens the page in a browser, once and within ten minutes; run it again for a new link. The
+    """It prints a link that opens the page in a browser, once and within ten minutes; run it again for a new link. The
     first ctrl-c or SIGTERM lets running jobs finish and starts nothing new, the second stops them, the third at once.
     """
     ready = _ready_descriptor()
@@ -101,9 +98,7 @@ orchard stop --all    # every daemon of yours
 @click.option("--now", is_flag=True, help="Stop running jobs, and do not wait for their end.")
 @click.option("--all", "every", is_flag=True, help="Stop every daemon, whichever repositories it serves.")
 def stop(terminal: Terminal, now: bool, every: bool) -> int:
-    """Stop the daemon that serves this repository, and wait until it has ended.
-
-    Running jobs finish first, unless it was started with '--on-stop stop'. Who does not want to wait may leave with
+    """Running jobs finish first, unless it was started with '--on-stop stop'. Who does not want to wait may leave with
     ctrl-c: the daemon ends all the same.
     """
     if every:

@@ -25,10 +25,7 @@ from orchard.surfaces.next_steps import in_commands
 @click.option("--folder", type=click.Path(path_type=Path), help="Make the repository here (and keep it).")
 @click.option("--keep", is_flag=True, help="Keep the repository.")
 def demo(terminal: Terminal, folder: Path | None, keep: bool) -> int:
-    """Run a real plan in a scratch repository and show it.
-
-    Needs git and python3 only: no key, no network, no change to anything of yours.
-    """
+    """Needs git and python3 only: no key, no network, no change to anything of yours."""
     from orchard.surfaces.cli.commands.demo import run_demo
 
     return run_demo(terminal, folder, keep=keep)
@@ -38,10 +35,7 @@ def demo(terminal: Terminal, folder: Path | None, keep: bool) -> int:
 @click.option("--config", is_flag=True, help="Write an orchard.toml with the settings, commented out, instead.")
 @click.argument("name", metavar="[FILE]", required=False)
 def init(terminal: Terminal, config: bool, name: str | None) -> int:
-    """Write a commented plan file to start from.
-
-    Nothing that exists is overwritten.
-    """
+    """Nothing that exists is overwritten."""
     from orchard.surfaces.cli.commands.init import run_init
 
     return run_init(terminal, terminal.repo, config=config, name=name)
@@ -50,10 +44,7 @@ def init(terminal: Terminal, config: bool, name: str | None) -> int:
 @verb("validate", examples="orchard validate plan.yaml")
 @click.argument("file", metavar="PLAN", type=click.Path(allow_dash=True))
 def validate(terminal: Terminal, file: str) -> None:
-    """Check a plan file and say everything that is wrong with it.
-
-    In a repository its agents, models, base, target and the plan that it waits for are looked for as well.
-    """
+    """In a repository its agents, models, base, target and the plan that it waits for are looked for as well."""
     plan, notes = reviewed(terminal, file)
     jobs = len(plan.jobs) - 1
     groups = len({job.group for job in plan.jobs.values() if job.group})
@@ -114,10 +105,7 @@ def _read(terminal: Terminal, file: str) -> tuple[bytes, str]:
 )
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write to this file.")
 def graph(terminal: Terminal, plan: str | None, form: str, output: Path | None) -> int:
-    """Draw a plan file, or a plan under way, as a graph.
-
-    PLAN is a file if there is such a file, else the id or name of a plan; without it the newest plan is drawn.
-    """
+    """PLAN is a file if there is such a file, else the id or name of a plan; without it the newest plan is drawn."""
     from orchard.surfaces.cli.render.graph import show_graph
 
     if plan is not None and (plan == "-" or os.path.isfile(find_file(terminal, plan))):  # noqa: PTH113
@@ -132,9 +120,7 @@ def graph(terminal: Terminal, plan: str | None, form: str, output: Path | None) 
 @click.option("--show", is_flag=True, help="Only show what would be agreed to, and its digest.")
 @click.option("-y", "--yes", metavar="DIGEST", help="Do not ask: agree to what `--show` printed with this digest.")
 def trust(terminal: Terminal, show: bool, yes: str | None) -> int:
-    """Agree to what this repository would have run: by its orchard.toml, and by its settings for agents' programs.
-
-    Settings in a repository that run programs or loosen safety, and files such as .claude or .mcp.json, count only
+    """Settings in a repository that run programs or loosen safety, and files such as .claude or .mcp.json, count only
     after this. A change of them needs a new agreement. Where there is no terminal, `--yes` and the digest say which
     content you have read. A job cannot agree to anything.
     """
@@ -147,7 +133,6 @@ def trust(terminal: Terminal, show: bool, yes: str | None) -> int:
 @click.argument("what", type=click.Choice(["show"]), default="show")
 @click.option("--origin", is_flag=True, help="Say where each value comes from.")
 def config(terminal: Terminal, what: str, origin: bool) -> None:
-    """Show the settings and where they come from."""
     settings = app_of(terminal).settings
     document: Json = shown_settings(settings)
     rows: list[Line] = table(
@@ -167,7 +152,6 @@ def config(terminal: Terminal, what: str, origin: bool) -> None:
 
 @verb("schema", examples="orchard schema > plan.schema.json")
 def schema(terminal: Terminal) -> None:
-    """Print the JSON Schema of plan files, for editors."""
     from orchard.planfile.parse import schema as plan_schema  # brings pydantic
 
     terminal.data(plan_schema())
@@ -175,7 +159,6 @@ def schema(terminal: Terminal) -> None:
 
 @verb("doctor")
 def doctor(terminal: Terminal) -> int:
-    """Look for what could go wrong here; changes nothing."""
     from orchard.surfaces.cli.render.doctor import run_doctor
 
     return run_doctor(terminal, app_of(terminal))
@@ -191,7 +174,6 @@ orchard completion fish > ~/.config/fish/completions/orchard.fish
 )
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(terminal: Terminal, shell: str) -> None:
-    """Print a script that completes commands in your shell."""
     from click.shell_completion import get_completion_class
 
     found = get_completion_class(shell)

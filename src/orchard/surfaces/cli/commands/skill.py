@@ -11,12 +11,12 @@ import click
 from orchard.errors import UsageError
 from orchard.git.repository import find_repository
 from orchard.surfaces.cli.external_files import DIFF_LINES, UNCHANGED, Change, kept_lines, look, offer
-from orchard.surfaces.cli.group import verb
+from orchard.surfaces.cli.group import family, verb
 from orchard.surfaces.cli.options import yes_option
 from orchard.surfaces.cli.render import text
 from orchard.surfaces.cli.render.lines import safe
-from orchard.surfaces.cli.subcommands import Child, family
 from orchard.surfaces.cli.terminal import Terminal, put
+from orchard.surfaces.cli.verbs import Verb
 from orchard.surfaces.mcp.hosts import user_folder
 
 NAME = "orchard"
@@ -30,17 +30,21 @@ PROJECT = {"agents": ".agents/skills", "claude": ".claude/skills", "copilot": ".
 VARIABLES = {"claude": "CLAUDE_CONFIG_DIR", "copilot": "COPILOT_HOME"}
 
 
+CHILDREN = {"install": Verb("", "skill:install", "Put the skill where agents find it.")}
+
+
 @family(
     "skill",
-    {"install": Child("skill:install", "Put the skill where agents find it.")},
+    CHILDREN,
     examples="orchard skill install --host claude\norchard skill install --print",
 )
 def skill(terminal: Terminal) -> None:
-    """Teach an agent that prefers the command line how to use Orchard."""
+    pass
 
 
 @verb(
     "install",
+    row=CHILDREN["install"],
     examples="""
 orchard skill install                      # .agents/skills of this repository
 orchard skill install --host claude --user # for you, in every repository
@@ -57,9 +61,8 @@ orchard skill install --print              # only print the page
 def install(
     terminal: Terminal, host: str | None, folder: Path | None, user: bool, replace: bool, only_print: bool, yes: bool
 ) -> int:
-    """Put the skill where agents find it.
-
-    Shows the page as a change and asks; where nobody can be asked, --yes is needed, and the exit code is 4 without it.
+    """Shows the page as a change and asks; where nobody can be asked, --yes is needed, and the exit code is 4
+    without it.
     """
     page = skill_page()
     if only_print:

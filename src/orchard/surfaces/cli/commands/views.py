@@ -1,15 +1,27 @@
 """Verbs that only look: they change nothing, and work with and without an engine."""
 
+import asyncio
 import sys
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
 
 import click
 
 from orchard.app import App
+from orchard.core.views.documents import SavedWorkView, Waiting
+from orchard.core.views.events import EventPage, event_document
+from orchard.engine.server.server import EngineGone
+from orchard.errors import EXIT_DONE, EXIT_WAITING, UsageError
 from orchard.model.events.plans import Json
+from orchard.model.plan import PlanId
+from orchard.operations.queries import MOST_EVENTS, ListEvents, list_events, read_events
 from orchard.surfaces.cli.group import verb
-from orchard.surfaces.cli.options import app_of, job_argument, plan_argument, plan_option
+from orchard.surfaces.cli.options import app_of, job_argument, options_of, plan_argument, plan_option
 from orchard.surfaces.cli.render import text
-from orchard.surfaces.cli.render.lines import Line, safe_lines
+from orchard.surfaces.cli.render.lines import Line, Piece, safe, safe_lines, table
+from orchard.surfaces.cli.render.usage import WAYS, usage_lines
 from orchard.surfaces.cli.terminal import Terminal, is_terminal, put
 
 
@@ -24,7 +36,6 @@ from orchard.surfaces.cli.terminal import Terminal, is_terminal, put
     help="Show only what changed after event N, the `seq` of an answer.",
 )
 def status(terminal: Terminal, plan: str | None, since: int | None) -> None:
-    """Show a plan and all its jobs."""
     from orchard.surfaces.cli.render.plan_page import status_lines  # 'list' does without it
 
     app = app_of(terminal)
@@ -41,7 +52,6 @@ def status(terminal: Terminal, plan: str | None, since: int | None) -> None:
 @job_argument
 @plan_option
 def job(terminal: Terminal, job: str, plan: str | None) -> None:
-    """Show everything about one job."""
     from orchard.surfaces.cli.render.job_page import job_lines
     from orchard.surfaces.cli.render.plan_page import look_now
 
@@ -53,7 +63,6 @@ def job(terminal: Terminal, job: str, plan: str | None) -> None:
 @job_argument
 @plan_option
 def attempts(terminal: Terminal, job: str, plan: str | None) -> None:
-    """Show every try at a job, phase by phase."""
     from orchard.surfaces.cli.render.job_page import attempt_lines
     from orchard.surfaces.cli.render.plan_page import look_now
 
@@ -70,7 +79,6 @@ def attempts(terminal: Terminal, job: str, plan: str | None) -> None:
 @plan_option
 @click.option("--stat", is_flag=True, help="Show only how much changed in which file.")
 def diff(terminal: Terminal, job: str | None, plan: str | None, stat: bool) -> None:
-    """Show what a job, or a whole plan, changed."""
     app = app_of(terminal)
     data = app.diff(job, plan, stat=stat)
     if terminal.json:
@@ -95,3 +103,139 @@ def diff_line(row: str) -> Line:
     if row[:1] in "+-" and row:
         return [(row, "good" if row[0] == "+" else "bad")]
     return [(row, "")]
+
+
+NOTHING = "Nothing waits for a person."
+
+
+@verb("waiting", examples="orchard waiting\norchard waiting --quiet || echo 'Orchard needs you'")
+def waiting(terminal: Terminal) -> int:
+    """The exit code is 4 when something waits, in any plan of this repository, and 0 when nothing does."""
+    found = app_of(terminal).waiting()
+    lines = [line for row in found for line in waiting_lines(row)]
+    terminal.answer(found, *(lines or ([] if terminal.quiet else [text.done(NOTHING)])))
+    return EXIT_WAITING if found else EXIT_DONE
+
+
+def waiting_lines(row: Waiting) -> list[Line]:
+    """One thing that waits: where, why, since when, and what to type."""
+    where = f"{row.plan} ({safe(row.name, 60)})"
+    job = "" if row.job is None or row.job.startswith("__") else f", job {safe(row.job)}"
+    since = f"  since {text.day(row.since)}" if row.since else ""
+    return [
+        [(safe(where), "strong"), (job, ""), (since, "dim")],
+        [("  ", ""), (safe(row.reason, 2000), "wait")],
+        [("  next: ", "dim"), (safe(row.command), "strong")],
+    ]
+
+
+@verb("usage", examples="orchard usage\norchard usage login-3f2a --by model\norchard usage --json")
+@plan_argument
+@click.option("--by", type=click.Choice(WAYS), help="Add it up this way; else it is shown by job, attempt and model.")
+def usage(terminal: Terminal, plan: str | None, by: str | None) -> None:
+    document = app_of(terminal).usage(plan)
+    terminal.answer(document, *(() if terminal.json else usage_lines(document, by)))
+
+
+LONGEST = 60
+"""Characters of a value in a line."""
+
+
+@verb(
+    "events",
+    examples="""
+orchard events                        # everything that happened
+orchard events login-3f2a --since 120
+orchard events -f --json              # as it happens, an object a line
+""",
+)
+@plan_argument
+@options_of(list_events)
+@click.option("-f", "--follow", is_flag=True, help="Go on as long as an engine works.")
+def events(terminal: Terminal, plan: str | None, follow: bool, since: int | None, limit: int | None) -> None:
+    """Each line has the event's number, its time, its plan, its name and what it tells; with --json it is an object.
+    Without --limit all of them are shown.
+    """
+    app = app_of(terminal)
+    seen = since or 0
+    for page in _pages(app, plan, seen, limit):
+        _show(terminal, page.events)
+        seen = page.next
+    if follow:
+        asyncio.run(_follow(terminal, app, app.find_plan(plan) if plan is not None else None, seen))
+
+
+def _pages(app: App, plan: str | None, since: int, limit: int | None) -> Iterator[EventPage]:
+    """The page that is wanted; without a limit, one page after the other."""
+    while True:
+        page = read_events(app, ListEvents(plan=plan, since=since, limit=limit or MOST_EVENTS))
+        yield page
+        if limit is not None or not page.events:
+            return
+        since = page.next
+
+
+async def _follow(terminal: Terminal, app: App, plan: PlanId | None, seen: int) -> None:
+    """Show what comes, until there is no engine that could bring anything."""
+    with suppress(EngineGone):
+        async with app.listen() as session:
+            while True:
+                newest = app.reader.last_seq()
+                _show(terminal, [event_document(one) for one in app.reader.events(plan, seen)])
+                seen = max(seen, newest)
+                await session.link.grown(seen)
+    _show(terminal, [event_document(one) for one in app.reader.events(plan, seen)])
+    terminal.note(text.done("No engine works on this repository, so nothing more happens by itself."))
+
+
+def _show(terminal: Terminal, found: Iterable[Json]) -> None:
+    for one in found:
+        if terminal.json:
+            terminal.row(one)
+        else:
+            terminal.show(_line(one))
+
+
+def _line(event: Json) -> Line:
+    told = {name: value for name, value in event.items() if name not in ("seq", "at", "plan", "type")}
+    words = " ".join(f"{name}={_short(value)}" for name, value in told.items() if value not in (None, "", [], (), {}))
+    return [
+        (f"{event['seq']:>6}  ", "dim"),
+        (f"{event['at'][:19]}  ", "dim"),
+        (f"{safe(event['plan'])}  ", ""),
+        (f"{event['type']}  ", "strong"),
+        (safe(words), ""),
+    ]
+
+
+def _short(value: Any) -> str:
+    said = str(value)
+    return said if len(said) <= LONGEST else f"{said[:LONGEST]}..."
+
+
+@verb("recover", examples="orchard recover\norchard recover refs/orchard/wip/login-3f2a/api/1 ../rescued")
+@click.argument("ref", required=False)
+@click.argument("folder", required=False, type=click.Path(path_type=Path))
+@click.option("--list", "listing", is_flag=True, help="List what was saved (as without arguments).")
+@plan_option
+def recover(terminal: Terminal, ref: str | None, folder: Path | None, listing: bool, plan: str | None) -> None:
+    """Everything that lay in a worktree before it was removed or reset is saved; REF is one line of the list."""
+    if listing and ref is not None:
+        raise UsageError("'--list' takes no REF.", f"orchard recover {safe(ref)} FOLDER")
+    app = app_of(terminal)
+    if ref is None or listing:
+        rows = app.saved_work(plan)
+        terminal.answer(rows, *(saved_lines(rows) or [text.done(text.NOTHING_SAVED)]))
+    elif folder is None:
+        raise UsageError("A folder is needed to restore into.", f"orchard recover {safe(ref)} FOLDER")
+    else:
+        done = app.restore(ref, folder)
+        terminal.answer(done, text.done(f"Restored {safe(ref)} into {safe(folder)}"))
+
+
+def saved_lines(rows: list[SavedWorkView]) -> list[Line]:
+    return table([_saved_row(row) for row in rows], 90)
+
+
+def _saved_row(row: SavedWorkView) -> list[Piece]:
+    return [(safe(row.ref), "strong"), (text.moment_text(row.at), "dim"), (safe(row.subject), "")]

@@ -33,10 +33,7 @@ LEAVE = b"q\x03\x1b"
 @plan_argument
 @click.option("--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="Give up after so long: exit 124.")
 def wait(terminal: Terminal, plan: str | None, timeout: float | None) -> int:
-    """Wait until a plan ends or needs a person.
-
-    The exit code is that of 'orchard run': 0 succeeded, 1 failed, 4 waiting, 130 canceled; 124 when time is up.
-    """
+    """The exit code is that of 'orchard run': 0 succeeded, 1 failed, 4 waiting, 130 canceled; 124 when time is up."""
     if timeout is not None and not math.isfinite(timeout):
         raise UsageError("'--timeout' must be a finite number of seconds.", "Leave it out to wait for ever.")
     app = app_of(terminal)
@@ -72,7 +69,6 @@ async def follow_events(app: App, run: Run, progress: Progress) -> None:
 @verb("watch")
 @plan_argument
 def watch(terminal: Terminal, plan: str | None) -> int:
-    """Watch a plan on the whole screen until you press q."""
     if not terminal.live or not is_terminal(sys.stdin):
         raise UsageError("A plan can be watched on a terminal only.", "orchard wait; or: orchard status")
     app = app_of(terminal)

@@ -197,10 +197,6 @@ def raw(row: str) -> Line:
     return [(row, "")]
 
 
-def nobody_to_ask(question: str) -> str:
-    return f"Cannot ask without a terminal: {question}"
-
-
 def untrusted_lines(keys: Mapping[str, object], shown: Mapping[str, str]) -> list[Line]:
     """What a repository's settings would do, in full."""
     lines: list[Line] = [[("This repository's orchard.toml asks for settings that run programs or loosen safety:", "")]]
@@ -214,49 +210,12 @@ def trust_digest(found: str, *, terminal_asks: bool) -> list[Line]:
     return [] if terminal_asks else [[("Digest of all this: ", ""), (found, "name")]]
 
 
-def ask_purge(name: str, plan: str) -> str:
-    return f"Remove plan '{safe(name)}' ({plan}) for good, with its commits, saved work and logs?"
-
-
-def ask_delete(name: str, plan: str) -> str:
-    return f"Take plan '{safe(name)}' ({plan}) out of the way, stopping what it runs? Its commits are kept."
-
-
-def ask_undo(branch: str | None, plan: str, *, made: bool) -> str:
-    if made:
-        return f"Remove branch '{safe(branch)}', which plan {plan} made when it landed?"
-    return f"Move '{safe(branch)}' back to where it was before plan {plan} landed?"
-
-
-def ask_land(name: str, plan: str, branch: str | None) -> str:
-    where = f" on '{safe(branch)}'" if branch else ""
-    return f"Land plan '{safe(name)}' ({plan}){where}?"
-
-
-def ask_approve(job: str) -> str:
-    return f"Approve the changes of job '{safe(job)}'?"
-
-
 def next_resume(plan: str) -> Line:
     return next_command(f"orchard resume {plan}")
 
 
 def next_retry(plan: str, job: str | None = None) -> Line:
     return next_command(f"orchard retry {job} --plan {plan}" if job else f"orchard retry {plan}")
-
-
-def undone(branch: str | None, commit: str | None) -> Line:
-    if commit is None:
-        return [(f"Branch {safe(branch)} is removed: the landing had made it.", "")]
-    return [(f"Branch {safe(branch)} is back at {commit}", "")]
-
-
-def still_pushed(branch: str | None) -> Line:
-    return [(f"The landing had been pushed: the remote of {safe(branch)} still has it until you push again.", "wait")]
-
-
-def undone_before(plan: str) -> Line:
-    return [(f"The landing of plan {plan} had been undone before; nothing was changed now.", "")]
 
 
 def still(plan: PlanSummary) -> str:

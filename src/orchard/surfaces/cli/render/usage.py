@@ -1,16 +1,11 @@
-"""`orchard usage`: what the agents of a plan used, for people."""
+"""What the agents of a plan used, for people."""
 
 from collections.abc import Mapping, Sequence
 
-import click
-
 from orchard.core.views.figures import UsageReport, UsageRow, UsageSum
 from orchard.model.usage import Usage
-from orchard.surfaces.cli.group import verb
-from orchard.surfaces.cli.options import app_of, plan_argument
 from orchard.surfaces.cli.render import text
 from orchard.surfaces.cli.render.lines import Line, Meaning, Piece, cells, safe, table
-from orchard.surfaces.cli.terminal import Terminal
 
 WAYS = ("job", "attempt", "model", "agent", "phase", "trigger")
 HEADS = ("", "in", "cached", "out", "calls", "cost", "api", "session", "lines")
@@ -24,15 +19,6 @@ SOURCES: Mapping[str | None, str] = {
 NOTHING_USED = "No agent has worked on this plan yet."
 INCOMPLETE = "+ not every agent tells what it costs, so it is at least so much"
 HOW = "in: tokens sent, without those read from a cache; api: time spent waiting for models; session: time of the turns"
-
-
-@verb("usage", examples="orchard usage\norchard usage login-3f2a --by model\norchard usage --json")
-@plan_argument
-@click.option("--by", type=click.Choice(WAYS), help="Add it up this way; else it is shown by job, attempt and model.")
-def usage(terminal: Terminal, plan: str | None, by: str | None) -> None:
-    """Show what the agents of a plan used: tokens, cost and time."""
-    document = app_of(terminal).usage(plan)
-    terminal.answer(document, *(() if terminal.json else usage_lines(document, by)))
 
 
 def usage_lines(document: UsageReport, by: str | None) -> list[Line]:

@@ -1,0 +1,235 @@
+"""Verbs that ask something of jobs, and of the agents that work on them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import click
+
+from orchard.app import App
+from orchard.core.job_names import find_job, job_word, jobs_called, jobs_in_group
+from orchard.errors import NotFound, UsageError
+from orchard.model.plan import VALIDATION, Job, JobId, PlanId
+from orchard.operations.jobs import approve_job, cancel_jobs, force_fail_job, retry_plan
+from orchard.operations.plans import cancel_plan
+from orchard.operations.selection import find_plan, named
+from orchard.operations.workers import MESSAGE_BYTES, complete_task, deploy_jobs, interrupt_worker, send_message
+from orchard.surfaces.cli.action import Asked, action
+from orchard.surfaces.cli.group import verb
+from orchard.surfaces.cli.options import app_of, complete_plans_and_jobs, not_empty, options_of, plan_option
+from orchard.surfaces.cli.render import text
+from orchard.surfaces.cli.render.lines import safe, safe_lines
+from orchard.surfaces.cli.terminal import Terminal, read_input
+
+
+@action(
+    retry_plan,
+    words={
+        "phase": "Begin at this phase.",
+        "fresh": "Use a new worktree.",
+        "fresh_session": "Agents begin a new session instead of going on in the last one.",
+    },
+    examples="""
+orchard retry                          # all failed jobs of the newest plan, or of the only one that has some
+orchard retry login-3f2a               # all failed jobs of that plan
+orchard retry backend/api --from work
+orchard retry api --work 'make fix'    # with another command
+orchard retry api --work @fix.yaml     # with the work in a file
+orchard retry api --fresh              # in a new worktree; what lies in the old one is saved
+orchard retry api --fresh-session      # its agent is told everything anew
+""",
+)
+def retry(asked: Asked) -> int:
+    """A new attempt begins where the last one failed. Jobs that were blocked by it go on by themselves. Retrying
+    also resumes a paused plan, and the command says so.
+    """
+    paused = asked.run.paused is not None
+
+    def resumed() -> str | None:
+        goes_on = paused and asked.run.paused is None
+        return f"Plan {asked.plan} was paused; it goes on now." if goes_on else None
+
+    return asked.go_on(resumed)
+
+
+@action(force_fail_job, examples="orchard force-fail backend/api --reason 'it loops'")
+def force_fail(asked: Asked) -> int:
+    answer = asked.request()
+    failed = text.done(f"Job '{job_word(asked.job)}' is marked as failed.")
+    return asked.tell({"job": asked.job, **answer}, failed, text.next_retry(asked.plan, asked.job))
+
+
+@action(approve_job, examples="orchard approve api\norchard approve login-3f2a:api --yes    # in a script")
+def approve(asked: Asked) -> int:
+    """Shows what the job changed first, and asks. Without a terminal, pass --yes; otherwise it exits with 4."""
+    stat = asked.app.diff(asked.job, asked.plan, stat=True).decode(errors="replace")
+    asked.terminal.note(*[text.raw(row) for row in safe_lines(stat) if row])
+    held = asked.run.records[asked.job].hold is not None
+    asked.confirm(f"Approve the changes of job '{safe(asked.job)}'?", needless=not held)
+    return asked.go_on()
+
+
+# ------------------------------------------------------------------------------------------- workers
+
+
+@action(
+    deploy_jobs,
+    words={"finalize": ""},
+    examples="orchard deploy models api\norchard deploy docs --plan login-3f2a --detach",
+)
+def deploy(asked: Asked) -> int:
+    """Each starts when what it needs has succeeded. Without JOB, all that wait to be deployed are."""
+    if asked.values["jobs"] is None:
+        asked.values["jobs"] = asked.run.to_deploy
+    if not asked.values["jobs"]:
+        raise NotFound(f"No job of plan '{asked.plan}' waits to be deployed.", f"orchard status {asked.plan}")
+    return asked.go_on()
+
+
+@action(
+    send_message,
+    examples="""
+orchard send api "Use the helper in web/forms.py"
+orchard send login-3f2a:api - < remarks.md         # a long message from stdin
+orchard send api "And now the tests" --detach      # do not wait for its answer
+""",
+)
+def send(asked: Asked) -> int:
+    """An idle agent goes on at once, in its session, and what it answers is shown. One that is at work is given MESSAGE
+    when its turn ends; 'orchard interrupt' ends it now. MESSAGE '-' is read from stdin.
+    """
+    if asked.values["message"] == "-":
+        asked.values["message"] = read_input("-", MESSAGE_BYTES).decode(errors="replace")
+    worker = asked.app.job(asked.job, asked.plan).worker
+    if worker is not None and worker.state == "idle":
+        return asked.go_on()
+    return asked.tell(asked.request(), text.done(f"The agent of job '{asked.job}' gets it when its turn ends."))
+
+
+@action(interrupt_worker, examples="orchard interrupt api && orchard send api 'Leave the database alone'")
+def interrupt(asked: Asked) -> int:
+    """Nothing fails and nothing is lost: it is idle then, with its session and its files, and waits for a message. If
+    one was sent already, it goes on with that.
+    """
+    answer, job = asked.request(), asked.job
+    if answer["worker"] != "idle":
+        goes_on = f"The agent of job '{job}' is interrupted, and goes on with what was sent to it."
+        return asked.tell(answer, text.done(goes_on))
+    steps = f"orchard send {job} MESSAGE --plan {asked.plan}; or: orchard complete {job} --plan {asked.plan}"
+    done = text.done(f"The agent of job '{job}' is interrupted and idle.")
+    return asked.tell(answer, done, text.next_command(steps))
+
+
+@action(complete_task, examples="orchard complete api\norchard complete login-3f2a:api --detach")
+def complete(asked: Asked) -> int:
+    """What lies in the worktree of JOB is committed, checked and merged like any other work."""
+    return asked.go_on()
+
+
+# ---------------------------------------------------------------------------------------- canceling
+
+Jobs = list[JobId] | None
+"""The jobs to cancel; None: the whole plan."""
+
+NOW: Mapping[str, str] = {
+    "scaffolding": "is still being scaffolded",
+    "pending": "has not started",
+    "running": "goes on",
+    "paused": "is paused",
+    "waiting": "waits",
+    "succeeded": "has succeeded",
+    "failed": "has failed",
+    "canceled": "is canceled as well",
+}
+"""What a plan is after some of its jobs were canceled."""
+
+
+@verb(
+    "cancel",
+    examples="""
+orchard cancel                    # the plan that is under way, if there is one only
+orchard cancel login-3f2a         # that plan
+orchard cancel login-3f2a:api     # one job of it; what needs the job is blocked
+orchard cancel api docs           # two jobs of the plan that is under way
+orchard cancel backend --plan login-3f2a   # all jobs of a group
+""",
+)
+@click.argument("names", metavar="[PLAN|JOB|GROUP]...", nargs=-1, shell_complete=complete_plans_and_jobs,
+                callback=not_empty)  # fmt: skip
+@plan_option
+@options_of(cancel_plan)
+def cancel(terminal: Terminal, names: tuple[str, ...], plan: str | None, reason: str) -> int:
+    """Plans, jobs and groups are named in full: the beginning of a name is not enough. Where a name is that of a plan
+    and of a job, nothing is canceled.
+    """
+    app = app_of(terminal)
+    found, jobs = _meant(app, names, plan)
+    if jobs is None:
+        whole = Asked(terminal, app, cancel_plan, found, {"reason": reason})
+        return whole.tell(whole.request(), text.done(f"Plan {found} is canceled."), text.next_retry(found))
+    some = Asked(terminal, app, cancel_jobs, found, {"jobs": jobs, "reason": reason})
+    answer = some.request()
+    done = answer["jobs"]
+    what = f"Job '{safe(done[0])}' is" if len(done) == 1 else f"Jobs {safe(', '.join(done))} are"
+    said = text.done(f"{what} canceled; plan {found} {NOW[app.summary(found).status]}.")
+    return some.tell(answer, said, text.next_retry(found, " ".join(done)))
+
+
+def _meant(app: App, names: Sequence[str], plan: str | None) -> tuple[PlanId, Jobs]:
+    """What the words mean: a plan, or jobs of one plan."""
+    if not names:
+        return app.find_plan(plan, "cancel_plan"), None
+    if plan is None and len(names) == 1:
+        return _one(app, names[0])
+    if plan is None:
+        found = [_one(app, name) for name in names]
+        if any(jobs is None for _, jobs in found) or len({one for one, _ in found}) > 1:
+            raise UsageError("These are not jobs of one plan.", hint="orchard cancel JOB... --plan PLAN")
+        return found[0][0], list(dict.fromkeys(job for _, jobs in found for job in jobs or ()))
+    plan_id = app.find_plan(plan, "cancel_plan")
+    jobs = app.run_of(plan_id).plan.jobs
+    wanted = [job for name in names for job in jobs_in_group(jobs, name) or [find_job(plan_id, jobs, name, exact=True)]]
+    return plan_id, list(dict.fromkeys(wanted))
+
+
+def _one(app: App, name: str) -> tuple[PlanId, Jobs]:
+    """A plan, a job or a group, by one word; of jobs, those of plans that are under way are looked at."""
+    if app.reader.plan(PlanId(name)) is not None:
+        return PlanId(name), None
+    if ":" in name:
+        plan, _, job = name.partition(":")
+        return _meant(app, [job], plan)
+    plans = [row.id for row in app.reader.plans() if row.name == name]
+    holders = _holders(app, name)
+    if not holders:
+        return find_plan(app.reader.plans(), name, exact=True, jobs=_names_under_way(app)), None
+    if plans or len(holders) > 1:
+        commands = [f"orchard cancel {plan}" for plan in plans] + [f"orchard cancel {plan}:{name}" for plan in holders]
+        what = "a plan and of a job" if plans else f"a job in {len(holders)} plans"
+        raise UsageError(
+            f"'{safe(name)}' is the name of {what}; nothing was canceled.", hint=f"One of: {'; '.join(commands)}"
+        )
+    plan_id, jobs = next(iter(holders.items()))
+    if len(jobs) > 1 and not jobs_in_group(app.run_of(plan_id).plan.jobs, name):
+        raise NotFound(f"'{safe(name)}' could be any of these jobs: {named(jobs)}", hint="Give the full id.")
+    return plan_id, jobs
+
+
+def _holders(app: App, name: str) -> dict[PlanId, list[JobId]]:
+    """The plans under way with a job or a group of this name, and which jobs those are."""
+    found = {}
+    for plan, jobs in _under_way(app):
+        if called := jobs_in_group(jobs, name) or jobs_called(jobs, name):
+            found[plan] = called
+    return found
+
+
+def _names_under_way(app: App) -> list[str]:
+    """Every word for a job, or for a group of jobs, that a plan under way knows."""
+    jobs = [job for _, known in _under_way(app) for job in known.values() if job.id != VALIDATION]
+    words = ((job.id, job.id.rpartition("/")[2], job.name, job.group) for job in jobs)
+    return [word for some in words for word in some if word]
+
+
+def _under_way(app: App) -> Iterator[tuple[PlanId, Mapping[JobId, Job]]]:
+    for row in app.reader.plans():
+        if not row.settled and not row.summary.deleted:
+            yield row.id, app.run_of(row.id).plan.jobs
