@@ -116,8 +116,8 @@ def action(
     def wrap(function: Callable[[Asked], int]) -> VerbCommand:
         def carry_out(terminal: Terminal, yes: bool = False, detach: bool = False, **given: Any) -> int:
             app = app_for_work(terminal) if form.follows else app_of(terminal)
-            plan, names = _meant(app, operation, given)
             read = {name: _read(terminal, arguments[name], value) for name, value in given.items() if name not in NAMES}
+            plan, names = _meant(app, operation, given)
             return function(Asked(terminal, app, operation, plan, {**names, **read}, yes, detach))
 
         carry_out.__doc__ = function.__doc__

@@ -26,6 +26,9 @@ from orchard.surfaces.cli.terminal import Terminal, read_input
         "phase": "Begin at this phase.",
         "fresh": "Use a new worktree.",
         "fresh_session": "Agents begin a new session instead of going on in the last one.",
+        "work": "Do this instead.",
+        "prechecks": "Check this before.",
+        "postchecks": "Check this after.",
     },
     examples="""
 orchard retry                          # all failed jobs of the newest plan, or of the only one that has some
