@@ -9,7 +9,6 @@ import asyncio
 import json
 import math
 import re
-import shlex
 from abc import abstractmethod
 from collections.abc import Mapping
 from functools import cache
@@ -19,7 +18,7 @@ from typing import Any, Protocol, runtime_checkable
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from orchard.agents.environment import find_program
+from orchard.agents.environment import find_program, first_word
 from orchard.agents.known import Known
 from orchard.agents.model_lists import Asking, Found
 from orchard.agents.protocol import (
@@ -152,7 +151,8 @@ class CliAgent:
         return bool(self.backend.program) or "{mcp_config}" in (self.row.command or "")
 
     async def run(self, task: Task, watch: Watch) -> Result:
-        name = self._program()
+        command_line = self.row.command or self.backend.program
+        name = command_line if self.backend.program else first_word(command_line)
         program = find_program(name, task.env.get("PATH", "")) if name else None
         if program is None:
             return Result("spawn-failed", f"Agent '{self.name}' cannot be started: there is no program '{name}'.")
@@ -188,15 +188,6 @@ class CliAgent:
                 reader.stopped()
             raise
         return judged(reader.result(ended, "\n".join(stray)), ended)
-
-    def _program(self) -> str:
-        """What is looked for on the PATH; empty where a command line is none."""
-        if self.backend.program:
-            return self.row.command or self.backend.program
-        try:
-            return (shlex.split(self.row.command or "") or [""])[0]
-        except ValueError:
-            return ""
 
 
 def _answering(tell: Tell) -> Tell:

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import shutil
 from collections.abc import Iterable, Mapping
 
@@ -21,6 +22,14 @@ def find_program(name: str, path: str) -> str | None:
         return shutil.which(name)
     whole = os.pathsep.join(part for part in path.split(os.pathsep) if os.path.isabs(part))  # noqa: PTH117 - a PATH's part
     return shutil.which(name, path=whole) if whole else None
+
+
+def first_word(command: str) -> str:
+    """The program of a command line; empty where it is none."""
+    try:
+        return (shlex.split(command) or [""])[0]
+    except ValueError:
+        return ""
 
 
 def agent_environment(host: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:

@@ -5,6 +5,7 @@ file in which the program keeps a login. Of such a file only its existence matte
 most programs write by themselves, may hold a login only where a certain word is in them.
 """
 
+import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -134,11 +135,11 @@ def program_login(known: Known, env: Mapping[str, str], row: AgentRow | None = N
     variable, below = known.folder
     folder = Path(env[variable]) if variable and env.get(variable) else home / below
     for name in known.files:
-        if _is_there(folder / name):
+        if os.path.exists(folder / name):  # noqa: PTH110 - a folder that cannot be entered is as good as none
             return Login("yes", f"{_short(folder / name, home)} is there")
     for name, word in known.settings:
         place = folder / name.removeprefix(f"{below}/") if name.startswith(f"{below}/") else home / name
-        if _holds(place, word):
+        if holds(place, word):
             return Login("unknown", f"{_short(place, home)} may hold a login")
     chosen = next((name for name in known.providers if env.get(name)), None)
     if chosen is not None:
@@ -170,14 +171,7 @@ def builtin_login(row: BuiltinRow, env: Mapping[str, str]) -> Login:
     return Login("yes", f"{name} is set") if env.get(name) else Login("no", f"{name} is not set")
 
 
-def _is_there(path: Path) -> bool:
-    try:
-        return path.exists()
-    except OSError:
-        return False
-
-
-def _holds(path: Path, word: str) -> bool:
+def holds(path: Path, word: str) -> bool:
     try:
         if not path.is_file():
             return False

@@ -7,7 +7,7 @@ go by: no provider says how its models compare to those of others.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -117,13 +117,10 @@ class Asking(Struct, frozen=True):
     env: Mapping[str, str]
     """The user's variables, and those of the row."""
     row: AgentRow
-    program: Callable[[Sequence[str]], str]
+    ask: Callable[..., str]
+    """What the agent's own program prints with these arguments; empty where it fails."""
     missing: str | None
     """Why its program is not there."""
-
-    def ask(self, *arguments: str) -> str:
-        """What the agent's own program prints with these arguments; empty where it fails."""
-        return self.program(arguments)
 
     def no_answer(self) -> Found:
         return Found(problem=self.missing or "its program did not tell")

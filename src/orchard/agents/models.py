@@ -7,7 +7,7 @@ that is asked, and the list that comes with a program does not count.
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -102,7 +102,7 @@ class Models:
         asking = Asking(self._env(name), self._agents.row(name), partial(self._ask, name), self._agents.missing(name))
         return backend(name).models(asking)
 
-    def _ask(self, name: str, arguments: Sequence[str]) -> str:
+    def _ask(self, name: str, *arguments: str) -> str:
         path = self._agents.path_of(name)
         if path is None:
             return ""

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from orchard.agents.cache import user_cache
 from orchard.agents.cli import CliAgent, backend
-from orchard.agents.environment import agent_environment, find_program
+from orchard.agents.environment import agent_environment, find_program, first_word
 from orchard.agents.known import BUILTIN_LOGIN, AcpKnown, Known, Login, builtin_login, key_variable, program_login
 from orchard.agents.models import Models
 from orchard.agents.programs import known_of, of_program, variables_of
@@ -134,7 +134,7 @@ class Agents:
             return next((one for one in names if find_program(one, path) is not None), known.program)
         if known is not None:
             return row.command or known.program
-        return _first_word(row.command or name)
+        return first_word((row.command or name).removeprefix(ACP))
 
     def path_of(self, name: str) -> str | None:
         program = self.program(name)
@@ -200,28 +200,27 @@ class Agents:
         if name in BACKENDS:
             return CliAgent(backend(name), row)
         if isinstance(known, AcpKnown):
-            from orchard.agents.acp.agent import AcpAgent
-
             # The program that was found here, so that the folder it works in has no say in which one that is.
             command = shlex.join((self.path_of(name) or known.program, *known.arguments))
-            seen = replace(row, pass_env=(*variables_of(known), *row.pass_env))
-            return AcpAgent(command, seen, name=name, traits=known.traits)
-        if name.startswith(ACP) or (row.command or "").startswith(ACP):
-            from orchard.agents.acp.agent import AcpAgent
-
+            variables, traits = variables_of(known), known.traits
+        elif name.startswith(ACP) or (row.command or "").startswith(ACP):
             command = (row.command or name).removeprefix(ACP).strip()
-            seen = replace(row, command=None, pass_env=(*self._variables_of(command), *row.pass_env))
-            return AcpAgent(command, seen, name=name)
-        from orchard.agents.backends.custom import Custom
+            variables, traits = self._variables_of(command), None
+        else:
+            from orchard.agents.backends.custom import Custom
 
-        return CliAgent(Custom(name), row)
+            return CliAgent(Custom(name), row)
+        from orchard.agents.acp.agent import AcpAgent
+
+        seen = replace(row, command=None, pass_env=(*variables, *row.pass_env))
+        return AcpAgent(command, seen, name=name, traits=traits)
 
     def _variables_of(self, command: str) -> tuple[str, ...]:
         """The variables that a program behind the protocol may see: those of the agent that it speaks for.
 
         Anybody can give a file the name of a known program. What counts is the one that the user's own PATH finds.
         """
-        program = _first_word(command)
+        program = first_word(command)
         name = os.path.basename(program)  # noqa: PTH119 - a name, not a path
         known = of_program(name)
         if known is None:
@@ -252,10 +251,3 @@ class Agents:
             return self.host[found[1]]
 
         return {name: re.sub(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}", value, text) for name, text in values.items()}
-
-
-def _first_word(command: str) -> str:
-    try:
-        return (shlex.split(command.removeprefix(ACP)) or [""])[0]
-    except ValueError:
-        return ""

@@ -256,10 +256,10 @@ def test_only_the_ends_of_a_large_file_are_read(tmp_path: Path) -> None:
         file.seek(10 * 1024 * 1024)
         file.write(b"tail")
 
-    said, left_out = head_and_tail(place, 1000)
+    said = head_and_tail(place, 1000)
 
     assert said.startswith(b"head")
     assert said.endswith(b"tail")
     assert len(said) < 1100
-    assert left_out == 10 * 1024 * 1024 + 4 - 1000
-    assert head_and_tail(tmp_path / "missing", 10) == (b"", 0)
+    assert f"[... {10 * 1024 * 1024 + 4 - 1000:,} bytes left out ...]".encode() in said
+    assert head_and_tail(tmp_path / "missing", 10) == b""

@@ -106,12 +106,10 @@ def servers(traits: AcpTraits, task: Task) -> tuple[tuple[str, ...], tuple[McpSe
     commands = [server for server in given if server.url is None]
     if traits.server_flag is None or not commands:
         return (), given
-    file = servers_file(task.private / "acp-mcp.json", commands, _local)
+    file = servers_file(
+        task.private / "acp-mcp.json", commands, lambda one: {"type": "local", **server_row(one), "tools": ["*"]}
+    )
     return (traits.server_flag, f"@{file}"), tuple(server for server in given if server.url is not None)
-
-
-def _local(server: McpServer) -> dict[str, object]:
-    return {"type": "local", **server_row(server), "tools": ["*"]}
 
 
 def _left(name: str, ended: Ended) -> Result:

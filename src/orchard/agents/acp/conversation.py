@@ -129,7 +129,10 @@ class Conversation:
     async def _turn(self, lines: Lines) -> Result:
         from acp.schema import PromptRequest, TextContentBlock
 
-        self._agent = await self._initialize()
+        try:
+            self._agent = _abilities(await self._ask("initialize", _greeting()), self._task.env)
+        except ValueError as error:
+            raise Over(Result("failed", f"{self._name} {error}.")) from None
         self.session, offered = await self._open_session()
         self._watch.tell(Session(self.session))
         self._offer.take(offered.get("configOptions"))
@@ -155,13 +158,6 @@ class Conversation:
         finally:
             gone.cancel()
             self._prompting.cancel()
-
-    async def _initialize(self) -> Abilities:
-        answer = await self._ask("initialize", _greeting())
-        try:
-            return _abilities(answer, self._task.env)
-        except ValueError as error:
-            raise Over(Result("failed", f"{self._name} {error}.")) from None
 
     async def _open_session(self) -> tuple[str, Json]:
         """The session's id, and what the agent offers to set in it."""

@@ -45,10 +45,14 @@ class Lines:
         try:
             async for line in self._lines:
                 message = sound(line)
-                if message is not None:
-                    self._count(message)
-                    return message
-                self._stray(line)
+                if message is None:
+                    self._stray(line)
+                    continue
+                if "method" in message and "id" in message:
+                    self._open += 1
+                    if self._open >= MOST_OPEN:
+                        self._room.clear()
+                return message
         except TooMuch as error:
             self.too_much = error
         self.ended.set()
@@ -56,12 +60,6 @@ class Lines:
 
     async def close(self) -> None:
         """Nothing is held here: the pipes belong to who started the program."""
-
-    def _count(self, message: Json) -> None:
-        if "method" in message and "id" in message:
-            self._open += 1
-            if self._open >= MOST_OPEN:
-                self._room.clear()
 
 
 def sound(line: bytes) -> Json | None:

@@ -39,9 +39,8 @@ _SHOWN = 12
 
 
 class Offer:
-    def __init__(self, options: Any = None) -> None:
+    def __init__(self) -> None:
         self._options: list[Json] = []
-        self.take(options)
 
     def take(self, options: Any) -> None:
         """The agent tells them all, whenever one has changed."""

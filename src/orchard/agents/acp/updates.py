@@ -213,12 +213,13 @@ _OPENHANDS = "openhands.dev/metrics"
 def used(answer: Json) -> Iterator[Usage]:
     """What a turn used, by the answer to its prompt: for each model where that is told, else in one."""
     metrics = _metrics(part(answer, "_meta"))
-    if metrics is not None:
-        found = [metrics]
-    else:
+    found = [metrics] if metrics is not None else []
+    if metrics is None:
         quota = part(answer, "_meta", "quota")
         rows = quota.get("model_usage")
-        found = [_row(row) for row in rows if part(row, "token_count")] if isinstance(rows, list) else []
+        for row in rows if isinstance(rows, list) else ():
+            if counts := part(row, "token_count"):
+                found.append(replace(_usage(counts), model=one_line(text(row.get("model")), 80)))
         if not found:
             found = [_usage(part(answer.get("usage") or quota.get("token_count")))]
     yield from (usage for usage in found if usage.tokens)
@@ -241,10 +242,6 @@ def _metrics(meta: Json) -> Usage | None:
             cost_source="agent" if cost is not None else "",
         )
     return None
-
-
-def _row(row: Json) -> Usage:
-    return replace(_usage(part(row, "token_count")), model=one_line(text(row.get("model")), 80))
 
 
 def _usage(counts: Json) -> Usage:

@@ -23,7 +23,7 @@ from orchard.agents.backends.stream import (
     text,
 )
 from orchard.agents.cli import Command, Enough, Json, KnownBackend, options, reason_of
-from orchard.agents.known import AcpTraits, Known, can
+from orchard.agents.known import AcpTraits, Known, can, holds
 from orchard.agents.model_lists import Asking, Found, ask_openai, listed, told
 from orchard.agents.protocol import Called, McpServer, Noted, Reason, Result, Said, Task, Tell, Used
 from orchard.model.agent_rows import AgentRow
@@ -80,7 +80,7 @@ class Codex(KnownBackend):
         # Whoever has set up another provider knows its models better than the list that comes with the program.
         other = any("model_provider" in argument for argument in asking.row.args)
         folder = Path(env.get("CODEX_HOME") or Path(env.get("HOME") or Path.home()) / ".codex")
-        complete = not other and not _mentions_provider(folder)
+        complete = not other and not holds(folder / "config.toml", "model_provider")
         return listed(names, "codex debug models", vendor=KNOWN.vendor, complete=complete)
 
     def prepare(self, program: str, row: AgentRow, task: Task, tell: Tell) -> Command:
@@ -305,14 +305,6 @@ def _call(item: Json) -> tuple[str, str]:
         paths = [text(part(change).get("path")) for change in changes] if isinstance(changes, list) else []
         return "edit", sentence(", ".join(paths[:10]))
     return sentence(kind), about(item)
-
-
-def _mentions_provider(folder: Path) -> bool:
-    try:
-        with (folder / "config.toml").open("rb") as file:
-            return b"model_provider" in file.read(256 * 1024)
-    except OSError:
-        return False
 
 
 BACKEND = Codex()

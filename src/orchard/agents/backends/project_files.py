@@ -42,11 +42,6 @@ def _text(path: Path) -> str:
         return ""
 
 
-def steering_files(task: Task, names: Iterable[str]) -> list[Path]:
-    """The files of these names that set variables which decide something: programs look for `.env` all the way up."""
-    return [above / name for above in _upwards(task) for name in names if _steers(above / name)]
-
-
 def anywhere(task: Task, names: Iterable[str]) -> list[Path]:
     return [above / name for above in _upwards(task) for name in there(above, names)]
 
@@ -59,8 +54,12 @@ def _upwards(task: Task) -> list[Path]:
 
 
 def foreign(task: Task, obeys: Iterable[str], variables: Iterable[str]) -> list[str | Path]:
-    """What a program would obey of a repository, and files of variables there and in the folders above."""
-    return [*there(task.folder, obeys), *steering_files(task, variables)]
+    """What a program would obey of a repository, and files that set variables which decide something.
+
+    Programs look for such a file (`.env`) all the way up.
+    """
+    files = (above / name for above in _upwards(task) for name in variables)
+    return [*there(task.folder, obeys), *filter(_steers, files)]
 
 
 def with_own_words(task: Task, names: Iterable[str]) -> bytes:

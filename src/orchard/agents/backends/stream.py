@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
+from msgspec.json import decode
 from msgspec.structs import replace
 
 from orchard.agents.cli import Json, reason_of
 from orchard.agents.protocol import Called, McpServer, Noted, Reason, Result, Said, Session, Task, Tell
+from orchard.files import read_plain
 from orchard.model.agent_rows import AgentRow
 from orchard.process.program import Ended
 from orchard.store.logs import log_size, opened
@@ -27,7 +29,10 @@ class Totals:
 
     def __init__(self, file: Path) -> None:
         self._file = file
-        self._sessions = _read(file)
+        try:
+            self._sessions = decode(read_plain(file, MOST_BYTES), type=dict[str, Counts])
+        except (OSError, ValueError):
+            self._sessions = {}
 
     def told(self, session: str | None) -> Counts | None:
         return self._sessions.get(session) if session is not None else None
@@ -37,19 +42,6 @@ class Totals:
         self._sessions[session] = dict(counts)
         newest = dict(list(self._sessions.items())[-MOST_SESSIONS:])
         write_private(self._file, json.dumps(newest))
-
-
-def _read(file: Path) -> dict[str, Counts]:
-    try:
-        with file.open("rb") as opened:
-            sessions = part(json.loads(opened.read(MOST_BYTES)))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return {
-        name: {key: count(value) for key, value in row.items()}
-        for name, row in sessions.items()
-        if isinstance(row, dict)
-    }
 
 
 LONGEST_ABOUT = 200

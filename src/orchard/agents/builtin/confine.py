@@ -104,8 +104,9 @@ class Confines:
     def __init__(self, folders: Sequence[Path]) -> None:
         self.roots = [Path(os.path.realpath(folder)) for folder in folders]
         given = [Path(os.path.normpath(folder)) for folder in folders]
-        self._names = {name.parts: root for name, root in zip(given, self.roots, strict=True)}
-        self._names.update((root.parts, root) for root in self.roots)
+        self.names = {name.parts: root for name, root in zip(given, self.roots, strict=True)}
+        """The folders by their absolute names."""
+        self.names.update((root.parts, root) for root in self.roots)
 
     @contextmanager
     def reach(self, path: str, *, writing: bool = False) -> Iterator[Place]:
@@ -117,9 +118,6 @@ class Confines:
             raise BadPath(f"'{path}' cannot be used: {error.strerror}.") from error
         finally:
             walk.close()
-
-    def root_named(self, parts: Sequence[str]) -> Path | None:
-        return self._names.get(tuple(parts))
 
 
 class _Walk:
@@ -184,7 +182,7 @@ class _Walk:
 
     def _look_for_root(self) -> None:
         assert self._outside is not None
-        root = self._confines.root_named(self._outside)
+        root = self._confines.names.get(tuple(self._outside))
         if root is not None:
             self._enter(root)
 

@@ -29,7 +29,7 @@ _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
 _HALF_PAIRS = re.compile("[\ud800-\udfff]")
 
 
-class Message(Struct, frozen=True):
+class Message(Struct, frozen=True, rename={"blocks": "content"}, omit_defaults=True):
     role: Role
     blocks: tuple[Json, ...]
     summary: bool = False

@@ -1,20 +1,29 @@
 """Conversations on disk, so that a later turn can go on with one. A file each, written anew in one step."""
 
-import json
 import re
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Literal
 from uuid import uuid4
 
+from msgspec import Struct
+from msgspec.json import decode, encode
+
 from orchard.agents.builtin.memory import closed, is_whole
-from orchard.agents.builtin.model import Json, Message
+from orchard.agents.builtin.model import Message
 from orchard.files import read_plain, replace_whole
 
 FOLDER = "builtin-sessions"
-VERSION = 1
 _LARGEST = 64 * 1024 * 1024
 _IDS = re.compile(r"[0-9a-f]{32}")
+_NEEDED = {"text": ("text",), "tool_use": ("id", "name"), "tool_result": ("tool_use_id", "content")}
+"""Texts that each kind of block has."""
+
+
+class _Kept(Struct):
+    version: Literal[1]
+    messages: list[Message]
 
 
 def new_id() -> str:
@@ -28,8 +37,7 @@ def save(private: Path, session: str, messages: Sequence[Message], *, durable: b
     """
     path = _path(private, session)
     path.parent.mkdir(mode=0o700, exist_ok=True)
-    body = {"version": VERSION, "messages": [_as_json(message) for message in messages]}
-    replace_whole(path, json.dumps(body, ensure_ascii=False).encode(), durable=durable)
+    replace_whole(path, encode(_Kept(1, list(messages))), durable=durable)
 
 
 def read(private: Path, session: str) -> list[Message] | None:
@@ -37,11 +45,10 @@ def read(private: Path, session: str) -> list[Message] | None:
     if not _IDS.fullmatch(session):
         return None
     try:
-        data = read_plain(_path(private, session), _LARGEST + 1)
-        body = json.loads(data) if len(data) <= _LARGEST else None
-        found = closed([_message(one) for one in body["messages"]]) if body and body["version"] == VERSION else []
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        messages = decode(read_plain(_path(private, session), _LARGEST), type=_Kept).messages
+    except (OSError, ValueError, RecursionError):  # one that is too long is cut, and so is no JSON
         return None
+    found = closed(messages) if all(map(_is_sound, messages)) else []
     return found if is_whole(found) else None
 
 
@@ -59,17 +66,6 @@ def _path(private: Path, session: str) -> Path:
     return private / FOLDER / f"{session}.json"
 
 
-def _as_json(message: Message) -> Json:
-    body: Json = {"role": message.role, "content": list(message.blocks)}
-    return {**body, "summary": True} if message.summary else body
-
-
-def _message(body: Json) -> Message:
-    role, blocks = body["role"], body["content"]
-    if role not in ("user", "assistant") or not isinstance(blocks, list) or not blocks:
-        raise ValueError("no message")
-    for block in blocks:
-        needed = {"text": ("text",), "tool_use": ("id", "name"), "tool_result": ("tool_use_id", "content")}
-        if not all(isinstance(block[name], str) for name in needed.get(block["type"], ())):
-            raise ValueError("no block")
-    return Message(role, tuple(blocks), summary=body.get("summary") is True)
+def _is_sound(message: Message) -> bool:
+    names = [(block, name) for block in message.blocks for name in _NEEDED.get(block.get("type", ""), ())]
+    return bool(message.blocks) and all(isinstance(block.get(name), str) for block, name in names)

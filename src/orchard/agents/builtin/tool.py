@@ -131,18 +131,17 @@ def scratch_file(context: ToolContext) -> Iterator[Path]:
         yield Path(folder) / "output"
 
 
-def head_and_tail(path: Path, most: int) -> tuple[bytes, int]:
-    """The beginning and the end of a file, and how many bytes between them are left out."""
+def head_and_tail(path: Path, most: int) -> bytes:
+    """The beginning and the end of a file, and between them how many bytes are left out."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, 2)
             file.seek(0)
             if size <= most:
-                return file.read(most), 0
-            head = file.read(most // 2)
-            file.seek(size - most // 2)
-            return head + b"\n[... " + f"{size - 2 * (most // 2):,} bytes left out".encode() + b" ...]\n" + file.read(
-                most // 2
-            ), size - 2 * (most // 2)
+                return file.read(most)
+            half = most // 2
+            head = file.read(half)
+            file.seek(size - half)
+            return head + f"\n[... {size - 2 * half:,} bytes left out ...]\n".encode() + file.read(half)
     except FileNotFoundError:
-        return b"", 0
+        return b""

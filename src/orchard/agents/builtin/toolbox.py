@@ -3,6 +3,7 @@
 import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -52,7 +53,8 @@ async def open_toolbox(
 
 
 async def _serve(stack: AsyncExitStack, context: ToolContext, servers: Sequence[McpServer], tell: Tell) -> list[Tool]:
-    await in_thread(_import_client)
+    # In a thread, because it takes a second in which nobody else may be kept waiting.
+    await in_thread(import_module, "orchard.agents.builtin.tools.mcp")
     from orchard.agents.builtin.tools import mcp as client  # it is there by now
 
     client.quiet_client()
@@ -67,11 +69,6 @@ async def _serve(stack: AsyncExitStack, context: ToolContext, servers: Sequence[
     for server in kept:
         await server.settled()
     return client.server_tools(kept, tell)
-
-
-def _import_client() -> None:
-    """In a thread, because it takes a second in which nobody else may be kept waiting."""
-    import orchard.agents.builtin.tools.mcp  # noqa: F401
 
 
 def denies(rule: str, name: str) -> bool:

@@ -1,6 +1,5 @@
 """Tools for files: reading, writing, editing, listing and searching, confined to the folders of the task."""
 
-import fnmatch
 import json
 import os
 import re
@@ -8,7 +7,8 @@ import stat
 import sys
 import time
 from collections.abc import Callable
-from functools import lru_cache
+from fnmatch import fnmatchcase
+from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
@@ -226,7 +226,7 @@ class _FileTools:
         """Files below a folder, relative to the work folder or else absolute, and whether there are more."""
         real = await self._at(path, _folder)
         work = self._confines.roots[0]
-        here = _within(real, str(work))
+        here = Path(real).is_relative_to(work)
         prefix = f"{os.path.relpath(real, work) if here else real}/".removeprefix("./")
         listed = await self._listed_by_git(context, real) if here else None
         names, cut = (listed, False) if listed is not None else await self._at(path, _walk)
@@ -257,10 +257,6 @@ def _folder(place: Place) -> str:
     return str(place.path)
 
 
-def _within(path: str, folder: str) -> bool:
-    return path == folder or path.startswith(folder.rstrip("/") + "/")
-
-
 def _walk(place: Place) -> tuple[list[str], bool]:
     """Every file below an open folder; links are named, not followed."""
     found: list[str] = []
@@ -283,12 +279,12 @@ def glob_matches(glob: str, path: str) -> bool:
     wanted = glob.strip("/").split("/")
     names = path.split("/")
     if len(wanted) == 1 and wanted[0] != "**":
-        return _name_matches(wanted[0], names[-1])
+        return fnmatchcase(names[-1], wanted[0])
     # Which parts of the glob may stand for what comes next, one name after the other: no path takes long.
     states = _open_states({0}, wanted)
     for name in names:
         after = {state for state in states if state < len(wanted) and wanted[state] == "**"}
-        after |= {s + 1 for s in states if s < len(wanted) and wanted[s] != "**" and _name_matches(wanted[s], name)}
+        after |= {s + 1 for s in states if s < len(wanted) and wanted[s] != "**" and fnmatchcase(name, wanted[s])}
         states = _open_states(after, wanted)
     return len(wanted) in states
 
@@ -300,15 +296,6 @@ def _open_states(states: set[int], wanted: list[str]) -> set[int]:
         if state in opened and wanted[state] == "**":
             opened.add(state + 1)
     return opened
-
-
-def _name_matches(glob: str, name: str) -> bool:
-    return _glob(glob).match(name) is not None
-
-
-@lru_cache(maxsize=256)
-def _glob(glob: str) -> re.Pattern[str]:
-    return re.compile(fnmatch.translate(glob))
 
 
 def _encoded(content: str) -> bytes:
@@ -331,7 +318,8 @@ def _edited(path: str, content: bytes, change: tuple[bytes, bytes], *, everywher
         loose = b"".join(old.split()) in b"".join(content.split())
         hint = " It is there with other spaces or line ends." if loose else " Read the file again."
         raise BadPath(f"old_text was found 0 times in {path}.{hint}")
-    lines = [content.count(b"\n", 0, at) + 1 for at in _places(content, old, 20 if everywhere else 5)]
+    places = islice(re.finditer(re.escape(old), content), 20 if everywhere else 5)
+    lines = [content.count(b"\n", 0, place.start()) + 1 for place in places]
     if count > 1 and not everywhere:
         where = ", ".join(map(str, lines)) + (", ..." if count > len(lines) else "")
         raise BadPath(
@@ -339,15 +327,6 @@ def _edited(path: str, content: bytes, change: tuple[bytes, bytes], *, everywher
             "or set replace_all."
         )
     return content.replace(old, new), lines + [0] * (count - len(lines))
-
-
-def _places(content: bytes, piece: bytes, most: int) -> list[int]:
-    found: list[int] = []
-    at = content.find(piece)
-    while at >= 0 and len(found) < most:
-        found.append(at)
-        at = content.find(piece, at + len(piece))
-    return found
 
 
 def _numbered(content: bytes, first: int, limit: int) -> str:

@@ -100,16 +100,21 @@ async def ask(git: Git, *args: str, ok: Container[int] = (0,), most: int = MOST_
     asked = _Question(git, args, most)
     running = asyncio.get_running_loop().run_in_executor(None, asked.answer)
     canceled: asyncio.CancelledError | None = None
+    late = False
     while not running.done():
         try:
-            await asyncio.wait([running])
+            await asyncio.wait([running], timeout=SECONDS)
+            late = late or not running.done()
         except asyncio.CancelledError as error:
             canceled = error
+        if not running.done():
             asked.stop()
     if canceled is not None:
         running.exception()
         raise canceled
     told = running.result()
+    if late:
+        raise ToolError(f"git {args[0]} was stopped: it took longer than {SECONDS:g} s.")
     if told.status not in ok and not told.cut:
         said = told.stderr or plain_text(told.stdout[:4000]).strip() or f"it ended with status {told.status}"
         raise ToolError(f"git {args[0]}: {said}")
@@ -124,7 +129,6 @@ class _Question:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._stopped = False
-        self._late = False
 
     def answer(self) -> Told:
         try:
@@ -140,30 +144,18 @@ class _Question:
     def _read(self, process: subprocess.Popen[bytes], errors: int) -> Told:
         assert process.stdin is not None
         assert process.stdout is not None
-        timer = threading.Timer(SECONDS, self._too_late)
-        timer.daemon = True
-        timer.start()
-        try:
-            with process:
-                process.stdin.close()
-                parts, size = [], 0
-                while size <= self._most and (block := os.read(process.stdout.fileno(), 65536)):
-                    parts.append(block)
-                    size += len(block)
-                if size > self._most:
-                    self.stop()
-                    process.stdout.close()
-                status = process.wait()
-        finally:
-            timer.cancel()
-        if self._late:
-            raise ToolError(f"git {self._args[0]} was stopped: it took longer than {SECONDS:g} s.")
+        with process:
+            process.stdin.close()
+            parts, size = [], 0
+            while size <= self._most and (block := os.read(process.stdout.fileno(), 65536)):
+                parts.append(block)
+                size += len(block)
+            if size > self._most:
+                self.stop()
+                process.stdout.close()
+            status = process.wait()
         said = plain_text(os.pread(errors, 4000, 0)).strip()
         return Told(status, b"".join(parts)[: self._most], said, size > self._most)
-
-    def _too_late(self) -> None:
-        self._late = True
-        self.stop()
 
     def stop(self) -> None:
         """SIGTERM, which lets git remove its lock files; SIGKILL for what ignores it."""

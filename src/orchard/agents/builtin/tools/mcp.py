@@ -209,10 +209,13 @@ class Server:
         headers = {"Accept-Encoding": "identity", **self._server.headers}
         timeout = httpx2.Timeout(30.0, read=self._patience.call)
         with life.heard():
-            verify, proxy = await trust(self._context.env), proxy_for(url, self._context.env)
-            transport = _Bounded(httpx2.AsyncHTTPTransport(verify=verify, proxy=proxy, trust_env=False))
             async with httpx2.AsyncClient(
-                transport=transport, headers=headers, timeout=timeout, trust_env=False
+                verify=await trust(self._context.env),
+                proxy=proxy_for(url, self._context.env),
+                event_hooks={"response": [_bound]},
+                headers=headers,
+                timeout=timeout,
+                trust_env=False,
             ) as http:
                 await self._talk(streamable_http_client(url, http_client=http), life)
         return life.why or "The connection was lost."
@@ -233,7 +236,7 @@ class Server:
             self._settled.clear()
 
     def _complaint(self) -> str:
-        said = plain_text(head_and_tail(self._log, 8000)[0]).strip().splitlines()[-3:]
+        said = plain_text(head_and_tail(self._log, 8000)).strip().splitlines()[-3:]
         return f"It said: {' / '.join(line.strip()[:300] for line in said)}" if said else ""
 
 
@@ -351,24 +354,14 @@ def _message(line: bytes) -> JSONRPCMessage | None:
         return None
 
 
-class _Bounded(httpx2.AsyncBaseTransport):
-    """Answers that end when they are too large, whatever the server sends."""
-
-    def __init__(self, inner: httpx2.AsyncBaseTransport) -> None:
-        self._inner = inner
-
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        response = await self._inner.handle_async_request(request)
-        if response.headers.get("content-encoding", "identity") != "identity":
-            # We asked for none: a small answer that unpacks into a large one is not unpacked.
-            await response.aclose()
-            raise httpx2.DecodingError("it sends compressed answers, which were not asked for", request=request)
-        assert isinstance(response.stream, httpx2.AsyncByteStream)
-        response.stream = _BoundedStream(response.stream)
-        return response
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
+async def _bound(response: httpx2.Response) -> None:
+    """See that an answer ends when it is too large, whatever the server sends."""
+    if response.headers.get("content-encoding", "identity") != "identity":
+        # We asked for none: a small answer that unpacks into a large one is not unpacked.
+        why = "it sends compressed answers, which were not asked for"
+        raise httpx2.DecodingError(why, request=response.request)
+    assert isinstance(response.stream, httpx2.AsyncByteStream)
+    response.stream = _BoundedStream(response.stream)
 
 
 class _BoundedStream(httpx2.AsyncByteStream):

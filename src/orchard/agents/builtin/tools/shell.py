@@ -68,7 +68,7 @@ async def run_command(context: ToolContext, arguments: Json) -> Answer:
         if ended.reason == "spawn-failed":
             raise ToolError(ended.message)
         # Escape sequences may be most of it, so more is read than is shown.
-        said, _ = await in_thread(head_and_tail, log, 4 * LONGEST_ANSWER)
+        said = await in_thread(head_and_tail, log, 4 * LONGEST_ANSWER)
     output = shortened(plain_text(said).strip("\n"), LONGEST_ANSWER - 400)
     notes = []
     if ended.reason == "timeout":
