@@ -10,19 +10,17 @@ import pytest
 
 from orchard.engine.server.address import ADDRESS_FILE, LOCK_FILE, PLACE_FILE, is_at_work, refuse_copy
 from orchard.errors import OrchardError
-from orchard.git.checkout_state import branch_to_come_back_to
+from orchard.git.checkout_state import branch_to_come_back_to, points_elsewhere
 from orchard.git.command import Blocked
 from orchard.git.folders import exclude
 from orchard.git.landing.checkout import BranchMoved
 from orchard.git.landing.intent import first_look
 from orchard.git.landing.obstacles import LandingRefused
-from orchard.git.ownership import points_elsewhere
 from orchard.git.refs import _remove_old_lock, read_log
 from orchard.git.repository import Repository, Worktree
 from orchard.git.worktree.commit import CommitInfo, Refused, commit_work
-from orchard.git.worktree.save import CannotSave, ensure_saved
+from orchard.git.worktree.save import CannotSave, Witness, ensure_saved, still_holds
 from orchard.git.worktree.status import Picture
-from orchard.git.worktree.witness import Witness, still_holds
 from orchard.git.worktree.worktrees import Worktrees
 from orchard.testing import Repo
 from tests.git.test_landing import Scene, make_scene

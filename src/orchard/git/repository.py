@@ -22,10 +22,18 @@ from msgspec.structs import replace
 
 from orchard.errors import NotFound, UsageError
 from orchard.files import read_plain
-from orchard.git.checkout_state import branch_in, branch_to_come_back_to, may_be_alias, operation_in
+from orchard.git.checkout_state import (
+    branch_in,
+    branch_to_come_back_to,
+    may_be_alias,
+    naming,
+    not_found,
+    operation_in,
+    path_in,
+    points_elsewhere,
+)
 from orchard.git.command import MINIMUM_VERSION, Blocked, Git, GitError, GitMissing, Output, clean_environment, run_git
 from orchard.git.folders import entries, links_out_of
-from orchard.git.ownership import naming, not_found, path_in, points_elsewhere
 from orchard.git.pipes import on_the_way, remove_blocked_notes, waiting_worktrees
 from orchard.git.refs import list_refs, read_ref
 

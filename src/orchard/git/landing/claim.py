@@ -35,9 +35,9 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from orchard.errors import OrchardError
+from orchard.git.checkout_state import points_elsewhere
 from orchard.git.folders import lstat, plain_content
 from orchard.git.landing.intent import Intent, read_intent
-from orchard.git.ownership import points_elsewhere
 from orchard.git.repository import Repository
 
 SWITCH_GAP = 0.1
@@ -146,7 +146,7 @@ class GitLocks:
         return True
 
     def _try(self, lock: Path) -> bool:
-        own = self._own(lock)
+        own = self.claim / lock.name
         if not own.exists():
             own.write_text("orchard\n")
         try:
@@ -169,12 +169,9 @@ class GitLocks:
                 return
             time.sleep(_LOOK_AGAIN)
 
-    def _own(self, lock: Path) -> Path:
-        return self.claim / lock.name
-
     def is_ours(self, lock: Path) -> bool:
         """Whether we took this lock, in this process or in one that has ended."""
-        own = self._own(lock)
+        own = self.claim / lock.name
         # The new index takes the place of its lock before it takes that of the index.
         if same_file(own, lock) or (lock == self.index and same_file(self.claim / NEW_INDEX, lock)):
             return True

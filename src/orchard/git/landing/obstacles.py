@@ -48,7 +48,8 @@ def find_obstacle(
 def in_the_way(git: Git, paths: Sequence[bytes], again: Next) -> LandingRefused:
     """Files of the user's that a landing or an undo would have to overwrite; `git` is the one for its files."""
     reason = f"Your files in {_top(git)} are in the way: {some(paths)}"
-    if ignored := _ignored(git, paths):
+    rows = b"".join(path + b"\0" for path in paths)
+    if ignored := git("check-ignore", "-z", "--stdin", stdin=rows, ok=range(256), timeout=TIMEOUT).fields:
         # Not "stash -a": that takes everything that is ignored, our worktrees and the user's tools as well.
         away = f"Move {some(paths)} away ('git stash -u' leaves files that git ignores"
         which = "" if len(ignored) == len(paths) else f": {some(ignored)}"
@@ -60,12 +61,6 @@ def in_the_way(git: Git, paths: Sequence[bytes], again: Next) -> LandingRefused:
 def _top(git: Git) -> Path:
     assert git.work_tree is not None
     return git.work_tree
-
-
-def _ignored(git: Git, paths: Sequence[bytes]) -> list[bytes]:
-    """Those of some paths that git does not track and was told to overlook; none where it cannot say."""
-    rows = b"".join(path + b"\0" for path in paths)
-    return git("check-ignore", "-z", "--stdin", stdin=rows, ok=range(256), timeout=TIMEOUT).fields
 
 
 def some(paths: Sequence[bytes]) -> str:
@@ -94,15 +89,11 @@ def _linked_folder(top: Path, changes: Sequence[Change]) -> LandingRefused | Non
             if behind_link(start, folder):
                 break  # the link was looked at: it becomes a folder
             where = os.path.join(start, folder)  # noqa: PTH118
-            if os.path.islink(where) and _becomes(changes, folder) is None:  # noqa: PTH114
+            # One that is tracked may turn into a folder.
+            if os.path.islink(where) and not any(one.path == folder and one.old for one in changes):  # noqa: PTH114
                 reason = f"{show_path(where)} is a link, where git knows a folder with files that change."
                 return LandingRefused("checkout", reason, "Put the folder back in its place, then try again.")
     return None
-
-
-def _becomes(changes: Sequence[Change], path: bytes) -> Change | None:
-    """What changes at a path itself: a link that is tracked may turn into a folder."""
-    return next((one for one in changes if one.path == path and one.old is not None), None)
 
 
 def _filled_submodule(top: Path, changes: Sequence[Change]) -> LandingRefused | None:

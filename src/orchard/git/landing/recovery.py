@@ -114,7 +114,8 @@ def settle(repo: Repository, claim: Path) -> Settled:
 
 
 def _settle(repo: Repository, claim: Path, intent: Intent) -> Settled:
-    head = _head(repo, intent)
+    git = Git(repo.common_dir, intent.git_dir, cwd=repo.common_dir)
+    head = git("rev-parse", "-q", "--verify", "HEAD^{commit}", ok=(0, 1, 128)).text
     # The branch had moved before we were interrupted where HEAD is at the new commit, or on top of it.
     forward = is_published(claim, intent) or head == intent.new or _descends(repo, head, intent)
     if intent.done and not forward:
@@ -285,11 +286,6 @@ def _keep_edits(repo: Repository, intent: Intent, contents: _Contents) -> Path |
         goal.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.replace(aside, os.fsencode(goal))  # noqa: PTH105 (bytes)
     return folder
-
-
-def _head(repo: Repository, intent: Intent) -> str:
-    git = Git(repo.common_dir, intent.git_dir, cwd=repo.common_dir)
-    return git("rev-parse", "-q", "--verify", "HEAD^{commit}", ok=(0, 1, 128)).text
 
 
 def _descends(repo: Repository, head: str, intent: Intent) -> bool:

@@ -84,7 +84,9 @@ class Stager:
         self._must_be_free(changes, before, written)
         items = tuple(self._item(change, before, after, looked[change.path]) for change in changes)
         items += tuple(self._missing(before, after, paths))
-        made = _folders([item.path for item in items if item.will], self.top, submodules=self._new_submodules(changes))
+        links = [one.path for one in changes if one.new is not None and one.new.mode == GITLINK]
+        submodules = [path for path in links if self._is_new(path)]
+        made = _folders([item.path for item in items if item.will], self.top, submodules=submodules)
         return Staged(items, tuple(self._emptied(items)), made, after)
 
     # -------------------------------------------------------------------------------- the index
@@ -228,11 +230,6 @@ class Stager:
                 for folder, _, _ in os.walk(start + item.path, topdown=False):
                     found.append((folder[len(start) :], stat.S_IMODE(os.lstat(folder).st_mode)))
         return found
-
-    def _new_submodules(self, changes: Sequence[Change]) -> list[bytes]:
-        return [
-            one.path for one in changes if one.new is not None and one.new.mode == GITLINK and self._is_new(one.path)
-        ]
 
     def _inherit_group(self, path: bytes) -> None:
         """In a folder that gives its group to new files, the new file gets it, too."""

@@ -16,6 +16,7 @@ by doing both again.
 
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Literal
 
 from msgspec import Struct, field
@@ -158,18 +159,16 @@ class Integration:
         message = compose_message(leaf.title, leaf.body, leaf.trailers)
         squash = leaf.mode == "squash"
         parents = (leaf.integration, leaf.commit)
-        integration = self._make(tree, parents, message, leaf, sign=leaf.sign and not squash)
+        # Both lines can be made again; what lands is hardened before.
+        make = partial(self.merger.commit, when=leaf.when, durable=False)
+        integration = make(tree, parents, message, sign=leaf.sign and not squash)
         snapshot = integration
         if squash and tree == self.objects.tree_of(leaf.snapshot):
             snapshot = leaf.snapshot
         elif squash:
-            snapshot = self._make(tree, (leaf.snapshot,), message, leaf, sign=leaf.sign)
+            snapshot = make(tree, (leaf.snapshot,), message, sign=leaf.sign)
         self._ancestry.advance(leaf.integration, leaf.commit, integration)
         return Prepared(leaf.integration, leaf.snapshot, integration, snapshot, tree, resolution)
-
-    def _make(self, tree: str, parents: tuple[str, ...], message: str, leaf: LeafMerge, *, sign: bool) -> str:
-        # Both lines can be made again; what lands is hardened before.
-        return self.merger.commit(tree, parents, message, when=leaf.when, sign=sign, durable=False)
 
     def harden(self, start: str, tip: str) -> None:
         """Make a line outlive a power cut, from the commit it began at to its tip."""

@@ -218,24 +218,20 @@ class Merger:
             folder.mkdir(parents=True)
             for path, oid in found:
                 _write_attributes(folder, path, self.objects.read(oid)[1])
-            config = self.repo.config(_HARMLESS)
+            config = {**self.repo.config(_HARMLESS), "core.attributesFile": os.devnull}
             if found:
                 config |= dict.fromkeys(self.repo.config(_DRIVERS), "false")
-            self._gits[digest] = self._git_in(folder, config)
+            private = self._private_folder() / "git"
+            environment = {
+                "GIT_OBJECT_DIRECTORY": str(self.repo.common_dir / "objects"),
+                "GIT_SHALLOW_FILE": str(self.repo.common_dir / "shallow"),
+                "GIT_CONFIG_GLOBAL": os.devnull,
+                "GIT_CONFIG_NOSYSTEM": "1",
+                "GIT_ATTR_NOSYSTEM": "1",
+                "GIT_NO_REPLACE_OBJECTS": "1",
+            }
+            self._gits[digest] = Git(private, private, folder, folder, private / "no-index", config, environment)
         return self._gits[digest]
-
-    def _git_in(self, folder: Path, config: dict[str, str]) -> Git:
-        private = self._private_folder() / "git"
-        environment = {
-            "GIT_OBJECT_DIRECTORY": str(self.repo.common_dir / "objects"),
-            "GIT_SHALLOW_FILE": str(self.repo.common_dir / "shallow"),
-            "GIT_CONFIG_GLOBAL": os.devnull,
-            "GIT_CONFIG_NOSYSTEM": "1",
-            "GIT_ATTR_NOSYSTEM": "1",
-            "GIT_NO_REPLACE_OBJECTS": "1",
-        }
-        config = {**config, "core.attributesFile": os.devnull}
-        return Git(private, private, folder, folder, private / "no-index", config, environment)
 
     def _private_folder(self) -> Path:
         if self._folder is None:

@@ -166,28 +166,22 @@ class Objects:
             if known is not None:
                 self._trees.move_to_end(tree)
                 return known
+            near = self._near
         kind, data = self.read(tree)
         if kind != "tree":
             raise OrchardError(f"Object {tree} is a {kind}, not a tree.")
-        entries = self._taken_apart(data, len(tree) // 2)
+        parsed = _parse_tree(data, len(tree) // 2, near)
+        entries = dict(parsed.rows)
         with self._lock:
+            self.entries_parsed += parsed.fresh
+            if len(parsed.rows) >= LARGE_TREE:
+                self._near = parsed
             if tree not in self._trees:
                 self._trees[tree] = entries
                 self._entries += len(entries)
             while self._entries > REMEMBERED_ENTRIES and len(self._trees) > 1:
                 self._entries -= len(self._trees.popitem(last=False)[1])
         return entries
-
-    def _taken_apart(self, data: bytes, oid_size: int) -> dict[bytes, Entry]:
-        """The entries of a tree; of a large one only those are parsed that the last such tree does not share."""
-        with self._lock:
-            near = self._near
-        parsed = _parse_tree(data, oid_size, near)
-        with self._lock:
-            self.entries_parsed += parsed.fresh
-            if len(parsed.rows) >= LARGE_TREE:
-                self._near = parsed
-        return dict(parsed.rows)
 
     def entry(self, tree: str, path: bytes) -> Entry | None:
         """What stands at a path, or None; a path through a file is None too."""

@@ -11,10 +11,6 @@ Setting up leaves ignored files (copies, links, installed packages). They may st
 the same tree and would be set up the same way, and if no job has touched them: every one of them is as it was, by
 inode, size and the times that the kernel sets. What else is ignored there goes. Where any of this is not certain, all
 of it goes.
-
-    Ready        how a worktree was set up, and what that left
-    take_stock   that, after setting up; None if it cannot be kept
-    beside       what else is ignored in a worktree; None if what was left is not as it was
 """
 
 import os

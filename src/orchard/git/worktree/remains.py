@@ -30,9 +30,7 @@ MOST_TREES = 8
 AT_REST = frozenset({"HEAD", "commondir", "gitdir", "index", "locked", "logs", "modules", "reftable"})
 """What git keeps for a linked worktree at rest; all else there was left by something that a job began."""
 
-_SKIPPED = frozenset(
-    {"HEAD", "commondir", "gitdir", "index", "locked", "modules", "reftable", "config.worktree", "info"}
-)
+_SKIPPED = AT_REST - {"logs"} | {"config.worktree", "info"}
 _WORDS_OF_PEOPLE = re.compile(r"(.*/)?(COMMIT_EDITMSG|MERGE_MSG|TAG_EDITMSG|message.*|patch|author-script|msg.*|\d+)")
 _ID = re.compile(rb"(?<![0-9A-Za-z])[0-9a-f]{7,64}(?![0-9A-Za-z])")
 _LOG_LINE = re.compile(rb"^([0-9a-f]{40,64}) ([0-9a-f]{40,64}) ", re.MULTILINE)

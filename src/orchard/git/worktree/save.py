@@ -9,6 +9,7 @@ Ignored files are not saved: they are caches and build results, or were copied f
 Nothing in the worktree is touched: files are staged in an index of our own.
 """
 
+import hashlib
 import itertools
 import os
 import secrets
@@ -19,8 +20,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from orchard.errors import RUN_DOCTOR, OrchardError, UsageError
+from orchard.files import read_plain
 from orchard.git.command import Blocked, Git, GitError
-from orchard.git.folders import remove_special
+from orchard.git.folders import lstat, remove_special
 from orchard.git.objects.processes import Live
 from orchard.git.objects.reader import Change, ObjectMissing
 from orchard.git.pipes import remove_blocked_notes
@@ -28,7 +30,7 @@ from orchard.git.refs import PREFIX, RefMoved, hold, job_of_ref_part, job_ref_pa
 from orchard.git.repository import WORKTREE_NAME, Repository, Worktree, block_filters
 from orchard.git.scratch import commit_index, private_file
 from orchard.git.worktree.fast_commit import holds, read_files
-from orchard.git.worktree.remains import commit_notes, escaped, find_remains, nothing_but, staged_apart
+from orchard.git.worktree.remains import commit_notes, escaped, find_remains, named_objects, nothing_but, staged_apart
 from orchard.git.worktree.status import (
     ADD_TIMEOUT,
     Contents,
@@ -38,16 +40,31 @@ from orchard.git.worktree.status import (
     look,
     picture,
     stage,
+    stamp,
     submodule_problems,
     try_again,
 )
-from orchard.git.worktree.witness import Witness, witness
 from orchard.process.failpoint import failpoint
 
 REF_TRIES = 5
 ESCAPED = ".orchard-saved"
 """The folder, in a commit of saved work, of files whose names git does not store."""
 LISTED_NAMES = 100
+
+
+class Witness(Struct, frozen=True):
+    """What a worktree looked like when it was saved, so that it can be told later whether it still does.
+
+    A worktree that no job has may wait for minutes before it is reset, and a person or a process may write there
+    meanwhile. Small ones are compared by a picture (names, sizes and the times that only the kernel sets), without a
+    process; for large ones git is asked once more, and files that differed then are compared by their times.
+    """
+
+    picture: Picture | None
+    """None: there is too much in it."""
+    contents: Contents | None = None
+    stamps: bytes = b""
+    notes: bytes = b""
 
 
 class CannotSave(OrchardError):
@@ -412,3 +429,56 @@ def _changed_files(git: Git, pairs: list[tuple[str, str]]) -> dict[str, int]:
         else:
             counts[current] = counts.get(current, 0) + 1
     return counts
+
+
+# ------------------------------------------------------------------ whether it is still as it was saved
+
+
+def witness(path: Path, git_dir: Path, seen: Picture | None, contents: Contents) -> Witness:
+    """What to remember of a worktree that was just looked at; `seen` is its picture from before that."""
+    if seen is not None:
+        return Witness(seen, notes=_digest_of_notes(git_dir))
+    return Witness(None, contents, _stamps(path, contents), _digest_of_notes(git_dir))
+
+
+def still_holds(git: Git, path: Path, before: Witness, index: Path, *, untouched: bool) -> bool:
+    """Whether a worktree is as it was; `index` is a place for a copy of its own, which is not written to."""
+    if not os.path.lexists(path):
+        return True
+    if before.notes != _digest_of_notes(git.git_dir):
+        return False
+    if before.picture is not None:
+        return picture(path) == before.picture
+    if before.contents is None:
+        return False
+    if not (git.git_dir / "index").exists():
+        return True  # git never knew this folder, or its notes were damaged: it cannot be asked
+    if not untouched:
+        shutil.copyfile(git.git_dir / "index", index)
+        git = git.with_index(index)
+    return look(git, path, untouched=untouched) == before.contents and _stamps(path, before.contents) == before.stamps
+
+
+def _stamps(path: Path, contents: Contents) -> bytes:
+    """What changes as soon as somebody writes to a file that differs from what HEAD holds."""
+    digest = hashlib.sha256()
+    top = os.fsencode(path) + b"/"
+    for name in sorted({*contents.changed, *contents.untracked, *contents.staged}):
+        found = lstat(top + name)
+        digest.update(name + b"\0-\n" if found is None else b"%s\0%d %d %d %d %d\n" % (name, *stamp(found)))
+    return digest.digest()
+
+
+def _digest_of_notes(git_dir: Path) -> bytes:
+    """What changes with git's notes on a worktree: its HEAD, its index, and every commit that they name."""
+    digest = hashlib.sha256()
+    try:
+        # A `git gc` beside us holds HEAD's lock while it looks for old lines in the log of HEAD.
+        names = sorted(entry.name for entry in os.scandir(git_dir) if entry.name != "HEAD.lock")
+        index = (git_dir / "index").lstat()
+        facts = (index.st_ino, index.st_size, index.st_mtime_ns, index.st_ctime_ns)
+        digest.update(repr((names, facts, sorted(named_objects(git_dir)))).encode())
+        digest.update(read_plain(os.path.realpath(git_dir / "HEAD")))
+    except OSError as error:
+        digest.update(repr(error.errno).encode())
+    return digest.digest()

@@ -21,10 +21,10 @@ from pathlib import Path
 from msgspec import Struct
 
 from orchard.files import open_plain, read_plain
+from orchard.git.checkout_state import PATH_BYTES
 from orchard.git.command import Blocked, Git, GitError
 from orchard.git.folders import lstat
 from orchard.git.objects.reader import ObjectMissing
-from orchard.git.ownership import PATH_BYTES
 from orchard.git.pipes import ELSEWHERE, special_notes
 from orchard.git.repository import Repository, Worktree, block_filters
 from orchard.text import escaped

@@ -43,9 +43,8 @@ from orchard.git.repository import LOCK_REASON, WORKTREE_NAME, Repository, Workt
 from orchard.git.scratch import private_file
 from orchard.git.worktree import fitness
 from orchard.git.worktree.remains import AT_REST
-from orchard.git.worktree.save import Saved
+from orchard.git.worktree.save import Saved, still_holds
 from orchard.git.worktree.status import ADD_TIMEOUT, Left
-from orchard.git.worktree.witness import still_holds
 from orchard.process.failpoint import failpoint
 
 LOCK_TIMEOUT = 60.0
@@ -284,16 +283,11 @@ class Worktrees(Struct):
 
     def strays(self, known: Collection[str]) -> list[Stray]:
         """Folders that neither git nor the caller knows, and worktrees of ours that lost their folder."""
+        notes = self.repo.common_dir / "worktrees"
         folders = {entry.name for entry in entries(self.root) if entry.name != TRASH}
-        admins = {entry.name for entry in entries(self.repo.common_dir / "worktrees")}
-        registered = {
-            name for name in admins if _pointer(self.repo.common_dir / "worktrees" / name) == self.root / name
-        }
-        lost = [
-            name
-            for name in sorted(registered - folders - set(known))
-            if self._owns(self.repo.common_dir / "worktrees" / name, self.root / name)
-        ]
+        registered = {entry.name for entry in entries(notes) if _pointer(Path(entry.path)) == self.root / entry.name}
+        gone = sorted(registered - folders - set(known))
+        lost = [name for name in gone if self._owns(notes / name, self.root / name)]
         unknown = sorted(folders - registered - set(known))
         found = [Stray(name, self.root / name, "folder") for name in unknown]
         return found + [Stray(name, self.root / name, "entry") for name in lost]
