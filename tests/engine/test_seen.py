@@ -11,7 +11,8 @@ from orchard.app import App, open_app
 from orchard.core.run import Run
 from orchard.engine.server.session import Session
 from orchard.model.plan import PlanId
-from orchard.surfaces.http import queries
+from orchard.operations import job_queries, plan_queries
+from orchard.operations.operation import OfJob
 from orchard.surfaces.mcp.tools.names import standing
 from orchard.surfaces.next_steps import in_commands
 from tests.engine.conftest import Orchard, until
@@ -40,9 +41,9 @@ LOOKS: dict[str, Callable[[App, PlanId], Any]] = {
     "job": lambda app, plan: app.job("a", plan),
     "attempts": lambda app, plan: app.attempts("a", plan),
     "waiting": lambda app, _: app.waiting(),
-    "jobs over HTTP": lambda app, plan: queries.jobs_page(app, plan, None, None, 10, None),
-    "attempts over HTTP": lambda app, plan: queries.attempts(app, plan, "a"),  # type: ignore[arg-type]
-    "failure over HTTP": lambda app, plan: queries.failure(app, plan, "a"),  # type: ignore[arg-type]
+    "list_jobs": lambda app, plan: plan_queries.list_jobs.read(app, plan_queries.ListJobs(plan=plan)),
+    "get_job_attempts": lambda app, plan: job_queries.get_job_attempts.read(app, OfJob(plan=plan, job="a")),
+    "get_job_failure": lambda app, plan: job_queries.get_job_failure.read(app, OfJob(plan=plan, job="a")),
     "an answer of MCP": standing,
 }
 

@@ -9,10 +9,10 @@ import httpx2
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from msgspec.json import schema_components
 
-from orchard.surfaces.http.models import ProblemDocument
 from orchard.surfaces.http.openapi import document
 from orchard.surfaces.http.operation import Operation
 from orchard.surfaces.http.operations import ROUTES, matching
+from orchard.surfaces.http.problems import ProblemDocument
 
 
 @cache

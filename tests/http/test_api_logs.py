@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchard.operations.log_pages import read_page
 from orchard.store.redact import Redactor
 from orchard.surfaces.http.logs import Place
-from orchard.surfaces.log_pages import read_page
 from orchard.testing import Repo
 from tests.examples import examples
 from tests.http.api_world import Json, World, job_path, wait_for, world

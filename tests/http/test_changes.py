@@ -9,8 +9,7 @@ import pytest
 
 from orchard.engine.server.start import OwnEngine
 from orchard.model.plan import PlanId
-from orchard.surfaces.http.events import plan_frames
-from orchard.surfaces.http.queries import Documents
+from orchard.surfaces.http.events import Documents, plan_frames
 from orchard.surfaces.http.streams import Streams
 from orchard.testing import Repo
 from tests.http.api_world import Json, World, events_in, job_path, world

@@ -14,7 +14,7 @@ from orchard.model.events.plans import HoldReleased, Json, PlanReshaped
 from orchard.model.plan import VALIDATION, Plan
 from orchard.model.plan_codec import plan_json
 from orchard.operations.command import Command, Decision, Outdated, Scene
-from orchard.operations.operation import Done, DoneJobs, Fit, OfPlan, Route, Tool, Verb, says
+from orchard.operations.operation import Absent, Alias, Done, DoneJobs, Fit, OfJob, OfPlan, Route, Tool, Verb, says
 from orchard.operations.plans import PLAN
 from orchard.operations.preparation import check_agents, check_place
 from orchard.planfile.reshape import reshape
@@ -76,6 +76,51 @@ reshape_plan = Command(
     prepare=_prepare_reshape,
     decide=_decide_reshape,
 )
+
+
+class UpdatePlan(OfPlan, frozen=True, kw_only=True):
+    fields: Annotated[dict[str, Any], says("The fields that change, as in a plan file.", form="plan_update")]
+
+
+update_plan = Alias(
+    name="update_plan",
+    sentence="Change fields of a plan.",
+    details="At any time: `max_parallel env verify land push budget resolver cleanup`; before it has started also "
+    "`name base target setup after worktree_root merge deploy`.",
+    args=UpdatePlan,
+    answer=DoneJobs,
+    example={"plan": "add-login", "fields": {"verify": "make test", "max_parallel": 2}},
+    route=Route("PATCH", PLAN),
+    tool=Tool("plans", "Change a plan"),
+    verb=Absent("`reshape` takes fields of the plan as well."),
+    next=("finalize_plan", "wait_plan"),
+    becomes=lambda args: ("reshape_plan", _as_change(args, "update_plan")),
+    place="changes[0].set",
+)
+
+
+class UpdateJob(OfJob, frozen=True, kw_only=True):
+    fields: Annotated[dict[str, Any], says("The fields that change; its `id` and `group` stay.", form="job_update")]
+
+
+update_job = Alias(
+    name="update_job",
+    sentence="Change fields of a job that has not started.",
+    args=UpdateJob,
+    answer=DoneJobs,
+    example={"plan": "add-login", "job": "api", "fields": {"timeout": "10m"}},
+    route=Route("PATCH", f"{PLAN}/jobs/{{job}}"),
+    tool=Tool("jobs", "Change a job"),
+    verb=Absent("`reshape` takes fields of jobs as well."),
+    next=("finalize_plan", "wait_plan"),
+    becomes=lambda args: ("reshape_plan", _as_change(args, "update", id=args["job"])),
+    place="changes[0].set",
+)
+
+
+def _as_change(args: dict[str, Any], op: str, **where: str) -> dict[str, Any]:
+    return {"plan": args["plan"], "changes": [{"op": op, **where, "set": args["fields"]}]}
+
 
 # ----------------------------------------------------------------------------------------------- the branch
 

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from orchard.core.run import Run
 from orchard.core.states import ACTIVE, JobState
 from orchard.core.views.documents import PlanSummary
+from orchard.core.views.groups import jobs_of_group
 from orchard.engine.engine import Stop
 from orchard.engine.turns.idle import WORKER
 from orchard.errors import Next, UsageError
@@ -32,7 +33,15 @@ from orchard.operations.operation import (
     of_one_job,
     says,
 )
-from orchard.operations.plans import PLAN, REASON, job_of, new_warnings, refuse_if_landed, refuse_if_over
+from orchard.operations.plans import (
+    PLAN,
+    REASON,
+    OfPlanWithReason,
+    job_of,
+    new_warnings,
+    refuse_if_landed,
+    refuse_if_over,
+)
 from orchard.operations.preparation import check_works, fetched, refuse_interactive
 
 JOB = f"{PLAN}/jobs/{{job}}"
@@ -188,14 +197,16 @@ retry_task = replace(
 
 
 class CancelJobs(OfPlan, frozen=True, kw_only=True):
-    jobs: Annotated[list[str], says("These jobs.", form="jobs")]
+    jobs: Annotated[list[str] | None, says("These jobs.", form="jobs")] = None
+    group: Annotated[str | None, says("Those of this group and the groups inside it.")] = None
     reason: Annotated[str, says(REASON, max_length=2000)] = ""
 
 
 def _decide_cancel(run: Run, args: CancelJobs, _: object, scene: Scene) -> Decision:
     refuse_if_over(run, "changed")
     why = args.reason or "canceled by the user"
-    chosen = list(dict.fromkeys(job_of(run, job) for job in args.jobs))
+    grouped = jobs_of_group(run, args.group) if args.group is not None else []
+    chosen = list(dict.fromkeys([*grouped, *(job_of(run, job) for job in args.jobs or ())]))
     if VALIDATION in chosen:
         raise UsageError("The validation job cannot be canceled by itself.", hint=Next("cancel_plan", run.id))
     states = {job: run.records[job].state for job in chosen}
@@ -231,6 +242,27 @@ cancel_jobs = Command(
     destructive=True,
     decide=_decide_cancel,
     finish=_finish_cancel,
+)
+
+
+class OfGroupWithReason(OfPlanWithReason, frozen=True, kw_only=True):
+    group: Annotated[str, says("The group, such as `backend/api`.")]
+
+
+cancel_group = Alias(
+    name="cancel_group",
+    sentence="Stop the jobs of a group, and keep the others of it from starting; what needs them is blocked.",
+    details="Also of the groups inside it. A `/` in a group is written `%2F`.",
+    args=OfGroupWithReason,
+    answer=DoneJobs,
+    example={"plan": "add-login", "group": "backend/api"},
+    route=Route("POST", f"{PLAN}/groups/{{group}}/cancel"),
+    tool=Tool("groups", "Cancel a group"),
+    verb=Absent("`cancel` takes groups as well."),
+    next=("retry_plan",),
+    whole_names=True,
+    destructive=True,
+    becomes=lambda args: ("cancel_jobs", args),
 )
 
 

@@ -15,7 +15,7 @@ def says(description: str, *, form: str | None = None, **limits: Any) -> Meta:
     """What a person reads of an argument, and the limits of its value.
 
     `form`: what a person writes for it is read first, as in a plan file: `work`, `works`, `budget`, `changes`; `phase`
-    and `jobs` are names.
+    and `jobs` are names. `plan`, `plan_update`, `plan_clone` and `job_update` are a plan or fields of one.
     """
     return Meta(description=description, extra={"form": form} if form else None, **limits)
 
@@ -165,6 +165,8 @@ class Alias(Operation, frozen=True, kw_only=True):
 
     becomes: Callable[[dict[str, Any]], tuple[str, dict[str, Any]]]
     """The other operation and its arguments, given those of this one with whole names."""
+    place: str = ""
+    """Where its own fields stand in the other's arguments: who is told of problems does not know that place."""
 
 
 def of_one_job(args: dict[str, Any]) -> dict[str, Any]:

@@ -34,7 +34,7 @@ from orchard.model.statuses import OVER, PlanStatus
 from orchard.operations.arguments import check_budget, plan_of
 from orchard.operations.command import Command, Decision, Scene
 from orchard.operations.idempotency import KEY_LENGTH, remembered_key
-from orchard.operations.operation import Absent, Args, Done, Fit, OfPlan, Route, Tool, Verb, says
+from orchard.operations.operation import Absent, Args, Done, Fit, OfPlan, Operation, Route, Tool, Verb, says
 from orchard.operations.preparation import check_agents, check_place, fetched
 from orchard.planfile.works import named
 from orchard.process.failpoint import failpoint
@@ -54,19 +54,24 @@ class OfPlanWithReason(OfPlan, frozen=True, kw_only=True):
 # ----------------------------------------------------------------------------------------------- making
 
 
+Key = Annotated[
+    str | None,
+    says(
+        "Any text of your choice. Asking again with the same key gives the plan that was made, not a second one.",
+        min_length=1,
+        max_length=KEY_LENGTH,
+        pattern="^[!-~]([ -~]*[!-~])?$",
+    ),
+]
+
+
 class CreatePlan(Args, frozen=True, kw_only=True):
-    plan: Annotated[dict[str, Any], says("The plan, as in a plan file.")]
+    plan: Annotated[dict[str, Any], says("The plan, as in a plan file.", form="plan")]
     file: Annotated[str | None, says("The file that it comes from.")] = None
     scaffolding: Annotated[
         bool, says("Whether it is still being built: nothing starts before it is finalized, and it may be empty.")
     ] = False
-    key: Annotated[
-        str | None,
-        says(
-            "Any text of your choice. Asking again with the same key gives the plan that was made, not a second one.",
-            max_length=KEY_LENGTH,
-        ),
-    ] = None
+    key: Key = None
 
 
 class Made(Struct, frozen=True):
@@ -119,7 +124,7 @@ create_plan = Command(
     name="create_plan",
     sentence="Submit a plan.",
     details="It begins at once, unless it says `start_paused` or is being scaffolded. All that is wrong with it is "
-    "told at once; then nothing is made.",
+    "told at once, with its line; then nothing is made.",
     args=CreatePlan,
     answer=Made,
     example={"plan": {"name": "Add login", "jobs": [{"id": "api", "work": "make api"}]}},
@@ -136,6 +141,27 @@ create_plan = Command(
     next=("wait_plan",),
     prepare=_prepare_creation,
     decide=_decide_creation,
+)
+
+
+class ClonePlan(OfPlan, frozen=True, kw_only=True):
+    fields: Annotated[
+        dict[str, Any] | None,
+        says("What is different in the copy; everything else, and every job, is the same.", form="plan_clone"),
+    ] = None
+    key: Key = None
+
+
+clone_plan = Operation(
+    name="clone_plan",
+    sentence="Submit the same plan again, with other fields if wanted.",
+    args=ClonePlan,
+    answer=Made,
+    example={"plan": "add-login", "fields": {"target": "feature/login-2"}},
+    route=Route("POST", f"{PLAN}/clone", headers={"key": "Idempotency-Key"}, status=201),
+    tool=Tool("plans", "Clone a plan"),
+    verb=Absent("A plan file is run again."),
+    next=("update_job", "reshape_plan", "finalize_plan"),
 )
 
 
@@ -314,6 +340,10 @@ class Deleted(Done, frozen=True, kw_only=True):
     refs: Annotated[int | UnsetType, says("Refs that were removed.")] = UNSET
 
 
+class DeletePlan(OfPlan, frozen=True, kw_only=True):
+    purge: Annotated[bool, says("Its refs, saved work and logs as well, for good. What has landed stays.")] = False
+
+
 def _decide_deletion(run: Run, args: OfPlan, _: object, scene: Scene) -> Decision:
     stopped = run.status in (PlanStatus.SUCCEEDED, PlanStatus.CANCELED) or run.canceled is not None
     if run.active or not (stopped or run.deleted):
@@ -328,27 +358,6 @@ async def _end_worktrees(scene: Scene, run: Run, args: OfPlan, _: Decision) -> J
     await end_all(scene.engine, run, "the plan was deleted")
     failpoint("delete.after-folders")
     return {"kept_folders": [str(worktree.path) for worktree in folders_of(run)]}
-
-
-delete_plan = Command(
-    name="delete_plan",
-    sentence="Take a plan out of the way; its commits are kept until it is purged.",
-    details="Stops what it runs, saves what its worktrees hold, and removes them. Its commits are kept under "
-    "`refs/orchard` until it is purged.",
-    args=OfPlan,
-    answer=Deleted,
-    example={"plan": "add-login"},
-    route=Route("DELETE", PLAN),
-    tool=Tool("plans", "Delete a plan"),
-    verb=Verb("delete", asks=True),
-    next=("list_plans",),
-    whole_names=True,
-    fit=Fit(lambda plan: True, "is left to delete"),
-    repeatable=True,
-    destructive=True,
-    decide=_decide_deletion,
-    perform=_end_worktrees,
-)
 
 
 async def _purge(scene: Scene, run: Run, args: OfPlan, decided: Decision) -> Json:
@@ -380,13 +389,37 @@ async def _purge(scene: Scene, run: Run, args: OfPlan, decided: Decision) -> Jso
     return {"refs": len(refs), "status": None}
 
 
+async def _remove(scene: Scene, run: Run, args: DeletePlan, decided: Decision) -> Json:
+    return await (_purge if args.purge else _end_worktrees)(scene, run, args, decided)
+
+
+delete_plan = Command(
+    name="delete_plan",
+    sentence="Take a plan out of the way; its commits are kept until it is purged.",
+    details="Stops what it runs, saves what its worktrees hold, and removes them. Its commits are kept under "
+    "`refs/orchard` until it is purged.",
+    args=DeletePlan,
+    answer=Deleted,
+    example={"plan": "add-login"},
+    route=Route("DELETE", PLAN),
+    tool=Tool("plans", "Delete a plan"),
+    verb=Verb("delete", asks=True),
+    next=("list_plans",),
+    whole_names=True,
+    fit=Fit(lambda plan: True, "is left to delete"),
+    repeatable=True,
+    destructive=True,
+    decide=_decide_deletion,
+    perform=_remove,
+)
+
 purge_plan = Command(
     name="purge_plan",
     sentence="Remove a plan for good: its refs, saved work and logs. What has landed stays.",
     args=OfPlan,
     answer=Deleted,
     example={"plan": "add-login"},
-    route=Route("DELETE", PLAN),
+    route=Absent("`delete_plan` with `purge` does it."),
     tool=Absent("`delete_plan` with `purge` does it, and asks a person first."),
     verb=Verb("purge", asks=True),
     next=("list_plans",),

@@ -3,8 +3,6 @@
 from collections.abc import Callable
 from typing import Annotated, Any
 
-from msgspec import Struct
-
 from orchard.core.views.events import EventPage, event_document
 from orchard.operations.library import Library
 from orchard.operations.operation import Args, Operation, Route, Tool, Verb, says
@@ -15,7 +13,11 @@ MOST_EVENTS = 200
 class Query(Operation, frozen=True, kw_only=True):
     """An operation that changes nothing."""
 
-    read: Callable[[Library, Any], Struct]
+    read: Callable[[Library, Any], Any]
+    """Gives the answer; where it is no document, a text."""
+    repeatable: bool = True
+    apart: bool = False
+    """Whether it asks programs and looks at no run: it may take long, and other questions are answered meanwhile."""
 
 
 class ListEvents(Args, frozen=True, kw_only=True):
@@ -41,6 +43,5 @@ list_events = Query(
     tool=Tool("plans", "Read the journal"),
     verb=Verb("events"),
     next=("get_plan",),
-    repeatable=True,
     read=read_events,
 )

@@ -2,11 +2,23 @@
 
 from collections.abc import Mapping
 
-from orchard.operations import changes, jobs, plans, queries, subtasks, system, workers
+from orchard.operations import (
+    changes,
+    job_queries,
+    jobs,
+    plan_queries,
+    plans,
+    queries,
+    subtasks,
+    system,
+    system_queries,
+    workers,
+)
 from orchard.operations.operation import Operation
 
 _ALL: tuple[Operation, ...] = (
     plans.create_plan,
+    plans.clone_plan,
     plans.finalize_plan,
     plans.pause_plan,
     plans.resume_plan,
@@ -14,6 +26,8 @@ _ALL: tuple[Operation, ...] = (
     plans.delete_plan,
     plans.purge_plan,
     changes.reshape_plan,
+    changes.update_plan,
+    changes.update_job,
     changes.land_plan,
     changes.undo_plan,
     jobs.retry_plan,
@@ -21,6 +35,7 @@ _ALL: tuple[Operation, ...] = (
     jobs.retry_task,
     jobs.cancel_jobs,
     jobs.cancel_job,
+    jobs.cancel_group,
     jobs.force_fail_job,
     jobs.approve_job,
     workers.deploy_jobs,
@@ -28,6 +43,9 @@ _ALL: tuple[Operation, ...] = (
     workers.send_message,
     workers.interrupt_worker,
     workers.complete_task,
+    *plan_queries.OPERATIONS,
+    *job_queries.OPERATIONS,
+    *system_queries.OPERATIONS,
     queries.list_events,
     *subtasks.OPERATIONS,
     system.ping,

@@ -38,9 +38,9 @@ class Served:
         app.keeps_runs = True
         self.session = session
         """The way to the engine; whoever keeps the repository open replaces it when the engine is another one."""
-        place = app.repo.main_top or app.repo.top or app.repo.common_dir
-        self.name = place.name
-        self.id = f"{slug(place.name, 24)}-{sha256(os.fsencode(app.repo.common_dir)).hexdigest()[:6]}"
+        self.folder = app.repo.main_top or app.repo.top or app.repo.common_dir
+        self.name = self.folder.name
+        self.id = f"{slug(self.name, 24)}-{sha256(os.fsencode(app.repo.common_dir)).hexdigest()[:6]}"
         self._reading = ThreadPoolExecutor(1, thread_name_prefix="reading")
         self.newest = 0
         """The number of the newest event that anybody was told of."""

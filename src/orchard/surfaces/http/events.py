@@ -7,16 +7,19 @@ hundred of them cost one reader. Nobody polls: `Served.newer` wakes whoever has 
 
 import asyncio
 from bisect import bisect_right
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Iterable
 
 from msgspec import Struct
 
+from orchard.app import App
+from orchard.core.run import Run
 from orchard.core.views.events import event_document
 from orchard.errors import NotFound, UsageError
 from orchard.model.events.plans import Recorded
 from orchard.model.plan import PlanId
+from orchard.operations.plan_queries import plan_document
 from orchard.surfaces.http.problems import json_bytes
-from orchard.surfaces.http.queries import Documents
 from orchard.surfaces.http.streams import Streams, first_frame, frame
 from orchard.surfaces.served import Served
 
@@ -24,6 +27,7 @@ BLOCK = 200
 """Events that are read at once."""
 CHUNK_BYTES = 256 * 1024
 KEPT = 1000
+KEPT_DOCUMENTS = 8
 KEPT_BYTES = 2 * 1024 * 1024
 GATHER_PER_CLIENT = 0.0005
 LONGEST_GATHER = 0.2
@@ -134,6 +138,37 @@ async def frames(
         if not await feed.served.newer(seen, left):
             return
         await asyncio.sleep(min(LONGEST_GATHER, streams.clients * GATHER_PER_CLIENT))
+
+
+class Documents:
+    """Documents of plans as they were sent last: one in which nothing has happened since is not made again."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[tuple[PlanId, int | None], tuple[tuple[int, bool, bool], bytes]] = OrderedDict()
+
+    def of(self, app: App, name: str, since: int | None) -> tuple[int, bytes]:
+        """The number of an event up to which a plan's document is complete, and the document.
+
+        `since`: only what is another than after that event.
+        """
+        newest = app.reader.last_seq()
+        run, gone = app.seen(app.find_plan(name))
+        return newest, self._document(app, run, gone, since)
+
+    def after(self, app: App, plan: PlanId, since: int) -> tuple[int, bytes] | None:
+        """What happened to a plan after event `since`: the number of its last event, and what is another now."""
+        run, gone = app.seen(plan)
+        return (run.seq, self._document(app, run, gone, since)) if run.seq > since else None
+
+    def _document(self, app: App, run: Run, gone: bool, since: int | None) -> bytes:
+        name, state = (run.id, since), (run.seq, gone, run.ahead)
+        kept = self._kept.pop(name, None)
+        if kept is None or kept[0] != state:
+            kept = state, json_bytes(plan_document(app, run, gone, since))
+        self._kept[name] = kept
+        while len(self._kept) > KEPT_DOCUMENTS:
+            self._kept.popitem(last=False)
+        return kept[1]
 
 
 async def plan_frames(

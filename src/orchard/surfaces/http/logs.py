@@ -1,4 +1,4 @@
-"""What programs print, as it comes; `surfaces.logpages` cuts it into pages."""
+"""What programs print, as it comes; `operations.log_pages` cuts it into pages."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -11,14 +11,13 @@ from msgspec.structs import replace
 from orchard.app import App
 from orchard.core.records import Attempt
 from orchard.errors import UsageError
-from orchard.model.events.plans import Json
 from orchard.model.phases import PHASES, Phase
+from orchard.operations.log_pages import LogPage, Wanted, attempt_of, is_over, phase_is_over, read_page
 from orchard.process.background import beside
 from orchard.store.log_follower import Changes
 from orchard.store.redact import Redactor
 from orchard.surfaces.http.problems import json_bytes
 from orchard.surfaces.http.streams import first_frame, frame
-from orchard.surfaces.log_pages import Wanted, attempt_of, is_over, page_document, phase_is_over, read_page
 from orchard.surfaces.served import Served
 
 GATHER = 0.02
@@ -85,7 +84,7 @@ class _Look(Struct, frozen=True):
     """What grows next."""
     status: str
     place: Place | None = None
-    piece: Json | None = None
+    piece: LogPage | None = None
     again: bool = False
     ended: bool = False
 
@@ -103,7 +102,7 @@ def _look(app: App, wanted: Wanted, place: Place | None, redactor: Redactor) -> 
     path = app.logs.path(wanted.plan, wanted.job, attempt.number, place.phase)
     text, (begin, after, size) = read_page(path, place.offset, wanted.limit, redactor, ended=ended)
     if after > begin:
-        piece = page_document(attempt.number, place.phase, text, (begin, after, size), ended)
+        piece = LogPage(attempt.number, place.phase, text, begin, after, size, ended)
         return _Look(path, status, Place(attempt.number, place.phase, after), piece)
     following = _next_phase(attempt, place.phase) if wanted.phase is None and not over else None
     if over and wanted.phase is None and place.phase is not PHASES[-1]:

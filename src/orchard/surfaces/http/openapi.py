@@ -11,10 +11,9 @@ from pydantic.json_schema import models_json_schema
 from orchard import __version__
 from orchard.model.events.plans import Json
 from orchard.planfile.parse import schema as plan_schema
-from orchard.surfaces.http.models import ProblemDocument
 from orchard.surfaces.http.operation import EVENTS, JSON, Operation, Part
 from orchard.surfaces.http.operations import ROUTES
-from orchard.surfaces.http.problems import MEDIA, json_bytes
+from orchard.surfaces.http.problems import MEDIA, ProblemDocument, json_bytes
 
 SCHEMAS = "#/components/schemas/"
 ABOUT = """What `orchard` can do in a terminal, for programs. Every request needs the daemon's token.

@@ -7,7 +7,8 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Annotated, Any, ParamSpec, TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 from msgspec import Struct, field
 from pydantic import Field
@@ -16,10 +17,10 @@ from starlette.responses import Response
 
 from orchard.model.events.plans import Json
 from orchard.model.plan import JobId, PlanId
+from orchard.operations.plan_queries import LARGEST_SEQ
 from orchard.planfile.fields import Fields
-from orchard.surfaces.http.events import Feed
+from orchard.surfaces.http.events import Documents, Feed
 from orchard.surfaces.http.problems import Refused, json_bytes
-from orchard.surfaces.http.queries import Documents, plan_named
 from orchard.surfaces.http.repos import Repos
 from orchard.surfaces.http.streams import Streams
 from orchard.surfaces.served import Served
@@ -29,23 +30,14 @@ TEXT = "text/plain"
 EVENTS = "text/event-stream"
 SVG = "image/svg+xml"
 
-LARGEST_SEQ = 2**53 - 1
-Seq = Annotated[int, Field(ge=0, le=LARGEST_SEQ)]
-Idle = Annotated[float, Field(ge=0, le=86_400)]
-
-P = ParamSpec("P")
 T = TypeVar("T")
-
-
-def maybe(description: str, **limits: Any) -> Any:
-    """A field that may be left out; it is None then, which nobody can send."""
-    return Field(default=None, description=description, **limits)
 
 
 class Query(Fields):
     """The parameters that nearly every operation takes."""
 
-    repo: str = maybe(
+    repo: str = Field(  # type: ignore[assignment]  # None cannot be sent
+        default=None,
         max_length=200,
         description="Which repository: its id, or its name if no other has it. Not needed where only one is served.",
     )
@@ -113,23 +105,28 @@ class Asked(Struct, frozen=True):
 
     async def plan(self, verb: str = "") -> PlanId:
         """The plan that the path names: by id or unique name, or by unique prefix unless the verb forbids that."""
-        return await self.served.read(plan_named, self.served.app, self.path["plan"], verb)
+        return await self.served.read(self.served.app.find_plan, self.path["plan"], verb)
 
     async def job(self, verb: str = "") -> tuple[PlanId, JobId]:
         """The job that the path names: by full id, unique bare id or unique name, or likewise by unique prefix."""
         return await self.served.read(self.served.app.find_job, self.path["job"], self.path["plan"], verb)
 
-    async def read(self, question: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> Response:
-        """Ask the App something, and answer with it: made and written as JSON beside the loop, and only once."""
-
-        def asked() -> bytes:
-            return json_bytes(question(*args, **kwargs))
-
-        return Response(await self.served.read(asked), media_type=JSON)
+    async def read(self, question: Callable[[], object], *, apart: bool = False) -> Response:
+        """Ask the App something, and answer with it: made and written beside the loop; `apart`: see `aside`."""
+        return await (self.aside(partial(answer, question)) if apart else self.served.read(answer, question))
 
     async def aside(self, question: Callable[[], T]) -> T:
         """Do something that takes long and uses no run: other requests go on meanwhile."""
         return await asyncio.get_running_loop().run_in_executor(self.threads, question)
+
+
+def answer(question: Callable[[], object]) -> Response:
+    found = question()
+    if isinstance(found, str):
+        return Response(found.encode(errors="replace"), media_type=SVG if found.startswith("<svg") else TEXT)
+    return (
+        Response(found, media_type=TEXT) if isinstance(found, bytes) else Response(json_bytes(found), media_type=JSON)
+    )
 
 
 Run = Callable[[Asked], Awaitable[Response | Json]]

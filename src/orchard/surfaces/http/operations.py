@@ -1,283 +1,242 @@
-"""The one table of everything that the API can be asked for: routes, checks and the document are made from it."""
+"""The one table of everything that the API can be asked for: routes, checks and the document are made from it.
 
-from orchard.core.views import documents, figures
-from orchard.operations import plans as plan_commands
-from orchard.operations.command import Command
-from orchard.operations.operation import Alias, DoneJobs, Route
-from orchard.operations.queries import Query
+It is derived from the table of operations: their routes, arguments and words. What an answer needs beyond that (other
+media than JSON, headers, streams) is in `answers`.
+"""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Annotated, Any
+
+from msgspec.structs import fields, replace
+from pydantic import Field, TypeAdapter, WithJsonSchema, create_model
+from starlette.responses import Response
+
+from orchard.errors import InvalidInput
+from orchard.model import limits
+from orchard.model.events.plans import Json
+from orchard.model.plan import JobId, PlanId
+from orchard.model.plan_codec import work_json
+from orchard.operations import operation as declared
+from orchard.operations import queries
+from orchard.operations.operation import Alias, Argument, Route, arguments_of
 from orchard.operations.table import OPERATIONS
-from orchard.surfaces.http import jobs, models, plans, system, system_models
-from orchard.surfaces.http.commands import derived
-from orchard.surfaces.http.operation import EVENTS, JSON, SVG, TEXT, Nothing, Operation
+from orchard.planfile.fields import BudgetFields, Checks, Fields, JobFields, PhaseName, Work, names_of
+from orchard.planfile.parse import UPDATED_ALWAYS, UPDATED_BEFORE, parse, parse_work
+from orchard.surfaces.http.answers import DOCUMENT, RENDERED
+from orchard.surfaces.http.operation import Asked, Nothing, Operation, Part, Query
 
-PLAN = "/plans/{plan}"
-JOB = f"{PLAN}/jobs/{{job}}"
-DERIVED = (Command, Alias, Query)
-BY_HAND = ("create_plan", "delete_plan", "purge_plan", "cancel_jobs")
-"""Commands whose bodies are plans, or that are asked for in another way here."""
+JobNames = Annotated[list[Annotated[str, Field(min_length=1, max_length=500)]], Field(min_length=1, max_length=1000)]
 
 
-ROUTES: tuple[Operation, ...] = (
-    # plans
-    Operation(
-        "listPlans",
-        "GET",
-        "/plans",
-        "The plans, the newest first",
-        plans.list_plans,
-        models.PlanPage,
-        query=plans.PlansQuery,
+def _change(op: str, description: str, **fields: Json) -> Json:
+    return {
+        "type": "object",
+        "description": description,
+        "properties": {"op": {"const": op}, **fields},
+        "required": ["op", *fields],
+        "additionalProperties": False,
+    }
+
+
+_ID: Json = {"type": "string", "minLength": 1}
+_JOB: Json = {"$ref": "#/components/schemas/JobFields"}
+CHANGES: Json = {
+    "type": "array",
+    "minItems": 1,
+    "maxItems": limits.RESHAPE_CHANGES,
+    "items": {
+        "oneOf": [
+            _change("add", "A new job, with needs of its own.", job=_JOB),
+            _change("remove", "What needed the job now needs what it needed.", id=_ID),
+            _change("set_needs", "What the job needs.", id=_ID, needs={"type": "array", "items": _ID, "maxItems": 200}),
+            _change(
+                "add_before", "The new job takes over what the other needs, which needs only it.", id=_ID, job=_JOB
+            ),
+            _change("add_after", "The new job needs the other; what needed that one now needs it.", id=_ID, job=_JOB),
+            _change("update", "Other fields.", id=_ID, set={"$ref": "#/components/schemas/JobUpdate"}),
+            _change("update_plan", "Fields of the plan itself.", set={"$ref": "#/components/schemas/PlanUpdate"}),
+        ]
+    },
+}
+
+FORMS: dict[str, Any] = {
+    "work": Work,
+    "works": Checks,
+    "budget": BudgetFields,
+    "phase": PhaseName,
+    "jobs": JobNames,
+    "changes": Annotated[
+        list[dict[str, Any]], Field(min_length=1, max_length=limits.RESHAPE_CHANGES), WithJsonSchema(CHANGES)
+    ],
+}
+"""What a body holds for an argument of this form."""
+
+PARTS = {
+    "plan": Part("Plan", "A plan, as in a plan file.", "PlanFields"),
+    "plan_update": Part(
+        "PlanUpdate",
+        "Fields of a plan that can be changed after it was submitted; some only before it starts.",
+        "PlanFields",
+        UPDATED_ALWAYS | UPDATED_BEFORE,
     ),
-    Operation(
-        "submitPlan",
-        "POST",
-        "/plans",
-        "Submit a plan",
-        plans.submit_plan,
-        plan_commands.Made,
-        query=plans.SubmitQuery,
-        body=plans.PLAN,
-        body_required=True,
-        status=201,
-        headers=plans.KEY,
-        description="The body is a plan as in a plan file, as JSON. It begins at once, unless it says `start_paused` "
-        "or is being scaffolded. All that is wrong with it is told at once, with the line of the body; then nothing "
-        "is made.",
+    "plan_clone": Part(
+        "PlanClone",
+        "What is different in the copy; everything else, and every job, is the same.",
+        "PlanFields",
+        UPDATED_ALWAYS | UPDATED_BEFORE | {"start_paused"},
     ),
-    Operation(
-        "validatePlan",
-        "POST",
-        "/plans/validate",
-        "Check a plan without submitting it",
-        plans.validate_plan,
-        models.Valid,
-        body=plans.PLAN,
-        body_required=True,
+    "job_update": Part(
+        "JobUpdate",
+        "Fields of a job that has not started. Its `id` and `group` stay.",
+        "JobFields",
+        frozenset(JobFields.model_fields) - {"id", "group"},
     ),
-    Operation(
-        "getPlan",
-        "GET",
-        PLAN,
-        "A plan with all its jobs, or what changed in it",
-        plans.get_plan,
-        documents.PlanView,
-        query=plans.PlanDocumentQuery,
-        told=plans.SEQ,
-        also=documents.PlanChanges,
-        description="The document of `orchard status PLAN --json`; with `since`, only the jobs that changed after that "
-        "event. The header `Orchard-Seq` is the number of an event: the document holds everything up to it. Ask with "
-        "`since=` that number, or the document's own `seq`, for what changed later.",
-    ),
-    Operation(
-        "followPlan",
-        "GET",
-        f"{PLAN}/changes",
-        "What changes in a plan, as it changes",
-        plans.follow_plan,
-        None,
-        query=plans.FollowPlanQuery,
-        media=(EVENTS,),
-        headers=system.LAST_EVENT_ID,
-        description="Server-sent events, each named `changes`: `data` is what `GET /plans/{plan}?since=` answers for "
-        "the event before, and `id` its `seq`. Without `since` the first one holds the whole plan. What changes while "
-        "a client takes nothing comes as one. `purged` ends the stream of a plan that is gone for good.",
-    ),
-    Operation(
-        "updatePlan",
-        "PATCH",
-        PLAN,
-        "Change fields of a plan",
-        plans.update_plan,
-        DoneJobs,
-        body=plans.UPDATE,
-        body_required=True,
-        description="At any time: `max_parallel env verify land push budget resolver cleanup`; before it has started "
-        "also `name base target setup after worktree_root merge deploy`.",
-    ),
-    Operation(
-        "deletePlan",
-        "DELETE",
-        PLAN,
-        "Take a plan out of the way",
-        plans.delete_plan,
-        plan_commands.Deleted,
-        query=plans.DeleteQuery,
-        description="Stops what it runs, saves what its worktrees hold, and removes them. Its commits are kept under "
-        "`refs/orchard` until it is purged.",
-    ),
-    Operation(
-        "listJobs", "GET", f"{PLAN}/jobs", "The jobs of a plan", plans.list_jobs, models.JobPage, query=plans.JobsQuery
-    ),
-    Operation(
-        "getGraph",
-        "GET",
-        f"{PLAN}/graph",
-        "A plan as a graph",
-        plans.get_graph,
-        models.Graph,
-        query=plans.GraphQuery,
-        media=(JSON, TEXT, SVG),
-    ),
-    Operation("getUsage", "GET", f"{PLAN}/usage", "What its agents used", plans.get_usage, figures.UsageReport),
-    Operation(
-        "getPlanDiff",
-        "GET",
-        f"{PLAN}/diff",
-        "What a plan changes",
-        plans.get_plan_diff,
-        None,
-        query=plans.DiffQuery,
-        media=(TEXT,),
-    ),
-    Operation(
-        "clonePlan",
-        "POST",
-        f"{PLAN}/clone",
-        "Submit the same plan again",
-        plans.clone_plan,
-        plan_commands.Made,
-        body=plans.CLONE,
-        status=201,
-        headers=plans.KEY,
-    ),
-    Operation("listGroups", "GET", f"{PLAN}/groups", "The groups of a plan", plans.list_groups, models.Groups),
-    Operation(
-        "cancelGroup",
-        "POST",
-        f"{PLAN}/groups/{{group}}/cancel",
-        "Stop the jobs of a group",
-        plans.cancel_group,
-        DoneJobs,
-        body=plans.Reason,
-        description="Also of the groups inside it. A `/` in a group is written `%2F`.",
-    ),
-    # jobs
-    Operation("getJob", "GET", JOB, "Everything about one job", jobs.get_job, documents.JobDetails),
-    Operation(
-        "updateJob",
-        "PATCH",
-        JOB,
-        "Change fields of a job that has not started",
-        jobs.update_job,
-        DoneJobs,
-        body=jobs.UPDATE,
-        body_required=True,
-    ),
-    Operation(
-        "getAttempts",
-        "GET",
-        f"{JOB}/attempts",
-        "Every try at a job, phase by phase",
-        jobs.get_attempts,
-        models.Attempts,
-    ),
-    Operation("getFailure", "GET", f"{JOB}/failure", "Why a job is not done", jobs.get_failure, models.JobFailure),
-    Operation(
-        "getJobDiff",
-        "GET",
-        f"{JOB}/diff",
-        "What a job changed",
-        jobs.get_job_diff,
-        None,
-        query=plans.DiffQuery,
-        media=(TEXT,),
-    ),
-    Operation(
-        "getLogs",
-        "GET",
-        f"{JOB}/logs",
-        "What a job's programs printed",
-        jobs.get_logs,
-        models.LogPage,
-        query=jobs.LogQuery,
-        media=(JSON, EVENTS),
-        headers=jobs.LAST_LOG_ID,
-        description="Redacted. A page never cuts a character; the unfinished last line of a log that still grows is "
-        "held back.",
-    ),
-    *(
-        derived(one)
-        for one in OPERATIONS.values()
-        if isinstance(one, DERIVED) and isinstance(one.route, Route) and one.name not in BY_HAND
-    ),
-    # what is around them
-    Operation(
-        "listRepos",
-        "GET",
-        "/repos",
-        "The repositories that are served here",
-        system.list_repos,
-        system_models.Repositories,
-        query=Nothing,
-    ),
-    Operation("listWaiting", "GET", "/waiting", "What needs a person", system.list_waiting, system_models.WaitingList),
-    Operation(
-        "listSavedWork",
-        "GET",
-        "/saved-work",
-        "What was saved of folders before they were removed",
-        system.list_saved,
-        system_models.SavedList,
-        query=system.PlanQuery,
-    ),
-    Operation(
-        "followEvents",
-        "GET",
-        "/events",
-        "Everything that happens, as it happens",
-        system.follow_events,
-        None,
-        query=system.EventsQuery,
-        media=(EVENTS,),
-        headers=system.LAST_EVENT_ID,
-        description="Server-sent events. `id` is the event's number in the journal, `event` its name, and `data` an "
-        "object with `seq`, `at`, `plan`, `type` and what the event tells. Nothing is missing and nothing comes twice. "
-        "A client that takes nothing for 30 seconds is cut off; it comes back with `Last-Event-ID`.",
-    ),
-    Operation(
-        "listAgents",
-        "GET",
-        "/agents",
-        "The agents: which are installed and logged in",
-        system.list_agents,
-        system_models.AgentList,
-    ),
-    Operation(
-        "listModels",
-        "GET",
-        "/models",
-        "The models of the agents",
-        system.list_models,
-        system_models.ModelList,
-        query=system.ModelsQuery,
-    ),
-    Operation(
-        "getConfig",
-        "GET",
-        "/config",
-        "The settings, and where they come from",
-        system.get_config,
-        system_models.SettingList,
-    ),
-    Operation("getDoctor", "GET", "/doctor", "What could go wrong here", system.get_doctor, system_models.Health),
-    Operation(
-        "getCapacity",
-        "GET",
-        "/capacity",
-        "How many jobs may run at once, and how many do",
-        system.get_capacity,
-        system_models.Capacity,
-    ),
-    Operation(
-        "getDocument",
-        "GET",
-        "/openapi.json",
-        "This document",
-        system.get_document,
-        system_models.Document,
-        query=Nothing,
-    ),
-)
+}
+"""What the whole body is for an argument of this form."""
+
+
+def derived(command: declared.Operation) -> Operation:
+    """A row of the table of operations as an operation of the API."""
+    route = command.route
+    assert isinstance(route, Route)
+    named = {part[1:-1] for part in route.path.split("/") if part.startswith("{")}
+    own = [one for one in arguments_of(command.args) if one.name not in named]
+    asked = [one for one in own if one.name in route.query or route.method in ("GET", "DELETE")]
+    headers = {route.headers[one.name]: _header(one) for one in own if one.name in route.headers}
+    sent = [one for one in own if one not in asked and one.name not in route.headers]
+    whole = next((one for one in sent if one.form in PARTS), None)
+    body: type[Fields] | Part | None = None
+    if whole is not None:
+        sent, body = [whole], PARTS[str(whole.form)]
+    elif route.method not in ("GET", "DELETE"):
+        body = _model(command, sent) if sent else Nothing
+    found = Operation(
+        camel(route.id or command.name),
+        route.method,
+        route.path,
+        command.sentence.rstrip("."),
+        _reads(command, sent) if isinstance(command, queries.Query) else _runs(command, asked, sent),
+        command.answer,
+        description=command.details,
+        query=_model(command, asked, Query, "Query") if asked else Query,
+        body=body,
+        body_required=any(one.required for one in sent),
+        status=route.status,
+        headers=headers,
+    )
+    return replace(found, **RENDERED.get(command.name, {}))
+
+
+def camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+def _model(
+    command: declared.Operation, own: list[Argument], base: type[Fields] = Fields, what: str = "Body"
+) -> type[Fields]:
+    """Some arguments of an operation as fields, in which everything that is wrong is told at once."""
+    name = camel(command.name)
+    title = f"{name[0].upper()}{name[1:]}{what}"
+    made = {one.name: _field(one) for one in own}
+    found: type[Fields] = create_model(title, __base__=base, __doc__=command.sentence, **made)  # type: ignore[call-overload]
+    return found
+
+
+def _field(argument: Argument) -> tuple[Any, Any]:
+    kind = FORMS[argument.form] if argument.form is not None else argument.kind
+    default = {} if argument.required else {"default": argument.default}
+    limited = Annotated[kind, Field(**argument.limits)] if argument.limits else kind
+    return limited, Field(description=argument.description, **default)
+
+
+def _header(argument: Argument) -> Json:
+    kind, _ = _field(argument)
+    return {"description": argument.description, "schema": TypeAdapter(kind).json_schema()}
+
+
+# ---------------------------------------------------------------------------------------- asking
+
+
+def _runs(command: declared.Operation, asked_for: list[Argument], sent: list[Argument]) -> Callable[[Asked], Any]:
+    forms = {one.name: one.form for one in sent}
+    route = command.route
+    assert isinstance(route, Route)
+
+    async def run(asked: Asked) -> Json:
+        """Find what the path names, read what was sent, and ask the engine."""
+        args: dict[str, Any] = dict(asked.path)
+        if "job" in asked.path:
+            args["plan"], args["job"] = await asked.job(command.name)
+        elif "plan" in asked.path:
+            args["plan"] = await asked.plan(command.name)
+        args |= {one.name: getattr(asked.query, one.name) for one in asked_for}
+        args |= {name: asked.request.headers.get(header) for name, header in route.headers.items()}
+        args |= {name: await _read(asked, args, name, forms[name]) for name in _sent(asked, forms)}
+        name = command.name
+        if isinstance(command, Alias):
+            name, args = command.becomes(args)
+        try:
+            return await asked.served.ask(name, **args)
+        except InvalidInput as error:
+            place = command.place if isinstance(command, Alias) else ""
+            own = [replace(one, path=one.path.removeprefix(place).lstrip(".")) for one in error.problems]
+            raise InvalidInput(error.what, own, error.hint) from None
+
+    return run
+
+
+def _reads(query: queries.Query, sent: list[Argument]) -> Callable[[Asked], Any]:
+    names = [spec.name for spec in fields(query.args)]
+    forms = {one.name: one.form for one in sent}
+
+    async def run(asked: Asked) -> Response:
+        args: dict[str, Any] = {name: getattr(asked.query, name) for name in names if hasattr(asked.query, name)}
+        args |= {name: await _read(asked, args, name, form) for name, form in forms.items()}
+        question = partial(query.read, asked.served.app, query.args(**args, **asked.path))
+        return await asked.read(question, apart=query.apart)
+
+    return run
+
+
+def _sent(asked: Asked, forms: dict[str, str | None]) -> Iterable[str]:
+    """The arguments for which the body has something."""
+    return [
+        name for name, form in forms.items() if form in PARTS or any(known in asked.raw for known in names_of(name))
+    ]
+
+
+async def _read(asked: Asked, args: dict[str, Any], name: str, form: str | None) -> Any:
+    """An argument as the engine takes it."""
+    if form == "plan":
+        scaffolding = args.get("scaffolding", False)
+        return await asked.aside(partial(parse, asked.data, "plan", "json", scaffolding=scaffolding))
+    if form in PARTS:
+        return asked.body
+    value = next(asked.raw[known] for known in names_of(name) if known in asked.raw)
+    if form in ("work", "works"):
+        return _works(name, value)
+    return await _jobs(asked, args["plan"], value) if form == "jobs" else value
+
+
+async def _jobs(asked: Asked, plan: PlanId, names: list[str]) -> list[JobId]:
+    """The jobs that are meant, each once."""
+    find = asked.served.app.find_job
+    return list(dict.fromkeys([(await asked.served.read(find, name, plan))[1] for name in names]))
+
+
+def _works(name: str, value: Any) -> Json | list[Json]:
+    """A work, or a list of checks, as in a plan file."""
+    if name == "work":
+        return work_json(parse_work(value, name))
+    many = value if isinstance(value, list) else [value]
+    return [work_json(parse_work(one, f"{name}[{number}]")) for number, one in enumerate(many)]
+
+
+# --------------------------------------------------------------------------------------- finding
+
+ROUTES = (*(derived(one) for one in OPERATIONS.values() if isinstance(one.route, Route)), DOCUMENT)
 
 
 def matching(parts: tuple[str, ...]) -> list[Operation]:

@@ -13,8 +13,10 @@ The status tells whose move it is:
 import json
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta, Struct
 from starlette.responses import Response
 
 from orchard.engine.server.server import EngineGone
@@ -22,6 +24,7 @@ from orchard.errors import (
     Bug,
     Hint,
     InvalidInput,
+    Next,
     NotFound,
     OrchardError,
     Problem,
@@ -44,6 +47,30 @@ KINDS: Mapping[int, str] = {
     501: "not-installed", 503: "not-now", 504: "timed-out",
 }  # fmt: skip
 """What programs may tell errors apart by; titles are for people."""
+
+
+class ProblemItem(Struct, frozen=True):
+    """One thing that is wrong with what was sent, and where it stands."""
+
+    path: Annotated[
+        str, Meta(description="Where: `jobs[2].needs[0]`, or the name of a parameter; empty for all of it.")
+    ]
+    message: str
+    line: Annotated[int | None, Meta(description="In the body, counted from 1.")]
+
+
+class ProblemDocument(Struct, frozen=True):
+    """Why a request was refused, and what to do about it."""
+
+    type: Annotated[str, Meta(description="Which kind of problem, for programs: `urn:orchard:not-found`.")]
+    title: str
+    status: int
+    detail: Annotated[str, Meta(description="One sentence: what happened, to what.")]
+    hint: Annotated[str | None, Meta(description="What to do, often a command.")]
+    next: Annotated[list[Next], Meta(description="The operations that the hint names, for programs.")]
+    problems: Annotated[
+        list[ProblemItem], Meta(description="Everything that is wrong with the input, if it is the input.")
+    ]
 
 
 class Refused(OrchardError):

@@ -43,7 +43,10 @@ from orchard.surfaces.mcp.tools.models import (
 )
 from orchard.surfaces.mcp.tools.names import Meant, MeantJob, ask, confirm, done, meant_job, meant_plan
 
-BY_HAND = frozenset({"create_plan", "finalize_plan", "delete_plan", "purge_plan", "reshape_plan", "cancel_group"})
+BY_HAND = frozenset({
+    "create_plan", "finalize_plan", "delete_plan", "purge_plan", "reshape_plan", "update_plan", "update_job",
+    "cancel_group",
+})  # fmt: skip
 """Commands that take parts of a plan here, or that are several operations in one."""
 
 FORMS: Mapping[str, Any] = {

@@ -11,9 +11,9 @@ from orchard.errors import UsageError
 from orchard.git.history import LONGEST_DIFF
 from orchard.model.events.plans import Json
 from orchard.model.phases import Phase
+from orchard.operations.log_pages import Wanted, page
 from orchard.store.logs import read
 from orchard.store.redact import Redactor
-from orchard.surfaces.log_pages import Wanted, page
 from orchard.surfaces.mcp.messages import compact
 from orchard.surfaces.mcp.tool import Output, Tool
 from orchard.surfaces.mcp.tools.descriptions import WORDS
@@ -58,16 +58,16 @@ def _logs(app: App, meant: MeantJob, given: GetLogs) -> Json:
     phase = Phase(given.phase) if given.phase else None
     wanted = Wanted(meant.plan, meant.job, given.attempt, phase, offset=given.offset or 0, limit=given.max_bytes)
     found = page(app, wanted)
-    if given.offset is None and found["phase"] is not None:
-        wanted = replace(wanted, attempt=found["attempt"], phase=found["phase"])
-        found = page(app, replace(wanted, offset=_beginning(app, wanted, found["size"], given)))
-    shown = {name: found[name] for name in ("offset", "next_offset", "size", "ended")}
-    written = str(found["phase"]) if found["phase"] is not None else None
-    head = {"plan": meant.plan, "job": meant.job, "text": for_screen(found["data"])}
+    if given.offset is None and found.phase is not None:
+        wanted = replace(wanted, attempt=found.attempt, phase=found.phase)
+        found = page(app, replace(wanted, offset=_beginning(app, wanted, found.size, given)))
+    shown = {name: getattr(found, name) for name in ("offset", "next_offset", "size", "ended")}
+    written = str(found.phase) if found.phase is not None else None
+    head = {"plan": meant.plan, "job": meant.job, "text": for_screen(found.data)}
     return {
         **head,
         **shown,
-        **compact({"attempt": found["attempt"], "phase": written, "phases": _phases(app, meant, found["attempt"])}),
+        **compact({"attempt": found.attempt, "phase": written, "phases": _phases(app, meant, found.attempt)}),
     }
 
 

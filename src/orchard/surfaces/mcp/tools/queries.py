@@ -11,8 +11,7 @@ from pydantic import Field, create_model
 from orchard.model.events.plans import Json
 from orchard.operations.operation import Tool as Declared
 from orchard.operations.operation import arguments_of
-from orchard.operations.queries import Query
-from orchard.operations.table import OPERATIONS
+from orchard.operations.queries import Query, list_events
 from orchard.surfaces.mcp.tool import Call, Tool
 from orchard.surfaces.mcp.tools.models import Arguments, Told, optional
 from orchard.surfaces.mcp.tools.names import meant_plan
@@ -59,4 +58,4 @@ def _runs(query: Query) -> Callable[[Call, Any], Awaitable[Json]]:
     return run
 
 
-TOOLS = tuple(derived(one) for one in OPERATIONS.values() if isinstance(one, Query))
+TOOLS = (derived(list_events),)

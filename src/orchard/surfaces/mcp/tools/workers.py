@@ -7,6 +7,7 @@ import asyncio
 from functools import partial
 from typing import Any, Literal
 
+from msgspec import to_builtins
 from pydantic import Field
 
 from orchard.app import App
@@ -15,9 +16,9 @@ from orchard.core.views.plans import job_view
 from orchard.core.views.workers import STATES
 from orchard.model.events.plans import Json
 from orchard.model.plan import Plan, PlanId
+from orchard.operations import system_queries
 from orchard.planfile import parse
 from orchard.planfile.fields import PlanFields
-from orchard.surfaces.agent_lists import model_list
 from orchard.surfaces.mcp.messages import compact
 from orchard.surfaces.mcp.tool import Call, Output, Tool
 from orchard.surfaces.mcp.tools.changes import Shaped, add_jobs_request, check_job
@@ -148,7 +149,8 @@ class ModelList(Told, kw_only=True):
 
 async def list_models(call: Call, given: ListModels) -> Json:
     """Which models the agents have; programs and providers may be asked."""
-    found = await asyncio.to_thread(model_list, call.served.app, given.agent)
+    query = system_queries.list_models
+    found = to_builtins(await asyncio.to_thread(query.read, call.served.app, query.args(**given.model_dump())))
     problems = [f"{name}: {one['problem']}" for name, one in found["agents"].items() if one["problem"]]
     return {"models": [compact(row) for row in found["models"]], **compact({"notes": problems})}
 

@@ -6,17 +6,18 @@ grows its last unfinished line is held back: what it will be is not known yet.
 """
 
 from pathlib import Path
+from typing import Annotated
 
 from msgspec import Struct
 
-from orchard.app import App
 from orchard.core.records import Attempt
 from orchard.core.run import Run
 from orchard.core.states import ACTIVE, JobState
 from orchard.errors import NotFound
-from orchard.model.events.plans import Json
 from orchard.model.phases import PHASES, Phase
 from orchard.model.plan import JobId, PlanId
+from orchard.operations.library import Library
+from orchard.operations.operation import says
 from orchard.store.logs import read
 from orchard.store.redact import CARRY, HOLD, KEY_LENGTH, REDACTED, Redactor
 
@@ -34,33 +35,30 @@ class Wanted(Struct, frozen=True):
     limit: int = PAGE
 
 
-def page(app: App, wanted: Wanted) -> Json:
+class LogPage(Struct, frozen=True):
+    """A part of a log."""
+
+    attempt: int | None
+    phase: Phase | None
+    data: str
+    offset: Annotated[int, says("The byte of the log at which this part begins.")]
+    next_offset: Annotated[int, says("The `offset` of the next part.")]
+    size: Annotated[int, says("Bytes of the log as it was then.")]
+    ended: Annotated[bool, says("Whether the log grows no more: who has come to `size` is done.")]
+
+
+def page(library: Library, wanted: Wanted) -> LogPage:
     """One page of a log; without a phase, of the one that was written last."""
-    run = app.run_of(wanted.plan)
+    run = library.run_of(wanted.plan)
     attempt = attempt_of(run, wanted)
-    phase = wanted.phase or (_last_written(app, run, wanted.job, attempt) if attempt is not None else None)
+    phase = wanted.phase or (_last_written(library, run, wanted.job, attempt) if attempt is not None else None)
     if attempt is None or phase is None:
-        ended = is_over(app, run, wanted, attempt)
-        return page_document(attempt.number if attempt else None, None, "", (0, 0, 0), ended)
-    ended = phase_is_over(app, run, wanted, attempt, phase)
-    path = app.logs.path(wanted.plan, wanted.job, attempt.number, phase)
-    text, places = read_page(path, wanted.offset, wanted.limit, Redactor(app.secrets(run.plan)), ended=ended)
-    return page_document(attempt.number, phase, text, places, ended)
-
-
-def page_document(
-    attempt: int | None, phase: Phase | None, text: str, places: tuple[int, int, int], ended: bool
-) -> Json:
-    offset, after, size = places
-    return {
-        "attempt": attempt,
-        "phase": phase,
-        "data": text,
-        "offset": offset,
-        "next_offset": after,
-        "size": size,
-        "ended": ended,
-    }
+        ended = is_over(library, run, wanted, attempt)
+        return LogPage(attempt.number if attempt else None, None, "", 0, 0, 0, ended)
+    ended = phase_is_over(library, run, wanted, attempt, phase)
+    path = library.logs.path(wanted.plan, wanted.job, attempt.number, phase)
+    text, places = read_page(path, wanted.offset, wanted.limit, Redactor(library.secrets(run.plan)), ended=ended)
+    return LogPage(attempt.number, phase, text, *places, ended)
 
 
 def read_page(
@@ -109,24 +107,24 @@ def attempt_of(run: Run, wanted: Wanted) -> Attempt | None:
     raise NotFound(f"Job '{wanted.job}' has no attempt {wanted.attempt}.", f"It has had {len(attempts)}.")
 
 
-def _last_written(app: App, run: Run, job: JobId, attempt: Attempt) -> Phase | None:
-    written = [phase for phase in PHASES if app.logs.path(run.id, job, attempt.number, phase).is_file()]
+def _last_written(library: Library, run: Run, job: JobId, attempt: Attempt) -> Phase | None:
+    written = [phase for phase in PHASES if library.logs.path(run.id, job, attempt.number, phase).is_file()]
     return written[-1] if written else None
 
 
-def is_over(app: App, run: Run, wanted: Wanted, attempt: Attempt | None) -> bool:
+def is_over(library: Library, run: Run, wanted: Wanted, attempt: Attempt | None) -> bool:
     """Whether the attempt prints no more: it has ended, waits for a person, or its engine is gone."""
     record = run.records[wanted.job]
-    if run.settled or not app.engine_alive():
+    if run.settled or not library.engine_alive():
         return True
     if attempt is None:
         return record.state not in (JobState.PENDING, *ACTIVE)
     return attempt is not record.attempts[-1] or record.state not in ACTIVE
 
 
-def phase_is_over(app: App, run: Run, wanted: Wanted, attempt: Attempt, phase: Phase) -> bool:
+def phase_is_over(library: Library, run: Run, wanted: Wanted, attempt: Attempt, phase: Phase) -> bool:
     """Whether this phase of the attempt prints no more."""
-    if is_over(app, run, wanted, attempt):
+    if is_over(library, run, wanted, attempt):
         return True
     records = [one for one in attempt.phases if one.phase is phase]
     return bool(records) and records[-1].outcome not in (None, "held")
