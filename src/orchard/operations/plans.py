@@ -340,10 +340,6 @@ class Deleted(Done, frozen=True, kw_only=True):
     refs: Annotated[int | UnsetType, says("Refs that were removed.")] = UNSET
 
 
-class DeletePlan(OfPlan, frozen=True, kw_only=True):
-    purge: Annotated[bool, says("Its refs, saved work and logs as well, for good. What has landed stays.")] = False
-
-
 def _decide_deletion(run: Run, args: OfPlan, _: object, scene: Scene) -> Decision:
     stopped = run.status in (PlanStatus.SUCCEEDED, PlanStatus.CANCELED) or run.canceled is not None
     if run.active or not (stopped or run.deleted):
@@ -358,6 +354,27 @@ async def _end_worktrees(scene: Scene, run: Run, args: OfPlan, _: Decision) -> J
     await end_all(scene.engine, run, "the plan was deleted")
     failpoint("delete.after-folders")
     return {"kept_folders": [str(worktree.path) for worktree in folders_of(run)]}
+
+
+delete_plan = Command(
+    name="delete_plan",
+    sentence="Take a plan out of the way; its commits are kept until it is purged.",
+    details="Stops what it runs, saves what its worktrees hold, and removes them. Its commits are kept under "
+    "`refs/orchard` until it is purged.",
+    args=OfPlan,
+    answer=Deleted,
+    example={"plan": "add-login"},
+    route=Route("DELETE", PLAN),
+    tool=Tool("plans", "Delete a plan"),
+    verb=Verb("delete", asks=True),
+    next=("list_plans",),
+    whole_names=True,
+    fit=Fit(lambda plan: True, "is left to delete"),
+    repeatable=True,
+    destructive=True,
+    decide=_decide_deletion,
+    perform=_end_worktrees,
+)
 
 
 async def _purge(scene: Scene, run: Run, args: OfPlan, decided: Decision) -> Json:
@@ -389,37 +406,13 @@ async def _purge(scene: Scene, run: Run, args: OfPlan, decided: Decision) -> Jso
     return {"refs": len(refs), "status": None}
 
 
-async def _remove(scene: Scene, run: Run, args: DeletePlan, decided: Decision) -> Json:
-    return await (_purge if args.purge else _end_worktrees)(scene, run, args, decided)
-
-
-delete_plan = Command(
-    name="delete_plan",
-    sentence="Take a plan out of the way; its commits are kept until it is purged.",
-    details="Stops what it runs, saves what its worktrees hold, and removes them. Its commits are kept under "
-    "`refs/orchard` until it is purged.",
-    args=DeletePlan,
-    answer=Deleted,
-    example={"plan": "add-login"},
-    route=Route("DELETE", PLAN),
-    tool=Tool("plans", "Delete a plan"),
-    verb=Verb("delete", asks=True),
-    next=("list_plans",),
-    whole_names=True,
-    fit=Fit(lambda plan: True, "is left to delete"),
-    repeatable=True,
-    destructive=True,
-    decide=_decide_deletion,
-    perform=_remove,
-)
-
 purge_plan = Command(
     name="purge_plan",
     sentence="Remove a plan for good: its refs, saved work and logs. What has landed stays.",
     args=OfPlan,
     answer=Deleted,
     example={"plan": "add-login"},
-    route=Absent("`delete_plan` with `purge` does it."),
+    route=Absent("`DELETE` with `purge=true` does it, as for `delete_plan`."),
     tool=Absent("`delete_plan` with `purge` does it, and asks a person first."),
     verb=Verb("purge", asks=True),
     next=("list_plans",),

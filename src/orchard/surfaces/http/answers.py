@@ -5,6 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
+from pydantic import Field
 from starlette.responses import Response
 
 from orchard.core.views.documents import PlanChanges
@@ -15,7 +16,7 @@ from orchard.operations.system_queries import Repositories, Repository
 from orchard.planfile.fields import names_of
 from orchard.planfile.parse import parse_plan_update
 from orchard.surfaces.http import events, logs
-from orchard.surfaces.http.operation import EVENTS, JSON, SVG, TEXT, Asked, Nothing, Operation, answer
+from orchard.surfaces.http.operation import EVENTS, JSON, SVG, TEXT, Asked, Nothing, Operation, Query, answer
 
 
 async def get_plan(asked: Asked) -> Response:
@@ -67,6 +68,17 @@ def _truth(given: list[object], name: str) -> bool:
     raise InvalidInput("plan", [Problem("must be true or false, once", path=name)])
 
 
+class DeleteQuery(Query):
+    purge: bool = Field(
+        default=False, description="Its refs, saved work and logs as well, for good. What has landed stays."
+    )
+
+
+async def delete_plan(asked: Asked) -> Json:
+    name = "purge_plan" if asked.query.purge else "delete_plan"
+    return await asked.served.ask(name, plan=await asked.plan(name))
+
+
 async def list_repos(asked: Asked) -> Response:
     found = [
         Repository(one.id, one.name, str(one.folder), one.session is not None, one.newest) for one in asked.repos.all()
@@ -116,6 +128,7 @@ RENDERED: Mapping[str, Mapping[str, Any]] = {
     "get_job_diff": {"media": (TEXT,)},
     "get_job_logs": {"run": get_job_log, "media": (JSON, EVENTS), "headers": _LAST_PAGE},
     "clone_plan": {"run": clone_plan},
+    "delete_plan": {"run": delete_plan, "query": DeleteQuery},
     "list_repos": {"run": list_repos, "query": Nothing},
 }
 """Operations of the API that are not as their declaration makes them, and what is different."""
