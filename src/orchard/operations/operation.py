@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from types import NoneType
-from typing import Annotated, Any, Union, get_args, get_type_hints
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from msgspec import NODEFAULT, Meta, Struct, field
 from msgspec.structs import fields
@@ -47,12 +47,12 @@ def arguments_of(args: type[Args]) -> list[Argument]:
 
 
 def _argument(name: str, hint: Any, default: Any) -> Argument:
-    kind, meta = get_args(hint)
+    kind, meta = get_args(hint) if get_origin(hint) is Annotated else (hint, Meta())
     limits = {limit: value for limit in _LIMITS if (value := getattr(meta, limit)) is not None}
     form = (meta.extra or {}).get("form")
     required = default is NODEFAULT
     return Argument(
-        name=name, kind=_without_none(kind), description=meta.description, required=required,
+        name=name, kind=_without_none(kind), description=meta.description or "", required=required,
         default=None if required else default, form=form, limits=limits,
     )  # fmt: skip
 

@@ -14,7 +14,7 @@ is refused, so nothing comes after the end of a job.
 import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from orchard.agents.definitions import Definition, definitions
 from orchard.core.records import Subtask, children_of, depth_of
@@ -27,18 +27,20 @@ from orchard.errors import NotFound, OrchardError, UsageError
 from orchard.model.events.plans import Json, ProgressReported, SubtaskCompleted, SubtaskSpawned
 from orchard.model.plan import JobId, PlanId
 from orchard.operations.command import Service
-from orchard.operations.operation import Absent, Args, Operation, Tool
+from orchard.operations.operation import Absent, Args, Operation, Tool, says
 from orchard.process.failpoint import failpoint
 from orchard.text import did_you_mean, quoted, shortened
 
 INSTRUCTION_BYTES = 256 * 1024
 NAME_LENGTH = 200
+RESULT_LENGTH = 4000
 MESSAGE = 500
 """Characters of a word about progress."""
 MOST_TOLD = 200
 """How often an agent can tell in one turn how far it is."""
 LONGEST_WAIT = 45.0
 """Seconds: some hosts give up on a call after a minute."""
+Seconds = Annotated[float, says("", ge=0, le=LONGEST_WAIT)]
 
 _ALPHABET = "abcdefghijklmnopqrstuvwxyz234567"
 
@@ -100,11 +102,18 @@ async def _list_agents(engine: Engine, args: ListAgents) -> Json:
 
 
 class SpawnSubtask(OfTurn, frozen=True, kw_only=True):
-    instructions: str
-    agent: str | None = None
-    blocking: bool = False
-    name: str = ""
-    timeout_s: float = LONGEST_WAIT
+    instructions: Annotated[
+        str,
+        says(
+            "The whole task: it knows nothing of what you know, and cannot ask.",
+            min_length=1,
+            max_length=INSTRUCTION_BYTES,
+        ),
+    ]
+    agent: Annotated[str | None, says("From list_agents. Left out: one like you.", min_length=1, max_length=400)] = None
+    blocking: Annotated[bool, says("Wait for its end.")] = False
+    name: Annotated[str, says("For people.", max_length=NAME_LENGTH)] = ""
+    timeout_s: Seconds = LONGEST_WAIT
 
 
 async def _spawn_subtask(engine: Engine, args: SpawnSubtask) -> Json:
@@ -214,10 +223,10 @@ def _new_id(taken: Iterable[str]) -> str:
 
 
 class AwaitSubtasks(OfTurn, frozen=True, kw_only=True):
-    ids: list[str] | None = None
-    timeout_s: float = LONGEST_WAIT
-    until: str = "all"
-    cursor: int = 0
+    ids: Annotated[list[str] | None, says("Left out: all of yours.")] = None
+    timeout_s: Seconds = LONGEST_WAIT
+    until: Annotated[Literal["all", "any"], says("`any`: until one more has ended.")] = "all"
+    cursor: Annotated[int, says("Of an earlier answer.", ge=0)] = 0
 
 
 async def _await_subtasks(engine: Engine, args: AwaitSubtasks) -> Json:
@@ -297,8 +306,8 @@ def _result(one: Subtask) -> Json:
 
 
 class CompleteSubtask(OfTurn, frozen=True, kw_only=True):
-    result: str
-    succeeded: bool = True
+    result: Annotated[str, says("What you did or found, and what is not done.", min_length=1, max_length=RESULT_LENGTH)]
+    succeeded: Annotated[bool, says("False: you could not do it.")] = True
 
 
 async def _complete_subtask(engine: Engine, args: CompleteSubtask) -> Json:
@@ -317,7 +326,7 @@ async def _complete_subtask(engine: Engine, args: CompleteSubtask) -> Json:
 
 
 class PullSubtaskChanges(OfTurn, frozen=True, kw_only=True):
-    id: str
+    id: Annotated[str, says("As spawn_subtask gave it.", min_length=1, max_length=400)]
 
 
 async def _pull_subtask_changes(engine: Engine, args: PullSubtaskChanges) -> Json:
@@ -334,8 +343,8 @@ async def _pull_subtask_changes(engine: Engine, args: PullSubtaskChanges) -> Jso
 
 
 class ReportProgress(OfTurn, frozen=True, kw_only=True):
-    message: str
-    percent: float | None = None
+    message: Annotated[str, says("One sentence.", min_length=1, max_length=MESSAGE)]
+    percent: Annotated[float | None, says("", ge=0, le=100)] = None
 
 
 async def _report_progress(engine: Engine, args: ReportProgress) -> Json:
@@ -365,6 +374,7 @@ def _service(
     sentence: str,
     args: type[Args],
     serve: Callable[[Engine, Any], Awaitable[Json]],
+    *next: str,
     **example: Any,
 ) -> Service:
     return Service(
@@ -376,33 +386,51 @@ def _service(
         route=_NOT_FOR_PEOPLE,
         tool=Tool("subtasks", title, name="list_agents" if name == "list_helpers" else ""),
         verb=_NOT_FOR_PEOPLE,
+        next=next,
+        repeatable=name in ("list_helpers", "await_subtasks", "complete_subtask"),
         serve=serve,
     )
 
 
 OPERATIONS: tuple[Operation, ...] = (
-    _service("list_helpers", "List agents", "The agents that work can be handed to.", ListAgents, _list_agents),
+    _service(
+        "list_helpers",
+        "List agents",
+        "List the agents that work can be given to: the user's, and those that the repository describes.",
+        ListAgents,
+        _list_agents,
+        "spawn_subtask",
+    ),
     _service(
         "spawn_subtask",
-        "Hand work to another agent",
-        "Hand work to another agent, in a worktree that begins as a copy of yours.",
+        "Hand out a subtask",
+        "Hand a large, independent part of your work to another agent, which works in its own copy of your folder.",
         SpawnSubtask,
         _spawn_subtask,
-        instructions="Write tests for api.py",
+        "await_subtasks",
+        instructions="Write tests for src/login.py in tests/test_login.py. Run them.",
     ),
-    _service("await_subtasks", "Wait for subtasks", "Wait for subtasks, a while.", AwaitSubtasks, _await_subtasks),
+    _service(
+        "await_subtasks",
+        "Wait for subtasks",
+        "Wait for your subtasks, for at most 45 seconds; then call again with the cursor.",
+        AwaitSubtasks,
+        _await_subtasks,
+        "pull_subtask_changes",
+        ids=["subtask-k3x9p"],
+    ),
     _service(
         "complete_subtask",
         "Complete a subtask",
-        "Tell the result of your own subtask.",
+        "As the agent of a subtask: tell your result to the agent that handed it to you, then end your turn.",
         CompleteSubtask,
         _complete_subtask,
-        result="All tests pass.",
+        result="Wrote 12 tests; all pass.",
     ),
     _service(
         "pull_subtask_changes",
-        "Pull changes of a subtask",
-        "Merge what a subtask changed into your worktree; a conflict changes nothing.",
+        "Pull a subtask's changes",
+        "Merge what a subtask changed into your folder; on a conflict nothing is written.",
         PullSubtaskChanges,
         _pull_subtask_changes,
         id="subtask-k3x9p",
@@ -410,10 +438,10 @@ OPERATIONS: tuple[Operation, ...] = (
     _service(
         "report_progress",
         "Report progress",
-        "Tell people how far you are.",
+        "Tell people how far you are, in the status of your job.",
         ReportProgress,
         _report_progress,
-        message="Half of the files are done.",
-        percent=50,
+        message="Parser done, now the tests",
+        percent=60,
     ),
 )

@@ -3,13 +3,12 @@
 A command that has `asks` puts a question to a person first; the questions are here.
 """
 
-import json
 from collections.abc import Awaitable, Callable, Mapping
 from types import UnionType
-from typing import Annotated, Any, get_origin, get_type_hints
+from typing import Any, get_origin, get_type_hints
 
 from msgspec import Struct, defstruct
-from pydantic import Field, ValidationError, WithJsonSchema, create_model
+from pydantic import ValidationError
 
 from orchard.app import App
 from orchard.core.views.plans import job_view
@@ -25,21 +24,13 @@ from orchard.planfile.fields import BudgetFields
 from orchard.planfile.places import show_path
 from orchard.planfile.problems import findings
 from orchard.surfaces.mcp.messages import compact
-from orchard.surfaces.mcp.schemas import plan_part
 from orchard.surfaces.mcp.tool import Call, Tool
+from orchard.surfaces.mcp.tools.declaration import called, declared
 from orchard.surfaces.mcp.tools.jobs import changed_counts
 from orchard.surfaces.mcp.tools.models import (
-    JOB,
-    PLAN,
-    Arguments,
     Done,
     JobStatusName,
-    Name,
-    PhaseName,
-    Work,
     WorkerState,
-    Works,
-    optional,
 )
 from orchard.surfaces.mcp.tools.names import Meant, MeantJob, ask, confirm, done, meant_job, meant_plan
 
@@ -49,44 +40,13 @@ BY_HAND = frozenset({
 })  # fmt: skip
 """Commands that take parts of a plan here, or that are several operations in one."""
 
-FORMS: Mapping[str, Any] = {
-    "work": Work,
-    "works": Works,
-    "budget": Annotated[Any, WithJsonSchema(plan_part("Plan.budget"))],
-    "phase": PhaseName,
-    "jobs": Annotated[list[Name], Field(min_length=1)],
-}
-NAMES = {"phase": "from_phase"}
-"""What an argument is called here, where that is not its own name."""
 LISTS = {"retry_plan": "retried", "retry_job": "retried", "retry_task": "retried"}
 """What an answer calls the jobs that a command was about."""
 
 
 def derived(command: Operation) -> Tool:
-    found = command.tool
-    assert isinstance(found, Declared)
-    own = [one for one in arguments_of(command.args) if one.name not in ("plan", "job")]
-    of_job = _is_of_job(command)
-    title = "".join(word.capitalize() for word in (found.name or command.name).split("_"))
-    takes = {
-        "plan": (Name, PLAN),
-        **({"job": (Name, JOB)} if of_job else {}),
-        **{_name(one): _field(one) for one in own},
-    }
-    made = create_model(title, __base__=Arguments, **takes)  # type: ignore[call-overload]
-    made.ASKED_NULL = frozenset(one.name for one in own if one.form == "works")
-    gives = _gives(command, title, TaskDone if of_job else Done)
-    return Tool(
-        found.name or command.name,
-        found.toolset,
-        found.title,
-        described(command, list(gives.__struct_fields__)),
-        made,
-        gives,
-        _runs(command, own, list(gives.__struct_fields__)),
-        destructive=command.destructive or found.asks,
-        idempotent=command.repeatable,
-    )
+    gives = _gives(command, TaskDone if _is_of_job(command) else Done)
+    return declared(command, gives, _runs(command, gives.__struct_fields__))
 
 
 class TaskDone(Done, kw_only=True):
@@ -95,34 +55,11 @@ class TaskDone(Done, kw_only=True):
     worker: WorkerState | None = None
 
 
-def described(operation: Operation, gives: list[str]) -> str:
-    """What a model reads about a tool: what it does, an example, what it returns, what to call next."""
-    told = [name for name in gives if name not in ("plan", "job", "cursor", "notes", "next")]
-    words = [operation.sentence, operation.details, f"Example: {json.dumps(operation.example)}"]
-    words.append(f"Returns {', '.join(told)}. Next: {', '.join(operation.next)}.")
-    return "\n".join(word for word in words if word)
-
-
 def _is_of_job(command: Operation) -> bool:
     return "job" in command.args.__struct_fields__
 
 
-def _name(argument: Argument) -> str:
-    return NAMES.get(argument.name, argument.name)
-
-
-def _field(argument: Argument) -> tuple[Any, Any]:
-    kind = FORMS[argument.form] if argument.form is not None else argument.kind
-    if argument.limits:
-        kind = Annotated[kind, Field(**argument.limits)]
-    if argument.required:
-        return kind, Field(description=argument.description)
-    if argument.default is None:
-        return kind | None, optional(argument.description)
-    return kind, Field(default=argument.default, description=argument.description)
-
-
-def _gives(command: Operation, title: str, base: type[Done]) -> type[Struct]:
+def _gives(command: Operation, base: type[Done]) -> type[Struct]:
     """What a tool answers: how the plan and its job stand, and what else the operation tells."""
     assert command.answer is not None
     found = {_told_as(command, name): hint for name, hint in get_type_hints(command.answer).items()}
@@ -131,7 +68,7 @@ def _gives(command: Operation, title: str, base: type[Done]) -> type[Struct]:
         for name, hint in found.items()
         if name is not None and name not in base.__struct_fields__
     ]
-    return defstruct(f"{title}Answer", more, bases=(base,), kw_only=True)
+    return defstruct(f"Answer_{command.name}", more, bases=(base,), kw_only=True)
 
 
 def _told_as(command: Operation, name: str) -> str | None:
@@ -139,7 +76,8 @@ def _told_as(command: Operation, name: str) -> str | None:
     return LISTS.get(command.name) if name == "jobs" else name
 
 
-def _runs(command: Operation, own: list[Argument], more: list[str]) -> Callable[[Call, Any], Awaitable[Json]]:
+def _runs(command: Operation, more: tuple[str, ...]) -> Callable[[Call, Any], Awaitable[Json]]:
+    own = [one for one in arguments_of(command.args) if one.name not in ("plan", "job")]
     verb = command.name if command.whole_names else ""
     of_job = _is_of_job(command)
     question = QUESTIONS.get(command.name)
@@ -151,9 +89,9 @@ def _runs(command: Operation, own: list[Argument], more: list[str]) -> Callable[
         else:
             meant = await meant_plan(call, given.plan, verb)
         args = {"job": meant.job} if of_job else {}
-        sent = [one for one in own if _name(one) in given.model_fields_set and getattr(given, _name(one)) is not None]
+        sent = [one for one in own if called(one) in given.model_fields_set and getattr(given, called(one)) is not None]
         for one in sent:
-            args[one.name] = await _read(call, meant, one, getattr(given, _name(one)))
+            args[one.name] = await _read(call, meant, one, getattr(given, called(one)))
         if question is not None:
             await confirm(call, await call.served.read(question, call.served.app, meant))
         name, args = command.becomes(args) if isinstance(command, Alias) else (command.name, args)

@@ -1,0 +1,88 @@
+"""A tool as the table of operations declares it: its name, its words, and what it takes."""
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Annotated, Any
+
+from msgspec import Struct
+from pydantic import Field, WithJsonSchema, create_model
+
+from orchard.model.events.plans import Json
+from orchard.operations.operation import Argument, Operation, arguments_of
+from orchard.operations.operation import Tool as Declared
+from orchard.surfaces.mcp.schemas import plan_part
+from orchard.surfaces.mcp.tool import Call, Tool
+from orchard.surfaces.mcp.tools.models import JOB, PLAN, Arguments, Name, PhaseName, Work, Works, optional
+
+FORMS: Mapping[str, Any] = {
+    "work": Work,
+    "works": Works,
+    "budget": Annotated[Any, WithJsonSchema(plan_part("Plan.budget"))],
+    "phase": PhaseName,
+    "jobs": Annotated[list[Name], Field(min_length=1)],
+}
+"""What a tool takes for an argument of this form."""
+NAMES = {"phase": "from_phase"}
+"""What an argument is called here, where that is not its own name."""
+_NAMED = {"plan": PLAN, "job": JOB}
+COMMON = ("plan", "job", "cursor", "notes", "next")
+"""Parts of an answer that go without saying."""
+
+
+def declared(
+    operation: Operation,
+    gives: type[Struct],
+    run: Callable[[Call, Any], Awaitable[Json]],
+    *,
+    without: tuple[str, ...] = (),
+    read_only: bool = False,
+) -> Tool:
+    """The tool of an operation; `without`: arguments that do not come from the caller."""
+    found = operation.tool
+    assert isinstance(found, Declared)
+    name = found.name or operation.name
+    own = [one for one in arguments_of(operation.args) if one.name not in without]
+    own.sort(key=lambda one: list(_NAMED).index(one.name) if one.name in _NAMED else len(_NAMED))
+    takes: type[Arguments] = create_model(
+        "".join(word.capitalize() for word in name.split("_")),
+        __base__=Arguments,
+        **{called(one): _field(one) for one in own},
+    )  # type: ignore[call-overload]
+    takes.ASKED_NULL = frozenset(one.name for one in own if one.form == "works")
+    return Tool(
+        name,
+        found.toolset,
+        found.title,
+        _description(operation, gives),
+        takes,
+        gives,
+        run,
+        read_only=read_only,
+        destructive=operation.destructive or found.asks,
+        idempotent=operation.repeatable and not read_only,
+    )
+
+
+def called(argument: Argument) -> str:
+    return NAMES.get(argument.name, argument.name)
+
+
+def _description(operation: Operation, gives: type[Struct]) -> str:
+    """What a model reads about a tool: what it does, an example, what it returns, what to call next."""
+    told = [name for name in gives.__struct_fields__ if name not in COMMON]
+    words = [operation.sentence, operation.details, f"Example: {json.dumps(operation.example)}"]
+    words.append(f"Returns {', '.join(told) or 'nothing more'}. Next: {', '.join(operation.next) or 'go on'}.")
+    return "\n".join(word for word in words if word)
+
+
+def _field(argument: Argument) -> tuple[Any, Any]:
+    if argument.name in _NAMED:
+        return (Name, _NAMED[argument.name]) if argument.required else (Name | None, optional(argument.description))
+    kind = FORMS[argument.form] if argument.form is not None else argument.kind
+    if argument.limits:
+        kind = Annotated[kind, Field(**argument.limits)]
+    if argument.required:
+        return kind, Field(description=argument.description)
+    if argument.default is None:
+        return kind | None, optional(argument.description)
+    return kind, Field(default=argument.default, description=argument.description or None)
