@@ -100,7 +100,7 @@ def points_elsewhere(top: Path, git_dir: Path) -> bool:
             return link.resolve() != git_dir
         told = read_plain(os.path.realpath(link), PATH_BYTES).removeprefix(b"gitdir:").strip()
     except OSError:
-        return False  # nobody else's
+        return False  # no other's
     return (top / os.fsdecode(told)).resolve() != git_dir
 
 

@@ -77,7 +77,7 @@ FIXED_ENVIRONMENT = {
     "GIT_ADVICE": "0",
     # Other content in the place of an object: what is checked, shown and written would not be what is committed.
     "GIT_NO_REPLACE_OBJECTS": "1",
-    # Progress is written even by commands that were told to be quiet, and whoever reads it may be gone by then.
+    # Progress is written even by commands that were told to be quiet, and its reader may be gone by then.
     "GIT_PROGRESS_DELAY": "1000000",
 }
 

@@ -1,15 +1,15 @@
-"""Careful handling of folders whose content somebody else wrote.
+"""Careful handling of folders whose content a job or a user wrote.
 
 Links are removed, never followed; nothing on the other side of a mount point is touched; a tree that
 is deeper than the stack is taken apart in pieces.
 
-And renames that overwrite nothing: `os.rename` replaces whatever stands at its goal, also what somebody put there a
+And renames that overwrite nothing: `os.rename` replaces whatever stands at its goal, also what a program put there a
 moment ago. The kernel can do better (`renameat2` of Linux, `renamex_np` of macOS). Where the file system cannot, a
 second name is made, which fails if the name is taken, and the first one is removed; changing places has no such
 substitute, and the caller takes two steps.
 
     swap   two files change places at once; False where that cannot be done here, and then nothing was changed
-    put    a file of ours goes to a name that nobody has; FileExistsError if somebody has it
+    put    a file of ours goes to a free name; FileExistsError if it is taken
     take   whatever stands at a name goes to a place that is ours alone
 """
 
@@ -42,7 +42,7 @@ _CANNOT = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP
 
 
 def lstat(path: str | bytes | Path) -> os.stat_result | None:
-    """What stands at a path itself, be it a link; None where nothing does, or nobody can tell."""
+    """What stands at a path itself, be it a link; None where nothing does, or it cannot be seen."""
     try:
         return os.lstat(path)
     except OSError:
@@ -151,7 +151,7 @@ def write_atomically(path: Path, content: bytes, mode: int, *, durable: bool = T
     """Replace a file in one step.
 
     Where it need not be durable, the two change places, and the old one is removed: what is renamed over a file is
-    written to the disk at once by some file systems, and whoever does it waits for that.
+    written to the disk at once by some file systems, and the writer waits for that.
     """
     beside = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
     try:
@@ -249,10 +249,10 @@ def swap(one: bytes, other: bytes) -> bool:
 
 
 def put(source: bytes, goal: bytes) -> None:
-    """Move a file to a name that nobody has.
+    """Move a file to a free name.
 
-    Only from a place of ours: where it takes two steps, the name that is removed must not be anybody's by then. Whoever
-    dies between them leaves one file with both names.
+    Only from a place of ours: where it takes two steps, the name that is removed must still be ours. A process
+    that dies between them leaves one file with both names.
     """
     code = _call()(source, goal, _NO_REPLACE)
     if code in _CANNOT:
@@ -269,7 +269,7 @@ def take(source: bytes, goal: bytes) -> None:
 @cache
 def _call() -> Callable[[bytes, bytes, int], int]:
     """The kernel's own rename with flags; it answers 0, or the number of the error."""
-    import ctypes  # only whoever lands pays for it
+    import ctypes  # only a landing pays for it
 
     library = ctypes.CDLL(None, use_errno=True)
     name = "renamex_np" if sys.platform == "darwin" else "renameat2"

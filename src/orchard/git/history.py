@@ -126,7 +126,7 @@ DIFF_LIMIT = 64 * 1024 * 1024
 LONGEST_DIFF = 4 * 1024 * 1024
 """Of what a daemon holds to answer one question."""
 CUT = b"... the rest is left out: the difference is too long for one answer; ask for the table of files\n"
-"""No line of a patch begins like this, so that nobody takes what was cut for the whole."""
+"""No line of a patch begins like this, so that no reader takes what was cut for the whole."""
 
 
 class Summary(Struct, frozen=True):

@@ -1,6 +1,6 @@
 """Pipes and devices in a folder of git's, found by looking and never by opening.
 
-A job can leave a pipe called `HEAD` or `.gitignore` where git reads. Nobody means anything by it, no git works beside
+A job can leave a pipe called `HEAD` or `.gitignore` where git reads. It means nothing, no git works beside
 it, and a pipe holds nothing that could be saved. So it is looked for before git is started, and named, not waited for.
 """
 

@@ -214,7 +214,7 @@ def confirm(git: Git, ref: str, commit: str, base: str) -> None:
         place = git.common_dir / "objects" / "pack" / "pack"
         wanted = f"{commit}\n{f'^{base}' if base else ''}\n".encode()
         git("pack-objects", "-q", "--revs", str(place), stdin=wanted, timeout=600)
-    # Where nobody knows what it was made from, what the user's own refs hold is left out.
+    # Where it is not known what it was made from, what the user's own refs hold is left out.
     beyond = (base,) if base else ("--branches", "--tags", "--remotes")
     rows = git("rev-list", "--objects", ref, "--not", *beyond, timeout=600).stdout
     held = rows.split(b"\n", 1)[0].decode() or read_ref(git, ref)  # older than base: nothing to list

@@ -43,7 +43,6 @@ LOCK_REASON = "orchard"
 REMOTE_KEYS = r"remote\..*\.(url|pushurl|receivepack|uploadpack|vcs|proxy)$|url\.|credential\."
 """Settings that say where a fetch or a push goes, and which programs git runs for it."""
 WORKTREE_NAME = re.compile(r"w[a-z2-7]{8}")
-"""How we call a worktree of ours."""
 
 FALLBACK_IDENTITY = ("Orchard", "orchard@localhost")
 
@@ -117,7 +116,7 @@ class Repository(Struct, frozen=True, eq=False):
         if self.state.is_dir():
             empty.mkdir(mode=0o700, exist_ok=True)
         else:
-            empty = self.common_dir  # whoever only looks makes nothing
+            empty = self.common_dir  # a command that only looks makes nothing
         return Git(
             self.common_dir, self.common_dir, cwd=self.common_dir, work_tree=empty, index=self.state / "no-index"
         )

@@ -16,7 +16,7 @@ def start_detached(argv: list[str], log: Path, env: Mapping[str, str]) -> str:
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
     output = os.open(log, flags, 0o600)
     try:
-        # Not waited for on purpose: it is to live on, and its end is nobody's business here.
+        # Not waited for on purpose: it is to live on, and its end concerns no code here.
         subprocess.Popen(
             argv,
             env={**env, "ORCHARD_READY": str(said)},

@@ -1,6 +1,6 @@
 """Hearing that a process has ended, without asking it over and over.
 
-A pidfd becomes readable when its process ends, whoever its parent is. Where the system has none
+A pidfd becomes readable when its process ends, be it our child or not. Where the system has none
 (or no descriptor is left for one), a thread waits for a child of ours, and a slow look is taken at
 what is not our child: only the time it takes to notice grows, nothing else changes.
 """
@@ -108,7 +108,7 @@ def _has_pidfd() -> bool:
 def _wait_in_thread(pid: int, loop: asyncio.AbstractEventLoop, gone: asyncio.Future[None]) -> None:
     with contextlib.suppress(ChildProcessError):
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-    # The loop may be closed by now: then nobody waits for the news.
+    # The loop may be closed by now: then no task waits for the news.
     with contextlib.suppress(RuntimeError):
         loop.call_soon_threadsafe(_tell, gone)
 
@@ -124,7 +124,7 @@ def _note(loop: asyncio.AbstractEventLoop, fd: int, gone: asyncio.Future[None]) 
 
 
 def _look_slowly(loop: asyncio.AbstractEventLoop, identity: Identity, gone: asyncio.Future[None]) -> None:
-    """Look at a process now and then until it is gone, or until nobody waits for that."""
+    """Look at a process now and then until it is gone, or until no task waits for that."""
     if not gone.done() and is_alive(identity):
         loop.call_later(_SLOW_LOOK, _look_slowly, loop, identity, gone)
     else:

@@ -55,9 +55,9 @@ def members(token: str, leader: Identity | None = None, log: Path | None = None)
 class Look(Struct, frozen=True):
     living: tuple[Stat, ...] = ()
     orphans: tuple[Stat, ...] = ()
-    """Zombies that were orphaned to us: nobody else will ever wait for them."""
+    """Zombies that were orphaned to us: no other process will ever wait for them."""
     unsure: bool = False
-    """Somebody was in the middle of `exec`, and so had nothing to show: look again."""
+    """A process was in the middle of `exec`, and so had nothing to show: look again."""
 
     @property
     def cpu_seconds(self) -> float:
@@ -136,7 +136,7 @@ def _sessions(proof: _Proof, tokens: dict[int, bytes | None], young: dict[int, S
 
     The leader's number counts only while the leader holds it (a zombie does): afterwards it may
     have been given to a stranger. A holder of the token vouches for the session it is in, unless
-    that session was opened by somebody older than the family.
+    that session was opened by a process older than the family.
     """
     found: set[int] = set()
     if proof.leader is not None:
@@ -231,7 +231,7 @@ async def end_family(
 
     It takes at most the grace plus `LAST_RESORT`; for the first `settle` seconds of the grace they
     may leave by themselves. A cancellation does not stop it: it skips what is left of the grace, as
-    setting `hurry` does, and is raised when nobody is left.
+    setting `hurry` does, and is raised when none is left.
     """
     climb = ladder(token, leader, log, grace, settle)
     hurrying = asyncio.ensure_future(hurry.wait()) if hurry is not None else None
@@ -301,6 +301,6 @@ def _signal(found: list[Stat], number: signal.Signals, leader: Identity | None) 
 
 
 def _is_own_child(leader: Identity) -> bool:
-    """Our child keeps its pid, and so its group's number, until we have waited for it: nobody else can have it."""
+    """Our child keeps its pid, and so its group's number, until we have waited for it: no other process can have it."""
     stat = read_stat(leader.pid)
     return stat is not None and stat.parent == os.getpid() and is_same(identity_of(stat), leader)

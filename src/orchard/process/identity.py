@@ -1,6 +1,6 @@
 """Who a process is, in a way that survives a reused pid and a reboot.
 
-A pid alone names nobody for long: the kernel hands it out again. The pid together with the moment
+A pid alone names no process for long: the kernel hands it out again. The pid together with the moment
 the process started, and with the boot that moment is counted from, names one process for ever.
 That is what the journal holds, and what is compared before any signal is sent.
 """
@@ -44,7 +44,7 @@ def is_alive(identity: Identity) -> bool:
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether a process is there but does nothing until somebody lets it go on."""
+    """Whether a process is there but does nothing until it gets a SIGCONT."""
     stat = read_stat(pid) if pid > 0 else None
     return stat is not None and stat.stopped
 

@@ -2,7 +2,7 @@
 
 Work, setup, checks, `verify`, agents' programs, ACP agents, the MCP servers and commands of the built-in agent: each
 says what it wants to run (argv, folder, environment, and the limits of this one program), and its launcher says how.
-A launcher is made for an attempt, a subtask, a lone agent or a question, by whoever answers for it, and is handed down.
+A launcher is made for an attempt, a subtask, a lone agent or a question, and is handed down.
 So what holds for all processes of a job (today the token that ends them together) is decided in one place.
 """
 

@@ -5,7 +5,7 @@ change its resource limits. One of them, the number of file locks, has been with
 program is started with a soft limit there that is made from its token: `fork`, `exec` and `setsid` hand it on, and it
 is still there when the engine that started the program is long dead.
 
-The limit belongs to the whole of our process for the moment of the start. Whoever starts something that is not a
+The limit belongs to the whole of our process for the moment of the start. Code that starts something that is not a
 program of a job's meanwhile, on another thread, waits for that moment to pass (`unmarked`).
 """
 

@@ -1,7 +1,7 @@
 """Who is in a folder: processes that stand in it, or have a file of it open or mapped.
 
-What a job started is ended by its family before this is asked. Whoever is found here cannot be proven to be a job's: it
-may be the user's own shell or editor. So nobody is ended; the folder is left to those who are in it.
+What a job started is ended by its family before this is asked. A process that is found here cannot be proven to be a
+job's: it may be the user's own shell or editor. So none is ended; the folder is left to those that are in it.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ class Occupant(Struct, frozen=True):
 def occupants(folder: Path, since: Moment = EVER) -> list[Occupant]:
     """The processes of this user in a folder; of those that began before `since`, only who stands in it is found.
 
-    Where the system does not tell (not Linux), nobody is found.
+    Where the system does not tell (not Linux), none is found.
     """
     if not LINUX:
         return []

@@ -23,7 +23,6 @@ LAST_RESORT = 5.0
 _PR_SET_CHILD_SUBREAPER = 36
 
 _leaders: set[int] = set()
-"""The children of ours that lead a family now."""
 _subreaper = False
 
 
@@ -61,7 +60,7 @@ def _own_children() -> list[Stat]:
 def end_adopted(known: Iterable[int]) -> int:
     """End the orphans that came to us and that no family claims: they hid from every sweep.
 
-    While another engine of this process has a family at work nobody is ended: an orphan may be that family's.
+    While another engine of this process has a family at work none is ended: an orphan may be that family's.
     """
     if _leaders:
         return 0
@@ -80,7 +79,7 @@ def adopted(known: Iterable[int]) -> list[Identity]:
     """Children of ours that nobody started on purpose; those that have ended already are buried.
 
     `known` must hold the pid of every child that was started on purpose in a session of its own:
-    whoever is neither known nor in our session came to us as an orphan.
+    one that is neither known nor in our session came to us as an orphan.
     """
     ours, me, expected = os.getsid(0), os.getpid(), frozenset(known)
     living = []
@@ -95,7 +94,7 @@ def adopted(known: Iterable[int]) -> list[Identity]:
 def left_alone(leader: Identity | None) -> bool:
     """Whether an ended leader certainly leaves nobody, told by our own children instead of every process.
 
-    Orphans among our descendants come to us. So whoever is left is our child now, or hangs below one: and
+    Orphans among our descendants come to us. So a process that is left is our child now, or hangs below one: and
     our children are the leaders of families, or helpers in our own session, which no program can enter. What other
     threads have started are such helpers: orphans are put where the main thread's children are.
     """
@@ -123,7 +122,7 @@ def _session_of(pid: int) -> int | None:
 
 
 class Orphans:
-    """Orphans that came to us, told by our own children: a list that nobody can slip through.
+    """Orphans that came to us, told by our own children: a list that none can slip through.
 
     A process that forks and leaves, again and again, may be gone before it is looked at and its child too
     young for the same look. But each leaves itself to us when it ends. So nobody is left when no orphan lives
@@ -134,7 +133,7 @@ class Orphans:
         self._dead: set[int] = set()
 
     def restless(self) -> bool:
-        """Whether there may be somebody who was not seen."""
+        """Whether there may be a process that was not seen."""
         pids = own_children() if _subreaper else None
         if pids is None:
             return False
@@ -146,7 +145,7 @@ class Orphans:
 
 
 def bury(stat: Stat) -> None:
-    """Wait for an orphan that has ended: nobody else will."""
+    """Wait for an orphan that has ended: no other process will."""
     if stat.dead and stat.parent == os.getpid():
         with contextlib.suppress(ChildProcessError):
             os.waitpid(stat.pid, os.WNOHANG)

@@ -1,6 +1,6 @@
 """Keeping what is in our memory from other processes of the same user (Linux).
 
-Whoever runs as the user may otherwise read `/proc/PID/environ` and `/proc/PID/mem` of the engine, and every job runs as
+Any process of the user may otherwise read `/proc/PID/environ` and `/proc/PID/mem` of the engine, and every job runs as
 the user. A program that we start is as readable as any: the kernel forgets this at `exec`.
 """
 

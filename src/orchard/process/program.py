@@ -74,7 +74,6 @@ class Ended(Struct, frozen=True):
     exit_code: int | None
     signal: int | None
     message: str
-    """One sentence for people."""
     seconds: float
     cpu_seconds: float | None = None
     """Of the program and the children it waited for; None if it never ran."""
@@ -338,7 +337,7 @@ def _bury(child: _Child) -> tuple[int | None, float | None]:
     if pid == 0:
         return None, None
     code = os.waitstatus_to_exitcode(status)
-    # Popen must not wait for a pid that is somebody else's by now.
+    # Popen must not wait for a pid that is another process's by now.
     child.process.returncode = code
     return code, usage.ru_utime + usage.ru_stime
 

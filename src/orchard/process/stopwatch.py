@@ -93,7 +93,7 @@ def _end(process: "subprocess.Popen[str]") -> None:
     deadline = time.monotonic() + GRACE
     with suppress(ProcessLookupError, PermissionError):
         while time.monotonic() < deadline:
-            os.killpg(process.pid, signal.SIGKILL)  # fails when nobody is left in the group
+            os.killpg(process.pid, signal.SIGKILL)  # fails when no process is left in the group
             process.poll()
             time.sleep(0.01)
     process.wait()
@@ -105,7 +105,7 @@ def timed(words: Sequence[str | Path], cwd: Path) -> Timed:
         begin = time.perf_counter()
         with started(words, cwd, output.fileno()) as process:
             limit = threading.Timer(LONGEST, os.killpg, (process.pid, signal.SIGKILL))
-            limit.daemon = True  # whoever is interrupted here does not wait for it
+            limit.daemon = True  # a program that is interrupted here does not wait for it
             try:
                 limit.start()
                 # Not `wait(timeout)`: it polls with pauses of up to 50 ms.

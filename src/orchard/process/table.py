@@ -109,11 +109,10 @@ class Moment(Struct, frozen=True):
     """
 
     last: int = 0
-    """The number given last."""
     forks: int = 0
     """How many processes and threads the machine had started by then."""
     passed_over: int = 0
-    """How many numbers may be passed over because somebody has them: as a process, its group or its session."""
+    """How many numbers may be passed over because they are taken: by a process, its group or its session."""
 
 
 def moment() -> Moment:

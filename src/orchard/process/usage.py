@@ -21,8 +21,7 @@ class ProcessRow(Struct, frozen=True):
     cpu_percent: float | None
     """Of one core, since the earlier sample; None when there is none."""
     cpu_seconds: float
-    rss: int
-    """Bytes of memory that are in RAM."""
+    rss: int  # bytes
     started: float
     sampled: float
     """By the monotonic clock, so that the next sample can tell the time between them."""
@@ -39,7 +38,7 @@ def family_usage(
 
 
 def _row(identity: Identity, before: ProcessRow | None) -> ProcessRow | None:
-    import psutil  # heavy, and only needed when somebody looks
+    import psutil  # heavy, and only needed when a person looks
 
     try:
         process = psutil.Process(identity.pid)

@@ -88,7 +88,7 @@ class _Waiter(Struct, frozen=True):
 
     def tell(self, failure: JournalFailed | None) -> None:
         own = None if failure is None else JournalFailed(failure.message, failure.hint)
-        with suppress(RuntimeError):  # its loop was closed: nobody waits any more
+        with suppress(RuntimeError):  # its loop was closed: no task waits any more
             self.loop.call_soon_threadsafe(_settle, self.future, own)
 
 
@@ -311,7 +311,7 @@ class Journal:
         except (sqlite3.Error, OSError) as error:
             self._fail(error, batch)
         except BaseException as error:
-            self._fail(error, batch)  # nobody may wait for ever for what a bug ended
+            self._fail(error, batch)  # no task may wait for ever for what a bug ended
             raise
         finally:
             with suppress(sqlite3.Error):
@@ -326,7 +326,7 @@ class Journal:
             return batch
 
     def _is_urgent(self) -> bool:
-        """Whether somebody waits for what is queued, or there is enough of it; else the next events may join."""
+        """Whether a task waits for what is queued, or there is enough of it; else the next events may join."""
         queue = self._queue
         asked = self._closing or self._waiters or self._flushing or queue.forgets or queue.urgent
         return bool(asked) or len(queue.events) >= GATHERED

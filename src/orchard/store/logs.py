@@ -71,7 +71,7 @@ class LogFiles(Struct, frozen=True):
 
     def remove(self, plan: PlanId) -> None:
         """Delete the logs of a plan; a link among them is removed, what it points to stays."""
-        from shutil import rmtree  # whoever only looks at logs does not pay for it
+        from shutil import rmtree  # a command that only looks at logs does not pay for it
 
         folder = self._plan_folder(plan)
         if folder.is_symlink():

@@ -16,7 +16,6 @@ from orchard.process.table import FileKey, file_key
 from orchard.store.db import Schema, explained, open_read_only
 
 JOURNAL_FILE = "journal.db"
-"""The name of a repository's journal in its state folder."""
 
 JOURNAL = Schema(
     what="journal",
@@ -97,7 +96,7 @@ class PlanList:
         with self._lock, explained(self.path, JOURNAL.what):
             file = file_key(self.path)
             if self._opened is not None and file != self._file:
-                self._opened.close()  # the repository was removed, and perhaps made anew: this file is nobody's now
+                self._opened.close()  # the repository was removed, and perhaps made anew: this file has no name now
                 self._opened = None
             if self._opened is None:
                 if not os.path.lexists(self.path):

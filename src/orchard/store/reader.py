@@ -60,7 +60,7 @@ class Recent:
 
 
 def read(path: Path) -> "JournalReader":
-    """Read a journal, whoever writes it; where there is none yet, it is an empty one."""
+    """Read a journal, also while another process writes it; where there is none yet, it is an empty one."""
     return JournalReader(path)
 
 

@@ -1,12 +1,12 @@
 """How many jobs a user runs at once, over all processes and repositories.
 
 A lease is a row in a file that all share. Its holder is a process known by its identity, so a lease
-of one that was killed is free again as soon as somebody needs it, and never while the holder lives.
+of one that was killed is free again as soon as a process needs it, and never while the holder lives.
 An engine keeps a lease for its next job instead of handing it back, until it has none.
 
-Who finds no lease leaves an address (a socket of its own) in the same transaction; whoever frees one
-writes a byte to each address. So nobody looks over and over, and no wake-up falls between looking
-and waiting. A slow timer covers holders that died, which wake nobody.
+Who finds no lease leaves an address (a socket of its own) in the same transaction; the process that frees one
+writes a byte to each address. So no process looks over and over, and no wake-up falls between looking
+and waiting. A slow timer covers holders that died, which wake no process.
 
 The engine asks on its event loop, so it never waits there for the lock of another process: a file that is locked gives
 nothing now, leases that should go back are kept, and both are tried again in a moment.
@@ -79,14 +79,12 @@ class Slots:
         self._try_after = 0.0
 
     @classmethod
-    def open(
-        cls, path: Path, total: int, runtime: Path | None = None, me: Identity | None = None, patience: float = PATIENCE
-    ) -> "Slots":
+    def open(cls, path: Path, total: int, runtime: Path | None = None, *, patience: float = PATIENCE) -> "Slots":
         """The slots in this file; `runtime` is a folder, the user's alone, for the sockets of those who wait.
 
         `patience`: how many seconds a try may wait for another process's lock.
         """
-        me = me or identify(os.getpid())
+        me = identify(os.getpid())
         assert me is not None, "this process has no identity"
         slots = cls(path, total, runtime, me)
         if total > 0:

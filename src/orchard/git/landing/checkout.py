@@ -5,7 +5,7 @@ lands, overwrite ignored files, and leave half of the files behind when they are
 note of which. So git prepares everything somewhere else, and what happens in the checkout is nothing but renames:
 
     1  our own lock; then `index.lock` and `HEAD.lock` of that checkout, held to the end      (`claim`)
-    2  look: the branch is checked out, nothing is under way, nobody's file is in the way      (`obstacles`, git)
+    2  look: the branch is checked out, nothing is under way, no other file is in the way      (`obstacles`, git)
     3  stage: git writes the new index and every new file into a folder beside the checkout, on its file system, with
        the user's filters; whatever can fail for space, filters or names fails here
     4  intent: every path with its old and new content is written down, durably                (`intent`)
@@ -151,7 +151,7 @@ def _outcome(move: Move, refusal: LandingRefused | None, settled: Settled) -> Br
 
 
 def _locked(move: Move, locks: GitLocks) -> LandingRefused | None:
-    """Take git's locks; wait a moment for a git command that is at work, and never remove a lock of somebody else's."""
+    """Take git's locks; wait a moment for a git command that is at work, and never remove a lock of another program."""
     deadline = time.monotonic() + LOCK_WAIT
     lock = locks.take(LOCK_WAIT)
     ref = move.repo.common_dir / "refs" / "heads" / f"{move.branch}.lock"
@@ -228,7 +228,7 @@ def _stamp(move: Move, stager: Stager, staged: Staged, intent: Intent) -> None:
     stands = {item.path: _as_placed(intent, item) for item in intent.items if item.will}
     others = doubtful_entries(staged.entries, os.fsencode(intent.top), written // 10**9, stands)
     ours = {path: status for path, status in stands.items() if status is not None}
-    # What somebody wrote since the last look must show as an edit: noted as it stands now, it would be taken for ours.
+    # What a user wrote since the last look must show as an edit: noted as it stands now, it would be taken for ours.
     edited = [path for path in stands if path not in ours and path in staged.entries.entries]
     stamp_index(stager.file, staged.entries, ours, [*others, *edited], len(move.new) // 2)
 

@@ -1,4 +1,4 @@
-"""A checkout of the user's that is ours for a moment: nobody else lands in it, and no other git writes there.
+"""A checkout of the user's that is ours for a moment: no other engine lands in it, and no other git writes there.
 
 Two kinds of locks are held from the first look to the end.
 
@@ -9,8 +9,8 @@ Two kinds of locks are held from the first look to the end.
 A lock of git's is a file that exists, and it says nothing about its owner. So ours are made as a second name of a file
 in our own folder: whatever crashed, a lock that is the same file as that one is ours, and no other is ever removed.
 
-`git switch` writes the index first and HEAD after it, and nothing is locked in between. Whoever finds an index that was
-written just now, and no sign of HEAD after it, waits a moment before he takes HEAD's lock.
+`git switch` writes the index first and HEAD after it, and nothing is locked in between. A landing that finds an index
+written just now, and no sign of HEAD after it, waits a moment before it takes HEAD's lock.
 
 A checkout may have been moved since an intent was written for it, or this may be a copy of it. What counts is the claim
 in which the notes lie, and so the repository that it belongs to; the paths that were written down only say what lay in
@@ -47,7 +47,6 @@ NEW_INDEX = "index.new"
 """In our notes: the index as it will be."""
 
 STAGE_NAME = ".orchard-landing-"
-"""How the name of every stage begins."""
 
 _OUR_STAGE = re.compile(rf"{re.escape(STAGE_NAME)}[0-9a-f]{{12}}")
 _LINKED = "worktree-"
@@ -59,7 +58,7 @@ _within_guard = threading.Lock()
 
 
 class TurnTaken(Exception):
-    """Somebody else has been landing in this checkout for too long."""
+    """Another engine has been landing in this checkout for too long."""
 
 
 def claims(repo: Repository) -> Path:
@@ -123,14 +122,12 @@ class GitLocks:
             return self.head
         return None
 
-    def hold_index(self, patience: float) -> bool:
-        if not self._wait_for(self.index, time.monotonic() + patience):
-            return False
-        self._let_a_switch_end()
-        return True
+    def hold_index(self, patience: float) -> None:
+        if self._wait_for(self.index, time.monotonic() + patience):
+            self._let_a_switch_end()
 
     def held(self) -> bool:
-        """Whether both are still there and ours: somebody may have removed them by hand."""
+        """Whether both are still there and ours: a user may have removed them by hand."""
         return self.is_ours(self.index) and self.is_ours(self.head)
 
     def release(self) -> None:
@@ -247,7 +244,7 @@ def top_now(repo: Repository, claim: Path) -> Path | None:
 def stage_now(claim: Path, top: Path, noted: Path, *, inside: bool) -> Path | None:
     """The stage of that name, in the checkout or among our notes; None if it is none of ours.
 
-    A note that a full disk cut short names another folder, and whoever can write here could name any.
+    A note that a full disk cut short names another folder, and a program that can write here could name any.
     """
     if not _OUR_STAGE.fullmatch(noted.name):
         return None
@@ -255,7 +252,7 @@ def stage_now(claim: Path, top: Path, noted: Path, *, inside: bool) -> Path | No
 
 
 def must_have_stage(claim: Path, intent: Intent) -> None:
-    """Astray if the folder is missing that holds what made way: without it nobody can say how far that came."""
+    """Astray if the folder is missing that holds what made way: without it no engine can say how far that came."""
     for folder in (intent.stage, intent.stage / "new", intent.stage / "old"):
         if not folder.is_dir():
             missing = f"the folder {folder} with the files that made way is missing"
@@ -265,7 +262,7 @@ def must_have_stage(claim: Path, intent: Intent) -> None:
 def none_astray(repo: Repository, branch: str) -> None:
     """Astray if a checkout went from one commit of this branch to another and is lost half-way.
 
-    If the branch moved on without it, nobody could tell any more by the branch how far it came.
+    If the branch moved on without it, no engine could tell any more by the branch how far it came.
     """
     with suppress(FileNotFoundError):
         for claim in sorted(claims(repo).iterdir()):

@@ -1,6 +1,6 @@
 """The index of a checkout, read and stamped without a process.
 
-Whoever lands has to know three things that no single git command tells: which paths are tracked, which of them git was
+A landing has to know three things that no single git command tells: which paths are tracked, which of them git was
 told to overlook, and whether an index holds exactly what it should. And when a file was moved to its place after git
 wrote it, the times that git noted for it are old; with those of now, the user's next `git status` need not read it.
 

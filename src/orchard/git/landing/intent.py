@@ -2,8 +2,8 @@
 
 For every path it says what the old and the new commit hold there, which file stood there when we looked, and which file
 git has prepared for it. A file is known again by its inode, size and time (renaming changes none of them); where they
-say nothing, by its content. Whoever finds an intent after a crash can therefore tell for each path whether the file is
-the old one, the new one, or somebody else's.
+say nothing, by its content. So after a crash the next engine can tell for each path whether the file is the old one,
+the new one, or one that another program wrote.
 
     Item     one path          Intent   all of them, and where everything lies
     stand    what tells a file from another, or from the same one after an edit
@@ -60,12 +60,10 @@ class Intent(Struct, frozen=True):
     new: str
     stage: Path
     index: Stand
-    """The index when we looked."""
     items: tuple[Item, ...]
     emptied: tuple[tuple[bytes, int], ...] = ()
     """Folders that have to make way for a file, with their modes."""
     made: tuple[bytes, ...] = ()
-    """Folders that are needed and were not there."""
     done: bool = False
 
     def place(self, item: Item) -> bytes:
@@ -150,7 +148,7 @@ def mark_done(claim: Path) -> None:
 
 
 class DamagedNotes(OrchardError):
-    """Something lies where an intent belongs, and is none: a disk failed, or somebody else put it there."""
+    """Something lies where an intent belongs, and is none: a disk failed, or another program put it there."""
 
     def __init__(self, place: Path) -> None:
         remove = f"{'rm -r' if place.is_dir() else 'rm'} {shlex.quote(str(place))}"

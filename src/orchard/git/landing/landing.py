@@ -1,8 +1,8 @@
 """Landing: the one place that moves a branch of the user's.
 
-A branch that nobody has checked out moves by compare-and-swap, at a moment when no checkout is being switched to it.
+A branch that is not checked out moves by compare-and-swap, at a moment when no checkout is being switched to it.
 A branch that one checkout has moves together with that checkout, see `checkout`; if it cannot, nothing has changed
-and the reason is the answer. Nothing here stashes, cleans, forces or resets, removes a lock of somebody else's, or
+and the reason is the answer. Nothing here stashes, cleans, forces or resets, removes a lock of another program, or
 runs a hook.
 
     land       move the branch from `old` to `new`, or say why not
@@ -136,7 +136,7 @@ def _only_checkout(repo: Repository, branch: str) -> Checkout | LandingRefused |
         )
         hint = f"Run: git --git-dir='{repo.common_dir}' config core.bare false"
         return LandingRefused("checkout", reason, hint)
-    # Git forgets a checkout that is prunable: its folder is gone, and nobody holds it with a lock.
+    # Git forgets a checkout that is prunable: its folder is gone, and no lock holds it.
     places = [one for one in repo.checkouts() if one.branch == branch and not one.bare and not one.prunable]
     for one in places:
         if one.operation is not None:
@@ -209,7 +209,7 @@ def _moved(
 
 
 def _swap(repo: Repository, branch: str, old: str | None, new: str | None, message: str) -> LandingRefused | None:
-    """Compare and swap a branch that nobody has checked out, while nobody can switch to it."""
+    """Compare and swap a branch that is not checked out, while no git can switch to it."""
     failpoint("branch.before-swap")
     with ExitStack() as stack:
         for one in repo.checkouts():

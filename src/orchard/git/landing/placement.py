@@ -1,11 +1,11 @@
-"""Files to their places and back again, one by one, so that nobody's edit is ever lost.
+"""Files to their places and back again, one by one, so that no edit is ever lost.
 
     place       every new file to where it belongs; the old ones are kept aside
     take_back   every old file to where it was
-    verify      whether all of it is as it should be, and nobody has written to a file that is kept aside
+    verify      whether all of it is as it should be, and no program has written to a file that is kept aside
 
 A new file and an old one change places in one step, so that there is no moment without a file. What has come out is
-then looked at: if it is not exactly what stood there at the first look, somebody edited it in the last instant, and it
+then looked at: if it is not exactly what stood there at the first look, a user edited it in the last instant, and it
 goes back. No link on the way to a path is followed: a folder may become a link to where its files went, or a link the
 folder that it led to, and a file behind it stands at another path. Both directions can be interrupted anywhere and
 called again; each path is judged by what is found there, and a file that is neither the old nor the new one is left
@@ -26,7 +26,7 @@ from orchard.process.failpoint import failpoint
 
 
 class Theirs(Exception):
-    """Somebody else has written to this path meanwhile."""
+    """Another program has written to this path meanwhile."""
 
     def __init__(self, path: bytes) -> None:
         super().__init__(path)
@@ -41,7 +41,7 @@ Knows = Callable[[Item, bytes], bool]
 
 
 def place(intent: Intent) -> None:
-    """Bring every new file to its place; Theirs names the first path where somebody was faster."""
+    """Bring every new file to its place; Theirs names the first path where another program was faster."""
     for item in intent.items:
         if not item.will:
             _forth(intent, item, _take)
@@ -132,7 +132,7 @@ def unlike(intent: Intent) -> Iterator[Item]:
 
 
 def take_back(intent: Intent, knows: Knows, knew: Knows) -> list[bytes]:
-    """Bring every old file back to its place; paths where somebody else has written are left alone and returned."""
+    """Bring every old file back to its place; paths where another program has written are left alone and returned."""
     theirs = [item.path for item in intent.items if item.will and not _back(intent, item, knows, knew)]
     for folder in reversed(intent.made):
         _remove_if_empty(intent, folder)
@@ -146,7 +146,7 @@ def take_back(intent: Intent, knows: Knows, knew: Knows) -> list[bytes]:
 
 
 def _back(intent: Intent, item: Item, knows: Knows, knew: Knows) -> bool:
-    """Put one path back; False if it is somebody else's by now."""
+    """Put one path back; False if it is another program's by now."""
     hidden = intent.hidden(item.path)
     if not hidden:
         _end_half_a_put(intent, item)
@@ -186,7 +186,7 @@ def _is_ours(item: Item, place: bytes, knows: Knows) -> bool:
 
 
 def _end_half_a_put(intent: Intent, item: Item) -> None:
-    """Where somebody died in a `put` of two steps, the file has two names: the one in our stage goes."""
+    """Where an engine died in a `put` of two steps, the file has two names: the one in our stage goes."""
     where = Path(os.fsdecode(intent.place(item)))
     for own in (intent.staged(item), intent.spare(item)):
         if same_file(Path(os.fsdecode(own)), where):
@@ -225,7 +225,7 @@ def _was_submodule(item: Item) -> bool:
 
 
 def edited_aside(intent: Intent) -> Iterator[tuple[Item, bytes]]:
-    """Old files that somebody has written to after they were moved, through a descriptor that was open before."""
+    """Old files that a program has written to after they were moved, through a descriptor that was open before."""
     for item in intent.items:
         aside = kept_aside(intent, item)
         if aside is not None and not is_same(aside, item.was) and stat.S_ISREG(int(stand(aside)[0])):

@@ -64,11 +64,11 @@ class Settled(Struct, frozen=True):
     forward: bool = False
     """The checkout is at the new commit; else it is as it was."""
     theirs: tuple[bytes, ...] = ()
-    """Paths that somebody else has written to meanwhile: they are as they were found."""
+    """Paths that another program has written to meanwhile: they are as they were found."""
     kept: Path | None = None
     """Where edits were put that came through a file that was open while we moved it."""
     published: bool = True
-    """The index is as it should be; else somebody else holds it, or has staged what cannot be united with ours."""
+    """The index is as it should be; else another program holds it, or has staged what cannot be united with ours."""
     astray: tuple[str | Next, ...] = ()
     """Why nothing was done, and our notes are still there: the checkout, or what made way in it, was not found."""
 
@@ -138,7 +138,7 @@ def _settle(repo: Repository, claim: Path, intent: Intent) -> Settled:
 def held_still(repo: Repository, git_dir: Path) -> Iterator[None]:
     """Keep a checkout from being switched for the instant in which a branch moves that it is not on.
 
-    Only its index is locked: whoever switches needs it. Where we land at this moment nobody can switch either, and a
+    Only its index is locked: a git that switches needs it. Where we land at this moment no git can switch either, and a
     lock that stays was left by a git that died, which keeps everybody else from switching as well.
     """
     claim = claim_of(repo, git_dir)
@@ -158,7 +158,7 @@ def held_still(repo: Repository, git_dir: Path) -> Iterator[None]:
 def publish(claim: Path, locks: GitLocks, known: Stand) -> bool:
     """Our index takes the place of its lock, and then of the user's index: there is one at every moment.
 
-    False, and nothing has changed, if somebody has removed our lock or written an index since.
+    False, and nothing has changed, if a user has removed our lock or written an index since.
     """
     if not locks.held() or stand(os.fsencode(locks.git_dir / "index")) != known:
         return False
@@ -206,7 +206,7 @@ def is_published(claim: Path, intent: Intent) -> bool:
 
 
 def _free_branch(repo: Repository, intent: Intent) -> None:
-    """Remove the lock of the branch that a git of ours left when it was killed: nobody else would write that commit."""
+    """Remove the lock of the branch that our git left when it was killed: no other git would write that commit."""
     lock = repo.common_dir / "refs" / "heads" / f"{intent.branch}.lock"
     deadline = time.monotonic() + _GIT_ENDS
     while _holds(lock, intent.new):
@@ -250,7 +250,7 @@ class _Contents:
 def _take_back(intent: Intent, contents: _Contents) -> list[bytes]:
     index = EMPTY
     if stand(os.fsencode(intent.git_dir / "index")) != intent.index:
-        # Somebody has removed our lock and gone on: what they took over is theirs.
+        # A user has removed our lock and gone on: what they took over is theirs.
         with suppress(OSError, BadIndex):
             index = read_index(plain_content(intent.git_dir / "index") or b"", len(intent.new) // 2)
     kept = tuple(item for item in intent.items if not _taken_over(index, item))

@@ -45,7 +45,6 @@ class Staged(NamedTuple):
     emptied: tuple[tuple[bytes, int], ...]
     made: tuple[bytes, ...]
     entries: Index
-    """What the new index holds."""
 
 
 class Blocked(Exception):

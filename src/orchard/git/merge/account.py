@@ -147,7 +147,7 @@ def _unexplained(objects: Objects, odd: Sequence[_Place], trees: Trees) -> set[b
     several = len(trees.bases) > 1
     holders = [place.result for place in odd if place.result is not None and place.result != place.base]
     holders += [held for conflict in trees.conflicts if (held := _file(objects, trees.result, conflict.path))]
-    # What is in the conflict set is in front of whoever resolves the conflict.
+    # What is in the conflict set is in front of the agent or person that resolves the conflict.
     stages = [entry for one in trees.conflicts for entry in (one.base, one.ours, one.theirs) if entry is not None]
     holders += stages
     shown = {entry.oid for entry in stages}

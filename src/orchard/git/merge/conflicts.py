@@ -1,7 +1,7 @@
 """Conflicts as values, and the ways to resolve them.
 
 A conflict is a path and the up to three versions of it; the tree of a conflicted merge holds the rest, already merged.
-A resolution is a new tree that differs from it at those paths only, which is checked whoever made it:
+A resolution is a new tree that differs from it at those paths only, which is checked in every case:
 
     resolve_by_side        one side's version of each path, mode and all
     extract, take_back     the versions as numbered files in a private folder, for an agent or a person to work on

@@ -73,7 +73,7 @@ class LooseObjects:
             try:
                 return _write(folder, name[2:], data, durable)
             except FileNotFoundError:
-                # There is no such folder yet, or somebody's `git gc --prune=now` took it, or the file, away.
+                # There is no such folder yet, or a user's `git gc --prune=now` took it, or the file, away.
                 if last:
                     raise
                 Path(folder).mkdir(exist_ok=True)
@@ -92,7 +92,7 @@ def _sync(path: str) -> None:
 
 
 def _write(folder: str, name: str, data: bytes, durable: bool) -> None:
-    # Whoever dies before the last step leaves a name that `git gc` knows to remove.
+    # A process that dies before the last step leaves a name that `git gc` knows to remove.
     beside = f"{folder}/tmp_obj_{secrets.token_hex(6)}"
     descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o444)
     try:

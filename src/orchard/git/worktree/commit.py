@@ -92,7 +92,7 @@ class Refused(Struct, frozen=True):
     hint: str
     paths: tuple[str, ...] = ()
     unfinished: bool = False
-    """The job stopped in the middle of a merge, rebase or the like; whoever finishes it makes it whole."""
+    """The job stopped in the middle of a merge, rebase or the like; an agent that finishes it makes it whole."""
 
 
 class Changes(Struct, frozen=True):
@@ -113,8 +113,8 @@ def commit_work(
 ) -> Committed | Refused:
     """Turn what a job left in its worktree, and what it committed itself, into one result.
 
-    `made_from`: the commit we made the worktree's index from, if nobody else wrote to it since. `stays`:
-    somebody goes on in this worktree, so its HEAD and index have to follow; otherwise they may stay behind.
+    `made_from`: the commit we made the worktree's index from, if no other git wrote to it since. `stays`:
+    an agent goes on in this worktree, so its HEAD and index have to follow; otherwise they may stay behind.
     """
     if live is None:
         with Live(repo) as own:

@@ -43,7 +43,7 @@ class Remains(Struct, frozen=True):
 
     tips: tuple[str, ...] = ()
     rest: tuple[str, ...] = ()
-    """Further commits: so many that a ref for each would be a list that nobody reads."""
+    """Further commits: so many that a ref for each would be too long a list to read."""
     trees: tuple[str, ...] = ()
 
 

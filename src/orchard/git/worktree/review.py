@@ -3,7 +3,7 @@
 The rules look at raw differences (modes, ids and bytes), because names are the job's to choose:
 
     a new submodule, or a repository disguised as files: a later git would obey its settings
-    a link that leaves the folder: whoever writes through it writes elsewhere
+    a link that leaves the folder: a program that writes through it writes elsewhere
     a path that some file system takes for `.git`
     two paths that a case-insensitive file system takes for one
 """

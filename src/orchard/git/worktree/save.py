@@ -138,7 +138,7 @@ def ensure_saved(
 ) -> Saved:
     """Save what the worktree holds beyond `base`; if `ref` is taken, the next number is used.
 
-    `made_from`: the commit we made the worktree's index from, if nobody else wrote to it since.
+    `made_from`: the commit we made the worktree's index from, if no other git wrote to it since.
     `held_by`: the ref that holds `base`. `left`: what the worktree held when `base` was made of it.
 
     Objects can vanish under us if someone runs `git gc --prune=now` in the moment between writing
@@ -346,7 +346,7 @@ def _open_index(repo: Repository, worktree: Worktree, index: Path, request: _Req
 def _folder_git(repo: Repository, folder: Path, index: Path) -> Git:
     """Git with this folder as work tree, without any notes that git keeps about it.
 
-    Content that asks for a filter nobody trusts is saved as it is: better so than not at all.
+    Content that asks for a filter that is not trusted is saved as it is: better so than not at all.
     """
     git = Git(repo.common_dir, repo.common_dir, cwd=folder, work_tree=folder, index=index)
     return block_filters(git, repo.filters, fail=False)
@@ -411,7 +411,7 @@ def _hold(git: Git, request: _Request, commit: str) -> str:
 
 
 def _is_held(git: Git, commit: str, base: str) -> bool:
-    """Whether a ref of ours reaches this commit; where nobody knows what it began from, any ref will do."""
+    """Whether a ref of ours reaches this commit; where it is not known what it began from, any ref will do."""
     return bool(git("for-each-ref", "--count=1", f"--contains={commit}", *([PREFIX] if base else [])).stdout)
 
 
@@ -460,7 +460,7 @@ def still_holds(git: Git, path: Path, before: Witness, index: Path, *, untouched
 
 
 def _stamps(path: Path, contents: Contents) -> bytes:
-    """What changes as soon as somebody writes to a file that differs from what HEAD holds."""
+    """What changes as soon as a program writes to a file that differs from what HEAD holds."""
     digest = hashlib.sha256()
     top = os.fsencode(path) + b"/"
     for name in sorted({*contents.changed, *contents.untracked, *contents.staged}):

@@ -66,7 +66,6 @@ class Contents(Struct, frozen=True):
     changed: tuple[bytes, ...]
     """In the folder otherwise than in the index, unmerged paths included."""
     staged: tuple[bytes, ...]
-    """In the index otherwise than in HEAD."""
     untracked: tuple[bytes, ...]
     ignored: tuple[bytes, ...]
     unmerged: tuple[bytes, ...]
@@ -144,7 +143,7 @@ class Left(Struct, frozen=True):
 def picture(path: Path) -> Picture | None:
     """A picture of a folder; None where there is too much to look at.
 
-    The kernel sets the time of a change, nobody else can: where two pictures are the same, nothing happened between.
+    Only the kernel sets the time of a change: where two pictures are the same, nothing happened between.
     """
     rows: list[bytes] = []
     odd: list[bytes] = []
@@ -167,7 +166,7 @@ def picture(path: Path) -> Picture | None:
 
 
 def stamp(found: os.stat_result) -> tuple[int, int, int, int, int]:
-    """What differs as soon as somebody writes to a file or replaces it."""
+    """What differs as soon as a program writes to a file or replaces it."""
     return found.st_ino, found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
@@ -182,7 +181,7 @@ def _usual_modes(path: Path) -> frozenset[int]:
 
 
 def fingerprint(git: Git, path: Path, but: Callable[[str], bool] = lambda name: False) -> str:
-    """What differs as soon as somebody has changed something in a folder: files, their contents, HEAD, the index.
+    """What differs as soon as a program has changed something in a folder: files, their contents, HEAD, the index.
 
     Of large files, and of what is ignored, only sizes and times are looked at. New files that `but` names are left out.
     """
@@ -244,7 +243,7 @@ def submodule_problems(
 def try_again(error: GitError | ObjectMissing | OSError, number: int) -> bool:
     """Whether to hash everything once more, after a short wait, because objects vanished under us.
 
-    `git gc --prune=now`, run by somebody else, deletes what has no name yet. One more try is always
+    `git gc --prune=now`, run by a user, deletes what has no name yet. One more try is always
     made, also for a damaged index; further ones only if git says that an object is not there.
     """
     if number == 0:
@@ -384,7 +383,6 @@ class _Walked(Struct, frozen=True):
     """What a walk over all folders found that git does not mention."""
 
     nested: list[bytes]
-    """Folders with a `.git` of their own."""
     special: list[bytes]
     empty: list[bytes]
     """Folders with nothing in them, each with a slash at its end."""

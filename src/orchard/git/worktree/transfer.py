@@ -1,11 +1,11 @@
-"""What was done in one worktree, brought into another one in which somebody is at work.
+"""What was done in one worktree, brought into another one in which an agent is at work.
 
     merge_onto     the merge, in memory: both sides began at the same commit
     write_changes  the paths that differ, and nothing else, written into the worktree
 
 A conflict is a value, and so is a file that lies in the way: then nothing is written at all. Git itself checks, before
 it writes the first file, that none of those it would replace was changed since it was last looked at. The index of the
-folder is not touched: whoever works there finds files that changed, and decides what becomes of them.
+folder is not touched: the agent at work there finds files that changed, and decides what becomes of them.
 """
 
 import os
@@ -28,7 +28,7 @@ def merge_onto(live: Live, start: str, ours: str, theirs: str) -> Merge:
     """Merge `theirs`, which was made on `start`, with what `ours` holds, which came from there as well.
 
     In git's eyes `ours` need not descend from `start` (it is a picture of a worktree that went on), so a commit is made
-    that does. Nothing holds it, and nobody needs it when the merge is made.
+    that does. Nothing holds it, and nothing needs it when the merge is made.
     """
     objects, merger = live.objects, live.merger
     tree = objects.tree_of

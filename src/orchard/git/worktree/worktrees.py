@@ -5,7 +5,7 @@ done under a lock that all our processes share. It is held only for what must no
 5 ms): files are written and deleted outside of it.
 
 No worktree is reset or removed without a `Saved`, the proof that its content is under a ref.
-Removing is a rename to `.trash`; `empty_trash` deletes later, when nobody waits.
+Removing is a rename to `.trash`; `empty_trash` deletes later, when no job waits.
 Folder names are ours and random. What a plan calls its jobs never becomes a path.
 """
 
@@ -61,7 +61,7 @@ _SPARSE_FILES = ("config.worktree", "info/sparse-checkout")
 
 
 class Stray(Struct, frozen=True):
-    """Something below the root that nobody accounts for."""
+    """Something below the root that is in no list."""
 
     name: str
     path: Path
@@ -74,7 +74,7 @@ class NotSaved(OrchardError):
 
 
 class ProofIsOld(NotSaved):
-    """Somebody wrote to a worktree after it was saved; it has to be saved again."""
+    """A program wrote to a worktree after it was saved; it has to be saved again."""
 
 
 class Worktrees(Struct):
@@ -105,7 +105,7 @@ class Worktrees(Struct):
         return worktree
 
     def made_from(self, worktree: Worktree) -> str | None:
-        """The commit we made a worktree's index from; None if somebody else may have written to it since."""
+        """The commit we made a worktree's index from; None if another git may have written to it since."""
         commit, stamp, _ = self._made.get(worktree.name, ("", (), None))
         return commit if commit and _index_stamp(self._admin(worktree)) == stamp else None
 
@@ -172,7 +172,7 @@ class Worktrees(Struct):
         failpoint("worktree.after-reset")
 
     def _is_written(self, worktree: Worktree) -> bool:
-        """Whether somebody, we or a job, has written to the index since the last checkout."""
+        """Whether we or a job have written to the index since the last checkout."""
         return self._stood.get(worktree.name, ("", ()))[1] != _index_stamp(self._admin(worktree))
 
     def _label(self, worktree: Worktree, reason: str) -> None:
@@ -293,7 +293,7 @@ class Worktrees(Struct):
         return found + [Stray(name, self.root / name, "entry") for name in lost]
 
     def repair(self, worktree: Worktree) -> None:
-        """Put back what a job may have broken, so that git works for whoever works there next.
+        """Put back what a job may have broken, so that git works for the next job there.
 
         A `.git` that became a repository of its own is moved aside: it may hold work.
         """
@@ -339,7 +339,7 @@ class Worktrees(Struct):
                     unblock_worktrees(self.repo.common_dir)
                     git(*words, "--", str(worktree.path), commit)
             except GitError:
-                # Somebody's `worktree prune` or `add` beside us makes git fail in many words.
+                # A user's `worktree prune` or `add` beside us makes git fail in many words.
                 self._discard(worktree)
                 if last:
                     raise
@@ -420,7 +420,7 @@ class Worktrees(Struct):
             if entry.is_dir(follow_symlinks=False):
                 shutil.rmtree(entry.path)
             else:
-                # Somebody's `reflog expire --all` takes a lock here, too, and lets it go by itself.
+                # A user's `reflog expire --all` takes a lock here, too, and lets it go by itself.
                 Path(entry.path).unlink(missing_ok=True)
         notes = self._sparse_notes(worktree)
         if notes.is_dir():
@@ -449,7 +449,7 @@ class Worktrees(Struct):
 
 
 def _index_stamp(admin: Path) -> tuple[int, ...]:
-    """What differs as soon as anybody writes to an index: the kernel sets the time of a change, nobody else can."""
+    """What differs as soon as a program writes to an index: only the kernel sets the time of a change."""
     found = lstat(admin / "index")
     return () if found is None else (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
