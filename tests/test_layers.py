@@ -78,7 +78,7 @@ MAY_MAKE_LAUNCHERS = (
     "engine/workspace.py",
     "agents/planner.py",
     "agents/probe.py",
-    "surfaces/cli/commands/agent.py",
+    "surfaces/cli/commands/agents.py",
 )
 
 MAY_CATCH_EVERYTHING = (
@@ -99,7 +99,7 @@ MAY_NAME_AGENTS = (
     "agents/backends/",
     "agents/acp/named.py",
     "surfaces/mcp/hosts.py",
-    "surfaces/cli/commands/skill.py",
+    "surfaces/cli/commands/install.py",
 )
 # A cursor is also a place in a list.
 AGENT_NAMES = frozenset({*BACKENDS, *ACP_AGENTS}) - {"cursor"}

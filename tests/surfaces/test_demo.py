@@ -16,10 +16,8 @@ from orchard.config.layers import Layer, merge_layers
 from orchard.core.views.graph import edges
 from orchard.errors import UsageError
 from orchard.planfile.parse import parse
-from orchard.surfaces.cli.commands.demo import NEEDY_JOB, make_project, scratch_folder
-from orchard.surfaces.cli.commands.demo_project import plan_text
-from orchard.surfaces.cli.commands.init import STARTER, run_init, starter_config
-from orchard.surfaces.cli.render.graph import FORMATS, show_graph
+from orchard.surfaces.cli.commands.demo import NEEDY_JOB, make_project, plan_text, scratch_folder
+from orchard.surfaces.cli.commands.plan_files import FORMATS, STARTER, run_init, show_graph, starter_config
 from orchard.surfaces.cli.terminal import Terminal
 from orchard.testing import Repo
 from tests.nursery import command

@@ -14,8 +14,8 @@ import pytest
 
 from orchard.agents.prompts.plan import planning_guide
 from orchard.planfile.parse import parse
-from orchard.surfaces.cli.commands.proposal import proposal_lines
 from orchard.surfaces.cli.render.lines import plain
+from orchard.surfaces.cli.render.proposal import proposal_lines
 from orchard.surfaces.cli.start import run_command_line
 from orchard.testing import Repo
 from tests.agents.llm import Call, Say, ScriptedLlm, routes, steps

@@ -82,12 +82,10 @@ def tool_call(step: Next) -> str:
 
 
 def hint_text(hint: Hint, render: Callable[[Next], str]) -> str:
-    """A hint as a text, with its steps as `render` writes them."""
     return "".join(part if isinstance(part, str) else render(part) for part in parts_of(hint))
 
 
 def in_commands(hint: Hint) -> str:
-    """A hint for a terminal."""
     return hint_text(hint, command_line)
 
 
@@ -97,6 +95,5 @@ def told(error: OrchardError) -> str:
 
 
 def in_tools(hint: Hint) -> str:
-    """A hint for a model."""
     text = hint_text(hint, tool_call)
     return f"In a shell: {text}" if text.startswith("orchard ") else text

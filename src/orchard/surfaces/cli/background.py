@@ -21,7 +21,6 @@ from orchard.surfaces.next_steps import in_commands
 
 
 def main(argv: list[str]) -> int:
-    """Serve the repository that the folder is in."""
     hide_memory()
     ready = int(os.environ.pop("ORCHARD_READY", "-1"))
 

@@ -37,14 +37,12 @@ class Asked(Struct, frozen=True):
 
     @property
     def lines(self) -> list[Line]:
-        """All of it, for a person."""
         keys = self.app.settings.untrusted
         shown = text.untrusted_lines(keys, {key: json_text(value) for key, value in keys.items()}) if keys else []
         return [*shown, *_project_lines(self.project)]
 
     @property
     def document(self) -> Json:
-        """All of it, for a program."""
         files = {file.path: {"sha256": file.sha256, "text": file.text} for file in self.project.files}
         keys = dict(self.app.settings.untrusted)
         return {"untrusted": keys, "project": files, "odd": self.project.odd, "digest": self.digest}
@@ -80,7 +78,6 @@ def refuse_in_job(app: App) -> None:
 
 
 def run_trust(terminal: Terminal, app: App, *, show: bool, yes: str | None) -> int:
-    """Show what there is to agree to, and remember it where a person agrees."""
     asked = what_is_asked(app, project=True)
     wanted = asked.digest
     if wanted is None:

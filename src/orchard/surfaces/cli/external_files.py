@@ -35,8 +35,6 @@ _FIELD = re.compile(r"""([\w-]{1,100})["']?\s*[:=]\s*(?=\S)""")
 
 
 class Found(Struct, frozen=True):
-    """A file as it is now."""
-
     path: Path
     """Where it really is: links are followed."""
     text: str | None
@@ -45,8 +43,6 @@ class Found(Struct, frozen=True):
 
 
 class Change(Struct, frozen=True):
-    """What becomes of a file."""
-
     file: Path
     """As people name it."""
     found: Found
@@ -55,7 +51,6 @@ class Change(Struct, frozen=True):
 
 
 def look(file: Path, inside: Path, *, private: bool) -> Found:
-    """The file as it is, if it may be changed."""
     real, folder = Path(os.path.realpath(file)), Path(os.path.realpath(inside))
     if not real.is_relative_to(folder) or ".git" in real.relative_to(folder).parts:
         raise UsageError(
@@ -137,7 +132,6 @@ def offer(
 
 
 def kept_lines(done: Json) -> list[Line]:
-    """Where what was there is kept, if it is."""
     kept = done["backup"]
     return [] if kept is None else [[("What was there is kept in ", ""), (safe(str(kept)), "name")]]
 

@@ -81,7 +81,6 @@ def holds_nothing_else(text: str, form: Form, keys: Sequence[str]) -> bool:
 
 
 def comments_of(text: str) -> list[str]:
-    """Every comment in JSON, in order."""
     return [found[1] for found in _COMMENT.finditer(text) if found[1]]
 
 

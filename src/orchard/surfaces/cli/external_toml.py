@@ -89,14 +89,12 @@ def _inline(value: Any, trivia: Trivia) -> InlineTable:
 
 
 def _add(body: Body, name: str, value: InlineTable) -> None:
-    """Add a last member to an inline table."""
     last = max((number for number, (key, _) in enumerate(body) if key is not None), default=-1) + 1
     comma: Body = [(None, Whitespace(", "))] if last else []
     body[last:last] = [*comma, (SingleKey(name), value)]
 
 
 def _take_out(body: Body, at: int) -> None:
-    """Take a member out of an inline table, with the comma that belonged to it."""
     members = [number for number, (key, _) in enumerate(body) if key is not None]
     before, after = [number for number in members if number < at], [number for number in members if number > at]
     del body[before[-1] + 1 if before and not after else at : after[0] if after else at + 1]

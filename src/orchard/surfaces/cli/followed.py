@@ -38,8 +38,6 @@ PATIENCE = 1.0
 
 
 class Followed(Struct):
-    """A run as far as it was followed."""
-
     run: Run
     detached: bool = False
 
@@ -165,5 +163,4 @@ def finish(terminal: Terminal, app: App, followed: Followed) -> int:
 
 
 def exit_code(status: str) -> int:
-    """What a plan's status means to a script."""
     return text.EXIT_CODES.get(status, EXIT_WAITING)

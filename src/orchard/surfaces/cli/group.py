@@ -32,7 +32,6 @@ def _remember(context: click.Context, parameter: click.Parameter, value: Any) ->
 
 
 def shared_options() -> list[click.Parameter]:
-    """The options that stand before or after every verb."""
     folder = click.Path(exists=True, file_okay=False, path_type=Path)
 
     def flag(*names: str, help: str) -> click.Option:
@@ -111,8 +110,6 @@ class LazyGroup(click.Group):
 
 
 class VerbGroup(LazyGroup):
-    """The verbs by topic."""
-
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         width = max(len(name) for name in self.rows)
         for topic, title in TOPICS.items():

@@ -115,7 +115,6 @@ def complete_agents(context: click.Context, parameter: click.Parameter, incomple
 
 
 def complete_plans_and_jobs(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
-    """Whole plans, and the jobs of the newest one."""
     return [*_plans(context, parameter, incomplete), *_jobs(context, parameter, incomplete)]
 
 

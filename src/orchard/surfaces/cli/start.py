@@ -68,7 +68,6 @@ def _check_failpoints() -> None:
 
 
 def _failed(error: BaseException, words: Sequence[str], terminal: Terminal) -> int:
-    """Print an error, or report a bug."""
     cause = single_cause(error)
     if isinstance(cause, OrchardError):
         terminal.fail(cause)

@@ -53,18 +53,15 @@ class Terminal(Struct):
         put(sys.stdout, json_text(document, indent) + "\n")
 
     def row(self, document: object) -> None:
-        """Print one JSON line of a stream, wherever it goes."""
         put(sys.stdout, json_text(document) + "\n")
 
     def answer(self, document: object, *lines: Line) -> None:
-        """Print one answer in the form that was asked for."""
         if self.json:
             self.data(document)
         else:
             self.show(*lines)
 
     def colors(self, stream: IO[str]) -> bool:
-        """Whether colours mean anything there."""
         unwanted = self.no_color or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
         return not unwanted and is_terminal(stream)
 
@@ -118,7 +115,6 @@ def error_lines(error: OrchardError, problems: list[str]) -> list[Line]:
 
 
 def error_view(error: OrchardError, problems: list[str]) -> dict[str, Any]:
-    """An error as programs read it."""
     return {
         "message": error.message,
         "hint": in_commands(error.hint) if error.hint else None,

@@ -1,13 +1,29 @@
-"""`orchard bench`: how fast it is here, on the user's own repository and disk."""
+"""`orchard bench`: how fast it is here, on the repository and the disk of the user."""
 
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 
 import click
+from msgspec.structs import asdict
 
+from orchard.bench import floors, own, table
+from orchard.bench.machine import Watch, caution, described
+from orchard.bench.place import open_bench, scratch_parent
+from orchard.bench.rounds import Report, Row, run_rounds
+from orchard.errors import EXIT_DONE, OrchardError
 from orchard.surfaces.cli.group import verb
+from orchard.surfaces.cli.options import app_of
+from orchard.surfaces.cli.render import text
+from orchard.surfaces.cli.render.lines import Line, safe
+from orchard.surfaces.cli.render.lines import table as columns
 from orchard.surfaces.cli.terminal import Terminal
 
 NAMES = ("jobs", "worktrees", "merge", "journal", "start")
+NEEDS: Mapping[str, Sequence[str]] = {"jobs": floors.PROGRAMS, "merge": ("sh",)}
+WIDEST = 70
 MOST_JOBS = 1000
 MOST_PARALLEL = 16
 MOST_ROUNDS = 25
@@ -56,7 +72,115 @@ def bench(
 
     NAME is what to measure: jobs (whole plans), worktrees, merge, journal or start; without it, everything.
     """
-    from orchard.bench.own import Asked
-    from orchard.surfaces.cli.render.bench import run_bench
+    asked = own.Asked(jobs, parallel, rounds)
+    chosen = tuple(dict.fromkeys(names)) or NAMES
+    _check_programs(chosen)
+    source = own.find_source(app_of(terminal).repo)
+    parent = scratch_parent(folder)
+    own.check_room(parent, source, asked.parallel)
+    terminal.note(
+        [("Measuring in scratch copies below ", ""), (safe(parent), "name"), ("; ctrl-c stops and cleans up.", "")]
+    )
+    watch = Watch(parent)
+    with _terminated_like_interrupted():
+        try:
+            reports = {name: _measure(terminal, name, source, asked, watch, folder) for name in chosen}
+        except KeyboardInterrupt:
+            terminal.note(text.done("Interrupted; the scratch copies are removed."))
+            raise
+    facts = {**watch.facts(), **asdict(asked), "files": source.files, "bytes": source.bytes}
+    terminal.answer(table.document(facts, reports), *_lines(facts, reports))
+    return EXIT_DONE
 
-    return run_bench(terminal, tuple(dict.fromkeys(names)) or NAMES, Asked(jobs, parallel, rounds), folder)
+
+def _check_programs(names: Sequence[str]) -> None:
+    missing = floors.missing(*dict.fromkeys(program for name in names for program in NEEDS.get(name, ())))
+    if missing:
+        others = [name for name in own.MEASURES if not floors.missing(*NEEDS.get(name, ()))]
+        raise OrchardError(
+            f"The scripts to compare with need {', '.join(missing)}, which is not on the PATH.",
+            hint=f"Install it, or measure without: orchard bench {' '.join(others)}",
+        )
+
+
+@contextmanager
+def _terminated_like_interrupted() -> Iterator[None]:
+    """Whatever asks us to end, the scratch copies are removed first."""
+
+    def interrupt(_: int, __: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    heard = {number: handler for number, handler in before.items() if handler is not signal.SIG_IGN}
+    for number in heard:
+        signal.signal(number, interrupt)
+    try:
+        yield
+    finally:
+        for number, handler in heard.items():
+            signal.signal(number, handler)
+
+
+def _measure(
+    terminal: Terminal, name: str, source: own.Source, asked: own.Asked, watch: Watch, folder: Path | None
+) -> Report:
+    """One measure in a scratch folder of its own, which is gone afterwards."""
+
+    def begin(number: int) -> None:
+        terminal.note([(f"{name:<10}", "strong"), (f" round {number} of {asked.rounds}", "dim")])
+
+    watch.glance()
+    with open_bench(parent=folder) as bench:
+        return run_rounds(name, own.MEASURES[name](bench, source, asked), asked.rounds, begin=begin)
+
+
+# ---------------------------------------------------------------------------------------- words
+
+
+def _lines(facts: Mapping[str, object], reports: Mapping[str, Report]) -> list[Line]:
+    rows = [row for report in reports.values() for row in report.rows]
+    titles: list[tuple[str, ...]] = [("what", "floor", "ours", "ratio")]
+    cells = titles + [(row.what, table.floor(row), table.ours(row), table.ratio(row)) for row in rows]
+    drawn = columns(
+        [[(cell, "dim" if number == 0 else "") for cell in row] for number, row in enumerate(cells)], WIDEST
+    )
+    said: list[Line] = [[(sentence, "")] for report in reports.values() for sentence in meaning(report.rows)]
+    warning = caution(facts)
+    return [
+        [(f"{facts['files']:,} files, {_megabytes(facts)} MB. {described(facts)}", "dim")],
+        [],
+        *drawn,
+        [],
+        *said,
+        *([text.warning(warning)] if warning else []),
+    ]
+
+
+def _megabytes(facts: Mapping[str, object]) -> str:
+    return f"{float(str(facts['bytes'])) / 1e6:,.1f}"
+
+
+def meaning(rows: Sequence[Row]) -> list[str]:
+    first, second, last = rows[0], rows[min(1, len(rows) - 1)], rows[-1]
+    ours, floor = table.ours(first), table.floor(first)
+    match first.measure:
+        case "jobs":
+            return [
+                f"Whole plan: {ours} from the start of the program to the landing, {table.ratio(first)} the plain "
+                f"script and {table.ratio(second)} the pool script. "
+                f"A plan of one job takes {table.ours(last)}: start and landing, which every plan pays once.",
+                "Neither script survives being killed, keeps what a failed job wrote, or waits for the disk.",
+            ]
+        case "worktrees":
+            return [
+                f"Worktrees: {ours} for one that is made, saved and removed, and {table.ours(last)} in which no other "
+                "can be made. Plans keep them warm and reset them, so most jobs pay less."
+            ]
+        case "merge":
+            return [f"Merging: {ours} a leaf, where three git processes take {floor}."]
+        case "journal":
+            return [
+                f"Journal: {first.ours:,.0f} events a second are safe on this disk; one at a time, {first.floor:,.0f}."
+            ]
+        case _:
+            return [f"Start: {ours} for the version, {table.ours(last)} for the list of plans."]

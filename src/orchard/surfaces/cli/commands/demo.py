@@ -5,6 +5,7 @@ missing, the file is put there, and the job is retried. The demo asks `App` like
 """
 
 import asyncio
+import json
 import os
 import shlex
 import shutil
@@ -13,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import click
 from msgspec import Struct
 
 from orchard.app import App, open_app
@@ -25,8 +27,8 @@ from orchard.git.command import clean_environment, run_git
 from orchard.git.history import diff
 from orchard.model.events.plans import Json
 from orchard.model.plan import JobId, PlanId
-from orchard.surfaces.cli.commands import demo_project
 from orchard.surfaces.cli.followed import Followed, exit_code, stay
+from orchard.surfaces.cli.group import verb
 from orchard.surfaces.cli.render.lines import Line, safe, safe_lines
 from orchard.surfaces.cli.render.summary import summary_lines
 from orchard.surfaces.cli.terminal import Terminal
@@ -57,12 +59,12 @@ class Project(Struct, frozen=True):
 
     @property
     def draft(self) -> Path:
-        return self.top / demo_project.DRAFT[0]
+        return self.top / DRAFT[0]
 
     @property
     def draft_untouched(self) -> bool:
         """Whether the file that was never committed still holds what it held."""
-        return self.draft.is_file() and self.draft.read_text() == demo_project.DRAFT[1]
+        return self.draft.is_file() and self.draft.read_text() == DRAFT[1]
 
 
 class Scratch(Struct):
@@ -72,8 +74,11 @@ class Scratch(Struct):
     keep: bool
 
 
-def run_demo(terminal: Terminal, folder: Path | None = None, *, keep: bool = False) -> int:
-    """Make the scratch repository, run the plan, fix what fails, show what landed."""
+@verb("demo", examples="orchard demo\norchard demo --folder ~/orchard-demo")
+@click.option("--folder", type=click.Path(path_type=Path), help="Make the repository here (and keep it).")
+@click.option("--keep", is_flag=True, help="Keep the repository.")
+def demo(terminal: Terminal, folder: Path | None, keep: bool) -> int:
+    """Needs git and python3 only: no key, no network, no change to anything of yours."""
     with scratch_folder(folder, keep) as scratch:
         project = make_project(scratch.folder)
         terminal.say([("A scratch repository with a small Python program is in ", ""), (safe(project.top), "name")])
@@ -118,7 +123,7 @@ async def _mend(terminal: Terminal, app: App, session: Session, project: Project
         [("The demo puts the list there and asks for another try: ", ""), (f"orchard retry {NEEDY_JOB}", "strong")],
         [],
     )
-    project.rare_words.write_text(demo_project.RARE_WORDS)
+    project.rare_words.write_text(RARE_WORDS)
     await session.request("retry_plan", plan=followed.run.id, jobs=[NEEDY_JOB])
     await stay(terminal, app, session, followed)
 
@@ -154,19 +159,18 @@ def _new_folder(folder: Path) -> Path:
 
 
 def make_project(folder: Path) -> Project:
-    """Write the program, its tests and the plan, and commit the program."""
     project = Project(folder)
-    for name, content in demo_project.FILES.items():
+    for name, content in FILES.items():
         file = project.top / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(content)
-    project.plan.write_text(demo_project.plan_text(str(project.rare_words)))
+    project.plan.write_text(plan_text(str(project.rare_words)))
     _git(project, "init", "-q", "--initial-branch=main")
     for key, value in {"user.name": "Orchard Demo", "user.email": "demo@localhost", "commit.gpgSign": "false"}.items():
         _git(project, "config", key, value)
     _git(project, "add", "-A")
     _git(project, "commit", "-q", "-m", "A program that counts characters")
-    project.draft.write_text(demo_project.DRAFT[1])
+    project.draft.write_text(DRAFT[1])
     return project
 
 
@@ -181,7 +185,6 @@ def _git(project: Project, *words: str) -> str:
 
 
 def _tell(terminal: Terminal, app: App, project: Project, run: Run, stays: bool) -> None:
-    """What happened, as the repository shows it, and what to try next."""
     document = plan_view(run, in_commands)
     landed = run.landed
     log = _git(project, "log", "--graph", "--format=%h %s", f"-{LOG_COMMITS}", landed.branch) if landed else ""
@@ -232,3 +235,169 @@ def _next_lines(project: Project, stays: bool) -> list[Line]:
     width = max(map(len, steps))
     rows: list[Line] = [[(f"  {command:<{width}}", "strong"), (f"  {why}", "dim")] for command, why in steps.items()]
     return [[("What to try next", "strong")], *rows]
+
+
+FILES: dict[str, str] = {
+    ".gitignore": "__pycache__/\n",
+    "README.md": "# textkit\n\nMeasures a text: `python3 -m textkit sample.txt`\n",
+    "sample.txt": "the quick brown fox\njumps over the lazy dog\nand the dog sleeps on\n",
+    "textkit/__init__.py": "",
+    "textkit/__main__.py": '''"""python3 -m textkit FILE: print every measure of a text."""
+
+import sys
+from pathlib import Path
+
+from textkit.report import report
+
+if __name__ == "__main__":
+    print(report(Path(sys.argv[1]).read_text()))
+''',
+    "textkit/report.py": '''"""A report is one line per measure."""
+
+
+def report(text: str) -> str:
+    return f"characters: {len(text)}"
+''',
+    "tests/__init__.py": "",
+    "tests/test_report.py": """import unittest
+
+from textkit.report import report
+
+
+class ReportTest(unittest.TestCase):
+    def test_characters_are_counted(self) -> None:
+        self.assertIn("characters: 3", report("abc"))
+""",
+}
+
+DRAFT = ("draft.txt", "a note that is not committed: orchard must not touch it\n")
+
+PLAN = '''# The plan of `orchard demo`. The sleeps are there so that you can watch.
+name: Teach textkit to measure
+target: main
+verify: python3 -m unittest discover -q
+env:
+  PYTHONDONTWRITEBYTECODE: "1"
+  RARE_WORDS: {rare_words}
+jobs:
+  - id: interface
+    name: Make room for measures
+    work: |
+      mkdir -p textkit/measures
+      cat > textkit/measures/__init__.py <<'END'
+      """Every module here is a measure: it has a function `measure(text)`."""
+      END
+      cat > textkit/report.py <<'END'
+      """A report is one line per measure."""
+
+      from importlib import import_module
+      from pkgutil import iter_modules
+
+      import textkit.measures
+
+
+      def report(text: str) -> str:
+          names = sorted(module.name for module in iter_modules(textkit.measures.__path__))
+          lines = [f"characters: {{len(text)}}"]
+          for name in names:
+              lines.append(f"{{name}}: {{import_module('textkit.measures.' + name).measure(text)}}")
+          return "\\n".join(lines)
+      END
+    postchecks: python3 -m unittest discover -q
+
+groups:
+  - name: measures
+    jobs:
+      - id: words
+        name: Count words
+        needs: [interface]
+        work: |
+          sleep 1
+          cat > textkit/measures/words.py <<'END'
+          def measure(text: str) -> int:
+              return len(text.split())
+          END
+        postchecks: python3 -c 'from textkit.measures.words import measure; assert measure("a b  c") == 3'
+      - id: lines
+        name: Count lines
+        needs: [interface]
+        work: |
+          sleep 1
+          cat > textkit/measures/lines.py <<'END'
+          def measure(text: str) -> int:
+              return len(text.splitlines())
+          END
+        postchecks: python3 -c 'from textkit.measures.lines import measure; assert measure("a\\nb") == 2'
+      - id: longest
+        name: Find the longest word
+        needs: [interface]
+        work: |
+          sleep 2
+          cat > textkit/measures/longest.py <<'END'
+          def measure(text: str) -> str:
+              return max(text.split(), key=len, default="")
+          END
+      - id: rare
+        name: Count rare words
+        needs: [interface]
+        # The list is not there at first: this job fails, no agent is asked to heal it, and what needs it is blocked.
+        heal: false
+        prechecks: test -e "$RARE_WORDS" || {{ echo "the list of rare words is missing"; exit 1; }}
+        work: |
+          cp "$RARE_WORDS" textkit/rare.txt
+          cat > textkit/measures/rare.py <<'END'
+          from pathlib import Path
+
+          RARE = set((Path(__file__).parent.parent / "rare.txt").read_text().split())
+
+
+          def measure(text: str) -> int:
+              return sum(word in RARE for word in text.split())
+          END
+
+  - name: tests
+    jobs:
+      - id: counting
+        name: Test the counting
+        needs: [measures/words, measures/lines]
+        work: |
+          sleep 1
+          cat > tests/test_counting.py <<'END'
+          import unittest
+
+          from textkit.report import report
+
+
+          class CountingTest(unittest.TestCase):
+              def test_words_and_lines_are_counted(self) -> None:
+                  self.assertIn("lines: 2\\n", report("one two\\nthree") + "\\n")
+                  self.assertIn("words: 3\\n", report("one two\\nthree") + "\\n")
+          END
+        postchecks: python3 -m unittest -q tests.test_counting
+      - id: clean
+        name: Parse every file
+        needs: [measures/words, measures/lines, measures/longest]
+        expects_no_changes: true
+        work: python3 -c 'import ast, pathlib; [ast.parse(p.read_text()) for p in pathlib.Path(".").rglob("*.py")]'
+
+  - name: docs
+    jobs:
+      - id: usage
+        name: Document all measures
+        needs: [tests/clean, measures/rare]
+        work: |
+          mkdir -p docs
+          (echo "# What textkit says"; echo; python3 -m textkit sample.txt | sed 's/^/    /') > docs/usage.md
+      - id: changes
+        name: List the changes
+        needs: [interface]
+        work: printf '%s\\n' '# Changes' '' '- textkit measures more than characters' > CHANGES.md
+'''
+
+RARE_WORDS = "quick lazy jumps\n"
+
+
+def plan_text(rare_words: str) -> str:
+    """The plan file, which is told where the list of rare words will be."""
+    # A JSON string is a YAML string, whatever the folder is called.
+    return PLAN.format(rare_words=json.dumps(rare_words))

@@ -177,7 +177,6 @@ def cancel(terminal: Terminal, names: tuple[str, ...], plan: str | None, reason:
 
 
 def _meant(app: App, names: Sequence[str], plan: str | None) -> tuple[PlanId, Jobs]:
-    """What the words mean: a plan, or jobs of one plan."""
     if not names:
         return app.find_plan(plan, "cancel_plan"), None
     if plan is None and len(names) == 1:

@@ -42,16 +42,12 @@ LONGEST_LINE = 1 << 16
 
 
 class Part(Struct, frozen=True):
-    """The log of one phase of one attempt."""
-
     attempt: int
     phase: Phase
     path: Path
 
 
 class Wanted(Struct, frozen=True):
-    """Which part of a job's output is meant."""
-
     attempt: int | None = None
     phase: Phase | None = None
     every: bool = False
@@ -102,7 +98,6 @@ def logs(terminal: Terminal, job: str, plan: str | None, follow: bool, **options
 
 
 def show_logs(app: App, run: Run, job: JobId, wanted: Wanted, reading: "Reading", *, follow: bool) -> None:
-    """Print what there is, and what comes as long as the job runs."""
     known = {attempt.number for attempt in run.records[job].attempts}
     if wanted.attempt is not None and wanted.attempt not in known:
         raise NotFound(f"Job '{job}' has no attempt {wanted.attempt}.", f"orchard attempts {job} --plan {run.id}")
@@ -296,7 +291,6 @@ class Printer(Struct):
         self._write(self._redact.feed(data))
 
     def close(self) -> None:
-        """Print what was held back."""
         if self._redact is None:
             return
         self._write(self._redact.close(), last=True)

@@ -183,7 +183,6 @@ def _changes_in(terminal: Terminal, file: str | None) -> list[Any]:
 
 
 def _simple_changes(remove: Sequence[str], set_needs: Sequence[str]) -> list[Json]:
-    """The changes that options can say."""
     changes: list[Json] = [{"op": "remove", "id": job} for job in remove]
     for given in set_needs:
         job, equals, needs = given.partition("=")

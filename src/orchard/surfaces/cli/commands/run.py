@@ -1,21 +1,43 @@
-"""`orchard run`."""
+"""`orchard run`, and `orchard plan`: an agent proposes a plan, which runs only when the user says so."""
 
+import asyncio
 import os
-from typing import Any, Literal
+import shlex
+import signal
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, TypeVar
 
 import click
+from msgspec import Struct, field
 from msgspec.structs import replace
 
+from orchard.agents.protocol import Called, Noted, Telling, Used
 from orchard.app import App
 from orchard.config.layers import Config
 from orchard.config.reach import RIGHTS, asks_agents, may_ask_agents
 from orchard.engine.server.session import Session
+from orchard.errors import NeedsPerson, UsageError
 from orchard.model import limits
+from orchard.model.events.plans import Json
 from orchard.model.plan import Plan, PlanId
+from orchard.model.usage import Usage
+from orchard.process.identity import Identity
+from orchard.store.redact import redact_text
 from orchard.surfaces.cli.followed import act_and_follow
 from orchard.surfaces.cli.group import verb
-from orchard.surfaces.cli.options import app_for_work, branch_text, detach_option, find_file
+from orchard.surfaces.cli.options import (
+    app_for_work,
+    branch_text,
+    complete_agents,
+    detach_option,
+    find_file,
+    not_empty,
+    yes_option,
+)
 from orchard.surfaces.cli.render import text
+from orchard.surfaces.cli.render.lines import Line, safe
+from orchard.surfaces.cli.render.proposal import proposal_lines
 from orchard.surfaces.cli.terminal import Terminal, read_input
 
 
@@ -54,28 +76,12 @@ def read_plan(terminal: Terminal, app: App, file: str) -> Plan:
     return app.parse_plan(find_file(terminal, file))
 
 
-def changed(
-    plan: Plan,
-    *,
-    base: str | None,
-    target: str | None,
-    land: Literal["auto", "ask", "never"] | None,
-    max_parallel: int | None,
-    start_paused: bool,
-) -> Plan:
-    """The plan with what the command line says instead."""
-    return replace(
-        plan,
-        base=plan.base if base is None else base,
-        target=plan.target if target is None else target,
-        land=plan.land if land is None else land,
-        max_parallel=plan.max_parallel if max_parallel is None else max_parallel,
-        start_paused=plan.start_paused or start_paused,
-    )
+def changed(plan: Plan, *, start_paused: bool, **given: Any) -> Plan:
+    said = {name: value for name, value in given.items() if value is not None}
+    return replace(plan, start_paused=plan.start_paused or start_paused, **said)
 
 
 def submit(terminal: Terminal, plan: Plan, file: str, config: Config) -> Any:
-    """What asks an engine to take the plan in."""
 
     async def ask(session: Session) -> PlanId:
         answer = await session.request("create_plan", plan=plan, file=None if file == "-" else file)
@@ -91,7 +97,217 @@ def submit(terminal: Terminal, plan: Plan, file: str, config: Config) -> Any:
 
 
 def _usable(config: Config) -> bool:
-    """Whether there is an agent here that could heal or resolve."""
     from orchard.agents.registry import Agents
 
     return Agents(config, os.environ).any_usable()
+
+
+Answer = TypeVar("Answer")
+
+SUFFIXES = (".yaml", ".yml")
+
+
+@verb(
+    "plan",
+    examples="""
+orchard plan "Export reports as CSV"
+orchard plan "Move to the new logging interface" --agent claude --file logging.yaml
+orchard plan "Fix the flaky tests" --run      # shows the plan and asks before it runs
+orchard plan - < goal.md                      # a long goal from stdin
+orchard help planning                         # what agents are told about good plans
+""",
+)
+@click.argument("goal", metavar="GOAL")
+@click.option(
+    "--agent",
+    metavar="NAME",
+    callback=not_empty,
+    shell_complete=complete_agents,
+    help="The agent to ask; else the default one.",
+)
+@click.option("--model", metavar="MODEL", callback=not_empty, help="The model, by the name the agent knows it by.")
+@click.option(
+    "--file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Save the plan here; else it is named after the goal.",
+)
+@click.option("--run", is_flag=True, help="Run the plan afterwards, once you have agreed to it.")
+@yes_option
+def plan(
+    terminal: Terminal, goal: str, agent: str | None, model: str | None, file: Path | None, run: bool, yes: bool
+) -> int:
+    """The agent looks at a copy of what is committed and changes nothing. Its plan is checked, and it is told what is
+    wrong with it at most three times. Nothing runs until you say so.
+    """
+    if run and not yes and not terminal.can_ask:
+        raise NeedsPerson("Cannot ask without a terminal whether the plan may run.", "Add --yes, or leave --run out.")
+    wanted = read_words(goal, "goal", 'orchard plan "Export reports as CSV"')
+    app = app_for_work(terminal)
+    place = place_for(terminal, file, wanted, yes=yes)
+    made = ask_agent(terminal, app, wanted, agent, model)
+    save(place, made.text, replace=file is not None)
+    document = made.document(place)
+    if terminal.json:
+        (terminal.row if run else terminal.data)({"type": "plan", **document})
+    terminal.show(*proposal_lines(made.plan))
+    terminal.say(*made.talk(), [("Saved as ", ""), (safe(place), "strong")])
+    if run and (yes or terminal.agreed(f"Run these {text.many(len(made.plan.jobs) - 1, 'job')} now?")):
+        return act_and_follow(terminal, app, submit(terminal, made.plan, str(place), app.settings.config))
+    terminal.say(text.next_command(f"orchard run {shlex.quote(str(place))}"))
+    return 0
+
+
+class Made(Struct):
+    plan: Plan
+    text: str
+    agent: str
+    repaired: tuple[tuple[str, ...], ...]
+    used: list[Usage] = field(default_factory=list)
+
+    def document(self, place: Path) -> Json:
+        from orchard.core.views.graph import edges, mermaid
+        from orchard.core.views.plans import agents_usage
+        from orchard.model.plan_codec import plan_json
+
+        return {
+            "plan": plan_json(self.plan),
+            "file": str(place),
+            "agent": self.agent,
+            "problems": [list(one) for one in self.repaired],
+            "usage": agents_usage(self.used),
+            "edges": [[need, job] for need, job in edges(self.plan)],
+            "graph": mermaid(self.plan),
+        }
+
+    def talk(self) -> list[Line]:
+        from orchard.model.usage import total
+        from orchard.surfaces.cli.render.usage import brief
+
+        used = f" ({brief(total(self.used))})" if self.used else ""
+        times = len(self.repaired)
+        again = f", mended {text.many(times, 'time')}" if times else ""
+        return [[(f"Written by {safe(self.agent)}{again}{used}", "dim")]]
+
+
+def read_words(given: str, what: str, example: str) -> str:
+    """What an agent is to do, which may come from stdin."""
+    if given == "-":
+        given = read_input("-", limits.STRING_BYTES).decode(errors="replace")
+    if not given.strip():
+        raise UsageError(f"The {what} is empty.", f"Say what is wanted: {example}")
+    if len(given.encode(errors="replace")) > limits.STRING_BYTES:
+        raise UsageError(
+            f"The {what} is longer than {limits.STRING_BYTES // 1024} KiB.", "Put the details into a file."
+        )
+    return given
+
+
+def place_for(terminal: Terminal, file: Path | None, goal: str, *, yes: bool) -> Path:
+    """Where the plan is saved, decided before an agent is paid for it; what is there is not replaced unasked."""
+    from orchard.engine.refs_of_plan import slug
+
+    if file is None:
+        name, number = slug(goal), 1
+        place = terminal.repo / f"{name}.yaml"
+        while place.exists() or place.is_symlink():
+            number += 1
+            place = terminal.repo / f"{name}-{number}.yaml"
+        return place
+    if file.suffix.lower() not in SUFFIXES:
+        raise UsageError(f"'{safe(file)}' does not end in .yaml, and the plan is YAML.", f"--file {safe(file)}.yaml")
+    if not file.parent.is_dir():
+        raise UsageError(f"There is no folder '{safe(file.parent)}' to save the plan in.")
+    if (file.exists() or file.is_symlink()) and not yes:
+        if not terminal.can_ask:
+            raise NeedsPerson(f"'{safe(file)}' exists already.", "Add --yes to replace it, or name another file.")
+        if not terminal.agreed(f"'{file}' exists already. Replace it when the plan is there?"):
+            raise UsageError(f"'{safe(file)}' exists already.", "Name another file with --file.")
+    return file
+
+
+def save(place: Path, content: str, *, replace: bool) -> None:
+    """Write the plan; a name that was chosen by us is never one that exists."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | (os.O_TRUNC if replace else os.O_EXCL)
+    try:
+        handle = os.open(place, flags, 0o666)
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(content)
+    except OSError as error:
+        raise UsageError(f"Cannot write '{safe(place)}': {error.strerror}.") from error
+
+
+# ------------------------------------------------------------------------------------ asking
+
+
+def ask_agent(terminal: Terminal, app: App, goal: str, name: str | None, model: str | None) -> Made:
+    """A valid plan for the goal, by an agent of the user's; it ends with us, however we end. None: the default one."""
+    from orchard.agents.environment import agent_environment
+    from orchard.agents.planner import Seat, check_for_here, make_plan, open_desk
+    from orchard.agents.protocol import Settings, Watch
+    from orchard.agents.registry import Agents
+    from orchard.planfile.parse import parse
+
+    config = app.settings.config
+    agents = Agents(config, os.environ)
+    agent = agents.find(name)
+    seat = Seat(
+        agent,
+        agent_environment(os.environ, (*agent.variables, *config.pass_env)),
+        Settings(model=agents.model_for(agent.name, model, None)),
+        config.limits,
+    )
+    screen = Screen(terminal, app.secrets())
+    terminal.say([(f"Asking {safe(agent.name)} for a plan. It looks at a copy of what is committed.", "")])
+
+    async def ask() -> Made:
+        with open_desk(app.repo, seat, Watch(screen.tell, not_remembered, asyncio.Event())) as desk:
+            planned = await make_plan(
+                goal, desk.ask, lambda content: check_for_here(parse(content, "plan.yaml"), agents.names)
+            )
+        return Made(planned.plan, planned.text, agent.name, planned.repaired, screen.used)
+
+    return until_stopped(ask)
+
+
+async def not_remembered(identity: Identity) -> None:
+    """What is told of each program that an agent starts: here they all end before its turn does."""
+
+
+def until_stopped(work: Callable[[], Coroutine[None, None, Answer]]) -> Answer:
+    """Run to the end; a signal that ends us cancels the work first, so that nothing of it goes on."""
+
+    async def run() -> Answer:
+        task, loop = asyncio.current_task(), asyncio.get_running_loop()
+        assert task is not None
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, task.cancel)
+        return await work()
+
+    try:
+        return asyncio.run(run())
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
+
+
+class Screen:
+    """Shows what an agent does while it works, and adds up what it uses."""
+
+    WIDTHS = (40, 100)
+    """Characters of a tool's name, and of what it is called for."""
+
+    def __init__(self, terminal: Terminal, secrets: list[str]) -> None:
+        self.terminal, self.secrets = terminal, secrets
+        self.used: list[Usage] = []
+
+    def tell(self, telling: Telling) -> None:
+        """Show what happened; what the agent says is in its answer and not shown twice."""
+        if isinstance(telling, Used):
+            self.used.append(telling.usage)
+        elif isinstance(telling, Called):
+            tool, about = (self.shown(*one) for one in zip((telling.tool, telling.about), self.WIDTHS, strict=True))
+            self.terminal.note([(f"  {tool}{' failed' if telling.failed else ''}  {about}", "dim")])
+        elif isinstance(telling, Noted):
+            self.terminal.note(text.warning(self.shown(telling.message, 2000)))
+
+    def shown(self, said: str, most: int) -> str:
+        return safe(redact_text(said[:10_000], self.secrets), most)

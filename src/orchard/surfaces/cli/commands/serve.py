@@ -268,7 +268,6 @@ def _tell_where(terminal: Terminal, apps: list[App], *, already: bool) -> None:
 
 
 def tell(terminal: Terminal, address: HttpAddress, *, already: bool) -> None:
-    """Print a new link to a daemon."""
     from orchard.surfaces.http.tokens import new_code
 
     url = f"{address.url}#code={new_code(address.folder)}"

@@ -36,7 +36,7 @@ from orchard.surfaces.cli.terminal import Terminal, is_terminal, put
     help="Show only what changed after event N, the `seq` of an answer.",
 )
 def status(terminal: Terminal, plan: str | None, since: int | None) -> None:
-    from orchard.surfaces.cli.render.plan_page import status_lines  # 'list' does without it
+    from orchard.surfaces.cli.render.tree import status_lines  # 'list' does without it
 
     app = app_of(terminal)
     seen = app.seen(app.find_plan(plan))
@@ -53,7 +53,7 @@ def status(terminal: Terminal, plan: str | None, since: int | None) -> None:
 @plan_option
 def job(terminal: Terminal, job: str, plan: str | None) -> None:
     from orchard.surfaces.cli.render.job_page import job_lines
-    from orchard.surfaces.cli.render.plan_page import look_now
+    from orchard.surfaces.cli.render.tree import look_now
 
     document = app_of(terminal).job(job, plan)
     terminal.answer(document, *(() if terminal.json else job_lines(document, look_now())))
@@ -64,7 +64,7 @@ def job(terminal: Terminal, job: str, plan: str | None) -> None:
 @plan_option
 def attempts(terminal: Terminal, job: str, plan: str | None) -> None:
     from orchard.surfaces.cli.render.job_page import attempt_lines
-    from orchard.surfaces.cli.render.plan_page import look_now
+    from orchard.surfaces.cli.render.tree import look_now
 
     found = app_of(terminal).attempts(job, plan)
     lines = [line for attempt in found for line in attempt_lines(attempt, look_now())]
@@ -95,7 +95,6 @@ def _diff_document(app: App, job: str | None, plan: str | None, data: bytes) -> 
 
 
 def diff_line(row: str) -> Line:
-    """A line of a diff in the colours people know."""
     if row.startswith(("+++", "---", "diff ", "index ")):
         return [(row, "strong")]
     if row.startswith("@@"):
@@ -118,7 +117,6 @@ def waiting(terminal: Terminal) -> int:
 
 
 def waiting_lines(row: Waiting) -> list[Line]:
-    """One thing that waits: where, why, since when, and what to type."""
     where = f"{row.plan} ({safe(row.name, 60)})"
     job = "" if row.job is None or row.job.startswith("__") else f", job {safe(row.job)}"
     since = f"  since {text.day(row.since)}" if row.since else ""

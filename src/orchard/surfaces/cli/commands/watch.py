@@ -20,8 +20,8 @@ from orchard.surfaces.cli.followed import exit_code
 from orchard.surfaces.cli.group import verb
 from orchard.surfaces.cli.options import app_of, plan_argument
 from orchard.surfaces.cli.render import text
-from orchard.surfaces.cli.render.plan_page import status_lines
 from orchard.surfaces.cli.render.progress import LiveTree, Printed, Progress
+from orchard.surfaces.cli.render.tree import status_lines
 from orchard.surfaces.cli.terminal import Terminal, is_terminal
 from orchard.surfaces.next_steps import in_commands
 

@@ -100,7 +100,6 @@ def _compact(value: object) -> str:
 
 
 def _is_other(attempt: AttemptView, configuration: Mapping[str, object]) -> bool:
-    """Whether an attempt ran something else than the job would run now."""
     now = (configuration.get("work"), configuration.get("prechecks") or [], configuration.get("postchecks") or [])
     return (attempt.work, attempt.prechecks, attempt.postchecks) != now
 
@@ -113,7 +112,6 @@ def _work_lines(attempt: AttemptView) -> Iterator[Line]:
 
 
 def attempt_lines(attempt: AttemptView, look: Look, *, works: bool = True) -> list[Line]:
-    """One try at a job: what it ran (`works`), its phases, and how it failed."""
     took = text.elapsed(attempt.started_at, attempt.ended_at, look.now, attempt.idle_seconds)
     lines: list[Line] = [
         [
@@ -136,7 +134,6 @@ def attempt_lines(attempt: AttemptView, look: Look, *, works: bool = True) -> li
 
 
 def _turn_lines(turn: TurnView, look: Look) -> Iterator[Line]:
-    """One turn of an agent: who, for what, how it ended and what it used."""
     spent = text.elapsed(turn.started_at, turn.ended_at, look.now)
     outcome = turn.healed or turn.outcome or "running"
     used = turn.usage

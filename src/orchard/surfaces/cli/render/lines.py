@@ -42,12 +42,10 @@ def safe_lines(text: object, most: int = 2000) -> list[str]:
 
 
 def plain(line: Line) -> str:
-    """The line without its styles."""
     return "".join(text for text, _ in line).rstrip()
 
 
 def colored(line: Line) -> str:
-    """The line with the colours of a terminal."""
     pieces = [f"\x1b[{ANSI[meaning]}m{text}\x1b[0m" if meaning and text else text for text, meaning in line]
     return "".join(pieces).rstrip()
 
@@ -79,7 +77,6 @@ def cut(text: str, width: int) -> str:
 
 
 def padded(text: str, width: int) -> str:
-    """The text in exactly `width` columns."""
     text = cut(text, width)
     return text + " " * (width - cells(text))
 

@@ -36,8 +36,6 @@ SHARE = 5
 
 
 class Progress(Protocol):
-    """One way to show a plan under way."""
-
     def take(self, batch: Sequence[Recorded]) -> None:
         """Show what happened."""
 
@@ -127,8 +125,6 @@ def picture(run: Run, look: Look, height: int, *, interrupted: bool = False) -> 
 
 
 class LiveTree:
-    """A picture of the plan that is redrawn in its place."""
-
     def __init__(self, terminal: Terminal, run: Run, *, screen: bool = False, interrupted: bool = False) -> None:
         # rich takes longer to import than most commands take to run.
         from rich.console import Console

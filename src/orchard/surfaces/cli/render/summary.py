@@ -21,7 +21,6 @@ SAID_LINES = 40
 
 
 def summary_lines(app: App, run: Run, document: PlanView) -> list[Line]:
-    """How a plan ended, for a person who looks up from something else."""
     plan = document.plan
     took = text.elapsed(plan.started_at, plan.ended_at, time.time(), plan.idle_seconds)
     first: Line = [
@@ -49,14 +48,12 @@ def _landed_line(app: App, run: Run, landed: Landed) -> Line:
 
 
 def _facts(app: App, old: str, new: str) -> str:
-    """How many commits and files the landing brought."""
     commits = app.repo.git("rev-list", "--count", f"{old}..{new}").stdout
     names = app.repo.git("diff-tree", "-r", "-M", "-z", "--name-only", old, new).stdout
     return f", {text.many(int(commits), 'commit')}, {text.many(names.count(bytes(1)), 'file')}"
 
 
 def _idle_workers(document: PlanView) -> list[Line]:
-    """What agents said that wait for an answer."""
     lines: list[Line] = []
     for job in document.jobs:
         worker = job.worker

@@ -70,7 +70,6 @@ TRUSTED = "Agreed. A change of these settings needs a new agreement."
 
 
 def duration(seconds: float) -> str:
-    """A length of time in few characters."""
     if seconds < 9.95:
         return f"{max(0.0, seconds):.1f}s"
     whole = round(seconds)
@@ -93,7 +92,6 @@ def elapsed(started: str | None, ended: str | None, now: float, idle: float = 0.
 
 
 def clock(at: float) -> str:
-    """The time of day, as the user's clock shows it."""
     return datetime.fromtimestamp(at).strftime("%H:%M:%S")
 
 
@@ -107,7 +105,6 @@ def moment_text(at: float) -> str:
 
 
 def many(count: int, one: str, several: str = "") -> str:
-    """A number and its noun."""
     return f"{count:,} {one if count == 1 else several or one + 's'}"
 
 
@@ -139,7 +136,6 @@ def status_piece(status: str, word: str | None = None) -> Piece:
 
 
 def bytes_text(size: int) -> str:
-    """A size for people."""
     value = float(size)
     for unit in ("bytes", "KiB", "MiB"):
         if value < 1024:
@@ -198,7 +194,6 @@ def raw(row: str) -> Line:
 
 
 def untrusted_lines(keys: Mapping[str, object], shown: Mapping[str, str]) -> list[Line]:
-    """What a repository's settings would do, in full."""
     lines: list[Line] = [[("This repository's orchard.toml asks for settings that run programs or loosen safety:", "")]]
     for key in keys:
         lines.append([("  ", ""), (safe(key), "name"), (" = ", ""), (safe(shown[key], 100_000), "wait")])

@@ -4,15 +4,19 @@ The same lines serve `status`, the live tree and `watch`. They are made from the
 `core.views`, and from nothing else.
 """
 
+import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from orchard.core.sides import kept_version, nothing_to_land
 from orchard.core.views.documents import AgentAtWork, HealedJob, JobView, PlanSummary, PlanView, Resolution
 from orchard.model.statuses import JobStatus
 from orchard.surfaces.cli.render import text
 from orchard.surfaces.cli.render.lines import Line, Piece, cells, padded, safe, safe_lines
+from orchard.surfaces.cli.terminal import speaks_utf8
 
 NAME_COLUMNS = 44
 VALIDATION_LABEL = "(validation)"
@@ -20,8 +24,6 @@ SHOWN_OF_MANY = 5
 
 
 class Look(Struct, frozen=True):
-    """How a picture is drawn."""
-
     now: float
     marks: Mapping[str, str] = field(default_factory=lambda: text.MARKS)
     details: bool = False
@@ -38,7 +40,6 @@ class Row(Struct, frozen=True):
 
 
 def header(plan: PlanSummary, look: Look) -> Line:
-    """A plan in one line."""
     base, target = plan.base.branch, plan.target.branch
     line: Line = [(safe(plan.name, 80), "name"), ("  ", ""), (safe(plan.id), "dim"), ("  ", "")]
     if base or target:
@@ -113,7 +114,6 @@ def _has_run(job: JobView) -> bool:
 
 
 def _word(row: Row) -> str:
-    """What a job is doing, in a word or three."""
     job = row.job
     if job is None:
         return row.status
@@ -147,7 +147,6 @@ def _at_work(agent: AgentAtWork) -> str:
 
 
 def _detail_lines(job: JobView, indent: str) -> list[Line]:
-    """Why a job failed or waits, and what helps."""
     lines: list[Line] = []
     reason = job.error or (job.waiting.reason if job.waiting else None)
     for row in safe_lines(reason)[:20] if reason else []:
@@ -158,7 +157,6 @@ def _detail_lines(job: JobView, indent: str) -> list[Line]:
 
 
 def counts_line(plan: PlanSummary, capacity: int | None = None) -> Line:
-    """How many jobs are where, and how many may run at once."""
     line: Line = [(text.counts(plan.counts), "strong")]
     return [*line, (f"  (at most {capacity} at once)", "dim")] if capacity else line
 
@@ -217,3 +215,16 @@ def result_line(document: PlanView) -> Line | None:
         why = nothing_to_land(changed=changed, resolvers=[one.by for one in plan.resolutions])
         return [("nothing to land: ", "dim"), (why, "")]
     return [("not landed: ", "wait"), (f"the result is {where}", "")]
+
+
+def status_lines(document: PlanView, jobs: Sequence[JobView]) -> list[Line]:
+    """A plan with these of its jobs, and everything that a person asks next."""
+    plan, look = document.plan, look_now(details=True)
+    lines = [header(plan, look), *tree(plan, jobs, look), counts_line(plan)]
+    result = result_line(document)
+    told = plan.status == "waiting" and any(job.waiting for job in jobs)  # under the job, above
+    return [*lines, *([result] if result else []), *end_lines(replace(plan, error=None) if told else plan)]
+
+
+def look_now(*, details: bool = False) -> Look:
+    return Look(time.time(), text.MARKS if speaks_utf8(sys.stdout) else text.ASCII_MARKS, details)

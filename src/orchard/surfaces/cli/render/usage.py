@@ -22,7 +22,6 @@ HOW = "in: tokens sent, without those read from a cache; api: time spent waiting
 
 
 def usage_lines(document: UsageReport, by: str | None) -> list[Line]:
-    """The figures in columns, the total last."""
     whole = document.total
     head: Line = [(safe(document.plan.name, 80), "name"), (f"  {safe(document.plan.id)}", "dim")]
     if not document.rows:
@@ -88,7 +87,6 @@ def _cells(figures: UsageSum) -> tuple[str, ...]:
 
 
 def amount(count: int) -> str:
-    """A number in few characters."""
     if not count:
         return "-"
     if count < 10_000:
@@ -109,7 +107,6 @@ def money(cost: float | None) -> str:
 
 
 def brief(one: Usage) -> str:
-    """What was used, in a part of a sentence."""
     parts = [f"{amount(one.input + one.cache_writes + one.cached)} tokens in", f"{amount(one.output)} out"]
     if one.requests:
         parts.append(text.many(one.requests, "request"))

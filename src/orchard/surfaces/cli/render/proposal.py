@@ -13,7 +13,6 @@ TASK_LINES = 6
 
 
 def proposal_lines(plan: Plan) -> list[Line]:
-    """The whole proposal."""
     step = columns(plan)
     count = len(plan.jobs) - 1
     steps = text.many(max(step[job] for job in plan.jobs if job != VALIDATION) + 1, "step")

@@ -1,0 +1,152 @@
+"""Verbs about Orchard itself: its settings, its health, its help."""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+import click
+
+from orchard.config.user_dirs import user_dirs
+from orchard.errors import EXIT_DONE, EXIT_FAILED, UsageError
+from orchard.model.events.plans import Json
+from orchard.store.masked_settings import shown_settings
+from orchard.surfaces.cli.group import cli, verb
+from orchard.surfaces.cli.options import app_of
+from orchard.surfaces.cli.render import text
+from orchard.surfaces.cli.render.lines import Line, Meaning, safe, safe_lines, table
+from orchard.surfaces.cli.terminal import Terminal, json_text
+from orchard.surfaces.cli.verbs import VERBS
+from orchard.surfaces.next_steps import in_commands
+
+
+@verb("trust", examples="orchard trust --show\norchard trust")
+@click.option("--show", is_flag=True, help="Only show what would be agreed to, and its digest.")
+@click.option("-y", "--yes", metavar="DIGEST", help="Do not ask: agree to what `--show` printed with this digest.")
+def trust(terminal: Terminal, show: bool, yes: str | None) -> int:
+    """Settings in a repository that run programs or loosen safety, and files such as .claude or .mcp.json, count only
+    after this. A change of them needs a new agreement. Where there is no terminal, `--yes` and the digest say which
+    content you have read. A job cannot agree to anything.
+    """
+    from orchard.surfaces.cli.consent import run_trust
+
+    return run_trust(terminal, app_of(terminal), show=show, yes=yes)
+
+
+@verb("config", examples="orchard config show\norchard config show --origin")
+@click.argument("what", type=click.Choice(["show"]), default="show")
+@click.option("--origin", is_flag=True, help="Say where each value comes from.")
+def config(terminal: Terminal, what: str, origin: bool) -> None:
+    settings = app_of(terminal).settings
+    document: Json = shown_settings(settings)
+    rows: list[Line] = table(
+        [
+            [
+                (f"{name} = {safe(json_text(one['value']), 200)}", ""),
+                (f"# {one['origin']}" if origin else "", "dim"),
+            ]
+            for name, one in document.items()
+        ],
+        60,
+    )
+    terminal.answer(document, *rows)
+    if settings.untrusted:
+        terminal.note(text.warning(text.UNTRUSTED.format(keys=", ".join(settings.untrusted))))
+
+
+@verb("doctor")
+def doctor(terminal: Terminal) -> int:
+    from orchard.engine.doctor import examine, health, healthy
+
+    app = app_of(terminal)
+    findings = examine(app.repo, app.settings, user_dirs(), engine_alive=app.engine_alive())
+    terminal.answer(health(findings, in_commands), *_finding_lines(findings))
+    return EXIT_DONE if healthy(findings) else EXIT_FAILED
+
+
+@verb(
+    "completion",
+    examples="""
+orchard completion bash > ~/.local/share/bash-completion/completions/orchard
+orchard completion zsh > ~/.zfunc/_orchard
+orchard completion fish > ~/.config/fish/completions/orchard.fish
+""",
+)
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(terminal: Terminal, shell: str) -> None:
+    from click.shell_completion import get_completion_class
+
+    found = get_completion_class(shell)
+    if found is None:
+        raise UsageError(f"There is no completion for '{shell}'.", text.see_help("orchard completion"))
+    click.echo(found(cli, {}, "orchard", "_ORCHARD_COMPLETE").source())
+
+
+if TYPE_CHECKING:
+    from orchard.engine.doctor import Finding
+
+LEVELS: Mapping[str, Meaning] = {"ok": "good", "note": "dim", "warning": "wait", "problem": "bad"}
+
+
+def _finding_lines(findings: "list[Finding]") -> list[Line]:
+    """A line or two per finding, the bad ones last so that they are what is seen; and a verdict."""
+    order = list(LEVELS)
+    lines: list[Line] = []
+    for one in sorted(findings, key=lambda one: order.index(one.level)):
+        lines.append(
+            [(f"{one.level:<8}", LEVELS[one.level]), (f"{safe(one.topic):<12} ", "dim"), (safe(one.message, 2000), "")]
+        )
+        if one.hint:
+            lines.append([(" " * 21, ""), (safe(in_commands(one.hint), 2000), "dim")])
+    return [*lines, _verdict(findings)]
+
+
+def _verdict(findings: "list[Finding]") -> Line:
+    counted = {level: sum(one.level == level for one in findings) for level in ("problem", "warning")}
+    if counted["problem"]:
+        return [(f"{counted['problem']} to fix before plans can run", "bad")]
+    if counted["warning"]:
+        return [(f"Plans can run; {counted['warning']} to look at", "wait")]
+    return [("Everything is fine.", "good")]
+
+
+def _planning() -> str:
+    from orchard.agents.prompts.plan import planning_guide  # brings pydantic
+
+    return planning_guide()
+
+
+TOPICS: Mapping[str, tuple[str, Callable[[], str]]] = {
+    "planning": ("what makes a plan good, its format, and examples", _planning),
+}
+
+
+def _known(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    return [name for name in (*TOPICS, *VERBS) if name.startswith(incomplete)]
+
+
+@verb("help", examples="orchard help planning\norchard help run")
+@click.argument("topic", metavar="[TOPIC]", required=False, shell_complete=_known)
+def help_about(terminal: Terminal, topic: str | None) -> None:
+    if topic is None:
+        rows = "\n".join(f"  {name}  {about}" for name, (about, _) in TOPICS.items())
+        explained = f"{_of_command(None)}\n\nTopics ('orchard help TOPIC'):\n{rows}"
+    elif topic in TOPICS:
+        explained = TOPICS[topic][1]()
+    elif topic in VERBS:
+        explained = _of_command(topic)
+    else:
+        raise UsageError(f"There is no help about '{topic}'{_guess(topic)}", f"Topics: {', '.join(TOPICS)}")
+    lines: list[Line] = [[(row, "")] for row in safe_lines(explained, 10_000)]
+    terminal.answer({"topic": topic, "text": explained}, *lines)
+
+
+def _of_command(name: str | None) -> str:
+    whole = click.Context(cli, info_name="orchard", obj=Terminal(), **cli.context_settings)
+    command = cli if name is None else cli.get_command(whole, name)
+    assert command is not None
+    return command.get_help(whole if name is None else click.Context(command, whole, info_name=name))
+
+
+def _guess(topic: str) -> str:
+    from orchard.text import did_you_mean
+
+    return did_you_mean(topic, [*TOPICS, *VERBS]) or "."
