@@ -32,7 +32,7 @@ from orchard.model.plan_codec import plan_json
 from orchard.surfaces.cli.render import text
 from orchard.surfaces.cli.render.event_lines import event_lines
 from orchard.surfaces.cli.render.lines import Line, cells, colored, cut, padded, plain, safe, safe_lines, table
-from orchard.surfaces.cli.render.progress import LiveTree, event_document, interesting, picture
+from orchard.surfaces.cli.render.progress import LiveTree, event_row, interesting, picture
 from orchard.surfaces.cli.render.tree import Look, counts_line, end_lines, header, tree
 from orchard.surfaces.cli.terminal import Terminal
 from orchard.surfaces.next_steps import in_commands
@@ -194,7 +194,7 @@ def test_a_pipe_gets_one_line_for_what_matters_and_the_end_of_the_output_of_a_fa
 
 
 def test_an_event_for_programs_has_its_place_its_name_and_its_fields() -> None:
-    document = event_document(Recorded(7, 0.0, PLAN, JobStarted(VALIDATION, 2, Phase.WORK)))
+    document = event_row(Recorded(7, 0.0, PLAN, JobStarted(VALIDATION, 2, Phase.WORK)))
 
     assert document == {
         "type": "event",

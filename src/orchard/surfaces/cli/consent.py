@@ -37,9 +37,13 @@ class Asked(Struct, frozen=True):
 
     @property
     def lines(self) -> list[Line]:
-        keys = self.app.settings.untrusted
-        shown = text.untrusted_lines(keys, {key: json_text(value) for key, value in keys.items()}) if keys else []
-        return [*shown, *_project_lines(self.project)]
+        lines: list[Line] = []
+        if self.app.settings.untrusted:
+            lines.append([("This repository's orchard.toml asks for settings that run programs or loosen safety:", "")])
+        for key, value in self.app.settings.untrusted.items():
+            shown = safe(json_text(value), 100_000)
+            lines.append([("  ", ""), (safe(key), "name"), (" = ", ""), (shown, "wait")])
+        return [*lines, *_project_lines(self.project)]
 
     @property
     def document(self) -> Json:
@@ -84,7 +88,8 @@ def run_trust(terminal: Terminal, app: App, *, show: bool, yes: str | None) -> i
         terminal.answer({**asked.document, "trusted": asked.project.odd is None}, *_nothing(asked))
         return 0
     terminal.show(*asked.lines)
-    terminal.show(*text.trust_digest(wanted, terminal_asks=terminal.can_ask and not show))
+    if show or not terminal.can_ask:
+        terminal.show([("Digest of all this: ", ""), (wanted, "name")])
     if not show:
         refuse_in_job(app)
     if yes is not None and yes != wanted:

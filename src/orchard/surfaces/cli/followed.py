@@ -21,6 +21,7 @@ from orchard.engine.server.session import Session
 from orchard.errors import EXIT_CANCELED, EXIT_WAITING, OrchardError
 from orchard.model.plan import PlanId
 from orchard.surfaces.cli.render import text
+from orchard.surfaces.cli.render.lines import Line, safe
 from orchard.surfaces.cli.render.progress import Progress, open_progress
 from orchard.surfaces.cli.render.summary import summary_lines
 from orchard.surfaces.cli.terminal import Terminal, Unwritable, drop
@@ -54,8 +55,11 @@ async def _act_and_follow(terminal: Terminal, app: App, act: Act, plan: PlanId |
         session = await open_session(app, stack, detach=detach)
         asked = await act(session)
         if detach:
-            said = text.raw(asked) if terminal.quiet else text.started_in_background(asked)
-            terminal.answer({"plan": asked, "detached": True}, said)
+            watch: Line = [
+                ("It runs in the background. Follow it with ", ""),
+                (f"orchard watch {safe(asked)}", "strong"),
+            ]
+            terminal.answer({"plan": asked, "detached": True}, text.raw(asked) if terminal.quiet else watch)
             return 0
         followed = Followed(before or Run(asked))
         await stay(terminal, app, session, followed)
@@ -156,7 +160,8 @@ def finish(terminal: Terminal, app: App, followed: Followed) -> int:
     elif terminal.quiet:
         terminal.show(text.raw(followed.run.id))
         if not followed.detached and document.plan.status != "succeeded":
-            terminal.tell(text.about_plan(followed.run.id), *summary_lines(app, followed.run, document))
+            about: Line = [("Plan ", ""), (safe(followed.run.id), "strong")]
+            terminal.tell(about, *summary_lines(app, followed.run, document))
     elif not followed.detached:  # git is asked for what changed
         terminal.say(*summary_lines(app, followed.run, document))
     return EXIT_CANCELED if followed.detached else exit_code(document.plan.status)

@@ -107,12 +107,13 @@ def _bug(error: BaseException, words: Sequence[str]) -> Bug:
             *traceback.format_exception(error),
         ]
     )
-    summary = f"{type(error).__name__}: {error}"
+    said = f"This is a bug in orchard: {type(error).__name__}: {error}"
     try:
-        return Bug(text.bug(summary), text.bug_report(_save(report)))
+        where = f"The report is in {_save(report)} - please send it with what you did."
+        return Bug(said, f"{where} Run 'orchard doctor' to look at the repository.")
     except (OSError, OrchardError):
         sys.stderr.write(report)
-        return Bug(text.bug(summary), text.bug_report(None))
+        return Bug(said, "No report could be saved; what happened is printed above. Please send it with what you did.")
 
 
 def _save(report: str) -> Path:

@@ -1,10 +1,11 @@
 """`orchard bench`: how fast it is here, on the repository and the disk of the user."""
 
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import click
 from msgspec.structs import asdict
@@ -24,9 +25,10 @@ from orchard.surfaces.cli.terminal import Terminal
 NAMES = ("jobs", "worktrees", "merge", "journal", "start")
 NEEDS: Mapping[str, Sequence[str]] = {"jobs": floors.PROGRAMS, "merge": ("sh",)}
 WIDEST = 70
-MOST_JOBS = 1000
-MOST_PARALLEL = 16
-MOST_ROUNDS = 25
+
+
+def _number(name: str, default: int, most: int, help: str) -> Callable[[Any], Any]:
+    return click.option(name, type=click.IntRange(1, most), default=default, show_default=True, metavar="N", help=help)
 
 
 @verb(
@@ -38,25 +40,9 @@ orchard bench --folder /mnt/fast --rounds 5 --json
 """,
 )
 @click.argument("names", metavar="[NAME]...", nargs=-1, type=click.Choice(NAMES))
-@click.option(
-    "--jobs", type=click.IntRange(1, MOST_JOBS), default=20, show_default=True, metavar="N", help="How many jobs."
-)
-@click.option(
-    "--parallel",
-    type=click.IntRange(1, MOST_PARALLEL),
-    default=4,
-    show_default=True,
-    metavar="N",
-    help="Jobs at once.",
-)
-@click.option(
-    "--rounds",
-    type=click.IntRange(1, MOST_ROUNDS),
-    default=3,
-    show_default=True,
-    metavar="N",
-    help="How often everything is measured; medians count.",
-)
+@_number("--jobs", 20, 1000, "How many jobs.")
+@_number("--parallel", 4, 16, "Jobs at once.")
+@_number("--rounds", 3, 25, "How often everything is measured; medians count.")
 @click.option(
     "--folder",
     type=click.Path(exists=True, file_okay=False, writable=True, path_type=Path),

@@ -40,7 +40,9 @@ def validate(terminal: Terminal, file: str) -> None:
     jobs = len(plan.jobs) - 1
     groups = len({job.group for job in plan.jobs.values() if job.group})
     document = {"valid": True, "name": plan.name, "jobs": jobs, "groups": groups, "leaves": list(plan.leaves)}
-    terminal.answer({**document, "notes": notes}, text.valid(plan.name, jobs, groups))
+    inside = f" in {text.many(groups, 'group')}" if groups else ""
+    valid: Line = [("valid: ", "good"), (safe(plan.name), "name"), (f", {text.many(jobs, 'job')}{inside}", "")]
+    terminal.answer({**document, "notes": notes}, valid)
     terminal.note(*[text.warning(note) for note in notes])
 
 

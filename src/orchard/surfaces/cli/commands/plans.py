@@ -24,7 +24,9 @@ from orchard.surfaces.cli.terminal import Terminal, read_input
 @action(pause_plan)
 def pause(asked: Asked) -> int:
     answer = asked.request()
-    return asked.tell(answer, text.done(f"Plan {asked.plan} is paused."), text.next_resume(asked.plan))
+    return asked.tell(
+        answer, text.done(f"Plan {asked.plan} is paused."), text.next_command(f"orchard resume {asked.plan}")
+    )
 
 
 @action(finalize_plan, examples="orchard finalize login-3f2a")

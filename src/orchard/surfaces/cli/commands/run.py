@@ -85,7 +85,7 @@ def submit(terminal: Terminal, plan: Plan, file: str, config: Config) -> Any:
 
     async def ask(session: Session) -> PlanId:
         answer = await session.request("create_plan", plan=plan, file=None if file == "-" else file)
-        terminal.say(text.submitted(plan.name, answer["plan"]))
+        terminal.say([("Plan ", ""), (safe(plan.name), "name"), (" is ", ""), (safe(answer["plan"]), "strong")])
         if asks_agents(plan):
             terminal.note(text.warning(RIGHTS))
         elif not terminal.quiet and may_ask_agents(plan, config) and _usable(config):

@@ -1,21 +1,18 @@
 """Verbs about Orchard itself: its settings, its health, its help."""
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
 import click
 
-from orchard.config.user_dirs import user_dirs
-from orchard.errors import EXIT_DONE, EXIT_FAILED, UsageError
+from orchard.errors import UsageError
 from orchard.model.events.plans import Json
 from orchard.store.masked_settings import shown_settings
 from orchard.surfaces.cli.group import cli, verb
 from orchard.surfaces.cli.options import app_of
 from orchard.surfaces.cli.render import text
-from orchard.surfaces.cli.render.lines import Line, Meaning, safe, safe_lines, table
+from orchard.surfaces.cli.render.lines import Line, safe, safe_lines, table
 from orchard.surfaces.cli.terminal import Terminal, json_text
 from orchard.surfaces.cli.verbs import VERBS
-from orchard.surfaces.next_steps import in_commands
 
 
 @verb("trust", examples="orchard trust --show\norchard trust")
@@ -54,12 +51,10 @@ def config(terminal: Terminal, what: str, origin: bool) -> None:
 
 @verb("doctor")
 def doctor(terminal: Terminal) -> int:
-    from orchard.engine.doctor import examine, health, healthy
 
-    app = app_of(terminal)
-    findings = examine(app.repo, app.settings, user_dirs(), engine_alive=app.engine_alive())
-    terminal.answer(health(findings, in_commands), *_finding_lines(findings))
-    return EXIT_DONE if healthy(findings) else EXIT_FAILED
+    from orchard.surfaces.cli.render.doctor import run_doctor  # brings half of git
+
+    return run_doctor(terminal, app_of(terminal))
 
 
 @verb(
@@ -78,34 +73,6 @@ def completion(terminal: Terminal, shell: str) -> None:
     if found is None:
         raise UsageError(f"There is no completion for '{shell}'.", text.see_help("orchard completion"))
     click.echo(found(cli, {}, "orchard", "_ORCHARD_COMPLETE").source())
-
-
-if TYPE_CHECKING:
-    from orchard.engine.doctor import Finding
-
-LEVELS: Mapping[str, Meaning] = {"ok": "good", "note": "dim", "warning": "wait", "problem": "bad"}
-
-
-def _finding_lines(findings: "list[Finding]") -> list[Line]:
-    """A line or two per finding, the bad ones last so that they are what is seen; and a verdict."""
-    order = list(LEVELS)
-    lines: list[Line] = []
-    for one in sorted(findings, key=lambda one: order.index(one.level)):
-        lines.append(
-            [(f"{one.level:<8}", LEVELS[one.level]), (f"{safe(one.topic):<12} ", "dim"), (safe(one.message, 2000), "")]
-        )
-        if one.hint:
-            lines.append([(" " * 21, ""), (safe(in_commands(one.hint), 2000), "dim")])
-    return [*lines, _verdict(findings)]
-
-
-def _verdict(findings: "list[Finding]") -> Line:
-    counted = {level: sum(one.level == level for one in findings) for level in ("problem", "warning")}
-    if counted["problem"]:
-        return [(f"{counted['problem']} to fix before plans can run", "bad")]
-    if counted["warning"]:
-        return [(f"Plans can run; {counted['warning']} to look at", "wait")]
-    return [("Everything is fine.", "good")]
 
 
 def _planning() -> str:

@@ -4,6 +4,7 @@ import asyncio
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -236,4 +237,8 @@ def saved_lines(rows: list[SavedWorkView]) -> list[Line]:
 
 
 def _saved_row(row: SavedWorkView) -> list[Piece]:
-    return [(safe(row.ref), "strong"), (text.moment_text(row.at), "dim"), (safe(row.subject), "")]
+    return [
+        (safe(row.ref), "strong"),
+        (f"{datetime.fromtimestamp(row.at):%Y-%m-%d %H:%M}", "dim"),
+        (safe(row.subject), ""),
+    ]

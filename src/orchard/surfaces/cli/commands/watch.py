@@ -56,7 +56,9 @@ async def _wait(terminal: Terminal, app: App, run: Run, seconds: float | None) -
     except EngineGone:
         return  # then the plan waits, and its status says for what
     except TimeoutError:
-        raise TimedOut(text.still(plan_summary(run, in_commands)), f"orchard watch {run.id}") from None
+        plan = plan_summary(run, in_commands)
+        still = f"Plan {plan.id} is still {plan.status}: {text.counts(plan.counts)}."
+        raise TimedOut(still, f"orchard watch {run.id}") from None
 
 
 async def follow_events(app: App, run: Run, progress: Progress) -> None:

@@ -8,6 +8,8 @@ from orchard.surfaces.cli.render.lines import Line, Meaning, padded, safe, safe_
 from orchard.surfaces.cli.render.tree import Look
 
 LABEL_COLUMNS = 12
+LONG = ("says", "outcome", "error")
+"""What may take several lines."""
 SHOWN_ABOVE = ("id", "name", "group", "needs", "task")
 
 
@@ -36,51 +38,44 @@ def _fact(label: str, value: object, meaning: Meaning = "") -> Line:
 
 
 def _facts(job: JobDetails) -> Iterator[Line]:
-    if job.task:
-        yield _fact("task", job.task)
-    if job.needs:
-        yield _fact("needs", ", ".join(job.needs))
-    if job.waiting:
-        yield _fact("waits for", f"{job.waiting.kind}: {job.waiting.reason}", "wait")
-    if not job.deployed:
-        yield _fact("waits for", "somebody to deploy it", "wait")
-    if job.worker:
-        worker = job.worker
+    for label, value, meaning in _rows(job):
+        if value:
+            yield from _several(label, value, meaning) if label in LONG else [_fact(label, value, meaning)]
+    for name, held in job.configuration.items():
+        if name == "env":  # the values may be secrets
+            yield _fact("env", ", ".join(held), "dim")
+        elif name not in SHOWN_ABOVE:
+            yield from _several(name.replace("_", " "), _compact(held), "dim")
+
+
+def _rows(job: JobDetails) -> Iterator[tuple[str, str | None, Meaning]]:
+    """What is known of a job, by its label; what is empty is not shown."""
+    waiting, worker, progress, used, evidence = job.waiting, job.worker, job.progress, job.usage, job.evidence
+    yield "task", job.task, ""
+    yield "needs", ", ".join(job.needs), ""
+    yield "waits for", f"{waiting.kind}: {waiting.reason}" if waiting else "", "wait"
+    yield "waits for", "" if job.deployed else "somebody to deploy it", "wait"
+    if worker:
         told = f", {text.many(worker.queued, 'message')} to be told" if worker.queued else ""
-        yield _fact("worker", f"{worker.agent or 'agent'} {worker.state}{told}")
-        if worker.state == "idle" and worker.said:
-            yield from _several("says", worker.said, "")
-    if job.progress:
-        far = f"{job.progress.percent:.0f} %  " if job.progress.percent is not None else ""
-        yield _fact("progress", f"{far}{job.progress.message}")
-    if job.base_commit:
-        yield _fact("base", job.base_commit)
-    if job.commit:
-        yield _fact("commit", job.commit, "good")
-    if text.changes(job.summary):
-        commits = text.many(job.summary.commits, "commit")
-        yield _fact("changes", f"{text.changes(job.summary)} files, {commits}")
-    used = job.usage
+        yield "worker", f"{worker.agent or 'agent'} {worker.state}{told}", ""
+        yield "says", worker.said if worker.state == "idle" else "", ""
+    if progress:
+        far = f"{progress.percent:.0f} %  " if progress.percent is not None else ""
+        yield "progress", f"{far}{progress.message}", ""
+    yield "base", job.base_commit, ""
+    yield "commit", job.commit, "good"
+    if changed := text.changes(job.summary):
+        yield "changes", f"{changed} files, {text.many(job.summary.commits, 'commit')}", ""
     if used.tokens:
         cost = f", ${used.cost:.4f} ({used.cost_source})" if used.cost is not None else ""
-        yield _fact("used", f"{used.tokens:,} tokens in {text.many(used.requests or 0, 'request')}{cost}")
-    if job.healed:
-        yield _fact("healed", ", ".join(f"{one.phase} by {one.agent}" for one in job.healed), "wait")
-    if job.worktree:
-        yield _fact("worktree", job.worktree)
-    if job.evidence:
-        yield _fact("evidence", f"{job.evidence.get('type', '')}: {job.evidence.get('summary', '')}")
-        if job.evidence.get("outcome"):
-            yield from _several("outcome", _compact(job.evidence["outcome"]), "")
-    if job.error:
-        yield from _several("error", job.error, "bad")
-    if job.hint:
-        yield _fact("hint", job.hint, "wait")
-    for name, value in job.configuration.items():
-        if name == "env":  # the values may be secrets
-            yield _fact("env", ", ".join(value), "dim")
-        elif name not in SHOWN_ABOVE:
-            yield from _several(name.replace("_", " "), _compact(value), "dim")
+        yield "used", f"{used.tokens:,} tokens in {text.many(used.requests or 0, 'request')}{cost}", ""
+    yield "healed", ", ".join(f"{one.phase} by {one.agent}" for one in job.healed), "wait"
+    yield "worktree", job.worktree, ""
+    if evidence:
+        yield "evidence", f"{evidence.get('type', '')}: {evidence.get('summary', '')}", ""
+        yield "outcome", _compact(evidence.get("outcome") or ""), ""
+    yield "error", job.error, "bad"
+    yield "hint", job.hint, "wait"
 
 
 def _several(label: str, value: object, meaning: Meaning) -> Iterator[Line]:

@@ -53,7 +53,7 @@ def open_progress(terminal: Terminal, run: Run) -> Iterator[Progress]:
         with LiveTree(terminal, run) as live:
             yield live
     elif terminal.json:
-        yield Printed(terminal, run, lambda recorded: json_text(event_document(recorded)) + "\n")
+        yield Printed(terminal, run, lambda recorded: json_text(event_row(recorded)) + "\n")
     elif terminal.quiet:
         yield Printed(terminal, run, lambda recorded: "")
     else:
@@ -86,8 +86,8 @@ class Printed:
         return
 
 
-def event_document(recorded: Recorded) -> dict[str, Any]:
-    """An event as programs get it; the fields of the event itself stand beside its name."""
+def event_row(recorded: Recorded) -> dict[str, Any]:
+    """An event as a row of `run --json`; the fields of the event itself stand beside its name."""
     name, body = encode(recorded.event)
     place = {"type": "event", "seq": recorded.seq, "at": time_text(recorded.at), "plan_id": recorded.plan}
     return {**place, "event": name, **json.loads(body)}

@@ -6,9 +6,8 @@ a plan or a job goes through `safe` before it is put into a sentence.
 
 from collections.abc import Mapping
 from datetime import datetime
-from pathlib import Path
 
-from orchard.core.views.documents import FileCounts, PlanSummary
+from orchard.core.views.documents import FileCounts
 from orchard.surfaces.cli.render.lines import Line, Meaning, Piece, safe
 
 MEANING: Mapping[str, Meaning] = {
@@ -100,10 +99,6 @@ def day(at: str | None) -> str:
     return "" if at is None else datetime.fromisoformat(at).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
-def moment_text(at: float) -> str:
-    return datetime.fromtimestamp(at).strftime("%Y-%m-%d %H:%M")
-
-
 def many(count: int, one: str, several: str = "") -> str:
     return f"{count:,} {one if count == 1 else several or one + 's'}"
 
@@ -151,31 +146,6 @@ def see_help(command: str) -> str:
     return f"Run '{command} --help'."
 
 
-def bug(summary: str) -> str:
-    return f"This is a bug in orchard: {summary}"
-
-
-def bug_report(path: Path | None) -> str:
-    if path is None:
-        return "No report could be saved; what happened is printed above. Please send it with what you did."
-    return (
-        f"The report is in {path} - please send it with what you did. Run 'orchard doctor' to look at the repository."
-    )
-
-
-def submitted(name: str, plan: str) -> Line:
-    """The first thing said about a new plan: what later commands need."""
-    return [("Plan ", ""), (safe(name), "name"), (" is ", ""), (safe(plan), "strong")]
-
-
-def about_plan(plan: str) -> Line:
-    return [("Plan ", ""), (safe(plan), "strong")]
-
-
-def started_in_background(plan: str) -> Line:
-    return [("It runs in the background. Follow it with ", ""), (f"orchard watch {safe(plan)}", "strong")]
-
-
 def next_command(hint: str) -> Line:
     return [("next: ", "wait"), (safe(hint), "strong")]
 
@@ -193,30 +163,5 @@ def raw(row: str) -> Line:
     return [(row, "")]
 
 
-def untrusted_lines(keys: Mapping[str, object], shown: Mapping[str, str]) -> list[Line]:
-    lines: list[Line] = [[("This repository's orchard.toml asks for settings that run programs or loosen safety:", "")]]
-    for key in keys:
-        lines.append([("  ", ""), (safe(key), "name"), (" = ", ""), (safe(shown[key], 100_000), "wait")])
-    return lines
-
-
-def trust_digest(found: str, *, terminal_asks: bool) -> list[Line]:
-    """What to say yes to where nobody can be asked."""
-    return [] if terminal_asks else [[("Digest of all this: ", ""), (found, "name")]]
-
-
-def next_resume(plan: str) -> Line:
-    return next_command(f"orchard resume {plan}")
-
-
 def next_retry(plan: str, job: str | None = None) -> Line:
     return next_command(f"orchard retry {job} --plan {plan}" if job else f"orchard retry {plan}")
-
-
-def still(plan: PlanSummary) -> str:
-    return f"Plan {plan.id} is still {plan.status}: {counts(plan.counts)}."
-
-
-def valid(name: str, jobs: int, groups: int) -> Line:
-    inside = f" in {many(groups, 'group')}" if groups else ""
-    return [("valid: ", "good"), (safe(name), "name"), (f", {many(jobs, 'job')}{inside}", "")]
