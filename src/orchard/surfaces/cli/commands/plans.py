@@ -101,7 +101,11 @@ def undo(asked: Asked) -> int:
     return asked.tell(answer, *lines)
 
 
-@action(delete_plan, examples="orchard delete login-3f2a\norchard delete login-3f2a --yes    # in a script")
+@action(
+    delete_plan,
+    words={"purge": ""},  # which is a verb of its own
+    examples="orchard delete login-3f2a\norchard delete login-3f2a --yes    # in a script",
+)
 def delete(asked: Asked) -> int:
     """Stops what it runs, saves what its worktrees hold, and removes them. PLAN is a whole id or name, and may be left
     out where there is one plan only. Without a terminal, pass --yes; otherwise it exits with 4.
