@@ -17,7 +17,7 @@ from orchard.agents.droppings import droppings_of
 from orchard.agents.environment import agent_environment
 from orchard.agents.known import AcpKnown
 from orchard.agents.models import Models
-from orchard.agents.programs import acp_known, all_known, known_of, own_folders, traits_of, variables_of
+from orchard.agents.programs import acp_known, all_known, known_of, own_folders, traits_of
 from orchard.agents.project_settings import read_by
 from orchard.agents.protocol import Result
 from orchard.agents.registry import Agents, NoAgent
@@ -65,7 +65,7 @@ def test_every_line_leads_to_a_value_that_says_all_that_is_needed(name: str) -> 
 
     assert known.name == name and agent_name(name) is None
     assert known.vendor and known.program and known.install and known.login
-    assert not known.folder[0] or known.folder[0] in variables_of(known)
+    assert not known.folder[0] or known.folder[0] in known.seen
     assert set(known.obeys) <= set(known.reads) or all(one.startswith(f"{known.reads[0]}/") for one in known.obeys)
     assert known.program not in {one.program for one in all_known() if one is not known}
 
@@ -105,7 +105,7 @@ def test_each_is_found_by_its_name_and_is_started_as_it_wants_to_be(name: str, m
 
     assert isinstance(agent, AcpAgent) and agent.name == name
     assert agent._argv == (str(machine.bin / known.program), *known.arguments)
-    assert set(agent.variables) == set(variables_of(known))
+    assert set(agent.variables) == set(known.seen)
 
 
 def test_one_that_is_not_installed_is_answered_with_how_to_install_it(machine: Machine) -> None:
@@ -268,7 +268,7 @@ def test_where_models_come_from_is_decided_by_variables_that_each_backend_names(
 def test_a_plan_sets_none_of_the_variables_of_an_agent_that_only_helps(name: str) -> None:
     known = known_of(name)
     assert known is not None
-    own = variables_of(known)
+    own = known.seen
 
     class Helper:
         variables = own

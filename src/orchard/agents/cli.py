@@ -93,8 +93,10 @@ class Backend(Protocol):
         """What is looked for on the PATH; empty: the row's `command` is a whole command line, and begins with it."""
         ...
 
-    variables: tuple[str, ...]
-    """Variables of the user's that it may see: its keys, its own settings."""
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Variables of the user's that it may see: its keys, its own settings."""
+        ...
 
     def prepare(self, program: str, row: AgentRow, task: Task, tell: Tell) -> Command:
         """Write what the program needs into the task's private folder, and say how to start it.
@@ -119,6 +121,10 @@ class KnownBackend(Backend, Protocol):
     @property
     def program(self) -> str:
         return self.known.program
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        return self.known.seen
 
     @abstractmethod
     def models(self, asking: Asking) -> Found: ...

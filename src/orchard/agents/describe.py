@@ -27,7 +27,6 @@ class AgentInfo(Struct, frozen=True):
     how_known: str
     abilities: tuple[Ability, ...]
     default: bool
-    """Whether it does the work that names no agent."""
     install: str
     login: str
 

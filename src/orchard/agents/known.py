@@ -88,6 +88,12 @@ class Known(Struct, frozen=True):
     aliases: Mapping[str, Tier] = field(default_factory=dict)
     """Names that it knows by itself and that always mean its newest model, the first of a tier preferred."""
     more_aliases: tuple[str, ...] = ()
+    variables: tuple[str, ...] = ()
+    """Variables of the user's that it may see, beside `keys`."""
+
+    @property
+    def seen(self) -> tuple[str, ...]:
+        return (*self.keys, *self.variables)
 
 
 class AcpKnown(Known, frozen=True, kw_only=True):
@@ -99,11 +105,7 @@ class AcpKnown(Known, frozen=True, kw_only=True):
     other_programs: tuple[str, ...] = ()
     """Other names of its program, for whoever asks for it by the name of the agent."""
     arguments: tuple[str, ...] = ()
-    """With which it speaks the protocol."""
-    variables: tuple[str, ...] = ()
-    """Variables of the user's that it may see, beside `keys`."""
     env: Mapping[str, str] = field(default_factory=dict)
-    """What it is told where nobody says otherwise."""
     obeys: tuple[str, ...] = ()
     """Of what it reads, what runs programs or decides where keys go; empty: all of it may."""
 

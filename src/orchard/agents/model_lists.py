@@ -110,7 +110,6 @@ class Found(Struct, frozen=True):
     complete: bool = False
     """Whether a name that is not among them is wrong."""
     problem: str = ""
-    """Why nothing more was found."""
 
 
 class Asking(Struct, frozen=True):
@@ -120,7 +119,6 @@ class Asking(Struct, frozen=True):
     ask: Callable[..., str]
     """What the agent's own program prints with these arguments; empty where it fails."""
     missing: str | None
-    """Why its program is not there."""
 
     def no_answer(self) -> Found:
         return Found(problem=self.missing or "its program did not tell")

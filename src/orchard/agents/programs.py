@@ -28,11 +28,6 @@ def all_known() -> tuple[Known, ...]:
     return (*(backend(name).known for name in BACKENDS), *(acp_known(name) for name in ACP_AGENTS))
 
 
-def variables_of(known: Known) -> tuple[str, ...]:
-    """Variables of the user's that an agent may see: its keys, its own settings."""
-    return (*known.keys, *known.variables) if isinstance(known, AcpKnown) else backend(known.name).variables
-
-
 def of_program(name: str) -> Known | None:
     return next((known for known in all_known() if name == known.program or name in known.acp), None)
 

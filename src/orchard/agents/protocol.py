@@ -93,10 +93,8 @@ class Task(Struct, frozen=True):
     """What people read. Whoever runs the turn writes there what it is told; only what programs print to their standard
     error goes there directly."""
     launcher: Launcher
-    """Starts whatever the turn starts."""
     settings: Settings = field(default_factory=Settings)
     session: str | None = None
-    """Go on in this one."""
     calls_before: int = 0
     """Calls of the model that were made for this turn already, before something cut it off: they count against the
     limits of the agent's own. `settings.max_turns` is what is left of the plan's."""

@@ -16,7 +16,7 @@ from orchard.agents.cli import CliAgent, backend
 from orchard.agents.environment import agent_environment, find_program, first_word
 from orchard.agents.known import BUILTIN_LOGIN, AcpKnown, Known, Login, builtin_login, key_variable, program_login
 from orchard.agents.models import Models
-from orchard.agents.programs import known_of, of_program, variables_of
+from orchard.agents.programs import known_of, of_program
 from orchard.agents.protocol import Agent, McpServer
 from orchard.config.layers import Config
 from orchard.errors import Hint, Next, OrchardError, UsageError
@@ -39,7 +39,6 @@ class Agents:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Every agent that has a name: those that are known, then the user's own."""
         return (*AGENTS, *(name for name in self.config.agents if name not in AGENTS))
 
     def find(self, name: str | None) -> Agent:
@@ -152,7 +151,7 @@ class Agents:
     def environment(self, name: str) -> dict[str, str]:
         """What a program of this agent sees when it is asked something about itself."""
         row, known = self.row(name), self.known(name)
-        mine = variables_of(known) if known is not None else ()
+        mine = known.seen if known is not None else ()
         return {**agent_environment(self.host, (*mine, *row.pass_env)), **row.env}
 
     def install_command(self, name: str) -> str:
@@ -202,7 +201,7 @@ class Agents:
         if isinstance(known, AcpKnown):
             # The program that was found here, so that the folder it works in has no say in which one that is.
             command = shlex.join((self.path_of(name) or known.program, *known.arguments))
-            variables, traits = variables_of(known), known.traits
+            variables, traits = known.seen, known.traits
         elif name.startswith(ACP) or (row.command or "").startswith(ACP):
             command = (row.command or name).removeprefix(ACP).strip()
             variables, traits = self._variables_of(command), None
@@ -228,7 +227,7 @@ class Agents:
         path = self.host.get("PATH", "")
         own, meant = find_program(name, path), find_program(program, path)
         same = own is not None and meant is not None and os.path.realpath(own) == os.path.realpath(meant)
-        return variables_of(known) if same else ()
+        return known.seen if same else ()
 
     def _server(self, name: str) -> McpServer:
         row = self.config.mcp_servers.get(name)

@@ -62,7 +62,6 @@ class Abilities(Struct, frozen=True):
     more_folders: bool = False
     http_servers: bool = False
     key_method: str | None = None
-    """How it can be told to use the key that is in its environment."""
 
 
 class Conversation:
@@ -160,7 +159,6 @@ class Conversation:
             self._prompting.cancel()
 
     async def _open_session(self) -> tuple[str, Json]:
-        """The session's id, and what the agent offers to set in it."""
         from acp.schema import LoadSessionRequest, NewSessionRequest, ResumeSessionRequest
 
         can, settings = self._agent, self._task.settings

@@ -27,7 +27,6 @@ class Lines:
         self._room = asyncio.Event()
         self._room.set()
         self.ended = asyncio.Event()
-        """The agent will say nothing more."""
         self.too_much: TooMuch | None = None
 
     async def send(self, message: Json) -> None:

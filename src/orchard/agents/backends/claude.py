@@ -19,6 +19,15 @@ _TOOLS = (
     "Task", "Agent", "TodoWrite", "ToolSearch", "Skill", "WebFetch", "WebSearch", "TaskCreate", "TaskUpdate",
     "TaskList", "TaskGet", "TaskOutput", "TaskStop", "ListMcpResourcesTool", "ReadMcpResourceTool",
 )  # fmt: skip
+_VARIABLES = (
+    "ANTHROPIC_BASE_URL", "ANTHROPIC_CUSTOM_HEADERS", "ANTHROPIC_MODEL", "ANTHROPIC_SMALL_FAST_MODEL",
+    "ANTHROPIC_DEFAULT_HAIKU_MODEL", "ANTHROPIC_DEFAULT_SONNET_MODEL", "ANTHROPIC_DEFAULT_OPUS_MODEL",
+    "CLAUDE_CONFIG_DIR", "CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_USE_FOUNDRY",
+    "CLAUDE_CODE_USE_MANTLE", "CLAUDE_CODE_SKIP_BEDROCK_AUTH", "CLAUDE_CODE_SKIP_VERTEX_AUTH",
+    "ANTHROPIC_BEDROCK_BASE_URL", "ANTHROPIC_VERTEX_BASE_URL", "ANTHROPIC_VERTEX_PROJECT_ID",
+    "ANTHROPIC_FOUNDRY_BASE_URL", "ANTHROPIC_FOUNDRY_RESOURCE", "ANTHROPIC_FOUNDRY_API_KEY", "CLOUD_ML_REGION",
+    "AWS_REGION", "AWS_PROFILE", "AWS_BEARER_TOKEN_BEDROCK",
+)  # fmt: skip
 _FLAGS = {"model": "--model", "effort": "--effort", "max_turns": "--max-turns", "allowed_folders": "--add-dir"}
 RETRIES = 2
 """Of its own, after which it is ours to wait; it would go on for minutes."""
@@ -62,20 +71,12 @@ KNOWN = Known(
     droppings=(".claude/settings.local.json", ".claude/worktrees/", ".claude/scheduled_tasks.lock"),
     aliases={"haiku": "fast", "sonnet": "standard", "opus": "premium"},
     more_aliases=("default", "best", "fable", "mythos", "opusplan"),
+    variables=_VARIABLES,
 )
 
 
 class Claude(KnownBackend):
     known = KNOWN
-    variables = (
-        *KEYS, "ANTHROPIC_BASE_URL", "ANTHROPIC_CUSTOM_HEADERS", "ANTHROPIC_MODEL", "ANTHROPIC_SMALL_FAST_MODEL",
-        "ANTHROPIC_DEFAULT_HAIKU_MODEL", "ANTHROPIC_DEFAULT_SONNET_MODEL", "ANTHROPIC_DEFAULT_OPUS_MODEL",
-        "CLAUDE_CONFIG_DIR", "CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_USE_FOUNDRY",
-        "CLAUDE_CODE_USE_MANTLE", "CLAUDE_CODE_SKIP_BEDROCK_AUTH", "CLAUDE_CODE_SKIP_VERTEX_AUTH",
-        "ANTHROPIC_BEDROCK_BASE_URL", "ANTHROPIC_VERTEX_BASE_URL", "ANTHROPIC_VERTEX_PROJECT_ID",
-        "ANTHROPIC_FOUNDRY_BASE_URL", "ANTHROPIC_FOUNDRY_RESOURCE", "ANTHROPIC_FOUNDRY_API_KEY", "CLOUD_ML_REGION",
-        "AWS_REGION", "AWS_PROFILE", "AWS_BEARER_TOKEN_BEDROCK",
-    )  # fmt: skip
 
     def models(self, asking: Asking) -> Found:
         return with_aliases(KNOWN, asking, "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", ask_anthropic)

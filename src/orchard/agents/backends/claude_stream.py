@@ -14,9 +14,7 @@ from msgspec.structs import replace
 
 from orchard.agents.backends.stream import (
     LONGEST_TEXT,
-    MOST_OPEN_CALLS,
     StreamReader,
-    about,
     amount,
     count,
     part,
@@ -24,7 +22,7 @@ from orchard.agents.backends.stream import (
     text,
 )
 from orchard.agents.cli import Json, reason_of
-from orchard.agents.protocol import Called, Noted, Result, Said, Task, Tell, Used
+from orchard.agents.protocol import Noted, Result, Said, Task, Tell, Used
 from orchard.model.usage import Usage, add, less, total
 from orchard.process.program import Ended
 
@@ -77,8 +75,6 @@ class MessageReader(StreamReader):
         super().__init__(task, tell)
         self.ledger = Ledger(tell)
         self._final: Json | None = None
-        self._open_calls: dict[str, str] = {}
-        self._worked = False
 
     def feed(self, message: Json) -> None:
         kind = message.get("type")
@@ -107,7 +103,7 @@ class MessageReader(StreamReader):
         if ended.exit_code:
             return Result("failed", f"{self.name} said it was done, and ended as if not. {ended.message}", words,
                           self.session)  # fmt: skip
-        if denied and not self._worked:
+        if denied and not self._calls.worked:
             return Result("denied", f"{self.name} was not allowed to use {', '.join(denied[:5])}.", words, self.session)
         return Result("done", "", words, self.session)
 
@@ -144,21 +140,14 @@ class MessageReader(StreamReader):
             if block.get("type") == "text" and text(block.get("text")):
                 self._tell(Said(block["text"] + "\n"))
             elif block.get("type") == "tool_use":
-                name = sentence(text(block.get("name"))) or "a tool"
-                self._tell(Called(name, about(block.get("input"))))
-                if len(self._open_calls) < MOST_OPEN_CALLS:
-                    self._open_calls[text(block.get("id"))] = name
+                self._calls.begin(text(block.get("id")), text(block.get("name")), block.get("input"))
         self.ledger.message(text(message.get("id")), self.message_usage(message))
 
     def _hear_results(self, blocks: Iterable[Json]) -> None:
         for block in blocks:
-            if block.get("type") != "tool_result":
-                continue
-            name = self._open_calls.pop(text(block.get("tool_use_id")), "a tool")
-            if block.get("is_error"):
-                self._tell(Called(name, sentence(_text_of(block.get("content"))), failed=True))
-            else:
-                self._worked = True
+            if block.get("type") == "tool_result":
+                why = sentence(_text_of(block.get("content")))
+                self._calls.end(text(block.get("tool_use_id")), failed=bool(block.get("is_error")), why=why)
 
     # ------------------------------------------------------------------------- ends
 

@@ -61,12 +61,12 @@ KNOWN = Known(
     acp={"codex-acp": AcpTraits(KEYS, "CODEX_HOME", {"CODEX_ACP_PROMPT_SUGGESTIONS": "false"}, obeys=(".codex",))},
     reads=(".codex", ".agents"),
     droppings=(".codex/tmp/", ".codex/sessions/", ".codex/log/"),
+    variables=("OPENAI_BASE_URL", "OPENAI_ORGANIZATION", "OPENAI_PROJECT", "CODEX_HOME"),
 )
 
 
 class Codex(KnownBackend):
     known = KNOWN
-    variables = (*KEYS, "OPENAI_BASE_URL", "OPENAI_ORGANIZATION", "OPENAI_PROJECT", "CODEX_HOME")
 
     def models(self, asking: Asking) -> Found:
         env = asking.env

@@ -37,7 +37,6 @@ from orchard.model.usage import Usage, less
 from orchard.process.program import Ended
 
 KEYS = ("COPILOT_PROVIDER_BASE_URL", "COPILOT_GITHUB_TOKEN")
-"""With any of these it needs no login by hand."""
 BROAD_KEYS = ("GH_TOKEN", "GITHUB_TOKEN")
 """These log it in as well, where the user hands them on: they may do much more than call a model."""
 _SECRETS = (
@@ -105,15 +104,8 @@ KNOWN = Known(
     ),
     droppings=(".copilot/logs/", ".copilot/session-state/"),
     more_aliases=("auto",),
-)
-
-
-class Copilot(KnownBackend):
-    known = KNOWN
-    variables = (
+    variables=(
         # GH_TOKEN and GITHUB_TOKEN may do much more than call a model: only who names them in `pass_env` hands them on.
-        "COPILOT_GITHUB_TOKEN",
-        "COPILOT_PROVIDER_BASE_URL",
         "COPILOT_HOME",
         "COPILOT_MODEL",
         "COPILOT_OFFLINE",
@@ -132,7 +124,12 @@ class Copilot(KnownBackend):
         "COPILOT_PROVIDER_MAX_PROMPT_TOKENS",
         "COPILOT_PROVIDER_MAX_OUTPUT_TOKENS",
         "COPILOT_PROVIDER_HEADERS",
-    )
+    ),
+)
+
+
+class Copilot(KnownBackend):
+    known = KNOWN
 
     def models(self, asking: Asking) -> Found:
         env = asking.env

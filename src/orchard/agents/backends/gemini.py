@@ -30,16 +30,9 @@ from orchard.model.usage import Usage
 from orchard.process.program import Ended
 
 KEYS = ("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI")
-"""With any of these it needs no login by hand."""
 ADDRESSES = {"GOOGLE_GEMINI_BASE_URL": "https://generativelanguage.googleapis.com"}
-_FLAGS = {
-    "model": "--model=",
-    "max_turns": None,
-    "allowed_folders": "--include-directories=",
-    "allowed_urls": None,
-}
+_FLAGS = {"model": "--model=", "max_turns": None, "allowed_folders": "--include-directories=", "allowed_urls": None}
 _NO_LOGIN, _BAD_INPUT, _TURNS = 41, 42, 53
-"""Its own exit codes."""
 _LOST = "Error resuming session"
 _HTTP_EXITS = range(400 - 256, 256)
 """An error of the model's owner ends it with the HTTP status, of which the system keeps the lower eight bits."""
@@ -67,13 +60,7 @@ KNOWN = Known(
     reads=(".agents", ".gemini", ".env"),
     droppings=(".gemini/tmp/", ".gemini/settings.json.orig", "gemini-client-error-*.json"),
     aliases={"flash": "fast", "flash-lite": "fast", "pro": "premium", "auto": "standard"},
-)
-
-
-class Gemini(KnownBackend):
-    known = KNOWN
-    variables = (
-        *KEYS,
+    variables=(
         "GEMINI_CLI_HOME",
         "GEMINI_MODEL",
         "GEMINI_API_KEY_AUTH_MECHANISM",
@@ -87,7 +74,12 @@ class Gemini(KnownBackend):
         "GOOGLE_CLOUD_LOCATION",
         "GOOGLE_APPLICATION_CREDENTIALS",
         "GOOGLE_GENAI_USE_GCA",
-    )
+    ),
+)
+
+
+class Gemini(KnownBackend):
+    known = KNOWN
 
     def models(self, asking: Asking) -> Found:
         return with_aliases(KNOWN, asking, "GEMINI_API_KEY", "GOOGLE_GEMINI_BASE_URL", ask_gemini)

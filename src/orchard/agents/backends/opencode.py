@@ -31,7 +31,6 @@ KEYS = (
     "XAI_API_KEY",
     "DEEPSEEK_API_KEY",
 )
-"""With any of these it needs no login by hand."""
 _BY_HAND = (
     ".local/share/opencode/auth.json",
     *(f".config/opencode/{name}" for name in ("opencode.json", "opencode.jsonc", "config.json")),
@@ -75,19 +74,18 @@ KNOWN = Known(
         ".env.production",
     ),
     droppings=(".opencode/node_modules/", ".opencode/package.json", ".opencode/bun.lock", ".opencode/.gitignore"),
-)
-
-
-class Opencode(KnownBackend):
-    known = KNOWN
-    variables = (
-        *KEYS,
+    variables=(
         "OPENCODE_CONFIG",
         "OPENCODE_CONFIG_DIR",
         "OPENCODE_DISABLE_MODELS_FETCH",
         "OPENCODE_MODELS_URL",
         "NPM_CONFIG_REGISTRY",
-    )
+    ),
+)
+
+
+class Opencode(KnownBackend):
+    known = KNOWN
 
     def models(self, asking: Asking) -> Found:
         names = re.findall(r"^([\w.:-]+/\S+)\s*$", asking.ask("models"), re.MULTILINE)

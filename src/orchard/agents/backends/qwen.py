@@ -60,12 +60,12 @@ KNOWN = Known(
     acp={"qwen": AcpTraits(obeys=(".qwen",), files=(".qwen/.env", ".env"))},
     reads=(".qwen", ".env"),
     droppings=(".qwen/",),
+    variables=("OPENAI_BASE_URL", "OPENAI_MODEL", "QWEN_HOME", "DASHSCOPE_API_KEY"),
 )
 
 
 class Qwen(KnownBackend):
     known = KNOWN
-    variables = (*KEYS, "OPENAI_BASE_URL", "OPENAI_MODEL", "QWEN_HOME", "DASHSCOPE_API_KEY")
 
     def models(self, asking: Asking) -> Found:
         key = asking.env.get("OPENAI_API_KEY", "")

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from orchard.agents.cli import Json, reason_of
 from orchard.agents.protocol import Called, McpServer, Noted, Reason, Result, Said, Session, Task, Tell
-from orchard.files import read_plain
+from orchard.files import read_plain, replace_whole
 from orchard.model.agent_rows import AgentRow
 from orchard.process.program import Ended
 from orchard.store.logs import log_size, opened
@@ -102,9 +102,7 @@ def is_private(row: AgentRow, env: Mapping[str, str], keys: Iterable[str]) -> bo
 def write_private(path: Path, content: str) -> Path:
     """Write a file that only the user can read, in folders that only the user can enter."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-    with os.fdopen(os.open(path, flags, 0o600), "w", encoding="utf-8") as file:
-        file.write(content)
+    replace_whole(path, content.encode())
     return path
 
 
@@ -115,7 +113,6 @@ def private_home(task: Task, name: str) -> str:
 
 
 def server_row(server: McpServer, url: str = "url") -> Json:
-    """A server in the words that most programs use for it."""
     if server.url is not None:
         return {url: server.url, "headers": dict(server.headers)}
     return {"command": server.command or "", "args": list(server.args), "env": dict(server.env)}
@@ -137,7 +134,7 @@ class Calls:
     def __init__(self, tell: Tell) -> None:
         self._tell = tell
         self._open: dict[str, Called] = {}
-        self._worked = False
+        self.worked = False
         self._denied: str | None = None
 
     def begin(self, id: str, tool: str, arguments: Any) -> None:
@@ -146,21 +143,22 @@ class Calls:
             self._open[id] = called
         self._tell(called)
 
-    def end(self, id: str, *, failed: bool = False, denied: bool = False) -> None:
-        called = self._open.pop(id, None)
+    def end(self, id: str, *, failed: bool = False, denied: bool = False, why: str | None = None) -> None:
+        """`why`: what the failed call answered, told in place of what it was about, also of a call that nobody kept."""
+        called = self._open.pop(id, Called("a tool") if why is not None else None)
         if called is None:
             return
         if not failed and not denied:
-            self._worked = True
+            self.worked = True
             return
-        self._tell(replace(called, failed=True))
+        self._tell(replace(called, about=called.about if why is None else why, failed=True))
         if denied:
             self._denied = called.tool
             self._tell(Noted("denied", f"It was not allowed to use {called.tool}: {called.about}"))
 
     def judge(self, done: Result) -> Result:
         """A turn that is done; one in which nothing was possible because it was not allowed is not."""
-        if self._denied is None or self._worked:
+        if self._denied is None or self.worked:
             return done
         return replace(
             done, reason="denied", message=f"It was not allowed to use {self._denied}, and did nothing else."

@@ -35,7 +35,6 @@ class Place(NamedTuple):
     parent: int
     name: str
     path: Path
-    """Where it really is, for people."""
 
     def status(self) -> os.stat_result | None:
         with suppress(FileNotFoundError):
@@ -105,7 +104,6 @@ class Confines:
         self.roots = [Path(os.path.realpath(folder)) for folder in folders]
         given = [Path(os.path.normpath(folder)) for folder in folders]
         self.names = {name.parts: root for name, root in zip(given, self.roots, strict=True)}
-        """The folders by their absolute names."""
         self.names.update((root.parts, root) for root in self.roots)
 
     @contextmanager

@@ -86,7 +86,6 @@ class Reply(Struct, frozen=True):
     malformed: Mapping[str, str] = field(default_factory=dict)
     """Calls whose input is no JSON object, by id, with what is wrong; the block itself holds an empty input."""
     detail: str = ""
-    """Why it stopped, in the words of the API, where there are any."""
     pace: Pace | None = None
 
 
@@ -110,8 +109,6 @@ class ModelError(Exception):
 
 
 class TooLong(ModelError):
-    """The conversation does not fit into the model's window."""
-
     def __init__(self, message: str) -> None:
         super().__init__("failed", message)
 

@@ -18,7 +18,6 @@ FOLDER = "builtin-sessions"
 _LARGEST = 64 * 1024 * 1024
 _IDS = re.compile(r"[0-9a-f]{32}")
 _NEEDED = {"text": ("text",), "tool_use": ("id", "name"), "tool_result": ("tool_use_id", "content")}
-"""Texts that each kind of block has."""
 
 
 class _Kept(Struct):

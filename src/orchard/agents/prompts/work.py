@@ -80,22 +80,18 @@ class WorkerContext(Struct, frozen=True, kw_only=True):
     needs: tuple[Delivered, ...] = ()
     needed_by: tuple[str, ...] = ()
     checks: tuple[str, ...] = ()
-    """Commands that run after the work and decide."""
     verify: str | None = None
-    """What checks the results of all jobs together."""
     expects_no_changes: bool = False
     context_files: tuple[str, ...] = ()
     allowed_folders: tuple[Path, ...] = ()
     allowed_urls: tuple[str, ...] = ()
     interactive: bool = False
-    """Whether a person answers when its turn ends."""
     server: str | None = None
 
 
 class Failure(Struct, frozen=True, kw_only=True):
     phase: str
     message: str = ""
-    """One sentence: the reason that people see."""
     command: str = ""
     exit_code: int | None = None
     output: str = ""

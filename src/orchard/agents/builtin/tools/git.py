@@ -51,7 +51,6 @@ class Told(Struct, frozen=True):
     stdout: bytes
     stderr: str
     cut: bool = False
-    """There was more."""
 
 
 class Checkout(Struct, frozen=True):

@@ -78,7 +78,6 @@ _EXPECTED = (
     anyio.BrokenResourceError,
     anyio.EndOfStream,
 )
-"""What a server, or the way to it, can make the client raise."""
 
 
 class Server:

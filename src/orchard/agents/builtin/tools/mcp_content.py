@@ -51,7 +51,6 @@ def tool_name(server: str, tool: str, taken: Collection[str]) -> str:
 
 
 def description(server: str, said: str | None) -> str:
-    """What the server says of its tool, bounded, and whose word it is."""
     return shortened(plain_text(said or "").strip(), LONGEST_DESCRIPTION) or f"A tool of the MCP server '{server}'."
 
 
