@@ -12,15 +12,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from orchard.agents.backends.stream import (
-    LONGEST_TEXT,
-    StreamReader,
-    amount,
-    count,
-    part,
-    sentence,
-    text,
-)
+from orchard.agents.backends.stream import LONGEST_TEXT, StreamReader, amount, count, part, sentence, text
 from orchard.agents.cli import Json, reason_of
 from orchard.agents.protocol import Noted, Result, Said, Task, Tell, Used
 from orchard.model.usage import Usage, add, less, total
