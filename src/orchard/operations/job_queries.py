@@ -113,7 +113,6 @@ get_job_diff = Query(
     details="Exactly what git prints; what is too long to be held is cut, and says so. That of the validation job, "
     "`__snapshot-validation__`, is what the whole plan changes.",
     args=GetJobDiff,
-    answer=None,
     example={"plan": "add-login", "job": "api", "stat": True},
     route=Route("GET", f"{JOB}/diff"),
     tool=Tool("core", "What a job changed"),

@@ -53,8 +53,6 @@ BETWEEN_SAMPLES = 0.1
 
 
 class LogPart(Struct, frozen=True):
-    """The log of one phase of one attempt."""
-
     attempt: int
     phase: Phase
     path: Path
@@ -75,7 +73,6 @@ class Library:
         """What the processes of attempts used at the last look."""
 
     def engine_alive(self) -> bool:
-        """Whether an engine works on this repository."""
         return is_at_work(self.repo.state)
 
     def plans(self, *, deleted: bool = False) -> list[PlanSummary]:
@@ -229,7 +226,6 @@ class Library:
         return self._changes(snapshot.start, snapshot.tip) if snapshot and changed else None
 
     def job(self, job: str, plan: str | None) -> JobDetails:
-        """Everything about one job."""
         from orchard.core.views.attempts import attempt_view
         from orchard.core.views.plans import job_view
 
@@ -254,14 +250,12 @@ class Library:
         )
 
     def attempts(self, job: str, plan: str | None) -> list[AttemptView]:
-        """Every attempt at a job."""
         from orchard.core.views.attempts import attempt_view
 
         alive = self.engine_alive()
         return attempt_view(*self.job_of(job, plan), interrupted=not alive)
 
     def usage(self, plan: str | None) -> UsageReport:
-        """What the agents of a plan used, row by row and added up."""
         from orchard.core.views.usage import usage_report
 
         return usage_report(self.run_of(self.find_plan(plan)))
@@ -302,7 +296,6 @@ class Library:
         return run.snapshot.start, run.snapshot.tip
 
     def saved_work(self, plan: str | None = None) -> list[SavedWorkView]:
-        """What was saved from folders before they were reset or removed."""
         from orchard.git.worktree.save import saved_work
 
         found = saved_work(self.repo, self.find_plan(plan) if plan is not None else None)
@@ -320,7 +313,6 @@ class Library:
         ]
 
     def restore(self, ref: str, folder: Path) -> Restored:
-        """Write saved work into a new folder."""
         from orchard.git.worktree.save import restore
 
         return Restored(str(folder), restore(self.repo, ref, folder))

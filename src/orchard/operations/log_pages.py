@@ -123,7 +123,6 @@ def is_over(library: Library, run: Run, wanted: Wanted, attempt: Attempt | None)
 
 
 def phase_is_over(library: Library, run: Run, wanted: Wanted, attempt: Attempt, phase: Phase) -> bool:
-    """Whether this phase of the attempt prints no more."""
     if is_over(library, run, wanted, attempt):
         return True
     records = [one for one in attempt.phases if one.phase is phase]

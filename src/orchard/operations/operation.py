@@ -141,9 +141,9 @@ class Operation(Struct, frozen=True, kw_only=True):
 
     name: str
     sentence: str
-    args: type[Args]
-    answer: type[Struct] | None
-    example: Mapping[str, Any]
+    args: type[Args] = Args
+    answer: type[Struct] | None = None
+    example: Mapping[str, Any] = field(default_factory=dict)
     route: Route | Absent
     tool: Tool | Absent
     verb: Verb | Absent

@@ -182,7 +182,6 @@ follow_plan = Operation(
     "before, and `id` its `seq`. Without `since` the first one holds the whole plan. What changes while a client takes "
     "nothing comes as one. `purged` ends the stream of a plan that is gone for good.",
     args=FollowPlan,
-    answer=None,
     example={"plan": "add-login", "since": 120},
     route=Route("GET", f"{PLAN}/changes"),
     tool=Absent("`wait_plan` waits for the next change."),
@@ -261,7 +260,6 @@ get_plan_diff = Query(
     sentence="Show what a plan changes.",
     details="Exactly what git prints; what is too long to be held is cut, and says so.",
     args=GetPlanDiff,
-    answer=None,
     example={"plan": "add-login", "stat": True},
     route=Route("GET", f"{PLAN}/diff"),
     tool=Absent("`get_job_diff` of the validation job shows it."),

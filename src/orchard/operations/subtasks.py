@@ -381,7 +381,6 @@ def _service(
         name=name,
         sentence=sentence,
         args=args,
-        answer=None,
         example=example,
         route=_NOT_FOR_PEOPLE,
         tool=Tool("subtasks", title, name="list_agents" if name == "list_helpers" else ""),

@@ -15,9 +15,6 @@ async def _ping(engine: Engine, args: Args) -> Json:
 ping = Service(
     name="ping",
     sentence="Say that an engine is there, and which plans it works on.",
-    args=Args,
-    answer=None,
-    example={},
     route=_INNER,
     tool=_INNER,
     verb=_INNER,

@@ -21,8 +21,6 @@ FOLDERS = "http-*"
 
 
 class HttpAddress(Struct, frozen=True):
-    """A daemon, as others find it."""
-
     pid: int
     started: float
     boot: str
@@ -56,7 +54,6 @@ def read_http_address(state: Path) -> HttpAddress | None:
 
 
 def daemons(runtime: Path) -> Iterator[HttpAddress]:
-    """Every daemon of the user that lives."""
     for folder in sorted(runtime.glob(FOLDERS)):
         address = read_http_address(folder)
         if address is not None:

@@ -35,7 +35,6 @@ _log = logging.getLogger("uvicorn.error")
 
 
 def routes(repos: Repos, streams: Streams | None = None) -> list[BaseRoute]:
-    """Everything below `/api/v1`."""
     return [ApiRoute(Api(repos, streams or Streams()))]
 
 
@@ -46,13 +45,11 @@ class ApiRoute(BaseRoute):
         self.api = api
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """Whether a request is for the API."""
         path = scope.get("path", "")
         ours = scope["type"] == "http" and (path == PREFIX or path.startswith(f"{PREFIX}/"))
         return (Match.FULL if ours else Match.NONE), {}
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer it."""
         await self.api(scope, receive, send)
 
 
@@ -65,7 +62,6 @@ class Api:
         self._kept: dict[str, Kept] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
         request = Request(scope, receive)
         try:
             response = await self._answer(request)
@@ -154,7 +150,6 @@ def _pairs(request: Request) -> Sequence[tuple[str, str]]:
 
 
 def _body(operation: Operation, request: Request, data: bytes) -> Any:
-    """What was sent, read and checked."""
     if operation.body is None:
         if data.strip():
             raise Refused(HTTPStatus.BAD_REQUEST, f"{request.method} takes no body here.", "Send it without one.")

@@ -62,7 +62,6 @@ def check_media(request: Request) -> None:
 
 
 def read_json(data: bytes) -> Any:
-    """The one value in a body."""
     try:
         text = data.decode()
     except UnicodeDecodeError as error:

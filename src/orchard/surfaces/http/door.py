@@ -93,7 +93,6 @@ class Door:
         self._hosts = {f"{host}:{port}" for host in hosts} | (set(hosts) if port == usual else set())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
         if scope["type"] != "http":
             return
         traffic, answer = self._traffic, _Answer(send, scope["method"], self._traffic)
@@ -245,7 +244,6 @@ class _Answer:
 
 
 async def refuse(send: Send, refusal: Refusal) -> None:
-    """Answer with a problem document."""
     body = json_bytes(document(refusal.status, refusal.detail, refusal.hint or None))
     headers = [
         (b"content-type", b"application/problem+json"), (b"content-length", str(len(body)).encode()), *refusal.headers,

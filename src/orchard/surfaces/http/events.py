@@ -35,8 +35,6 @@ LONGEST_GATHER = 0.2
 
 
 class Sent(Struct, frozen=True):
-    """One event, ready to be sent."""
-
     seq: int
     plan: str
     data: bytes

@@ -10,8 +10,8 @@ from msgspec import Struct
 
 from orchard.app import App
 from orchard.errors import OrchardError
-from orchard.store.db import BUSY_SECONDS
-from orchard.store.slots import Slots
+from orchard.operations.operation import Args
+from orchard.operations.system_queries import get_capacity
 from orchard.surfaces.http.door import Traffic
 from orchard.surfaces.http.repos import Repos
 
@@ -20,8 +20,6 @@ MISSING_HINT = "Install it with: pip install prometheus-client"
 
 
 class Numbers(Struct, frozen=True):
-    """One repository in numbers."""
-
     repo: str
     plans: Counter[str]
     jobs: Counter[str]
@@ -41,7 +39,8 @@ async def metrics_text(repos: Repos, traffic: Traffic, began: float) -> tuple[by
             plans, jobs, events = await served.read(_count, served.app)
             numbers.append(Numbers(served.id, plans, jobs, events, int(served.session is not None)))
     first = next(iter(repos.all()), None)
-    slots = await first.read(_slots, first.app) if first is not None else (0, 0)
+    capacity = await first.read(get_capacity.read, first.app, Args()) if first is not None else None
+    slots = (capacity.total, capacity.used) if capacity is not None else (0, 0)
     registry = prometheus_client.CollectorRegistry(auto_describe=False)
     registry.register(_Collector(numbers, slots, traffic, began))
     return prometheus_client.generate_latest(registry), prometheus_client.CONTENT_TYPE_LATEST
@@ -56,18 +55,6 @@ def _count(app: App) -> tuple[Counter[str], Counter[str], int]:
     return plans, jobs, app.reader.last_seq()
 
 
-def _slots(app: App) -> tuple[int, int]:
-    """How many jobs of this user may run at once, and how many do."""
-    total, place = app.settings.config.capacity.global_, app.dirs.state / "slots.db"
-    if total == 0 or not place.is_file():
-        return total, 0
-    slots = Slots.open(place, total, patience=BUSY_SECONDS)
-    try:
-        return total, slots.count()
-    finally:
-        slots.close()
-
-
 class _Collector:
     """Gives the numbers that were gathered for one answer."""
 
@@ -75,7 +62,6 @@ class _Collector:
         self._numbers, self._slots, self._traffic, self._began = numbers, slots, traffic, began
 
     def collect(self) -> Iterator[Any]:
-        """Every family of numbers."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
         plans = GaugeMetricFamily("orchard_plans", "Plans by status.", labels=["repo", "status"])

@@ -57,13 +57,11 @@ PATH_WORDS = {
 
 @cache
 def document_bytes() -> bytes:
-    """The document as it is sent."""
     return json_bytes(document())
 
 
 @cache
 def document() -> Json:
-    """The document."""
     paths: Json = {}
     for one in ROUTES:
         paths.setdefault(one.path, {})[one.method.lower()] = _operation(one)
@@ -185,7 +183,6 @@ def _schemas() -> Json:
 
 
 def _part(part: Part, whole: Json, *, required: bool) -> Json:
-    """A schema with some of the fields of another."""
     made = deepcopy(whole)
     made["title"], made["description"] = part.name, part.description
     if part.fields is not None:

@@ -67,8 +67,6 @@ class Kept:
 
 
 class Asked(Struct, frozen=True):
-    """One request, read and checked."""
-
     repos: Repos
     served: Served
     """The repository that is meant; of an operation that is about none, the first one."""
@@ -88,7 +86,6 @@ class Asked(Struct, frozen=True):
 
     @property
     def raw(self) -> Json:
-        """The body as an object, with only what was sent."""
         found: Json = json.loads(self.data) if self.data.strip() else {}
         return found
 
@@ -133,8 +130,6 @@ Run = Callable[[Asked], Awaitable[Response | Json]]
 
 
 class Operation(Struct, frozen=True):
-    """One thing that can be asked for."""
-
     name: str
     """Its id in the document; what generated clients call their function."""
     method: str
@@ -167,22 +162,18 @@ class Operation(Struct, frozen=True):
 
     @property
     def writes(self) -> bool:
-        """Whether it changes anything."""
         return self.method != "GET"
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The path, part by part."""
         return tuple(self.path.strip("/").split("/"))
 
     def fits(self, parts: tuple[str, ...]) -> bool:
-        """Whether a path is one of this operation's."""
         own = self.parts
         return len(own) == len(parts) and all(
             bool(given) if mine.startswith("{") else mine == given for mine, given in zip(own, parts, strict=True)
         )
 
     def named(self, parts: tuple[str, ...]) -> dict[str, str]:
-        """What a path names, by parameter."""
         pairs = zip(self.parts, parts, strict=True)
         return {mine[1:-1]: given for mine, given in pairs if mine.startswith("{")}

@@ -221,7 +221,6 @@ async def _read(asked: Asked, args: dict[str, Any], name: str, form: str | None)
 
 
 async def _jobs(asked: Asked, plan: PlanId, names: list[str]) -> list[JobId]:
-    """The jobs that are meant, each once."""
     find = asked.served.app.find_job
     return list(dict.fromkeys([(await asked.served.read(find, name, plan))[1] for name in names]))
 

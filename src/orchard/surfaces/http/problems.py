@@ -89,7 +89,6 @@ class Refused(OrchardError):
 
 
 def answer(error: OrchardError) -> Response:
-    """An error as an answer."""
     if isinstance(error, Refused):
         return problem(error.status, error.message, error.hint, error.problems, error.headers)
     if isinstance(error, InvalidInput):
@@ -130,12 +129,10 @@ def problem(
     problems: Sequence[Problem] = (),
     headers: Mapping[str, str] | None = None,
 ) -> Response:
-    """One answer of this form."""
     return Response(json_bytes(document(status, detail, hint, problems)), status, headers, MEDIA)
 
 
 def document(status: int, detail: str, hint: Hint | None = None, problems: Sequence[Problem] = ()) -> Json:
-    """The body of such an answer."""
     return {
         "type": f"urn:orchard:{KINDS.get(status, 'refused')}",
         "title": HTTPStatus(status).phrase,

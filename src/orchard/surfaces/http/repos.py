@@ -21,7 +21,6 @@ class Repos:
         self._by_id = {one.id: one for one in served}
 
     def all(self) -> list[Served]:
-        """Every repository."""
         return list(self._by_id.values())
 
     def find(self, id: str | None) -> Served:

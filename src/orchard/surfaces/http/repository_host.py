@@ -80,7 +80,6 @@ class Kept(Served):
         return False
 
     async def keep(self) -> None:
-        """Have an engine until the daemon is to end."""
         wait = FIRST_WAIT
         self._task = asyncio.current_task()
         try:
@@ -149,7 +148,6 @@ class Kept(Served):
         self._wake()
 
     def _hasten(self) -> None:
-        """Somebody wants the end to come sooner."""
         self._wake()
         if self._opening and self._task is not None:
             self._task.cancel()  # it may be waiting long for an engine that does not answer
@@ -175,7 +173,6 @@ class Kept(Served):
                     await self._sleep()
 
     async def _speak(self, session: Session, caller: Caller) -> None:
-        """MCP at the engine's door; who speaks it keeps the daemon from being idle."""
         self.channels += 1
         try:
             await speak_mcp(session, caller, self)

@@ -55,8 +55,6 @@ PATIENCE = 5.0
 
 
 class Options(Struct, frozen=True):
-    """How a daemon is to serve."""
-
     host: str = "127.0.0.1"
     port: int = 0
     names: tuple[str, ...] = ()
@@ -68,8 +66,6 @@ class Options(Struct, frozen=True):
 
 
 class Daemon:
-    """One process that serves repositories."""
-
     def __init__(self, apps: Sequence[App], options: Options) -> None:
         self._options = options
         self.stopping = Stopping(options.on_stop)
@@ -113,7 +109,6 @@ class Daemon:
     # ------------------------------------------------------------------------------- what is served
 
     def _application(self, traffic: doors.Traffic) -> Starlette:
-        """Everything behind the door."""
         from orchard.surfaces.http.api import routes  # many models: only who serves pays for them
 
         async def metrics(request: Request) -> Response:
@@ -143,7 +138,7 @@ class Daemon:
         assert me is not None
         host = self._options.host
         shown = self._options.names[0] if self._options.names else f"[{host}]" if ":" in host else host
-        folders = [str(kept.app.repo.main_top or kept.app.repo.top or kept.app.repo.common_dir) for kept in self.kept]
+        folders = [str(kept.folder) for kept in self.kept]
         url = f"{self._scheme}://{shown}:{port}/"
         return HttpAddress(me.pid, me.started, me.boot, url, str(tokens.file), folders, __version__)
 
@@ -218,12 +213,10 @@ class LateMcp:
             self._ready.set()
 
     def leave(self) -> None:
-        """Nobody will ask any more."""
         self._leaving.set()
         self._wanted.set()
 
     async def __call__(self, scope: doors.Scope, receive: doors.Receive, send: doors.Send) -> None:
-        """Answer one request."""
         self._wanted.set()
         await self._ready.wait()
         if self._app is None:
@@ -267,7 +260,6 @@ def _page(name: str, kind: str) -> Callable[[Request], Awaitable[Response]]:
 
 
 async def _no_such(request: Request, error: Exception) -> Response:
-    """No such path, or not with this method."""
     assert isinstance(error, HTTPException)
     return problem(error.status_code, error.detail, headers=error.headers)
 

@@ -23,8 +23,6 @@ BEGIN_STOP = signal.SIGUSR2
 
 
 class Haste(IntEnum):
-    """How quickly it has to end."""
-
     NONE = 0
     FINISH = 1
     STOP = 2
@@ -41,15 +39,12 @@ class Stopping:
         self._listeners: list[Callable[[], None]] = []
 
     def listen(self, listener: Callable[[], None]) -> None:
-        """Have this called whenever it has to be quicker."""
         self._listeners.append(listener)
 
     def further(self) -> None:
-        """Be one step quicker than now."""
         self.at_least(Haste(min(self.haste + 1, Haste.NOW)))
 
     def at_least(self, haste: Haste) -> None:
-        """Be as quick as this, or quicker."""
         haste = max(haste, self._first)
         if haste > self.haste:
             self.haste = haste

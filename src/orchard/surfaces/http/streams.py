@@ -21,15 +21,12 @@ PING_SECONDS = 15.0
 
 
 class Streams:
-    """Everybody who listens."""
-
     def __init__(self, most: int = CLIENTS, stalled: float = STALLED_SECONDS, ping: float = PING_SECONDS) -> None:
         self.most, self.stalled, self.ping = most, stalled, ping
         self.clients = 0
         """How many listen."""
 
     def stream(self, frames: AsyncIterator[bytes]) -> "Stream":
-        """An answer that goes on as long as there are frames."""
         return Stream(self, frames)
 
 
@@ -65,7 +62,6 @@ class Stream(EventSourceResponse):
 
 
 def frame(data: str, event: str, id: str) -> bytes:
-    """One event as it goes over the wire."""
     return ServerSentEvent(data, event=event, id=id, sep="\n").encode()
 
 

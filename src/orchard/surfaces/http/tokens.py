@@ -59,8 +59,6 @@ def new_code(folder: Path) -> str:
 
 
 class Tokens:
-    """The secrets of one daemon."""
-
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.file = folder / TOKEN_FILE
@@ -75,7 +73,6 @@ class Tokens:
         return hmac.compare_digest(_digest(given), self._token)
 
     def is_session(self, given: str) -> bool:
-        """Whether this session was given out here."""
         shown, found = _digest(given), False
         for known in self._sessions:
             found |= hmac.compare_digest(shown, known)

@@ -154,7 +154,6 @@ class Protocol(H11Protocol):
 
 
 def _last_words(refusal: Refusal) -> bytes:
-    """A whole answer, after which the connection ends."""
     said = document(refusal.status, refusal.detail, refusal.hint or None)
     body = json_bytes(said)
     headers = {
@@ -174,7 +173,6 @@ class Server(uvicorn.Server):
         self.listens = asyncio.Event()
 
     def end(self) -> None:
-        """Take no more requests, and let everybody go."""
         self.should_exit = True
         self._end.set()
 
@@ -184,12 +182,10 @@ class Server(uvicorn.Server):
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to listen."""
         await super().startup(sockets)
         self.listens.set()
 
     async def main_loop(self) -> None:
-        """Wait for the end."""
         await self._end.wait()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
