@@ -4,6 +4,8 @@ from enum import StrEnum
 
 
 class Phase(StrEnum):
+    """One step of an attempt."""  # the API describes it so
+
     MERGE_FI = "merge-fi"
     SETUP = "setup"
     PRECHECKS = "prechecks"
