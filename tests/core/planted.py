@@ -234,9 +234,7 @@ BUGS: Mapping[str, Bug] = {
         "    for recorded in history:\n",
         "    for recorded in (kept := list(history))[: max(1, len(kept) - 1)]:\n",
     ),
-    "a plan that has started has no snapshot": Bug(
-        "replay", "run.snapshot = run.snapshot or Snapshot(1, start, start, start)", "pass"
-    ),
+    "a plan that has started has no snapshot": Bug("replay", "run.snapshot = Snapshot(1, start, start, start)", "pass"),
     "an illegal event leaves a trace": Bug(
         "replay",
         "    event = recorded.event\n    since",

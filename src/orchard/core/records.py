@@ -238,6 +238,7 @@ class Snapshot(Struct):
     """The plan's own line of commits, where leaves are merged before anything lands."""
 
     generation: int
+    """0: the plan has not started."""
     start: str
     integration: str
     tip: str

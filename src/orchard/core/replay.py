@@ -128,7 +128,8 @@ def _plan_started(run: Run, event: events.PlanStarted, at: float) -> None:
     run.started, run.started_at = event, at
     # The next event says the same; a crash may have come between the two.
     start = event.target_commit or event.base_commit
-    run.snapshot = run.snapshot or Snapshot(1, start, start, start)
+    if not run.snapshot.generation:
+        run.snapshot = Snapshot(1, start, start, start)
 
 
 def _resumed(run: Run, event: events.PlanResumed, at: float) -> None:
@@ -141,7 +142,7 @@ def _resumed(run: Run, event: events.PlanResumed, at: float) -> None:
 
 def _snapshot_started(run: Run, event: events.SnapshotStarted, at: float) -> None:
     line = event.integration or event.commit
-    for job in run.snapshot.merged if run.snapshot is not None else ():
+    for job in run.snapshot.merged:
         if job in run.records:
             run.mark(job)
     run.snapshot = Snapshot(event.generation, event.commit, line, event.commit, rewritten=event.integration)
@@ -377,7 +378,7 @@ def _worker_completed(run: Run, event: events.WorkerCompleted, at: float) -> Non
 
 
 def _leaf_merged(run: Run, event: events.LeafMerged, at: float) -> None:
-    if run.snapshot is not None and run.snapshot.generation == event.generation:
+    if run.snapshot.generation == event.generation:
         run.snapshot.integration, run.snapshot.tip = event.integration, event.snapshot
         run.snapshot.merged[event.job] = event
         if event.resolved:

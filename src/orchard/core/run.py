@@ -27,69 +27,70 @@ Rank = tuple[int, int, int, int, JobId]
 
 
 class Run:
+    seq = 0
+    file: str | None = None
+    key: dict[str, Any] | None = None
+    """By which the request that made it is known when it comes again."""
+    reshaped = 0
+    """The last event that gave the plan another graph."""
+    ahead = False
+    """Whether it holds what will have happened, and nobody has recorded yet."""
+    slots_used = 0
+    held = 0
+    created = 0.0
+    started: events.PlanStarted | None = None
+    started_at: float | None = None
+    changed_at = 0.0
+    alive_at = 0.0
+    """When an engine was last known to work on it; what the next engine finds and records comes later."""
+    ended_at: float | None = None
+    """When it was over; what a person does with it afterwards does not make it longer."""
+    idle_seconds = 0.0
+    """For how long it was over, or without an engine, before it went on."""
+    _resting_since: float | None = None
+    _went_on = 0.0
+    scaffolding = False
+    paused: events.PlanPaused | None = None
+    begins_alone = False
+    canceled: events.PlanCanceled | None = None
+    deleted = False
+    deleted_at: float | None = None
+    purged = False
+    landing: events.LandingIntended | None = None
+    landed: events.Landed | None = None
+    unlanded: events.NothingToLand | None = None
+    undo: events.UndoIntended | None = None
+    undone: events.LandingUndone | None = None
+    pushed: events.Pushed | None = None
+    budget_from = 0.0
+    """How many active seconds were used before a person last let the plan go on."""
+    used_tokens = 0
+    used_cost = 0.0
+    used_before = (0, 0.0)
+    """How many tokens and how much money were used before a person last let the plan go on."""
+    _active_seconds = 0.0
+    _active_since: float | None = None
+
     def __init__(self, plan_id: PlanId) -> None:
         self.id = plan_id
-        self.seq = 0
         self.plan = Plan(name="", jobs={})
-        self.file: str | None = None
-        self.key: dict[str, Any] | None = None
-        """By which the request that made it is known when it comes again."""
         self.records: dict[JobId, JobRecord] = {}
         self.changed: dict[JobId, int] = {}
         """After which event each job was last another one to look at, the latest last; `mark` alone writes it."""
         self.removed: dict[JobId, int] = {}
         """Which event took a job away that is not there now."""
-        self.reshaped = 0
-        """The last event that gave the plan another graph."""
         self.views: dict[JobId, Any] = {}
         """What was made of a job to show it, until something happens to it."""
-        self.ahead = False
-        """Whether it holds what will have happened, and nobody has recorded yet."""
         self.counts: Counter[JobStatus] = Counter()
         self.group_counts: dict[str, Counter[JobStatus]] = {}
         """By group, the jobs that are in it and in no group below it."""
-        self.slots_used = 0
-        self.held = 0
-        self.created = 0.0
-        self.started: events.PlanStarted | None = None
-        self.started_at: float | None = None
-        self.changed_at = 0.0
-        self.alive_at = 0.0
-        """When an engine was last known to work on it; what the next engine finds and records comes later."""
-        self.ended_at: float | None = None
-        """When it was over; what a person does with it afterwards does not make it longer."""
-        self.idle_seconds = 0.0
-        """For how long it was over, or without an engine, before it went on."""
-        self._resting_since: float | None = None
-        self._went_on = 0.0
-        self.scaffolding = False
-        self.paused: events.PlanPaused | None = None
-        self.begins_alone = False
-        self.canceled: events.PlanCanceled | None = None
-        self.deleted = False
-        self.deleted_at: float | None = None
-        self.purged = False
-        self.snapshot: Snapshot | None = None
-        self.landing: events.LandingIntended | None = None
-        self.landed: events.Landed | None = None
-        self.unlanded: events.NothingToLand | None = None
-        self.undo: events.UndoIntended | None = None
-        self.undone: events.LandingUndone | None = None
-        self.pushed: events.Pushed | None = None
+        self.snapshot = Snapshot(0, "", "", "")
         self.warnings: list[events.Warned] = []
         self.resolutions: list[events.ConflictSettled] = []
         """How conflicts were resolved that are in what jobs start from, or in the snapshot as it is now."""
         self.superseded: list[events.ConflictSettled] = []
         """How conflicts were resolved in snapshots that were thrown away."""
         self.budget_warned: set[str] = set()
-        self.budget_from = 0.0
-        """How many active seconds were used before a person last let the plan go on."""
-        self.used_tokens = 0
-        self.used_cost = 0.0
-        self.used_before = (0, 0.0)
-        """How many tokens and how much money were used before a person last let the plan go on."""
-        self._active_seconds = 0.0
-        self._active_since: float | None = None
         self._ready: list[Rank] = []
         self._ready_free: list[Rank] = []
         self._queued: set[JobId] = set()
@@ -118,6 +119,12 @@ class Run:
     @property
     def _goes_on(self) -> bool:
         return bool(self.counts[JobStatus.READY] or self.held or self.started is None or self.to_deploy)
+
+    @property
+    def pinned(self) -> events.PlanStarted:
+        """What base and target were pinned to; nobody asks before the plan has started."""
+        assert self.started is not None
+        return self.started
 
     @property
     def settled(self) -> bool:

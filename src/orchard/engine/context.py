@@ -33,7 +33,7 @@ class Context(Struct, dict=True):
     commit: str | None = None
     target_tip: str | None = None
     """Where the target was when the validation job last looked; None: the landing makes the branch."""
-    phase: Phase | None = None
+    phase: Phase = Phase.MERGE_FI
     healed: bool = False
     """Whether an agent has healed something since the last commit."""
     notes: list[str] = field(default_factory=list)
@@ -72,7 +72,6 @@ class Context(Struct, dict=True):
 
     @property
     def log(self) -> Path:
-        assert self.phase is not None
         if self.subtask is not None:
             return self.world.logs.subtask_path(self.run.id, self.job_id, self.number, self.subtask)
         return self.world.logs.path(self.run.id, self.job_id, self.number, self.phase)
@@ -91,7 +90,6 @@ class Context(Struct, dict=True):
 
     @property
     def place(self) -> Place:
-        assert self.run.started is not None
         evidence = self.world.logs.evidence_path(self.run.id, self.job_id, self.number)
-        target = self.run.started.target_branch
+        target = self.run.pinned.target_branch
         return Place(self.workspace.folder, self.run.id, self.job_id, self.number, self.base, target, evidence)

@@ -273,9 +273,8 @@ class Engine:
         return len({run.records[need].commit for need in job.needs}) <= 1
 
     def _pass_on(self, run: Run, job_id: JobId, number: int) -> None:
-        assert run.started is not None
         needs = run.job(job_id).needs
-        commit = run.records[needs[0]].commit if needs else run.started.base_commit
+        commit = run.records[needs[0]].commit if needs else run.pinned.base_commit
         assert commit is not None
         self.record(run.id, events.JobStarted(job_id, number))
         self.record(run.id, events.JobSucceeded(job_id, number, commit))

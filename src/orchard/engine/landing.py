@@ -36,8 +36,6 @@ class Moved(Passed, frozen=True):
 
 async def land(context: Context) -> Outcome:
     run = context.run
-    assert run.snapshot is not None
-    assert run.started is not None
     tip = context.commit = run.snapshot.tip
     if run.landed is not None:
         return await _after_landing(context)
@@ -47,7 +45,7 @@ async def land(context: Context) -> Outcome:
     if context.plan.land == "never":
         return await _leave_on_branch(context, tip)
     if context.plan.land == "ask" and context.approved != "landing":
-        reason = f"The result is validated and waits to be landed on '{run.started.target_branch}'."
+        reason = f"The result is validated and waits to be landed on '{run.pinned.target_branch}'."
         return Held("landing", reason, Phase.MERGE_RI)
     return await _land(context, tip)
 
@@ -60,8 +58,7 @@ def _why_nothing(run: Run) -> str:
 
 async def _land(context: Context, new: str) -> Outcome:
     engine, run = context.engine, context.run
-    assert run.started is not None
-    branch, old = context.world.repo.meant_branch(run.started.target_branch), context.target_tip
+    branch, old = context.world.repo.meant_branch(run.pinned.target_branch), context.target_tip
     await _harden(context, new)
     intent = events.LandingIntended(landing_id(run), branch, old, new)
     failpoint("landing.before-intent")
@@ -92,7 +89,6 @@ async def _land(context: Context, new: str) -> Outcome:
 async def _harden(context: Context, tip: str) -> None:
     """What was merged could have been merged again; what a branch holds has to be on disk."""
     snapshot, world = context.run.snapshot, context.world
-    assert snapshot is not None
     await world.in_thread(world.integration.harden, snapshot.start, tip)
 
 

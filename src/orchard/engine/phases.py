@@ -77,12 +77,11 @@ def _problem(value: Any) -> str | None:
 async def merge_fi(context: Context) -> Outcome:
     """Gather what the job needs, and take a worktree that stands there."""
     run, record = context.run, context.state
-    assert run.started is not None
     needs = context.job.needs
     commits = [commit for need in needs if (commit := run.records[need].commit) is not None]
     hold = base_ref(run.id, context.job_id, context.number)
     resolver = context.plan.resolver or context.world.config.resolver
-    base = run.started.base_commit
+    base = run.pinned.base_commit
     if len(set(commits)) == 1:
         base = commits[0]
     elif commits:
@@ -117,8 +116,7 @@ async def _note_picks(context: Context, base: str) -> None:
 async def _gathered(context: Context, hold: str, commits: list[str], resolver: Resolver) -> Outcome:
     """Bring together what the job needs; the commit is the note of `Passed`."""
     world = context.world
-    assert context.run.started is not None
-    floor = context.run.started.base_commit
+    floor = context.run.pinned.base_commit
     step = partial(world.in_thread, gather, world, context.run.id, hold, commits, resolver, floor)
     found = await world.again_if_vanished(step)
     return Passed(found) if isinstance(found, str) else found
@@ -364,7 +362,6 @@ async def run_works(context: Context, works: Iterable[Work]) -> Failed | Held | 
 async def _run_work(context: Context, one: Work) -> Failed | Held | None:
     if isinstance(one, AgentWork):
         return await run_agent_work(context, one)
-    assert context.phase is not None
     world, place = context.world, context.place
     folder = folder_of(one, place)
     if isinstance(folder, Failed):

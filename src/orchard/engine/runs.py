@@ -154,7 +154,7 @@ class Runs(dict[PlanId, Run]):
                 self.drop(plan)
                 dropped.append(plan)
                 if run.started is not None and run.status is not PlanStatus.SUCCEEDED:
-                    self._targets[plan] = run.started.target_branch
+                    self._targets[plan] = run.pinned.target_branch
         return dropped
 
     def targets(self, run: Run) -> list[str]:

@@ -68,7 +68,6 @@ async def merge_leaf(engine: Engine, run: Run, job_id: JobId, commit: str) -> Ou
             return await _merge_surely(engine, run, job_id, commit)
         except RefMoved:
             # The refs are not where the journal says: an engine died between the two.
-            assert run.snapshot is not None
             built = await _rebuild(engine, run, run.snapshot.start)
         if not isinstance(built, Passed):
             return built
@@ -93,7 +92,6 @@ async def rebuild(engine: Engine, run: Run, start: str, *, rewritten: bool = Fal
 
 async def _rebuild(engine: Engine, run: Run, start: str, *, rewritten: bool = False) -> Outcome:
     snapshot, world = run.snapshot, engine.world
-    assert snapshot is not None
     leaves = [(job, leaf.commit) for job, leaf in snapshot.merged.items()]
     line = snapshot.rewritten
     if rewritten or (line is not None and start != snapshot.start):
@@ -128,11 +126,10 @@ async def _merge(engine: Engine, run: Run, job_id: JobId, commit: str) -> Outcom
 
 def _between(engine: Engine, run: Run, job_id: JobId, merge: Merge) -> Between:
     """Whom a leaf met: the jobs whose merged work touched the same paths, or what others did on the target."""
-    assert run.started is not None
     paths = {one.path for one in merge.conflicts}
     jobs = list(met_by(engine.world, run, job_id, paths))[:NAMED_JOBS]
     named = " and ".join(f"job '{job}'" for job in jobs)
-    other = named or f"the target branch '{run.started.target_branch}'"
+    other = named or f"the target branch '{run.pinned.target_branch}'"
     return Between(run.id, f"Job '{job_id}' and {other}", other, f"job '{job_id}'", jobs=bool(jobs))
 
 
@@ -148,7 +145,6 @@ def _bring_in(engine: Engine, run: Run, leaf: LeafMerge) -> tuple[Prepared | Con
 
 def _leaf(engine: Engine, run: Run, job_id: JobId, commit: str) -> LeafMerge:
     snapshot, job, world = run.snapshot, run.job(job_id), engine.world
-    assert snapshot is not None
     choice = run.plan.resolver or world.config.resolver
 
     def resolver(merge: Merge) -> Resolution | None:
@@ -193,13 +189,11 @@ def _healed(run: Run, leaf: JobId, inside: list[JobId]) -> dict[str, str]:
 
 def landing_id(run: Run) -> str:
     """What marks the commits of this snapshot wherever they end up."""
-    assert run.snapshot is not None
     return f"{run.id}.{run.snapshot.generation}"
 
 
 def _jobs_inside(run: Run, leaf: JobId) -> list[tuple[JobId, str]]:
     """The jobs whose work comes in with this leaf and came in with no leaf before it."""
-    assert run.snapshot is not None
     seen: set[JobId] = set()
     found: list[tuple[JobId, str]] = []
     known = run.snapshot.inside
@@ -231,7 +225,6 @@ def _words(run: Run, leaf: Job, inside: list[Job]) -> tuple[str, str]:
 
 
 def _merged(engine: Engine, run: Run, job_id: JobId, commit: str, prepared: Prepared) -> LeafMerged:
-    assert run.snapshot is not None
     resolution = prepared.resolution
     paths = tuple(path.decode(errors="replace") for path in resolution.paths) if resolution else ()
     return LeafMerged(

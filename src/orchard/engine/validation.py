@@ -53,7 +53,6 @@ async def take_in_healed(context: Context) -> Outcome:
     outcome = await merge_leaf(context.engine, run, VALIDATION, leaf)
     if isinstance(outcome, Failed):
         return outcome
-    assert run.snapshot is not None
     context.base = context.commit = run.snapshot.tip
     await context.workspace.move_head(run.snapshot.tip)
     return Passed(outcome.note if isinstance(outcome, Passed) else "")
@@ -74,7 +73,6 @@ def _info(context: Context) -> CommitInfo:
 def _on_top(context: Context, commit: str) -> str:
     """The same tree as a commit on the line of true merges, held until it is merged."""
     world, snapshot = context.world, context.run.snapshot
-    assert snapshot is not None
     integration = world.integration
     tree = integration.objects.tree_of(commit)
     message = compose_message(HEALED, trailers={"Orchard-Plan": context.run.id, "Orchard-Job": VALIDATION})
@@ -102,7 +100,7 @@ async def run_validation(context: Context) -> Outcome:
         if not isinstance(outcome, Moved):
             return outcome
         first = Phase.PRECHECKS
-    branch = context.run.started.target_branch if context.run.started else ""
+    branch = context.run.pinned.target_branch
     return Failed(
         "conflict",
         f"Branch '{branch}' moved {limits.RELANDINGS} times while the plan was being validated.",
@@ -126,7 +124,6 @@ async def _once(context: Context, first: Phase) -> Outcome:
 
 async def _merge_fi(context: Context) -> Outcome:
     snapshot = context.run.snapshot
-    assert snapshot is not None
     context.base = context.commit = snapshot.tip
     return Passed()
 
@@ -134,15 +131,13 @@ async def _merge_fi(context: Context) -> Outcome:
 async def _prechecks(context: Context) -> Outcome:
     """See that the snapshot stands on the target as it is now."""
     run = context.run
-    assert run.started is not None
-    assert run.snapshot is not None
-    tip = await context.world.in_thread(context.world.repo.branch_tip, run.started.target_branch)
+    tip = await context.world.in_thread(context.world.repo.branch_tip, run.pinned.target_branch)
     note = ""
     if tip is None and not stands_on(run, tip):
         return Failed(
             "error",
-            f"The target branch '{run.started.target_branch}' does not exist any more.",
-            hint=f"Make it again (git branch {run.started.target_branch} {run.snapshot.start:.12}), then retry.",
+            f"The target branch '{run.pinned.target_branch}' does not exist any more.",
+            hint=f"Make it again (git branch {run.pinned.target_branch} {run.snapshot.start:.12}), then retry.",
         )
     if tip is not None and not stands_on(run, tip):
         rewritten = await _is_rewritten(context, tip)
@@ -168,19 +163,15 @@ async def _is_rewritten(context: Context, tip: str) -> bool:
     What the result could not be merged onto is not missed, if the target still holds what the plan began with.
     """
     run, repo = context.run, context.world.repo
-    assert run.started is not None
-    assert run.snapshot is not None
     start = run.snapshot.start
     if not run.snapshot.merged.keys() >= set(run.plan.leaves) and run.snapshot.rewritten is None:
-        start = run.started.target_commit or run.started.base_commit
+        start = run.pinned.target_commit or run.pinned.base_commit
     return not await context.world.in_thread(is_ancestor, repo, start, tip)
 
 
 def _ask_about(context: Context, tip: str) -> Held:
     run = context.run
-    assert run.started is not None
-    assert run.snapshot is not None
-    branch, start = run.started.target_branch, run.snapshot.start
+    branch, start = run.pinned.target_branch, run.snapshot.start
     undone = _undone_plan(context, start)
     what = f"was amended or reset while the plan ran: it is at {tip:.12} and"
     if undone is not None:
@@ -204,7 +195,6 @@ async def _bring_in_missing(context: Context) -> Failed | Held | None:
     """Merge leaves that the snapshot does not have: an engine was killed while it began the snapshot again."""
     run = context.run
     for job_id in run.plan.leaves:
-        assert run.snapshot is not None
         if job_id in run.snapshot.merged:
             continue
         commit = run.records[job_id].commit
@@ -218,11 +208,9 @@ async def _bring_in_missing(context: Context) -> Failed | Held | None:
 
 def stands_on(run: Run, tip: str | None) -> bool:
     """Whether the snapshot can land on a target that is at `tip` (None: that does not exist)."""
-    assert run.started is not None
-    assert run.snapshot is not None
     if tip is not None:
         return tip == run.snapshot.start
-    return run.started.target_commit is None and run.snapshot.start == run.started.base_commit
+    return run.pinned.target_commit is None and run.snapshot.start == run.pinned.base_commit
 
 
 async def _setup(context: Context) -> Outcome:
@@ -254,12 +242,11 @@ async def _work(context: Context) -> Outcome:
 async def _postchecks(context: Context) -> Outcome:
     """See that nothing has happened to the target meanwhile, but a landing of ours that was interrupted."""
     run = context.run
-    assert run.started is not None
     failpoint("validation.before-settle")
     await settle(context.engine, run)
     if run.landed is not None:
         return Passed("it had landed before the interruption")
-    tip = await context.world.in_thread(context.world.repo.branch_tip, run.started.target_branch)
+    tip = await context.world.in_thread(context.world.repo.branch_tip, run.pinned.target_branch)
     context.target_tip = tip
     if not stands_on(run, tip):
         await context.workspace.end("the target moved during validation")

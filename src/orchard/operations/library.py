@@ -222,8 +222,7 @@ class Library:
     def _result_of(self, run: Run) -> Changes | None:
         """How much the result of a plan changes; None where there is none yet."""
         snapshot = run.snapshot
-        changed = snapshot is not None and snapshot.tip != snapshot.start
-        return self._changes(snapshot.start, snapshot.tip) if snapshot and changed else None
+        return self._changes(snapshot.start, snapshot.tip) if snapshot.tip != snapshot.start else None
 
     def job(self, job: str, plan: str | None) -> JobDetails:
         from orchard.core.views.attempts import attempt_view
@@ -291,7 +290,7 @@ class Library:
                 return record.base, commit
         else:
             run = self.run_of(self.find_plan(plan))
-        if run.snapshot is None:
+        if not run.snapshot.generation:
             raise NotFound(f"Plan '{run.id}' has no result yet; it is {run.status}.")
         return run.snapshot.start, run.snapshot.tip
 

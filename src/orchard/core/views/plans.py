@@ -427,7 +427,7 @@ def _job_view(run: Run, job_id: JobId, *, stopped: bool) -> JobView:
         healed=kept.healed,
         task=job.task,
         leaf=job_id in run.plan.leaf_set,
-        merged=run.snapshot is not None and job_id in run.snapshot.merged,
+        merged=job_id in run.snapshot.merged,
         waiting=None if record.hold is None else Hold(record.hold.kind, record.hold.reason),
         evidence=committed.evidence if committed else None,
         deployed=not record.undeployed,

@@ -27,7 +27,6 @@ def authors(world: World, run: Run, sides: tuple[str, str], paths: set[bytes]) -
 
 def met_by(world: World, run: Run, leaf: JobId, paths: set[bytes]) -> dict[JobId, set[bytes]]:
     """The jobs that a leaf meets in the snapshot, each with those of the paths that it changed."""
-    assert run.snapshot is not None
     others = run.snapshot.inside - _with_needs(run, leaf)
     inside = (job for job in run.records if job in others)
     return {job: changed for job, _, changed in touched(world, run, inside, paths)}

@@ -35,7 +35,6 @@ async def healed(context: Context, failed: Failed, again: Callable[[], Awaitable
         before = await folder_state(context)
         result = await _turn(context, agent, outcome, earlier, number)
         if result.reason == "budget":
-            assert context.phase is not None
             return Held("budget", result.message, context.phase)
         if before == await folder_state(context):
             _record(context, number, "unchanged", result.message)
@@ -68,7 +67,6 @@ def _earlier(context: Context) -> list[Try]:
 
 
 async def _turn(context: Context, agent: Agent, failed: Failed, earlier: list[Try], number: int) -> Result:
-    assert context.phase is not None
     job = context.job
     failure = Failure(
         phase=str(context.phase),
@@ -145,7 +143,6 @@ def healed_trailers(context: Context) -> tuple[tuple[str, str], ...]:
 
 
 def _record(context: Context, number: int, outcome: str, message: str, tail: str = "") -> None:
-    assert context.phase is not None
     context.engine.record(
         context.run.id, HealTried(context.job_id, context.number, context.phase, number, outcome, message, tail)
     )

@@ -66,7 +66,6 @@ def met(world: World, run: Run, leaf: LeafMerge, resolution: Resolution) -> list
     of_target = _changed_on_target(world, run, leaf.commit, paths)
     jobs = tuple(by_job)
     if not by_job and not of_target:
-        assert run.snapshot is not None
         jobs = tuple(name for name in run.snapshot.merged if name != job)
     if resolution.by not in SIDES:
         return [Met(pick_of(resolution, leaf.integration, leaf.commit), Sides(jobs, (job,)))]
@@ -81,7 +80,6 @@ def met(world: World, run: Run, leaf: LeafMerge, resolution: Resolution) -> list
 
 def _changed_on_target(world: World, run: Run, commit: str, paths: set[bytes]) -> set[bytes]:
     """Those of the paths that are not on the target as they were where the leaf's work began."""
-    assert run.snapshot is not None
     objects, line = world.integration.objects, run.snapshot.rewritten or run.snapshot.start
     now = objects.tree_of(line)
     before = [objects.tree_of(base) for base in merge_bases(world.repo, line, commit)]
@@ -106,7 +104,7 @@ def record_pick(engine: Engine, run: Run, job: JobId, phase: Phase, pick: Pick, 
         ),
     )
     more = f" and {len(pick.paths) - LISTED_PATHS} more" if len(pick.paths) > LISTED_PATHS else ""
-    whose = kept_version(by, sides.ours, sides.theirs, run.started.target_branch if run.started is not None else None)
+    whose = kept_version(by, sides.ours, sides.theirs, run.pinned.target_branch)
     told = f"conflict in {', '.join(pick.paths[:LISTED_PATHS])}{more} resolved by '{by}'"
     return f"{told}: {whose}" if whose else told
 
@@ -155,7 +153,6 @@ async def merge_with_resolver(context: Context, merge: Callable[[], Awaitable[Ou
 
 async def _ask_resolver(context: Context, merge: Merge) -> str | Held | None:
     """Ask an agent and remember what it decides; what stands in the way otherwise."""
-    assert context.phase is not None
     world = context.world
     try:
         agent = world.agents.find(_resolver(context))
@@ -179,7 +176,6 @@ class Place(Struct, frozen=True):
 
 
 async def _ask(context: Context, agent: Agent, merge: Merge, place: Place) -> str | Held | None:
-    assert context.phase is not None
     world, problem = context.world, ""
     for number in range(1, TRIES + 1):
         shutil.rmtree(place.files, ignore_errors=True)
@@ -278,7 +274,6 @@ def _side(context: Context, jobs: list[JobId], commit: str) -> Side:
 
 
 def _record(context: Context, agent: Agent, merge: Merge, taken: Resolution) -> None:
-    assert context.phase is not None
     paths = tuple(show_path(path) for path in taken.paths)
     resolved = ConflictSettled(
         context.job_id, context.number, context.phase, agent.name, paths, merge.ours, merge.theirs, taken.tree

@@ -135,7 +135,6 @@ def _calls_before(context: Context, asked: Asked) -> int:
 
 async def _once(context: Context, asked: Asked, calls: int) -> tuple[Result, bool]:
     """One try at a turn: how it ended, and whether the agent has taken in what it was told."""
-    assert context.phase is not None
     agent, phase = asked.agent, context.phase
     log = context.make_log()
     begun = events.AgentStarted(
@@ -214,7 +213,6 @@ async def _project_settings_trusted(context: Context, asked: Asked) -> bool:
 
 class _Hearing:
     def __init__(self, context: Context, asked: Asked, log: Path) -> None:
-        assert context.phase is not None
         self._context, self._asked, self._log, self._phase = context, asked, log, context.phase
         self._fd = -1
         self._left = asked.limits.log_bytes
@@ -311,7 +309,6 @@ class _Hearing:
 
 
 def _note(context: Context, asked: Asked, told: Noted) -> None:
-    assert context.phase is not None
     message = _clean(context, told.message[:NOTE])
     context.engine.record(
         context.run.id,

@@ -56,7 +56,6 @@ _HINTS = {
 
 async def run_agent_work(context: Context, work: AgentWork) -> Failed | Held | None:
     """Have an agent do a work of the plan; None: it says that it is done, which the commit has to prove."""
-    assert context.phase is not None
     world, phase = context.world, context.phase
     folder = folder_of(work, context.place)
     if isinstance(folder, Failed):
@@ -91,7 +90,6 @@ async def run_agent_work(context: Context, work: AgentWork) -> Failed | Held | N
 
 
 def outcome_of(context: Context, agent: Agent, work: Work, result: Result) -> Failed | Held | None:
-    assert context.phase is not None
     if result.ok:
         return None
     if result.reason == "budget":
