@@ -1,7 +1,6 @@
 """Facts about agents: their turns, what they used, healed, resolved and were told; and jobs deployed by hand."""
 
-from orchard.model.events.event import JobFact, Json
-from orchard.model.phases import Phase
+from orchard.model.events.event import AttemptFact, JobFact, Json, PhaseFact, TurnFact
 
 
 class JobDeployed(JobFact, frozen=True):
@@ -16,35 +15,26 @@ class MessageSent(JobFact, frozen=True):
     text: str
 
 
-class MessagesDelivered(JobFact, frozen=True):
+class MessagesDelivered(AttemptFact, frozen=True):
     """The agent has taken in every message up to this number: they are in its session."""
 
-    attempt: int
     number: int
 
 
-class WorkerIdle(JobFact, frozen=True):
+class WorkerIdle(AttemptFact, frozen=True):
     """The agent's turn is over and nobody has said more: it waits for a message, or to be told that it is done."""
 
-    attempt: int
     why: str = "done"
     """`done`: it ended its turn; `interrupted`: somebody else did."""
 
 
-class WorkerCompleted(JobFact, frozen=True):
+class WorkerCompleted(AttemptFact, frozen=True):
     """Somebody said that the work of an idle agent is done: the attempt goes on with the commit."""
 
-    attempt: int
 
-
-class AgentStarted(JobFact, frozen=True):
+class AgentStarted(TurnFact, frozen=True):
     """An agent was given a turn: for the job's work, to heal a failure or to resolve a conflict."""
 
-    attempt: int
-    phase: Phase
-    agent: str
-    purpose: str
-    """`work`, `check`, `heal`, `resolve`, or `subtask`."""
     model: str | None = None
     session: str | None = None
     """The session that it goes on with."""
@@ -56,56 +46,38 @@ class AgentStarted(JobFact, frozen=True):
     """The number of the last message that this turn tells the agent; 0: it tells none."""
 
 
-class AgentSession(JobFact, frozen=True):
+class AgentSession(TurnFact, frozen=True):
     """The session by which a later turn of this agent can go on."""
 
-    attempt: int
-    phase: Phase
-    agent: str
-    purpose: str
     session: str
     subtask: str | None = None
 
 
-class AgentHeard(JobFact, frozen=True):
+class AgentHeard(TurnFact, frozen=True):
     """The agent took in what the turn tells it: its session holds it, whatever becomes of the turn."""
 
-    attempt: int
-    phase: Phase
-    agent: str
-    purpose: str
     subtask: str | None = None
 
 
-class AgentUsed(JobFact, frozen=True):
+class AgentUsed(TurnFact, frozen=True):
     """What an agent used of a model since the last one of these."""
 
-    attempt: int
-    phase: Phase
-    agent: str
-    purpose: str
     usage: Json
     subtask: str | None = None
 
 
-class AgentNoted(JobFact, frozen=True):
+class AgentNoted(PhaseFact, frozen=True):
     """Something about an agent's turn that a person should know: a setting without effect, a retry, a lost session."""
 
-    attempt: int
-    phase: Phase
     agent: str
     kind: str
     message: str
     subtask: str | None = None
 
 
-class AgentEnded(JobFact, frozen=True):
+class AgentEnded(TurnFact, frozen=True):
     """A turn of an agent ended; `reason` is `done` or a word of `agents.agent.Reason`."""
 
-    attempt: int
-    phase: Phase
-    agent: str
-    purpose: str
     reason: str
     message: str = ""
     text: str = ""
@@ -113,11 +85,9 @@ class AgentEnded(JobFact, frozen=True):
     subtask: str | None = None
 
 
-class HealTried(JobFact, frozen=True):
+class HealTried(PhaseFact, frozen=True):
     """An agent tried to heal a failed phase, which was run again unless nothing was changed."""
 
-    attempt: int
-    phase: Phase
     number: int
     outcome: str
     """`passed`, `failed`, or `unchanged`."""
@@ -126,11 +96,9 @@ class HealTried(JobFact, frozen=True):
     """The last lines that the failed phase printed after the try."""
 
 
-class ConflictSettled(JobFact, frozen=True):
+class ConflictSettled(PhaseFact, frozen=True):
     """Conflicting paths were resolved by an agent, by taking a side, or as they were resolved before."""
 
-    attempt: int
-    phase: Phase
     by: str
     """The agent's name, `ours` or `theirs`, or `remembered`."""
     paths: tuple[str, ...]

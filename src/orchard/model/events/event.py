@@ -5,6 +5,7 @@ from typing import Any
 from msgspec import Struct
 
 from orchard.model.names import JobId
+from orchard.model.phases import Phase
 
 Json = dict[str, Any]
 
@@ -30,3 +31,19 @@ class JobFact(Event, frozen=True):
     """Something remembered about a job that changes no state."""
 
     job: JobId
+
+
+class AttemptFact(JobFact, frozen=True):
+    attempt: int
+
+
+class PhaseFact(AttemptFact, frozen=True):
+    phase: Phase
+
+
+class TurnFact(PhaseFact, frozen=True):
+    """Something about a turn of an agent."""
+
+    agent: str
+    purpose: str
+    """`work`, `check`, `heal`, `resolve`, or `subtask`."""

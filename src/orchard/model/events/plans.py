@@ -6,7 +6,7 @@ default, none may change its meaning.
 
     PlanEvent   happened to the plan as a whole
     JobEvent    moves a job from one state to the next; looked up in `states.TRANSITIONS`
-    JobFact     is remembered about a job and changes no state
+    JobFact     is remembered about a job, or an attempt, phase or turn of it, and changes no state
 """
 
 import json
@@ -29,6 +29,7 @@ from orchard.model.events.agents import MessagesDelivered as MessagesDelivered
 from orchard.model.events.agents import MessageSent as MessageSent
 from orchard.model.events.agents import WorkerCompleted as WorkerCompleted
 from orchard.model.events.agents import WorkerIdle as WorkerIdle
+from orchard.model.events.event import AttemptFact, PhaseFact
 from orchard.model.events.event import Event as Event
 from orchard.model.events.event import JobEvent as JobEvent
 from orchard.model.events.event import JobFact as JobFact
@@ -120,13 +121,15 @@ class SnapshotStarted(PlanEvent, frozen=True):
     """Where the line of true merges begins, if not there: at a commit in place of what was taken off the target."""
 
 
-class LandingIntended(PlanEvent, frozen=True):
-    """The target is about to be moved; recovery asks git whether it was."""
-
+class BranchMove(PlanEvent, frozen=True):
     landing: str
     branch: str
     old: str | None
     new: str
+
+
+class LandingIntended(BranchMove, frozen=True):
+    """The target is about to be moved; recovery asks git whether it was."""
 
 
 class LandingVoided(PlanEvent, frozen=True):
@@ -136,13 +139,9 @@ class LandingVoided(PlanEvent, frozen=True):
     reason: str
 
 
-class Landed(PlanEvent, frozen=True):
+class Landed(BranchMove, frozen=True):
     """The target is at the validated commit, read back from git."""
 
-    landing: str
-    branch: str
-    old: str | None
-    new: str
     checkout: str | None = None
     """The checkout that was fast-forwarded with it."""
     found: bool = False
@@ -156,13 +155,8 @@ class NothingToLand(PlanEvent, frozen=True):
     commit: str | None = None
 
 
-class UndoIntended(PlanEvent, frozen=True):
+class UndoIntended(BranchMove, frozen=True):
     """A landing is about to be taken back."""
-
-    landing: str
-    branch: str
-    old: str | None
-    new: str
 
 
 class UndoVoided(PlanEvent, frozen=True):
@@ -299,24 +293,20 @@ class HoldReleased(JobFact, frozen=True):
     """A person decided: the held attempt goes on."""
 
 
-class PhaseStarted(JobFact, frozen=True):
-    attempt: int
-    phase: Phase
+class PhaseStarted(PhaseFact, frozen=True):
+    """A phase of the attempt began."""
 
 
-class PhaseEnded(JobFact, frozen=True):
+class PhaseEnded(PhaseFact, frozen=True):
     """A phase of the attempt ended: `passed`, `failed`, `skipped` or `held`."""
 
-    attempt: int
-    phase: Phase
     outcome: str
     note: str = ""
 
 
-class WorktreeTaken(JobFact, frozen=True):
+class WorktreeTaken(AttemptFact, frozen=True):
     """The attempt works in this worktree, which stands at `base`."""
 
-    attempt: int
     worktree: str
     path: str
     base: str
@@ -334,11 +324,9 @@ class NeedsConsumed(JobFact, frozen=True):
     needs: tuple[JobId, ...]
 
 
-class ProgramStarted(JobFact, frozen=True):
+class ProgramStarted(PhaseFact, frozen=True):
     """A program of the attempt was started; these three numbers are its identity."""
 
-    attempt: int
-    phase: Phase
     pid: int
     started: float
     boot: str
@@ -346,10 +334,9 @@ class ProgramStarted(JobFact, frozen=True):
     """The subtask that it works for; None: the job itself."""
 
 
-class WorkCommitted(JobFact, frozen=True):
+class WorkCommitted(AttemptFact, frozen=True):
     """The attempt's work is this commit, held by a ref of ours."""
 
-    attempt: int
     base: str
     commit: str
     summary: Mapping[str, int] = {}
@@ -389,7 +376,7 @@ class Recorded(Struct, frozen=True):
     event: Event
 
 
-_KINDS: tuple[type[Event], ...] = (Event, PlanEvent, JobEvent, JobFact)
+_KINDS: tuple[type[Event], ...] = (Event, PlanEvent, BranchMove, JobEvent, JobFact, AttemptFact, PhaseFact)
 
 
 @cache

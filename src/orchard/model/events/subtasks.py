@@ -2,15 +2,12 @@
 
 from collections.abc import Mapping
 
-from orchard.model.events.event import JobFact
-from orchard.model.phases import Phase
+from orchard.model.events.event import AttemptFact, JobFact, PhaseFact
 
 
-class SubtaskSpawned(JobFact, frozen=True):
+class SubtaskSpawned(PhaseFact, frozen=True):
     """An agent handed work to another; it begins when there is a slot, from a commit that holds the parent's files."""
 
-    attempt: int
-    phase: Phase
     subtask: str
     agent: str
     instructions: str
@@ -24,8 +21,7 @@ class SubtaskSpawned(JobFact, frozen=True):
     blocking: bool = False
 
 
-class SubtaskStarted(JobFact, frozen=True):
-    attempt: int
+class SubtaskStarted(AttemptFact, frozen=True):
     subtask: str
 
 
@@ -37,19 +33,17 @@ class SubtaskPlaced(JobFact, frozen=True):
     path: str
 
 
-class SubtaskCompleted(JobFact, frozen=True):
+class SubtaskCompleted(AttemptFact, frozen=True):
     """The agent of a subtask told its result; its turn ends by itself."""
 
-    attempt: int
     subtask: str
     result: str
     succeeded: bool = True
 
 
-class SubtaskEnded(JobFact, frozen=True):
+class SubtaskEnded(AttemptFact, frozen=True):
     """A subtask is over; where it changed something, a ref of ours holds `commit`."""
 
-    attempt: int
     subtask: str
     status: str
     """`completed`, `failed`, `stopped` (with its parent), or `interrupted` (the engine was gone)."""
@@ -68,35 +62,31 @@ class SubtaskFolderGone(JobFact, frozen=True):
     worktree: str
 
 
-class SubtaskPulled(JobFact, frozen=True):
+class SubtaskPulled(AttemptFact, frozen=True):
     """What a subtask changed was merged into its parent's worktree."""
 
-    attempt: int
     subtask: str
     commit: str
     paths: tuple[str, ...] = ()
     """What was written there, as far as it is listed."""
 
 
-class SubtasksAwaited(JobFact, frozen=True):
+class SubtasksAwaited(AttemptFact, frozen=True):
     """An agent only waits for its subtasks, and gives its slot back meanwhile."""
 
-    attempt: int
     parent: str | None = None
     """The subtask whose agent waits; None: the job's own."""
 
 
-class SubtasksAnswered(JobFact, frozen=True):
+class SubtasksAnswered(AttemptFact, frozen=True):
     """An agent that waited for its subtasks goes on."""
 
-    attempt: int
     parent: str | None = None
 
 
-class ProgressReported(JobFact, frozen=True):
+class ProgressReported(AttemptFact, frozen=True):
     """An agent told how far it is."""
 
-    attempt: int
     message: str
     percent: float | None = None
     subtask: str | None = None
