@@ -5,7 +5,7 @@ command that shows a plan, so it needs neither pydantic nor a parser. The valida
 out, since it follows from the other jobs.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any
 
@@ -31,39 +31,20 @@ Json = dict[str, Any]
 WORK_TYPES: Mapping[str, type[Work]] = {"shell": ShellWork, "process": ProcessWork, "agent": AgentWork}
 _TYPE_NAMES = {cls: name for name, cls in WORK_TYPES.items()}
 
-_JOB_WORKS = ("prechecks", "postchecks", "setup")
-
 
 def plan_json(plan: Plan) -> Json:
-    body = _set_fields(plan)
-    body["jobs"] = [job_json(job) for job in plan.jobs.values() if job.id != VALIDATION]
-    if "verify" in body:
-        body["verify"] = work_json(body["verify"])
-    if "setup" in body:
-        body["setup"] = [work_json(work) for work in body["setup"]]
-    if "budget" in body:
-        body["budget"] = _set_fields(body["budget"])
-    return body
+    jobs = [job_json(job) for job in plan.jobs.values() if job.id != VALIDATION]
+    return {**_each(_TO_JSON, _set_fields(plan)), "jobs": jobs}
 
 
 def plan_from_json(body: Mapping[str, Any]) -> Plan:
-    values = dict(body)
-    values["jobs"] = {JobId(job["id"]): _job_from_json(job) for job in values["jobs"]}
-    if "verify" in values:
-        values["verify"] = work_from_json(values["verify"])
-    if "setup" in values:
-        values["setup"] = _works(values["setup"])
-    if "budget" in values:
-        values["budget"] = Budget(**values["budget"])
-    return with_validation(Plan(**values))
+    jobs = {JobId(job["id"]): _job_from_json(job) for job in body["jobs"]}
+    return with_validation(Plan(**{**_each(_FROM_JSON, body), "jobs": jobs}))
 
 
 def work_json(work: Work) -> Json:
     """A work as a JSON object, told apart by `type`."""
-    body = {"type": _TYPE_NAMES[type(work)], **_set_fields(work)}
-    if "on_failure" in body:
-        body["on_failure"] = _set_fields(body["on_failure"])
-    return body
+    return {"type": _TYPE_NAMES[type(work)], **_each(_TO_JSON, _set_fields(work))}
 
 
 def work_from_json(body: Mapping[str, Any]) -> Work:
@@ -71,34 +52,23 @@ def work_from_json(body: Mapping[str, Any]) -> Work:
 
 
 def job_json(job: Job) -> Json:
-    body = _set_fields(job)
+    body = _each(_TO_JSON, _set_fields(job))
     if job.name == _own_name(job.id):
         del body["name"]
-    if "work" in body:
-        body["work"] = work_json(body["work"])
-    for name in _JOB_WORKS:
-        if name in body:
-            body[name] = [work_json(work) for work in body[name]]
     return body
 
 
 def _job_from_json(body: Mapping[str, Any]) -> Job:
-    values = dict(body)
-    if "name" not in values:
-        values["name"] = _own_name(values["id"])
-    if "needs" in values:
-        values["needs"] = tuple(values["needs"])
-    if "work" in values:
-        values["work"] = work_from_json(values["work"])
-    for name in _JOB_WORKS:
-        if name in values:
-            values[name] = _works(values[name])
-    return Job(**values)
+    return Job(**{"name": _own_name(body["id"]), **_each(_FROM_JSON, body)})
 
 
 def _own_name(job: str) -> str:
     """The id without its group, which is what a job is called unless it says otherwise."""
     return job.rpartition("/")[2]
+
+
+def _works_json(works: Iterable[Work]) -> list[Json]:
+    return [work_json(work) for work in works]
 
 
 def _works(bodies: list[Json]) -> tuple[Work, ...]:
@@ -130,3 +100,22 @@ def _plain(item: object) -> object:
     if isinstance(item, Mapping):
         return dict(item)
     return item.value if isinstance(item, Phase) else item
+
+
+_WORKS = ("prechecks", "postchecks", "setup")
+_TO_JSON: Mapping[str, Callable[[Any], object]] = {
+    **dict.fromkeys(("work", "verify"), work_json),
+    **dict.fromkeys(_WORKS, _works_json),
+    **dict.fromkeys(("budget", "on_failure"), _set_fields),
+}
+_FROM_JSON: Mapping[str, Callable[[Any], object]] = {
+    **dict.fromkeys(("work", "verify"), work_from_json),
+    **dict.fromkeys(_WORKS, _works),
+    "budget": lambda body: Budget(**body),
+    "needs": tuple,
+}
+"""What a field of a plan, a job or a work is written as and read from, where its value is not the same in JSON."""
+
+
+def _each(codec: Mapping[str, Callable[[Any], object]], values: Mapping[str, Any]) -> Json:
+    return {name: codec[name](value) if name in codec else value for name, value in values.items()}

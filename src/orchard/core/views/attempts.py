@@ -1,16 +1,29 @@
-"""Attempts at a job, as surfaces show them."""
+"""Attempts at a job and their subtasks, as surfaces show them."""
 
+from msgspec import convert
 from msgspec.structs import replace
 
-from orchard.core.records import Attempt, JobRecord, Turn
+from orchard.core.records import Attempt, JobRecord, Subtask, Turn
 from orchard.core.run import Run
-from orchard.core.views.documents import AttemptView, Failure, Note, PhaseView, TurnView, time_text
-from orchard.core.views.plans import agents_usage
-from orchard.core.views.subtasks import subtasks_view
-from orchard.model.events.plans import JobFailed
+from orchard.core.views.documents import (
+    AttemptView,
+    Failure,
+    FileCounts,
+    Note,
+    PhaseView,
+    Progress,
+    SubtaskView,
+    TurnView,
+    time_text,
+)
+from orchard.core.views.usage import agents_usage
+from orchard.model.events.plans import JobFailed, ProgressReported
 from orchard.model.plan import JobId
 from orchard.model.plan_codec import work_json
 from orchard.model.secrets import masked
+
+INSTRUCTIONS = 2000
+"""Characters of what a subtask was asked to do that are shown."""
 
 
 def attempt_view(run: Run, job_id: JobId, *, interrupted: bool = False) -> list[AttemptView]:
@@ -55,7 +68,7 @@ def _attempt(record: JobRecord, attempt: Attempt) -> AttemptView:
             for phase in attempt.phases
         ],
         turns=[_turn(turn) for turn in attempt.turns],
-        subtasks=subtasks_view(record, attempt, time_text, agents_usage),
+        subtasks=subtasks_view(record, attempt),
         usage=agents_usage(one for turn in attempt.turns for one in turn.used.values()),
         failure=None if failure is None else failure_view(failure),
     )
@@ -83,12 +96,43 @@ def _turn(turn: Turn) -> TurnView:
 
 
 def failure_view(failure: JobFailed) -> Failure:
-    return Failure(
-        phase=failure.phase,
-        reason=failure.reason,
-        message=failure.message,
-        hint=failure.hint,
-        exit_code=failure.exit_code,
-        signal=failure.signal,
-        tail=failure.tail,
+    return convert(failure, Failure, from_attributes=True)
+
+
+def subtasks_view(record: JobRecord, attempt: Attempt | None, *, stopped: bool = False) -> list[SubtaskView]:
+    """The subtasks of one attempt, in the order in which they were asked for; `stopped`: no engine works on them."""
+    if attempt is None or not record.subtasks:
+        return []
+    found = [one for one in record.subtasks.values() if one.attempt == attempt.number]
+    shown = [_subtask(one, attempt) for one in found]
+    return [replace(one, status="interrupted") if stopped and not one.ended_at else one for one in shown]
+
+
+def _subtask(one: Subtask, attempt: Attempt) -> SubtaskView:
+    return SubtaskView(
+        id=one.id,
+        name=one.name or one.id,
+        parent=one.parent,
+        agent=one.agent,
+        definition=one.definition,
+        instructions=one.instructions[:INSTRUCTIONS],
+        blocking=one.blocking,
+        status=one.status,
+        message=one.message or None,
+        summary=one.summary or None,
+        base_commit=one.base,
+        commit=one.commit,
+        changes=FileCounts(**{name: one.counts.get(name, 0) for name in ("added", "modified", "deleted")}),
+        files=list(one.paths),
+        pulled=one.pulled is not None,
+        worktree=one.path,
+        progress=progress_view(one.progress),
+        usage=agents_usage(usage for turn in attempt.turns if turn.subtask == one.id for usage in turn.used.values()),
+        spawned_at=time_text(one.spawned),
+        started_at=time_text(one.started),
+        ended_at=time_text(one.ended),
     )
+
+
+def progress_view(told: ProgressReported | None) -> Progress | None:
+    return None if told is None else Progress(told.message, told.percent)

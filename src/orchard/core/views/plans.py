@@ -3,8 +3,7 @@
 `plan_view` is the document of `status PLAN --json`.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from msgspec import UNSET, Struct, convert
 from msgspec.structs import asdict
@@ -14,6 +13,7 @@ from orchard.core.run import Run
 from orchard.core.scheduler import group_statuses
 from orchard.core.sides import SIDES
 from orchard.core.states import ACTIVE, JobState
+from orchard.core.views.attempts import progress_view, subtasks_view
 from orchard.core.views.documents import (
     AgentAtWork,
     Branch,
@@ -33,14 +33,14 @@ from orchard.core.views.documents import (
     time_text,
 )
 from orchard.core.views.failures import failed_words
-from orchard.core.views.figures import AgentUsage, Figures, JobUsage, PlanUsage
-from orchard.core.views.subtasks import progress_view, subtasks_view
+from orchard.core.views.figures import JobUsage, PlanUsage
+from orchard.core.views.usage import used_figures
 from orchard.core.views.workers import worker_view
 from orchard.errors import Hint, Next, Say, steps_of
 from orchard.model.events.plans import Pushed
 from orchard.model.plan import VALIDATION, JobId
 from orchard.model.statuses import JobStatus, PlanStatus
-from orchard.model.usage import Usage, by_model, total
+from orchard.model.usage import Usage
 
 NAMED_JOBS = 8
 TAKE_SIDE = "--resolver"
@@ -210,37 +210,8 @@ def _kept(run: Run, job: JobId) -> Kept:
 def _plan_usage(jobs: list[Kept]) -> PlanUsage:
     """What the plan has used so far: minutes in which its jobs ran, and what their agents used."""
     seconds = sum([job.seconds for job in jobs])
-    used = _used([one for job in jobs if job.used for one in job.used])
+    used = used_figures([one for job in jobs if job.used for one in job.used])
     return PlanUsage(job_seconds=round(seconds, 3) if seconds else UNSET, **used)
-
-
-def agents_usage(usages: Iterable[Usage]) -> AgentUsage:
-    return AgentUsage(**_used(usages))
-
-
-def _used(usages: Iterable[Usage]) -> dict[str, Any]:
-    models = by_model(usages)
-    if not models:
-        return {}
-    return {
-        **figures_of(total(models.values())),
-        "models": {name or "unknown": Figures(**figures_of(one)) for name, one in models.items()},
-    }
-
-
-def figures_of(one: Usage) -> dict[str, Any]:
-    """The fields of `Figures`; a cost that nobody knows is null."""
-    return {
-        "tokens": one.tokens,
-        "input": one.input,
-        "cached": one.cached,
-        "cache_writes": one.cache_writes,
-        "output": one.output,
-        "requests": one.requests,
-        "cost": None if one.cost is None else round(one.cost, 8),
-        "cost_source": one.cost_source or None,
-        "api_seconds": round(one.api_seconds, 3),
-    }
 
 
 def attempt_seconds(attempt: Attempt) -> float:
@@ -412,7 +383,7 @@ def _job_view(run: Run, job_id: JobId, *, stopped: bool) -> JobView:
         phase=None if stopped else phase,
         agent=None if stopped else _at_work(last),
         progress=progress_view(last.progress) if last else None,
-        subtasks=subtasks_view(record, last, time_text, agents_usage, stopped=stopped),
+        subtasks=subtasks_view(record, last, stopped=stopped),
         attempts=len(record.attempts),
         base_commit=record.base,
         commit=record.commit,
@@ -423,7 +394,7 @@ def _job_view(run: Run, job_id: JobId, *, stopped: bool) -> JobView:
         hint=failure.hint if failure else None,
         worktree=record.worktree.path if record.worktree else None,
         summary=convert(committed.summary, Changes) if committed else Changes(),
-        usage=JobUsage(seconds=round(kept.seconds, 3) if kept.seconds else UNSET, **_used(kept.used)),
+        usage=JobUsage(seconds=round(kept.seconds, 3) if kept.seconds else UNSET, **used_figures(kept.used)),
         healed=kept.healed,
         task=job.task,
         leaf=job_id in run.plan.leaf_set,

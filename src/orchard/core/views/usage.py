@@ -6,6 +6,7 @@ however they are grouped, is the total.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from operator import attrgetter
 from typing import Any, Literal
 
 from msgspec import Struct, field
@@ -13,10 +14,9 @@ from msgspec.structs import replace
 
 from orchard.core.records import Attempt, JobRecord, Turn
 from orchard.core.run import Run
-from orchard.core.views.figures import PlanName, UsageReport, UsageRow, UsageSum
-from orchard.core.views.plans import figures_of
+from orchard.core.views.figures import AgentUsage, Figures, PlanName, UsageReport, UsageRow, UsageSum
 from orchard.model.phases import Phase
-from orchard.model.usage import Usage, total
+from orchard.model.usage import Usage, by_model, total
 
 By = Literal["job", "attempt", "model", "agent", "phase", "trigger"]
 UNKNOWN = "unknown"
@@ -37,12 +37,9 @@ class Row(Struct, frozen=True):
 
 
 _KEYS: Mapping[By, Callable[[Row], str]] = {
-    "job": lambda row: row.job,
+    "job": attrgetter("job"),
     "attempt": lambda row: f"{row.job} #{row.attempt}",
-    "model": lambda row: row.model,
-    "agent": lambda row: row.agent,
-    "phase": lambda row: row.phase,
-    "trigger": lambda row: row.trigger,
+    **{name: attrgetter(name) for name in ("model", "agent", "phase", "trigger")},
 }
 
 
@@ -53,18 +50,7 @@ def usage_report(run: Run) -> UsageReport:
         PlanName(run.id, run.plan.name, run.status),
         added(rows),
         {by: {key: added(group) for key, group in grouped(rows, by).items()} for by in _KEYS},
-        [
-            UsageRow(
-                **_added([row]),
-                job=row.job,
-                attempt=row.attempt,
-                phase=row.phase,
-                agent=row.agent,
-                trigger=row.trigger,
-                model=row.model,
-            )
-            for row in rows
-        ],
+        [UsageRow(**_added([row]), **{name: getattr(row, name) for name in _KEYS}) for row in rows],
     )
 
 
@@ -129,3 +115,32 @@ def _with_lines(rows: list[Row], record: JobRecord) -> list[Row]:
                     )
                     break
     return found
+
+
+def agents_usage(usages: Iterable[Usage]) -> AgentUsage:
+    return AgentUsage(**used_figures(usages))
+
+
+def used_figures(usages: Iterable[Usage]) -> dict[str, Any]:
+    models = by_model(usages)
+    if not models:
+        return {}
+    return {
+        **figures_of(total(models.values())),
+        "models": {name or "unknown": Figures(**figures_of(one)) for name, one in models.items()},
+    }
+
+
+def figures_of(one: Usage) -> dict[str, Any]:
+    """The fields of `Figures`; a cost that nobody knows is null."""
+    return {
+        "tokens": one.tokens,
+        "input": one.input,
+        "cached": one.cached,
+        "cache_writes": one.cache_writes,
+        "output": one.output,
+        "requests": one.requests,
+        "cost": None if one.cost is None else round(one.cost, 8),
+        "cost_source": one.cost_source or None,
+        "api_seconds": round(one.api_seconds, 3),
+    }
