@@ -14,18 +14,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from orchard.bench import floors
-from orchard.bench.parts import (
-    MILLISECONDS,
-    WAITING,
-    add_and_remove,
-    bare_add_and_remove,
-    bare_transitions,
-    merge_leaves,
-    new_ref,
-    starts,
-    transitions,
-)
+from orchard.bench import floors, parts
 from orchard.bench.place import Bench, git, orchard
 from orchard.bench.plans import ONE_FILE, independent, write_plan
 from orchard.bench.rounds import Bar, Figures, Measure
@@ -159,12 +148,12 @@ def worktrees(bench: Bench, source: Source, _: Asked) -> Measure:
     path = make_copy(bench, source)
 
     def bare() -> Figures:
-        whole, add = bare_add_and_remove(path, TIMES)
-        return {"bare": MILLISECONDS * whole, "bare-add": MILLISECONDS * add}
+        whole, add = parts.bare_add_and_remove(path, TIMES)
+        return {"bare": parts.MILLISECONDS * whole, "bare-add": parts.MILLISECONDS * add}
 
     def ours() -> Figures:
-        whole, lock = add_and_remove(path, TIMES)
-        return {"ours": MILLISECONDS * whole, "lock": MILLISECONDS * lock}
+        whole, lock = parts.add_and_remove(path, TIMES)
+        return {"ours": parts.MILLISECONDS * whole, "lock": parts.MILLISECONDS * lock}
 
     return Measure(
         (bare, ours),
@@ -179,10 +168,10 @@ def merge(bench: Bench, source: Source, _: Asked) -> Measure:
     path = make_copy(bench, source, LEAVES)
 
     def floor() -> Figures:
-        return {"floor": MILLISECONDS * floors.merges(path, new_ref(), LEAVES) / LEAVES}
+        return {"floor": parts.MILLISECONDS * floors.merges(path, parts.new_ref(), LEAVES) / LEAVES}
 
     def ours() -> Figures:
-        return {"ours": MILLISECONDS * merge_leaves(path, LEAVES) / LEAVES}
+        return {"ours": parts.MILLISECONDS * parts.merge_leaves(path, LEAVES) / LEAVES}
 
     return Measure((floor, ours), (Bar("a leaf merged into the snapshot: 3 processes", "ours", "floor", unit="ms"),))
 
@@ -192,13 +181,13 @@ def journal(bench: Bench, _: Source, __: Asked) -> Measure:
     plan = write_plan(bench.fresh("plan"), independent(JOURNAL_JOBS), parallel=4)
 
     def bare() -> Figures:
-        return {"bare": BARE_TRANSITIONS / bare_transitions(bench.fresh("bare.db"), BARE_TRANSITIONS)}
+        return {"bare": BARE_TRANSITIONS / parts.bare_transitions(bench.fresh("bare.db"), BARE_TRANSITIONS)}
 
     def ours() -> Figures:
-        count, taken = asyncio.run(transitions(bench.fresh("journal.db"), plan))
+        count, taken = asyncio.run(parts.transitions(bench.fresh("journal.db"), plan))
         return {"ours": count / taken}
 
-    what = f"events safe on disk, {WAITING} jobs waiting: one at a time"
+    what = f"events safe on disk, {parts.WAITING} jobs waiting: one at a time"
     return Measure((bare, ours), (Bar(what, "ours", "bare", unit="/s"),))
 
 
@@ -207,7 +196,7 @@ def start(bench: Bench, source: Source, _: Asked) -> Measure:
     path = make_copy(bench, source)
 
     def by_turns() -> Figures:
-        return starts(path, TIMES)
+        return parts.starts(path, TIMES)
 
     return Measure(
         (by_turns,),

@@ -31,23 +31,7 @@ from pydantic import (
 
 from orchard.model import limits
 from orchard.model.plan import Effort, Resolver, Shell, Tier
-from orchard.planfile.rules import (
-    AGENT_TEXT,
-    NO_FORM,
-    checked_cwd,
-    checked_environment_name,
-    checked_group,
-    checked_id,
-    checked_line,
-    checked_ref,
-    checked_text,
-    checked_url,
-    checked_work_text,
-    environment_value,
-    heal_value,
-    refuse,
-    seconds,
-)
+from orchard.planfile import rules
 
 
 class _NoPlugins(ModuleType):
@@ -116,16 +100,20 @@ class Fields(BaseModel):
     )
 
 
-Line = Annotated[str, StringConstraints(min_length=1, max_length=limits.NAME_LENGTH), AfterValidator(checked_line)]
-Text = Annotated[str, StringConstraints(min_length=1), AfterValidator(checked_text)]
-Word = Annotated[str, StringConstraints(min_length=1, max_length=limits.NAME_LENGTH), AfterValidator(checked_ref)]
-Folder = Annotated[str, StringConstraints(min_length=1), AfterValidator(checked_ref)]
-Address = Annotated[str, StringConstraints(min_length=1), AfterValidator(checked_url)]
-Id = Annotated[str, AfterValidator(checked_id), WithJsonSchema({"type": "string", "pattern": limits.JOB_ID_PATTERN})]
-Group = Annotated[str, AfterValidator(checked_group)]
+Line = Annotated[
+    str, StringConstraints(min_length=1, max_length=limits.NAME_LENGTH), AfterValidator(rules.checked_line)
+]
+Text = Annotated[str, StringConstraints(min_length=1), AfterValidator(rules.checked_text)]
+Word = Annotated[str, StringConstraints(min_length=1, max_length=limits.NAME_LENGTH), AfterValidator(rules.checked_ref)]
+Folder = Annotated[str, StringConstraints(min_length=1), AfterValidator(rules.checked_ref)]
+Address = Annotated[str, StringConstraints(min_length=1), AfterValidator(rules.checked_url)]
+Id = Annotated[
+    str, AfterValidator(rules.checked_id), WithJsonSchema({"type": "string", "pattern": limits.JOB_ID_PATTERN})
+]
+Group = Annotated[str, AfterValidator(rules.checked_group)]
 Seconds = Annotated[
     float,
-    PlainValidator(seconds),
+    PlainValidator(rules.seconds),
     WithJsonSchema(
         {
             "oneOf": [
@@ -137,12 +125,12 @@ Seconds = Annotated[
 ]
 Heal = Annotated[
     bool | int,
-    PlainValidator(heal_value),
+    PlainValidator(rules.heal_value),
     WithJsonSchema({"oneOf": [{"type": "boolean"}, {"type": "integer", "minimum": 0, "maximum": 100}]}),
 ]
 Environment = dict[
-    Annotated[str, AfterValidator(checked_environment_name)],
-    Annotated[str, PlainValidator(environment_value), WithJsonSchema({"type": ["string", "number"]})],
+    Annotated[str, AfterValidator(rules.checked_environment_name)],
+    Annotated[str, PlainValidator(rules.environment_value), WithJsonSchema({"type": ["string", "number"]})],
 ]
 Positive = Annotated[float, Field(gt=0)]
 PhaseName = Literal["merge-fi", "setup", "prechecks", "work", "commit", "postchecks", "merge-ri"]
@@ -163,7 +151,7 @@ class OnFailureFields(Fields):
     def heal_is_said_once(self) -> Self:
         """Refuse two answers to one question."""
         if {"heal", "no_auto_heal"} <= self.model_fields_set:
-            refuse("'heal' and 'no_auto_heal' are opposites; give one of them")
+            rules.refuse("'heal' and 'no_auto_heal' are opposites; give one of them")
         return self
 
 
@@ -171,7 +159,7 @@ class WorkFields(Fields):
     """What every kind of work has."""
 
     env: Environment = _optional("Environment variables, over those of the job and the plan.", "{}")
-    cwd: Annotated[str, AfterValidator(checked_cwd)] = _optional(
+    cwd: Annotated[str, AfterValidator(rules.checked_cwd)] = _optional(
         "The folder to run in: a relative path that stays inside the worktree.", "the top of the worktree"
     )
     timeout: Seconds = _optional(
@@ -240,9 +228,9 @@ class AgentFields(WorkFields):
         """Refuse an agent without a task, and one with two."""
         given = {"instructions", "instructions_file"} & self.model_fields_set
         if not given:
-            refuse("an agent needs 'instructions' or 'instructions_file'")
+            rules.refuse("an agent needs 'instructions' or 'instructions_file'")
         if len(given) > 1:
-            refuse("'instructions' and 'instructions_file' are both given; give one of them")
+            rules.refuse("'instructions' and 'instructions_file' are both given; give one of them")
         return self
 
 
@@ -266,13 +254,13 @@ def _form_of_work(value: object) -> str | None:
     return MARK + forms.pop() if len(forms) == 1 else None
 
 
-WorkText = Annotated[str, AfterValidator(checked_work_text), Field(description=AGENT_TEXT)]
+WorkText = Annotated[str, AfterValidator(rules.checked_work_text), Field(description=rules.AGENT_TEXT)]
 Work = Annotated[
     Annotated[WorkText, Tag(MARK + "text")]
     | Annotated[ShellFields, Tag(MARK + "shell")]
     | Annotated[ProcessFields, Tag(MARK + "process")]
     | Annotated[AgentFields, Tag(MARK + "agent")],
-    Discriminator(_form_of_work, custom_error_type="plan_form", custom_error_message=NO_FORM),
+    Discriminator(_form_of_work, custom_error_type="plan_form", custom_error_message=rules.NO_FORM),
 ]
 Checks = Annotated[
     Annotated[Work, Tag(MARK + "one")]
@@ -367,7 +355,7 @@ class PlanFields(Fields):
     cleanup: bool = _optional(
         "Whether a worktree is taken back as soon as its job has succeeded; else it is kept to look at.", "true"
     )
-    worktree_root: Annotated[Text, AfterValidator(checked_line)] = _optional(
+    worktree_root: Annotated[Text, AfterValidator(rules.checked_line)] = _optional(
         "The folder for worktrees.", "`.worktrees`"
     )
     merge: Literal["squash", "merge"] = _optional(

@@ -5,17 +5,7 @@ from msgspec.structs import replace
 
 from orchard.core.records import Attempt, JobRecord, Subtask, Turn
 from orchard.core.run import Run
-from orchard.core.views.documents import (
-    AttemptView,
-    Failure,
-    FileCounts,
-    Note,
-    PhaseView,
-    Progress,
-    SubtaskView,
-    TurnView,
-    time_text,
-)
+from orchard.core.views import documents
 from orchard.core.views.usage import agents_usage
 from orchard.model.events.plans import JobFailed, ProgressReported
 from orchard.model.plan import JobId
@@ -26,16 +16,16 @@ INSTRUCTIONS = 2000
 """Characters of what a subtask was asked to do that are shown."""
 
 
-def attempt_view(run: Run, job_id: JobId, *, interrupted: bool = False) -> list[AttemptView]:
+def attempt_view(run: Run, job_id: JobId, *, interrupted: bool = False) -> list[documents.AttemptView]:
     """Every attempt at a job, phase by phase; `interrupted`: no engine works on what is under way."""
     record = run.records[job_id]
     found = [_attempt(record, attempt) for attempt in record.attempts]
     return [_as_interrupted(one, run) if interrupted and one.ended_at is None else one for one in found]
 
 
-def _as_interrupted(attempt: AttemptView, run: Run) -> AttemptView:
+def _as_interrupted(attempt: documents.AttemptView, run: Run) -> documents.AttemptView:
     """An attempt whose engine is gone: nothing of it runs, and it ended with its engine."""
-    at, outcome = time_text(run.alive_at), "interrupted"
+    at, outcome = documents.time_text(run.alive_at), "interrupted"
     return replace(
         attempt,
         ended_at=at,
@@ -45,24 +35,24 @@ def _as_interrupted(attempt: AttemptView, run: Run) -> AttemptView:
     )
 
 
-def _attempt(record: JobRecord, attempt: Attempt) -> AttemptView:
+def _attempt(record: JobRecord, attempt: Attempt) -> documents.AttemptView:
     job, failure = attempt.job, attempt.failure
-    return AttemptView(
+    return documents.AttemptView(
         number=attempt.number,
         outcome=attempt.outcome,
         first_phase=attempt.first_phase,
-        started_at=time_text(attempt.started),
-        ended_at=time_text(attempt.ended),
+        started_at=documents.time_text(attempt.started),
+        ended_at=documents.time_text(attempt.ended),
         idle_seconds=round(attempt.idle_seconds, 3),
         work=None if job is None or job.work is None else masked(work_json(job.work)),
         prechecks=[masked(work_json(one)) for one in (job.prechecks if job is not None else ())],
         postchecks=[masked(work_json(one)) for one in (job.postchecks if job is not None else ())],
         phases=[
-            PhaseView(
+            documents.PhaseView(
                 phase=phase.phase,
                 outcome=phase.outcome,
-                started_at=time_text(phase.started),
-                ended_at=time_text(phase.ended),
+                started_at=documents.time_text(phase.started),
+                ended_at=documents.time_text(phase.ended),
                 note=phase.note,
             )
             for phase in attempt.phases
@@ -74,8 +64,8 @@ def _attempt(record: JobRecord, attempt: Attempt) -> AttemptView:
     )
 
 
-def _turn(turn: Turn) -> TurnView:
-    return TurnView(
+def _turn(turn: Turn) -> documents.TurnView:
+    return documents.TurnView(
         agent=turn.agent,
         trigger=turn.purpose,
         subtask=turn.subtask,
@@ -84,22 +74,22 @@ def _turn(turn: Turn) -> TurnView:
         model=turn.model,
         session=turn.session or turn.resumed,
         resumed=turn.resumed is not None,
-        started_at=time_text(turn.started),
-        ended_at=time_text(turn.ended),
+        started_at=documents.time_text(turn.started),
+        ended_at=documents.time_text(turn.ended),
         outcome=turn.reason,
         message=turn.message,
         text=turn.text,
         healed=turn.healed,
-        notes=[Note(kind, message) for kind, message in turn.notes],
+        notes=[documents.Note(kind, message) for kind, message in turn.notes],
         usage=agents_usage(turn.used.values()),
     )
 
 
-def failure_view(failure: JobFailed) -> Failure:
-    return convert(failure, Failure, from_attributes=True)
+def failure_view(failure: JobFailed) -> documents.Failure:
+    return convert(failure, documents.Failure, from_attributes=True)
 
 
-def subtasks_view(record: JobRecord, attempt: Attempt | None, *, stopped: bool = False) -> list[SubtaskView]:
+def subtasks_view(record: JobRecord, attempt: Attempt | None, *, stopped: bool = False) -> list[documents.SubtaskView]:
     """The subtasks of one attempt, in the order in which they were asked for; `stopped`: no engine works on them."""
     if attempt is None or not record.subtasks:
         return []
@@ -108,8 +98,8 @@ def subtasks_view(record: JobRecord, attempt: Attempt | None, *, stopped: bool =
     return [replace(one, status="interrupted") if stopped and not one.ended_at else one for one in shown]
 
 
-def _subtask(one: Subtask, attempt: Attempt) -> SubtaskView:
-    return SubtaskView(
+def _subtask(one: Subtask, attempt: Attempt) -> documents.SubtaskView:
+    return documents.SubtaskView(
         id=one.id,
         name=one.name or one.id,
         parent=one.parent,
@@ -122,17 +112,17 @@ def _subtask(one: Subtask, attempt: Attempt) -> SubtaskView:
         summary=one.summary or None,
         base_commit=one.base,
         commit=one.commit,
-        changes=FileCounts(**{name: one.counts.get(name, 0) for name in ("added", "modified", "deleted")}),
+        changes=documents.FileCounts(**{name: one.counts.get(name, 0) for name in ("added", "modified", "deleted")}),
         files=list(one.paths),
         pulled=one.pulled is not None,
         worktree=one.path,
         progress=progress_view(one.progress),
         usage=agents_usage(usage for turn in attempt.turns if turn.subtask == one.id for usage in turn.used.values()),
-        spawned_at=time_text(one.spawned),
-        started_at=time_text(one.started),
-        ended_at=time_text(one.ended),
+        spawned_at=documents.time_text(one.spawned),
+        started_at=documents.time_text(one.started),
+        ended_at=documents.time_text(one.ended),
     )
 
 
-def progress_view(told: ProgressReported | None) -> Progress | None:
-    return None if told is None else Progress(told.message, told.percent)
+def progress_view(told: ProgressReported | None) -> documents.Progress | None:
+    return None if told is None else documents.Progress(told.message, told.percent)

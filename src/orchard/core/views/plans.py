@@ -13,25 +13,8 @@ from orchard.core.run import Run
 from orchard.core.scheduler import group_statuses
 from orchard.core.sides import SIDES
 from orchard.core.states import ACTIVE, JobState
+from orchard.core.views import documents
 from orchard.core.views.attempts import progress_view, subtasks_view
-from orchard.core.views.documents import (
-    AgentAtWork,
-    Branch,
-    Changes,
-    HealedJob,
-    HealedPhase,
-    Hold,
-    JobView,
-    PlanChanges,
-    PlanSummary,
-    PlanView,
-    Push,
-    Resolution,
-    Waiting,
-    WaitingJob,
-    WholePlan,
-    time_text,
-)
 from orchard.core.views.failures import failed_words
 from orchard.core.views.figures import JobUsage, PlanUsage
 from orchard.core.views.usage import used_figures
@@ -64,24 +47,26 @@ class _Question(Struct, frozen=True):
     step: Next
 
 
-def plan_view(run: Run, say: Say, *, interrupted: bool = False, changes: Changes | None = None) -> PlanView:
+def plan_view(
+    run: Run, say: Say, *, interrupted: bool = False, changes: documents.Changes | None = None
+) -> documents.PlanView:
     """The whole of a run; `interrupted` says that no engine works on it although jobs are under way."""
-    return PlanView(
-        WholePlan(**asdict(plan_summary(run, say, interrupted=interrupted)), summary=changes),
+    return documents.PlanView(
+        documents.WholePlan(**asdict(plan_summary(run, say, interrupted=interrupted)), summary=changes),
         [job_view(run, job, interrupted=interrupted) for job in run.plan.jobs],
         run.seq,
     )
 
 
 def plan_changes(
-    run: Run, say: Say, since: int, *, interrupted: bool = False, changes: Changes | None = None
-) -> PlanChanges:
+    run: Run, say: Say, since: int, *, interrupted: bool = False, changes: documents.Changes | None = None
+) -> documents.PlanChanges:
     """What is another in a run than after event `since`; it costs what changed."""
-    whole = WholePlan(**asdict(plan_summary(run, say, interrupted=interrupted)), summary=changes)
+    whole = documents.WholePlan(**asdict(plan_summary(run, say, interrupted=interrupted)), summary=changes)
     jobs = [job_view(run, job, interrupted=interrupted) for job in changed_jobs(run, since, interrupted=interrupted)]
     removed: list[str] = [job for job, seq in run.removed.items() if seq > since]
     order = list[str](run.plan.jobs) if run.reshaped > since else UNSET
-    return PlanChanges(whole, jobs, removed, run.seq, since, order)
+    return documents.PlanChanges(whole, jobs, removed, run.seq, since, order)
 
 
 def changed_jobs(run: Run, since: int, *, interrupted: bool = False) -> list[JobId]:
@@ -93,7 +78,7 @@ def changed_jobs(run: Run, since: int, *, interrupted: bool = False) -> list[Job
     return sorted({*changed, *stopped}, key=run.plan.position.__getitem__) if stopped else changed
 
 
-def plan_summary(run: Run, say: Say, *, interrupted: bool = False) -> PlanSummary:
+def plan_summary(run: Run, say: Say, *, interrupted: bool = False) -> documents.PlanSummary:
     """A plan in a few fields: what `list` shows of it; `say` makes texts of next steps."""
     started, status = run.started, run.status
     if interrupted and run.canceled is not None and run.is_active:
@@ -104,12 +89,14 @@ def plan_summary(run: Run, say: Say, *, interrupted: bool = False) -> PlanSummar
     known = run.views.get
     kept: list[Kept] = [known(job) or _kept(run, job) for job in run.records]
     hint = plan_hint(run, interrupted=gone or half)
-    return PlanSummary(
+    return documents.PlanSummary(
         id=run.id,
         name=run.plan.name,
         status=PlanStatus.PAUSED if gone else status,
-        base=Branch(started.base_branch, started.base_commit) if started else Branch(run.plan.base, None),
-        target=Branch(
+        base=documents.Branch(started.base_branch, started.base_commit)
+        if started
+        else documents.Branch(run.plan.base, None),
+        target=documents.Branch(
             started.target_branch if started else run.plan.target,
             run.landed.new if run.landed and not run.undone else None,
         ),
@@ -120,27 +107,29 @@ def plan_summary(run: Run, say: Say, *, interrupted: bool = False) -> PlanSummar
         result=_result(run),
         counts=counts(run, interrupted=interrupted),
         usage=_plan_usage(kept),
-        created_at=time_text(run.created),
-        started_at=time_text(run.started_at),
-        ended_at=time_text(run.ended_at) if run.settled else None,
+        created_at=documents.time_text(run.created),
+        started_at=documents.time_text(run.started_at),
+        ended_at=documents.time_text(run.ended_at) if run.settled else None,
         idle_seconds=round(run.idle_seconds, 3),
-        idle_since=time_text(run.alive_at) if gone else None,
+        idle_since=documents.time_text(run.alive_at) if gone else None,
         error=half_moved(run) if half else plan_error(run, interrupted=gone),
         paused=run.paused.reason or "by the user" if run.paused is not None and not gone else None,
         hint=say(hint) if hint is not None else None,
         next=steps_of(hint),
-        waiting=[WaitingJob(hold.job, hold.kind, hold.reason) for hold in run.waiting_for],
+        waiting=[documents.WaitingJob(hold.job, hold.kind, hold.reason) for hold in run.waiting_for],
         warnings=_warnings(run),
         resolutions=[
-            Resolution(one.job, str(one.phase), one.by, list(one.paths), list(one.ours_jobs), list(one.theirs_jobs))
+            documents.Resolution(
+                one.job, str(one.phase), one.by, list(one.paths), list(one.ours_jobs), list(one.theirs_jobs)
+            )
             for one in run.resolutions
         ],
-        healed=[HealedJob(job.id, one.phase, one.agent) for job in kept if job.healed for one in job.healed],
-        pushed=None if run.pushed is None else Push(run.pushed.ok, run.pushed.message),
+        healed=[documents.HealedJob(job.id, one.phase, one.agent) for job in kept if job.healed for one in job.healed],
+        pushed=None if run.pushed is None else documents.Push(run.pushed.ok, run.pushed.message),
         groups=dict(group_statuses(run)),
         after=run.plan.after,
         deleted=run.deleted,
-        deleted_at=time_text(run.deleted_at),
+        deleted_at=documents.time_text(run.deleted_at),
         key=run.key,
     )
 
@@ -158,17 +147,17 @@ def push_failed(pushed: Pushed) -> str:
     return f"The push of '{pushed.branch}' failed; the landing stands. {pushed.message[-500:]}"
 
 
-def healed_phases(record: JobRecord) -> list[HealedPhase]:
+def healed_phases(record: JobRecord) -> list[documents.HealedPhase]:
     """Which failed phases of a job an agent made pass, and which agent."""
     passed = {(str(turn.phase), turn.agent): None for turn in record.heals if turn.healed == "passed"}
-    return [HealedPhase(phase, agent) for phase, agent in passed]
+    return [documents.HealedPhase(phase, agent) for phase, agent in passed]
 
 
-def _result(run: Run) -> Branch | None:
+def _result(run: Run) -> documents.Branch | None:
     if run.landed is not None:
-        return Branch(run.landed.branch, run.landed.new)
+        return documents.Branch(run.landed.branch, run.landed.new)
     if run.unlanded is not None:
-        return Branch(run.unlanded.branch, run.unlanded.commit)
+        return documents.Branch(run.unlanded.branch, run.unlanded.commit)
     return None
 
 
@@ -194,8 +183,8 @@ class Kept(Struct):
     id: JobId
     seconds: float
     used: list[Usage]
-    healed: list[HealedPhase]
-    view: JobView | None = None
+    healed: list[documents.HealedPhase]
+    view: documents.JobView | None = None
 
 
 def _kept(run: Run, job: JobId) -> Kept:
@@ -257,7 +246,7 @@ def half_moved(run: Run) -> str:
     return f"{what} of this plan was interrupted: the branch or its checkout may be half-way until you resume it."
 
 
-def needs_person(run: Run, say: Say) -> list[Waiting]:
+def needs_person(run: Run, say: Say) -> list[documents.Waiting]:
     """What of a plan waits for a person, with the request that answers it, as a step and as `say` writes it."""
     return [_asking(run, say, one) for one in _questions(run)]
 
@@ -277,7 +266,7 @@ def _questions(run: Run) -> list[_Question]:
     return found
 
 
-def stands_still(run: Run, say: Say, *, engine: bool) -> Waiting | None:
+def stands_still(run: Run, say: Say, *, engine: bool) -> documents.Waiting | None:
     """That a plan goes on only when somebody resumes it: it was paused, or its engine is gone."""
     if run.settled and run.moving is not None and not engine:
         return _asking(run, say, _Question(None, "paused", half_moved(run), *_resume(run)))
@@ -313,9 +302,9 @@ def _deploy(run: Run) -> Next:
     return Next("deploy_task", run.id, first)
 
 
-def _asking(run: Run, say: Say, asked: _Question) -> Waiting:
+def _asking(run: Run, say: Say, asked: _Question) -> documents.Waiting:
     since = None if asked.job is None else run.records[asked.job].last
-    return Waiting(
+    return documents.Waiting(
         plan=run.id,
         name=run.plan.name,
         job=asked.job,
@@ -324,7 +313,7 @@ def _asking(run: Run, say: Say, asked: _Question) -> Waiting:
         answer=asked.verb,
         command=say(asked.step),
         next=[asked.step],
-        since=time_text(since.ended if since is not None and since.ended is not None else run.changed_at),
+        since=documents.time_text(since.ended if since is not None and since.ended is not None else run.changed_at),
     )
 
 
@@ -357,7 +346,7 @@ def _only_conflicts(run: Run) -> bool:
     return all(one is not None and one.reason == "conflict" and TAKE_SIDE in (one.hint or "") for one in failures)
 
 
-def job_view(run: Run, job_id: JobId, *, interrupted: bool = False) -> JobView:
+def job_view(run: Run, job_id: JobId, *, interrupted: bool = False) -> documents.JobView:
     """One job in a few fields; the view of one to which nothing has happened is not made again."""
     stopped = interrupted and run.records[job_id].state in ACTIVE
     if stopped:
@@ -368,13 +357,13 @@ def job_view(run: Run, job_id: JobId, *, interrupted: bool = False) -> JobView:
     return kept.view
 
 
-def _job_view(run: Run, job_id: JobId, *, stopped: bool) -> JobView:
+def _job_view(run: Run, job_id: JobId, *, stopped: bool) -> documents.JobView:
     """A job as it is; `stopped`: its engine is gone."""
     job, record, kept = run.job(job_id), run.records[job_id], _kept(run, job_id)
     failure, last = record.failure, record.last
     committed = record.work_commit
     phase = last.phase if last else None
-    return JobView(
+    return documents.JobView(
         id=job_id,
         name=job.name,
         group=job.group,
@@ -393,24 +382,24 @@ def _job_view(run: Run, job_id: JobId, *, stopped: bool) -> JobView:
         exit_code=failure.exit_code if failure else None,
         hint=failure.hint if failure else None,
         worktree=record.worktree.path if record.worktree else None,
-        summary=convert(committed.summary, Changes) if committed else Changes(),
+        summary=convert(committed.summary, documents.Changes) if committed else documents.Changes(),
         usage=JobUsage(seconds=round(kept.seconds, 3) if kept.seconds else UNSET, **used_figures(kept.used)),
         healed=kept.healed,
         task=job.task,
         leaf=job_id in run.plan.leaf_set,
         merged=job_id in run.snapshot.merged,
-        waiting=None if record.hold is None else Hold(record.hold.kind, record.hold.reason),
+        waiting=None if record.hold is None else documents.Hold(record.hold.kind, record.hold.reason),
         evidence=committed.evidence if committed else None,
         deployed=not record.undeployed,
         worker=worker_view(run, job_id, stopped=stopped),
         validation=job_id == VALIDATION,
-        started_at=time_text(last.started) if last else None,
-        ended_at=time_text(run.alive_at if stopped and last.ended is None else last.ended) if last else None,
+        started_at=documents.time_text(last.started) if last else None,
+        ended_at=documents.time_text(run.alive_at if stopped and last.ended is None else last.ended) if last else None,
         idle_seconds=round(last.idle_seconds, 3) if last else 0.0,
     )
 
 
-def _at_work(attempt: Attempt | None) -> AgentAtWork | None:
+def _at_work(attempt: Attempt | None) -> documents.AgentAtWork | None:
     turns = reversed(attempt.turns) if attempt is not None and attempt.ended is None else ()
     turn = next((turn for turn in turns if turn.subtask is None), None)
-    return AgentAtWork(turn.agent, turn.purpose) if turn is not None and turn.ended is None else None
+    return documents.AgentAtWork(turn.agent, turn.purpose) if turn is not None and turn.ended is None else None

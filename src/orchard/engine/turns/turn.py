@@ -18,22 +18,8 @@ from pathlib import Path
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from orchard.agents import protocol
 from orchard.agents.prompts.work import go_on_instructions, repeated
-from orchard.agents.protocol import (
-    TRANSIENT,
-    Agent,
-    Called,
-    Heard,
-    Noted,
-    Result,
-    Said,
-    Session,
-    Settings,
-    Task,
-    Telling,
-    Used,
-    Watch,
-)
 from orchard.engine.context import Context
 from orchard.engine.programs import redacted
 from orchard.engine.turns.own_mcp_server import with_server
@@ -59,14 +45,14 @@ LAST_WORDS = 4000
 
 
 class Asked(Struct, frozen=True):
-    agent: Agent
+    agent: protocol.Agent
     purpose: str
     """`work`, `check`, `heal`, `resolve` or `subtask`."""
     instructions: str
     folder: Path
     env: Mapping[str, str]
     limits: Limits
-    settings: Settings = field(default_factory=Settings)
+    settings: protocol.Settings = field(default_factory=protocol.Settings)
     session: str | None = None
     whole: str = ""
     """What it is told where `session` is lost: the same and everything that the session knew."""
@@ -77,7 +63,7 @@ class Asked(Struct, frozen=True):
     """The number of the last message of a person's that the instructions tell; 0: none."""
 
 
-async def run_turn(context: Context, asked: Asked) -> Result:
+async def run_turn(context: Context, asked: Asked) -> protocol.Result:
     """Have the turn done, waiting for what passes; the result is how it ended in the end.
 
     Subtasks that it hands out end with it.
@@ -89,29 +75,29 @@ async def run_turn(context: Context, asked: Asked) -> Result:
         return await _tried(context, asked)
 
 
-async def _tried(context: Context, asked: Asked) -> Result:
+async def _tried(context: Context, asked: Asked) -> protocol.Result:
     waits = iter(WAITS)
     while True:
         why = context.engine.budgets.used_up(context.run)
         if why is not None:
-            return Result("budget", why, session=asked.session)
+            return protocol.Result("budget", why, session=asked.session)
         calls = _calls_before(context, asked)
         most = asked.settings.max_turns
         if most is not None and calls >= most:
-            return Result(
+            return protocol.Result(
                 "max-turns", f"The agent called the model {calls} times, {most} are allowed.", session=asked.session
             )
         result, heard = await _once(context, asked, calls)
         if result.reason == "session-lost" and asked.session is not None:
             message = f"The session {asked.session} cannot be gone on with ({result.message}): a new one begins."
-            _note(context, asked, Noted("session", message))
+            _note(context, asked, protocol.Noted("session", message))
             asked = replace(asked, session=None, instructions=asked.whole or asked.instructions)
             continue
         wait = next(waits, None)
-        if result.reason not in TRANSIENT or wait is None:
+        if result.reason not in protocol.TRANSIENT or wait is None:
             return result
         wait = min(max(wait * random.uniform(0.8, 1.2), result.retry_after or 0.0), LONGEST_WAIT)
-        _note(context, asked, Noted("retry", f"{result.message} The turn is tried again in {wait:.0f} s."))
+        _note(context, asked, protocol.Noted("retry", f"{result.message} The turn is tried again in {wait:.0f} s."))
         await asyncio.sleep(wait)
         asked = replace(asked, number=asked.number + 1)
         if result.session is not None:
@@ -127,13 +113,13 @@ def _calls_before(context: Context, asked: Asked) -> int:
     for turn in reversed(turns):
         if (turn.purpose, turn.subtask, turn.phase) != (asked.purpose, context.subtask, context.phase):
             continue
-        if turn.reason is not None and turn.reason not in (*TRANSIENT, "budget", "session-lost"):
+        if turn.reason is not None and turn.reason not in (*protocol.TRANSIENT, "budget", "session-lost"):
             break
         calls += sum(usage.requests for usage in turn.used.values())
     return calls
 
 
-async def _once(context: Context, asked: Asked, calls: int) -> tuple[Result, bool]:
+async def _once(context: Context, asked: Asked, calls: int) -> tuple[protocol.Result, bool]:
     """One try at a turn: how it ended, and whether the agent has taken in what it was told."""
     agent, phase = asked.agent, context.phase
     log = context.make_log()
@@ -154,14 +140,14 @@ async def _once(context: Context, asked: Asked, calls: int) -> tuple[Result, boo
     await context.engine.durable()
     failpoint("agent.before-turn")
     trusted = await _project_settings_trusted(context, asked)
-    result: Result | None = None
+    result: protocol.Result | None = None
     with (
         _scratch(context) as scratch,
         with_server(context, agent, asked.purpose, asked.settings, scratch) as settings,
         _Hearing(context, asked, log) as hearing,
         context.in_trace(),
     ):
-        task = Task(
+        task = protocol.Task(
             instructions=asked.instructions,
             folder=asked.folder,
             env=context.traced(asked.env),
@@ -176,7 +162,9 @@ async def _once(context: Context, asked: Asked, calls: int) -> tuple[Result, boo
             trusted_project_settings=trusted,
         )
         started = context.workspace.note_start(phase)
-        watch = Watch(hearing.tell, started, context.hurry, lambda: context.engine.budgets.used_up(context.run))
+        watch = protocol.Watch(
+            hearing.tell, started, context.hurry, lambda: context.engine.budgets.used_up(context.run)
+        )
         try:
             result = await agent.run(task, watch)
             if result.hint:
@@ -189,7 +177,7 @@ async def _once(context: Context, asked: Asked, calls: int) -> tuple[Result, boo
     return result, hearing.heard
 
 
-def _left_of(settings: Settings, calls: int) -> Settings:
+def _left_of(settings: protocol.Settings, calls: int) -> protocol.Settings:
     if settings.max_turns is None or not calls:
         return settings
     return replace(settings, max_turns=settings.max_turns - calls)
@@ -207,7 +195,7 @@ async def _project_settings_trusted(context: Context, asked: Asked) -> bool:
         why = f" ({found.odd})" if found.odd is not None else ""
         ignored = f"The project settings of {agent} in this repository are ignored until you run: "
         message = context.world.say((ignored, Next("trust_repository"), why))
-        _note(context, asked, Noted("setting", message))
+        _note(context, asked, protocol.Noted("setting", message))
     return trusted
 
 
@@ -229,22 +217,22 @@ class _Hearing:
     def __exit__(self, *_: object) -> None:
         os.close(self._fd)
 
-    def tell(self, told: Telling) -> None:
+    def tell(self, told: protocol.Telling) -> None:
         context = self._context
         if context.engine.tracing is not None:
             context.engine.tracing.told(context.run.id, context.job_id, told, context.subtask)
-        if isinstance(told, Said):
+        if isinstance(told, protocol.Said):
             self._write(told.text)
-        elif isinstance(told, Called):
+        elif isinstance(told, protocol.Called):
             mark = "✗" if told.failed else "→"
             self._write_line(f"{mark} {told.tool}{': ' if told.about else ''}{told.about}")
-        elif isinstance(told, Used):
+        elif isinstance(told, protocol.Used):
             self._count(told.usage)
-        elif isinstance(told, Session):
+        elif isinstance(told, protocol.Session):
             if told.id != self._session:
                 self._session = told.id
                 self._record(events.AgentSession(*self._where, self._asked.purpose, told.id, self._context.subtask))
-        elif isinstance(told, Heard):
+        elif isinstance(told, protocol.Heard):
             self._take_in()
         else:
             self._write_line(f"[{told.kind}] {told.message}")
@@ -252,12 +240,12 @@ class _Hearing:
             if self._notes <= RECORDED_NOTES:
                 _note(self._context, self._asked, told)
 
-    def end(self, result: Result | None) -> None:
+    def end(self, result: protocol.Result | None) -> None:
         for usage in self._pending.values():
             self._record_usage(usage)
         self._pending.clear()
         if result is not None and result.session is not None:
-            self.tell(Session(result.session))
+            self.tell(protocol.Session(result.session))
         if result is not None and result.ok:
             self._take_in()
         reason, message = (result.reason, _clean(self._context, result.message)) if result else ("stopped", "")
@@ -308,7 +296,7 @@ class _Hearing:
             self._line_is_open = not data.endswith(b"\n")
 
 
-def _note(context: Context, asked: Asked, told: Noted) -> None:
+def _note(context: Context, asked: Asked, told: protocol.Noted) -> None:
     message = _clean(context, told.message[:NOTE])
     context.engine.record(
         context.run.id,
