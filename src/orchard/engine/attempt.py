@@ -80,7 +80,7 @@ def _record_failure(context: Context, failed: Failed) -> None:
         failed.resume_from,
         failed.left,
     )
-    context.engine.record(context.run.id, event)
+    context.record(event)
 
 
 async def _stopped(context: Context) -> None:
@@ -91,7 +91,7 @@ async def _stopped(context: Context) -> None:
     if context.workspace.is_open:
         await context.workspace.try_to_save(f"{live.stop.kind} of job {context.job_id}", " Its folder is kept.")
     if live.stop.kind == "cancel":
-        context.engine.record(context.run.id, JobCanceled(context.job_id, live.stop.reason, context.phase))
+        context.record(JobCanceled(context.job_id, live.stop.reason, context.phase))
     else:
         _record_failure(context, Failed("forced", live.stop.reason))
     await _tidy(context)

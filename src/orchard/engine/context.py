@@ -15,6 +15,7 @@ from orchard.engine.engine import Engine
 from orchard.engine.programs import Place
 from orchard.engine.workspace import Workspace, workspace_of
 from orchard.engine.world import World
+from orchard.model.events.event import Event
 from orchard.model.phases import Phase
 from orchard.model.plan import Job, JobId, Plan
 
@@ -44,9 +45,17 @@ class Context(Struct, dict=True):
     def workspace(self) -> Workspace:
         return workspace_of(self.engine, self.run, self.job_id, self.subtask, attempt=self.number)
 
+    def record(self, event: Event) -> None:
+        self.engine.record(self.run.id, event)
+
     @property
     def world(self) -> World:
         return self.engine.world
+
+    @property
+    def now(self) -> tuple[JobId, int, Phase]:
+        """What events about the phase under way begin with."""
+        return self.job_id, self.number, self.phase
 
     @property
     def job(self) -> Job:

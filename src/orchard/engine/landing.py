@@ -178,7 +178,7 @@ async def _leave_on_branch(context: Context, tip: str) -> Outcome:
     await _harden(context, tip)
     branch = await context.world.in_thread(_new_branch, context, tip)
     failpoint("landing.after-branch")
-    context.engine.record(context.run.id, events.NothingToLand(branch, tip))
+    context.record(events.NothingToLand(branch, tip))
     return Passed(f"the result is on branch {branch}")
 
 

@@ -212,9 +212,7 @@ async def commit(context: Context) -> Outcome:
         return failed
     counts = await _counts(context, result) if result.changed else {}
     context.commit, context.healed = result.commit, False
-    context.engine.record(
-        context.run.id, WorkCommitted(context.job_id, number, context.base, result.commit, counts, evidence)
-    )
+    context.record(WorkCommitted(context.job_id, number, context.base, result.commit, counts, evidence))
     return Passed(evidence["summary"] if evidence and not result.changed else "")
 
 
@@ -327,7 +325,7 @@ async def run_phases(context: Context, functions: Mapping[Phase, PhaseFunction])
 async def run_phase(context: Context, phase: Phase, function: PhaseFunction) -> Outcome:
     context.phase = phase
     context.notes = []
-    context.engine.record(context.run.id, PhaseStarted(context.job_id, context.number, phase))
+    context.record(PhaseStarted(*context.now))
     outcome = await _tried(context, function)
     if isinstance(outcome, Failed):
         outcome = await healed(context, outcome, lambda: _tried(context, function))
@@ -335,7 +333,7 @@ async def run_phase(context: Context, phase: Phase, function: PhaseFunction) -> 
         outcome = replace(outcome, left=await folder_state(context))
     notes = [*context.notes, *([outcome.note] if isinstance(outcome, Passed | Skipped) and outcome.note else [])]
     word = WORDS.get(type(outcome), "passed")
-    context.engine.record(context.run.id, PhaseEnded(context.job_id, context.number, phase, word, "; ".join(notes)))
+    context.record(PhaseEnded(*context.now, word, "; ".join(notes)))
     return outcome
 
 

@@ -37,15 +37,12 @@ class Agents(Protocol):
 
     def find(self, name: str | None) -> Agent:
         """The agent of this name, or the default one; OrchardError where it is not known or not usable."""
-        ...
 
     def model_for(self, agent: str, model: str | None, tier: Tier | None) -> str | None:
         """The model that a plan means; None: the agent's own choice. UsageError for one that nobody knows."""
-        ...
 
     def listed(self) -> list[Json]:
         """Every agent that has a name: `name`, `usable`, and why it is not."""
-        ...
 
     def servers(self, names: Iterable[str]) -> tuple[McpServer, ...]: ...
 

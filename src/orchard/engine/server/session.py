@@ -56,15 +56,12 @@ class Link(Protocol):
 
     async def grown(self, seen: int) -> None:
         """Wait until the journal holds an event after number `seen`."""
-        ...
 
     async def interrupt(self) -> str:
         """Ctrl-C: what was done about it."""
-        ...
 
     async def wait_idle(self) -> None:
         """Wait until nothing is left that would end with this process."""
-        ...
 
 
 Speaking = Callable[["Session", Caller], Awaitable[None]]

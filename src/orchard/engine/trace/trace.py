@@ -66,13 +66,11 @@ class Exporting(Protocol):
 
     def samples(self, trace: int) -> bool:
         """Whether this trace is one of those that are wanted."""
-        ...
 
     def take(self, part: Part) -> None: ...
 
     def current(self, part: Part) -> AbstractContextManager[object]:
         """For the time of the block, what libraries of ours trace belongs to this part."""
-        ...
 
 
 class _Turn(Struct):

@@ -8,12 +8,12 @@ from orchard.engine.context import Context
 from orchard.engine.outcome import Failed, Held, Outcome
 from orchard.engine.turns.own_mcp_server import offered_name
 from orchard.engine.turns.turn import Asked, run_turn
-from orchard.engine.turns.work import environment_for, intent_of, limits_for, worker_context
+from orchard.engine.turns.work import environment_for, helper_of, intent_of, limits_for, worker_context
 from orchard.errors import OrchardError
 from orchard.git.command import GitError
 from orchard.model.events.plans import HealTried
 from orchard.model.phases import Phase
-from orchard.model.plan import AgentWork, ShellWork
+from orchard.model.plan import ShellWork
 
 DIFF_BYTES = 64 * 1024
 
@@ -24,7 +24,7 @@ async def healed(context: Context, failed: Failed, again: Callable[[], Awaitable
     if not failed.may_heal or tries == 0 or not context.workspace.is_open:
         return failed
     try:
-        agent = _agent(context)
+        agent = helper_of(context, context.world.config.heal.agent)
     except OrchardError as error:
         context.notes.append(f"healing was skipped: no agent is usable ({error.message})")
         return failed
@@ -93,15 +93,6 @@ async def _turn(context: Context, agent: Agent, failed: Failed, earlier: list[Tr
     return await run_turn(context, asked)
 
 
-def _agent(context: Context) -> Agent:
-    """Who heals: the one that the configuration names for it, else the one that did the work, else the default."""
-    agents, work = context.world.agents, context.job.work
-    named = context.world.config.heal.agent
-    if named is None and isinstance(work, AgentWork):
-        named = work.agent
-    return agents.find(named)
-
-
 def _tries(context: Context) -> int:
     heal, config = context.job.heal, context.world.config.heal
     if heal is None:
@@ -143,9 +134,7 @@ def healed_trailers(context: Context) -> tuple[tuple[str, str], ...]:
 
 
 def _record(context: Context, number: int, outcome: str, message: str, tail: str = "") -> None:
-    context.engine.record(
-        context.run.id, HealTried(context.job_id, context.number, context.phase, number, outcome, message, tail)
-    )
+    context.record(HealTried(*context.now, number, outcome, message, tail))
 
 
 def _said(result: Result) -> str:

@@ -25,7 +25,7 @@ from orchard.engine.merges.authorship import NAMED_JOBS, authors, met_by
 from orchard.engine.merges.memory import REMEMBERED, Pick, pick_of
 from orchard.engine.outcome import Failed, Held, Outcome
 from orchard.engine.turns.turn import Asked, run_turn, scratch_prefix
-from orchard.engine.turns.work import given_to, intent_of, summary_of
+from orchard.engine.turns.work import given_to, helper_of, intent_of, summary_of
 from orchard.engine.workspace import Workspace
 from orchard.engine.world import World
 from orchard.errors import OrchardError
@@ -34,7 +34,7 @@ from orchard.git.merge.conflicts import BadResolution, Merge, Resolution, extrac
 from orchard.git.merge.integration import LeafMerge
 from orchard.model.events.plans import ConflictSettled
 from orchard.model.phases import Phase
-from orchard.model.plan import VALIDATION, AgentWork, JobId
+from orchard.model.plan import VALIDATION, JobId
 from orchard.process.failpoint import failpoint
 
 LISTED_PATHS = 5
@@ -155,7 +155,7 @@ async def _ask_resolver(context: Context, merge: Merge) -> str | Held | None:
     """Ask an agent and remember what it decides; what stands in the way otherwise."""
     world = context.world
     try:
-        agent = world.agents.find(_resolver(context))
+        agent = helper_of(context, world.config.resolver_agent)
     except OrchardError as error:
         return f"the conflict was not given to an agent: none is usable ({error.message})"
     folder = Path(tempfile.mkdtemp(prefix=scratch_prefix(world.repo.state)))
@@ -214,14 +214,6 @@ async def _project(context: Context, merge: Merge) -> AsyncIterator[Path]:
         await borrowed.end("left in a folder that was only to be read")
 
 
-def _resolver(context: Context) -> str | None:
-    """Who resolves: the one that the configuration names for it, else the one that did the work, else the default."""
-    named, work = context.world.config.resolver_agent, context.job.work
-    if named is None and isinstance(work, AgentWork):
-        return work.agent
-    return named
-
-
 def _asked(context: Context, agent: Agent, told: str, folder: Path, number: int) -> Asked:
     world = context.world
     host = agent_environment(world.environment, (*agent.variables, *world.config.pass_env))
@@ -275,9 +267,6 @@ def _side(context: Context, jobs: list[JobId], commit: str) -> Side:
 
 def _record(context: Context, agent: Agent, merge: Merge, taken: Resolution) -> None:
     paths = tuple(show_path(path) for path in taken.paths)
-    resolved = ConflictSettled(
-        context.job_id, context.number, context.phase, agent.name, paths, merge.ours, merge.theirs, taken.tree
-    )
-    context.engine.record(context.run.id, resolved)
+    context.record(ConflictSettled(*context.now, agent.name, paths, merge.ours, merge.theirs, taken.tree))
     listed = ", ".join(paths[:5])
     context.notes.append(f"agent '{agent.name}' settled the conflict in {listed}")

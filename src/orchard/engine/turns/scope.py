@@ -61,7 +61,7 @@ class Desk(Struct, eq=False):
 
     def _record(self, event: type[SubtasksAwaited | SubtasksAnswered]) -> None:
         context = self.context
-        context.engine.record(context.run.id, event(context.job_id, context.number, context.subtask))
+        context.record(event(context.job_id, context.number, context.subtask))
 
     async def leave(self) -> None:
         """End every subtask that still runs, and wait until each is saved, however often we are canceled meanwhile."""

@@ -114,7 +114,7 @@ async def _work(desk: Desk, order: Order, context: Context) -> _End:
     # At most once: that it was asked for must outlive us before it begins.
     await engine.durable()
     started = SubtaskStarted(job_id, context.number, order.id)
-    await engine.subtask_slots.take(run, lambda: _begin(context, started))
+    await engine.subtask_slots.take(run, lambda: context.record(started))
     await context.workspace.prepare(context.base)
     context.phase = Phase.SETUP
     ready = await setup(context)
@@ -123,10 +123,6 @@ async def _work(desk: Desk, order: Order, context: Context) -> _End:
         return _End("failed", ready.message if isinstance(ready, Failed) else context.world.say(ready.reason))
     result = await run_turn(context, _asked(desk, order, context))
     return _ended(context, order, result)
-
-
-def _begin(context: Context, started: SubtaskStarted) -> None:
-    context.engine.record(context.run.id, started)
 
 
 def _asked(desk: Desk, order: Order, context: Context) -> Asked:
@@ -276,7 +272,7 @@ async def pull(context: Context, subtask: Subtask) -> Json:
     failpoint("subtask.after-pull")
     paths = [show_path(change.path) for change in changes]
     pulled = SubtaskPulled(context.job_id, context.number, subtask.id, subtask.commit, tuple(paths[:LISTED_PATHS]))
-    context.engine.record(context.run.id, pulled)
+    context.record(pulled)
     return {**answer, "files": paths[:LISTED_PATHS]}
 
 

@@ -66,7 +66,7 @@ async def _turn(context: Context, asked: Asked) -> Result | None:
 def _know_without_session(context: Context, asked: Asked) -> None:
     """An agent without a session is told everything in every turn: nothing has to wait for it."""
     if asked.messages and context.state.queued and f"{asked.agent.name} {asked.purpose}" not in context.state.sessions:
-        context.engine.record(context.run.id, MessagesDelivered(context.job_id, context.number, asked.messages))
+        context.record(MessagesDelivered(context.job_id, context.number, asked.messages))
 
 
 def _note_end(context: Context, asked: Asked) -> None:
@@ -75,7 +75,7 @@ def _note_end(context: Context, asked: Asked) -> None:
     turns = [turn for turn in every if turn.subtask is None]
     if turns and turns[-1].ended is None:
         ended = AgentEnded(context.job_id, context.number, Phase.WORK, asked.agent.name, asked.purpose, "stopped")
-        context.engine.record(context.run.id, ended)
+        context.record(ended)
 
 
 def _next(context: Context, first: Asked) -> Asked:
@@ -121,5 +121,5 @@ def _whole(context: Context, first: Asked) -> str:
 
 
 def _idle(context: Context, why: str) -> Held:
-    context.engine.record(context.run.id, WorkerIdle(context.job_id, context.number, why))
+    context.record(WorkerIdle(context.job_id, context.number, why))
     return Held(WORKER, waiting_worker(context.job_id, context.number, why).reason, Phase.WORK)

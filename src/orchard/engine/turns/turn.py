@@ -124,9 +124,7 @@ async def _once(context: Context, asked: Asked, calls: int) -> tuple[protocol.Re
     agent, phase = asked.agent, context.phase
     log = context.make_log()
     begun = events.AgentStarted(
-        context.job_id,
-        context.number,
-        phase,
+        *context.now,
         agent.name,
         asked.purpose,
         asked.settings.model,
@@ -135,7 +133,7 @@ async def _once(context: Context, asked: Asked, calls: int) -> tuple[protocol.Re
         context.subtask,
         asked.messages,
     )
-    context.engine.record(context.run.id, begun)
+    context.record(begun)
     # At most once per attempt: that it began must outlive us before it begins.
     await context.engine.durable()
     failpoint("agent.before-turn")
@@ -201,7 +199,7 @@ async def _project_settings_trusted(context: Context, asked: Asked) -> bool:
 
 class _Hearing:
     def __init__(self, context: Context, asked: Asked, log: Path) -> None:
-        self._context, self._asked, self._log, self._phase = context, asked, log, context.phase
+        self._context, self._asked, self._log = context, asked, log
         self._fd = -1
         self._left = asked.limits.log_bytes
         self._notes = self._usages = 0
@@ -266,10 +264,10 @@ class _Hearing:
 
     @property
     def _where(self) -> tuple[JobId, int, Phase, str]:
-        return self._context.job_id, self._context.number, self._phase, self._asked.agent.name
+        return *self._context.now, self._asked.agent.name
 
     def _record(self, event: events.JobFact) -> None:
-        self._context.engine.record(self._context.run.id, event)
+        self._context.record(event)
 
     def _record_usage(self, usage: Usage) -> None:
         self._record(events.AgentUsed(*self._where, self._asked.purpose, usage.as_json(), self._context.subtask))
@@ -298,12 +296,7 @@ class _Hearing:
 
 def _note(context: Context, asked: Asked, told: protocol.Noted) -> None:
     message = _clean(context, told.message[:NOTE])
-    context.engine.record(
-        context.run.id,
-        events.AgentNoted(
-            context.job_id, context.number, context.phase, asked.agent.name, told.kind, message, context.subtask
-        ),
-    )
+    context.record(events.AgentNoted(*context.now, asked.agent.name, told.kind, message, context.subtask))
 
 
 def _clean(context: Context, text: str) -> str:

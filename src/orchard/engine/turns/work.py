@@ -143,6 +143,12 @@ def given_to(config: Config, agent: Agent, env: Mapping[str, str]) -> dict[str, 
     return settable(env, allowed_env(config, agent.name), {*agent.variables} - {*handed_on})
 
 
+def helper_of(context: Context, named: str | None) -> Agent:
+    """Who heals or resolves: the agent that the configuration names for it, else that of the work, else the default."""
+    work = context.job.work
+    return context.world.agents.find(work.agent if named is None and isinstance(work, AgentWork) else named)
+
+
 def limits_for(context: Context, work: Work) -> Limits:
     return limits_of(work, context.job, context.world.config.limits)
 
