@@ -15,8 +15,7 @@ from bench.floors import ninja_program
 from orchard.bench import floors
 from orchard.bench.machine import Watch, caution, described
 from orchard.bench.place import Bench, open_bench, scratch_parent
-from orchard.bench.rounds import Measure, Report, run_rounds
-from orchard.bench.table import document, table
+from orchard.bench.rounds import Measure, Report, document, run_rounds, table
 from orchard.process.stopwatch import Broken
 
 FEWEST_ROUNDS = 3

@@ -16,8 +16,7 @@ from bench.repositories import QUICK, Shape, copy_repository, make_repository
 
 from orchard.bench.machine import Watch, caution, described, file_system
 from orchard.bench.place import git, open_bench
-from orchard.bench.rounds import Bar, Figures, Measure, Point, Row, Samples, Scaling, judge, run_rounds
-from orchard.bench.table import table
+from orchard.bench.rounds import Bar, Figures, Measure, Point, Row, Samples, Scaling, judge, run_rounds, table
 from orchard.process.stopwatch import Broken, held_signals, started, timed
 from orchard.process.table import all_processes
 from tests.test_docs import tool

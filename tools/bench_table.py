@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from orchard.bench.machine import caution, described
-from orchard.bench.rounds import Row
-from orchard.bench.table import table
+from orchard.bench.rounds import Row, table
 
 ROOT = Path(__file__).resolve().parent.parent
 FIGURES = ROOT / "docs" / "benchmarks.json"

@@ -156,8 +156,12 @@ def command(text: str) -> str | None:
     return None if text.strip() and "\0" not in text else "must be a command"
 
 
-def variable(text: str) -> str | None:
-    return None if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", text) else "must be the name of an environment variable"
+def like(wanted: str, wrong: str) -> Callable[[str], str | None]:
+    """The rule that a text is as a pattern wants it, whole."""
+    return lambda text: None if re.fullmatch(wanted, text) else wrong
+
+
+variable = like(r"[A-Za-z_][A-Za-z0-9_]*", "must be the name of an environment variable")
 
 
 def address(text: str) -> str | None:

@@ -19,10 +19,7 @@ def reach_of(plan: Plan, paths: Paths) -> Iterator[tuple[Path, str]]:
 
 def asks_agents(plan: Plan) -> bool:
     """Whether an agent is given work by the plan itself: by a job, a check, a setup or `verify`."""
-    works = [plan.verify, *(plan.setup or ())]
-    for job in plan.jobs.values():
-        works += [job.work, *(job.setup or ()), *job.prechecks, *job.postchecks]
-    return any(isinstance(work, AgentWork) for work in works)
+    return any(isinstance(work, AgentWork) for _, work, _ in works_of(plan, {}))
 
 
 def may_ask_agents(plan: Plan, config: Config) -> bool:

@@ -20,6 +20,7 @@ from orchard.config.kinds import (
     command,
     flag,
     found_instead,
+    like,
     list_of,
     one_of,
     table_of,
@@ -48,16 +49,9 @@ def _word(text: str) -> str | None:
     return None if fits else "must be a name without spaces"
 
 
-def _header(text: str) -> str | None:
-    return None if re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,200}", text) else "must be the name of a header"
-
-
-def _header_value(text: str) -> str | None:
-    return None if re.fullmatch(r"[\t -~\x80-\xff]*", text) else "must not hold control characters"
-
-
-def _tool(text: str) -> str | None:
-    return None if re.fullmatch(r"[\w-]+\*?|\*", text) else "must be the name of a tool, or its beginning and '*'"
+_header = like(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,200}", "must be the name of a header")
+_header_value = like(r"[\t -~\x80-\xff]*", "must not hold control characters")
+_tool = like(r"[\w-]+\*?|\*", "must be the name of a tool, or its beginning and '*'")
 
 
 def _pattern(text: str) -> str | None:

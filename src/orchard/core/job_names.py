@@ -1,13 +1,25 @@
-"""Which job of a plan a name means: the one place where every surface asks."""
+"""Which job of a plan a name means, the one place where every surface asks; and what is said of one that failed."""
 
 from collections.abc import Collection, Mapping
 
 from orchard.errors import Next, NotFound
+from orchard.model.phases import Phase
 from orchard.model.plan import VALIDATION, Job, JobId
 from orchard.text import did_you_mean
 
 VALIDATION_NAMES = ("verify", "validation", "(validation)", VALIDATION)
 """What the validation job answers to, unless another job of the plan has that name."""
+
+VALIDATION_FAILED: Mapping[Phase, str] = {
+    Phase.MERGE_FI: "merging the results failed",
+    Phase.PRECHECKS: "merging onto the target failed",
+    Phase.SETUP: "setup for verify failed",
+    Phase.WORK: "verify failed",
+    Phase.COMMIT: "verify failed",
+    Phase.POSTCHECKS: "looking at the target before landing failed",
+    Phase.MERGE_RI: "landing failed",
+}
+"""What the phases of the validation job do: only one of them runs `verify`."""
 
 SHOWN = 8
 
@@ -61,3 +73,10 @@ def find_job(plan: str, jobs: Mapping[JobId, Job], name: str, *, exact: bool = F
 def _listed(jobs: Collection[str]) -> str:
     names = [job_word(job) for job in jobs]
     return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+
+
+def failed_words(job: str, phase: str | None) -> str:
+    """That a job failed, and where: the subject and the verb of a sentence."""
+    if job == VALIDATION:
+        return VALIDATION_FAILED[Phase(phase) if phase else Phase.WORK]
+    return f"Job '{job}' failed{f' in {phase}' if phase else ''}"

@@ -47,7 +47,8 @@ class Chain:
         said: tuple[str | Next, ...] = (f"{begins} is gone. ",)
         if not gone:
             again = Next("retry_plan", first)
-            said = (f"{begins} {_words(status)}. To run that one again: ", again, ", then ", resume, ". ")
+            ended = "was canceled" if status == PlanStatus.CANCELED else f"has {status}"
+            said = (f"{begins} {ended}. To run that one again: ", again, ", then ", resume, ". ")
         return events.PlanPaused(self._say((*said, "To begin without it: ", resume)), waiting=True)
 
     def _first(self, runs: dict[PlanId, Run], run: Run) -> tuple[str, bool]:
@@ -61,10 +62,6 @@ class Chain:
         if row is None:
             return "", self.reader is not None
         return row.status, row.summary.deleted and row.status != PlanStatus.SUCCEEDED
-
-
-def _words(status: str) -> str:
-    return "was canceled" if status == PlanStatus.CANCELED else f"has {status}"
 
 
 KEPT_ENDED = 4

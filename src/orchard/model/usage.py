@@ -99,15 +99,8 @@ def add(one: Usage, other: Usage) -> Usage:
 
 def less(whole: Usage, told: Usage) -> Usage:
     """What of a whole was not told yet; its cost is that of the whole."""
-    return replace(
-        whole,
-        input=max(whole.input - told.input, 0),
-        cached=max(whole.cached - told.cached, 0),
-        cache_writes=max(whole.cache_writes - told.cache_writes, 0),
-        output=max(whole.output - told.output, 0),
-        requests=max(whole.requests - told.requests, 0),
-        api_seconds=max(whole.api_seconds - told.api_seconds, 0.0),
-    )
+    counts = ("input", "cached", "cache_writes", "output", "requests", "api_seconds")
+    return replace(whole, **{name: max(getattr(whole, name) - getattr(told, name), 0) for name in counts})
 
 
 def total(usages: Iterable[Usage]) -> Usage:

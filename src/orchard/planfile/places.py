@@ -42,8 +42,8 @@ class Places(Struct, frozen=True):
     values: dict[Path, Place] = field(default_factory=dict)
 
 
-class WrittenInt(int):
-    """A number that remembers how it was written: `012` in an environment must not become `12`."""
+class Written:
+    """A number that remembers how it was written: `012` in an environment must not become `12`, nor `1.10` a `1.1`."""
 
     written: str
 
@@ -51,13 +51,10 @@ class WrittenInt(int):
         return self.written
 
 
-class WrittenFloat(float):
-    """A number that remembers how it was written: a version `1.10` must not become `1.1`."""
+class WrittenInt(Written, int): ...
 
-    written: str
 
-    def __str__(self) -> str:
-        return self.written
+class WrittenFloat(Written, float): ...
 
 
 def written_int(text: str, base: int = 10) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from msgspec import UNSET, Struct, convert
 from msgspec.structs import asdict
 
+from orchard.core.job_names import failed_words
 from orchard.core.records import Attempt, JobRecord
 from orchard.core.run import Run
 from orchard.core.scheduler import group_statuses
@@ -15,7 +16,6 @@ from orchard.core.sides import SIDES
 from orchard.core.states import ACTIVE, JobState
 from orchard.core.views import documents
 from orchard.core.views.attempts import progress_view, subtasks_view
-from orchard.core.views.failures import failed_words
 from orchard.core.views.figures import JobUsage, PlanUsage
 from orchard.core.views.usage import used_figures
 from orchard.core.views.workers import worker_view

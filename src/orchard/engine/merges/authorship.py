@@ -21,8 +21,10 @@ REMEMBERED_CHANGES = 10_000
 
 def authors(world: World, run: Run, sides: tuple[str, str], paths: set[bytes]) -> list[JobId]:
     """The first few jobs whose work is in the first commit and not in the second, and touched any of these paths."""
+    inside, outside = sides
     touching = touched(world, run, run.records, paths)
-    return list(islice((job for job, made, _ in touching if _parts(world, made, sides)), NAMED_JOBS))
+    held = ((job, made.commit) for job, made, _ in touching if is_ancestor(world.repo, made.commit, inside))
+    return list(islice((job for job, made in held if not is_ancestor(world.repo, made, outside)), NAMED_JOBS))
 
 
 def met_by(world: World, run: Run, leaf: JobId, paths: set[bytes]) -> dict[JobId, set[bytes]]:
@@ -40,11 +42,6 @@ def touched(
         made = run.records[job].work_commit
         if made is not None and made.commit != made.base and (changed := paths & _changed_by(world, made)):
             yield job, made, changed
-
-
-def _parts(world: World, made: WorkCommitted, sides: tuple[str, str]) -> bool:
-    inside, outside = sides
-    return is_ancestor(world.repo, made.commit, inside) and not is_ancestor(world.repo, made.commit, outside)
 
 
 def _with_needs(run: Run, leaf: JobId) -> set[JobId]:

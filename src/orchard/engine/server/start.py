@@ -19,7 +19,7 @@ from orchard.engine.engine import Engine, running
 from orchard.engine.recovery import recover
 from orchard.engine.server.address import LOCK_FILE, Address, read_address, refuse_copy
 from orchard.engine.server.crowd import prepare_for_crowds
-from orchard.engine.server.server import Channel, Connection, EngineGone, connect, listening
+from orchard.engine.server.server import Connection, EngineGone, connect, listening
 from orchard.engine.server.session import Answering, Place, Session
 from orchard.engine.snapshot import start_plan
 from orchard.engine.trace.setup import Traced, traced, without_headers
@@ -156,7 +156,8 @@ async def _own_engine(place: Place, work: bool, trace: Traced) -> AsyncIterator[
                 await recover(engine, place.reader)
                 answering = place.answering(engine, place.reader)
                 own = OwnEngine(engine, answering)
-                channels = _channels(place, own)
+                session = Session(own, place.reader, owns_engine=True)
+                channels = {name: partial(speak, session) for name, speak in place.channels.items()}
                 engine.job_tokens.languages = frozenset(channels)
                 async with listening(repo.state, door, answering.handle, journal, channels, engine.job_tokens):
                     engine.starts_work = work
@@ -170,12 +171,6 @@ async def _own_engine(place: Place, work: bool, trace: Traced) -> AsyncIterator[
         place.reader.recent = None  # from now on another process may write
         slots.close()
         world.close()
-
-
-def _channels(place: Place, own: "OwnEngine") -> dict[str, Channel]:
-    """The languages that are spoken at the door, each with the engine's own session."""
-    session = Session(own, place.reader, owns_engine=True)
-    return {name: partial(speak, session) for name, speak in place.channels.items()}
 
 
 def _setup_works(config: Config) -> tuple[Work, ...]:

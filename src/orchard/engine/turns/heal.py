@@ -6,7 +6,7 @@ from orchard.agents.prompts.work import Failure, Try, heal_instructions
 from orchard.agents.protocol import Agent, Result, Settings
 from orchard.engine.context import Context
 from orchard.engine.outcome import Failed, Held, Outcome
-from orchard.engine.turns.own_mcp_server import offered_name
+from orchard.engine.turns.scope import offered_name
 from orchard.engine.turns.turn import Asked, run_turn
 from orchard.engine.turns.work import environment_for, helper_of, intent_of, limits_for, worker_context
 from orchard.errors import OrchardError
@@ -38,7 +38,8 @@ async def healed(context: Context, failed: Failed, again: Callable[[], Awaitable
             return Held("budget", result.message, context.phase)
         if before == await folder_state(context):
             _record(context, number, "unchanged", result.message)
-            context.notes.append(f"healing ended: the agent changed nothing{_said(result)}")
+            said = f" ({result.message})" if result.message else ""
+            context.notes.append(f"healing ended: the agent changed nothing{said}")
             return outcome
         context.healed = True
         outcome = await again()
@@ -135,7 +136,3 @@ def healed_trailers(context: Context) -> tuple[tuple[str, str], ...]:
 
 def _record(context: Context, number: int, outcome: str, message: str, tail: str = "") -> None:
     context.record(HealTried(*context.now, number, outcome, message, tail))
-
-
-def _said(result: Result) -> str:
-    return f" ({result.message})" if result.message else ""

@@ -249,12 +249,9 @@ def _sides(context: Context, merge: Merge) -> tuple[Side, Side]:
     if context.phase is Phase.MERGE_RI and context.job_id != VALIDATION:
         ours, theirs = list(met_by(context.world, context.run, context.job_id, paths))[:NAMED_JOBS], [context.job_id]
     else:
-        ours, theirs = (authors(context.world, context.run, pair, paths) for pair in _pairs(merge))
+        pairs = (merge.ours, merge.theirs), (merge.theirs, merge.ours)
+        ours, theirs = (authors(context.world, context.run, pair, paths) for pair in pairs)
     return _side(context, ours, merge.ours), _side(context, theirs, merge.theirs)
-
-
-def _pairs(merge: Merge) -> tuple[tuple[str, str], tuple[str, str]]:
-    return (merge.ours, merge.theirs), (merge.theirs, merge.ours)
 
 
 def _side(context: Context, jobs: list[JobId], commit: str) -> Side:

@@ -2,19 +2,38 @@
 
 A turn is the life of its subtasks. They go on while it is tried again after an error that passes; when it is over, for
 whatever reason, those that still run are ended and what they did is saved. So nothing runs for a job that is over.
+
+Our own MCP server is handed to the agent for that time, with a job token that speaks for its job alone. An agent within
+our own process speaks with the server at once. For others the token lies in a file of the turn's own folder, not in an
+argument or a variable, which children inherit and others can read. It is good until the turn ends.
 """
 
 import asyncio
+import json
+import os
+import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
+from pathlib import Path
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
-from orchard.agents.protocol import Settings
+from orchard.agents.protocol import Agent, McpServer, Settings
 from orchard.engine.context import Context
+from orchard.engine.server.server import open_channel
 from orchard.engine.turns.job_tokens import Scope
 from orchard.model.events.plans import SubtasksAnswered, SubtasksAwaited
 from orchard.model.plan import Work
+
+NAME = "orchard"
+SPARE_NAME = "orchard-job"
+"""Where the plan names a server of its own that is called like ours."""
+LANGUAGE = "mcp"
+LANGUAGE_WITHIN = "tools"
+"""In our own process the tools are called without the protocol around them."""
+PASS_FILE = "orchard-pass.json"
 
 
 class Desk(Struct, eq=False):
@@ -100,3 +119,45 @@ async def at_desk(context: Context, agent: str, settings: Settings, work: Work |
     finally:
         del desks[scope]
         await desk.leave()
+
+
+# --------------------------------------------------------------------------------- our own server
+
+
+def is_offered(context: Context, agent: Agent, purpose: str) -> bool:
+    """Whether the agent gets our server in such a turn: it can use one, and somebody speaks with it at our door."""
+    job_tokens = context.engine.job_tokens
+    if purpose == "resolve" or not context.world.config.agent_tools:
+        return False
+    return job_tokens.socket is not None and LANGUAGE in job_tokens.languages and agent.takes_servers
+
+
+def offered_name(context: Context, agent: Agent, purpose: str, settings: Settings) -> str | None:
+    return _name(settings) if is_offered(context, agent, purpose) else None
+
+
+def _name(settings: Settings) -> str:
+    return SPARE_NAME if any(server.name == NAME for server in settings.mcp_servers) else NAME
+
+
+@contextmanager
+def with_server(context: Context, agent: Agent, purpose: str, settings: Settings, scratch: Path) -> Iterator[Settings]:
+    """The settings with our server among them, where it is offered; the job token ends with the block."""
+    job_tokens = context.engine.job_tokens
+    if not is_offered(context, agent, purpose) or job_tokens.socket is None:
+        yield settings
+        return
+    with job_tokens.issued(scope_of(context)) as secret:
+        if agent.is_within:
+            dial = partial(open_channel, job_tokens.socket, secret, LANGUAGE_WITHIN)
+            server = McpServer(_name(settings), offered=True, dial=dial)
+            yield replace(settings, mcp_servers=(*settings.mcp_servers, server))
+            return
+        file = scratch / PASS_FILE
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with os.fdopen(os.open(file, flags, 0o600), "w") as out:
+            json.dump({"socket": job_tokens.socket, "pass": secret}, out)
+        # Neither the job's worktree nor its variables may decide which program this is: it shows the token.
+        words = ("-E", "-P", "-m", "orchard.surfaces.mcp.relay", "--pass", str(file))
+        server = McpServer(_name(settings), sys.executable, words, offered=True)
+        yield replace(settings, mcp_servers=(*settings.mcp_servers, server))

@@ -22,8 +22,7 @@ from orchard.engine.engine import Engine
 from orchard.engine.outcome import Failed, Held
 from orchard.engine.phases import setup
 from orchard.engine.programs import redacted
-from orchard.engine.turns.own_mcp_server import offered_name
-from orchard.engine.turns.scope import Desk
+from orchard.engine.turns.scope import Desk, offered_name
 from orchard.engine.turns.turn import Asked, run_turn
 from orchard.engine.turns.work import environment_for, limits_for
 from orchard.engine.workspace import workspace_of

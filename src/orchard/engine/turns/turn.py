@@ -22,8 +22,7 @@ from orchard.agents import protocol
 from orchard.agents.prompts.work import go_on_instructions, repeated
 from orchard.engine.context import Context
 from orchard.engine.programs import redacted
-from orchard.engine.turns.own_mcp_server import with_server
-from orchard.engine.turns.scope import at_desk
+from orchard.engine.turns.scope import at_desk, with_server
 from orchard.errors import Next
 from orchard.model.events import plans as events
 from orchard.model.limits import Limits
@@ -121,19 +120,10 @@ def _calls_before(context: Context, asked: Asked) -> int:
 
 async def _once(context: Context, asked: Asked, calls: int) -> tuple[protocol.Result, bool]:
     """One try at a turn: how it ended, and whether the agent has taken in what it was told."""
-    agent, phase = asked.agent, context.phase
+    agent, most = asked.agent, asked.settings.max_turns
     log = context.make_log()
-    begun = events.AgentStarted(
-        *context.now,
-        agent.name,
-        asked.purpose,
-        asked.settings.model,
-        asked.session,
-        asked.number,
-        context.subtask,
-        asked.messages,
-    )
-    context.record(begun)
+    begun = events.AgentStarted(*context.now, agent.name, asked.purpose, asked.settings.model, asked.session)
+    context.record(replace(begun, number=asked.number, subtask=context.subtask, messages=asked.messages))
     # At most once per attempt: that it began must outlive us before it begins.
     await context.engine.durable()
     failpoint("agent.before-turn")
@@ -153,13 +143,13 @@ async def _once(context: Context, asked: Asked, calls: int) -> tuple[protocol.Re
             scratch=scratch,
             log=log,
             launcher=context.workspace.launcher,
-            settings=_left_of(settings, calls),
+            settings=settings if most is None else replace(settings, max_turns=most - calls),
             session=asked.session,
             calls_before=calls,
             limits=asked.limits,
             trusted_project_settings=trusted,
         )
-        started = context.workspace.note_start(phase)
+        started = context.workspace.note_start(context.phase)
         watch = protocol.Watch(
             hearing.tell, started, context.hurry, lambda: context.engine.budgets.used_up(context.run)
         )
@@ -173,12 +163,6 @@ async def _once(context: Context, asked: Asked, calls: int) -> tuple[protocol.Re
     if result.leftovers:
         context.notes.append(f"{result.leftovers} background processes were still running and were ended")
     return result, hearing.heard
-
-
-def _left_of(settings: protocol.Settings, calls: int) -> protocol.Settings:
-    if settings.max_turns is None or not calls:
-        return settings
-    return replace(settings, max_turns=settings.max_turns - calls)
 
 
 async def _project_settings_trusted(context: Context, asked: Asked) -> bool:

@@ -1,7 +1,5 @@
 """Work for an agent: what it is told, in which session it goes on, and what its end means for the phase."""
 
-import os
-import stat
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -22,10 +20,11 @@ from orchard.engine.context import Context
 from orchard.engine.outcome import Failed, Held
 from orchard.engine.programs import TAIL_LINES, folder_of, limits_of, redacted, shown
 from orchard.engine.reach import folder_meant
-from orchard.engine.turns.own_mcp_server import offered_name
+from orchard.engine.turns.scope import offered_name
 from orchard.engine.turns.talk import talk
 from orchard.engine.turns.turn import Asked, run_turn
 from orchard.errors import Hint, Next, OrchardError
+from orchard.files import NOT_A_FILE, read_plain
 from orchard.git.history import files
 from orchard.model.agent_rows import BUILTIN
 from orchard.model.limits import Limits
@@ -181,12 +180,10 @@ def _task(context: Context, work: AgentWork) -> str:
     if not place.is_relative_to(top):
         raise OrchardError(f"{said} lie outside of the repository.", hint="Name a file of the repository.")
     try:
-        descriptor = os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
-        with os.fdopen(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise OrchardError(f"{said} are not a file.")
-            data = file.read(INSTRUCTION_BYTES + 1)
+        data = read_plain(place, INSTRUCTION_BYTES + 1)
     except OSError as error:
+        if error.strerror == NOT_A_FILE:
+            raise OrchardError(f"{said} are not a file.") from None
         raise OrchardError(
             f"{said} cannot be read: {error.strerror}.",
             hint="The file has to be committed in what the job starts from.",

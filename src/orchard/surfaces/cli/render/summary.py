@@ -5,10 +5,9 @@ import time
 from msgspec.structs import replace
 
 from orchard.app import App
-from orchard.core.job_names import job_word
+from orchard.core.job_names import failed_words, job_word
 from orchard.core.run import Run
 from orchard.core.views.documents import JobView, PlanView
-from orchard.core.views.failures import failed_words
 from orchard.model.events.plans import Landed
 from orchard.model.plan import JobId
 from orchard.surfaces.cli.render import text
