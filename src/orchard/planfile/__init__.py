@@ -1,0 +1,7 @@
+"""Text to a plan, with every problem at once and at its place.
+
+`document` reads YAML, JSON and TOML into values, within limits; `places` and `yaml` help it. `fields` is the one
+list of what may be written, for checking, JSON Schema and documentation; `rules` are the rules of single values,
+and `problems` puts what pydantic finds into words. `parse` makes the plan. `reshape` changes the graph of one that
+is under way, and `works` finds what a plan has agents and programs do. Nothing here touches a disk.
+"""
