@@ -13,7 +13,6 @@ from pathlib import Path
 from orchard.process.stopwatch import timed
 
 PROGRAMS = ("sh", "xargs", "flock")
-"""What the scripts need beside git."""
 
 PLAIN_JOB = """
 set -e
@@ -98,12 +97,10 @@ def plain(repo: Path, jobs: int, parallel: int) -> float:
 
 
 def pool(repo: Path, jobs: int, parallel: int) -> float:
-    """Seconds of the script that keeps its worktrees."""
     one = script(repo / ".git", "pool-worker", POOL_WORKER)
     both = script(repo / ".git", "run-and-merge", RUN_AND_MERGE)
     return timed(["sh", both, str(jobs), str(parallel), str(parallel), one], repo).wall
 
 
 def merges(repo: Path, ref: str, leaves: int) -> float:
-    """Seconds of three processes per leaf."""
     return timed(["sh", script(repo / ".git", "merges", MERGES), ref, str(leaves)], repo).wall

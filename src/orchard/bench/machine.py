@@ -29,13 +29,11 @@ class Watch(Struct):
     busiest: float = 0.0
 
     def glance(self) -> None:
-        """See how busy the machine is while we do nothing."""
         if self.look:
             self.busiest = max(self.busiest, psutil.cpu_percent(self.look))
 
     @property
     def quiet(self) -> bool:
-        """Whether nobody else used the processors whenever we looked."""
         return self.busiest <= BUSY
 
     def facts(self) -> dict[str, object]:
@@ -72,7 +70,6 @@ def described(facts: Mapping[str, object]) -> str:
 
 
 def caution(facts: Mapping[str, object]) -> str | None:
-    """What to say about figures that were taken while the machine did something else."""
     if facts["quiet"]:
         return None
     return (

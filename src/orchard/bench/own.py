@@ -192,7 +192,6 @@ def journal(bench: Bench, _: Source, __: Asked) -> Measure:
 
 
 def start(bench: Bench, source: Source, _: Asked) -> Measure:
-    """How long a person waits for the shortest answers."""
     path = make_copy(bench, source)
 
     def by_turns() -> Figures:
@@ -214,4 +213,3 @@ MEASURES: Mapping[str, Callable[[Bench, Source, Asked], Measure]] = {
     "journal": journal,
     "start": start,
 }
-"""What can be measured, by the name that the command line gives it."""

@@ -29,7 +29,6 @@ from orchard.store.journal import Journal
 
 MILLISECONDS = 1000.0
 WAITING = 8
-"""How many jobs wait for the journal at once."""
 
 
 def new_ref() -> str:

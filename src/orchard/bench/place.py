@@ -29,8 +29,6 @@ IDENTITY = {
 
 
 class Bench(Struct, frozen=True):
-    """The folder of one run, and how large things are to be."""
-
     folder: Path
     quick: bool
 

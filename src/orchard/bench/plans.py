@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ONE_FILE = "echo {job} > orchard-bench-{job}.txt"
-"""The work of a job that makes one file."""
 
 Graph = dict[str, list[str]]
 """What each job needs."""

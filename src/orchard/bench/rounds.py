@@ -14,7 +14,6 @@ from msgspec import Struct, field
 from msgspec.structs import asdict
 
 DIGITS = 4
-"""Of a figure in a document."""
 
 Figures = Mapping[str, float]
 Samples = dict[str, list[float]]
@@ -135,7 +134,6 @@ def _line(scaling: Scaling, samples: Samples) -> str:
 
 
 def document(facts: Mapping[str, object], reports: Mapping[str, Report]) -> dict[str, object]:
-    """Everything that was found: facts, rows, scaling lines and the figures of each round."""
     return {
         **facts,
         "rows": [_short(asdict(row)) for report in reports.values() for row in report.rows],
@@ -156,7 +154,6 @@ def _significant(value: float) -> float:
 
 
 def table(rows: Sequence[Row], *, judged: bool) -> str:
-    """Markdown, so that it can go into a page as it is."""
     lines = ["| what | floor | ours | ratio | bar | |", "| --- | ---: | ---: | ---: | ---: | --- |"]
     for row in rows:
         verdict = ("ok" if row.ok else "MISS") if judged and row.bar else ""
@@ -177,6 +174,5 @@ def ratio(row: Row) -> str:
 
 
 def figure(value: float, unit: str) -> str:
-    """A figure with its unit, in as many digits as mean something."""
     shown = f"{value:,.0f}" if value >= 100 or unit == "" else f"{value:.3g}"
     return f"{shown} {unit}".rstrip()

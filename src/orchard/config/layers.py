@@ -24,7 +24,6 @@ from orchard.model.names import Resolver
 from orchard.text import did_you_mean, nearest, quoted
 
 DEFAULT = "default"
-"""The origin of a value that nobody set."""
 
 PROBLEMS_SHOWN = 100
 
@@ -58,7 +57,6 @@ class WorkLimits(Limits, frozen=True):
     """What a job may take: each of its programs, and its agents."""
 
     interactive: float | None = 86400.0
-    """For how long an agent that is idle waits for a message."""
     subtasks_per_job: int = 20
     subtasks_per_plan: int = 200
 
@@ -123,7 +121,6 @@ class Layer(Struct, frozen=True):
     file: str | None = None
     """The name that problems give the file; None: the origin itself says where (a variable, a flag)."""
     text: str = ""
-    """The file's text, to find lines in."""
     repository: bool = False
     """Written by whoever wrote the repository, who need not be the user."""
     ignored: frozenset[str] = frozenset()

@@ -32,7 +32,6 @@ from orchard.model.agent_rows import AGENTS, AgentRow, BuiltinRow, Home, ServerR
 from orchard.text import did_you_mean, quoted
 
 MOST = 100
-"""Rows of one table."""
 RESERVED = "agent"
 """`@agent TEXT` is work for the default agent, so no agent can have this name."""
 

@@ -68,7 +68,6 @@ class Attempt(Struct):
     program: events.ProgramStarted | None = None
     """The program that was started last; it may be gone."""
     turns: list[Turn] = field(default_factory=list)
-    """Of agents, in the order in which they began."""
     resumed: Phase | None = None
     """Where it was to begin when it was started again, and how many phases it had been through by then."""
     resumed_after: int = 0
@@ -145,7 +144,6 @@ class Subtask(Struct):
 class JobRecord(Struct):
     state: JobState = JobState.PENDING
     unmet: int = 0
-    """How many of its needs have not succeeded."""
     dead: int = 0
     """How many of its needs can no longer succeed unless they are retried."""
     attempts: list[Attempt] = field(default_factory=list)
@@ -171,7 +169,6 @@ class JobRecord(Struct):
     undeployed: bool = False
     """Whether it may not run before somebody deploys it: follows from the plan and from `deployed`."""
     messages: list[events.MessageSent] = field(default_factory=list)
-    """Everything that was said to its agent."""
     delivered: int = 0
     """The number of the last message that the agent is known to have."""
     subtasks: dict[str, Subtask] = field(default_factory=dict)
@@ -225,7 +222,6 @@ class JobRecord(Struct):
 
     @property
     def is_dead(self) -> bool:
-        """Whether the job can no longer succeed unless something is retried."""
         return self.state in DEAD or (self.state is JobState.PENDING and self.dead > 0)
 
     @property

@@ -191,7 +191,6 @@ class Run:
 
     @property
     def waiting_for(self) -> list[events.JobHeld]:
-        """What a person has to decide."""
         return [record.hold for record in self.records.values() if record.hold is not None] if self.held else []
 
     @property

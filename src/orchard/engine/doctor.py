@@ -178,7 +178,6 @@ def _programs(patient: Patient) -> Iterator[Finding]:
 
 
 def _commits(patient: Patient) -> Iterator[Finding]:
-    """Whether commits can be made as the user wants them: in their name, and signed."""
     name, email = patient.repo.identity()
     if (name, email) == FALLBACK_IDENTITY:
         said = f"Git does not know who you are here: what lands is by {name} <{email}>."

@@ -56,7 +56,6 @@ class Live(Struct):
     stop: Stop | None = None
     hurry: asyncio.Event = field(default_factory=asyncio.Event)
     turn: Interruptible | None = None
-    """The turn of its agent that may be interrupted."""
 
 
 Attempting = Callable[["Engine", Run, JobId, int, asyncio.Event], Awaitable[None]]

@@ -29,11 +29,9 @@ class Failed(Struct, frozen=True):
     """Whether an agent could heal it: a program of the plan's failed."""
     command: str = ""
     advice: str | None = None
-    """What the plan's author says about it."""
     left: str = ""
     """What the worktree looked like then; see `JobFailed`."""
     merge: Merge | None = None
-    """The merge whose conflicts nobody resolved."""
 
 
 class Held(Struct, frozen=True):

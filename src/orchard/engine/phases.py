@@ -75,7 +75,6 @@ def _problem(value: Any) -> str | None:
 
 
 async def merge_fi(context: Context) -> Outcome:
-    """Gather what the job needs, and take a worktree that stands there."""
     run, record = context.run, context.state
     needs = context.job.needs
     commits = [commit for need in needs if (commit := run.records[need].commit) is not None]
@@ -248,7 +247,6 @@ async def _counts(context: Context, result: Committed) -> dict[str, int]:
 
 
 async def postchecks(context: Context) -> Outcome:
-    """Run the checks on the committed tree, and let a person look if the job asks for that."""
     outcome: Outcome = Skipped()
     if context.first_phase is Phase.POSTCHECKS and context.job.postchecks and await edited_since(context):
         context.healed = True

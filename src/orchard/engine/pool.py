@@ -183,7 +183,6 @@ class Pool:
         self._in_use.add(worktree.name)
 
     async def _free_one(self) -> Saved | None:
-        """A worktree that nobody uses; None: make one."""
         patience = PATIENCE
         while not self._free:
             may_add = self._adding < self._most_adding

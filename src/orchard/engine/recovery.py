@@ -43,7 +43,6 @@ SCRATCH_SECONDS = 3600.0
 
 
 async def recover(engine: Engine, reader: JournalReader) -> None:
-    """Load every plan that is not over, and settle what the last engine left."""
     await engine.world.in_thread(end_leftovers, engine.world.repo.common_dir)
     await engine.world.in_thread(sweep, engine.world.repo.state / SCRATCH)
     found = await engine.world.in_thread(settle_all, engine.world.repo)

@@ -28,7 +28,6 @@ def new_plan_id(name: str, is_taken: Callable[[PlanId], bool]) -> PlanId:
 
 
 def check_start(repo: Repository, plan: Plan) -> None:
-    """Refuse a plan that could not start now, before anything is made."""
     if plan.after is None:
         check_base(repo, plan)  # what a chained plan starts from may be what the plan before it lands
     check_target(repo, plan)

@@ -111,7 +111,6 @@ class Runs(dict[PlanId, Run]):
 
     @contextmanager
     def holding(self, plan: PlanId) -> Iterator[None]:
-        """Keep the run of this plan in memory, for whoever works with it."""
         self._held[plan] += 1
         try:
             yield

@@ -188,7 +188,6 @@ def _healed(run: Run, leaf: JobId, inside: list[JobId]) -> dict[str, str]:
 
 
 def landing_id(run: Run) -> str:
-    """What marks the commits of this snapshot wherever they end up."""
     return f"{run.id}.{run.snapshot.generation}"
 
 

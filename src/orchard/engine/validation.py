@@ -38,7 +38,6 @@ from orchard.process.failpoint import failpoint
 
 
 async def take_in_healed(context: Context) -> Outcome:
-    """Commit what healing changed, and bring it into the snapshot."""
     world, run = context.world, context.run
     committed = await context.workspace.collect(_info(context), context.base)
     if isinstance(committed, Refused):

@@ -48,8 +48,6 @@ class Agents(Protocol):
 
 
 class World(Struct, frozen=True, dict=True):
-    """Everything an attempt needs and does not own."""
-
     repo: Repository
     config: Config
     logs: LogFiles
@@ -60,7 +58,6 @@ class World(Struct, frozen=True, dict=True):
     say: Say
     """What makes texts of the hints that are recorded: who opened the engine gives its own words."""
     setup: tuple[Work, ...] = ()
-    """What the configuration says is run in each new worktree."""
     user_state: Path | None = None
     """Where the user's agreements are kept; None: where the platform says."""
     told_of_settings: set[tuple[PlanId, str]] = field(default_factory=set)

@@ -146,7 +146,6 @@ class Plan(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def needed_by(self) -> Mapping[JobId, tuple[JobId, ...]]:
-        """The reverse of `needs`."""
         found: dict[JobId, list[JobId]] = {job: [] for job in self.jobs}
         for job in self.jobs.values():
             for need in job.needs:

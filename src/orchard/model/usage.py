@@ -22,9 +22,7 @@ class Usage(Struct, frozen=True):
     model: str = ""
     input: int = 0
     cached: int = 0
-    """Prompt tokens that were read from a cache."""
     cache_writes: int = 0
-    """Prompt tokens that were put into a cache."""
     output: int = 0
     requests: int = 0
     """Calls of the model; 0 where the agent does not tell."""

@@ -69,7 +69,6 @@ class Document(Struct, frozen=True, dict=True):
         return Problem(finding.message, path, line, column, file)
 
     def refuse(self, findings: Iterable[Finding]) -> InvalidInput:
-        """All that was found, in the order of the text, as one error."""
         problems = [self.problem(finding) for finding in findings]
         problems.sort(key=lambda problem: (problem.line or 0, problem.column or 0))
         more = len(problems) - SHOWN_PROBLEMS

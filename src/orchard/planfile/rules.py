@@ -14,7 +14,6 @@ from orchard.model.plan import AgentWork, ShellWork, Work
 from orchard.text import quoted
 
 RULE = "plan_rule"
-"""The type of every error raised here."""
 
 AGENT_TEXT = "A shell command; `@agent TEXT` is a task for the default agent, `@NAME TEXT` for the agent of that name."
 NO_FORM = (

@@ -95,7 +95,6 @@ def svg(plan: Plan, statuses: Statuses | None = None) -> str:
 
 
 def edges(plan: Plan) -> Iterator[tuple[JobId, JobId]]:
-    """Every (need, job), in the order of the plan."""
     return ((need, job.id) for job in plan.jobs.values() for need in job.needs)
 
 
@@ -111,7 +110,6 @@ class _Group(Struct):
 
     @property
     def nesting(self) -> int:
-        """How many frames stand inside this one, at most."""
         return 1 + max((group.nesting for group in self.groups.values()), default=-1)
 
 
@@ -215,7 +213,6 @@ class _Layout:
         return _joined(blocks, first, last, height)
 
     def _framed(self, group: _Group) -> _Block:
-        """A group as one block, with a frame around what it holds."""
         inner = self._stack(group)
         pad = FRAME_PAD + NEST_PAD * group.nesting
         height = inner.height + FRAME_TITLE + FRAME_PAD

@@ -135,7 +135,6 @@ def plan_summary(run: Run, say: Say, *, interrupted: bool = False) -> documents.
 
 
 def _warnings(run: Run) -> list[str]:
-    """What a person should know, and is still true."""
     unpushed = push_failed(run.pushed) if run.pushed is not None and not run.pushed.ok else None
     # Earlier versions recorded that as a warning as well, which would stay for ever.
     found = [warning.message for warning in run.warnings if warning.message != unpushed]
@@ -143,12 +142,10 @@ def _warnings(run: Run) -> list[str]:
 
 
 def push_failed(pushed: Pushed) -> str:
-    """That a landed branch could not be handed on, and why."""
     return f"The push of '{pushed.branch}' failed; the landing stands. {pushed.message[-500:]}"
 
 
 def healed_phases(record: JobRecord) -> list[documents.HealedPhase]:
-    """Which failed phases of a job an agent made pass, and which agent."""
     passed = {(str(turn.phase), turn.agent): None for turn in record.heals if turn.healed == "passed"}
     return [documents.HealedPhase(phase, agent) for phase, agent in passed]
 
@@ -236,12 +233,10 @@ def _canceled_words(run: Run) -> str:
 
 
 def _named(jobs: Sequence[JobId]) -> str:
-    """Jobs in a sentence; of many, how many more there are."""
     return ", ".join(jobs[:NAMED_JOBS]) + (f" and {len(jobs) - NAMED_JOBS} more" if len(jobs) > NAMED_JOBS else "")
 
 
 def half_moved(run: Run) -> str:
-    """That an engine ended while it moved the branch of a plan that is over."""
     what = "An undo" if run.landing is None else "A landing"
     return f"{what} of this plan was interrupted: the branch or its checkout may be half-way until you resume it."
 
@@ -290,7 +285,6 @@ def _waits_for_plan(run: Run) -> bool:
 
 
 def to_deploy(run: Run) -> str:
-    """That jobs wait for somebody to deploy them, in a sentence."""
     jobs = run.to_deploy
     return f"{'1 job waits' if len(jobs) == 1 else f'{len(jobs)} jobs wait'} to be deployed: {_named(jobs)}"
 

@@ -44,7 +44,6 @@ _KEYS: Mapping[By, Callable[[Row], str]] = {
 
 
 def usage_report(run: Run) -> UsageReport:
-    """The whole of it; `by` holds the same figures added up in different ways."""
     rows = list(usage_rows(run))
     return UsageReport(
         PlanName(run.id, run.plan.name, run.status),
@@ -55,7 +54,6 @@ def usage_report(run: Run) -> UsageReport:
 
 
 def usage_rows(run: Run) -> Iterator[Row]:
-    """Every turn of every attempt, a row for each model, in the order of the plan."""
     for job, record in run.records.items():
         turns = ((attempt, turn) for attempt in record.attempts for turn in attempt.turns)
         yield from _with_lines([row for attempt, turn in turns for row in _turn_rows(job, attempt, turn)], record)

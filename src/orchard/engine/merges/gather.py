@@ -49,7 +49,6 @@ def gather(
 def _join(
     world: World, how: tuple[str, Resolver], commits: tuple[str, Sequence[str]], line: Line | None
 ) -> tuple[str, bool] | Failed:
-    """All commits in one, and whether that took a merge."""
     (base, others), made = commits, False
     for other in others:
         meeting = line.meet(other) if line is not None else None

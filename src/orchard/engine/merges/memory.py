@@ -76,7 +76,6 @@ class Picks:
         self._known: OrderedDict[str, Pick] = OrderedDict()
 
     def note(self, commit: str, pick: Pick) -> None:
-        """Keep a decision; of very many the oldest are forgotten."""
         self._known[commit] = pick
         while len(self._known) > KEPT_PICKS:
             self._known.popitem(last=False)

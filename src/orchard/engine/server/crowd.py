@@ -20,7 +20,6 @@ from orchard.engine.turns.job_tokens import Scope
 REFUSED_FILE = "refused.log"
 REFUSED_BYTES = 256 * 1024
 UNGREETED = 16
-"""Connections that have not said who they are."""
 OF_ONE_PASS = 64
 OF_PASSES = 480
 DESCRIPTORS = 65_536
@@ -62,8 +61,6 @@ class Crowd:
 
 
 class Few(logging.Filter):
-    """Lets a few records pass in a while, whatever happens."""
-
     def __init__(self) -> None:
         super().__init__()
         self._times: deque[float] = deque(maxlen=MOST_LINES)

@@ -411,7 +411,6 @@ def _bug(op: object, error: Exception) -> Bug:
 
 
 def encode_error(error: OrchardError) -> Json:
-    """An error for people, to be raised again at the other end."""
     problems = [asdict(problem) for problem in error.problems] if isinstance(error, InvalidInput) else None
     return {
         "message": error.message,

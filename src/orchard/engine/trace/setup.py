@@ -37,7 +37,6 @@ class Traced(Struct):
     tracing: Tracing | None = None
     notes: list[str] = field(default_factory=list)
     last_words: list[str] = field(default_factory=list)
-    """What a person should know in the end, when the engine is gone."""
 
 
 @asynccontextmanager

@@ -109,7 +109,6 @@ def to_standard() -> OTLPSpanExporter:
 
 
 def _resource() -> Resource:
-    """Who we are, unless the standard variables say it."""
     found = Resource.create()
     named = not str(found.attributes.get(names.SERVICE, "unknown_service")).startswith("unknown_service")
     return found if named else found.merge(Resource({names.SERVICE: names.SCOPE}))
@@ -121,8 +120,6 @@ def _remembered(trace: int, span: int) -> NonRecordingSpan:
 
 
 class _Ids(IdGenerator):
-    """Gives the ids that a part has already."""
-
     trace = span = 1
 
     def generate_span_id(self) -> int:
@@ -170,7 +167,6 @@ class _Ear(logging.Handler):
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self.exporting: dict[int, _Heard] = {}
-        """Who sends something now, by its thread."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """The first complaint about a batch says most. Of an error only its kind is told: the rest holds addresses."""

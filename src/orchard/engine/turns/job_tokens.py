@@ -26,9 +26,7 @@ class JobTokens:
 
     def __init__(self) -> None:
         self.socket: str | None = None
-        """Where they are shown."""
         self.languages: frozenset[str] = frozenset()
-        """What is spoken there, beside requests."""
         self._good: dict[str, Scope] = {}
         self._over: dict[int, list[Callable[[], None]]] = {}
 

@@ -52,7 +52,6 @@ class Desk(Struct, eq=False):
     _news: asyncio.Event = field(default_factory=asyncio.Event)
 
     def tell(self) -> None:
-        """Wake whoever waits for a subtask."""
         news, self._news = self._news, asyncio.Event()
         news.set()
 

@@ -50,8 +50,6 @@ LISTED_PATHS = 100
 
 
 class Order(Struct, frozen=True):
-    """What was asked for, with names turned into what they stand for."""
-
     id: str
     agent: Agent
     task: str
@@ -214,7 +212,6 @@ async def _collect(context: Context, subtask: Subtask) -> Committed:
 
 
 async def _stop(context: Context, subtask: Subtask) -> None:
-    """Save what a subtask did that ends with its parent, and record that."""
     message = "It was stopped, because the turn of the agent that asked for it ended."
     if subtask.over:
         await context.workspace.end(f"stopped: {subtask.id}")

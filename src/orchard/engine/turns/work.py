@@ -170,7 +170,6 @@ async def settings_of(context: Context, agent: Agent, work: AgentWork) -> Settin
 
 
 def _task(context: Context, work: AgentWork) -> str:
-    """The instructions as the plan gives them: in place, or in a file of the job's worktree."""
     if work.instructions is not None:
         return work.instructions
     assert work.instructions_file is not None
@@ -245,7 +244,6 @@ def _asks(job: Job) -> object:
 
 
 async def worker_context(context: Context, task: str, work: Work | None, server: str | None = None) -> WorkerContext:
-    """All that an agent should know about the job; `server` is ours, where it gets one."""
     plan, job = context.plan, context.job
     needs = [await _delivered(context, need) for need in job.needs] if context.job_id != VALIDATION else []
     agent_work = work if isinstance(work, AgentWork) else None
