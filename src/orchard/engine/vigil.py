@@ -1,7 +1,7 @@
 """Keeping the machine awake while jobs run, and telling the plans whose jobs may be cut off by its sleep.
 
-`Pulse` tells when the engine of a repository was last at work: the time of one small file, renewed while attempts are
-under way. A program that prints nothing leaves no trace in the journal until it ends; if its engine is killed
+Its pulse tells when the engine of a repository was last at work: the time of one small file, renewed while attempts
+are under way. A program that prints nothing leaves no trace in the journal until it ends; if its engine is killed
 meanwhile, this is how the next one, and whoever only looks, knows for how long it ran.
 """
 
@@ -28,40 +28,6 @@ def last_pulse(state: Path) -> float:
         return 0.0
 
 
-class Pulse:
-    def __init__(self, state: Path, busy: Callable[[], bool], clock: Callable[[], float]) -> None:
-        self._file, self._busy, self._clock = state / PULSE_FILE, busy, clock
-        self._timer: asyncio.TimerHandle | None = None
-
-    def begin(self) -> None:
-        if self._timer is None:
-            self._beat()
-
-    def close(self) -> None:
-        """Say for the last time when attempts were under way, if any are."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if self._busy():
-            self._touch()
-
-    def _beat(self) -> None:
-        self._timer = None
-        if self._busy():
-            self._touch()
-            self._timer = asyncio.get_running_loop().call_later(PULSE_SECONDS, self._beat)
-
-    def _touch(self) -> None:
-        now = self._clock()
-        with suppress(OSError):  # without it times are less exact, and nothing else is
-            flags = os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-            handle = os.open(self._file, flags, 0o600)
-            try:
-                os.utime(handle, (now, now))
-            finally:
-                os.close(handle)
-
-
 AWAKE_AFTER = 30.0
 """Seconds after which it is worth keeping the machine awake; no machine falls asleep sooner."""
 
@@ -72,13 +38,15 @@ class Vigil:
     ) -> None:
         self._busy, self._idle = asyncio.Event(), idle
         self._active, self._warn = active, warn
-        self._pulse = Pulse(world.repo.state, lambda: bool(active()), world.clock)
+        self._pulse_file, self._clock = world.repo.state / PULSE_FILE, world.clock
+        self._next_beat: asyncio.TimerHandle | None = None
         self._warning: str | None = None
         self._timers: dict[PlanId, asyncio.TimerHandle] = {}
 
     def begin(self, run: Run) -> None:
         self._busy.set()
-        self._pulse.begin()
+        if self._next_beat is None:
+            self._beat()
         if self._warning is not None and run.id not in self._timers:
             self._timers[run.id] = asyncio.get_running_loop().call_later(AWAKE_AFTER, self._tell, run)
 
@@ -95,7 +63,11 @@ class Vigil:
             self._busy.clear()
 
     def close(self) -> None:
-        self._pulse.close()
+        if self._next_beat is not None:
+            self._next_beat.cancel()
+            self._next_beat = None
+        if self._active():  # for the last time
+            self._touch()
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
@@ -117,3 +89,19 @@ class Vigil:
         del self._timers[run.id]
         if self._warning is not None and run.is_active:
             self._warn(run.id, self._warning)
+
+    def _beat(self) -> None:
+        self._next_beat = None
+        if self._active():
+            self._touch()
+            self._next_beat = asyncio.get_running_loop().call_later(PULSE_SECONDS, self._beat)
+
+    def _touch(self) -> None:
+        now = self._clock()
+        with suppress(OSError):  # without it times are less exact, and nothing else is
+            flags = os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            handle = os.open(self._pulse_file, flags, 0o600)
+            try:
+                os.utime(handle, (now, now))
+            finally:
+                os.close(handle)

@@ -32,18 +32,8 @@ from orchard.model.plan import (
     topological_order,
     with_validation,
 )
+from orchard.planfile import fields
 from orchard.planfile.document import Document, Format, read_document, value_findings
-from orchard.planfile.fields import (
-    AgentFields,
-    Fields,
-    GroupFields,
-    JobFields,
-    PlanFields,
-    ProcessFields,
-    ShellFields,
-    names_of,
-)
-from orchard.planfile.fields import Work as WorkForms
 from orchard.planfile.places import Finding, Path, show_path
 from orchard.planfile.problems import findings
 from orchard.planfile.rules import DEEPEST_GROUP, work_from_text
@@ -51,11 +41,11 @@ from orchard.planfile.works import Paths, interactive_findings
 from orchard.text import did_you_mean, quoted
 
 _LATER = ConfigDict(defer_build=True)
-_WORK: TypeAdapter[Any] = TypeAdapter(WorkForms, config=_LATER)
-_JOBS: TypeAdapter[list[JobFields]] = TypeAdapter(list[JobFields], config=_LATER)
+_WORK: TypeAdapter[Any] = TypeAdapter(fields.Work, config=_LATER)
+_JOBS: TypeAdapter[list[fields.JobFields]] = TypeAdapter(list[fields.JobFields], config=_LATER)
 
-_ID_NAMES = names_of("id")
-_NEEDS_NAMES = names_of("needs")
+_ID_NAMES = fields.names_of("id")
+_NEEDS_NAMES = fields.names_of("needs")
 
 # Comparing one unknown name with every job costs milliseconds in a large plan.
 _GUESSES = 20
@@ -87,7 +77,7 @@ def parse_work(value: object, path: str) -> Work:
     try:
         return _work(_WORK.validate_python(value))
     except ValidationError as error:
-        raise document.refuse(findings(error, value, PlanFields)) from None
+        raise document.refuse(findings(error, value, fields.PlanFields)) from None
 
 
 def parse_jobs(values: list[object], known: Collection[JobId], path: str = "jobs") -> list[Job]:
@@ -96,11 +86,11 @@ def parse_jobs(values: list[object], known: Collection[JobId], path: str = "jobs
     outline = _Outline(known={str(job): None for job in known if job != VALIDATION})
     outline.add_jobs(values, (), None)
     outline.check()
-    models: list[JobFields] = []
+    models: list[fields.JobFields] = []
     try:
         models = _JOBS.validate_python(values)
     except ValidationError as error:
-        outline.found += findings(error, values, JobFields)
+        outline.found += findings(error, values, fields.JobFields)
     if outline.found:
         raise document.refuse(outline.found)
     return [_job(model, entry) for model, entry in zip(models, outline.entries, strict=True)]
@@ -121,7 +111,7 @@ def parse_job_update(value: object, job: Job, known: Collection[JobId], path: st
         # It was read as a list of one job, but given as the fields of one.
         problems = [replace(one, path=one.path.replace(f"{path}[0]", path, 1)) for one in error.problems]
         raise InvalidInput(error.what, problems, error.hint) from None
-    given = JobFields.model_validate(whole).model_fields_set - {"id", "group"}
+    given = fields.JobFields.model_validate(whole).model_fields_set - {"id", "group"}
     return replace(job, **{name: getattr(new, name) for name in given})
 
 
@@ -131,9 +121,9 @@ def parse_plan_update(value: object, plan: Plan, started: bool, path: str) -> Pl
     if not isinstance(value, dict) or not value:
         raise document.refuse([Finding((), "must be an object with at least one field of a plan")])
     try:
-        model = PlanFields.model_validate({"name": plan.name, **value})
+        model = fields.PlanFields.model_validate({"name": plan.name, **value})
     except ValidationError as error:
-        raise document.refuse(findings(error, value, PlanFields)) from None
+        raise document.refuse(findings(error, value, fields.PlanFields)) from None
     given = [name for name in model.model_fields_set if name != "name" or "name" in value]
     may = UPDATED_ALWAYS if started else UPDATED_ALWAYS | UPDATED_BEFORE
     wrong = sorted(set(given) - may)
@@ -155,7 +145,7 @@ UPDATED_BEFORE = frozenset({"name", "base", "target", "setup", "after", "worktre
 
 def schema() -> dict[str, Any]:
     """The JSON Schema of a plan file, for editors and other programs."""
-    made = PlanFields.model_json_schema()
+    made = fields.PlanFields.model_json_schema()
     _simplify(made)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **made}
 
@@ -201,12 +191,12 @@ def _placed(document: Document, *, scaffolding: bool = False) -> tuple[Plan, Pat
             outline.count(value)
     outline.check()
     try:
-        model = PlanFields.model_validate(value)
+        model = fields.PlanFields.model_validate(value)
     except ValidationError as error:
-        raise document.refuse(outline.found + findings(error, value, PlanFields)) from None
+        raise document.refuse(outline.found + findings(error, value, fields.PlanFields)) from None
     if outline.found:
         raise document.refuse(outline.found)
-    jobs = [_job(fields, entry) for fields, entry in zip(_job_models(model), outline.entries, strict=True)]
+    jobs = [_job(one, entry) for one, entry in zip(_job_models(model), outline.entries, strict=True)]
     plan = _built(model, {job.id: job for job in jobs})
     paths = {job.id: entry.path for job, entry in zip(jobs, outline.entries, strict=True)}
     if talking := interactive_findings(plan, paths):
@@ -339,17 +329,17 @@ def _given_name(raw: dict[str, Any], names: Iterable[str]) -> str | None:
 # ---------------------------------------------------------------------------------------- values
 
 
-def _job_models(model: PlanFields | GroupFields) -> Iterator[JobFields]:
+def _job_models(model: fields.PlanFields | fields.GroupFields) -> Iterator[fields.JobFields]:
     yield from model.jobs or ()
     for group in model.groups or ():
         yield from _job_models(group)
 
 
-def _given(model: Fields) -> dict[str, Any]:
+def _given(model: fields.Fields) -> dict[str, Any]:
     return {name: getattr(model, name) for name in model.model_fields_set}
 
 
-def _job(model: JobFields, entry: _Entry) -> Job:
+def _job(model: fields.JobFields, entry: _Entry) -> Job:
     values = _given(model)
     values.update(id=entry.id, group=entry.group, needs=tuple(entry.needs))
     values.setdefault("name", model.id)
@@ -361,7 +351,7 @@ def _job(model: JobFields, entry: _Entry) -> Job:
     return Job(**values)
 
 
-def _built(model: PlanFields, jobs: dict[JobId, Job]) -> Plan:
+def _built(model: fields.PlanFields, jobs: dict[JobId, Job]) -> Plan:
     values = {name: value for name, value in _given(model).items() if name not in ("jobs", "groups")}
     if "verify" in values:
         values["verify"] = _work(values["verify"])
@@ -376,7 +366,7 @@ def _works(forms: Any) -> tuple[Work, ...]:
     return tuple(_work(form) for form in (forms if isinstance(forms, list) else [forms]))
 
 
-def _work(form: str | ShellFields | ProcessFields | AgentFields) -> Work:
+def _work(form: str | fields.ShellFields | fields.ProcessFields | fields.AgentFields) -> Work:
     if isinstance(form, str):
         return work_from_text(form)
     values = _given(form)
@@ -384,9 +374,9 @@ def _work(form: str | ShellFields | ProcessFields | AgentFields) -> Work:
     values.update({name: tuple(value) for name, value in values.items() if isinstance(value, list)})
     if "on_failure" in values:
         values["on_failure"] = _on_failure(_given(values["on_failure"]))
-    if isinstance(form, ShellFields):
+    if isinstance(form, fields.ShellFields):
         return ShellWork(**values)
-    return ProcessWork(**values) if isinstance(form, ProcessFields) else AgentWork(**values)
+    return ProcessWork(**values) if isinstance(form, fields.ProcessFields) else AgentWork(**values)
 
 
 def _on_failure(values: dict[str, Any]) -> OnFailure:
