@@ -25,10 +25,7 @@ Take = Callable[[Sequence[float]], float]
 
 
 class Bar(Struct, frozen=True):
-    """What a figure must reach. With a floor, `most` and `least` are for the ratio of the two.
-
-    With neither, the figure is only shown.
-    """
+    """What a figure, or with a floor the ratio of the two, must reach; without `most` and `least` it is only shown."""
 
     what: str
     ours: str
@@ -88,10 +85,7 @@ def run_rounds(
     settle: Callable[[], None] = os.sync,
     begin: Callable[[int], None] = _silent,
 ) -> Report:
-    """Run every side once per round and judge the figures; what one side left to write is written before the next.
-
-    `begin` is told the number of each round, counted from 1.
-    """
+    """What one side left to write is written before the next; `begin` is told the number of each round, from 1."""
     samples: Samples = {}
     for number in range(rounds):
         begin(number + 1)

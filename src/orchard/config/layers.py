@@ -165,10 +165,7 @@ def flatten(config: Config, names: Iterable[str] = KEYS) -> dict[str, object]:
 
 
 def environment_layers(env: Mapping[str, str]) -> tuple[list[Layer], list[str]]:
-    """The settings among environment variables, and a warning for each that looks like one and is none.
-
-    An empty variable counts as not set: that is how a shell or a CI file takes one back.
-    """
+    """With a warning for each that is no setting. An empty one counts as not set: so a shell takes one back."""
     names = {variable: key for key in KEYS.values() for variable in reversed(key.variables)}
     # The short form first, so that the full one wins where both are set.
     known = sorted((name for name in names if env.get(name)), key=lambda name: name == names[name].variables[0])

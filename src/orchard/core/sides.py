@@ -19,10 +19,7 @@ def kept_version(by: str, ours: Sequence[str], theirs: Sequence[str], target: st
 
 
 def nothing_to_land(*, changed: bool, resolvers: Collection[str]) -> str:
-    """Why a result is what the target holds already.
-
-    `changed`: a job has changed a file; `resolvers`: who resolved conflicts of the plan.
-    """
+    """`changed`: a job has changed a file; `resolvers`: who resolved conflicts of the plan."""
     if not changed:
         return "the jobs changed nothing"
     if any(one in SIDES for one in resolvers):

@@ -165,10 +165,7 @@ def _repository(patient: Patient) -> Iterator[Finding]:
 
 
 def _programs(patient: Patient) -> Iterator[Finding]:
-    """Programs that the repository's own git config names, which run where git is told to use them.
-
-    A clone brings none; a repository that came with its `.git`, from an archive or a shared disk, may.
-    """
+    """A clone brings none; a repository that came with its `.git`, from an archive or a shared disk, may."""
     keys = patient.repo.git("config", "-z", "--local", "--name-only", "--get-regexp", PROGRAM_KEYS, ok=(0, 1)).fields
     if keys:
         listed = ", ".join(sorted({key.decode(errors="replace") for key in keys})[:LISTED])

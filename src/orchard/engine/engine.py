@@ -109,10 +109,7 @@ class Engine:
     # --------------------------------------------------------------------------------- recording
 
     def record(self, plan: PlanId, event: events.Event, *, listed: bool = False) -> int:
-        """Take in what happened and queue it for the journal; returns its number.
-
-        `listed`: what lists show of the plan changes although its status does not.
-        """
+        """Returns its number; `listed`: what lists show of the plan changes although its status does not."""
         run, at = self.runs[plan], self.world.clock()
         heard: list[events.Recorded] = []
 

@@ -8,10 +8,7 @@ T = TypeVar("T")
 
 
 class Interruptible:
-    """A part of an attempt, such as a turn of its agent, that somebody may end before its time.
-
-    To the part it is a cancellation like any other, so everything that it started ends with it; the attempt goes on.
-    """
+    """To the part its end is a cancellation like any other, so everything that it started ends with it."""
 
     def __init__(self) -> None:
         self._scope = asyncio.timeout(None)

@@ -265,10 +265,7 @@ class Workspace:
             return None
 
     async def picture(self, base: str, why: str) -> str:
-        """A commit that holds what the worktree holds now; where that is more than `base` has, a ref holds it.
-
-        Nothing in the worktree is touched.
-        """
+        """A commit that holds what the worktree holds now, untouched; what is more than `base` has is held by a ref."""
         saved = await self._world.in_thread(ensure_saved, *self._to_save(self._open, why), base)
         if self._record_saved(saved, why):
             await self._engine.durable()

@@ -89,10 +89,7 @@ class World(Struct, frozen=True, dict=True):
         return self.repo.wants_signing()
 
     def project_settings(self, top: Path, folder: Path) -> tuple[ProjectSettings, bool]:
-        """What a folder of a worktree holds for agents' own programs, and whether the user has agreed to it.
-
-        Reads files, so it belongs into a thread.
-        """
+        """What is there for agents' programs, and whether the user agreed to it; reads files, so it is for a thread."""
         found = lying_in(top, folder)
         return found, covered(found, self.repo.home, self.repo.common_dir, self.user_state)
 

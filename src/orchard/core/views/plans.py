@@ -70,10 +70,7 @@ def plan_changes(
 
 
 def changed_jobs(run: Run, since: int, *, interrupted: bool = False) -> list[JobId]:
-    """The jobs that are to be shown anew after event `since`, in the order of the plan.
-
-    No event tells that an engine is gone: while it is, what it worked on is always among them.
-    """
+    """In the order of the plan. No event tells that an engine is gone: while it is, its jobs are always among them."""
     changed, stopped = run.changed_after(since), run.active if interrupted else []
     return sorted({*changed, *stopped}, key=run.plan.position.__getitem__) if stopped else changed
 

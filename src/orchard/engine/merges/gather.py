@@ -107,10 +107,7 @@ def _merge(
 
 
 def resolve(world: World, plan: str, merge: Merge, resolver: Resolver) -> Resolution | None:
-    """The tree of a merge, resolved as the plan says; None where that is not possible.
-
-    What an agent decides comes by way of the memory: `resolving` asks it, and then the merge is made again.
-    """
+    """The tree of a merge, None where it stays open; what an agent decides comes by way of the memory."""
     if merge.clean:
         return Resolution(merge.tree, ())
     if resolver == "fail":

@@ -27,11 +27,7 @@ Merging = tuple[str, Resolver, str, str]
 
 
 class Gathered:
-    """Merges that were made already: jobs that need the same do not merge the same again.
-
-    What is remembered is a commit that a ref of an earlier job reaches. If that is gone, git says so when the commit is
-    used; then everything is forgotten and made anew.
-    """
+    """What is kept is a commit that a ref of an earlier job reaches; if git says that it is gone, all is made anew."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[Merging, str] = OrderedDict()

@@ -86,10 +86,7 @@ def refuse_copy(state: Path) -> None:
 
 
 def is_at_work(state: Path) -> bool:
-    """Whether an engine works on this repository, also where its process cannot be seen from here.
-
-    In another container a process has another number, or none; the lock that it holds is the same.
-    """
+    """Also by its lock: in another container the process of an engine has another number, or none."""
     return read_address(state) is not None or is_locked(state / LOCK_FILE)
 
 

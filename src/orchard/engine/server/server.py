@@ -129,10 +129,7 @@ class _Door:
         self._closing = False
 
     async def close(self) -> None:
-        """Answer what was asked, and let everybody go.
-
-        They are waited for: a task that the loop has to end says so on the screen.
-        """
+        """They are waited for: a task that the loop has to end says so on the screen."""
         self._closing = True
         tasks = {task for task in self._open.values() if task is not None}
         for writer in self._open:

@@ -79,10 +79,7 @@ def _note_end(context: Context, asked: Asked) -> None:
 
 
 def _next(context: Context, first: Asked) -> Asked:
-    """The turn that gives the agent what was said to it, in the session where it was.
-
-    `first` is how the attempt began: an agent that has not heard even that is told it now.
-    """
+    """`first` is how the attempt began: an agent that has not heard even that is told it now."""
     state, last = context.state, context.state.last
     turns = last.turns if last is not None else []
     if not any(turn.heard for turn in turns if turn.purpose == first.purpose and turn.subtask is None):

@@ -63,10 +63,7 @@ class Asked(Struct, frozen=True):
 
 
 async def run_turn(context: Context, asked: Asked) -> protocol.Result:
-    """Have the turn done, waiting for what passes; the result is how it ended in the end.
-
-    Subtasks that it hands out end with it.
-    """
+    """The result is how the turn ended in the end; subtasks that it hands out end with it."""
     if asked.purpose == "resolve":
         return await _tried(context, asked)
     context.workspace.repair()
