@@ -90,6 +90,12 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     return by_fold[found[0]] if found else None
 
 
+def kind_of(value: object, other: str) -> str:
+    """What a value is, in the words of someone who writes files; `other`: what it is where it is none of these."""
+    kinds = {bool: "true or false", int: "a whole number", float: "a number", str: "text", list: "a list"}
+    return next((name for kind, name in kinds.items() if isinstance(value, kind)), other)
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """The end of a message about an unknown word; empty if nothing is near."""
     found = nearest(word, known)

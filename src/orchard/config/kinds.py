@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from orchard.model import limits
 from orchard.model.agent_rows import ACP
-from orchard.text import did_you_mean, quoted
+from orchard.text import did_you_mean, kind_of, quoted
 
 RawWork = str | Mapping[str, Any]
 """A work as it was written; `planfile.parse_work` makes a `Work` of it."""
@@ -27,15 +27,9 @@ class Kind(Struct, frozen=True):
     read: Callable[[str], object]
 
 
-def _sort_of(value: object) -> str:
-    if isinstance(value, bool):
-        return "true or false"
-    names = {int: "a whole number", float: "a number", str: "text", list: "a list", dict: "a table"}
-    return next((name for sort, name in names.items() if isinstance(value, sort)), "a date or time")
-
-
 def found_instead(value: object) -> str:
-    return f"not {quoted(value)}" if isinstance(value, str) else f"not {_sort_of(value)}"
+    other = "a table" if isinstance(value, dict) else "a date or time"
+    return f"not {quoted(value) if isinstance(value, str) else kind_of(value, other)}"
 
 
 def _number(text: str) -> object:

@@ -118,21 +118,19 @@ def health(findings: list[Finding], say: Say) -> Json:
 
 
 def _python(patient: Patient) -> Iterator[Finding]:
-    version = ".".join(map(str, sys.version_info[:3]))
-    if sys.version_info < MINIMUM_PYTHON:
-        wanted = ".".join(map(str, MINIMUM_PYTHON))
-        yield Finding("problem", "python", f"Python {version} is too old.", f"Install Python {wanted} or newer.")
-    else:
-        yield Finding("ok", "python", f"Python {version}")
+    yield _version("python", "Python", sys.version_info[:3], MINIMUM_PYTHON)
 
 
 def _git(patient: Patient) -> Iterator[Finding]:
-    version = ".".join(map(str, patient.repo.version))
-    wanted = ".".join(map(str, MINIMUM_VERSION))
-    if patient.repo.version < MINIMUM_VERSION:
-        yield Finding("problem", "git", f"Git {version} is too old.", f"Install git {wanted} or newer.")
-    else:
-        yield Finding("ok", "git", f"git {version}")
+    yield _version("git", "git", patient.repo.version, MINIMUM_VERSION)
+
+
+def _version(topic: str, name: str, found: tuple[int, ...], least: tuple[int, ...]) -> Finding:
+    version, wanted = (".".join(map(str, numbers)) for numbers in (found, least))
+    if found < least:
+        said = f"{name.capitalize()} {version} is too old."
+        return Finding("problem", topic, said, f"Install {name} {wanted} or newer.")
+    return Finding("ok", topic, f"{name} {version}")
 
 
 def _sqlite(patient: Patient) -> Iterator[Finding]:

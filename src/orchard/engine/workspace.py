@@ -334,8 +334,7 @@ class JobWorkspace(Workspace):
         return Held(worktree, taken.base, done.commit, keep_ref(self._run.id, self._job, done.attempt))
 
     def _note_taken(self, worktree: Worktree, commit: str) -> None:
-        taken = events.WorktreeTaken(self._job, self._attempt, worktree.name, str(worktree.path), commit)
-        self._record(taken)
+        self._record(events.WorktreeTaken(self._job, self._attempt, worktree.name, str(worktree.path), commit))
 
     def _note_gone(self, name: str) -> None:
         self._record(events.WorktreeGone(self._job, name))
@@ -392,8 +391,7 @@ class SubtaskWorkspace(Workspace):
         return Held(worktree, known.base, known.commit, ref)
 
     def _note_taken(self, worktree: Worktree, commit: str) -> None:
-        placed = events.SubtaskPlaced(self._job, self._subtask, worktree.name, str(worktree.path))
-        self._record(placed)
+        self._record(events.SubtaskPlaced(self._job, self._subtask, worktree.name, str(worktree.path)))
 
     def _note_gone(self, name: str) -> None:
         self._record(events.SubtaskFolderGone(self._job, self._subtask, name))

@@ -11,7 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from orchard.model import limits
 from orchard.model.plan import AgentWork, ShellWork, Work
-from orchard.text import quoted
+from orchard.text import kind_of, quoted
 
 RULE = "plan_rule"
 
@@ -39,25 +39,10 @@ def refuse(message: str) -> NoReturn:
     raise PydanticCustomError(RULE, "{message}", {"message": message})
 
 
-def kind_of(value: object) -> str:
-    """What a value is, in the words of someone who writes plan files."""
-    if value is None:
-        return "empty"
-    if isinstance(value, bool):
-        return "true or false"
-    if isinstance(value, int):
-        return "a whole number"
-    if isinstance(value, float):
-        return "a number"
-    if isinstance(value, str):
-        return "text"
-    return "a list" if isinstance(value, list) else "an object"
-
-
 def must_be(wanted: str, value: object) -> str:
     if value is None:
         return "is empty; give it a value or remove it"
-    return f"must be {wanted}, not {kind_of(value)}"
+    return f"must be {wanted}, not {kind_of(value, 'an object')}"
 
 
 def checked_text(text: str) -> str:
