@@ -224,7 +224,7 @@ def _plan_seen(core: Core, run: Any) -> tuple[object, ...]:
         run.may_start,
         run.settled,
         dict(core.scheduler.group_statuses(run)),
-        list(run.snapshot.merged) if run.snapshot else None,
+        list(run.snapshot.merged) if run.snapshot.generation else None,
         landing.landing if landing else None,
         landed.landing if landed else None,
         run.undone is not None,
