@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Annotated, Any
 
-from orchard.core.views.events import EventPage, event_document
+from orchard.core.views.events import EventPage, event_view
 from orchard.operations.library import Library
 from orchard.operations.operation import Args, Operation, Route, Tool, Verb, says
 
@@ -29,7 +29,7 @@ class ListEvents(Args, frozen=True, kw_only=True):
 def read_events(library: Library, args: ListEvents) -> EventPage:
     plan = library.find_plan(args.plan) if args.plan is not None else None
     found = list(library.reader.events(plan, args.since, args.limit))
-    return EventPage([event_document(one) for one in found], found[-1].seq if found else args.since)
+    return EventPage([event_view(one) for one in found], found[-1].seq if found else args.since)
 
 
 list_events = Query(

@@ -18,7 +18,7 @@ class EventPage(Struct, frozen=True):
     next: Annotated[int, Meta(description="The `since` for those that come after these.")]
 
 
-def event_document(recorded: Recorded) -> Json:
+def event_view(recorded: Recorded) -> Json:
     event = recorded.event
     body: Json = {
         "seq": recorded.seq,

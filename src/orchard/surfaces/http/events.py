@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from orchard.app import App
 from orchard.core.run import Run
-from orchard.core.views.events import event_document
+from orchard.core.views.events import event_view
 from orchard.errors import NotFound, UsageError
 from orchard.model.events.plans import Recorded
 from orchard.model.plan import PlanId
@@ -195,5 +195,5 @@ async def plan_frames(
 
 def sent(recorded: Recorded) -> Sent:
     """An event as clients get it: variables that look like secrets are hidden, and whole plans are left out."""
-    body, name = event_document(recorded), type(recorded.event).__name__
+    body, name = event_view(recorded), type(recorded.event).__name__
     return Sent(recorded.seq, recorded.plan, frame(json_bytes(body).decode(), name, str(recorded.seq)))

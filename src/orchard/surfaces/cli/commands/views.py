@@ -12,7 +12,7 @@ import click
 
 from orchard.app import App
 from orchard.core.views.documents import SavedWorkView, Waiting
-from orchard.core.views.events import EventPage, event_document
+from orchard.core.views.events import EventPage, event_view
 from orchard.engine.server.server import EngineGone
 from orchard.errors import EXIT_DONE, EXIT_WAITING, UsageError
 from orchard.model.events.plans import Json
@@ -180,10 +180,10 @@ async def _follow(terminal: Terminal, app: App, plan: PlanId | None, seen: int) 
         async with app.listen() as session:
             while True:
                 newest = app.reader.last_seq()
-                _show(terminal, [event_document(one) for one in app.reader.events(plan, seen)])
+                _show(terminal, [event_view(one) for one in app.reader.events(plan, seen)])
                 seen = max(seen, newest)
                 await session.link.grown(seen)
-    _show(terminal, [event_document(one) for one in app.reader.events(plan, seen)])
+    _show(terminal, [event_view(one) for one in app.reader.events(plan, seen)])
     terminal.note(text.done("No engine works on this repository, so nothing more happens by itself."))
 
 
