@@ -10,10 +10,10 @@ from typing import Any
 import click
 from msgspec.structs import asdict
 
-from orchard.bench import floors, own, table
+from orchard.bench import floors, own, rounds
 from orchard.bench.machine import Watch, caution, described
 from orchard.bench.place import open_bench, scratch_parent
-from orchard.bench.rounds import Report, Row, run_rounds
+from orchard.bench.rounds import Report, Row, document, run_rounds
 from orchard.errors import EXIT_DONE, OrchardError
 from orchard.surfaces.cli.group import verb
 from orchard.surfaces.cli.options import app_of
@@ -75,7 +75,7 @@ def bench(
             terminal.note(text.done("Interrupted; the scratch copies are removed."))
             raise
     facts = {**watch.facts(), **asdict(asked), "files": source.files, "bytes": source.bytes}
-    terminal.answer(table.document(facts, reports), *_lines(facts, reports))
+    terminal.answer(document(facts, reports), *_lines(facts, reports))
     return EXIT_DONE
 
 
@@ -126,7 +126,7 @@ def _measure(
 def _lines(facts: Mapping[str, object], reports: Mapping[str, Report]) -> list[Line]:
     rows = [row for report in reports.values() for row in report.rows]
     titles: list[tuple[str, ...]] = [("what", "floor", "ours", "ratio")]
-    cells = titles + [(row.what, table.floor(row), table.ours(row), table.ratio(row)) for row in rows]
+    cells = titles + [(row.what, rounds.floor(row), rounds.ours(row), rounds.ratio(row)) for row in rows]
     drawn = columns(
         [[(cell, "dim" if number == 0 else "") for cell in row] for number, row in enumerate(cells)], WIDEST
     )
@@ -148,18 +148,18 @@ def _megabytes(facts: Mapping[str, object]) -> str:
 
 def meaning(rows: Sequence[Row]) -> list[str]:
     first, second, last = rows[0], rows[min(1, len(rows) - 1)], rows[-1]
-    ours, floor = table.ours(first), table.floor(first)
+    ours, floor = rounds.ours(first), rounds.floor(first)
     match first.measure:
         case "jobs":
             return [
-                f"Whole plan: {ours} from the start of the program to the landing, {table.ratio(first)} the plain "
-                f"script and {table.ratio(second)} the pool script. "
-                f"A plan of one job takes {table.ours(last)}: start and landing, which every plan pays once.",
+                f"Whole plan: {ours} from the start of the program to the landing, {rounds.ratio(first)} the plain "
+                f"script and {rounds.ratio(second)} the pool script. "
+                f"A plan of one job takes {rounds.ours(last)}: start and landing, which every plan pays once.",
                 "Neither script survives being killed, keeps what a failed job wrote, or waits for the disk.",
             ]
         case "worktrees":
             return [
-                f"Worktrees: {ours} for one that is made, saved and removed, and {table.ours(last)} in which no other "
+                f"Worktrees: {ours} for one that is made, saved and removed, and {rounds.ours(last)} in which no other "
                 "can be made. Plans keep them warm and reset them, so most jobs pay less."
             ]
         case "merge":
@@ -169,4 +169,4 @@ def meaning(rows: Sequence[Row]) -> list[str]:
                 f"Journal: {first.ours:,.0f} events a second are safe on this disk; one at a time, {first.floor:,.0f}."
             ]
         case _:
-            return [f"Start: {ours} for the version, {table.ours(last)} for the list of plans."]
+            return [f"Start: {ours} for the version, {rounds.ours(last)} for the list of plans."]

@@ -166,7 +166,7 @@ class Made(Struct):
 
     def document(self, place: Path) -> Json:
         from orchard.core.views.graph import edges, mermaid
-        from orchard.core.views.plans import agents_usage
+        from orchard.core.views.usage import agents_usage
         from orchard.model.plan_codec import plan_json
 
         return {
