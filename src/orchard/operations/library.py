@@ -10,7 +10,7 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, convert
 from msgspec.structs import asdict, replace
 
 from orchard.config.load import Settings
@@ -298,18 +298,7 @@ class Library:
         from orchard.git.worktree.save import saved_work
 
         found = saved_work(self.repo, self.find_plan(plan) if plan is not None else None)
-        return [
-            SavedWorkView(
-                ref=one.ref,
-                commit=one.commit,
-                plan=one.plan,
-                job=one.job,
-                at=one.at,
-                subject=one.subject,
-                files=one.files,
-            )
-            for one in found
-        ]
+        return convert(found, list[SavedWorkView], from_attributes=True)
 
     def restore(self, ref: str, folder: Path) -> Restored:
         from orchard.git.worktree.save import restore
@@ -387,8 +376,7 @@ class Library:
             time.sleep(BETWEEN_SAMPLES)
         rows = family_usage(token, leader, log, earlier)
         self._samples = {token: rows, **dict(list(self._samples.items())[: KEPT_SAMPLES - 1])}
-        fields = ("pid", "parent", "name", "command", "cpu_percent", "cpu_seconds", "rss")
-        return [ProcessView(**{name: getattr(row, name) for name in fields}) for row in rows]
+        return convert(rows, list[ProcessView], from_attributes=True)
 
 
 def _size(path: Path) -> int | None:

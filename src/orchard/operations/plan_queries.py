@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from msgspec import Struct
+from msgspec import Struct, convert
 
 from orchard.core.run import Run
 from orchard.core.views import graph as drawing
@@ -217,7 +217,7 @@ def _read_graph(library: Library, args: GetGraph) -> Graph | str:
     run, gone = library.seen(library.find_plan(args.plan))
     if args.format == "json":
         views = [job_view(run, job, interrupted=gone) for job in run.plan.jobs]
-        nodes = [Node(view.id, view.name, view.group, JobStatus(view.status), view.validation) for view in views]
+        nodes = convert(views, list[Node], from_attributes=True)
         return Graph(run.id, nodes, list(drawing.edges(run.plan)))
     statuses = {job: str(JobStatus(record.status)) for job, record in run.records.items()}
     draw = {"mermaid": drawing.mermaid, "dot": drawing.dot, "svg": drawing.svg}[args.format]

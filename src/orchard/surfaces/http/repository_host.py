@@ -8,8 +8,8 @@ import asyncio
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from orchard.app import App
@@ -189,18 +189,12 @@ class _Watched:
         self.gone = False
 
     async def request(self, verb: str, args: Mapping[str, Any]) -> Json:
-        try:
+        with self._noting():
             return await self._link.request(verb, args)
-        except EngineGone:
-            self._note()
-            raise
 
     async def grown(self, seen: int) -> None:
-        try:
+        with self._noting():
             await self._link.grown(seen)
-        except EngineGone:
-            self._note()
-            raise
 
     async def interrupt(self) -> str:
         return await self._link.interrupt()
@@ -208,6 +202,11 @@ class _Watched:
     async def wait_idle(self) -> None:
         await self._link.wait_idle()
 
-    def _note(self) -> None:
-        self.gone = True
-        self._tell()
+    @contextmanager
+    def _noting(self) -> Iterator[None]:
+        try:
+            yield
+        except EngineGone:
+            self.gone = True
+            self._tell()
+            raise
