@@ -11,6 +11,8 @@ import pytest
 
 from orchard.engine.server.server import decode_error, encode_error
 from orchard.errors import Hint, Next, NotFound, hint_from, steps_of
+from orchard.operations.operation import Absent
+from orchard.operations.table import OPERATIONS
 from orchard.surfaces.cli.terminal import error_view
 from orchard.surfaces.http.problems import document
 from orchard.surfaces.mcp.messages import error_text
@@ -133,6 +135,14 @@ def test_every_command_is_one_that_the_command_line_takes(operation: str) -> Non
     said = refusal(shlex.split(command_line(step))[1:])
 
     assert said is None or "does not exist" in said
+
+
+@pytest.mark.parametrize("operation", sorted(COMMANDS.keys() & OPERATIONS.keys()))
+def test_the_command_for_an_operation_is_its_verb(operation: str) -> None:
+    verb, word = OPERATIONS[operation].verb, COMMANDS[operation].split()[0]
+
+    # One without a verb of its own says which other takes it as well.
+    assert f"`{word}`" in verb.why if isinstance(verb, Absent) else word == verb.name
 
 
 @cache
