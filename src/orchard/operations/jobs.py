@@ -257,7 +257,7 @@ cancel_group = Alias(
     answer=DoneJobs,
     example={"plan": "add-login", "group": "backend/api"},
     route=Route("POST", f"{PLAN}/groups/{{group}}/cancel"),
-    tool=Tool("groups", "Cancel a group"),
+    tool=Tool("groups", "Cancel a group", details="Also of the groups inside it."),
     verb=Absent("`cancel` takes groups as well."),
     next=("retry_plan",),
     whole_names=True,

@@ -118,6 +118,8 @@ class Tool(Struct, frozen=True):
     """Its name there, where that is not the operation's own."""
     asks: bool = False
     """Whether a person is asked first."""
+    details: str | None = None
+    """What a model is told instead of the operation's details."""
 
 
 class Verb(Struct, frozen=True):
@@ -126,6 +128,8 @@ class Verb(Struct, frozen=True):
     name: str
     asks: bool = False
     """Whether a person is asked first."""
+    details: str | None = None
+    """What a model is told instead of the operation's details."""
     follows: bool = False
     """Whether work goes on because of it, which the command shows until it ends."""
 

@@ -161,7 +161,7 @@ get_plan = Query(
     answer=PlanView,
     example={"plan": "add-login", "since": 120},
     route=Route("GET", PLAN),
-    tool=Tool("core", "Look at a plan"),
+    tool=Tool("core", "Look at a plan", details=""),
     verb=Verb("status"),
     next=("get_job", "get_job_failure"),
     read=lambda library, args: plan_document(library, *library.seen(library.find_plan(args.plan)), args.since),

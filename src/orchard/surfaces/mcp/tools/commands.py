@@ -34,13 +34,12 @@ from orchard.surfaces.mcp.tools.models import (
 )
 from orchard.surfaces.mcp.tools.names import Meant, MeantJob, ask, confirm, done, meant_job, meant_plan
 
-BY_HAND = frozenset({
-    "create_plan", "finalize_plan", "delete_plan", "purge_plan", "reshape_plan", "update_plan", "update_job",
-    "cancel_group",
-})  # fmt: skip
+BY_HAND = frozenset(
+    {"create_plan", "finalize_plan", "delete_plan", "purge_plan", "reshape_plan", "update_plan", "update_job"}
+)  # fmt: skip
 """Commands that take parts of a plan here, or that are several operations in one."""
 
-LISTS = {"retry_plan": "retried", "retry_job": "retried", "retry_task": "retried"}
+LISTS = {"retry_plan": "retried", "retry_job": "retried", "retry_task": "retried", "cancel_group": "canceled"}
 """What an answer calls the jobs that a command was about."""
 
 

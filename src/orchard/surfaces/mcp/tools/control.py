@@ -1,13 +1,17 @@
 """Tools that take a plan out of the way, and that say what needs a person."""
 
+from typing import Any
+
 from pydantic import Field
 
 from orchard.core.views.documents import Waiting as NeedsPerson
 from orchard.model.events.plans import Json
+from orchard.operations import system_queries
 from orchard.surfaces.mcp.messages import compact
 from orchard.surfaces.mcp.tool import Call, Output, Tool
+from orchard.surfaces.mcp.tools.declaration import declared
 from orchard.surfaces.mcp.tools.descriptions import WORDS
-from orchard.surfaces.mcp.tools.models import Arguments, OfPlan, Told
+from orchard.surfaces.mcp.tools.models import OfPlan, Told
 from orchard.surfaces.mcp.tools.names import ask, confirm, meant_plan
 
 
@@ -36,10 +40,6 @@ async def delete_plan(call: Call, given: DeletePlan) -> Json:
     return {"plan": meant.plan, "deleted": True, "purged": given.purge, **compact(left)}
 
 
-class NoArguments(Arguments):
-    """Nothing."""
-
-
 class WaitingRow(Output, kw_only=True):
     plan: str
     name: str
@@ -54,7 +54,7 @@ class Waiting(Told, kw_only=True):
     waiting: list[WaitingRow]
 
 
-async def list_waiting(call: Call, given: NoArguments) -> Json:
+async def list_waiting(call: Call, given: Any) -> Json:
     """Everything that waits for a person."""
     rows = await call.served.read(call.served.app.waiting)
     return {"waiting": [_waiting(row) for row in rows]}
@@ -68,6 +68,5 @@ def _waiting(row: NeedsPerson) -> Json:
 TOOLS = (
     Tool("delete_plan", "plans", "Delete a plan", WORDS["delete_plan"], DeletePlan, Deleted, delete_plan,
          destructive=True, idempotent=True),
-    Tool("list_waiting", "plans", "List what needs a person", WORDS["list_waiting"], NoArguments, Waiting,
-         list_waiting, read_only=True),
+    declared(system_queries.list_waiting, Waiting, list_waiting, read_only=True),
 )  # fmt: skip

@@ -2,9 +2,11 @@
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
 from typing import Annotated, Any
 
 from msgspec import Struct
+from msgspec.structs import fields
 from pydantic import Field, WithJsonSchema, create_model
 
 from orchard.model.events.plans import Json
@@ -12,7 +14,20 @@ from orchard.operations.operation import Argument, Operation, arguments_of
 from orchard.operations.operation import Tool as Declared
 from orchard.surfaces.mcp.schemas import plan_part
 from orchard.surfaces.mcp.tool import Call, Tool
-from orchard.surfaces.mcp.tools.models import JOB, PLAN, Arguments, Name, PhaseName, Work, Works, optional
+from orchard.surfaces.mcp.tools.models import (
+    JOB,
+    PAGE,
+    PLAN,
+    SOME_PLAN,
+    Arguments,
+    Cursor,
+    Limit,
+    Name,
+    PhaseName,
+    Work,
+    Works,
+    optional,
+)
 
 FORMS: Mapping[str, Any] = {
     "work": Work,
@@ -29,15 +44,24 @@ COMMON = ("plan", "job", "cursor", "notes", "next")
 """Parts of an answer that go without saying."""
 
 
+def paged(size: int = PAGE) -> dict[str, tuple[Any, Any]]:
+    """The arguments of a list that is given page by page."""
+    return {
+        "limit": (Limit, Field(default=size, description="How many per page.")),
+        "cursor": (Cursor | None, optional("`next_cursor` of the page before.")),
+    }
+
+
 def declared(
     operation: Operation,
     gives: type[Struct],
     run: Callable[[Call, Any], Awaitable[Json]],
     *,
     without: tuple[str, ...] = (),
+    more: Mapping[str, tuple[Any, Any]] = MappingProxyType({}),
     read_only: bool = False,
 ) -> Tool:
-    """The tool of an operation; `without`: arguments that do not come from the caller."""
+    """The tool of an operation, without some of its arguments and with others; one that reads needs no plan's name."""
     found = operation.tool
     assert isinstance(found, Declared)
     name = found.name or operation.name
@@ -46,7 +70,7 @@ def declared(
     takes: type[Arguments] = create_model(
         "".join(word.capitalize() for word in name.split("_")),
         __base__=Arguments,
-        **{called(one): _field(one) for one in own},
+        **({called(one): _field(one, read_only=read_only) for one in own} | dict(more)),
     )  # type: ignore[call-overload]
     takes.ASKED_NULL = frozenset(one.name for one in own if one.form == "works")
     return Tool(
@@ -69,13 +93,20 @@ def called(argument: Argument) -> str:
 
 def _description(operation: Operation, gives: type[Struct]) -> str:
     """What a model reads about a tool: what it does, an example, what it returns, what to call next."""
-    told = [name for name in gives.__struct_fields__ if name not in COMMON]
-    words = [operation.sentence, operation.details, f"Example: {json.dumps(operation.example)}"]
+    told = [one.name for one in fields(gives) if one.required and one.name not in COMMON]
+    details = operation.tool.details if isinstance(operation.tool, Declared) else None
+    words = [
+        operation.sentence,
+        operation.details if details is None else details,
+        f"Example: {json.dumps(operation.example)}",
+    ]
     words.append(f"Returns {', '.join(told) or 'nothing more'}. Next: {', '.join(operation.next) or 'go on'}.")
     return "\n".join(word for word in words if word)
 
 
-def _field(argument: Argument) -> tuple[Any, Any]:
+def _field(argument: Argument, *, read_only: bool) -> tuple[Any, Any]:
+    if argument.name == "plan" and argument.required and read_only:
+        return Name | None, SOME_PLAN
     if argument.name in _NAMED:
         return (Name, _NAMED[argument.name]) if argument.required else (Name | None, optional(argument.description))
     kind = FORMS[argument.form] if argument.form is not None else argument.kind

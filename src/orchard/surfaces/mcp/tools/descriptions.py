@@ -29,40 +29,16 @@ Returns the full id of the job and how many there are. Next: add_job again, or f
 Declare a scaffolded plan complete: it starts.
 Example: {"plan": "add-login"}
 Returns status, cursor and watch_command. Next: run watch_command in a shell, or wait_plan.""",
-    "get_plan": """\
-Look at a plan and its jobs; with `since` only at jobs that changed.
-Example: {"since": 120}
-Returns status, counts, jobs, cursor, and in `next` what to do. Next: get_job, get_job_failure.""",
-    "list_plans": """\
-List plans, the newest first.
-Example: {"status": "running"}
-Returns plans with status and counts. Next: get_plan.""",
     "wait_plan": """\
 Wait until something happens to a plan, for at most 45 seconds. Where you have a shell, prefer the command \
 `orchard wait PLAN --json`, which waits until the plan ends.
 Example: {"plan": "add-login", "cursor": 120, "until": "end"}
 Returns status, what changed and a new cursor. Next: wait_plan with that cursor, or what `next` says.""",
-    "get_job": """\
-Look at one job: status, configuration, result, usage, logs.
-Example: {"job": "api"}
-Returns all of it, and in `next` what to do. Next: get_job_logs, get_job_diff.""",
-    "get_job_logs": """\
-Read what a job printed, in pieces, with secrets hidden.
-Example: {"job": "api", "phase": "postchecks", "tail": 50}
-Returns text and next_offset. Next: the same with offset=next_offset for more.""",
-    "get_job_failure": """\
-Why a job failed, was canceled or is blocked: phase, reason, message, the end of its output.
-Example: {"job": "api"}
-Returns that, and in `next` what can be done. Next: retry_job.""",
     "add_jobs": """\
 Add several jobs to a plan, all or none; they may need each other, in any order. Each is as a job of create_plan.
 Example: {"plan": "add-login", "jobs": [{"id": "a", "work": "make a"}, {"id": "b", "needs": ["a"], \
 "work": "make b"}]}
 Returns their full ids. Next: finalize_plan.""",
-    "get_plan_graph": """\
-Show how the jobs of a plan depend on each other.
-Example: {"plan": "add-login"}
-Returns a mermaid flowchart and each job with needs and needed_by. Next: reshape_plan.""",
     "reshape_plan": """\
 Change the graph of a plan that is built or runs: only jobs that have not started, all changes or none. Ops: add, \
 remove (what needed it then needs what it needed), set_needs, add_before, add_after, update, update_plan. Fields of \
@@ -84,42 +60,18 @@ Returns what is left. Next: list_plans.""",
 Make a new plan with the jobs of another one.
 Example: {"plan": "add-login", "target": "feature/login-2"}
 Returns the new plan, which waits for finalize_plan. Next: update_job, reshape_plan, then finalize_plan.""",
-    "list_waiting": """\
-List what needs a person, in all plans: approvals, landings, budgets.
-Example: {}
-Returns each with the tool that answers. Next: that tool.""",
     "create_job": """\
 Create a plan of one job and start it. Fields are those of the job, and of the plan, as in create_plan.
 Example: {"id": "fix-typo", "work": "@agent Fix the typos in README.md", "target": "fix/typos"}
 Returns at once, as create_plan does. Next: run watch_command in a shell, or wait_plan.""",
-    "list_jobs": """\
-List the jobs of a plan, by status or group.
-Example: {"plan": "add-login", "status": "failed"}
-Returns jobs in a few fields. Next: get_job, get_job_failure.""",
-    "get_job_attempts": """\
-How each try at a job went, phase by phase, the newest first.
-Example: {"plan": "add-login", "job": "api"}
-Returns attempts with phases, agents' turns and failures. Next: get_job_logs with `attempt`.""",
-    "get_job_diff": """\
-What a job changed, as a patch or a table of files; of the whole plan: job `__snapshot-validation__`.
-Example: {"job": "api", "stat": true}
-Returns the diff in pieces. Next: approve_job, or retry_job.""",
     "update_job": """\
 Change fields of a job that has not started, as described in create_plan. For one that failed use retry_job.
 Example: {"plan": "add-login", "job": "api", "postchecks": "pytest -q", "timeout": "10m"}
 Returns the fields that were changed. Next: finalize_plan or wait_plan.""",
-    "list_groups": """\
-List the groups of a plan with what their jobs are doing.
-Example: {"plan": "add-login"}
-Returns groups with status and counts. Next: get_group.""",
     "get_group": """\
 Look at one group and its jobs.
 Example: {"plan": "add-login", "group": "backend/api"}
 Returns status, counts and jobs. Next: get_job, cancel_group.""",
-    "cancel_group": """\
-Stop the jobs of a group, and keep the others of it from starting; what needs them is blocked.
-Example: {"plan": "add-login", "group": "backend/api"}
-Returns the jobs that were canceled. Next: retry_plan takes them up again.""",
     "list_workers": """\
 List the agents that work on jobs: created, running, idle (its turn is over, and it waits for a message or for \
 complete_task), paused, completed, error. Jobs that have not started have none.
@@ -135,8 +87,4 @@ Returns the plan id. Next: add_plan_task, deploy_task.""",
 Add one task to a plan, before or after others were deployed. Fields as of a job in create_plan.
 Example: {"plan": "add-login", "id": "docs", "needs": ["api"], "work": "@agent Document the login"}
 Returns the full id of the task. Next: deploy_task.""",
-    "list_models": """\
-List the models of the agents (`model` of a work), with vendor and tier. May take a few seconds.
-Example: {"agent": "claude"}
-Returns models by agent. Next: save_plan, create_plan.""",
 }

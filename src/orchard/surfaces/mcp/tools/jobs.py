@@ -15,19 +15,14 @@ from orchard.core.views.plans import job_view
 from orchard.errors import UsageError
 from orchard.model.events.plans import Json
 from orchard.model.plan import VALIDATION, JobId
+from orchard.operations import job_queries, plan_queries
 from orchard.store.redact import Redactor
 from orchard.surfaces.mcp.messages import compact, first_line
-from orchard.surfaces.mcp.tool import Output, Tool
-from orchard.surfaces.mcp.tools.descriptions import WORDS
+from orchard.surfaces.mcp.tool import Output
+from orchard.surfaces.mcp.tools.declaration import declared, paged
 from orchard.surfaces.mcp.tools.models import (
-    PAGE,
-    AboutJob,
-    AboutPlan,
     Cursor,
     JobRow,
-    JobStatusName,
-    Limit,
-    Name,
     PhaseName,
     Told,
     optional,
@@ -44,15 +39,6 @@ AGENT_TEXT = 2_000
 # ------------------------------------------------------------------------------------ looking
 
 
-class ListJobs(AboutPlan):
-    """Which jobs of a plan."""
-
-    status: JobStatusName | None = optional("Only jobs in this status.")
-    group: Name | None = optional("Only jobs of this group and of the groups in it.")
-    limit: Limit = Field(default=PAGE, description="Jobs per page.")
-    cursor: Cursor | None = optional("`next_cursor` of the page before.")
-
-
 class JobList(Told, kw_only=True):
     plan: str
     jobs: list[JobRow]
@@ -60,7 +46,7 @@ class JobList(Told, kw_only=True):
     next_cursor: Cursor | None = None
 
 
-def _job_list(app: App, meant: Meant, given: ListJobs) -> Json:
+def _job_list(app: App, meant: Meant, given: Any) -> Json:
     run, interrupted = app.seen(meant.plan)
     jobs = jobs_in(run, given.group) if given.group is not None else list(run.plan.jobs)
     if given.status is not None:
@@ -103,7 +89,7 @@ class JobPage(Told, kw_only=True):
     next: str | None = None
 
 
-def _job_page(app: App, meant: MeantJob, given: AboutJob) -> Json:
+def _job_page(app: App, meant: MeantJob, given: Any) -> Json:
     whole = app.job(meant.job, meant.plan)
     run, interrupted = app.seen(meant.plan)
     last = whole.attempts
@@ -151,7 +137,7 @@ class Failure(Told, kw_only=True):
     next: list[str]
 
 
-def _failure(app: App, meant: MeantJob, given: AboutJob) -> Json:
+def _failure(app: App, meant: MeantJob, given: Any) -> Json:
     run, interrupted = app.seen(meant.plan)
     record, job = run.records[meant.job], meant.job
     view = job_view(run, job, interrupted=interrupted)
@@ -226,14 +212,6 @@ def _remedies(run: Run, job: JobId, told: Json) -> list[str]:
     return [log, again]
 
 
-class GetAttempts(AboutJob):
-    """Which attempts at a job."""
-
-    attempt: Annotated[int, Field(ge=1)] | None = optional("Only this one.")
-    limit: Limit = Field(default=ATTEMPTS_PAGE, description="Attempts per page, the newest first.")
-    cursor: Cursor | None = optional("`next_cursor` of the page before.")
-
-
 class Attempt(Output, kw_only=True):
     number: int
     outcome: str
@@ -257,7 +235,7 @@ class Attempts(Told, kw_only=True):
     next_cursor: Cursor | None = None
 
 
-def _attempts(app: App, meant: MeantJob, given: GetAttempts) -> Json:
+def _attempts(app: App, meant: MeantJob, given: Any) -> Json:
     run, interrupted = app.seen(meant.plan)
     rows = {str(one.number): one for one in reversed(attempt_view(run, meant.job, interrupted=interrupted))}
     if given.attempt is not None:
@@ -298,11 +276,16 @@ def _attempt(row: AttemptView, hidden: Redactor) -> Json:
     return {**head, "phases": phases, **compact({**kept, "agents": agents, "failure": failure})}
 
 
+NUMBER = (Annotated[int, Field(ge=1)] | None, optional("Only this one."))
 TOOLS = (
-    Tool("get_job", "core", "Look at a job", WORDS["get_job"], AboutJob, JobPage, of_job(_job_page), read_only=True),
-    Tool("get_job_failure", "core", "Why a job failed", WORDS["get_job_failure"], AboutJob, Failure, of_job(_failure),
-         read_only=True),
-    Tool("list_jobs", "jobs", "List jobs", WORDS["list_jobs"], ListJobs, JobList, of_plan(_job_list), read_only=True),
-    Tool("get_job_attempts", "jobs", "Attempts at a job", WORDS["get_job_attempts"], GetAttempts, Attempts,
-         of_job(_attempts), read_only=True),
-)  # fmt: skip
+    declared(job_queries.get_job, JobPage, of_job(_job_page), read_only=True),
+    declared(job_queries.get_job_failure, Failure, of_job(_failure), read_only=True),
+    declared(plan_queries.list_jobs, JobList, of_plan(_job_list), more=paged(), read_only=True),
+    declared(
+        job_queries.get_job_attempts,
+        Attempts,
+        of_job(_attempts),
+        more={"attempt": NUMBER, **paged(ATTEMPTS_PAGE)},
+        read_only=True,
+    ),
+)

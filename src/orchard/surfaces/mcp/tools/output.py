@@ -1,6 +1,6 @@
 """Tools that read what can be long: logs and diffs, in pieces and without secrets."""
 
-from typing import Annotated
+from typing import Annotated, Any
 from weakref import WeakKeyDictionary
 
 from msgspec.structs import replace
@@ -11,27 +11,18 @@ from orchard.errors import UsageError
 from orchard.git.history import LONGEST_DIFF
 from orchard.model.events.plans import Json
 from orchard.model.phases import Phase
+from orchard.operations import job_queries
 from orchard.operations.log_pages import Wanted, page
 from orchard.store.logs import read
 from orchard.store.redact import Redactor
 from orchard.surfaces.mcp.messages import compact
-from orchard.surfaces.mcp.tool import Output, Tool
-from orchard.surfaces.mcp.tools.descriptions import WORDS
-from orchard.surfaces.mcp.tools.models import TEXT, AboutJob, MaxBytes, Offset, PhaseName, Told, optional
+from orchard.surfaces.mcp.tool import Output
+from orchard.surfaces.mcp.tools.declaration import declared
+from orchard.surfaces.mcp.tools.models import TEXT, MaxBytes, Offset, PhaseName, Told, optional
 from orchard.surfaces.mcp.tools.names import MeantJob, of_job
 from orchard.text import for_screen
 
 TAIL = 100
-
-
-class GetLogs(AboutJob):
-    """Which part of what a job printed."""
-
-    phase: PhaseName | None = optional("Left out: the last that printed.")
-    attempt: Annotated[int, Field(ge=1)] | None = optional("Left out: the last.")
-    tail: Annotated[int, Field(ge=1, le=10_000)] | None = optional(f"The last lines; {TAIL} without `offset`.")
-    offset: Offset | None = optional("Instead of `tail`: 0, or `next_offset` of the answer before.")
-    max_bytes: MaxBytes = TEXT
 
 
 class PhaseLog(Output, kw_only=True):
@@ -52,7 +43,7 @@ class Logs(Told, kw_only=True):
     phases: list[PhaseLog] | None = None
 
 
-def _logs(app: App, meant: MeantJob, given: GetLogs) -> Json:
+def _logs(app: App, meant: MeantJob, given: Any) -> Json:
     if given.tail is not None and given.offset is not None:
         raise UsageError("'tail' and 'offset' exclude each other.", hint="Give one of them.")
     phase = Phase(given.phase) if given.phase else None
@@ -71,10 +62,10 @@ def _logs(app: App, meant: MeantJob, given: GetLogs) -> Json:
     }
 
 
-def _beginning(app: App, wanted: Wanted, size: int, given: GetLogs) -> int:
+def _beginning(app: App, wanted: Wanted, size: int, given: Any) -> int:
     """Where the last lines begin, as far as there is room for them."""
     assert wanted.attempt is not None and wanted.phase is not None
-    start = max(0, size - given.max_bytes)
+    start: int = max(0, size - given.max_bytes)
     path = app.logs.path(wanted.plan, wanted.job, wanted.attempt, wanted.phase)
     data = read(path, start, size - start).data
     lines = data.split(b"\n")
@@ -92,14 +83,6 @@ def _phases(app: App, meant: MeantJob, attempt: int | None) -> list[Json]:
     return [{"phase": phase, "bytes": size} for phase, size in sizes if size]
 
 
-class GetDiff(AboutJob):
-    """Which part of what a job changed."""
-
-    stat: bool = Field(default=False, description="Only the table of files.")
-    offset: Offset = Field(default=0, description="`next_offset` of the answer before.")
-    max_bytes: MaxBytes = TEXT
-
-
 class Diff(Told, kw_only=True):
     plan: str
     job: str
@@ -108,7 +91,7 @@ class Diff(Told, kw_only=True):
     next_offset: int | None = None
 
 
-def _diff(app: App, meant: MeantJob, given: GetDiff) -> Json:
+def _diff(app: App, meant: MeantJob, given: Any) -> Json:
     hidden = _hidden_diff(app, meant, stat=given.stat)
     start = min(given.offset, len(hidden))
     end = min(start + given.max_bytes, len(hidden))
@@ -139,16 +122,27 @@ def _hidden_diff(app: App, meant: MeantJob, *, stat: bool) -> bytes:
     return hidden
 
 
+LOGS: dict[str, tuple[Any, Any]] = {
+    "tail": (
+        Annotated[int, Field(ge=1, le=10_000)] | None,
+        optional(f"The last lines; {TAIL} without `offset`."),
+    ),
+    "offset": (Offset | None, optional("Instead of `tail`: 0, or `next_offset` of the answer before.")),
+    "max_bytes": (MaxBytes, TEXT),
+    "phase": (PhaseName | None, optional("Left out: the last that printed.")),
+}
+DIFF: dict[str, tuple[Any, Any]] = {
+    "offset": (Offset, Field(default=0, description="`next_offset` of the answer before.")),
+    "max_bytes": (MaxBytes, TEXT),
+}
 TOOLS = (
-    Tool("get_job_logs", "core", "Read logs", WORDS["get_job_logs"], GetLogs, Logs, of_job(_logs), read_only=True),
-    Tool(
-        "get_job_diff",
-        "core",
-        "What a job changed",
-        WORDS["get_job_diff"],
-        GetDiff,
-        Diff,
-        of_job(_diff),
+    declared(
+        job_queries.get_job_logs,
+        Logs,
+        of_job(_logs),
+        without=("phase", "offset", "limit", "follow", "idle"),
+        more=LOGS,
         read_only=True,
     ),
+    declared(job_queries.get_job_diff, Diff, of_job(_diff), more=DIFF, read_only=True),
 )

@@ -15,20 +15,17 @@ from orchard.errors import UsageError
 from orchard.model.events.event import JobEvent, PlanEvent
 from orchard.model.events.plans import JobPicked, Json
 from orchard.model.plan import JobId, PlanId
+from orchard.operations import plan_queries
 from orchard.surfaces.mcp.messages import compact, first_line
 from orchard.surfaces.mcp.tool import Call, Output, Tool
+from orchard.surfaces.mcp.tools.declaration import declared, paged
 from orchard.surfaces.mcp.tools.descriptions import WORDS
 from orchard.surfaces.mcp.tools.models import (
-    PAGE,
-    AboutPlan,
-    Arguments,
     Cursor,
     Done,
     JobRow,
-    Limit,
     OfPlan,
     PlanRow,
-    PlanStatusName,
     Told,
     optional,
 )
@@ -49,14 +46,6 @@ DRAWN_JOBS = 150
 # ------------------------------------------------------------------------------------ looking
 
 
-class GetPlan(AboutPlan):
-    """Which plan, and how much of it."""
-
-    since: Annotated[int, Field(ge=0)] | None = optional("`cursor` of an earlier answer: only jobs that changed since.")
-    limit: Limit = Field(default=PAGE, description="Jobs per page.")
-    cursor: Cursor | None = optional("`next_cursor` of the page before.")
-
-
 class PlanPage(Told, kw_only=True):
     plan: PlanRow
     base: str | None = None
@@ -70,7 +59,7 @@ class PlanPage(Told, kw_only=True):
     next: str | None = None
 
 
-def _plan_page(app: App, meant: Meant, given: GetPlan) -> Json:
+def _plan_page(app: App, meant: Meant, given: Any) -> Json:
     run, interrupted = app.seen(meant.plan)
     summary = plan_summary(run, in_commands, interrupted=interrupted)
     jobs = list(run.plan.jobs)
@@ -142,35 +131,20 @@ def page_of(rows: list[Any], limit: int, cursor: str | None) -> tuple[list[Any],
     return shown, str(shown[-1]) if start + limit < len(rows) else None
 
 
-class ListPlans(Arguments):
-    """Which plans."""
-
-    status: PlanStatusName | None = optional("Only plans in this status.")
-    limit: Limit = Field(default=PLANS_PAGE, description="Plans per page.")
-    cursor: Cursor | None = optional("`next_cursor` of the page before.")
-
-
 class PlanList(Told, kw_only=True):
     plans: list[PlanRow]
     next_cursor: Cursor | None = None
 
 
-async def list_plans(call: Call, given: ListPlans) -> Json:
+async def list_plans(call: Call, given: Any) -> Json:
     """Plans, the newest first."""
     return await call.served.read(_plan_list, call.served.app, given)
 
 
-def _plan_list(app: App, given: ListPlans) -> Json:
+def _plan_list(app: App, given: Any) -> Json:
     found = {one.id: one for one in reversed(app.plans()) if given.status in (None, one.status)}
     shown, following = page_of(list(found), given.limit, given.cursor)
     return {"plans": [plan_row(found[plan]) for plan in shown], **compact({"next_cursor": following})}
-
-
-class GetPlanGraph(AboutPlan):
-    """Which plan, and which part of its graph."""
-
-    limit: Limit = Field(default=PAGE, description="Jobs per page.")
-    cursor: Cursor | None = optional("`next_cursor` of the page before.")
 
 
 class GraphRow(Output, kw_only=True):
@@ -189,7 +163,7 @@ class Graph(Told, kw_only=True):
     next_cursor: Cursor | None = None
 
 
-def _graph(app: App, meant: Meant, given: GetPlanGraph) -> Json:
+def _graph(app: App, meant: Meant, given: Any) -> Json:
     run = app.run_of(meant.plan)
     statuses = {job: str(record.status) for job, record in run.records.items()}
     shown, following = page_of(list(run.plan.jobs), given.limit, given.cursor)
@@ -294,11 +268,15 @@ def _has_news(app: App, run: Run, since: int) -> bool:
     )
 
 
+SINCE = (
+    Annotated[int, Field(ge=0)] | None,
+    optional("`cursor` of an earlier answer: only jobs that changed since."),
+)
 TOOLS = (
-    Tool("get_plan", "core", "Look at a plan", WORDS["get_plan"], GetPlan, PlanPage, of_plan(_plan_page),
-         read_only=True),
-    Tool("list_plans", "core", "List plans", WORDS["list_plans"], ListPlans, PlanList, list_plans, read_only=True),
+    declared(plan_queries.get_plan, PlanPage, of_plan(_plan_page), more={"since": SINCE, **paged()}, read_only=True),
+    declared(
+        plan_queries.list_plans, PlanList, list_plans, without=("deleted",), more=paged(PLANS_PAGE), read_only=True
+    ),
     Tool("wait_plan", "core", "Wait for a plan", WORDS["wait_plan"], WaitPlan, Waited, wait_plan, read_only=True),
-    Tool("get_plan_graph", "plans", "Draw a plan", WORDS["get_plan_graph"], GetPlanGraph, Graph, of_plan(_graph),
-         read_only=True),
-)  # fmt: skip
+    declared(plan_queries.get_plan_graph, Graph, of_plan(_graph), without=("format",), more=paged(), read_only=True),
+)

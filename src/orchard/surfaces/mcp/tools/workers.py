@@ -23,6 +23,7 @@ from orchard.surfaces.mcp.messages import compact
 from orchard.surfaces.mcp.tool import Call, Output, Tool
 from orchard.surfaces.mcp.tools.changes import Shaped, add_jobs_request, check_job
 from orchard.surfaces.mcp.tools.creation import AddJob, Created, check_plan, given_fields, submitted
+from orchard.surfaces.mcp.tools.declaration import declared
 from orchard.surfaces.mcp.tools.descriptions import WORDS
 from orchard.surfaces.mcp.tools.models import (
     KEY,
@@ -130,12 +131,6 @@ async def add_plan_task(call: Call, given: Any) -> Json:
 # ------------------------------------------------------------------------------------------- models
 
 
-class ListModels(Arguments):
-    """Whose models."""
-
-    agent: Name | None = optional("Only the models of this agent. Left out: of all that are installed.")
-
-
 class ModelRow(Output, kw_only=True):
     agent: str
     model: str
@@ -147,7 +142,7 @@ class ModelList(Told, kw_only=True):
     models: list[ModelRow]
 
 
-async def list_models(call: Call, given: ListModels) -> Json:
+async def list_models(call: Call, given: Any) -> Json:
     """Which models the agents have; programs and providers may be asked."""
     query = system_queries.list_models
     found = to_builtins(await asyncio.to_thread(query.read, call.served.app, query.args(**given.model_dump())))
@@ -162,6 +157,5 @@ TOOLS = (
          check=partial(check_plan, scaffolding=True)),
     Tool("add_plan_task", "workers", "Add a task", WORDS["add_plan_task"], AddJob, Shaped, add_plan_task,
          check=check_job),
-    Tool("list_models", "workers", "List models", WORDS["list_models"], ListModels, ModelList, list_models,
-         read_only=True),
+    declared(system_queries.list_models, ModelList, list_models, read_only=True),
 )  # fmt: skip
