@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +67,15 @@ def test_a_plan_in_the_document_is_a_plan_in_a_file() -> None:
     assert set(made["JobFields"]["properties"]) == set(own["$defs"]["JobFields"]["properties"])
     assert "id" not in made["JobUpdate"]["properties"] and "jobs" not in made["PlanUpdate"]["properties"]
     assert all(part.name in made for part in (one.body for one in ROUTES) if isinstance(part, Part))
+
+
+def test_the_table_of_requests_is_made_from_the_operations() -> None:
+    made = subprocess.run(
+        [sys.executable, "tools/api_reference.py", "--check"],
+        cwd=Path(__file__).parent.parent.parent, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+
+    assert made.returncode == 0, made.stdout + made.stderr
 
 
 def test_the_page_about_the_api_names_every_path() -> None:

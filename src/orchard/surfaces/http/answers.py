@@ -96,7 +96,9 @@ async def get_document(asked: Asked) -> Response:
     return Response(asked.document(), media_type=JSON)
 
 
-DOCUMENT = Operation("getDocument", "GET", "/openapi.json", "This document", get_document, Document, query=Nothing)
+DOCUMENT = Operation(
+    "getDocument", "GET", "/openapi.json", "Get the OpenAPI document", get_document, Document, query=Nothing
+)
 
 
 def _last_id(description: str, pattern: str) -> dict[str, Json]:
