@@ -64,3 +64,28 @@ def test_an_alias_names_an_operation_that_takes_its_arguments() -> None:
             given = {"plan": "p", "job": "j", "group": "g", "fields": {}}
             name, args = one.becomes({name: given[name] for name in one.args.__struct_fields__ if name in given})
             read_arguments(OPERATIONS[name], args)
+
+
+def test_every_tool_is_an_operations() -> None:
+    declared = {
+        (one.tool.name or one.name, one.tool.toolset) for one in OPERATIONS.values() if not isinstance(one.tool, Absent)
+    }
+    assert {(tool.name, tool.toolset) for tool in every_tool()} == declared
+
+
+def test_every_route_is_an_operations_but_that_of_the_document() -> None:
+    declared = {(one.route.method, one.route.path) for one in OPERATIONS.values() if not isinstance(one.route, Absent)}
+    assert {(one.method, one.path) for one in ROUTES} - declared == {("GET", "/openapi.json")}
+
+
+OF_THE_TERMINAL = {
+    "demo": "a show", "init": "writes a file", "plan": "an agent writes a file", "agent": "an agent, here and now",
+    "serve": "the daemon itself", "stop": "the daemon itself", "trust": "a person's consent", "skill": "writes a file",
+    "mcp": "a server", "schema": "prints a file", "bench": "measures this machine", "help": "words",
+    "completion": "for a shell",
+}  # fmt: skip
+
+
+def test_every_verb_is_an_operations_but_those_that_only_a_terminal_can_have() -> None:
+    declared = {one.verb.name for one in OPERATIONS.values() if not isinstance(one.verb, Absent)}
+    assert set(VERBS) - declared == set(OF_THE_TERMINAL)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -86,7 +87,10 @@ def test_a_plan_is_submitted_looked_at_and_landed(api: World, repo: Repo) -> Non
     assert api.get(job_path(plan, "g/h/b"))["configuration"]["needs"] == ["a"]
     assert api.get(f"{job_path(plan, 'a')}/attempts")["attempts"][0]["outcome"] == "succeeded"
     assert api.get(f"{job_path(plan, 'a')}/failure")["failure"] is None
-    assert api.get(f"/plans/{plan}/groups")["groups"][1] == {
+    listed = api.get(f"/plans/{plan}/groups")["groups"]
+    assert [api.get(f"/plans/{plan}/groups/{quote(one['path'], safe='')}") for one in listed] == listed
+    assert "has no group" in str(api.get(f"/plans/{plan}/groups/none", 404))
+    assert listed[1] == {
         "path": "g/h", "status": "succeeded", "counts": {"succeeded": 1, "total": 1}, "jobs": ["g/h/b"],
     }  # fmt: skip
 

@@ -70,7 +70,24 @@ reshape_plan = Command(
     answer=DoneJobs,
     example={"plan": "add-login", "changes": [{"op": "remove", "id": "docs"}]},
     route=Route("POST", f"{PLAN}/reshape"),
-    tool=Tool("plans", "Reshape a plan"),
+    tool=Tool(
+        "plans",
+        "Change the graph",
+        details="Only jobs that have not started, all changes or none. Ops: add, remove (what needed it then needs "
+        "what it needed), set_needs, add_before, add_after, update, update_plan. Fields of jobs and plans are as in "
+        "create_plan.",
+        example={
+            "plan": "add-login",
+            "changes": [
+                {
+                    "op": "add_after",
+                    "id": "api",
+                    "job": {"id": "lint", "work": "ruff check", "expects_no_changes": True},
+                },
+                {"op": "remove", "id": "docs"},
+            ],
+        },
+    ),
     verb=Verb("reshape"),
     next=("get_plan_graph", "wait_plan"),
     prepare=_prepare_reshape,
@@ -91,7 +108,7 @@ update_plan = Alias(
     answer=DoneJobs,
     example={"plan": "add-login", "fields": {"verify": "make test", "max_parallel": 2}},
     route=Route("PATCH", PLAN),
-    tool=Tool("plans", "Change a plan"),
+    tool=Tool("plans", "Change a plan", example={"plan": "add-login", "verify": "make test", "max_parallel": 2}),
     verb=Absent("`reshape` takes fields of the plan as well."),
     next=("finalize_plan", "wait_plan"),
     becomes=lambda args: ("reshape_plan", _as_change(args, "update_plan")),
@@ -110,7 +127,12 @@ update_job = Alias(
     answer=DoneJobs,
     example={"plan": "add-login", "job": "api", "fields": {"timeout": "10m"}},
     route=Route("PATCH", f"{PLAN}/jobs/{{job}}"),
-    tool=Tool("jobs", "Change a job"),
+    tool=Tool(
+        "jobs",
+        "Change a job",
+        details="Its fields are described in create_plan. For a job that failed use retry_job.",
+        example={"plan": "add-login", "job": "api", "postchecks": "pytest -q", "timeout": "10m"},
+    ),
     verb=Absent("`reshape` takes fields of jobs as well."),
     next=("finalize_plan", "wait_plan"),
     becomes=lambda args: ("reshape_plan", _as_change(args, "update", id=args["job"])),

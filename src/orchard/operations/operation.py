@@ -119,7 +119,8 @@ class Tool(Struct, frozen=True):
     asks: bool = False
     """Whether a person is asked first."""
     details: str | None = None
-    """What a model is told instead of the operation's details."""
+    example: Mapping[str, Any] | None = None
+    """What a model is told instead of the operation's own."""
 
 
 class Verb(Struct, frozen=True):
@@ -129,7 +130,8 @@ class Verb(Struct, frozen=True):
     asks: bool = False
     """Whether a person is asked first."""
     details: str | None = None
-    """What a model is told instead of the operation's details."""
+    example: Mapping[str, Any] | None = None
+    """What a model is told instead of the operation's own."""
     follows: bool = False
     """Whether work goes on because of it, which the command shows until it ends."""
 

@@ -8,7 +8,7 @@ from orchard.core.run import Run
 from orchard.core.views import graph as drawing
 from orchard.core.views.documents import JobView, PlanChanges, PlanSummary, PlanView
 from orchard.core.views.figures import UsageReport
-from orchard.core.views.groups import Groups, group_list, jobs_of_group
+from orchard.core.views.groups import Group, Groups, group_list, jobs_of_group
 from orchard.core.views.plans import job_view
 from orchard.git.history import LONGEST_DIFF
 from orchard.model.plan import JobId, Plan
@@ -21,6 +21,9 @@ from orchard.operations.queries import Query
 MOST = 200
 LARGEST_SEQ = 2**53 - 1
 LONGEST_IDLE = 86_400
+WAIT_SECONDS = 30.0
+LONGEST_WAIT = 45.0
+"""Seconds: some hosts give up on a call after a minute."""
 QUIET = "The stream ends when nothing has come for so many seconds; `0`: when all was sent."
 
 Next = Annotated[str | None, says("The `cursor` for those that come after these; null: there are no more.")]
@@ -137,6 +140,31 @@ list_groups = Query(
     read=lambda library, args: group_list(library.run_of(library.find_plan(args.plan))),
 )
 
+
+class GetGroup(OfPlan, frozen=True, kw_only=True):
+    group: Annotated[str, says("The group's path, such as `backend/api`.", min_length=1, max_length=600)]
+
+
+def _read_group(library: Library, args: GetGroup) -> Group:
+    run = library.run_of(library.find_plan(args.plan))
+    jobs_of_group(run, args.group)
+    return next(one for one in group_list(run).groups if one.path == args.group)
+
+
+get_group = Query(
+    name="get_group",
+    sentence="Look at one group and its jobs.",
+    details="A `/` in a group is written `%2F`.",
+    args=GetGroup,
+    answer=Group,
+    example={"plan": "add-login", "group": "backend/api"},
+    route=Route("GET", f"{PLAN}/groups/{{group}}"),
+    tool=Tool("groups", "Look at a group", details=""),
+    verb=Absent("`status` shows each job with its group."),
+    next=("get_job", "cancel_group"),
+    read=_read_group,
+)
+
 # --------------------------------------------------------------------------------------- one plan
 
 
@@ -187,6 +215,30 @@ follow_plan = Operation(
     tool=Absent("`wait_plan` waits for the next change."),
     verb=Verb("watch"),
     next=("get_plan",),
+    repeatable=True,
+)
+
+
+class WaitPlan(OfPlan, frozen=True, kw_only=True):
+    cursor: Annotated[int | None, says("Of an earlier answer. Left out: from now on.", ge=0)] = None
+    timeout_s: Annotated[float, says("", ge=0, le=LONGEST_WAIT)] = WAIT_SECONDS
+    until: Annotated[
+        Literal["change", "end"],
+        says("`change`: a job starts, ends or waits; `end`: nothing more happens by itself."),
+    ] = "change"
+
+
+wait_plan = Operation(
+    name="wait_plan",
+    sentence="Wait until something happens to a plan, for at most 45 seconds.",
+    details="Where you have a shell, prefer the `watch_command` of create_plan, which waits until the plan ends.",
+    args=WaitPlan,
+    answer=None,
+    example={"plan": "add-login", "cursor": 120, "until": "end"},
+    route=Absent("`follow_plan` tells what changes, as it changes."),
+    tool=Tool("core", "Wait for a plan"),
+    verb=Verb("wait"),
+    next=("wait_plan", "get_job_failure"),
     repeatable=True,
 )
 
@@ -310,6 +362,8 @@ OPERATIONS = (
     follow_plan,
     list_jobs,
     list_groups,
+    get_group,
+    wait_plan,
     get_plan_graph,
     get_usage,
     get_plan_diff,

@@ -122,7 +122,7 @@ def _decide_creation(_: Run, args: CreatePlan, ready: _Asked | None, scene: Scen
 
 create_plan = Command(
     name="create_plan",
-    sentence="Submit a plan.",
+    sentence="Create a plan and start it.",
     details="It begins at once, unless it says `start_paused` or is being scaffolded. All that is wrong with it is "
     "told at once, with its line; then nothing is made.",
     args=CreatePlan,
@@ -136,7 +136,30 @@ create_plan = Command(
         headers={"key": "Idempotency-Key"},
         status=201,
     ),
-    tool=Tool("core", "Create a plan"),
+    tool=Tool(
+        "core",
+        "Create a plan",
+        details="Jobs run in parallel, each in its own git worktree, after the jobs they need; their work is merged, "
+        "checked by `verify` and landed on `target`. The user's checkout is not touched.\n"
+        "A job must change files, unless it has `expects_no_changes`. Do not commit: Orchard does. Put detailed tasks "
+        "into work.instructions; `name` and `task` are for people only. For many jobs use scaffold_plan, add_job, "
+        "finalize_plan. Everything about fields: resource orchard://help/planning.",
+        example={
+            "name": "Add login",
+            "target": "feature/login",
+            "verify": "make test",
+            "jobs": [
+                {"id": "models", "work": "@agent Add a User model with a hashed password"},
+                {
+                    "id": "api",
+                    "needs": ["models"],
+                    "work": {"instructions": "# Login\nPOST /login ..."},
+                    "postchecks": "pytest -q tests/api",
+                },
+                {"id": "docs", "needs": ["models"], "work": "python tools/gen_docs.py"},
+            ],
+        },
+    ),
     verb=Verb("run"),
     next=("wait_plan",),
     prepare=_prepare_creation,
@@ -159,7 +182,12 @@ clone_plan = Operation(
     answer=Made,
     example={"plan": "add-login", "fields": {"target": "feature/login-2"}},
     route=Route("POST", f"{PLAN}/clone", headers={"key": "Idempotency-Key"}, status=201),
-    tool=Tool("plans", "Clone a plan"),
+    tool=Tool(
+        "plans",
+        "Clone a plan",
+        details="The new plan waits for finalize_plan.",
+        example={"plan": "add-login", "target": "feature/login-2"},
+    ),
     verb=Absent("A plan file is run again."),
     next=("update_job", "reshape_plan", "finalize_plan"),
 )

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from orchard.operations import (
     changes,
+    drafts,
     job_queries,
     jobs,
     plan_queries,
@@ -25,6 +26,7 @@ _ALL: tuple[Operation, ...] = (
     plans.cancel_plan,
     plans.delete_plan,
     plans.purge_plan,
+    *drafts.OPERATIONS,
     changes.reshape_plan,
     changes.update_plan,
     changes.update_job,
@@ -38,6 +40,7 @@ _ALL: tuple[Operation, ...] = (
     jobs.cancel_group,
     jobs.force_fail_job,
     jobs.approve_job,
+    workers.list_workers,
     workers.deploy_jobs,
     workers.deploy_task,
     workers.send_message,

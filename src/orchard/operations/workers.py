@@ -8,12 +8,12 @@
 An agent that is idle is a job that is held (see `idling`), so whoever says something releases it.
 """
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from orchard.core.records import JobRecord
 from orchard.core.run import Run
 from orchard.core.states import JobState
-from orchard.core.views.workers import worker_state
+from orchard.core.views.workers import STATES, worker_state
 from orchard.engine.interruption import Interruptible
 from orchard.engine.turns.idle import WORKER
 from orchard.errors import Next, UsageError
@@ -32,10 +32,12 @@ from orchard.operations.command import Command, Decision, Outdated, Scene
 from orchard.operations.operation import (
     Absent,
     Alias,
+    Args,
     DoneJob,
     DoneJobs,
     OfJob,
     OfPlan,
+    Operation,
     Route,
     Tool,
     Verb,
@@ -47,6 +49,32 @@ from orchard.operations.plans import PLAN, job_of, refuse_if_over
 MESSAGE_BYTES = 64 * 1024
 QUEUED_MESSAGES = 100
 JOB = f"{PLAN}/jobs/{{job}}"
+
+# --------------------------------------------------------------------------------------- looking
+
+WorkerState = Literal["created", "running", "idle", "paused", "completed", "error"]
+assert set(WorkerState.__args__) == set(STATES)  # type: ignore[attr-defined]
+
+
+class ListWorkers(Args, frozen=True, kw_only=True):
+    plan: Annotated[str | None, says("Only those of this plan. Left out: of every plan that is not over.")] = None
+    state: Annotated[WorkerState | None, says("Only workers in this state.")] = None
+
+
+list_workers = Operation(
+    name="list_workers",
+    sentence="List the agents that work on jobs: created, running, idle, paused, completed, error.",
+    details="The turn of an idle one is over; it waits for a message or for complete_task. Jobs that have not started "
+    "have none.",
+    args=ListWorkers,
+    answer=None,
+    example={"plan": "add-login", "state": "idle"},
+    route=Absent("`get_plan` shows the worker of each job."),
+    tool=Tool("workers", "List workers"),
+    verb=Absent("`status` shows the worker of each job."),
+    next=("send_message", "complete_task", "interrupt_worker"),
+    repeatable=True,
+)
 
 # ------------------------------------------------------------------------------------- deploying
 

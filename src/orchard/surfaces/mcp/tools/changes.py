@@ -11,13 +11,14 @@ from orchard.errors import InvalidInput, Problem, UsageError
 from orchard.model import limits
 from orchard.model.events.plans import Json
 from orchard.model.plan import Job, PlanId, topological_order
+from orchard.operations import changes, drafts
 from orchard.planfile import parse
 from orchard.planfile.fields import JobFields, PlanFields
 from orchard.planfile.reshape import FIELDS
 from orchard.surfaces.mcp.schemas import plan_part
-from orchard.surfaces.mcp.tool import Call, Tool
-from orchard.surfaces.mcp.tools.descriptions import WORDS
-from orchard.surfaces.mcp.tools.models import JOB, PLAN, Done, Name, OfPlan, arguments, plan_fields
+from orchard.surfaces.mcp.tool import Call
+from orchard.surfaces.mcp.tools.declaration import declared
+from orchard.surfaces.mcp.tools.models import Done, plan_fields
 from orchard.surfaces.mcp.tools.names import (
     Meant,
     ask,
@@ -57,34 +58,7 @@ class Shaped(Done, kw_only=True):
     total: int
 
 
-class AddJobs(OfPlan):
-    """A plan, and jobs for it."""
-
-    jobs: Jobs = Field(description="Jobs as in create_plan; they may need each other, in any order. All or none.")
-
-
-class ReshapePlan(OfPlan):
-    """A plan, and what to change in it."""
-
-    changes: Changes = Field(description="In order; all of them or none.")
-
-
-UpdatePlan = arguments(
-    "UpdatePlan",
-    "A plan, and fields that it gets anew.",
-    {"plan": (Name, PLAN), **plan_fields(PlanFields, only=tuple(
-        name for name in PlanFields.model_fields if name not in ("jobs", "groups", "start_paused")
-    ))},
-)  # fmt: skip
-UpdateJob = arguments(
-    "UpdateJob",
-    "A job, and fields that it gets anew.",
-    {"plan": (Name, PLAN), "job": (Name, JOB), **plan_fields(JobFields, without=("id", "group"))},
-    asked_null=("prechecks", "postchecks", "setup"),
-)
-
-
-async def add_jobs(call: Call, given: AddJobs) -> Json:
+async def add_jobs(call: Call, given: Any) -> Json:
     """Add jobs to a plan, all or none."""
     meant = await meant_plan(call, given.plan)
     return await add_jobs_request(call, meant, given.jobs, alone=False)
@@ -137,7 +111,7 @@ def check_job(value: Json) -> None:
         raise _renamed(error, _as_arguments) from None
 
 
-async def reshape_plan(call: Call, given: ReshapePlan) -> Json:
+async def reshape_plan(call: Call, given: Any) -> Json:
     """Change the graph of a plan, all or nothing."""
     meant = await meant_plan(call, given.plan)
     notes = await call.served.read(_with_job_ids, call.served.app, meant.plan, given.changes)
@@ -232,11 +206,28 @@ def _in_changes(path: str) -> str:
     return re.sub(r"\.job\[0\]", ".job", path)
 
 
+UPDATED = [name for name in PlanFields.model_fields if name not in ("jobs", "groups", "start_paused")]
 TOOLS = (
-    Tool("add_jobs", "plans", "Add jobs", WORDS["add_jobs"], AddJobs, Shaped, add_jobs),
-    Tool("reshape_plan", "plans", "Change the graph", WORDS["reshape_plan"], ReshapePlan, Shaped, reshape_plan),
-    Tool(
-        "update_plan", "plans", "Change a plan", WORDS["update_plan"], UpdatePlan, Updated, update_plan, idempotent=True
+    declared(drafts.add_jobs, Shaped, add_jobs, more={"jobs": (Jobs, Field(description="The jobs. All or none."))}),
+    declared(
+        changes.reshape_plan,
+        Shaped,
+        reshape_plan,
+        more={"changes": (Changes, Field(description="In order; all of them or none."))},
     ),
-    Tool("update_job", "jobs", "Change a job", WORDS["update_job"], UpdateJob, Updated, update_job, idempotent=True),
+    declared(
+        changes.update_plan,
+        Updated,
+        update_plan,
+        without=("fields",),
+        more=plan_fields(PlanFields, only=tuple(UPDATED)),
+    ),
+    declared(
+        changes.update_job,
+        Updated,
+        update_job,
+        without=("fields",),
+        more=plan_fields(JobFields, without=("id", "group")),
+        asked_null=("prechecks", "postchecks", "setup"),
+    ),
 )

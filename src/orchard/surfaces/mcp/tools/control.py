@@ -6,21 +6,12 @@ from pydantic import Field
 
 from orchard.core.views.documents import Waiting as NeedsPerson
 from orchard.model.events.plans import Json
-from orchard.operations import system_queries
+from orchard.operations import plans, system_queries
 from orchard.surfaces.mcp.messages import compact
-from orchard.surfaces.mcp.tool import Call, Output, Tool
+from orchard.surfaces.mcp.tool import Call, Output
 from orchard.surfaces.mcp.tools.declaration import declared
-from orchard.surfaces.mcp.tools.descriptions import WORDS
-from orchard.surfaces.mcp.tools.models import OfPlan, Told
+from orchard.surfaces.mcp.tools.models import Told
 from orchard.surfaces.mcp.tools.names import ask, confirm, meant_plan
-
-
-class DeletePlan(OfPlan):
-    """Which plan, and how much of it."""
-
-    purge: bool = Field(
-        default=False, description="Also remove its commits, saved work and logs: this cannot be undone."
-    )
 
 
 class Deleted(Told, kw_only=True):
@@ -30,7 +21,7 @@ class Deleted(Told, kw_only=True):
     kept_folders: list[str] | None = None
 
 
-async def delete_plan(call: Call, given: DeletePlan) -> Json:
+async def delete_plan(call: Call, given: Any) -> Json:
     """Take a plan out of the way."""
     meant = await meant_plan(call, given.plan, "delete_plan")
     if given.purge:
@@ -65,8 +56,11 @@ def _waiting(row: NeedsPerson) -> Json:
     return {**named, "tool": row.next[0].operation, **compact({"job": row.job, "since": row.since})}
 
 
+PURGE = (
+    bool,
+    Field(default=False, description="Also remove its commits, saved work and logs: this cannot be undone."),
+)
 TOOLS = (
-    Tool("delete_plan", "plans", "Delete a plan", WORDS["delete_plan"], DeletePlan, Deleted, delete_plan,
-         destructive=True, idempotent=True),
+    declared(plans.delete_plan, Deleted, delete_plan, more={"purge": PURGE}),
     declared(system_queries.list_waiting, Waiting, list_waiting, read_only=True),
 )  # fmt: skip

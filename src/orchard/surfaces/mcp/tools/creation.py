@@ -11,13 +11,14 @@ from orchard.engine.refs_of_plan import slug
 from orchard.errors import InvalidInput, UsageError
 from orchard.model.events.plans import Json
 from orchard.model.plan import VALIDATION, AgentWork, Plan, PlanId
+from orchard.operations import drafts, plans
 from orchard.planfile import parse
 from orchard.planfile.fields import JobFields, PlanFields
 from orchard.surfaces.mcp.messages import compact
-from orchard.surfaces.mcp.tool import Call, Tool
+from orchard.surfaces.mcp.tool import Call
 from orchard.surfaces.mcp.tools.changes import Shaped, add_jobs_request, check_job
-from orchard.surfaces.mcp.tools.descriptions import WORDS
-from orchard.surfaces.mcp.tools.models import KEY, PLAN, Arguments, Done, Name, OfPlan, arguments, optional, plan_fields
+from orchard.surfaces.mcp.tools.declaration import declared
+from orchard.surfaces.mcp.tools.models import KEY, Arguments, Done, Name, optional, plan_fields
 from orchard.surfaces.mcp.tools.names import Meant, ask, done, full_ids, meant_plan, watch_command, with_ids
 
 UNCHECKED = (
@@ -32,23 +33,7 @@ class Created(Done, kw_only=True):
     watch_command: str | None = None
 
 
-CreatePlan = arguments("CreatePlan", "A whole plan.", {**plan_fields(PlanFields), "idempotency_key": KEY})
-ScaffoldPlan = arguments(
-    "ScaffoldPlan",
-    "A plan that has no job yet.",
-    {**plan_fields(PlanFields, without=("jobs", "groups")), "idempotency_key": KEY},
-)
 OF_PLAN = ("base", "target", "land", "verify", "budget", "start_paused")
-CreateJob = arguments(
-    "CreateJob",
-    "One job, and what of a plan matters for it.",
-    {
-        **plan_fields(JobFields, without=("id", "needs", "group", "priority")),
-        **plan_fields(JobFields, only=("id",)),
-        **plan_fields(PlanFields, only=OF_PLAN),
-        "idempotency_key": KEY,
-    },
-)
 
 
 def given_fields(given: Arguments, *, without: tuple[str, ...] = ()) -> Json:
@@ -129,8 +114,6 @@ def _is_unchecked(plan: Plan) -> bool:
 
 # -------------------------------------------------------------------------------- bit by bit
 
-AddJob = arguments("AddJob", "A plan, and a job for it.", {"plan": (Name, PLAN), **plan_fields(JobFields)})
-
 
 async def add_job(call: Call, given: Any) -> Json:
     """Add one job to a plan."""
@@ -138,13 +121,7 @@ async def add_job(call: Call, given: Any) -> Json:
     return await add_jobs_request(call, meant, [given_fields(given, without=("plan",))], alone=True)
 
 
-class FinalizePlan(OfPlan):
-    """Which plan, and whether it waits."""
-
-    start_paused: bool | None = optional("Whether it waits for resume_plan. Left out: what the plan says.")
-
-
-async def finalize_plan(call: Call, given: FinalizePlan) -> Json:
+async def finalize_plan(call: Call, given: Any) -> Json:
     """Declare a plan complete, so that it starts.
 
     It is paused before it is complete, so that no job can slip through in between.
@@ -158,19 +135,7 @@ async def finalize_plan(call: Call, given: FinalizePlan) -> Json:
     return await _created(call, meant)
 
 
-class ClonePlan(OfPlan):
-    """Which plan to make again, and what is to be different."""
-
-    name: Name | None = optional("Name of the new plan. Left out: the same.")
-    base: Name | None = optional("Where it starts. Left out: as the plan says.")
-    target: Name | None = optional("Branch it lands on. Left out: as the plan says.")
-    scaffold: bool = Field(
-        default=True, description="Whether it waits for finalize_plan, so that it can be changed first."
-    )
-    idempotency_key: KEY[0] = KEY[1]  # type: ignore[valid-type]
-
-
-async def clone_plan(call: Call, given: ClonePlan) -> Json:
+async def clone_plan(call: Call, given: Any) -> Json:
     """Make a new plan with the jobs of another one, as they are now."""
     meant = await meant_plan(call, given.plan)
     changed: Json = {
@@ -183,22 +148,43 @@ async def clone_plan(call: Call, given: ClonePlan) -> Json:
     return await submitted(call, plan, given.idempotency_key, meant.notes, scaffolding=given.scaffold)
 
 
-TOOLS = (
-    Tool(
-        "create_plan", "core", "Create a plan", WORDS["create_plan"], CreatePlan, Created, create_plan, check=check_plan
+START_PAUSED = (bool | None, optional("Whether it waits for resume_plan. Left out: what the plan says."))
+COPIED: dict[str, tuple[Any, Any]] = {
+    "name": (Name | None, optional("Name of the new plan. Left out: the same.")),
+    "base": (Name | None, optional("Where it starts. Left out: as the plan says.")),
+    "target": (Name | None, optional("Branch it lands on. Left out: as the plan says.")),
+    "scaffold": (
+        bool,
+        Field(default=True, description="Whether it waits for finalize_plan, so that it can be changed first."),
     ),
-    Tool(
-        "scaffold_plan",
-        "core",
-        "Begin a plan",
-        WORDS["scaffold_plan"],
-        ScaffoldPlan,
+    "idempotency_key": KEY,
+}
+OWN = {"idempotency_key": KEY}
+ONE_JOB = {
+    **plan_fields(JobFields, without=("id", "needs", "group", "priority")),
+    **plan_fields(JobFields, only=("id",)),
+    **plan_fields(PlanFields, only=OF_PLAN),
+}
+EMPTY = plan_fields(PlanFields, without=("jobs", "groups"))
+TOOLS = (
+    declared(
+        plans.create_plan,
+        Created,
+        create_plan,
+        without=("plan", "file", "scaffolding", "key"),
+        more={**plan_fields(PlanFields), **OWN},
+        check=check_plan,
+    ),
+    declared(
+        drafts.scaffold_plan,
         Created,
         scaffold_plan,
+        without=("fields", "key"),
+        more={**EMPTY, **OWN},
         check=partial(check_plan, scaffolding=True),
     ),
-    Tool("add_job", "core", "Add a job", WORDS["add_job"], AddJob, Shaped, add_job, check=check_job),
-    Tool("finalize_plan", "core", "Start a plan", WORDS["finalize_plan"], FinalizePlan, Created, finalize_plan),
-    Tool("clone_plan", "plans", "Clone a plan", WORDS["clone_plan"], ClonePlan, Created, clone_plan),
-    Tool("create_job", "jobs", "Create one job", WORDS["create_job"], CreateJob, Created, create_job),
+    declared(drafts.add_job, Shaped, add_job, without=("fields",), more=plan_fields(JobFields), check=check_job),
+    declared(plans.finalize_plan, Created, finalize_plan, more={"start_paused": START_PAUSED}),
+    declared(plans.clone_plan, Created, clone_plan, without=("fields", "key"), more=COPIED),
+    declared(drafts.create_job, Created, create_job, without=("fields", "key"), more={**ONE_JOB, **OWN}),
 )

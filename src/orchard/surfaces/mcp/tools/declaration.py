@@ -60,6 +60,8 @@ def declared(
     without: tuple[str, ...] = (),
     more: Mapping[str, tuple[Any, Any]] = MappingProxyType({}),
     read_only: bool = False,
+    asked_null: tuple[str, ...] = (),
+    check: Callable[[Json], object] | None = None,
 ) -> Tool:
     """The tool of an operation, without some of its arguments and with others; one that reads needs no plan's name."""
     found = operation.tool
@@ -70,20 +72,22 @@ def declared(
     takes: type[Arguments] = create_model(
         "".join(word.capitalize() for word in name.split("_")),
         __base__=Arguments,
-        **({called(one): _field(one, read_only=read_only) for one in own} | dict(more)),
+        **{called(one): _field(one, read_only=read_only) for one in own if one.name not in more},
+        **more,
     )  # type: ignore[call-overload]
-    takes.ASKED_NULL = frozenset(one.name for one in own if one.form == "works")
+    takes.ASKED_NULL = frozenset([*asked_null, *(one.name for one in own if one.form == "works")])
     return Tool(
         name,
         found.toolset,
         found.title,
-        _description(operation, gives),
+        _description(operation, found, gives),
         takes,
         gives,
         run,
         read_only=read_only,
         destructive=operation.destructive or found.asks,
         idempotent=operation.repeatable and not read_only,
+        check=check,
     )
 
 
@@ -91,16 +95,15 @@ def called(argument: Argument) -> str:
     return NAMES.get(argument.name, argument.name)
 
 
-def _description(operation: Operation, gives: type[Struct]) -> str:
+def _description(operation: Operation, tool: Declared, gives: type[Struct]) -> str:
     """What a model reads about a tool: what it does, an example, what it returns, what to call next."""
     told = [one.name for one in fields(gives) if one.required and one.name not in COMMON]
-    details = operation.tool.details if isinstance(operation.tool, Declared) else None
     words = [
         operation.sentence,
-        operation.details if details is None else details,
-        f"Example: {json.dumps(operation.example)}",
+        operation.details if tool.details is None else tool.details,
+        f"Example: {json.dumps(operation.example if tool.example is None else tool.example)}",
+        f"Returns {', '.join(told) or 'nothing more'}. Next: {', '.join(operation.next) or 'go on'}.",
     ]
-    words.append(f"Returns {', '.join(told) or 'nothing more'}. Next: {', '.join(operation.next) or 'go on'}.")
     return "\n".join(word for word in words if word)
 
 

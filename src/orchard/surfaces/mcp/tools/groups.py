@@ -3,32 +3,22 @@
 from collections import Counter
 from typing import Any
 
-from pydantic import Field
-
 from orchard.app import App
 from orchard.core.run import Run
 from orchard.core.scheduler import group_statuses
 from orchard.model.events.plans import Json
 from orchard.operations import plan_queries
 from orchard.surfaces.mcp.messages import compact
-from orchard.surfaces.mcp.tool import Output, Tool
+from orchard.surfaces.mcp.tool import Output
 from orchard.surfaces.mcp.tools.declaration import declared, paged
-from orchard.surfaces.mcp.tools.descriptions import WORDS
 from orchard.surfaces.mcp.tools.models import (
-    PAGE,
-    AboutPlan,
     Cursor,
     JobRow,
     JobStatusName,
-    Limit,
-    Name,
     Told,
-    optional,
 )
 from orchard.surfaces.mcp.tools.names import Meant, jobs_in, known_group, of_plan
 from orchard.surfaces.mcp.tools.plans import job_row, page_of
-
-GROUP = Field(description="The group's path, such as `backend/api`.")
 
 
 class GroupRow(Output, kw_only=True):
@@ -55,14 +45,6 @@ def _row(run: Run, path: str) -> Json:
     return {"group": path, "status": str(group_statuses(run)[path]), "counts": counts}
 
 
-class GetGroup(AboutPlan):
-    """Which group, and which of its jobs."""
-
-    group: Name = GROUP
-    limit: Limit = Field(default=PAGE, description="Jobs per page.")
-    cursor: Cursor | None = optional("`next_cursor` of the page before.")
-
-
 class GroupPage(Told, kw_only=True):
     plan: str
     group: GroupRow
@@ -71,7 +53,7 @@ class GroupPage(Told, kw_only=True):
     next_cursor: Cursor | None = None
 
 
-def _group_page(app: App, meant: Meant, given: GetGroup) -> Json:
+def _group_page(app: App, meant: Meant, given: Any) -> Json:
     run, interrupted = app.seen(meant.plan)
     path = known_group(run, given.group)
     shown, following = page_of(jobs_in(run, path), given.limit, given.cursor)
@@ -87,6 +69,5 @@ def _group_page(app: App, meant: Meant, given: GetGroup) -> Json:
 
 TOOLS = (
     declared(plan_queries.list_groups, GroupList, of_plan(_group_list), more=paged(), read_only=True),
-    Tool("get_group", "groups", "Look at a group", WORDS["get_group"], GetGroup, GroupPage, of_plan(_group_page),
-         read_only=True),
+    declared(plan_queries.get_group, GroupPage, of_plan(_group_page), more=paged(), read_only=True),
 )  # fmt: skip

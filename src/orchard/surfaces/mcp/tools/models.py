@@ -6,10 +6,11 @@ not in it, so its fields are declared with the type of their value alone, as in 
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import ConfigDict, Field, WithJsonSchema, create_model
+from pydantic import ConfigDict, Field, WithJsonSchema
 
 from orchard.model.statuses import JobStatusName as JobStatusName
 from orchard.model.statuses import PlanStatusName as PlanStatusName
+from orchard.operations.workers import WorkerState as WorkerState
 from orchard.planfile.fields import Fields, JobFields, PlanFields
 from orchard.surfaces.mcp.schemas import plan_part
 from orchard.surfaces.mcp.tool import Input, Output
@@ -19,7 +20,6 @@ LARGEST_PAGE = 200
 LARGEST_TEXT = 100_000
 TEXT = 8_000
 
-WorkerState = Literal["created", "running", "idle", "paused", "completed", "error"]
 PhaseName = Literal["merge-fi", "setup", "prechecks", "work", "commit", "postchecks", "merge-ri"]
 
 
@@ -46,13 +46,6 @@ def plan_fields(model: type[Fields], *, without: tuple[str, ...] = (), only: tup
             continue
         kind = Annotated[Any, WithJsonSchema(plan_part(f"{owner}.{name}"))]
         made[name] = (kind, Field() if field.is_required() and not only else Field(default=None))
-    return made
-
-
-def arguments(name: str, doc: str, fields: dict[str, Any], *, asked_null: tuple[str, ...] = ()) -> type[Arguments]:
-    """An input model that is made of fields of the plan model and of others."""
-    made = create_model(name, __base__=Arguments, __doc__=doc, **fields)
-    made.ASKED_NULL = frozenset(asked_null)
     return made
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -17,24 +17,13 @@ from orchard.model.events.plans import JobPicked, Json
 from orchard.model.plan import JobId, PlanId
 from orchard.operations import plan_queries
 from orchard.surfaces.mcp.messages import compact, first_line
-from orchard.surfaces.mcp.tool import Call, Output, Tool
+from orchard.surfaces.mcp.tool import Call, Output
 from orchard.surfaces.mcp.tools.declaration import declared, paged
-from orchard.surfaces.mcp.tools.descriptions import WORDS
-from orchard.surfaces.mcp.tools.models import (
-    Cursor,
-    Done,
-    JobRow,
-    OfPlan,
-    PlanRow,
-    Told,
-    optional,
-)
+from orchard.surfaces.mcp.tools.models import PLAN, Cursor, Done, JobRow, Name, PlanRow, Told, optional
 from orchard.surfaces.mcp.tools.names import Meant, meant_plan, next_step, of_plan
 from orchard.surfaces.next_steps import in_commands
 from orchard.text import quoted
 
-WAIT_SECONDS = 30
-LONGEST_WAIT = 45
 GATHER_SECONDS = 0.3
 PLANS_PAGE = 20
 NAMED = 10
@@ -181,16 +170,6 @@ def _graph(app: App, meant: Meant, given: Any) -> Json:
 # ------------------------------------------------------------------------------------ waiting
 
 
-class WaitPlan(OfPlan):
-    """What to wait for, and how long."""
-
-    cursor: Annotated[int, Field(ge=0)] | None = optional("Of an earlier answer. Left out: from now on.")
-    timeout_s: Annotated[float, Field(ge=0, le=LONGEST_WAIT)] = Field(default=WAIT_SECONDS)
-    until: Literal["change", "end"] = Field(
-        default="change", description="`change`: a job starts, ends or waits; `end`: nothing more happens by itself."
-    )
-
-
 class Waited(Done, kw_only=True):
     happened: bool
     counts: dict[str, int]
@@ -198,7 +177,7 @@ class Waited(Done, kw_only=True):
     error: str | None = None
 
 
-async def wait_plan(call: Call, given: WaitPlan) -> Json:
+async def wait_plan(call: Call, given: Any) -> Json:
     """Wait until something happens to a plan; the journal wakes us, nothing is asked again and again."""
     meant = await meant_plan(call, given.plan)
     loop = asyncio.get_running_loop()
@@ -277,6 +256,6 @@ TOOLS = (
     declared(
         plan_queries.list_plans, PlanList, list_plans, without=("deleted",), more=paged(PLANS_PAGE), read_only=True
     ),
-    Tool("wait_plan", "core", "Wait for a plan", WORDS["wait_plan"], WaitPlan, Waited, wait_plan, read_only=True),
+    declared(plan_queries.wait_plan, Waited, wait_plan, more={"plan": (Name, PLAN)}, read_only=True),
     declared(plan_queries.get_plan_graph, Graph, of_plan(_graph), without=("format",), more=paged(), read_only=True),
 )

@@ -5,58 +5,32 @@
 
 import asyncio
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 from msgspec import to_builtins
-from pydantic import Field
 
 from orchard.app import App
 from orchard.core.views.documents import WorkerView
 from orchard.core.views.plans import job_view
-from orchard.core.views.workers import STATES
 from orchard.model.events.plans import Json
 from orchard.model.plan import Plan, PlanId
-from orchard.operations import system_queries
+from orchard.operations import drafts, system_queries, workers
 from orchard.planfile import parse
-from orchard.planfile.fields import PlanFields
+from orchard.planfile.fields import JobFields, PlanFields
 from orchard.surfaces.mcp.messages import compact
-from orchard.surfaces.mcp.tool import Call, Output, Tool
-from orchard.surfaces.mcp.tools.changes import Shaped, add_jobs_request, check_job
-from orchard.surfaces.mcp.tools.creation import AddJob, Created, check_plan, given_fields, submitted
-from orchard.surfaces.mcp.tools.declaration import declared
-from orchard.surfaces.mcp.tools.descriptions import WORDS
-from orchard.surfaces.mcp.tools.models import (
-    KEY,
-    PAGE,
-    Arguments,
-    Cursor,
-    Limit,
-    Name,
-    Told,
-    arguments,
-    optional,
-    plan_fields,
-)
+from orchard.surfaces.mcp.tool import Call, Output
+from orchard.surfaces.mcp.tools.changes import Shaped, check_job
+from orchard.surfaces.mcp.tools.creation import OWN, Created, add_job, check_plan, given_fields, submitted
+from orchard.surfaces.mcp.tools.declaration import declared, paged
+from orchard.surfaces.mcp.tools.models import Cursor, Told, WorkerState, plan_fields
 from orchard.surfaces.mcp.tools.names import full_ids, meant_plan, with_ids
 from orchard.surfaces.mcp.tools.plans import page_of
 
 SAID = 1_000
 """Characters of an agent's last words in a list."""
 
-WorkerState = Literal["created", "running", "idle", "paused", "completed", "error"]
-assert set(WorkerState.__args__) == set(STATES)  # type: ignore[attr-defined]
-
 
 # ------------------------------------------------------------------------------------------ looking
-
-
-class ListWorkers(Arguments):
-    """Which workers."""
-
-    plan: Name | None = optional("Only those of this plan. Left out: of every plan that is not over.")
-    state: WorkerState | None = optional("Only workers in this state.")
-    limit: Limit = Field(default=PAGE, description="Workers per page.")
-    cursor: Cursor | None = optional("`next_cursor` of the page before.")
 
 
 class WorkerRow(Output, kw_only=True):
@@ -76,14 +50,14 @@ class WorkerList(Told, kw_only=True):
     next_cursor: Cursor | None = None
 
 
-async def list_workers(call: Call, given: ListWorkers) -> Json:
+async def list_workers(call: Call, given: Any) -> Json:
     """The agents that work on jobs."""
     meant = await meant_plan(call, given.plan) if given.plan is not None else None
     found = await call.served.read(_workers, call.served.app, meant.plan if meant is not None else None, given)
     return {**found, **compact({"notes": meant.notes if meant is not None else []})}
 
 
-def _workers(app: App, plan: PlanId | None, given: ListWorkers) -> Json:
+def _workers(app: App, plan: PlanId | None, given: Any) -> Json:
     plans = [plan] if plan is not None else [row.id for row in app.reader.plans() if not row.settled]
     stopped = not app.engine_alive()
     found: dict[str, Json] = {}
@@ -104,12 +78,6 @@ def _row(worker: WorkerView) -> Json:
 
 # ----------------------------------------------------------------------------------------- planning
 
-SavePlan = arguments(
-    "SavePlan",
-    "A plan whose tasks are deployed one by one.",
-    {**plan_fields(PlanFields, without=("deploy", "start_paused")), "idempotency_key": KEY},
-)
-
 
 async def save_plan(call: Call, given: Any) -> Json:
     """Make a plan of which nothing runs before it is deployed."""
@@ -120,12 +88,6 @@ async def save_plan(call: Call, given: Any) -> Json:
 def _manual(value: Json) -> tuple[Plan, list[str]]:
     notes = with_ids(value, full_ids(value))
     return parse.parse_value({**value, "deploy": "manual"}, scaffolding=True), notes
-
-
-async def add_plan_task(call: Call, given: Any) -> Json:
-    """Add one more task to a plan."""
-    meant = await meant_plan(call, given.plan)
-    return await add_jobs_request(call, meant, [given_fields(given, without=("plan",))], alone=True)
 
 
 # ------------------------------------------------------------------------------------------- models
@@ -151,11 +113,15 @@ async def list_models(call: Call, given: Any) -> Json:
 
 
 TOOLS = (
-    Tool("list_workers", "workers", "List workers", WORDS["list_workers"], ListWorkers, WorkerList, list_workers,
-         read_only=True),
-    Tool("save_plan", "workers", "Save a plan", WORDS["save_plan"], SavePlan, Created, save_plan,
-         check=partial(check_plan, scaffolding=True)),
-    Tool("add_plan_task", "workers", "Add a task", WORDS["add_plan_task"], AddJob, Shaped, add_plan_task,
-         check=check_job),
+    declared(workers.list_workers, WorkerList, list_workers, more=paged(), read_only=True),
+    declared(
+        drafts.save_plan,
+        Created,
+        save_plan,
+        without=("fields", "key"),
+        more={**plan_fields(PlanFields, without=("deploy", "start_paused")), **OWN},
+        check=partial(check_plan, scaffolding=True),
+    ),
+    declared(drafts.add_plan_task, Shaped, add_job, without=("fields",), more=plan_fields(JobFields), check=check_job),
     declared(system_queries.list_models, ModelList, list_models, read_only=True),
-)  # fmt: skip
+)
