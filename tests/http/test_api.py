@@ -129,6 +129,7 @@ def test_every_operation_of_the_table_does_what_it_says(
     api.post(f"/plans/{built}/finalize")
     wait_for(lambda: bool(job(api.get(f"/plans/{built}"), "slow")["status"] == "running"))
     assert api.post(f"/plans/{built}/pause")["status"] in ("paused", "running")
+    assert api.get(f"/plans/{built}/groups/g")["jobs"] == ["g/x"]
     assert api.post(f"/plans/{built}/groups/g/cancel", {"reason": "not needed"})["jobs"] == ["g/x"]
     api.post(f"{job_path(built, 'slow')}/cancel")
     go.touch()
