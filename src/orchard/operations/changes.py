@@ -111,6 +111,7 @@ update_plan = Alias(
     tool=Tool("plans", "Change a plan", example={"plan": "add-login", "verify": "make test", "max_parallel": 2}),
     verb=Absent("`reshape` takes fields of the plan as well."),
     next=("finalize_plan", "wait_plan"),
+    repeatable=True,
     becomes=lambda args: ("reshape_plan", _as_change(args, "update_plan")),
     place="changes[0].set",
 )
@@ -135,6 +136,7 @@ update_job = Alias(
     ),
     verb=Absent("`reshape` takes fields of jobs as well."),
     next=("finalize_plan", "wait_plan"),
+    repeatable=True,
     becomes=lambda args: ("reshape_plan", _as_change(args, "update", id=args["job"])),
     place="changes[0].set",
 )
