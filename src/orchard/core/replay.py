@@ -15,6 +15,7 @@ from orchard.model.events import plans as events
 from orchard.model.phases import Phase
 from orchard.model.plan import VALIDATION, Budget, JobId
 from orchard.model.plan_codec import plan_from_json, work_from_json
+from orchard.model.secrets import secrets_of_job
 from orchard.model.usage import add, usage_from_json
 
 
@@ -250,6 +251,7 @@ def _retried(run: Run, event: events.JobRetried, at: float) -> None:
     if event.postchecks is not None:
         job = replace(job, postchecks=tuple(work_from_json(work) for work in event.postchecks))
     record.job = job
+    run.past_secrets.update(dict.fromkeys(secrets_of_job(job)))
     record.continues, record.fresh = False, event.fresh
     if event.fresh_session:
         record.sessions.clear()

@@ -20,6 +20,7 @@ from orchard.core.records import JobRecord, Snapshot
 from orchard.core.states import ACTIVE, JobState, after
 from orchard.model.events import plans as events
 from orchard.model.plan import VALIDATION, Job, JobId, Plan, PlanId
+from orchard.model.secrets import secrets_of_plan
 from orchard.model.statuses import OVER, JobStatus, PlanStatus
 
 Rank = tuple[int, int, int, int, JobId]
@@ -75,6 +76,8 @@ class Run:
         self.id = plan_id
         self.plan = Plan(name="", jobs={})
         self.records: dict[JobId, JobRecord] = {}
+        self.past_secrets: dict[str, None] = {}
+        """Secrets that the plan has set before, and those of retries: logs may hold them for good."""
         self.changed: dict[JobId, int] = {}
         """After which event each job was last another one to look at, the latest last; `mark` alone writes it."""
         self.removed: dict[JobId, int] = {}
@@ -316,6 +319,7 @@ class Run:
     def set_plan(self, plan: Plan) -> None:
         """Take a new graph, keeping what is known of the jobs in it."""
         before = {job: self._looks(job) for job in self.records}
+        self.past_secrets.update(dict.fromkeys(secrets_of_plan(self.plan)))
         gone = [job for job in self.plan.jobs if job not in plan.jobs]
         self.records = {job.id: self._kept(job) for job in plan.jobs.values()}
         self.plan = plan

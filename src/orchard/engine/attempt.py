@@ -13,6 +13,7 @@ from orchard.engine.context import Context
 from orchard.engine.engine import Engine
 from orchard.engine.outcome import Failed, Held, Outcome
 from orchard.engine.phases import JOB_PHASES, run_phases
+from orchard.engine.programs import redacted
 from orchard.engine.validation import run_validation
 from orchard.engine.workspace import release_unneeded
 from orchard.errors import OrchardError
@@ -72,7 +73,7 @@ def _record_failure(context: Context, failed: Failed) -> None:
         context.number,
         context.phase,
         failed.reason,
-        failed.message,
+        redacted(failed.message, context.world.hidden_in, context.run),
         context.world.say(failed.hint) if failed.hint else None,
         failed.exit_code,
         failed.signal,

@@ -375,5 +375,5 @@ async def _run_work(context: Context, one: Work) -> Failed | Held | None:
         context.notes.append(f"{ended.leftovers} background processes were still running and were ended")
     if ended.ok:
         return None
-    said = redacted(tail(context.log, TAIL_LINES), world.hidden_in, context.plan)
+    said = redacted(tail(context.log, TAIL_LINES), world.hidden_in, context.run)
     return failure(ended, one, said)

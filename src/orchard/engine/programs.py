@@ -7,6 +7,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from orchard.core.run import Run
 from orchard.engine.outcome import Failed
 from orchard.model.limits import Limits
 from orchard.model.plan import AgentWork, Job, Plan, ProcessWork, ShellWork, Work
@@ -134,5 +135,5 @@ def failure(ended: Ended, work: Work, tail: str) -> Failed:
     )
 
 
-def redacted(text: str, host: Mapping[str, str], plan: Plan) -> str:
-    return redact_text(text, secrets_in(host, plan))
+def redacted(text: str, host: Mapping[str, str], run: Run) -> str:
+    return redact_text(text, secrets_in(host, run.plan, run.past_secrets))

@@ -5,10 +5,10 @@ costs little (a job names it in `pass_env`, a log shows `[redacted]`), a missed 
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from orchard.model.plan import Plan
+from orchard.model.plan import Job, Plan
 
 SECRET_LENGTH = 6
 """Shorter values are not looked for in logs: they would be found everywhere."""
@@ -43,20 +43,25 @@ def secrets_of(environment: Mapping[str, str]) -> list[str]:
     return [value for value in found if len(value.strip()) >= SECRET_LENGTH]
 
 
-def secrets_in(host: Mapping[str, str], plan: Plan | None) -> list[str]:
-    """The values to be kept out of sight of whoever looks at a plan: the host's, and those it sets itself."""
-    environments = [host, *(_environments(plan) if plan is not None else ())]
-    return list(dict.fromkeys(secret for env in environments if env for secret in secrets_of(env)))
+def secrets_in(host: Mapping[str, str], plan: Plan | None, past: Iterable[str] = ()) -> list[str]:
+    """The values that people who look at a plan do not see: the host's, those it sets, and those it has set before."""
+    own = secrets_of_plan(plan) if plan is not None else ()
+    return list(dict.fromkeys([*secrets_of(host), *own, *past]))
 
 
-def _environments(plan: Plan) -> Iterator[Mapping[str, str]]:
-    """Every table of variables that a plan sets: for all jobs, for one, and for a single work of it."""
-    yield plan.env
-    yield from (work.env for work in (plan.verify, *(plan.setup or ())) if work is not None)
+def secrets_of_plan(plan: Plan) -> Iterator[str]:
+    """The secrets that a plan sets: for all jobs, for one, and for a single work of it."""
+    works = (work for work in (plan.verify, *(plan.setup or ())) if work is not None)
+    for env in (plan.env, *(work.env for work in works)):
+        yield from secrets_of(env) if env else ()
     for job in plan.jobs.values():
-        yield job.env
-        works = (job.work, *job.prechecks, *job.postchecks, *(job.setup or ()))
-        yield from (work.env for work in works if work is not None)
+        yield from secrets_of_job(job)
+
+
+def secrets_of_job(job: Job) -> Iterator[str]:
+    works = (work for work in (job.work, *job.prechecks, *job.postchecks, *(job.setup or ())) if work is not None)
+    for env in (job.env, *(work.env for work in works)):
+        yield from secrets_of(env) if env else ()
 
 
 def masked(body: dict[str, Any]) -> dict[str, Any]:

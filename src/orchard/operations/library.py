@@ -323,12 +323,13 @@ class Library:
             raise UsageError(f"{path} cannot be read: {error.strerror}") from error
         return parse(found, str(path))
 
-    def secrets(self, plan: Plan | None = None) -> list[str]:
+    def secrets(self, run: Run | None = None) -> list[str]:
         """The values that must not be shown: what of a log leaves this program goes through a redactor first."""
         from orchard.config.layers import variables_of
         from orchard.model.secrets import secrets_in
 
-        return secrets_in({**variables_of(self.settings.config), **os.environ}, plan)
+        host = {**variables_of(self.settings.config), **os.environ}
+        return secrets_in(host, run.plan, run.past_secrets) if run is not None else secrets_in(host, None)
 
     def _aggregated(self, run: Run, job_id: JobId) -> Changes | None:
         """All that a leaf brings with it: its own work, and that of everything it needs."""

@@ -57,7 +57,7 @@ def page(library: Library, wanted: Wanted) -> LogPage:
         return LogPage(attempt.number if attempt else None, None, "", 0, 0, 0, ended)
     ended = phase_is_over(library, run, wanted, attempt, phase)
     path = library.logs.path(wanted.plan, wanted.job, attempt.number, phase)
-    text, places = read_page(path, wanted.offset, wanted.limit, Redactor(library.secrets(run.plan)), ended=ended)
+    text, places = read_page(path, wanted.offset, wanted.limit, Redactor(library.secrets(run)), ended=ended)
     return LogPage(attempt.number, phase, text, *places, ended)
 
 

@@ -40,7 +40,7 @@ MOST_TOLD = 200
 """How often an agent can tell in one turn how far it is."""
 LONGEST_WAIT = 45.0
 """Seconds: some hosts give up on a call after a minute."""
-Seconds = Annotated[float, says("", ge=0, le=LONGEST_WAIT)]
+Seconds = Annotated[float, says("At most 45.", ge=0, le=LONGEST_WAIT)]
 
 _ALPHABET = "abcdefghijklmnopqrstuvwxyz234567"
 
@@ -135,7 +135,7 @@ async def _spawn_subtask(engine: Engine, args: SpawnSubtask) -> Json:
         context.phase,
         order.id,
         order.agent.name,
-        redacted(args.instructions, context.world.hidden_in, context.plan),
+        redacted(args.instructions, context.world.hidden_in, context.run),
         base,
         context.subtask,
         " ".join(args.name.split())[:NAME_LENGTH],
@@ -318,7 +318,7 @@ async def _complete_subtask(engine: Engine, args: CompleteSubtask) -> Json:
         raise UsageError("This is for the agent of a subtask.", hint="A job's own agent is done when its turn ends.")
     if not args.result.strip():
         raise UsageError("'result' is empty: say in a few sentences what came of it.")
-    said = redacted(shortened(args.result, SUMMARY), context.world.hidden_in, context.plan)
+    said = redacted(shortened(args.result, SUMMARY), context.world.hidden_in, context.run)
     context.engine.record(
         context.run.id, SubtaskCompleted(context.job_id, context.number, context.subtask, said, args.succeeded)
     )
@@ -344,7 +344,7 @@ async def _pull_subtask_changes(engine: Engine, args: PullSubtaskChanges) -> Jso
 
 class ReportProgress(OfTurn, frozen=True, kw_only=True):
     message: Annotated[str, says("One sentence.", min_length=1, max_length=MESSAGE)]
-    percent: Annotated[float | None, says("", ge=0, le=100)] = None
+    percent: Annotated[float | None, says("0 to 100.", ge=0, le=100)] = None
 
 
 async def _report_progress(engine: Engine, args: ReportProgress) -> Json:
@@ -358,7 +358,7 @@ async def _report_progress(engine: Engine, args: ReportProgress) -> Json:
     desk.told += 1
     if desk.told > MOST_TOLD:
         return {"recorded": False}
-    said = redacted(" ".join(args.message.split())[:MESSAGE], context.world.hidden_in, context.plan)
+    said = redacted(" ".join(args.message.split())[:MESSAGE], context.world.hidden_in, context.run)
     context.engine.record(
         context.run.id, ProgressReported(context.job_id, context.number, said, args.percent, context.subtask)
     )

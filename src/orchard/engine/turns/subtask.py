@@ -166,10 +166,10 @@ def _ended(context: Context, order: Order, result: Result) -> _End:
     """What the end of its turn means for a subtask; what its agent said by `complete_subtask` is its result."""
     subtask = context.state.subtasks[order.id]
     said = subtask.result if subtask.result is not None else shortened(result.text, SUMMARY)
-    summary = redacted(said, context.world.hidden_in, context.plan)
+    summary = redacted(said, context.world.hidden_in, context.run)
     if not result.ok and subtask.result is None:
         message = result.message or f"Its turn ended: {result.reason}."
-        return _End("failed", redacted(message, context.world.hidden_in, context.plan), summary)
+        return _End("failed", redacted(message, context.world.hidden_in, context.run), summary)
     if not subtask.succeeded:
         return _End("failed", "Its agent says that it could not do it.", summary)
     return _End("completed", "", summary)

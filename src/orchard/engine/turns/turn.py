@@ -282,7 +282,7 @@ def _note(context: Context, asked: Asked, told: protocol.Noted) -> None:
 
 def _clean(context: Context, text: str) -> str:
     """An agent's words as others may read them: people, and the agents after it."""
-    return redacted(text, context.world.hidden_in, context.plan)
+    return redacted(text, context.world.hidden_in, context.run)
 
 
 def private_folder(context: Context, agent: str) -> Path:

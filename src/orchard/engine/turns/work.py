@@ -100,7 +100,7 @@ def outcome_of(context: Context, agent: Agent, work: Work, result: Result) -> Fa
         f"{advice.message} ({message})" if advice.message else message,
         hint=_hint(context, agent, result.reason),
         exit_code=result.exit_code,
-        tail=redacted(tail(context.log, TAIL_LINES), context.world.hidden_in, context.plan),
+        tail=redacted(tail(context.log, TAIL_LINES), context.world.hidden_in, context.run),
         resume_from=advice.resume_from,
     )
 

@@ -58,7 +58,7 @@ async def frames(served: Served, wanted: Wanted, place: Place | None, idle: floa
     """A log as it grows, phase after phase, until the attempt is over or nothing has come for `idle` seconds."""
     yield first_frame(None)
     app, news, loop = served.app, _News(), asyncio.get_running_loop()
-    redactor = Redactor(await served.read(lambda: app.secrets(app.run_of(wanted.plan).plan)))
+    redactor = Redactor(await served.read(lambda: app.secrets(app.run_of(wanted.plan))))
     quiet_since = loop.time()
     async with beside(_wake(served, news)):
         try:

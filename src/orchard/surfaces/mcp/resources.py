@@ -161,7 +161,7 @@ def _document(value: object) -> Content:
 
 def log_tail(app: App, plan: PlanId, job: JobId, most: int = LOG_BYTES) -> str:
     """The end of what the last attempt at a job printed, fit to be shown."""
-    secrets = app.secrets(app.run_of(plan).plan)
+    secrets = app.secrets(app.run_of(plan))
     shown: list[str] = []
     left = most
     for part in reversed(app.log_parts(job, plan)):

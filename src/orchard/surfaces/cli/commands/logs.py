@@ -93,7 +93,7 @@ def logs(terminal: Terminal, job: str, plan: str | None, follow: bool, **options
     run, job_id = app.job_of(job, plan)
     phase = options["phase"]
     wanted = Wanted(options["attempt"], Phase(phase) if phase else None, options["every"])
-    printer = Printer(terminal, lambda: Redactor(app.secrets(run.plan)), raw=options["raw"])
+    printer = Printer(terminal, lambda: Redactor(app.secrets(run)), raw=options["raw"])
     show_logs(app, run, job_id, wanted, Reading(printer, options["tail"]), follow=follow)
 
 

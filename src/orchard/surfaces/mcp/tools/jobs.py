@@ -146,7 +146,7 @@ def _failure(app: App, meant: MeantJob, given: Any) -> Json:
         failed = [one for one, other in run.records.items() if other.state is JobState.FAILED]
         others = f" What failed in this plan: {', '.join(failed[:5])}." if failed else ""
         raise UsageError(f"Job '{job}' is {status}: it has not failed.{others}", hint=next_for_job(run, job, status))
-    hidden = Redactor(app.secrets(run.plan))
+    hidden = Redactor(app.secrets(run))
     failure = record.failure
     head: Json = {"plan": meant.plan, "job": job, "status": status, "attempts": len(record.attempts)}
     if status == "blocked":
@@ -244,7 +244,7 @@ def _attempts(app: App, meant: MeantJob, given: Any) -> Json:
             raise UsageError(f"attempt: job '{meant.job}' has no attempt {given.attempt}; {had}.")
         rows = {str(given.attempt): rows[str(given.attempt)]}
     shown, following = page_of(list(rows), given.limit, given.cursor)
-    hidden = Redactor(app.secrets(run.plan))
+    hidden = Redactor(app.secrets(run))
     found = [_attempt(rows[number], hidden) for number in shown]
     head = {"plan": meant.plan, "job": meant.job, "attempts": found, "total": len(rows)}
     return {**head, **compact({"next_cursor": following})}

@@ -113,11 +113,11 @@ _LAST: WeakKeyDictionary[App, tuple[object, bytes]] = WeakKeyDictionary()
 
 
 def _hidden_diff(app: App, meant: MeantJob, *, stat: bool) -> bytes:
-    plan = app.run_of(meant.plan).plan
-    key = (*app.changed_between(meant.job, meant.plan), stat, meant.plan)
+    run = app.run_of(meant.plan)
+    key = (*app.changed_between(meant.job, meant.plan), stat, meant.plan, len(run.past_secrets))
     known, hidden = _LAST.get(app, (None, b""))
     if known != key:
-        hidden = Redactor(app.secrets(plan)).whole(app.diff(meant.job, meant.plan, stat=stat, most=LONGEST_DIFF))
+        hidden = Redactor(app.secrets(run)).whole(app.diff(meant.job, meant.plan, stat=stat, most=LONGEST_DIFF))
         _LAST[app] = key, hidden
     return hidden
 
