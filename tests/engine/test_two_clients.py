@@ -326,3 +326,30 @@ async def test_a_plan_that_is_over_is_not_resumed_by_the_engine_that_ended_it(or
     await orchard.run(f"name: x\njobs: [{{id: a, work: {work}}}]", during)
 
     assert asked
+
+
+DEAF = "name: n\njobs: [{id: a, heal: false, work: \"trap '' TERM; touch UP; while true; do sleep 0.2; done\"}]\n"
+
+
+@pytest.mark.parametrize("first", ["force_fail_job", "cancel_jobs"])
+async def test_of_two_ends_that_are_asked_for_at_once_the_first_stands(
+    orchard: Orchard, tmp_path: Path, first: str
+) -> None:
+    ends: dict[str, Json] = {"force_fail_job": {"job": "a"}, "cancel_jobs": {"jobs": ["a"]}}
+    second = next(name for name in ends if name != first)
+    text = DEAF.replace("UP", str(tmp_path / "up"))
+    async with asyncio.timeout(LONGEST), orchard.app.session() as session:
+        made = await session.request("create_plan", plan=orchard.app.parse_plan(None, text.encode()))
+        plan = made["plan"]
+        await until((tmp_path / "up").exists)
+        asked = asyncio.create_task(session.request(first, plan=plan, reason="first", **ends[first]))
+        await asyncio.sleep(0.3)
+        with pytest.raises(UsageError):
+            await session.request(second, plan=plan, reason="second", **ends[second])
+        await asked
+        found = [one.event for one in orchard.app.reader.events(PlanId(plan))]
+
+    wanted = e.JobFailed if first == "force_fail_job" else e.JobCanceled
+    over = [one for one in found if isinstance(one, e.JobFailed | e.JobCanceled) and one.job == "a"]
+    assert [type(one) for one in over] == [wanted]
+    assert "first" in str(over[0])

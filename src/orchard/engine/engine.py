@@ -298,9 +298,10 @@ class Engine:
             live = self.live.get((run.id, job))
             if live is None:
                 continue
-            if live.stop is not None:
+            if live.stop is None:
+                live.stop = why
+            else:  # another client has decided already, and was told so; asking again ends the job's grace
                 live.hurry.set()
-            live.stop = why
             live.task.cancel()
             tasks.append(live.task)
         if tasks:

@@ -246,7 +246,7 @@ cancel_jobs = Command(
 
 
 class OfGroupWithReason(OfPlanWithReason, frozen=True, kw_only=True):
-    group: Annotated[str, says("The group, such as `backend/api`.")]
+    group: Annotated[str, says("The group, such as `backend/api`.", form="group", min_length=1, max_length=600)]
 
 
 cancel_group = Alias(
@@ -299,7 +299,7 @@ def _decide_failure(run: Run, args: OfJobWithReason, _: object, scene: Scene) ->
 
 def _finish_failure(run: Run, args: OfJobWithReason, decided: Decision) -> Json:
     record = run.records[decided.answer["job"]]
-    if record.state is JobState.SUCCEEDED:
+    if record.state in (JobState.SUCCEEDED, JobState.CANCELED):
         refuse_if_landed(run)
         raise UsageError(f"Job '{args.job}' is {record.status} already.")
     return decided.answer
