@@ -57,6 +57,9 @@ BAD: list[tuple[str, Json, str]] = [
     ("retry_plan", {"job": "a"}, "has no argument 'job'; did you mean 'jobs'?"),
     ("resume_plan", {"budget": {"pages": 3}}, "There is no budget of 'pages'"),
     ("resume_plan", {"budget": {"tokens": "many"}}, "The budget of tokens is a number above 0"),
+    ("resume_plan", {"budget": {}}, "A budget needs at least one limit"),
+    ("resume_plan", {"budget": {"tokens": None}}, "A budget needs at least one limit"),
+    ("resume_plan", {"budget": {"cost": float("inf")}}, "The budget of cost is a number above 0"),
     ("resume_plan", {"budget": {"minutes": -1}}, "The budget of minutes is a number above 0"),
     ("reshape_plan", {"changes": {}}, "takes for 'changes' a list"),
     ("reshape_plan", {}, "needs the argument 'changes'"),
@@ -210,3 +213,16 @@ async def test_who_asked_an_engine_that_is_gone_is_told_so(tmp_path: Path) -> No
         asking.close()
         with pytest.raises(EngineGone):
             await waiting
+
+
+@pytest.mark.parametrize("line", [b"{", b"[" * 200_000 + b"\n", b'{"id": 1, "op": \n', b"\xff\n"], ids=range(4))
+async def test_a_line_that_cannot_be_read_is_answered_before_the_end(orchard: Orchard, line: bytes) -> None:
+    async with door(orchard, FAILS):
+        address = read_address(orchard.app.repo.state)
+        assert address is not None
+        reader, writer = await asyncio.open_unix_connection(address.socket)
+        writer.write(json.dumps({"nonce": address.nonce}).encode() + b"\n" + line.removesuffix(b"\n") + b"\n")
+        answer = json.loads(await reader.readline())
+        writer.close()
+
+    assert answer["id"] is None and "one line of JSON" in answer["error"]["message"]

@@ -3,6 +3,7 @@
 Requests come over a socket too, so an argument can be anything that JSON can hold.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from functools import cache
 from types import NoneType, UnionType
@@ -107,8 +108,12 @@ def _read(what: str, body: Json, read: Callable[[Json], T]) -> T:
 
 def check_budget(budget: Json | None) -> None:
     """Refuse a budget that no plan could have."""
+    if budget is not None and not any(limit is not None for limit in budget.values()):
+        raise UsageError("A budget needs at least one limit.", hint=f"Budgets: {', '.join(BUDGETS)}")
     for name, limit in (budget or {}).items():
         if name not in BUDGETS:
             raise UsageError(f"There is no budget of {quoted(str(name))}.", hint=f"Budgets: {', '.join(BUDGETS)}")
-        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int | float) or not limit > 0):
+        if limit is not None and (
+            isinstance(limit, bool) or not isinstance(limit, int | float) or not 0 < limit < math.inf
+        ):
             raise UsageError(f"The budget of {name} is a number above 0.")

@@ -165,7 +165,7 @@ class _Door:
         """Answer the requests of one connection until it ends; what was asked is carried out to its end."""
         under_way: set[asyncio.Task[None]] = set()
         try:
-            while not self._closing and (request := await _line(caller.reader)) is not None:
+            while not self._closing and (request := await self._request(caller)) is not None:
                 if request.get("op") == "channel":
                     await self._hand_over(request, replace(caller, args=_args(request)))
                     return
@@ -182,6 +182,15 @@ class _Door:
         finally:
             if under_way:
                 await asyncio.wait(under_way)
+
+    async def _request(self, caller: Caller) -> Json | None:
+        """The next request; a line that cannot be read is answered, and is the last one."""
+        try:
+            return await _line(caller.reader)
+        except (ValueError, RecursionError):
+            error = UsageError("A request is one line of JSON: an object with 'id', 'op' and 'args'.")
+            await _say(caller.writer, {"id": None, "error": encode_error(error)})
+            return None
 
     async def _greeted(self, reader: asyncio.StreamReader) -> Scope | str | None:
         """Whose job token was shown, None for the secret itself, or why neither will do."""
@@ -208,7 +217,7 @@ class _Door:
         channel = self._channels.get(name) if isinstance(name, str) else None
         if channel is None:
             error = UsageError("This engine speaks no such language.", hint="Update and restart orchard.")
-            await _say(caller.writer, {"error": encode_error(error)})
+            await _say(caller.writer, {"id": request.get("id"), "error": encode_error(error)})
             return
         with self._job_tokens.while_good(caller.scope, caller.writer.close):
             await _say(caller.writer, {"ok": {}})
