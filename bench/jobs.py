@@ -46,7 +46,7 @@ def medium(bench: Bench) -> Measure:
         (plain, pool, ours),
         (
             Bar(f"{what}: plain git script", "ours", "plain", most=0.5),
-            Bar(f"{what}: pool script", "ours", "pool", most=1.5),
+            Bar(f"{what}: pool script", "ours", "pool", most=1.0),
         ),
     )
 
@@ -71,7 +71,7 @@ def small(bench: Bench) -> Measure:
     return Measure(
         (pool, seeds, ours),
         (
-            Bar(f"{what}: pool script", "ours", "pool", most=1.8),
+            Bar(f"{what}: pool script", "ours", "pool", most=1.4),
             Bar(f"{what}: model of the seeds", "ours", "seeds", most=0.25),
         ),
     )
@@ -91,7 +91,7 @@ def layered(bench: Bench) -> Measure:
     def ours() -> Figures:
         return {"ours": MILLISECONDS * run_plan(bench, template, plan)[0].wall / jobs}
 
-    bar = Bar(f"{jobs:,} layered no-op jobs, per job: ninja", "ours", "ninja", most=2.5, unit="ms")
+    bar = Bar(f"{jobs:,} layered no-op jobs, per job: ninja", "ours", "ninja", most=1.8, unit="ms")
     return Measure((ninja, ours), (bar,))
 
 

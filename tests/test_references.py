@@ -21,7 +21,7 @@ def test_the_typescript_types_hold_every_operation_and_name_only_what_they_decla
     named = set(re.findall(r"\b[A-Z]\w+", plain)) - {"Record", "OPERATIONS"}
     assert named == declared
     for one in ROUTES:
-        assert re.search(rf'^  {one.name}: {{ method: "{one.method}", path: "{re.escape(one.path)}" }},$', made, re.M)
+        assert f'  {one.name}: {{ method: "{one.method}", path: "{one.path}", operation: "' in made
     assert not re.search(r"\bany\b", plain)
     assert "  status: " in made[made.index("export interface PlanSummary {") :]
 

@@ -47,7 +47,11 @@ def fields(schema: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
 
 
 def meaning(part: dict[str, Any]) -> str:
-    said = str(part.get("description") or "As in a plan file.").replace("|", "\\|").replace("\n", " ")
+    said = (
+        str(part.get("description") or f"{part.get('type', 'Any')}".capitalize() + ".")
+        .replace("|", "\\|")
+        .replace("\n", " ")
+    )
     choices = part.get("enum")
     return f"{said} One of {', '.join(f'`{one}`' for one in choices)}." if choices else said
 

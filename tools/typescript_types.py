@@ -25,12 +25,15 @@ def types(api: Json) -> str:
     parts = [HEAD, *(_declaration(name, part) for name, part in sorted(schemas.items()))]
     rows = [(method, path, one) for path, methods in api["paths"].items() for method, one in methods.items()]
     parts.append("export interface Operations {\n" + "".join(_operation(*row, api) for row in rows) + "}\n")
-    table = "".join(
-        f"  {one['operationId']}: {{ method: {json.dumps(method.upper())}, path: {json.dumps(path)} }},\n"
-        for method, path, one in rows
-    )
+    table = "".join(f"  {one['operationId']}: {_row(method, path, one)},\n" for method, path, one in rows)
     parts.append(f"export const OPERATIONS = {{\n{table}}} as const satisfies Record<keyof Operations, object>;\n")
     return "\n".join(parts)
+
+
+def _row(method: str, path: str, one: Json) -> str:
+    """Where an operation is found, and what a next step calls it."""
+    name = one.get("x-operation", one["operationId"])
+    return f"{{ method: {json.dumps(method.upper())}, path: {json.dumps(path)}, operation: {json.dumps(name)} }}"
 
 
 def _declaration(name: str, part: Json) -> str:

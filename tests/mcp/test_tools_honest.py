@@ -83,3 +83,25 @@ async def test_every_attempt_tells_what_it_ran(tools: Bench) -> None:
 
     assert [one["work"]["command"] for one in tries] == ["echo TWO; exit 4", "echo ONE; exit 3"]
     assert page["configuration"]["work"]["command"] == "echo TWO; exit 4"
+
+
+async def test_jobs_that_were_taken_out_are_told_to_those_who_ask_what_changed(tmp_path: Path) -> None:
+    async with bench(tmp_path / "repo") as tools:
+        jobs = [{"id": name, "work": "true"} for name in "ab"]
+        made = await tools("create_plan", name="Less", start_paused=True, jobs=jobs)
+        plan, seen = made["plan"], (await tools("get_plan", plan=made["plan"]))["cursor"]
+        await tools("reshape_plan", plan=plan, changes=[{"op": "remove", "id": "b"}])
+        changed = await tools("get_plan", plan=plan, since=seen)
+        waited = await tools("wait_plan", plan=plan, cursor=seen, timeout_s=1)
+
+    assert changed["removed"] == waited["removed"] == ["b"]
+
+
+async def test_what_waits_names_the_call_that_answers(tmp_path: Path) -> None:
+    async with bench(tmp_path / "repo") as tools:
+        made = await tools("create_plan", name="Saved", deploy="manual", jobs=[{"id": "a", "work": "true"}])
+        await tools("wait_plan", plan=made["plan"], until="end", timeout_s=5)
+        waiting = (await tools("list_waiting"))["waiting"]
+
+    assert [(one["tool"], one["job"]) for one in waiting] == [("deploy_task", "a")]
+    assert waiting[0]["next"].startswith("deploy_task(") and 'job="a"' in waiting[0]["next"]

@@ -6,6 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from orchard.app import open_app
+from orchard.surfaces.cli.commands.views import _show_after
+from orchard.surfaces.cli.terminal import Terminal
+from orchard.surfaces.next_steps import in_commands
 from tests.acceptance.program import Desk, desks
 from tests.mcp.toolbench import bench
 
@@ -61,3 +65,29 @@ async def test_a_tool_reads_the_journal_and_goes_on_where_it_stopped(tmp_path: P
 
     assert [one["type"] for one in first["events"]] == ["PlanSubmitted", "PlanStarted"]
     assert rest["events"][0]["seq"] == first["events"][-1]["seq"] + 1 and rest["next"] == rest["events"][-1]["seq"]
+
+
+def test_what_cannot_be_is_refused(desk: Desk) -> None:
+    late, huge = desk("events", "--since", "9999"), desk("events", "--since", str(2**63))
+    both = desk("events", "-f", "--limit", "2")
+
+    assert late.code == 2 and "no event 9999 yet" in late.talk
+    assert huge.code == 2 and "bug" not in huge.talk
+    assert both.code == 2 and "exclude each other" in both.talk
+
+
+def test_a_line_holds_json_and_no_python(desk: Desk) -> None:
+    shown = desk("events").out
+
+    assert "False" not in shown and "True" not in shown and "{'" not in shown and "['" not in shown
+
+
+def test_what_comes_while_the_journal_is_read_is_shown_once(
+    desk: Desk, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = open_app(desk.repo.path, in_commands)
+    seen = _show_after(Terminal(json=True), app, None, 0)
+    again = _show_after(Terminal(json=True), app, None, seen)
+
+    assert again == seen == app.reader.last_seq()
+    assert [one["seq"] for one in rows(capsys.readouterr().out)] == list(range(1, seen + 1))

@@ -16,10 +16,9 @@ from orchard.model.statuses import JobStatus, JobStatusName, PlanStatusName
 from orchard.operations.library import Library
 from orchard.operations.operation import Absent, Args, OfPlan, Operation, Route, Tool, Verb, says
 from orchard.operations.plans import PLAN
-from orchard.operations.queries import Query
+from orchard.operations.queries import LARGEST_SEQ, Query
 
 MOST = 200
-LARGEST_SEQ = 2**53 - 1
 LONGEST_IDLE = 86_400
 WAIT_SECONDS = 30.0
 LONGEST_WAIT = 45.0
@@ -221,7 +220,7 @@ follow_plan = Operation(
 
 class WaitPlan(OfPlan, frozen=True, kw_only=True):
     cursor: Annotated[int | None, says("Of an earlier answer. Left out: from now on.", ge=0)] = None
-    timeout_s: Annotated[float, says("", ge=0, le=LONGEST_WAIT)] = WAIT_SECONDS
+    timeout_s: Annotated[float, says("At most 45.", ge=0, le=LONGEST_WAIT)] = WAIT_SECONDS
     until: Annotated[
         Literal["change", "end"],
         says("`change`: a job starts, ends or waits; `end`: nothing more happens by itself."),

@@ -211,6 +211,7 @@ finalize_plan = Command(
     tool=Tool("core", "Finalize a plan"),
     verb=Verb("finalize", follows=True),
     next=("wait_plan",),
+    fit=Fit(lambda plan: plan.status == "scaffolding", "is being scaffolded"),
     decide=_decide_finalization,
 )
 

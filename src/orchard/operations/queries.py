@@ -4,10 +4,13 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 from orchard.core.views.events import EventPage, event_view
+from orchard.errors import UsageError
 from orchard.operations.library import Library
 from orchard.operations.operation import Args, Operation, Route, Tool, Verb, says
 
 MOST_EVENTS = 200
+LARGEST_SEQ = 2**53 - 1
+"""What JSON keeps exactly."""
 
 
 class Query(Operation, frozen=True, kw_only=True):
@@ -22,12 +25,15 @@ class Query(Operation, frozen=True, kw_only=True):
 
 class ListEvents(Args, frozen=True, kw_only=True):
     plan: Annotated[str | None, says("Only those of this plan; else of all.")] = None
-    since: Annotated[int, says("Only what came after the event of this number.", ge=0)] = 0
+    since: Annotated[int, says("Only what came after the event of this number.", ge=0, le=LARGEST_SEQ)] = 0
     limit: Annotated[int, says("How many at most.", ge=1, le=MOST_EVENTS)] = MOST_EVENTS
 
 
 def read_events(library: Library, args: ListEvents) -> EventPage:
     plan = library.find_plan(args.plan) if args.plan is not None else None
+    newest = library.reader.last_seq()
+    if args.since > newest:
+        raise UsageError(f"since: there was no event {args.since} yet; the newest is {newest}.")
     found = list(library.reader.events(plan, args.since, args.limit))
     return EventPage([event_view(one) for one in found], found[-1].seq if found else args.since)
 

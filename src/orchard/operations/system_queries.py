@@ -10,8 +10,8 @@ from orchard.core.views.documents import SavedWorkView, Waiting
 from orchard.errors import Next, NotFound
 from orchard.operations.library import Library
 from orchard.operations.operation import Absent, Args, Operation, Route, Tool, Verb, says
-from orchard.operations.plan_queries import LARGEST_SEQ, LONGEST_IDLE, QUIET
-from orchard.operations.queries import Query
+from orchard.operations.plan_queries import LONGEST_IDLE, QUIET
+from orchard.operations.queries import LARGEST_SEQ, Query
 from orchard.process.identity import Identity, is_alive
 from orchard.store.db import StoreError, explained, open_read_only
 from orchard.store.masked_settings import shown_settings

@@ -35,6 +35,7 @@ from orchard.operations.operation import (
     Args,
     DoneJob,
     DoneJobs,
+    Fit,
     OfJob,
     OfPlan,
     Operation,
@@ -128,6 +129,7 @@ deploy_jobs = Command(
     tool=Absent("`deploy_task` does it for one of them."),
     verb=Verb("deploy", follows=True),
     next=("wait_plan",),
+    fit=Fit(lambda plan: any(step.operation == "deploy_task" for step in plan.next), "waits to be deployed"),
     decide=_decide_deployment,
 )
 
@@ -139,7 +141,7 @@ deploy_task = Alias(
     args=OfJob,
     answer=DoneJobs,
     example={"plan": "add-login", "job": "models"},
-    route=Absent("`deploy_jobs` takes jobs."),
+    route=Route("POST", f"{JOB}/deploy"),
     tool=Tool("workers", "Deploy a task"),
     verb=Absent("`deploy` takes jobs."),
     next=("wait_plan", "list_workers"),
@@ -253,6 +255,7 @@ interrupt_worker = Command(
     tool=Tool("workers", "Interrupt a worker"),
     verb=Verb("interrupt"),
     next=("send_message", "complete_task"),
+    destructive=True,
     decide=_decide_interruption,
     after=_interrupt,
 )

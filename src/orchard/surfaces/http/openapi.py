@@ -48,6 +48,10 @@ EVENT: Json = {
         "retry": {"type": "integer"},
     },
 }
+WHOLE_WORDS = {
+    "plan": "The plan: its id, or its unique name; the beginning of an id is not enough here.",
+    "job": "The job: its full id, or its bare id or name where that is unique; `/` is written `%2F`.",
+}
 PATH_WORDS = {
     "plan": "The plan: its id, a unique beginning of it, or its unique name.",
     "job": "The job: its full id, or its bare id, a beginning or its name where that is unique; `/` is written `%2F`.",
@@ -97,6 +101,7 @@ def document() -> Json:
 def _operation(one: Operation) -> Json:
     made: Json = {
         "operationId": one.name,
+        **({"x-operation": one.operation} if one.operation else {}),
         "tags": [one.tag],
         "summary": one.summary,
         "parameters": [*_path_parameters(one), *_query_parameters(one), *_header_parameters(one)],
@@ -114,9 +119,9 @@ def _operation(one: Operation) -> Json:
 def _path_parameters(one: Operation) -> list[Json]:
     names = re.findall(r"{(\w+)}", one.path)
     text = {"type": "string", "minLength": 1, "maxLength": 1000}
+    words = PATH_WORDS | (WHOLE_WORDS if one.whole_names else {})
     return [
-        {"name": name, "in": "path", "required": True, "description": PATH_WORDS[name], "schema": text}
-        for name in names
+        {"name": name, "in": "path", "required": True, "description": words[name], "schema": text} for name in names
     ]
 
 

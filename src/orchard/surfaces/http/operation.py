@@ -17,7 +17,7 @@ from starlette.responses import Response
 
 from orchard.model.events.plans import Json
 from orchard.model.plan import JobId, PlanId
-from orchard.operations.plan_queries import LARGEST_SEQ
+from orchard.operations.queries import LARGEST_SEQ
 from orchard.planfile.fields import Fields
 from orchard.surfaces.http.events import Documents, Feed
 from orchard.surfaces.http.problems import Refused, json_bytes
@@ -139,6 +139,9 @@ class Operation(Struct, frozen=True):
     answer: type[Struct] | None
     """What a JSON answer holds; None where there is none."""
     description: str = ""
+    operation: str = ""
+    """What the table of operations, and a next step, call it."""
+    whole_names: bool = False
     query: type[Fields] = Query
     """Its parameters; without those of `Query` it is about no repository."""
     body: type[Fields] | Part | None = None

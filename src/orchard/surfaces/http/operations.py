@@ -119,6 +119,8 @@ def derived(command: declared.Operation) -> Operation:
         _reads(command, sent) if isinstance(command, queries.Query) else _runs(command, asked, sent),
         command.answer,
         description=command.details,
+        operation=command.name,
+        whole_names=command.whole_names,
         query=_model(command, asked, Query, "Query") if asked else Query,
         body=body,
         body_required=any(one.required for one in sent),

@@ -1,4 +1,4 @@
-"""Two beginnings that people choose from a menu: plan something, and mend what failed."""
+"""Two beginnings that people choose from a menu: plan something, and fix what failed."""
 
 from collections.abc import Mapping
 

@@ -151,7 +151,9 @@ echo '[{"op": "add", "job": {"id": "extra", "work": "make extra"}}]' | orchard r
 @click.option("--remove", metavar="JOB", multiple=True, help="Remove a job; what needed it then needs what it needed.")
 @click.option("--set-needs", metavar="JOB=A,B", multiple=True, help="Make a job need exactly these others.")
 @click.option(
-    "--resolver", type=click.Choice(get_args(Resolver)), help="Settle conflicts so from now on; for any plan under way."
+    "--resolver",
+    type=click.Choice(get_args(Resolver)),
+    help="Resolve conflicts this way from now on; for any plan under way.",
 )
 def reshape(
     terminal: Terminal,

@@ -1,6 +1,7 @@
 """Verbs that only look: they change nothing, and work with and without an engine."""
 
 import asyncio
+import json
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -155,6 +156,8 @@ def events(terminal: Terminal, plan: str | None, follow: bool, since: int | None
     """Each line has the event's number, its time, its plan, its name and what it tells; with --json it is an object.
     Without --limit all of them are shown.
     """
+    if follow and limit is not None:
+        raise UsageError("--follow and --limit exclude each other.", hint="Give one of them.")
     app = app_of(terminal)
     seen = since or 0
     for page in _pages(app, plan, seen, limit):
@@ -180,11 +183,17 @@ async def _follow(terminal: Terminal, app: App, plan: PlanId | None, seen: int) 
         async with app.listen() as session:
             while True:
                 newest = app.reader.last_seq()
-                _show(terminal, [event_view(one) for one in app.reader.events(plan, seen)])
-                seen = max(seen, newest)
-                await session.link.grown(seen)
-    _show(terminal, [event_view(one) for one in app.reader.events(plan, seen)])
+                seen = _show_after(terminal, app, plan, seen)
+                await session.link.grown(max(seen, newest))
+    _show_after(terminal, app, plan, seen)
     terminal.note(text.done("No engine works on this repository, so nothing more happens by itself."))
+
+
+def _show_after(terminal: Terminal, app: App, plan: PlanId | None, seen: int) -> int:
+    """Show what came after an event, and say up to which one: what comes while this looks is shown only once."""
+    found = list(app.reader.events(plan, seen))
+    _show(terminal, [event_view(one) for one in found])
+    return found[-1].seq if found else seen
 
 
 def _show(terminal: Terminal, found: Iterable[Json]) -> None:
@@ -208,7 +217,7 @@ def _line(event: Json) -> Line:
 
 
 def _short(value: Any) -> str:
-    said = str(value)
+    said = json.dumps(value, ensure_ascii=False) if not isinstance(value, str) or " " in value else value
     return said if len(said) <= LONGEST else f"{said[:LONGEST]}..."
 
 

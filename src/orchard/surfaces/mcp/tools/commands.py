@@ -26,13 +26,12 @@ from orchard.planfile.problems import findings
 from orchard.surfaces.mcp.messages import compact
 from orchard.surfaces.mcp.tool import Call, Tool
 from orchard.surfaces.mcp.tools.declaration import called, declared
-from orchard.surfaces.mcp.tools.jobs import changed_counts
 from orchard.surfaces.mcp.tools.models import (
     Done,
     JobStatusName,
     WorkerState,
 )
-from orchard.surfaces.mcp.tools.names import Meant, MeantJob, ask, confirm, done, meant_job, meant_plan
+from orchard.surfaces.mcp.tools.names import Meant, MeantJob, ask, confirm, done, known_group, meant_job, meant_plan
 
 BY_HAND = frozenset(
     {"create_plan", "finalize_plan", "delete_plan", "purge_plan", "reshape_plan", "update_plan", "update_job"}
@@ -115,7 +114,13 @@ async def _read(call: Call, meant: Meant, argument: Argument, value: Any) -> Any
             found = [await meant_job(call, meant.plan, name) for name in value]
             meant.notes += [note for one in found for note in one.notes if note not in meant.notes]
             return list(dict.fromkeys(one.job for one in found))
+        case "group":
+            return await call.served.read(_group, call.served.app, meant, value)
     return value
+
+
+def _group(app: App, meant: Meant, name: str) -> str:
+    return known_group(app.run_of(meant.plan), name)
 
 
 def _asked_about(meant: Meant, args: Json) -> Meant:
@@ -146,9 +151,10 @@ def _undo(app: App, meant: Meant) -> str:
 
 def _approval(app: App, meant: Meant) -> str:
     view = job_view(app.run_of(meant.plan), meant.job)
-    counts = ", ".join(f"{count} {name}" for name, count in changed_counts(view.summary).items()) or "no change"
-    why = f" It waits because: {view.waiting.reason}." if view.waiting else ""
-    return f"Approve job '{view.name}' ({meant.job}) of plan '{meant.plan}', which has {counts}?{why}"
+    files = view.summary.added + view.summary.modified + view.summary.deleted
+    why = f" {view.waiting.reason}" if view.waiting else ""
+    changed = f"which changes {files} {'file' if files == 1 else 'files'}"
+    return f"Approve job '{view.name}' ({meant.job}) of plan '{meant.plan}', {changed}?{why}"
 
 
 QUESTIONS: Mapping[str, Callable[[App, Meant], str]] = {

@@ -12,6 +12,7 @@ from orchard.surfaces.mcp.tool import Call, Output
 from orchard.surfaces.mcp.tools.declaration import declared
 from orchard.surfaces.mcp.tools.models import Told
 from orchard.surfaces.mcp.tools.names import ask, confirm, meant_plan
+from orchard.surfaces.next_steps import tool_call
 
 
 class Deleted(Told, kw_only=True):
@@ -37,6 +38,7 @@ class WaitingRow(Output, kw_only=True):
     kind: str
     reason: str
     tool: str
+    next: str
     job: str | None = None
     since: str | None = None
 
@@ -53,7 +55,9 @@ async def list_waiting(call: Call, given: Any) -> Json:
 
 def _waiting(row: NeedsPerson) -> Json:
     named = {"plan": row.plan, "name": row.name, "kind": row.kind, "reason": row.reason}
-    return {**named, "tool": row.next[0].operation, **compact({"job": row.job, "since": row.since})}
+    step = row.next[0]
+    told = {"tool": step.operation, "next": tool_call(step)}
+    return {**named, **told, **compact({"job": row.job or step.job, "since": row.since})}
 
 
 PURGE = (

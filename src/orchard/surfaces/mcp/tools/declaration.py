@@ -72,7 +72,7 @@ def declared(
     takes: type[Arguments] = create_model(
         "".join(word.capitalize() for word in name.split("_")),
         __base__=Arguments,
-        **{called(one): _field(one, read_only=read_only) for one in own if one.name not in more},
+        **{called(one): _field(one, operation, read_only=read_only) for one in own if one.name not in more},
         **more,
     )  # type: ignore[call-overload]
     takes.ASKED_NULL = frozenset([*asked_null, *(one.name for one in own if one.form == "works")])
@@ -107,12 +107,14 @@ def _description(operation: Operation, tool: Declared, gives: type[Struct]) -> s
     return "\n".join(word for word in words if word)
 
 
-def _field(argument: Argument, *, read_only: bool) -> tuple[Any, Any]:
+def _field(argument: Argument, operation: Operation, *, read_only: bool) -> tuple[Any, Any]:
+    if argument.name == "plan" and argument.required and operation.whole_names:
+        return Name, Field(description="Id or unique name.")
     if argument.name == "plan" and argument.required and read_only:
         return Name | None, SOME_PLAN
     if argument.name in _NAMED:
         return (Name, _NAMED[argument.name]) if argument.required else (Name | None, optional(argument.description))
-    kind = FORMS[argument.form] if argument.form is not None else argument.kind
+    kind = FORMS.get(argument.form or "", argument.kind)
     if argument.limits:
         kind = Annotated[kind, Field(**argument.limits)]
     if argument.required:

@@ -43,6 +43,7 @@ class PlanPage(Told, kw_only=True):
     healed: list[dict[str, str]] | None = None
     resolutions: list[dict[str, Any]] | None = None
     jobs: list[JobRow]
+    removed: list[str] | None = None
     next_cursor: Cursor | None = None
     cursor: int
     next: str | None = None
@@ -51,10 +52,10 @@ class PlanPage(Told, kw_only=True):
 def _plan_page(app: App, meant: Meant, given: Any) -> Json:
     run, interrupted = app.seen(meant.plan)
     summary = plan_summary(run, in_commands, interrupted=interrupted)
-    jobs = list(run.plan.jobs)
+    jobs, removed = list(run.plan.jobs), list[str]()
     if given.since is not None:
-        app.check_since(run, given.since)
         jobs = changed_jobs(run, given.since, interrupted=interrupted)
+        removed = app.changes(run, interrupted, given.since).removed
     shown, following = page_of(jobs, given.limit, given.cursor)
     result = summary.result
     return {
@@ -69,6 +70,7 @@ def _plan_page(app: App, meant: Meant, given: Any) -> Json:
             "healed": summary.healed[-NAMED:],
             "resolutions": summary.resolutions[-NAMED:],
             "next_cursor": following,
+            "removed": removed,
         }),
     }  # fmt: skip
 
@@ -174,6 +176,7 @@ class Waited(Done, kw_only=True):
     happened: bool
     counts: dict[str, int]
     changed: list[JobRow] | None = None
+    removed: list[str] | None = None
     error: str | None = None
 
 
@@ -220,6 +223,7 @@ def _seen(app: App, plan: PlanId, since: int | None, until: str) -> Json:
         "counts": counts,
         **compact({
             "changed": [job_row(run, job, interrupted=interrupted) for job in changed[:20]],
+            "removed": app.changes(run, interrupted, since).removed,
             "error": first_line(summary.error),
         }),
     }  # fmt: skip
