@@ -1,5 +1,6 @@
 """The table of operations: each is found in every surface, or says why not, and its example is one that it takes."""
 
+import click
 import pytest
 
 from orchard.errors import UsageError
@@ -7,8 +8,10 @@ from orchard.operations.arguments import read_arguments
 from orchard.operations.command import Command
 from orchard.operations.operation import Absent, Alias, Operation
 from orchard.operations.table import OPERATIONS
+from orchard.surfaces.cli.group import cli
 from orchard.surfaces.cli.verbs import VERBS
 from orchard.surfaces.http.operations import ROUTES
+from orchard.surfaces.mcp.selection import TOOLSETS
 from orchard.surfaces.mcp.toolbox import every_tool
 
 ALL = pytest.mark.parametrize("operation", OPERATIONS.values(), ids=lambda one: one.name)
@@ -29,6 +32,7 @@ def test_an_operation_is_a_tool_of_its_toolset_or_says_why_not(operation: Operat
     else:
         name = operation.tool.name or operation.name
         assert (name, operation.tool.toolset) in {(one.name, one.toolset) for one in every_tool()}
+        assert name in TOOLSETS[operation.tool.toolset], "its name stands in surfaces/mcp/selection.py"
 
 
 @ALL
@@ -37,6 +41,7 @@ def test_an_operation_is_a_command_or_says_why_not(operation: Operation) -> None
         assert operation.verb.why.endswith(".")
     else:
         assert operation.verb.name in VERBS
+        assert cli.get_command(click.Context(cli), operation.verb.name) is not None
 
 
 @ALL

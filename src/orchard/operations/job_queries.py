@@ -6,7 +6,8 @@ from msgspec import Struct
 
 from orchard.core.views.attempts import attempt_view, failure_view
 from orchard.core.views.documents import AttemptView, Failure, JobDetails
-from orchard.core.views.plans import job_view
+from orchard.core.views.plans import job_steps, job_view
+from orchard.errors import Next
 from orchard.git.history import LONGEST_DIFF
 from orchard.model.statuses import JobStatus
 from orchard.operations.arguments import phase_of
@@ -73,6 +74,7 @@ class JobFailure(Struct, frozen=True):
     failure: Annotated[Failure | None, says("How the last attempt failed; null: it did not.")]
     log: Annotated[str | None, says("Where the log of the failed phase can be read.")]
     hint: str | None
+    next: Annotated[list[Next], says("What takes it further.")]
 
 
 def _read_failure(library: Library, args: OfJob) -> JobFailure:
@@ -86,7 +88,9 @@ def _read_failure(library: Library, args: OfJob) -> JobFailure:
     phase = found.phase if found else None
     log = library.logs.path(run.id, job, last.number, phase) if last and phase else None
     where = str(log) if log is not None and log.is_file() else None
-    return JobFailure(run.id, job, JobStatus(view.status), last.number if last else None, found, where, view.hint)
+    steps = job_steps(run, job, library.say)
+    number = last.number if last else None
+    return JobFailure(run.id, job, JobStatus(view.status), number, found, where, view.hint, steps)
 
 
 get_job_failure = Query(

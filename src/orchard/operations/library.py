@@ -226,7 +226,7 @@ class Library:
 
     def job(self, job: str, plan: str | None) -> JobDetails:
         from orchard.core.views.attempts import attempt_view
-        from orchard.core.views.plans import job_view
+        from orchard.core.views.plans import job_steps, job_view
 
         alive = self.engine_alive()
         run, job_id = self.job_of(job, plan)
@@ -246,6 +246,7 @@ class Library:
             ],
             configuration=_configuration(run, job_id),
             saved=[SavedRef(saved.ref, saved.commit, saved.why) for saved in run.records[job_id].saved],
+            next=job_steps(run, job_id, self.say),
         )
 
     def attempts(self, job: str, plan: str | None) -> list[AttemptView]:

@@ -279,7 +279,7 @@ def _decide_resume(run: Run, args: ResumePlan, ready: _Fetched, scene: Scene) ->
 
 def _refuse_resume(run: Run, budget: Json | None, scene: Scene) -> None:
     if run.scaffolding:
-        raise UsageError(f"Plan '{run.id}' is still being scaffolded.", hint="Finalize it first.")
+        raise UsageError(f"Plan '{run.id}' is still being scaffolded.", hint=Next("finalize_plan", run.id))
     if run.deleted:
         raise UsageError(f"Plan '{run.id}' was deleted.", hint=Next("list_saved_work", run.id))
     # What this engine found interrupted goes on by itself, and may be over before anybody asks for that.

@@ -94,7 +94,7 @@ def _decide_deployment(run: Run, args: DeployJobs, _: object, scene: Scene) -> D
             hint=Next("get_plan", run.id),
         )
     if run.scaffolding and not args.finalize:
-        raise UsageError(f"Plan '{run.id}' is still being scaffolded.", hint="Finalize it first.")
+        raise UsageError(f"Plan '{run.id}' is still being scaffolded.", hint=Next("finalize_plan", run.id))
     chosen = list(dict.fromkeys(job_of(run, job) for job in args.jobs))
     for job_id in chosen:
         _refuse_if_not_deployable(run, job_id)

@@ -401,6 +401,7 @@ class JobDetails(JobView, frozen=True, kw_only=True):
         Meta(description="The job as it runs now, also after a retry; values that look secret are hidden."),
     ]
     saved: Annotated[list[SavedRef], Meta(description="What was saved of its folders.")]
+    next: Annotated[list[Next], Meta(description="What takes it further.")]
 
 
 class Waiting(Struct, frozen=True, kw_only=True):

@@ -243,6 +243,17 @@ def needs_person(run: Run, say: Say) -> list[documents.Waiting]:
     return [_asking(run, say, one) for one in _questions(run)]
 
 
+def job_steps(run: Run, job: JobId, say: Say) -> list[Next]:
+    """What takes a job further: the answer that it waits for, or trying again what failed."""
+    asked = [step for one in needs_person(run, say) if one.job == job for step in one.next]
+    record = run.records[job]
+    if asked or run.deleted:
+        return asked
+    if record.state in (JobState.FAILED, JobState.CANCELED):
+        return [Next("retry_job", run.id, job)]
+    return [Next("retry_plan", run.id)] if record.status is JobStatus.BLOCKED else []
+
+
 def _questions(run: Run) -> list[_Question]:
     if run.settled or run.deleted:
         return []

@@ -90,14 +90,15 @@ class Asked(Struct):
 
     def go_on(self, told: Callable[[], str | None] = lambda: None) -> int:
         """Ask for it and stay with the work that goes on; `told` is said as soon as it is granted."""
+        answer: Json = {}
 
         async def act(session: Session) -> PlanId:
-            await session.request(self.operation.name, plan=self.plan, **self.values)
+            answer.update(await session.request(self.operation.name, plan=self.plan, **self.values))
             if (said := told()) is not None:
                 self.terminal.note(text.done(said))
             return self.plan
 
-        return act_and_follow(self.terminal, self.app, act, self.plan, detach=self.detach)
+        return act_and_follow(self.terminal, self.app, act, self.plan, detach=self.detach, answer=answer)
 
 
 def action(

@@ -19,6 +19,7 @@ from orchard.core.views.plans import plan_view
 from orchard.engine.server.server import EngineGone
 from orchard.engine.server.session import Session
 from orchard.errors import EXIT_CANCELED, EXIT_WAITING, OrchardError
+from orchard.model.events.plans import Json
 from orchard.model.plan import PlanId
 from orchard.surfaces.cli.render import text
 from orchard.surfaces.cli.render.lines import Line, safe
@@ -43,12 +44,25 @@ class Followed(Struct):
     detached: bool = False
 
 
-def act_and_follow(terminal: Terminal, app: App, act: Act, plan: PlanId | None = None, *, detach: bool = False) -> int:
-    """Ask for something that makes work go on, then show that work until it ends or is in the background."""
-    return asyncio.run(_act_and_follow(terminal, app, act, plan, detach))
+def act_and_follow(
+    terminal: Terminal,
+    app: App,
+    act: Act,
+    plan: PlanId | None = None,
+    *,
+    detach: bool = False,
+    answer: Json | None = None,
+) -> int:
+    """Ask for something that makes work go on, then show that work until it ends or is in the background.
+
+    `answer`: what the engine said, once `act` is done; in the background it is all there is to tell.
+    """
+    return asyncio.run(_act_and_follow(terminal, app, act, plan, detach, answer))
 
 
-async def _act_and_follow(terminal: Terminal, app: App, act: Act, plan: PlanId | None, detach: bool) -> int:
+async def _act_and_follow(
+    terminal: Terminal, app: App, act: Act, plan: PlanId | None, detach: bool, answer: Json | None
+) -> int:
     # What happened before is not news: the events of a plan that exists are taken in silently.
     before = app.run_of(plan) if plan is not None and not detach else None
     async with AsyncExitStack() as stack:
@@ -59,7 +73,9 @@ async def _act_and_follow(terminal: Terminal, app: App, act: Act, plan: PlanId |
                 ("It runs in the background. Follow it with ", ""),
                 (f"orchard watch {safe(asked)}", "strong"),
             ]
-            terminal.answer({"plan": asked, "detached": True}, text.raw(asked) if terminal.quiet else watch)
+            terminal.answer(
+                {**(answer or {}), "plan": asked, "detached": True}, text.raw(asked) if terminal.quiet else watch
+            )
             return 0
         followed = Followed(before or Run(asked))
         await stay(terminal, app, session, followed)

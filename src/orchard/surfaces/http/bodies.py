@@ -104,9 +104,14 @@ def read_query(pairs: Sequence[tuple[str, str]], model: type[F]) -> F:
     ]
     counted = Counter(name for name, _ in pairs)
     problems += [Problem("is given more than once", path=name[:60]) for name, count in counted.items() if count > 1]
-    if problems:
-        raise _unreadable(problems)
-    return read_fields({name: _typed(model, name, text) for name, text in pairs}, model)
+    known = {name: _typed(model, name, text) for name, text in pairs if name in model.model_fields}
+    if not problems:
+        return read_fields(known, model)
+    try:
+        read_fields(known, model)
+    except (InvalidInput, Refused) as error:
+        problems += error.problems
+    raise _unreadable(problems)
 
 
 def read_path(parts: Mapping[str, str], lengths: int = limits.STRING_BYTES) -> None:

@@ -93,6 +93,7 @@ ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     "new_postchecks": ("postchecks",),
     "clear_worktree": ("fresh",),
     "from": ("from_phase",),
+    "phase": ("from_phase",),
     "resume_from_phase": ("from_phase",),
     "reset_to_stage": ("from_phase",),
     "attempt_number": ("attempt",),

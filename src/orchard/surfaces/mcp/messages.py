@@ -20,7 +20,7 @@ from orchard.surfaces.mcp.selection import TOOL_NAMES, toolsets_of
 from orchard.surfaces.next_steps import in_tools
 from orchard.text import did_you_mean, quoted
 
-SHOWN_PROBLEMS = 5
+SHOWN_PROBLEMS = 20
 SHOWN_NAMES = 10
 
 NEXT_FOR_PLAN = {
@@ -66,7 +66,7 @@ def _names(names: Iterable[str]) -> str:
 
 
 def error_text(tool: str, error: OrchardError, shown: Callable[[str], str | None] = str) -> str:
-    """An error as a model reads it: which field, which rule, what would do; at most five, and how many more.
+    """An error as a model reads it: which field, which rule, what would do; at most twenty, and how many more.
 
     `shown` makes of a hint what this caller may read of it.
     """

@@ -100,5 +100,4 @@ def _known(name: str, names: Iterable[str], what: str) -> None:
     if name in known:
         return
     near = did_you_mean(name, known)
-    listed = ", ".join(known) if len(known) <= 12 else f"orchard mcp --toolsets {','.join(TOOLSETS)}"
-    raise UsageError(f"There is no {what} {quoted(name)}{near}", hint=f"What there is: {listed}")
+    raise UsageError(f"There is no {what} {quoted(name)}{near}", hint=f"What there is: {', '.join(known)}")
