@@ -167,8 +167,9 @@ def test_every_operation_of_the_table_does_what_it_says(
 
     # An agent that is talked with, in a plan whose jobs are deployed by hand.
     work = {"type": "agent", "instructions": "Write one", "interactive": True}
-    talk = api.submit([{"id": "talk", "work": work}], deploy="manual")
+    talk = api.submit([{"id": "talk", "work": work}, {"id": "too", "work": "echo 3 > three.txt"}], deploy="manual")
     api.post(f"/plans/{talk}/deploy", {"jobs": ["talk"]})
+    api.post(f"{job_path(talk, 'too')}/deploy")
     wait_for(lambda: (job(api.get(f"/plans/{talk}"), "talk")["worker"] or {}).get("state") == "idle")
     api.post(f"{job_path(talk, 'talk')}/send", {"message": "Now the second file."})
     wait_for(lambda: job(api.get(f"/plans/{talk}"), "talk")["worker"]["turns"] == 2)

@@ -127,13 +127,13 @@ async def test_a_tool_that_is_not_enabled_cannot_be_called(still: Bench) -> None
 # --------------------------------------------------------------------------------------- the errors
 
 
-async def test_all_problems_are_told_at_once_but_at_most_five(still: Bench) -> None:
-    jobs = [{"id": f"Bad {number}", "needs": ["x"]} for number in range(4)]
+async def test_all_problems_are_told_at_once_but_at_most_twenty(still: Bench) -> None:
+    jobs = [{"id": f"Bad {number}", "needs": ["x"]} for number in range(12)]
     said = await still.refused("create_plan", name="n", jobs=jobs)
     lines = said.splitlines()
-    assert lines[0] == "create_plan was refused: 8 problems. Nothing was changed."
-    assert len([line for line in lines if line.startswith("- ")]) == 6
-    assert lines[6] == "- and 3 more"
+    assert lines[0] == "create_plan was refused: 24 problems. Nothing was changed."
+    assert len([line for line in lines if line.startswith("- ")]) == 21
+    assert lines[21] == "- and 4 more"
     assert still.served.app.plans() == []
 
 
@@ -176,7 +176,7 @@ async def test_what_the_state_forbids_is_told_with_the_state_and_a_tool_that_hel
     assert "has no job yet" in said
     assert "scaffolding" in said
     assert "resume_plan" not in said
-    assert "Finalize it first" in await still.refused("resume_plan", plan=plan)
+    assert "Next: finalize_plan(" in await still.refused("resume_plan", plan=plan)
     await still("add_job", plan=plan, id="a", work="true")
     await still("finalize_plan", plan=plan)
     for tool, given, state, remedy in (
@@ -317,7 +317,7 @@ async def test_an_approval_is_asked_for_and_given(tools: Bench) -> None:
     assert "did not agree" in await desk.refused("approve_job", plan=plan, job="a")
     await desk("approve_job", plan=plan, job="a")
     assert "Approve job 'a' (a) of plan" in asked[0]
-    assert "1 added" in asked[0]
+    assert "which changes 1 file?" in asked[0]
     await tools.ended(plan)
 
 

@@ -5,8 +5,7 @@ Each is said with the fields of a plan file and becomes `create_plan` or `reshap
 
 from typing import Annotated, Any
 
-from orchard.operations.changes import DoneJobs
-from orchard.operations.operation import Absent, Args, OfPlan, Operation, Tool, says
+from orchard.operations.operation import Absent, Args, DoneJobs, OfPlan, Operation, Tool, says
 from orchard.operations.plans import Key, Made
 
 _MADE = Absent("`submitPlan` takes whole plans, and with `scaffolding` those that are not complete.")

@@ -16,6 +16,7 @@ COMMANDS = {
     "create_plan": "run plan.yaml",
     "delete_plan": "delete [plan]",
     "deploy_task": "deploy [job] [--plan plan]",
+    "finalize_plan": "finalize [plan]",
     "force_fail_job": "force-fail [job] [--plan plan]",
     "get_config": "config show",
     "get_doctor": "doctor",
