@@ -105,3 +105,13 @@ async def test_what_waits_names_the_call_that_answers(tmp_path: Path) -> None:
 
     assert [(one["tool"], one["job"]) for one in waiting] == [("deploy_task", "a")]
     assert waiting[0]["next"].startswith("deploy_task(") and 'job="a"' in waiting[0]["next"]
+
+
+@pytest.mark.parametrize("name", ["retry_job", "retry_plan"])
+async def test_checks_that_are_null_are_asked_about_and_nothing_is_retried(tools: Bench, name: str) -> None:
+    made = await tools("create_plan", name="Null", jobs=[{"id": "a", "heal": False, "work": "exit 1"}])
+    await tools("wait_plan", plan=made["plan"], until="end", timeout_s=30)
+    of = {"plan": made["plan"], **({"job": "a"} if name == "retry_job" else {})}
+
+    assert "null could mean to keep them or to remove them" in await tools.refused(name, **of, prechecks=None)
+    assert (await tools("get_job", plan=made["plan"], job="a"))["job"]["attempts"] == 1

@@ -26,11 +26,7 @@ from orchard.planfile.problems import findings
 from orchard.surfaces.mcp.messages import compact
 from orchard.surfaces.mcp.tool import Call, Tool
 from orchard.surfaces.mcp.tools.declaration import called, declared
-from orchard.surfaces.mcp.tools.models import (
-    Done,
-    JobStatusName,
-    WorkerState,
-)
+from orchard.surfaces.mcp.tools.models import Done, JobStatusName, WorkerState
 from orchard.surfaces.mcp.tools.names import Meant, MeantJob, ask, confirm, done, known_group, meant_job, meant_plan
 
 BY_HAND = frozenset(
@@ -87,9 +83,10 @@ def _runs(command: Operation, more: tuple[str, ...]) -> Callable[[Call, Any], Aw
         else:
             meant = await meant_plan(call, given.plan, verb)
         args = {"job": meant.job} if of_job else {}
-        sent = [one for one in own if called(one) in given.model_fields_set and getattr(given, called(one)) is not None]
-        for one in sent:
-            args[one.name] = await _read(call, meant, one, getattr(given, called(one)))
+        for one in own:
+            value = getattr(given, called(one))
+            if called(one) in given.model_fields_set and (value is not None or one.form == "works"):
+                args[one.name] = await _read(call, meant, one, value)
         if question is not None:
             await confirm(call, await call.served.read(question, call.served.app, meant))
         name, args = command.becomes(args) if isinstance(command, Alias) else (command.name, args)
