@@ -6,6 +6,7 @@ Every command imports this module, so what only some of them need is imported wh
 import os
 import stat
 import time
+from abc import ABC, abstractmethod
 from collections import OrderedDict
 from pathlib import Path
 from typing import Any
@@ -58,7 +59,7 @@ class LogPart(Struct, frozen=True):
     path: Path
 
 
-class Library:
+class Library(ABC):
     """One repository, and all that can be read of it."""
 
     def __init__(self, repo: Repository, settings: Settings, dirs: UserDirs, say: Say) -> None:
@@ -108,9 +109,9 @@ class Library:
             raise NotFound("Every plan in this repository is deleted.", hint=Next("list_plans", args={"deleted": True}))
         return shown[-1].id
 
+    @abstractmethod
     def _operation(self, name: str) -> Operation:
         """A row of the table of operations, whose queries import this module."""
-        raise NotImplementedError
 
     def _takes_whole_names(self, operation: str) -> bool:
         return bool(operation) and self._operation(operation).whole_names
