@@ -19,8 +19,8 @@ from orchard.agents.protocol import McpServer, Result, Task, Watch
 from orchard.app import App
 from orchard.engine.server import start as opening
 from orchard.errors import InvalidInput
-from orchard.surfaces.mcp.listing import IN_JOBS
 from orchard.surfaces.mcp.selection import OWN_PLAN, TOOL_NAMES, TOOLSETS
+from orchard.surfaces.mcp.tool_list import IN_JOBS
 from orchard.surfaces.mcp_channel import teach
 from orchard.testing import Turn
 from tests.engine.conftest import Orchard, job, statuses

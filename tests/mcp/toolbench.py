@@ -17,9 +17,9 @@ from orchard.model.plan import PlanId
 from orchard.model.plan_codec import plan_json
 from orchard.surfaces.mcp import toolbox
 from orchard.surfaces.mcp.aliases import ALIASES
-from orchard.surfaces.mcp.listing import shown_output
 from orchard.surfaces.mcp.selection import Selection
 from orchard.surfaces.mcp.tool import Answer, Call, Elicit
+from orchard.surfaces.mcp.tool_list import shown_output
 from orchard.surfaces.next_steps import in_commands
 from orchard.surfaces.served import Served
 from orchard.testing import Repo

@@ -1,7 +1,7 @@
 """The whole JSON Schemas of tools: what calls are repaired by, and what answers keep to.
 
 An input model marks a part of a plan with `plan_part("Job.work")`; here the mark becomes the schema that plan files
-have for it. What a model is shown of all this is in `listing`.
+have for it. What a model is shown of all this is in `tool_list`.
 """
 
 from collections.abc import Callable

@@ -20,7 +20,7 @@ from orchard import __version__
 from orchard.engine.turns.job_tokens import Scope
 from orchard.errors import OrchardError
 from orchard.model.events.plans import Json
-from orchard.surfaces.mcp import listing, prompts, resources, toolbox
+from orchard.surfaces.mcp import prompts, resources, tool_list, toolbox
 from orchard.surfaces.mcp.elicitation import AnswerNeeded, elicit_for
 from orchard.surfaces.mcp.selection import Selection
 from orchard.surfaces.mcp.subscriptions import Context, Listeners, Subscribers, is_known
@@ -213,7 +213,7 @@ TEMPLATES = (
 @lru_cache(maxsize=32)
 def listed_tools(selection: Selection, scope: Scope | None) -> tuple[types.Tool, ...]:
     """The tools of a selection as `tools/list` shows them, always in the same order."""
-    return tuple(_listed(tool, scope) for tool in listing.shown(toolbox.tools(selection, scope), scope))
+    return tuple(_listed(tool, scope) for tool in tool_list.shown(toolbox.tools(selection, scope), scope))
 
 
 def _listed(tool: Tool, scope: Scope | None) -> types.Tool:
@@ -221,8 +221,8 @@ def _listed(tool: Tool, scope: Scope | None) -> types.Tool:
         name=tool.name,
         title=tool.title,
         description=tool.description,
-        input_schema=listing.shown_input(tool, scope),
-        output_schema=listing.shown_output(tool, scope),
+        input_schema=tool_list.shown_input(tool, scope),
+        output_schema=tool_list.shown_output(tool, scope),
         annotations=_hints(tool),
     )
 

@@ -15,7 +15,7 @@ from orchard.engine.turns.job_tokens import Scope
 from orchard.errors import OrchardError
 from orchard.model.events.plans import Json
 from orchard.process.background import beside
-from orchard.surfaces.mcp import listing, toolbox
+from orchard.surfaces.mcp import tool_list, toolbox
 from orchard.surfaces.mcp.channel import shared
 from orchard.surfaces.mcp.selection import Selection
 from orchard.surfaces.mcp.tool import Answer, Call
@@ -71,10 +71,10 @@ def listed(scope: Scope | None) -> list[Json]:
         {
             "name": tool.name,
             "description": tool.description,
-            "input_schema": listing.shown_input(tool, scope),
+            "input_schema": tool_list.shown_input(tool, scope),
             "read_only": tool.read_only,
         }
-        for tool in listing.shown(toolbox.tools(Selection(), scope), scope)
+        for tool in tool_list.shown(toolbox.tools(Selection(), scope), scope)
     ]
 
 

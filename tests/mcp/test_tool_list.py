@@ -11,7 +11,7 @@ from orchard.engine.turns.job_tokens import Scope
 from orchard.model.events.plans import Json
 from orchard.model.plan import JobId, PlanId
 from orchard.planfile import parse
-from orchard.surfaces.mcp import listing, tool_channel, toolbox
+from orchard.surfaces.mcp import tool_channel, tool_list, toolbox
 from orchard.surfaces.mcp.selection import OWN_PLAN, TOOLSETS, Selection
 from orchard.surfaces.mcp.server import listed_tools
 from orchard.surfaces.mcp.tool import Tool
@@ -64,7 +64,7 @@ def test_what_an_agent_in_a_job_is_shown_is_very_small() -> None:
         names = {tool["name"] for tool in json.loads(text)["tools"]}
 
         assert len(text.encode()) <= 6 * KB
-        assert names == {*listing.IN_JOBS, *TOOLSETS["subtasks"]} and set(listing.IN_JOBS) < OWN_PLAN
+        assert names == {*tool_list.IN_JOBS, *TOOLSETS["subtasks"]} and set(tool_list.IN_JOBS) < OWN_PLAN
 
 
 def test_our_own_agent_is_shown_the_same_without_the_protocol() -> None:
@@ -79,7 +79,7 @@ def test_our_own_agent_is_shown_the_same_without_the_protocol() -> None:
 @pytest.mark.parametrize("tool", ALL, ids=lambda tool: f"{tool.toolset}-{tool.name}")
 def test_what_is_shown_of_a_tool_is_true_of_the_whole_of_it(tool: Tool) -> None:
     for scope in (None, IN_JOB):
-        taken, given = listing.shown_input(tool, scope), listing.shown_output(tool, scope)
+        taken, given = tool_list.shown_input(tool, scope), tool_list.shown_output(tool, scope)
         whole, answer = toolbox.input_schema(tool), toolbox.output_schema(tool)
 
         assert taken.get("required", []) == whole.get("required", [])
@@ -97,7 +97,7 @@ def test_the_example_of_a_tool_is_one_that_it_takes(tool: Tool) -> None:
     assert "Next: " in tool.description and "Returns" in tool.description
     given: Json = json.loads(tool.description.split("Example: ", 1)[1].split("\nReturns", 1)[0])
 
-    Validator(listing.shown_input(tool)).validate(given)
+    Validator(tool_list.shown_input(tool)).validate(given)
     Validator(toolbox.input_schema(tool)).validate(given)
     tool.input.model_validate(given)
     if tool.check is not None:
@@ -106,7 +106,7 @@ def test_the_example_of_a_tool_is_one_that_it_takes(tool: Tool) -> None:
 
 def test_the_form_of_a_plan_is_described_once_and_whole() -> None:
     """Every field of plans, jobs and works is at least named in create_plan; no other tool describes one."""
-    shown = listing.shown_input(named("create_plan"))
+    shown = tool_list.shown_input(named("create_plan"))
     jobs = shown["properties"]["jobs"]["items"]
     work = jobs["properties"]["work"]
     definitions = parse.schema()["$defs"]
@@ -119,8 +119,8 @@ def test_the_form_of_a_plan_is_described_once_and_whole() -> None:
         also = set(re.findall(r"\w+", part["description"].split("Also: ")[1]))
         assert set(part["properties"]) - {"idempotency_key"} | also == set(fields)
 
-    told = [words for part in listing.FORM.values() for words in part.values() if words]
-    others = [json.dumps(listing.shown_input(tool)) for tool in ALL if tool.name != "create_plan"]
+    told = [words for part in tool_list.FORM.values() for words in part.values() if words]
+    others = [json.dumps(tool_list.shown_input(tool)) for tool in ALL if tool.name != "create_plan"]
     assert not [(words, text) for text in others for words in told if words in text]
     for name in ("scaffold_plan", "add_job", "add_jobs", "create_job", "save_plan", "update_job", "reshape_plan"):
         assert "create_plan" in named(name).description, "where the fields are described"
@@ -129,8 +129,8 @@ def test_the_form_of_a_plan_is_described_once_and_whole() -> None:
 async def test_what_is_not_shown_is_taken_when_the_server_knows_it(still: Bench) -> None:
     work = {"command": "true", "on_failure": {"message": "Ask Ada", "resume_from": "prechecks"}}
     inner = {"name": "g", "groups": [{"name": "h", "jobs": [{"id": "b", "work": work, "priority": 3}]}]}
-    assert "on_failure" not in json.dumps(listing.shown_input(named("add_job")))
-    assert "priority" not in json.dumps(listing.shown_input(named("add_job")))
+    assert "on_failure" not in json.dumps(tool_list.shown_input(named("add_job")))
+    assert "priority" not in json.dumps(tool_list.shown_input(named("add_job")))
 
     plan = (await still("create_plan", name="Tried", jobs=[{"id": "a", "work": work}], groups=[inner]))["plan"]
     await still("add_job", plan=plan, id="c", priority=7, work=work, env={"A": "1"})
