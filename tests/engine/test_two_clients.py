@@ -13,6 +13,7 @@ from orchard.engine.server.session import Session
 from orchard.errors import InvalidInput, OrchardError, UsageError
 from orchard.model.events import plans as e
 from orchard.model.plan import Plan, PlanId
+from orchard.operations import changes
 from orchard.process import failpoint
 from tests.engine.conftest import Orchard, statuses, until
 
@@ -135,6 +136,33 @@ async def test_two_reshapes_at_once_both_hold(orchard: Orchard, tmp_path: Path) 
     assert second["jobs"] == ["a", "n2"]
     assert first["jobs"] == ["a", "n2", "n1"]
     assert set(statuses(orchard.status(plan))) == {"a", "n1", "n2"}
+
+
+async def test_a_reshape_that_others_always_overtake_is_refused_and_not_tried_for_ever(
+    orchard: Orchard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def add(job: str) -> list[Json]:
+        return [{"op": "add", "job": {"id": job, "work": "true"}}]
+
+    others: list[str] = []
+    looks_itself = False
+
+    async def check(world: object, plan: object) -> None:
+        nonlocal looks_itself
+        if looks_itself:
+            return
+        looks_itself = True
+        others.append(f"n{len(others)}")
+        await session.request("reshape_plan", plan=made, changes=add(others[-1]))
+        looks_itself = False
+
+    async with asking(orchard, PAUSED) as (session, made):
+        monkeypatch.setattr(changes, "check_agents", check)
+        refused = await outcome(session.request("reshape_plan", plan=made, changes=add("mine")))
+
+    assert isinstance(refused, OrchardError) and "so this one gave up" in refused.message, refused
+    assert len(others) == 10
+    assert set(statuses(orchard.status(made))) == {"a", *others}
 
 
 async def test_two_plans_cannot_be_made_to_wait_for_each_other_at_once(orchard: Orchard, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from orchard.core.run import Run
 from orchard.engine.engine import Engine
 from orchard.engine.recovery import recover_plan
 from orchard.engine.refs_of_plan import new_plan_id
-from orchard.errors import Next, NotFound, UsageError
+from orchard.errors import Next, NotFound, OrchardError, UsageError
 from orchard.model.events.plans import Json
 from orchard.model.plan import Plan, PlanId
 from orchard.operations.arguments import read_arguments
@@ -26,6 +26,9 @@ from orchard.operations.selection import find_plan
 from orchard.operations.table import OPERATIONS
 from orchard.process.failpoint import failpoint
 from orchard.store.reader import JournalReader
+
+MOST_LOOKS = 10
+"""How often a command looks at a plan that other requests keep changing, before it is refused."""
 
 
 class Handler:
@@ -74,8 +77,8 @@ class Handler:
     # -------------------------------------------------------------------------------------- commands
 
     async def _command(self, command: Command, plan: PlanId, args: Any) -> Json:
-        """Prepare and decide, as often as it takes until what was prepared still holds; then do what follows."""
-        while True:
+        """Prepare and decide until what was prepared still holds; then do what follows."""
+        for _ in range(MOST_LOOKS):
             ready = None
             if command.prepare is not None:
                 ready = await command.prepare(self, await self._run(plan), args)
@@ -92,6 +95,8 @@ class Handler:
                 await self._stop(run, decided)
             if not decided.again:
                 break  # otherwise its jobs have ended now, and the command looks at the plan once more
+        else:
+            raise _overtaken(plan)
         if command.after is not None:
             answer = await command.after(self, run, args, decided)
         elif command.finish is not None:
@@ -174,3 +179,10 @@ class Handler:
             run, row = self.engine.runs.get(PlanId(waits)), self._reader.plan(PlanId(waits))
             waits = run.plan.after if run is not None else row.summary.after if row is not None else None
         return first
+
+
+def _overtaken(plan: PlanId) -> OrchardError:
+    return OrchardError(
+        f"Other requests changed plan '{plan}' {MOST_LOOKS} times while this one looked at it, so this one gave up.",
+        hint=("See what the others did ('", Next("get_plan", plan), "'), and ask again when they have ended."),
+    )
