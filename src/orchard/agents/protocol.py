@@ -16,6 +16,7 @@ from msgspec import Struct, field
 
 from orchard.errors import Hint
 from orchard.model.limits import Limits
+from orchard.model.permissions import ALL, Tools
 from orchard.model.plan import Effort, Tier
 from orchard.model.usage import Usage
 from orchard.process.identity import Identity
@@ -75,6 +76,8 @@ class Settings(Struct, frozen=True):
     """Beside the task's folder."""
     allowed_urls: tuple[str, ...] = ()
     mcp_servers: tuple[McpServer, ...] = ()
+    tools: Tools = ALL
+    """What it may use of all that it has. Where an agent cannot be held to it, it says so."""
 
 
 class Task(Struct, frozen=True):
