@@ -126,6 +126,8 @@ class Plan(Struct, frozen=True, kw_only=True, dict=True):
     name: str
     jobs: Mapping[JobId, Job]
     """By full id; the validation job is the last one."""
+    description: str = ""
+    """What it is for, as people and agents are told."""
     base: str | None = None
     target: str | None = None
     max_parallel: int | None = None

@@ -50,6 +50,7 @@ sys.modules.setdefault("pydantic.plugin._loader", _NoPlugins("pydantic.plugin._l
 
 OTHER_NAMES: dict[str, str] = {
     "id": "producer_id",
+    "task": "description",
     "needs": "dependencies",
     "base": "base_branch",
     "target": "target_branch",
@@ -279,7 +280,10 @@ class JobFields(Fields):
 
     id: Id = Field(description="Names the job, once in its group: small letters, digits, `.`, `_` and `-`.")
     name: Line = _optional("What people see.", "the id")
-    task: str = _optional("What it is about, for people.", '""')
+    task: str = _optional(
+        "What it is about, for people; with `agent` and without `work` it is what the agent does.", '""'
+    )
+    agent: Word = _optional("The agent that does the `task`, for a job without `work`; `agent`: the usual one.")
     group: Group = _optional("The group it belongs to, such as `api` or `api/tests`; its full id is then `group/id`.")
     needs: Needs = _optional(
         "The jobs whose results it starts from, by id. A bare id means a job of the same group if there is one, "
@@ -304,6 +308,16 @@ class JobFields(Fields):
         "Whether work that was cut off by a crash is started again by itself.", "false"
     )
     approve: bool = _optional("Whether it stops after its postchecks until a person approves the change.", "false")
+
+    @model_validator(mode="after")
+    def task_of_an_agent_is_its_work(self) -> Self:
+        """Refuse an agent that would have two tasks, or none."""
+        if "agent" in self.model_fields_set:
+            if "work" in self.model_fields_set:
+                rules.refuse("'agent' and 'work' are both given; name the agent in 'work'")
+            if "task" not in self.model_fields_set or not self.task.strip():
+                rules.refuse("'agent' needs a 'task', which the agent does")
+        return self
 
 
 class GroupFields(Fields):
@@ -330,6 +344,7 @@ class PlanFields(Fields):
     model_config = ConfigDict(title="Orchard plan")
 
     name: Line = Field(description="What people see, and what new branches are named after.")
+    description: Text = _optional("What it is for: people see it, and every agent of the plan is told.", '""')
     base: Word = _optional(
         "The branch or commit that the first jobs start from; pinned to a commit when the plan starts.",
         "the current branch",

@@ -36,7 +36,7 @@ from orchard.planfile import fields
 from orchard.planfile.document import Document, Format, read_document, value_findings
 from orchard.planfile.places import Finding, Path, show_path
 from orchard.planfile.problems import findings
-from orchard.planfile.rules import DEEPEST_GROUP, work_from_text
+from orchard.planfile.rules import DEEPEST_GROUP, work_from_text, work_of_agent
 from orchard.planfile.works import Paths, interactive_findings
 from orchard.text import did_you_mean, quoted
 
@@ -112,6 +112,7 @@ def parse_job_update(value: object, job: Job, known: Collection[JobId], path: st
         problems = [replace(one, path=one.path.replace(f"{path}[0]", path, 1)) for one in error.problems]
         raise InvalidInput(error.what, problems, error.hint) from None
     given = fields.JobFields.model_validate(whole).model_fields_set - {"id", "group"}
+    given = given - {"agent"} | {"work"} if "agent" in given else given
     return replace(job, **{name: getattr(new, name) for name in given})
 
 
@@ -138,7 +139,9 @@ def parse_plan_update(value: object, plan: Plan, started: bool, path: str) -> Pl
     return changed
 
 
-UPDATED_ALWAYS = frozenset({"max_parallel", "env", "verify", "land", "push", "budget", "resolver", "cleanup"})
+UPDATED_ALWAYS = frozenset(
+    {"description", "max_parallel", "env", "verify", "land", "push", "budget", "resolver", "cleanup"}
+)
 UPDATED_BEFORE = frozenset({"name", "base", "target", "setup", "after", "worktree_root", "merge", "deploy"})
 """What can be changed of a plan at any time, and what only before it has started."""
 
@@ -345,6 +348,8 @@ def _job(model: fields.JobFields, entry: _Entry) -> Job:
     values.setdefault("name", model.id)
     if "work" in values:
         values["work"] = _work(values["work"])
+    elif "agent" in values:
+        values["work"] = work_of_agent(values.pop("agent"), values["task"])
     for name in ("prechecks", "postchecks", "setup"):
         if name in values:
             values[name] = _works(values[name])

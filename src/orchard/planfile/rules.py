@@ -161,4 +161,10 @@ def work_from_text(text: str) -> Work:
     named = _AGENT_TEXT.fullmatch(text.strip())
     if named is None:
         return ShellWork(command=text)
-    return AgentWork(instructions=named[2].strip(), agent=None if named[1] == "agent" else named[1])
+    return work_of_agent(named[1], named[2].strip())
+
+
+def work_of_agent(agent: str, task: str) -> AgentWork:
+    """A task for the agent of this name, with or without the `@` that texts have; `agent` is the usual one."""
+    name = agent.removeprefix("@")
+    return AgentWork(instructions=task, agent=None if name == "agent" else name)

@@ -73,6 +73,8 @@ class WorkerContext(Struct, frozen=True, kw_only=True):
     folder: Path
     plan: str
     job: str
+    about: str = ""
+    """What the plan is for, as it says itself."""
     name: str = ""
     attempt: int = 1
     jobs: int = 0
@@ -135,6 +137,7 @@ def work_instructions(context: WorkerContext) -> str:
         verbatim(context.task),
         "---",
         _place(context),
+        _about(context.about),
         _needs(context.needs),
         _read_first(context.context_files),
         tools_text(context.server) if context.server else None,
@@ -293,6 +296,10 @@ def _place(context: WorkerContext) -> str:
         )
     rows.append(_ANSWERED if context.interactive else UNANSWERED)
     return "## Where you are\n\n" + "\n".join(rows)
+
+
+def _about(text: str) -> str | None:
+    return f"## What the plan is for\n\n{verbatim(text)[:INTENT]}" if text.strip() else None
 
 
 def _needs(needs: Sequence[Delivered]) -> str | None:

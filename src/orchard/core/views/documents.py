@@ -152,8 +152,9 @@ def bare_summary(plan: str, name: str, status: str, created: float) -> PlanSumma
 
 
 class WholePlan(PlanSummary, frozen=True, kw_only=True):
-    """A plan, with how much its result changes."""
+    """A plan, with what it is for and how much its result changes."""
 
+    description: str = ""
     summary: Annotated[
         Changes | None, Meta(description="How much the result changes; null where there is none yet.")
     ] = None

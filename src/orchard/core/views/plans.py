@@ -52,17 +52,22 @@ def plan_view(
 ) -> documents.PlanView:
     """The whole of a run; `interrupted` says that no engine works on it although jobs are under way."""
     return documents.PlanView(
-        documents.WholePlan(**asdict(plan_summary(run, say, interrupted=interrupted)), summary=changes),
+        _whole(run, say, changes, interrupted=interrupted),
         [job_view(run, job, interrupted=interrupted) for job in run.plan.jobs],
         run.seq,
     )
+
+
+def _whole(run: Run, say: Say, changes: documents.Changes | None, *, interrupted: bool) -> documents.WholePlan:
+    summary = asdict(plan_summary(run, say, interrupted=interrupted))
+    return documents.WholePlan(**summary, description=run.plan.description, summary=changes)
 
 
 def plan_changes(
     run: Run, say: Say, since: int, *, interrupted: bool = False, changes: documents.Changes | None = None
 ) -> documents.PlanChanges:
     """What is another in a run than after event `since`; it costs what changed."""
-    whole = documents.WholePlan(**asdict(plan_summary(run, say, interrupted=interrupted)), summary=changes)
+    whole = _whole(run, say, changes, interrupted=interrupted)
     jobs = [job_view(run, job, interrupted=interrupted) for job in changed_jobs(run, since, interrupted=interrupted)]
     removed: list[str] = [job for job, seq in run.removed.items() if seq > since]
     order = list[str](run.plan.jobs) if run.reshaped > since else UNSET

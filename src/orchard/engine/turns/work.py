@@ -255,6 +255,7 @@ async def worker_context(context: Context, task: str, work: Work | None, server:
         task=task,
         folder=context.place.folder,
         plan=plan.name,
+        about=plan.description,
         job=context.job_id,
         name=job.name,
         attempt=context.number,

@@ -6,6 +6,17 @@ name that was given, and only if that leaves one value for each field.
 
 from collections.abc import Mapping
 
+
+def _orchestrator(*tools: str) -> Mapping[str, str]:
+    """`deploy_task` as `orchestrator_deploy_task`, `orchestrator_deployTask` and `copilot_orchestratorDeployTask`."""
+    made: dict[str, str] = {}
+    for tool in tools:
+        words = "".join(part.capitalize() for part in tool.split("_"))
+        camel = words[0].lower() + words[1:]
+        made |= dict.fromkeys((f"orchestrator_{tool}", f"orchestrator_{camel}", f"copilot_orchestrator{words}"), tool)
+    return made
+
+
 ALIASES: Mapping[str, str] = {
     "create_copilot_plan": "create_plan",
     "scaffold_copilot_plan": "scaffold_plan",
@@ -49,15 +60,8 @@ ALIASES: Mapping[str, str] = {
     "get_copilot_group": "get_group",
     "get_copilot_group_status": "get_group",
     "cancel_copilot_group": "cancel_group",
-    "orchestrator_save_plan": "save_plan",
-    "orchestrator_add_plan_task": "add_plan_task",
-    "orchestrator_list_workers": "list_workers",
-    "orchestrator_deploy_task": "deploy_task",
-    "orchestrator_complete_task": "complete_task",
-    "orchestrator_cancel_task": "cancel_task",
-    "orchestrator_retry_task": "retry_task",
-    "orchestrator_send_message": "send_message",
-    "orchestrator_list_agents": "list_agents",
+    **_orchestrator("save_plan", "add_plan_task", "list_workers", "deploy_task", "complete_task", "cancel_task"),
+    **_orchestrator("retry_task", "send_message", "list_agents"),
     "a2a_list_agents": "list_agents",
     "a2a_spawn_subtask": "spawn_subtask",
     "a2a_await_subtasks": "await_subtasks",

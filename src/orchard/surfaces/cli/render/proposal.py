@@ -56,6 +56,8 @@ def _around(plan: Plan) -> Iterator[tuple[str, Work]]:
 
 def _settings(plan: Plan) -> Iterator[tuple[str, object]]:
     """What else a plan decides that its reader would want to know."""
+    if plan.description:
+        yield "description", plan.description
     for word in ("base", "target", "after", "resolver", "worktree_root"):
         if (value := getattr(plan, word)) is not None:
             yield word, value

@@ -21,6 +21,8 @@ from orchard.surfaces.cli.terminal import speaks_utf8
 NAME_COLUMNS = 44
 VALIDATION_LABEL = "(validation)"
 SHOWN_OF_MANY = 5
+ABOUT = 160
+"""Characters of what a plan is for."""
 
 
 class Look(Struct, frozen=True):
@@ -220,7 +222,8 @@ def result_line(document: PlanView) -> Line | None:
 def status_lines(document: PlanView, jobs: Sequence[JobView]) -> list[Line]:
     """A plan with these of its jobs, and everything that a person asks next."""
     plan, look = document.plan, look_now(details=True)
-    lines = [header(plan, look), *tree(plan, jobs, look), counts_line(plan)]
+    about: list[Line] = [[(safe(plan.description, ABOUT), "dim")]] if plan.description else []
+    lines = [header(plan, look), *about, *tree(plan, jobs, look), counts_line(plan)]
     result = result_line(document)
     told = plan.status == "waiting" and any(job.waiting for job in jobs)  # under the job, above
     return [*lines, *([result] if result else []), *end_lines(replace(plan, error=None) if told else plan)]

@@ -19,7 +19,7 @@ from orchard.surfaces.mcp.tool import Call
 from orchard.surfaces.mcp.tools.changes import Shaped, add_jobs_request, check_job
 from orchard.surfaces.mcp.tools.declaration import declared
 from orchard.surfaces.mcp.tools.models import KEY, Arguments, Done, Name, optional, plan_fields
-from orchard.surfaces.mcp.tools.names import Meant, ask, done, full_ids, meant_plan, watch_command, with_ids
+from orchard.surfaces.mcp.tools.names import Meant, as_tasks, ask, done, full_ids, meant_plan, watch_command, with_ids
 
 UNCHECKED = (
     "Nothing checks what the agents do: no job has 'postchecks' and the plan has no 'verify'. "
@@ -55,6 +55,8 @@ async def scaffold_plan(call: Call, given: Any) -> Json:
 async def create_job(call: Call, given: Any) -> Json:
     """Make a plan of one job."""
     value = given_fields(given)
+    if "jobs" in value:
+        return await _several(call, value, given.idempotency_key)
     around = {name: value.pop(name) for name in OF_PLAN if name in value}
     if "id" not in value and "name" not in value:
         raise UsageError("id: is required, unless 'name' is given to make one from.")
@@ -66,6 +68,16 @@ async def create_job(call: Call, given: Any) -> Json:
         # The job was read as the first of a plan, but its fields were given by themselves.
         problems = [replace(one, path=one.path.removeprefix("jobs[0].")) for one in error.problems]
         raise InvalidInput(error.what, problems, error.hint) from None
+
+
+async def _several(call: Call, value: Json, key: str | None) -> Json:
+    """A plan of these jobs, where a list is given in the place of one job."""
+    wrong = sorted(value.keys() - {"name", "jobs", *OF_PLAN})
+    if wrong:
+        raise UsageError(f"{wrong[0]}: is a field of one job; with 'jobs' it belongs into them.")
+    as_tasks(value)
+    first = next((job for job in value["jobs"] if isinstance(job, dict)), {}) if isinstance(value["jobs"], list) else {}
+    return await _submitted(call, {"name": first.get("name", first.get("id")), **value}, key)
 
 
 async def _submitted(call: Call, value: Json, key: str | None, *, scaffolding: bool = False) -> Json:
@@ -163,7 +175,7 @@ OWN = {"idempotency_key": KEY}
 ONE_JOB = {
     **plan_fields(JobFields, without=("id", "needs", "group", "priority")),
     **plan_fields(JobFields, only=("id",)),
-    **plan_fields(PlanFields, only=OF_PLAN),
+    **plan_fields(PlanFields, only=(*OF_PLAN, "jobs")),
 }
 EMPTY = plan_fields(PlanFields, without=("jobs", "groups"))
 TOOLS = (

@@ -14,6 +14,7 @@ from orchard.core.scheduler import group_statuses
 from orchard.core.states import JobState
 from orchard.core.views.documents import Waiting
 from orchard.core.views.plans import needs_person, plan_summary
+from orchard.engine.refs_of_plan import slug
 from orchard.errors import InvalidInput, NeedsPerson, Next, NotFound, UsageError
 from orchard.model.events.plans import Json
 from orchard.model.plan import VALIDATION, Job, JobId, PlanId
@@ -276,6 +277,15 @@ def with_ids(value: Json, known: Mapping[str, str | None]) -> list[str]:
             notes += [f"needs: {quoted(old)} was taken to mean job '{new}'." for old, new in changed]
             job["needs"] = found
     return notes
+
+
+def as_tasks(value: Json) -> None:
+    """Have each job be a task: one without an id is named after its name, and a text without work is for an agent."""
+    for job, _ in _jobs(value):
+        if "id" not in job and isinstance(job.get("name"), str):
+            job["id"] = slug(job["name"])
+        if not {"work", "agent"} & job.keys() and isinstance(job.get("task"), str) and job["task"].strip():
+            job["agent"] = "agent"
 
 
 def id_of(word: str, known: Mapping[str, str | None]) -> str:

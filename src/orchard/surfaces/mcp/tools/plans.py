@@ -37,6 +37,7 @@ DRAWN_JOBS = 150
 
 class PlanPage(Told, kw_only=True):
     plan: PlanRow
+    description: str | None = None
     base: str | None = None
     result: str | None = None
     warnings: list[str] | None = None
@@ -64,6 +65,7 @@ def _plan_page(app: App, meant: Meant, given: Any) -> Json:
         "cursor": run.seq,
         "next": next_step(run, summary.status),
         **compact({
+            "description": run.plan.description if given.since is None else None,
             "base": summary.base.branch,
             "result": result.branch if result else None,
             "warnings": summary.warnings[-5:],

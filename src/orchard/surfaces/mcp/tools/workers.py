@@ -4,7 +4,7 @@
 """
 
 import asyncio
-from functools import partial
+from copy import deepcopy
 from typing import Any
 
 from msgspec import to_builtins
@@ -19,11 +19,11 @@ from orchard.planfile import parse
 from orchard.planfile.fields import JobFields, PlanFields
 from orchard.surfaces.mcp.messages import compact
 from orchard.surfaces.mcp.tool import Call, Output
-from orchard.surfaces.mcp.tools.changes import Shaped, check_job
-from orchard.surfaces.mcp.tools.creation import OWN, Created, add_job, check_plan, given_fields, submitted
+from orchard.surfaces.mcp.tools.changes import Shaped, add_jobs_request, check_job
+from orchard.surfaces.mcp.tools.creation import OWN, Created, check_plan, given_fields, submitted
 from orchard.surfaces.mcp.tools.declaration import declared, paged
 from orchard.surfaces.mcp.tools.models import Cursor, Told, WorkerState, plan_fields
-from orchard.surfaces.mcp.tools.names import full_ids, meant_plan, with_ids
+from orchard.surfaces.mcp.tools.names import as_tasks, full_ids, meant_plan, with_ids
 from orchard.surfaces.mcp.tools.plans import page_of
 
 SAID = 1_000
@@ -86,8 +86,29 @@ async def save_plan(call: Call, given: Any) -> Json:
 
 
 def _manual(value: Json) -> tuple[Plan, list[str]]:
+    as_tasks(value)
     notes = with_ids(value, full_ids(value))
     return parse.parse_value({**value, "deploy": "manual"}, scaffolding=True), notes
+
+
+async def add_plan_task(call: Call, given: Any) -> Json:
+    """Add one task to a plan."""
+    meant = await meant_plan(call, given.plan)
+    task = given_fields(given, without=("plan",))
+    as_tasks({"jobs": [task]})
+    return await add_jobs_request(call, meant, [task], alone=True)
+
+
+def _check_task(value: Json) -> None:
+    task = dict(value)
+    as_tasks({"jobs": [task]})
+    check_job(task)
+
+
+def _check_tasks(value: Json) -> None:
+    plan = deepcopy(value)
+    as_tasks(plan)
+    check_plan(plan, scaffolding=True)
 
 
 # ------------------------------------------------------------------------------------------- models
@@ -112,6 +133,7 @@ async def list_models(call: Call, given: Any) -> Json:
     return {"models": [compact(row) for row in found["models"]], **compact({"notes": problems})}
 
 
+TASK = {**plan_fields(JobFields, without=("id",)), **plan_fields(JobFields, only=("id",))}
 TOOLS = (
     declared(workers.list_workers, WorkerList, list_workers, more=paged(), read_only=True),
     declared(
@@ -120,8 +142,8 @@ TOOLS = (
         save_plan,
         without=("fields", "key"),
         more={**plan_fields(PlanFields, without=("deploy", "start_paused")), **OWN},
-        check=partial(check_plan, scaffolding=True),
+        check=_check_tasks,
     ),
-    declared(drafts.add_plan_task, Shaped, add_job, without=("fields",), more=plan_fields(JobFields), check=check_job),
+    declared(drafts.add_plan_task, Shaped, add_plan_task, without=("fields",), more=TASK, check=_check_task),
     declared(system_queries.list_models, ModelList, list_models, read_only=True),
 )
