@@ -1,10 +1,13 @@
-"""Write the journal that tests/core/test_journal_fixture.py reads: plans of every kind, with the documents they make.
+"""Write a journal that tests/core/test_journal_fixture.py reads: plans of every kind, with the documents they make.
 
-    python tools/journal_fixture.py FOLDER
+    python tools/journal_fixture.py FOLDER [NAME]
 
 FOLDER holds journals of real plans, such as those that a run of the tests leaves with `--basetemp`. Of their plans as
 few are taken as have between them every event with every field that any of them has. Run it once per format: whatever
 this version writes, later ones must read to the same documents.
+
+With NAME, as few plans are taken as have between them every event and field that no other journal of the fixture has,
+and are written to a file of their own: so new events are added while what earlier versions wrote stays as it is.
 """
 
 import gzip
@@ -27,6 +30,13 @@ from orchard.model.plan import PlanId
 from orchard.surfaces.next_steps import in_commands
 
 FIXTURE = Path(__file__).resolve().parent.parent / "tests" / "core" / "journal.jsonl.gz"
+
+
+def fixtures() -> list[Path]:
+    """Every file of the fixture, the oldest first."""
+    return [FIXTURE, *sorted(FIXTURE.parent.glob("journal-*.jsonl.gz"))]
+
+
 EVENTS = 120
 """A plan with more events shows nothing that shorter ones do not."""
 
@@ -51,15 +61,26 @@ def documents(rows: Iterable[Row]) -> dict[str, Any]:
     return found
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, name: str | None = None) -> None:
     """Choose plans, and write them."""
+    target = FIXTURE if name is None else FIXTURE.with_name(f"journal-{name}.jsonl.gz")
     plans = [rows for journal in sorted(folder.rglob("journal.db")) for rows in _plans(journal)]
-    chosen = _cover([(rows, _features(rows)) for rows in plans])
-    with gzip.GzipFile(FIXTURE, "wb", mtime=0) as file:
+    known = _known([file for file in fixtures() if file != target]) if name is not None else set[str]()
+    chosen = _cover([(rows, _features(rows) - known) for rows in plans])
+    with gzip.GzipFile(target, "wb", mtime=0) as file:
         for rows in chosen:
             tidy = [(plan, at, name, _elsewhere(body)) for plan, at, name, body in rows]
             file.write(json.dumps({"events": tidy, "documents": documents(tidy)}, ensure_ascii=True).encode() + b"\n")
-    print(f"{len(chosen)} of {len(plans)} plans, {FIXTURE.stat().st_size} bytes")
+    print(f"{len(chosen)} of {len(plans)} plans, {target.stat().st_size} bytes")
+
+
+def _known(files: Iterable[Path]) -> set[str]:
+    """What is particular about the plans of these files."""
+    found: set[str] = set()
+    for file in files:
+        with gzip.open(file, "rt") as lines:
+            found.update(*(_features(json.loads(line)["events"]) for line in lines))
+    return found
 
 
 def _plans(journal: Path) -> Iterator[list[Row]]:
@@ -125,4 +146,4 @@ def _elsewhere(body: str) -> str:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), *sys.argv[2:3])

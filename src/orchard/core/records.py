@@ -39,6 +39,7 @@ class Turn(Struct):
     message: str = ""
     text: str = ""
     messages: int = 0
+    updates: int = 0
     heard: bool = False
     """Whether the agent is known to have taken in what the turn tells it."""
     healed: str | None = None
@@ -173,10 +174,26 @@ class JobRecord(Struct):
     """The number of the last message that the agent is known to have."""
     subtasks: dict[str, Subtask] = field(default_factory=dict)
     """By id, those of all attempts in the order in which they were asked for."""
+    updates: list[events.UpdateQueued] = field(default_factory=list)
+    updates_delivered: dict[str | None, int] = field(default_factory=dict)
+    """By the subtask whose agent was told, or None: the number of the last update that it is known to have."""
 
     @property
     def queued(self) -> list[events.MessageSent]:
         return [message for message in self.messages if message.number > self.delivered]
+
+    def updates_for(self, subtask: str | None) -> list[events.UpdateQueued]:
+        """What an agent of the attempt under way has still to be told, errors first; of progress only the latest."""
+        known = self.updates_delivered.get(subtask, 0)
+        new = [one for one in self.updates if (one.attempt, one.to) == (self.number, subtask) and one.number > known]
+        latest = {one.about: one.number for one in new if one.kind == "progress"}
+        told = [one for one in new if one.kind != "progress" or latest[one.about] == one.number]
+        return sorted(told, key=lambda one: (one.kind != "error", one.number))
+
+    @property
+    def has_news(self) -> bool:
+        """Whether the job's own agent gets a turn if it is idle: somebody said something, or an update wakes it."""
+        return bool(self.queued) or any(one.wakes for one in self.updates_for(None))
 
     @property
     def heals(self) -> list[Turn]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from orchard.core.health_replay import APPLY_HEALTH
 from orchard.core.records import Attempt, PhaseRecord, Snapshot, Turn
 from orchard.core.run import Run
 from orchard.core.sides import SIDES
@@ -307,7 +308,7 @@ def _agent_started(run: Run, event: events.AgentStarted, at: float) -> None:
     attempt = run.records[event.job].last
     if attempt is not None:
         turn = Turn(event.agent, event.purpose, event.phase, at, event.number, event.model, event.session)
-        turn.subtask, turn.messages = event.subtask, event.messages
+        turn.subtask, turn.messages, turn.updates = event.subtask, event.messages, event.updates
         attempt.turns.append(turn)
         if event.subtask is None:
             attempt.idle = None
@@ -479,4 +480,5 @@ APPLY: Mapping[type[events.Event], Callable[[Run, Any, float], None]] = {
     events.WorkerCompleted: _worker_completed,
     events.ConflictSettled: _settled,
     **APPLY_SUBTASKS,
+    **APPLY_HEALTH,
 }

@@ -82,7 +82,7 @@ async def _settle_plan(engine: Engine, run: Run) -> None:
         for job_id in [job for job, record in run.records.items() if record.state is JobState.PENDING]:
             engine.record(run.id, JobCanceled(job_id, run.canceled.reason, found=True, since=since), listed=True)
     for hold in run.waiting_for:
-        if hold.kind == WORKER and run.records[hold.job].queued:
+        if hold.kind == WORKER and run.records[hold.job].has_news:
             engine.record(run.id, HoldReleased(hold.job))
         engine.idling.watch(run, hold.job)
     await settle_undo(engine, run)

@@ -30,7 +30,7 @@ async def talk(context: Context, asked: Asked, *, interactive: bool) -> Result |
     assert last is not None
     first = asked
     if last.idle is not None:
-        if not state.queued:
+        if not state.has_news:
             return _idle(context, last.idle.why)
         asked = _next(context, first)
     elif state.queued:
@@ -42,7 +42,7 @@ async def talk(context: Context, asked: Asked, *, interactive: bool) -> Result |
         if result is None and _newest(context) <= asked.messages:
             _know_without_session(context, asked)
             return _idle(context, "interrupted")
-        if state.queued:
+        if state.queued or (interactive and state.has_news):
             asked = _next(context, first)
         elif result is None or interactive:
             return _idle(context, "interrupted" if result is None else "done")
@@ -87,7 +87,7 @@ def _next(context: Context, first: Asked) -> Asked:
     session = state.sessions.get(f"{first.agent.name} {first.purpose}")
     whole = _whole(context, first)
     texts, again = _queued(context)
-    told = message_instructions(texts, again=again)
+    told = message_instructions(texts, again=again) if texts else ""  # updates alone join it
     return replace(
         first, instructions=told if session else whole, session=session, whole=whole, messages=_newest(context)
     )

@@ -23,6 +23,7 @@ from orchard.agents.prompts.work import go_on_instructions, repeated
 from orchard.engine.context import Context
 from orchard.engine.programs import redacted
 from orchard.engine.turns.scope import at_desk, with_server
+from orchard.engine.turns.updates import joined
 from orchard.errors import Next
 from orchard.model.events import plans as events
 from orchard.model.limits import Limits
@@ -60,6 +61,8 @@ class Asked(Struct, frozen=True):
     """What of the plan it is for: what the plan sets for it holds for its subtasks as well."""
     messages: int = 0
     """The number of the last message of a person's that the instructions tell; 0: none."""
+    updates: int = 0
+    """The number of the last update that the instructions tell; 0: none. Each try of a turn adds those that wait."""
 
 
 async def run_turn(context: Context, asked: Asked) -> protocol.Result:
@@ -119,8 +122,11 @@ async def _once(context: Context, asked: Asked, calls: int) -> tuple[protocol.Re
     """One try at a turn: how it ended, and whether the agent has taken in what it was told."""
     agent, most = asked.agent, asked.settings.max_turns
     log = context.make_log()
+    told, updates = joined(context.state, context.subtask, asked.purpose, asked.instructions)
+    asked = replace(asked, instructions=told, updates=updates)
     begun = events.AgentStarted(*context.now, agent.name, asked.purpose, asked.settings.model, asked.session)
-    context.record(replace(begun, number=asked.number, subtask=context.subtask, messages=asked.messages))
+    begun = replace(begun, number=asked.number, subtask=context.subtask)
+    context.record(replace(begun, messages=asked.messages, updates=updates))
     # At most once per attempt: that it began must outlive us before it begins.
     await context.engine.durable()
     failpoint("agent.before-turn")
@@ -242,6 +248,8 @@ class _Hearing:
         self._record(events.AgentHeard(*self._where, asked.purpose, context.subtask))
         if asked.messages and context.subtask is None:
             self._record(events.MessagesDelivered(context.job_id, context.number, asked.messages))
+        if asked.updates:
+            self._record(events.UpdatesDelivered(context.job_id, context.number, asked.updates, context.subtask))
 
     @property
     def _where(self) -> tuple[JobId, int, Phase, str]:

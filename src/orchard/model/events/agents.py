@@ -44,6 +44,8 @@ class AgentStarted(TurnFact, frozen=True):
     """The subtask that it works on, here and in the facts below; None: the job itself."""
     messages: int = 0
     """The number of the last message that this turn tells the agent; 0: it tells none."""
+    updates: int = 0
+    """The number of the last update that this turn tells the agent; 0: it tells none."""
 
 
 class AgentSession(TurnFact, frozen=True):

@@ -35,6 +35,8 @@ from orchard.model.events.event import JobEvent as JobEvent
 from orchard.model.events.event import JobFact as JobFact
 from orchard.model.events.event import Json as Json
 from orchard.model.events.event import PlanEvent as PlanEvent
+from orchard.model.events.health import UpdateQueued as UpdateQueued
+from orchard.model.events.health import UpdatesDelivered as UpdatesDelivered
 from orchard.model.events.subtasks import ProgressReported as ProgressReported
 from orchard.model.events.subtasks import SubtaskCompleted as SubtaskCompleted
 from orchard.model.events.subtasks import SubtaskEnded as SubtaskEnded
