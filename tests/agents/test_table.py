@@ -319,6 +319,13 @@ def test_servers_are_found_by_name_with_variables_filled_in() -> None:
     )
 
 
+def test_a_server_for_every_agent_is_given_where_no_work_names_it() -> None:
+    rows = {"files": ServerRow("server", always=True), "docs": ServerRow("other")}
+    agents = Agents(Config(mcp_servers=rows), {})
+    given = {named: [one.name for one in agents.servers(named)] for named in [(), ("docs",), ("files",)]}
+    assert given == {(): ["files"], ("docs",): ["docs", "files"], ("files",): ["files"]}
+
+
 def test_an_unknown_server_and_an_unset_variable_are_errors() -> None:
     agents = Agents(Config(mcp_servers={"files": ServerRow("server", env={"K": "${MY_KEY}"})}), {})
 

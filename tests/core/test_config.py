@@ -213,6 +213,7 @@ def test_every_key_can_be_set_by_a_variable_named_after_it() -> None:
         "ORCHARD_RESOLVER": "ours",
         "ORCHARD_RESOLVER_AGENT": "codex",
         "ORCHARD_AGENT_TOOLS": "no",
+        "ORCHARD_PUSH": "yes",
         "ORCHARD_WORKTREE_ROOT": "trees",
         "ORCHARD_SETUP": "make deps\nmake more, please\n",
         "ORCHARD_PASS_ENV": "A, B",

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import fields
 
-from orchard.config.layers import Config, Layer, flatten, merge_layers
+from orchard.config.layers import Config, Layer, environment_layers, flatten, merge_layers
 from orchard.config.rows import AGENT_FIELDS, BUILTIN_FIELDS, SERVER_FIELDS
 from orchard.errors import InvalidInput
 from orchard.model.agent_rows import AgentRow, BuiltinRow, ServerRow
@@ -51,6 +51,49 @@ def test_rows_become_agents_and_servers() -> None:
     assert config.builtin == BuiltinRow("openai", "http://127.0.0.1:1/v1", max_iterations=9)
     assert config.mcp_servers["files"] == ServerRow("server", (".",), {"K": "v"})
     assert config.mcp_servers["docs"] == ServerRow(url="https://docs.example/mcp", headers={"X-Api-Key": "k"})
+
+
+def config_from(env: dict[str, str]) -> tuple[Config, list[str]]:
+    layers, warnings = environment_layers(env)
+    return merge_layers(layers).config, warnings
+
+
+def test_variables_set_fields_of_known_agents() -> None:
+    config, warnings = config_from(
+        {
+            "ORCHARD_AGENTS_BUILTIN_MAX_ITERATIONS": "7",
+            "ORCHARD_AGENTS_BUILTIN_DENY_TOOLS": "bash, git_*",
+            "ORCHARD_AGENTS_FAST_AGENT_MODEL": "small",
+            "ORCHARD_AGENTS_CLAUDE_MODEL": "",
+            "ORCHARD_AGENTS_BUILTIN_ENV": "A=b",
+        }
+    )
+    assert (config.builtin.max_iterations, config.builtin.deny_tools) == (7, ("bash", "git_*"))
+    assert config.agents == {"fast-agent": AgentRow(model="small")}
+    assert [one.split(" ")[0] for one in warnings] == ["ORCHARD_AGENTS_BUILTIN_ENV"]
+
+
+def test_a_bad_variable_of_a_row_is_named() -> None:
+    with pytest.raises(InvalidInput, match="ORCHARD_AGENTS_BUILTIN_MAX_ITERATIONS"):
+        config_from({"ORCHARD_AGENTS_BUILTIN_MAX_ITERATIONS": "many"})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[{"name": "fs", "command": "npx", "args": ["-y"]}]',
+        '{"fs": {"command": "npx", "args": ["-y"]}}',
+    ],
+)
+def test_servers_of_a_variable_are_rows(text: str) -> None:
+    config, warnings = config_from({"ORCHARD_MCP_SERVERS": text})
+    assert (config.mcp_servers, warnings) == ({"fs": ServerRow("npx", ("-y",))}, [])
+
+
+@pytest.mark.parametrize("text", ["npx", "[1]", '[{"command": "npx"}]', '{"fs": 1}', "[" * 100_000, '{"fs": {}}'])
+def test_servers_of_a_variable_that_make_no_rows_are_refused(text: str) -> None:
+    with pytest.raises(InvalidInput, match="ORCHARD_MCP_SERVERS"):
+        config_from({"ORCHARD_MCP_SERVERS": text})
 
 
 def test_rows_of_several_layers_are_put_together_field_by_field() -> None:

@@ -432,6 +432,16 @@ async def test_a_push_that_fails_is_reported_and_the_landing_stands(orchard: Orc
     assert done["plan"]["warnings"]
 
 
+async def test_the_configuration_decides_about_a_push_where_the_plan_does_not(
+    orchard: Orchard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ORCHARD_PUSH", "yes")
+    silent = await orchard.run("name: Push\njobs: [{id: a, work: echo a > a.txt}]")
+    against = await orchard.run("name: None\npush: false\njobs: [{id: b, work: echo b > b.txt}]")
+    assert silent["plan"]["pushed"]["ok"] is False, "there is no remote to push to"
+    assert against["plan"]["pushed"] is None
+
+
 async def test_work_for_an_agent_that_nobody_knows_is_refused_before_anything_is_made(orchard: Orchard) -> None:
     with pytest.raises(
         UsageError, match="Job 'a' is work for an agent: There is no agent 'cluade'; did you mean 'claude'"

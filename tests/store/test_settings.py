@@ -187,12 +187,13 @@ LOOSER = [
     ("limits.interactive", 0), ("limits.grace", 3600), ("capacity.global", 0), ("capacity.global", 100),
     ("heal.enabled", True), ("heal.attempts", 100), ("limits.subtasks_per_job", 1000),
     ("limits.subtasks_per_plan", 10_000), ("worktree.pool", 64), ("agent_tools", True), ("resolver", "theirs"),
-    ("resolver", "ours"), ("resolver", "agent"),
+    ("resolver", "ours"), ("resolver", "agent"), ("push", True),
 ]  # fmt: skip
 OWN = {
     "limits.log_bytes": 2**20, "limits.wall": 3600, "limits.idle": 600, "limits.interactive": 60, "limits.grace": 5,
     "capacity.global": 2, "heal.enabled": False, "heal.attempts": 1, "limits.subtasks_per_job": 2,
     "limits.subtasks_per_plan": 3, "worktree.pool": 1, "agent_tools": False, "resolver": "fail",
+    "push": False,
 }  # fmt: skip
 
 

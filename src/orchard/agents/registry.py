@@ -89,8 +89,9 @@ class Agents:
         return any(self.missing(name) is None and self._no_login(name) is None for name in self.names)
 
     def servers(self, names: Iterable[str]) -> tuple[McpServer, ...]:
-        """The MCP servers of the configuration that are named; `${NAME}` in their values is filled in."""
-        return tuple(self._server(name) for name in names)
+        """The MCP servers that are named, and those that every agent gets; `${NAME}` in their values is filled in."""
+        always = (name for name, row in self.config.mcp_servers.items() if row.always)
+        return tuple(self._server(name) for name in dict.fromkeys((*names, *always)))
 
     def model_for(self, agent: str, model: str | None, tier: Tier | None) -> str | None:
         """The model that a plan means for an agent; None: the agent's own choice. One that is not known is an error.

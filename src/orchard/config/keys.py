@@ -88,6 +88,7 @@ _TABLE = (
         "whether agents in jobs get Orchard's own MCP server: their plan to read, and subtasks",
         loosens=_more,
     ),
+    Key("push", flag(), "whether the target of a plan that does not say is pushed after it lands", loosens=_more),
     Key("worktree_root", text_of(place), "folder that holds the jobs' worktrees", stays_inside=True),
     Key(
         "setup",

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from orchard.config.keys import KEYS, LATER, NOT_SETTINGS, ROWS
 from orchard.config.kinds import RawWork, checked_text, found_instead, stays_inside
-from orchard.config.rows import make_rows, row_key, row_leaves
+from orchard.config.rows import SERVERS_VARIABLE, make_rows, row_key, row_leaves, row_variables, server_rows
 from orchard.errors import InvalidInput, Next, Problem
 from orchard.model.agent_rows import AgentRow, BuiltinRow, ServerRow
 from orchard.model.limits import Limits
@@ -78,6 +78,7 @@ class Config(Struct, frozen=True):
     resolver: Resolver = "agent"
     resolver_agent: str | None = None
     agent_tools: bool = True
+    push: bool = False
     worktree_root: str = ".worktrees"
     setup: tuple[RawWork, ...] = ()
     pass_env: tuple[str, ...] = ()
@@ -170,8 +171,16 @@ def environment_layers(env: Mapping[str, str]) -> tuple[list[Layer], list[str]]:
     # The short form first, so that the full one wins where both are set.
     known = sorted((name for name in names if env.get(name)), key=lambda name: name == names[name].variables[0])
     layers = [Layer(name, nested({names[name].name: names[name].kind.read(env[name].strip())})) for name in known]
-    strangers = sorted(name for name in env if name.startswith("ORCHARD_") and name not in names.keys() | NOT_SETTINGS)
-    return layers, [_stranger(name, tuple(names)) for name in strangers[:PROBLEMS_SHOWN]]
+    rows = row_variables() if any(name.startswith("ORCHARD_AGENTS_") for name in env) else {}
+    for name in sorted(rows.keys() & env.keys()):
+        row, key = rows[name]
+        if env[name]:
+            layers.append(Layer(name, {"agents": {row: {key.name: key.kind.read(env[name].strip())}}}))
+    if env.get(SERVERS_VARIABLE):
+        layers.append(Layer(SERVERS_VARIABLE, {"mcp_servers": server_rows(env[SERVERS_VARIABLE])}))
+    settings = {*names, *rows, SERVERS_VARIABLE} | NOT_SETTINGS
+    strangers = sorted(name for name in env if name.startswith("ORCHARD_") and name not in settings)
+    return layers, [_stranger(name, (*names, *rows)) for name in strangers[:PROBLEMS_SHOWN]]
 
 
 def flag_layers(flags: Mapping[str, object]) -> list[Layer]:

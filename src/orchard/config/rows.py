@@ -7,6 +7,7 @@ A row is put together field by field, as all settings are: the user's file may n
 the arguments.
 """
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, get_args
@@ -32,6 +33,7 @@ from orchard.model.agent_rows import AGENTS, AgentRow, BuiltinRow, Home, ServerR
 from orchard.text import did_you_mean, quoted
 
 MOST = 100
+SERVERS_VARIABLE = "ORCHARD_MCP_SERVERS"
 RESERVED = "agent"
 """`@agent TEXT` is work for the default agent, so no agent can have this name."""
 
@@ -95,6 +97,7 @@ SERVER_FIELDS = (
     Key("env", _VARIABLES, "variables that it gets; `${NAME}` in a value stands for a variable of yours"),
     Key("url", text_of(address), "the address, instead of a command"),
     Key("headers", table_of(_header, _header_value), "sent with each request; `${NAME}` as in `env`"),
+    Key("always", flag(), "whether every agent in a job gets it, also where the work does not name it"),
 )
 
 
@@ -111,6 +114,31 @@ def row_key(name: str) -> Key | str | None:
     row, _, field = rest.partition(".")
     known = fields_of(table, row)
     return known.get(field) or f"unknown key{did_you_mean(field, known)}"
+
+
+def row_variables() -> Mapping[str, tuple[str, Key]]:
+    """The environment variables that set fields of known agents, such as `ORCHARD_AGENTS_BUILTIN_MAX_ITERATIONS`.
+
+    Tables have none, and neither have agents of the user's own: a variable could not make a row whole.
+    """
+    return {
+        f"ORCHARD_AGENTS_{row}_{name}".upper().replace("-", "_"): (row, key)
+        for row in AGENTS
+        for name, key in fields_of("agents", row).items()
+        if key.kind is not _VARIABLES
+    }
+
+
+def server_rows(text: str) -> object:
+    """Rows of `[mcp_servers]` as a variable holds them: JSON, by name or as a list of objects with a `name`."""
+    try:
+        given = json.loads(text)
+    except (ValueError, RecursionError):
+        return "text that is not JSON"
+    named = isinstance(given, list) and all(isinstance(one, dict) and isinstance(one.get("name"), str) for one in given)
+    if not named:
+        return given
+    return {one["name"]: {field: value for field, value in one.items() if field != "name"} for one in given}
 
 
 def row_leaves(table: str, rows: Mapping[str, object]) -> Iterator[tuple[str, object, str | None]]:

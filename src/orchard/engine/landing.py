@@ -123,8 +123,9 @@ async def _after_landing(context: Context) -> Outcome:
 
 
 async def _push(engine: Engine, run: Run) -> None:
-    """Hand the branch on, if the plan says so; that it failed is told for as long as the landing stands."""
-    if run.plan.push and run.landed is not None:
+    """Hand the branch on, if the plan or else the configuration says so; a failure is told while the landing stands."""
+    wanted = run.plan.push if run.plan.push is not None else engine.world.config.push
+    if wanted and run.landed is not None:
         ok, message = await engine.world.in_thread(git_landing.push, engine.world.repo, run.landed.branch)
         engine.record(run.id, events.Pushed(run.landed.branch, ok, message[-2000:]))
 

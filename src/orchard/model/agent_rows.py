@@ -89,3 +89,5 @@ class ServerRow(Struct, frozen=True):
     env: Mapping[str, str] = field(default_factory=dict)
     url: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
+    always: bool = False
+    """Whether every agent in a job gets it, also where the work does not name it."""

@@ -142,7 +142,8 @@ class Plan(Struct, frozen=True, kw_only=True, dict=True):
     merge: Literal["squash", "merge"] = "squash"
     resolver: Resolver | None = None
     land: Literal["auto", "ask", "never"] = "auto"
-    push: bool = False
+    push: bool | None = None
+    """None: from the configuration."""
     deploy: Literal["auto", "manual"] = "auto"
     budget: Budget = Budget()
 

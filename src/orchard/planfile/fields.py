@@ -382,7 +382,9 @@ class PlanFields(Fields):
         "`never`: it stays on a new branch `orchard/<name>`.",
         "auto",
     )
-    push: bool = _optional("Whether the target is pushed after landing; if that fails, the landing stands.", "false")
+    push: bool = _optional(
+        "Whether the target is pushed after landing; if that fails, the landing stands.", "from the configuration"
+    )
     deploy: Literal["auto", "manual"] = _optional(
         "`auto`: jobs start by themselves; `manual`: a job runs only when a person or an agent deploys it.",
         "auto",

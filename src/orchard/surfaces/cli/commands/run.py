@@ -58,6 +58,7 @@ orchard run plan.yaml --json          # every event as a JSON line, the result l
 @click.option(
     "--max-parallel", metavar="N", type=click.IntRange(0, limits.MAX_PARALLEL), help="Jobs at once; 0: no limit."
 )
+@click.option("--push/--no-push", default=None, help="Push the target after it landed, or do not.")
 @click.option("--start-paused", is_flag=True, help="Take the plan in, and start it with 'orchard resume'.")
 @detach_option
 def run(terminal: Terminal, file: str, detach: bool, **changes: Any) -> int:
