@@ -19,7 +19,7 @@ from orchard.git.worktree.commit import CommitInfo, Committed, commit_work
 from orchard.git.worktree.fast_commit import Storage, holds, read_files, write_tree
 from orchard.git.worktree.save import Saved, ensure_saved
 from orchard.git.worktree.status import look, picture
-from orchard.git.worktree.worktrees import Worktrees
+from orchard.git.worktree.worktrees import ProofIsOld, Worktrees
 from orchard.testing import Repo
 
 REF = "refs/orchard/keep/p/j/1"
@@ -161,10 +161,19 @@ def test_a_folder_that_stays_stands_at_the_result(repo: Repo, trees: Worktrees, 
     assert (done.added, done.modified, done.lines_added, done.lines_deleted) == (1, 1, 2, 1)
 
 
+@pytest.mark.parametrize("large", [False, True], ids=["small", "large"])
 @pytest.mark.parametrize("late", ["another file", "an edit", "a new mode", "an ignored file"])
 def test_what_came_after_the_commit_is_seen(
-    repo: Repo, trees: Worktrees, live: Live, worktree: Worktree, late: str
+    repo: Repo,
+    trees: Worktrees,
+    live: Live,
+    worktree: Worktree,
+    monkeypatch: pytest.MonkeyPatch,
+    late: str,
+    large: bool,
 ) -> None:
+    if large:
+        monkeypatch.setattr(contents_module, "PICTURED", 0)
     base = repo.head()
     (worktree.path / "x").write_text("x\n")
     done = commit(trees, live, worktree, base)
@@ -175,15 +184,32 @@ def test_what_came_after_the_commit_is_seen(
         changed.write_text("z\n")
 
     saved = save(trees, live, worktree, done.commit)
+    if changed.name != "x":  # what was committed is read again at once, all else before the reset
+        with pytest.raises(ProofIsOld):
+            trees.reset(worktree, base, saved)
+        assert changed.read_text() == "z\n"
+        saved = ensure_saved(trees.repo, worktree, WIP, "saved", base)
     trees.reset(worktree, base, saved)
 
     assert Repo(worktree.path)("status", "--porcelain", "--ignored") == ""
-    if late == "an ignored file":
-        assert (saved.commit, saved.ignored, saved.new_files) == (None, 1, None)
-        return
     assert saved.commit is not None and saved.new_files is None
     kept = repo.files(saved.commit)
-    assert kept.get(changed.name) == ("x\n" if late == "a new mode" else "z\n")
+    assert kept.get(changed.name) == {"a new mode": "x\n", "an ignored file": None}.get(late, "z\n")
+
+
+def test_whoever_goes_on_in_a_folder_is_not_overlooked(
+    repo: Repo, trees: Worktrees, live: Live, worktree: Worktree
+) -> None:
+    (worktree.path / "x").write_text("x\n")
+    done = commit(trees, live, worktree, repo.head())
+    assert trees.left_by(worktree) is not None
+
+    trees.repair(worktree)  # as before every program and every turn of an agent
+    (worktree.path / "y").write_text("y\n")
+
+    saved = save(trees, live, worktree, done.commit)
+    assert saved.commit is not None
+    assert repo.files(saved.commit)["y"] == "y\n"
 
 
 def test_a_result_that_no_ref_holds_is_saved_once_more(

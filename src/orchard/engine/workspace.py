@@ -242,13 +242,17 @@ class Workspace:
         """Go on from a commit that holds what the worktree holds; its files stay as they are."""
         await self._world.in_thread(self._world.integration.live.set_head, self._open.name, commit)
 
-    async def save(self, why: str) -> Saved | None:
-        """Save what lies there beyond what a ref holds; CannotSave leaves everything as it is."""
+    async def save(self, why: str, *, to_pool: bool = False) -> Saved | None:
+        """Save what lies there beyond what a ref holds; CannotSave leaves everything as it is.
+
+        `to_pool`: the pool gets it, which looks once more before it is used again. So where its work was committed a
+        moment ago and nobody was started there since, it is not looked at here as well.
+        """
         held = self.held
         if held is None:
             return None
         trees, live = self._pool.worktrees, self._world.integration.live
-        made_from, left = trees.made_from(held.worktree), trees.left_by(held.worktree)
+        made_from, left = trees.made_from(held.worktree), trees.left_by(held.worktree) if to_pool else None
         known = partial(ensure_saved, live=live, made_from=made_from, held_by=held.ref, left=left)
         failpoint("wip.before-save")
         saved = await self._world.in_thread(known, *self._to_save(held.worktree, why), held.result or held.base)
@@ -256,10 +260,10 @@ class Workspace:
         self._record_saved(saved, why)
         return saved
 
-    async def try_to_save(self, why: str, then: str = "") -> Saved | None:
+    async def try_to_save(self, why: str, then: str = "", *, to_pool: bool = False) -> Saved | None:
         """The same; where it cannot be done a person is told, with `then` to add."""
         try:
-            return await self.save(why)
+            return await self.save(why, to_pool=to_pool)
         except OrchardError as error:
             self._engine.warn(self._run.id, f"{error.message}{then}", self._job)
             return None
@@ -287,7 +291,7 @@ class Workspace:
             return
         self._engine.giving_back.add(key)
         try:
-            saved = saved or await self.try_to_save(why)
+            saved = saved or await self.try_to_save(why, to_pool=True)
             if saved is not None:
                 await self._hand_over(saved)
         finally:

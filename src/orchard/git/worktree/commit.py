@@ -26,10 +26,10 @@ from orchard.git.worktree.review import LISTED, Difference, Finding, Reviewed, c
 from orchard.git.worktree.status import (
     Contents,
     Left,
-    Picture,
     display,
     look,
     picture,
+    seen_as,
     stage,
     submodule_problems,
     try_again,
@@ -127,8 +127,9 @@ def commit_work(
         (git.git_dir / name).unlink(missing_ok=True)
     plain = made_from == base and live.is_plain(base)
     try:
-        before = picture(worktree.path) if plain and not stays else None
+        seen = picture(worktree.path, git.git_dir / "index") if plain and not stays else None
         contents = look(git, worktree.path, untouched=plain)
+        left = seen_as(worktree.path, contents, seen) if plain and not stays else None
     except Blocked as blocked:
         names = tuple(display(name) for name in blocked.names)
         said = f"The job left a pipe, socket or device where git expects a file: {', '.join(names[:5])}"
@@ -152,10 +153,10 @@ def commit_work(
             "Have the job commit on top of what it was given, or not commit at all.",
         )
     contents, dropped = _without_droppings(git, contents, info)
+    left = None if dropped else left
     if contents.clean and head == base:
-        return Committed(base, changed=False, dropped=dropped)
-    before = None if dropped else before
-    work = _Work(repo, live, worktree, base, head, info, plain=plain and head == base, stays=stays, before=before)
+        return Committed(base, changed=False, dropped=dropped, left=left)
+    work = _Work(repo, live, worktree, base, head, info, plain=plain and head == base, stays=stays, left=left)
     result = _commit_once_more_if_objects_vanished(work, contents)
     return replace(result, dropped=dropped) if isinstance(result, Committed) else result
 
@@ -221,7 +222,7 @@ class _Work(Struct, frozen=True):
     info: CommitInfo
     plain: bool
     stays: bool
-    before: Picture | None
+    left: Left | None
 
     @property
     def git(self) -> Git:
@@ -288,7 +289,7 @@ def _commit(work: _Work, contents: Contents) -> Committed | Refused:
         work.live.set_head(work.worktree.name, commit)
     counts = (reviewed.added, reviewed.modified, reviewed.deleted)
     lines = (reviewed.lines_added, reviewed.lines_deleted)
-    left = Left(work.before, contents) if files is not None and work.before is not None else None
+    left = work.left if files is not None else None
     return Committed(commit, True, *counts, *lines, own_commits=head != base, left=left)
 
 

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from orchard.errors import RUN_DOCTOR, OrchardError, UsageError
 from orchard.files import read_plain
 from orchard.git.command import Blocked, Git, GitError
-from orchard.git.folders import lstat, remove_special
+from orchard.git.folders import remove_special
 from orchard.git.objects.processes import Live
 from orchard.git.objects.reader import Change, ObjectMissing
 from orchard.git.pipes import remove_blocked_notes
@@ -39,8 +39,9 @@ from orchard.git.worktree.status import (
     display,
     look,
     picture,
+    seen_as,
     stage,
-    stamp,
+    stamps,
     submodule_problems,
     try_again,
 )
@@ -139,7 +140,8 @@ def ensure_saved(
     """Save what the worktree holds beyond `base`; if `ref` is taken, the next number is used.
 
     `made_from`: the commit we made the worktree's index from, if no other git wrote to it since.
-    `held_by`: the ref that holds `base`. `left`: what the worktree held when `base` was made of it.
+    `held_by`: the ref that holds `base`. `left`: what the worktree held when `base` was made of it, where nobody was
+    started there since. The proof is then that it holds just that: whoever resets or removes it looks first.
 
     Objects can vanish under us if someone runs `git gc --prune=now` in the moment between writing
     and naming them. Reading back notices, and the files are hashed once more.
@@ -227,7 +229,7 @@ def _save(repo: Repository, worktree: Worktree, index: Path, request: _Request) 
     if request.fresh:
         head = _head(repo, worktree) or request.base
     _refuse_what_cannot_be_saved(repo, worktree, contents, head)
-    proof = _proof(repo, worktree, contents, seen)
+    proof = _proof(repo, worktree, seen_as(worktree.path, contents, seen))
     ref = None
     commit = None
     staged = staged_apart(git, contents)
@@ -247,9 +249,9 @@ def _save(repo: Repository, worktree: Worktree, index: Path, request: _Request) 
     )
 
 
-def _proof(repo: Repository, worktree: Worktree, contents: Contents, seen: Picture | None) -> Saved:
-    """For a worktree that holds this, all of it saved elsewhere; `seen` is its picture from before the look."""
-    notes = repo.common_dir / "worktrees" / worktree.name
+def _proof(repo: Repository, worktree: Worktree, found: Left) -> Saved:
+    """For a worktree that holds this, all of it saved elsewhere."""
+    notes, contents = repo.common_dir / "worktrees" / worktree.name, found.contents
     return Saved(
         worktree=worktree,
         commit=None,
@@ -261,7 +263,7 @@ def _proof(repo: Repository, worktree: Worktree, contents: Contents, seen: Pictu
         clutter=contents.clutter,
         index_usable=True,
         token=secrets.token_hex(8),
-        seen=witness(worktree.path, notes, seen, contents),
+        seen=witness(notes, found),
     )
 
 
@@ -273,12 +275,8 @@ def _in_result(
         if not live.is_plain(made_from) or not live.is_plain(result):
             return None
         notes = live.repo.common_dir / "worktrees" / worktree.name
-        seen = picture(worktree.path)
-        if left is not None and seen == left.picture:
-            contents = left.contents
-        else:
-            contents = look(live.repo.worktree_git(worktree.name, worktree.path), worktree.path, untouched=True)
-        proof = _proof(live.repo, worktree, contents, seen)
+        found = left or _look_again(live.repo, worktree, notes)
+        proof, contents = _proof(live.repo, worktree, found), found.contents
         files = read_files(worktree.path, contents)
         if files is None or contents.head is None:
             return None
@@ -293,9 +291,15 @@ def _in_result(
         return None
     besides = contents.ignored or contents.special or contents.empty_folders
     proof = replace(proof, new_files=None if contents.changed or besides else contents.untracked)
-    if left is None or seen != left.picture or besides:
+    if left is None or left.picture is None or besides:
         return proof
     return replace(proof, stands_at=result, changes=tuple(live.objects.diff_trees(*trees)))
+
+
+def _look_again(repo: Repository, worktree: Worktree, notes: Path) -> Left:
+    seen = picture(worktree.path, notes / "index")
+    contents = look(repo.worktree_git(worktree.name, worktree.path), worktree.path, untouched=True)
+    return seen_as(worktree.path, contents, seen)
 
 
 def _save_head_only(repo: Repository, worktree: Worktree, request: _Request) -> Saved:
@@ -434,11 +438,11 @@ def _changed_files(git: Git, pairs: list[tuple[str, str]]) -> dict[str, int]:
 # ------------------------------------------------------------------ whether it is still as it was saved
 
 
-def witness(path: Path, git_dir: Path, seen: Picture | None, contents: Contents) -> Witness:
-    """What to remember of a worktree that was just looked at; `seen` is its picture from before that."""
-    if seen is not None:
-        return Witness(seen, notes=_digest_of_notes(git_dir))
-    return Witness(None, contents, _stamps(path, contents), _digest_of_notes(git_dir))
+def witness(git_dir: Path, found: Left) -> Witness:
+    """What to remember of a worktree that holds what was found there."""
+    if found.picture is not None:
+        return Witness(found.picture, notes=_digest_of_notes(git_dir))
+    return Witness(None, found.contents, found.stamps, _digest_of_notes(git_dir))
 
 
 def still_holds(git: Git, path: Path, before: Witness, index: Path, *, untouched: bool) -> bool:
@@ -456,17 +460,7 @@ def still_holds(git: Git, path: Path, before: Witness, index: Path, *, untouched
     if not untouched:
         shutil.copyfile(git.git_dir / "index", index)
         git = git.with_index(index)
-    return look(git, path, untouched=untouched) == before.contents and _stamps(path, before.contents) == before.stamps
-
-
-def _stamps(path: Path, contents: Contents) -> bytes:
-    """What changes as soon as a program writes to a file that differs from what HEAD holds."""
-    digest = hashlib.sha256()
-    top = os.fsencode(path) + b"/"
-    for name in sorted({*contents.changed, *contents.untracked, *contents.staged}):
-        found = lstat(top + name)
-        digest.update(name + b"\0-\n" if found is None else b"%s\0%d %d %d %d %d\n" % (name, *stamp(found)))
-    return digest.digest()
+    return look(git, path, untouched=untouched) == before.contents and stamps(path, before.contents) == before.stamps
 
 
 def _digest_of_notes(git_dir: Path) -> bytes:

@@ -134,17 +134,22 @@ class Picture(Struct, frozen=True):
 
 
 class Left(Struct, frozen=True):
-    """What a folder was found to hold, and its picture from before it was looked at."""
+    """What a folder was found to hold, and what tells whether it holds just that later on."""
 
-    picture: Picture
     contents: Contents
+    picture: Picture | None
+    """From before it was looked at; None: there is too much in it."""
+    stamps: bytes = b""
+    """Of what differs, from before that was read; empty where there is a picture."""
 
 
-def picture(path: Path) -> Picture | None:
-    """A picture of a folder; None where there is too much to look at.
+def picture(path: Path, index: Path | None = None) -> Picture | None:
+    """A picture of a folder; None where there is too much to look at, as the index of the folder may tell at once.
 
     Only the kernel sets the time of a change: where two pictures are the same, nothing happened between.
     """
+    if index is not None and _indexed(index) > PICTURED:
+        return None
     rows: list[bytes] = []
     odd: list[bytes] = []
     folders = [os.fsencode(path)]
@@ -163,6 +168,29 @@ def picture(path: Path) -> Picture | None:
                 if len(rows) > PICTURED:
                     return None
     return Picture(hashlib.sha256(b"\0".join(sorted(rows))).digest(), tuple(sorted(odd)))
+
+
+def _indexed(index: Path) -> int:
+    """How many files an index lists, by its header; 0 where that cannot be told."""
+    with suppress(OSError), open_plain(index) as file:
+        header = file.read(12)
+        return int.from_bytes(header[8:12], "big") if header[:4] == b"DIRC" else 0
+    return 0
+
+
+def seen_as(path: Path, contents: Contents, seen: Picture | None) -> Left:
+    """What was found in a folder just now; `seen` is its picture from before the look."""
+    return Left(contents, seen, stamps(path, contents) if seen is None else b"")
+
+
+def stamps(path: Path, contents: Contents) -> bytes:
+    """What changes as soon as a program writes to a file that differs from what HEAD holds."""
+    digest = hashlib.sha256()
+    top = os.fsencode(path) + b"/"
+    for name in sorted({*contents.changed, *contents.untracked, *contents.staged}):
+        found = lstat(top + name)
+        digest.update(name + b"\0-\n" if found is None else b"%s\0%d %d %d %d %d\n" % (name, *stamp(found)))
+    return digest.digest()
 
 
 def stamp(found: os.stat_result) -> tuple[int, int, int, int, int]:

@@ -110,7 +110,7 @@ class Worktrees(Struct):
         return commit if commit and _index_stamp(self._admin(worktree)) == stamp else None
 
     def left_by(self, worktree: Worktree) -> Left | None:
-        """What the worktree held when its work was committed, if that was noted."""
+        """What the worktree held when its work was committed, if that was noted and nobody went on there."""
         return self._made.get(worktree.name, ("", (), None))[2]
 
     def settle_index(self, worktree: Worktree) -> None:
@@ -299,6 +299,8 @@ class Worktrees(Struct):
         """
         if worktree.path.is_symlink() or not worktree.path.is_dir():
             raise OrchardError(f"The worktree {worktree.path} is gone.", hint="Retry the job with '--fresh'.")
+        if known := self._made.get(worktree.name):
+            self._made[worktree.name] = (*known[:2], None)  # somebody is about to work there
         admin, link = self._admin(worktree), worktree.path / ".git"
         if link.is_dir() and not link.is_symlink():
             link.rename(worktree.path / f".git-moved-{secrets.token_hex(4)}")
