@@ -204,6 +204,33 @@ def test_a_key_makes_a_plan_only_once(api: World) -> None:
     assert len(api.get("/plans")["plans"]) == 1
 
 
+def test_a_key_that_is_used_in_another_way_or_has_another_form_is_refused(api: World) -> None:
+    plan: Json = {"name": "Once", "jobs": [WRITE_A], "start_paused": True}
+    made = api.ask("POST", "/plans", plan, headers={"Idempotency-Key": "abc"}).json()["plan"]
+
+    def asked(path: str, key: str | bytes) -> tuple[int, str]:
+        answer = api.ask("POST", path, None if "clone" in path else plan, headers={"Idempotency-Key": key})
+        return answer.status_code, answer.json().get("detail", "")
+
+    for path in ("/plans?scaffolding=true", f"/plans/{made}/clone?scaffolding=true"):
+        status, said = asked(path, "abc")
+        assert status == 422 and "in another way" in said, path
+    for key in ("caf\u00e9", "x" * 201, "tab\tinside"):
+        status, said = asked("/plans", key.encode("latin-1"))
+        assert status == 422 and "has another form" in said, key
+    assert len(api.get("/plans")["plans"]) == 1
+
+
+def test_a_clone_may_wait_to_be_finalized_and_then_to_be_resumed(api: World) -> None:
+    plan = api.submit([WRITE_A], start_paused=True)
+    clone = api.post(f"/plans/{plan}/clone", {"start_paused": False}, 201, scaffolding="true")["plan"]
+    shown = api.get(f"/plans/{clone}")["plan"]["status"]
+
+    ended = api.post(f"/plans/{clone}/finalize", {"start_paused": True})
+
+    assert (shown, ended["status"]) == ("scaffolding", "paused")
+
+
 def test_everything_wrong_with_a_plan_is_told_at_once_with_the_line_of_the_body(api: World) -> None:
     body = b'{"name": "Bad",\n "jobs": [\n  {"id": "a", "wrk": "true"},\n  {"id": "b", "needs": ["c"]}]}'
 

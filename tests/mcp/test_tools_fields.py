@@ -138,6 +138,12 @@ async def by_update_plan(tools: Bench, given: Json) -> Arrived:
     return tools.configuration(plan), settled(tools, parsed({"name": "Tried", "jobs": [FIRST], **given}))
 
 
+async def by_clone_plan(tools: Bench, given: Json) -> Arrived:
+    plan = (await tools("create_plan", name="Tried", jobs=[FIRST]))["plan"]
+    made = await tools("clone_plan", plan=plan, **deepcopy(given))
+    return tools.configuration(made["plan"]), settled(tools, parsed({"name": "Tried", "jobs": [FIRST], **given}))
+
+
 async def by_update_job(tools: Bench, given: Json) -> Arrived:
     new = {"id": "new", "work": "true"}
     plan = (await tools("create_plan", name="Tried", jobs=[FIRST, new]))["plan"]
@@ -176,13 +182,14 @@ ARRIVING: dict[str, Callable[[Bench, Json], Awaitable[Arrived]]] = {
     "create_plan": by_create_plan, "scaffold_plan": by_scaffold_plan, "add_job": by_add_job, "add_jobs": by_add_jobs,
     "reshape_plan": by_reshape_plan, "create_job": by_create_job, "update_plan": by_update_plan,
     "update_job": by_update_job, "retry_job": by_retry_job, "retry_plan": by_retry_plan,
-    "resume_plan": by_resume_plan,
+    "resume_plan": by_resume_plan, "clone_plan": by_clone_plan,
 }  # fmt: skip
 
 OWNERS: dict[str, dict[str, str]] = {
     "create_plan": {"": "Plan"},
     "scaffold_plan": {"": "Plan"},
     "update_plan": {"": "Plan"},
+    "clone_plan": {"": "Plan"},
     "add_job": {"": "Job"},
     "update_job": {"": "Job"},
     "create_job": {"": "Job"},
@@ -194,7 +201,7 @@ def sample_of(place: Place) -> str | None:
     """The name of the plan model's field that this one is, None for a field that is the tool's own."""
     if place.owner and place.owner != "change":
         return f"{place.owner}.{place.field}"
-    if place.owner == "change" or place.field in ("plan", "job", "idempotency_key"):
+    if place.owner == "change" or place.field in ("plan", "job", "idempotency_key", "scaffolding"):
         return None
     owner = OWNERS.get(place.tool, {}).get("")
     if place.tool == "create_job" and place.field in ("base", "target", "land", "verify", "budget", "start_paused"):
@@ -208,6 +215,7 @@ OF_TOOLS = [place for place in PLACES if sample_of(place) is None]
 NOT_THERE = {
     ("scaffold_plan", "Agent.interactive"): "interactive",
     ("update_plan", "Agent.interactive"): "interactive",
+    ("clone_plan", "Agent.interactive"): "interactive",
 }
 """What the engine refuses on the only way that leads there, and a word of the refusal."""
 

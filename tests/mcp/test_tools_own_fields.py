@@ -425,22 +425,12 @@ async def starts_or_waits(tools: Bench, tool: str) -> None:
     await tools.ended(plans[1])
 
 
-@check("scaffold", "clone_plan")
+@check("scaffolding", "clone_plan")
 async def waits_to_be_finalized(tools: Bench, tool: str) -> None:
     plan = await paused(tools)
     assert (await tools(tool, plan=plan))["status"] == "scaffolding"
-    assert (await tools(tool, plan=plan, scaffold=False))["status"] == "paused", "as the plan itself says"
-
-
-@check("name", "clone_plan")
-@check("base", "clone_plan")
-@check("target", "clone_plan")
-async def is_different_in_the_clone(tools: Bench, tool: str) -> None:
-    plan = await paused(tools)
-    new = await tools(tool, plan=plan, name="Twin", base="main", target="twin")
-    wanted = {**tools.configuration(plan), "name": "Twin", "base": "main", "target": "twin"}
-    assert tools.configuration(new["plan"]) == wanted
-    assert "must not begin with '-'" in await tools.refused(tool, plan=plan, base="-x")
+    assert (await tools(tool, plan=plan, scaffolding=False))["status"] == "paused", "as the plan itself says"
+    assert (await tools(tool, plan=plan, scaffold=False))["status"] == "paused", "its older name"
 
 
 @check("idempotency_key", "create_plan", "create_job", "scaffold_plan", "clone_plan")
@@ -459,6 +449,15 @@ async def makes_a_plan_once(tools: Bench, tool: str) -> None:
     assert "nothing new was made" in again["notes"][0]
     changed = {**given[tool], "name": "Another"}
     assert "was used for plan" in await tools.refused(tool, **changed, idempotency_key=f"key of {tool}")
+    assert "idempotency_key: must have the form" in await tools.refused(tool, **given[tool], idempotency_key="ends ")
+
+
+@check("deleted", "list_plans")
+async def shows_deleted_plans(tools: Bench, tool: str) -> None:
+    plan = await paused(tools)
+    await tools("delete_plan", plan=plan)
+    assert plan not in [one["plan"] for one in (await tools(tool))["plans"]]
+    assert plan in [one["plan"] for one in (await tools(tool, deleted=True))["plans"]]
 
 
 @check("changes", "reshape_plan")

@@ -45,7 +45,7 @@ SAID: Hint = ("Look first: '", Next("get_plan", "p"), "', then '", Next("retry_j
             "orchard reshape p --resolver ours",
             'update_plan(plan="p", resolver="ours")',
         ),
-        (Next("list_plans", args={"deleted": True}), "orchard list --deleted", "list_plans"),
+        (Next("list_plans", args={"deleted": True}), "orchard list --deleted", "list_plans(deleted=true)"),
         (Next("list_agents", args={"agent": "mine"}), "orchard agents mine", "list_agents"),
         (Next("get_doctor"), "orchard doctor", "orchard doctor"),
         (Next("of_a_newer_orchard", "p"), "of_a_newer_orchard", "of_a_newer_orchard"),

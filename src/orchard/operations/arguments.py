@@ -16,7 +16,7 @@ from orchard.model.events.plans import Json
 from orchard.model.phases import PHASES, Phase
 from orchard.model.plan import Plan, Work
 from orchard.model.plan_codec import plan_from_json, work_from_json
-from orchard.operations.operation import Args, Operation
+from orchard.operations.operation import Args, Operation, arguments_of
 from orchard.text import did_you_mean, quoted
 
 T = TypeVar("T")
@@ -30,18 +30,32 @@ BUDGETS = ("minutes", "tokens", "cost")
 
 def read_arguments(operation: Operation, args: Mapping[str, Any]) -> Args:
     """The arguments of an operation; what is unknown, missing, or of another sort than it takes is refused."""
+    older = _older_names(operation.args)
+    own = by_own_names(operation.args, args)
     hints = _types(operation.args)
-    for name in args:
+    for name in own:
         if name not in hints:
             guess = did_you_mean(name, hints)
             raise UsageError(f"The request '{operation.name}' has no argument {quoted(str(name))}{guess}")
     for spec in fields(operation.args):
-        if spec.required and spec.name not in args:
+        if spec.required and spec.name not in own:
             raise UsageError(f"The request '{operation.name}' needs the argument '{spec.name}'.")
     for name, value in args.items():
-        if not _fits(value, hints[name]):
-            raise UsageError(f"The request '{operation.name}' takes for '{name}' {_named(hints[name])}.")
-    return operation.args(**args)
+        hint = hints[older.get(name, name)]
+        if not _fits(value, hint):
+            raise UsageError(f"The request '{operation.name}' takes for '{name}' {_named(hint)}.")
+    return operation.args(**own)
+
+
+def by_own_names(kind: type[Args], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments by the names that they are declared with; an older name of one that is given as well stays."""
+    own = {old: name for old, name in _older_names(kind).items() if name not in given}
+    return {own.get(name, name): value for name, value in given.items()}
+
+
+@cache
+def _older_names(kind: type[Args]) -> dict[str, str]:
+    return {old: one.name for one in arguments_of(kind) for old in one.also}
 
 
 @cache

@@ -16,7 +16,7 @@ _RESHAPE = Absent("`reshape` adds jobs.")
 
 class Draft(Args, frozen=True, kw_only=True):
     fields: Annotated[dict[str, Any], says("Fields as in a plan file.", form="plan")]
-    key: Key = None
+    idempotency_key: Key = None
 
 
 class NewJob(OfPlan, frozen=True, kw_only=True):

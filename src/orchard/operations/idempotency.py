@@ -1,6 +1,7 @@
 """Keys by which a request to make a plan is known when it comes again, because its answer did not arrive."""
 
 import json
+import re
 from collections.abc import Iterable
 from hashlib import sha256
 
@@ -9,17 +10,24 @@ from orchard.errors import UsageError
 from orchard.model.events.plans import Json
 from orchard.model.plan import PlanId
 from orchard.store.plan_list import PlanRow
+from orchard.text import quoted
 
 KEY_LENGTH = 200
+KEY_PATTERN = "^[!-~]([ -~]*[!-~])?$"
 
 
-def remembered_key(plan: Json, key: str | None) -> Json | None:
+def remembered_key(plan: Json, key: str | None, *, scaffolding: bool) -> Json | None:
     """What is remembered of a key: itself, and what was asked for with it."""
     if key is None:
         return None
-    if not 1 <= len(key) <= KEY_LENGTH:
-        raise UsageError(f"A key is a text of 1 to {KEY_LENGTH} characters.")
-    said = json.dumps(plan, sort_keys=True, separators=(",", ":"))
+    if len(key) > KEY_LENGTH or re.fullmatch(KEY_PATTERN, key) is None:
+        raise UsageError(
+            f"The idempotency key {quoted(key)} has another form than keys have.",
+            hint=f"Give 1 to {KEY_LENGTH} printable ASCII characters, with no blank at either end.",
+        )
+    # A plan that starts at once is remembered as it always was, so that keys of older journals are known.
+    asked = {"scaffolding": plan} if scaffolding else plan
+    said = json.dumps(asked, sort_keys=True, separators=(",", ":"))
     return {"key": key, "digest": sha256(said.encode()).hexdigest()}
 
 
@@ -32,7 +40,7 @@ def plan_with(wanted: Json, runs: Iterable[Run], rows: Iterable[PlanRow]) -> Pla
             continue
         if given != wanted:
             raise UsageError(
-                f"The key '{wanted['key']}' was used for plan '{found}', which is another plan.",
+                f"The key '{wanted['key']}' was used for plan '{found}', which was asked for in another way.",
                 hint="Use a new key for every plan; the same one only to ask for the same plan again.",
             )
         return found

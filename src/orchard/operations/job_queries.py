@@ -126,22 +126,41 @@ get_job_diff = Query(
 )
 
 
+_WHOLE = {"verb": "A terminal shows all of it, or with `--tail` its end."}
+_ONCE = {"tool": "A call is answered once; `wait_plan` waits."}
+
+
 class GetJobLogs(OfJob, frozen=True, kw_only=True):
     attempt: Annotated[int | None, says("This attempt; else the last.", ge=1, le=1_000_000)] = None
     phase: Annotated[str | None, says("This phase; else the one that was written last.", form="phase")] = None
     offset: Annotated[
-        int, says("The byte to begin at: the `next_offset` of the page before.", ge=0, le=LARGEST_OFFSET)
+        int, says("The byte to begin at: the `next_offset` of the page before.", ge=0, le=LARGEST_OFFSET, absent=_WHOLE)
     ] = 0
-    limit: Annotated[int, says("About how many bytes of the log at most.", ge=SHORTEST_PAGE, le=LONGEST_PAGE)] = PAGE
+    limit: Annotated[
+        int,
+        says(
+            "About how many bytes of the log at most.",
+            ge=SHORTEST_PAGE,
+            le=LONGEST_PAGE,
+            absent={**_WHOLE, "tool": "`max_bytes` and `tail` say how much a model reads."},
+        ),
+    ] = PAGE
     follow: Annotated[
         bool,
         says(
             "As server-sent events, as it grows: `log` with a page as data, then `end`. Without a phase, one phase "
-            "after the other from the first on."
+            "after the other from the first on.",
+            absent=_ONCE,
         ),
     ] = False
     idle: Annotated[
-        float | None, says("Following ends when nothing has come for so many seconds.", ge=0, le=LONGEST_IDLE)
+        float | None,
+        says(
+            "Following ends when nothing has come for so many seconds.",
+            ge=0,
+            le=LONGEST_IDLE,
+            absent={**_ONCE, "verb": "Following ends with the job, or when you end it."},
+        ),
     ] = None
 
 

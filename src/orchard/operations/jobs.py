@@ -50,7 +50,9 @@ JOB = f"{PLAN}/jobs/{{job}}"
 
 
 class _Retry(OfPlan, frozen=True, kw_only=True):
-    phase: Annotated[str | None, says("Where to begin; else where it failed.", form="phase")] = None
+    from_phase: Annotated[str | None, says("Where to begin; else where it failed.", form="phase", also=("phase",))] = (
+        None
+    )
     fresh: Annotated[bool, says("In a new worktree; what lies in the old one is saved.")] = False
     fresh_session: Annotated[bool, says("Agents begin a new session instead of going on.")] = False
     work: Annotated[dict[str, Any] | None, says("Do this instead of its work.", form="work")] = None
@@ -79,7 +81,7 @@ class _Ready(Struct, frozen=True):
 
 
 async def _prepare_retry(scene: Scene, run: Run, args: RetryPlan) -> _Ready:
-    phase_of(args.phase)
+    phase_of(args.from_phase)
     checks = [work_of(one) for one in [*(args.prechecks or ()), *(args.postchecks or ())]]
     given = [*([work_of(args.work)] if args.work is not None else []), *checks]
     refuse_interactive("The retry", checks)
@@ -93,7 +95,7 @@ def _decide_retry(run: Run, args: RetryPlan, ready: _Ready, scene: Scene) -> Dec
     chosen = _chosen(run, args.jobs)
     if run.canceled is not None and run.canceled is not ready.canceled:
         raise UsageError(f"Plan '{run.id}' was canceled while its retry was prepared.", hint=Next("retry_plan", run.id))
-    first = phase_of(args.phase)
+    first = phase_of(args.from_phase)
     if first is None and (args.fresh or args.work is not None or args.prechecks is not None):
         # What ran before says nothing about other work, or about another worktree.
         first = Phase.MERGE_FI if args.fresh else Phase.PRECHECKS
@@ -196,9 +198,12 @@ retry_task = replace(
 # ---------------------------------------------------------------------------------------------- stopping
 
 
+_NAMES = {"verb": "Each name is looked up, as a job's or as a group's."}
+
+
 class CancelJobs(OfPlan, frozen=True, kw_only=True):
-    jobs: Annotated[list[str] | None, says("These jobs.", form="jobs")] = None
-    group: Annotated[str | None, says("Those of this group and the groups inside it.")] = None
+    jobs: Annotated[list[str] | None, says("These jobs.", form="jobs", absent=_NAMES)] = None
+    group: Annotated[str | None, says("Those of this group and the groups inside it.", absent=_NAMES)] = None
     reason: Annotated[str, says(REASON, max_length=2000)] = ""
 
 

@@ -11,13 +11,22 @@ from orchard.model.statuses import PlanStatus
 from orchard.operations.selection import Fit as Fit
 
 
-def says(description: str, *, form: str | None = None, **limits: Any) -> Meta:
+def says(
+    description: str,
+    *,
+    form: str | None = None,
+    also: tuple[str, ...] = (),
+    absent: Mapping[str, str] | None = None,
+    **limits: Any,
+) -> Meta:
     """What a person reads of an argument, and the limits of its value.
 
     `form`: what a person writes for it is read first, as in a plan file: `work`, `works`, `budget`, `changes`; `phase`
     and `jobs` are names. `plan`, `plan_update`, `plan_clone` and `job_update` are a plan or fields of one.
+    `also`: older names, which every surface still takes. `absent`: why a surface (`route`, `tool`, `verb`) that has the
+    operation does not have this argument of it.
     """
-    return Meta(description=description, extra={"form": form} if form else None, **limits)
+    return Meta(description=description, extra={"form": form, "also": also, "absent": absent or {}}, **limits)
 
 
 JOB_NAME = "Job: full id (`group/id`), id or unique name."
@@ -39,6 +48,10 @@ class Argument(Struct, frozen=True, kw_only=True):
     form: str | None
     limits: Mapping[str, Any]
     """`ge`, `le`, `min_length`, `max_length`, `pattern`, as far as it has them."""
+    also: tuple[str, ...] = ()
+    """Older names of it."""
+    absent: Mapping[str, str] = {}
+    """Why a surface does not have it."""
 
 
 def arguments_of(args: type[Args]) -> list[Argument]:
@@ -49,11 +62,12 @@ def arguments_of(args: type[Args]) -> list[Argument]:
 def _argument(name: str, hint: Any, default: Any) -> Argument:
     kind, meta = get_args(hint) if get_origin(hint) is Annotated else (hint, Meta())
     limits = {limit: value for limit in _LIMITS if (value := getattr(meta, limit)) is not None}
-    form = (meta.extra or {}).get("form")
+    more = meta.extra or {}
     required = default is NODEFAULT
     return Argument(
         name=name, kind=_without_none(kind), description=meta.description or "", required=required,
-        default=None if required else default, form=form, limits=limits,
+        default=None if required else default, form=more.get("form"), limits=limits, also=more.get("also", ()),
+        absent=more.get("absent", {}),
     )  # fmt: skip
 
 
@@ -121,6 +135,8 @@ class Tool(Struct, frozen=True):
     details: str | None = None
     example: Mapping[str, Any] | None = None
     """What a model is told instead of the operation's own."""
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    """What arguments that are left out mean there, where that is not what they mean elsewhere."""
 
 
 class Verb(Struct, frozen=True):

@@ -28,8 +28,12 @@ QUIET = "The stream ends when nothing has come for so many seconds; `0`: when al
 Next = Annotated[str | None, says("The `cursor` for those that come after these; null: there are no more.")]
 
 
-Limit = Annotated[int, says("How many at most.", ge=1, le=MOST)]
-Cursor = Annotated[str | None, says("Where to go on: the `next` of the page before.", pattern=r"^[0-9]{1,15}$")]
+_ALL_SHOWN = {"verb": "A terminal shows all of them."}
+GOES_ON = {"verb": "The command goes on until it is ended."}
+Limit = Annotated[int, says("How many at most.", ge=1, le=MOST, absent=_ALL_SHOWN)]
+Cursor = Annotated[
+    str | None, says("Where to go on: the `next` of the page before.", pattern=r"^[0-9]{1,15}$", absent=_ALL_SHOWN)
+]
 Stat = Annotated[bool, says("Only how much changed in which file.")]
 
 
@@ -197,9 +201,10 @@ get_plan = Query(
 
 class FollowPlan(OfPlan, frozen=True, kw_only=True):
     since: Annotated[
-        int | None, says("The event up to which the plan is known; left out: nothing is.", ge=0, le=LARGEST_SEQ)
+        int | None,
+        says("The event up to which the plan is known; left out: nothing is.", ge=0, le=LARGEST_SEQ, absent=GOES_ON),
     ] = None
-    idle: Annotated[float | None, says(QUIET, ge=0, le=LONGEST_IDLE)] = None
+    idle: Annotated[float | None, says(QUIET, ge=0, le=LONGEST_IDLE, absent=GOES_ON)] = None
 
 
 follow_plan = Operation(
@@ -218,12 +223,15 @@ follow_plan = Operation(
 )
 
 
+_WAITS = {"verb": "The command waits until nothing more happens by itself."}
+
+
 class WaitPlan(OfPlan, frozen=True, kw_only=True):
-    cursor: Annotated[int | None, says("Of an earlier answer. Left out: from now on.", ge=0)] = None
-    timeout_s: Annotated[float, says("At most 45.", ge=0, le=LONGEST_WAIT)] = WAIT_SECONDS
+    cursor: Annotated[int | None, says("Of an earlier answer. Left out: from now on.", ge=0, absent=_WAITS)] = None
+    timeout_s: Annotated[float, says("At most 45.", ge=0, le=LONGEST_WAIT, also=("timeout",))] = WAIT_SECONDS
     until: Annotated[
         Literal["change", "end"],
-        says("`change`: a job starts, ends or waits; `end`: nothing more happens by itself."),
+        says("`change`: a job starts, ends or waits; `end`: nothing more happens by itself.", absent=_WAITS),
     ] = "change"
 
 
@@ -243,7 +251,10 @@ wait_plan = Operation(
 
 
 class GetGraph(OfPlan, frozen=True, kw_only=True):
-    format: Annotated[Literal["mermaid", "dot", "svg", "json"], says("`json`: jobs and edges as data.")] = "mermaid"
+    format: Annotated[
+        Literal["mermaid", "dot", "svg", "json"],
+        says("`json`: jobs and edges as data.", absent={"tool": "The answer holds both: a drawing, and the jobs."}),
+    ] = "mermaid"
 
 
 class Node(Struct, frozen=True):

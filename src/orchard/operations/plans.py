@@ -1,8 +1,8 @@
-"""Commands about whole plans: making them, letting them go on, stopping and removing them."""
+"""Commands about whole plans: making them, letting them go on, and stopping them."""
 
 from typing import Annotated, Any
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import Struct
 from msgspec.structs import replace
 
 from orchard.config.layers import Config
@@ -11,17 +11,13 @@ from orchard.core.states import JobState
 from orchard.core.views.documents import PlanSummary
 from orchard.engine.engine import Stop
 from orchard.engine.reach import reach_warnings
-from orchard.engine.turns.turn import remove_private
-from orchard.engine.workspace import end_all, folders_of
 from orchard.errors import Next, UsageError
-from orchard.git.refs import delete_refs, job_ref_part, list_refs
 from orchard.model.events.plans import (
     Event,
     HoldReleased,
     JobCanceled,
     Json,
     PlanCanceled,
-    PlanDeleted,
     PlanFinalized,
     PlanPaused,
     PlanResumed,
@@ -33,13 +29,13 @@ from orchard.model.plan_codec import plan_json
 from orchard.model.statuses import OVER, PlanStatus
 from orchard.operations.arguments import check_budget, plan_of
 from orchard.operations.command import Command, Decision, Scene
-from orchard.operations.idempotency import KEY_LENGTH, remembered_key
+from orchard.operations.idempotency import KEY_LENGTH, KEY_PATTERN, remembered_key
 from orchard.operations.operation import Absent, Args, Done, Fit, OfPlan, Operation, Route, Tool, Verb, says
 from orchard.operations.preparation import check_agents, check_place, fetched
 from orchard.planfile.works import named
-from orchard.process.failpoint import failpoint
 
 PLAN = "/plans/{plan}"
+BY_USER = "paused by the user"
 REASON = "Why, for those who read the plan later."
 
 
@@ -57,21 +53,32 @@ class OfPlanWithReason(OfPlan, frozen=True, kw_only=True):
 Key = Annotated[
     str | None,
     says(
-        "Any text of your choice. Asking again with the same key gives the plan that was made, not a second one.",
+        "Your own text: asked again with it, no second plan is made.",
+        also=("key",),
         min_length=1,
         max_length=KEY_LENGTH,
-        pattern="^[!-~]([ -~]*[!-~])?$",
+        pattern=KEY_PATTERN,
     ),
 ]
 
 
 class CreatePlan(Args, frozen=True, kw_only=True):
     plan: Annotated[dict[str, Any], says("The plan, as in a plan file.", form="plan")]
-    file: Annotated[str | None, says("The file that it comes from.")] = None
+    file: Annotated[
+        str | None,
+        says(
+            "The file that it comes from.",
+            absent={"route": "A request comes from no file.", "tool": "A call comes from no file."},
+        ),
+    ] = None
     scaffolding: Annotated[
-        bool, says("Whether it is still being built: nothing starts before it is finalized, and it may be empty.")
+        bool,
+        says(
+            "Whether it is still being built: nothing starts before it is finalized, and it may be empty.",
+            absent={"tool": "`scaffold_plan` does it.", "verb": "A plan file is complete."},
+        ),
     ] = False
-    key: Key = None
+    idempotency_key: Key = None
 
 
 class Made(Struct, frozen=True):
@@ -91,7 +98,7 @@ class _Asked(Struct, frozen=True):
 
 
 async def _prepare_creation(scene: Scene, _: Run, args: CreatePlan) -> _Asked | None:
-    key = remembered_key(args.plan, args.key)
+    key = remembered_key(args.plan, args.idempotency_key, scaffolding=args.scaffolding)
     if key is not None and scene.plan_with(key) is not None:
         return None
     world = scene.engine.world
@@ -109,7 +116,7 @@ def _with_defaults(config: Config, plan: Plan) -> Plan:
 
 def _decide_creation(_: Run, args: CreatePlan, ready: _Asked | None, scene: Scene) -> Decision:
     # Another client may have asked for the same with the same key meanwhile.
-    key = remembered_key(args.plan, args.key)
+    key = remembered_key(args.plan, args.idempotency_key, scaffolding=args.scaffolding)
     if key is not None and (known := scene.plan_with(key)) is not None:
         return Decision(answer={"plan": known, "notes": [], "known": True})
     assert ready is not None, "a key is never forgotten"
@@ -133,7 +140,7 @@ create_plan = Command(
         "/plans",
         id="submitPlan",
         query=frozenset({"scaffolding"}),
-        headers={"key": "Idempotency-Key"},
+        headers={"idempotency_key": "Idempotency-Key"},
         status=201,
     ),
     tool=Tool(
@@ -172,7 +179,10 @@ class ClonePlan(OfPlan, frozen=True, kw_only=True):
         dict[str, Any] | None,
         says("What is different in the copy; everything else, and every job, is the same.", form="plan_clone"),
     ] = None
-    key: Key = None
+    scaffolding: Annotated[
+        bool, says("Whether it waits to be finalized, so that it can be changed first.", also=("scaffold",))
+    ] = False
+    idempotency_key: Key = None
 
 
 clone_plan = Operation(
@@ -181,30 +191,48 @@ clone_plan = Operation(
     args=ClonePlan,
     answer=Made,
     example={"plan": "add-login", "fields": {"target": "feature/login-2"}},
-    route=Route("POST", f"{PLAN}/clone", headers={"key": "Idempotency-Key"}, status=201),
+    route=Route(
+        "POST",
+        f"{PLAN}/clone",
+        query=frozenset({"scaffolding"}),
+        headers={"idempotency_key": "Idempotency-Key"},
+        status=201,
+    ),
     tool=Tool(
         "plans",
         "Clone a plan",
-        details="The new plan waits for finalize_plan.",
+        details="The new plan waits for finalize_plan, unless `scaffolding` is false.",
         example={"plan": "add-login", "target": "feature/login-2"},
+        defaults={"scaffolding": True},
     ),
     verb=Absent("A plan file is run again."),
     next=("update_job", "reshape_plan", "finalize_plan"),
 )
 
 
-def _decide_finalization(run: Run, args: OfPlan, _: object, scene: Scene) -> Decision:
+class FinalizePlan(OfPlan, frozen=True, kw_only=True):
+    start_paused: Annotated[
+        bool | None, says("Whether it waits to be resumed before it starts. Left out: what the plan says.")
+    ] = None
+
+
+def _decide_finalization(run: Run, args: FinalizePlan, _: object, scene: Scene) -> Decision:
     if not run.scaffolding:
         raise UsageError(f"Plan '{run.id}' is not being scaffolded.")
     if len(run.plan.jobs) == 1:
         raise UsageError(f"Plan '{run.id}' has no job yet.", hint="Add one first.")
+    # Both are recorded together, so no job starts in between.
+    if args.start_paused and run.paused is None:
+        return Decision([PlanPaused(BY_USER), PlanFinalized()])
+    if args.start_paused is False and run.paused is not None:
+        return Decision([PlanFinalized(), PlanResumed(None, _is_alone(run, scene))])
     return Decision([PlanFinalized()])
 
 
 finalize_plan = Command(
     name="finalize_plan",
     sentence="Declare a scaffolded plan complete: it starts.",
-    args=OfPlan,
+    args=FinalizePlan,
     answer=Done,
     example={"plan": "add-login"},
     route=Route("POST", f"{PLAN}/finalize"),
@@ -223,7 +251,7 @@ def _decide_pause(run: Run, args: OfPlan, _: object, scene: Scene) -> Decision:
     refuse_if_over(run, "paused")
     if run.paused is not None and not scene.resuming(run.id):
         return Decision()
-    return Decision([PlanPaused("paused by the user")])
+    return Decision([PlanPaused(BY_USER)])
 
 
 pause_plan = Command(
@@ -271,10 +299,14 @@ def _decide_resume(run: Run, args: ResumePlan, ready: _Fetched, scene: Scene) ->
         )
     events: list[Event] = [] if ready.warning is None else new_warnings(run, ready.warning)
     if run.paused is not None:
-        engine = scene.engine
-        events.append(PlanResumed(args.budget, run.started is None and engine.chain.is_lost(engine.runs, run)))
+        events.append(PlanResumed(args.budget, _is_alone(run, scene)))
     held = {job: record.hold for job, record in run.records.items() if record.hold is not None}
     return Decision([*events, *(HoldReleased(job) for job, hold in held.items() if hold.kind == "budget")])
+
+
+def _is_alone(run: Run, scene: Scene) -> bool:
+    """Whether the plan begins without the one that it was to follow."""
+    return run.started is None and scene.engine.chain.is_lost(scene.engine.runs, run)
 
 
 def _refuse_resume(run: Run, budget: Json | None, scene: Scene) -> None:
@@ -319,17 +351,17 @@ resume_plan = Command(
 )
 
 
-# --------------------------------------------------------------------------------- stopping and removing
+# --------------------------------------------------------------------------------------------- stopping
 
 
 def _decide_cancel(run: Run, args: OfPlanWithReason, _: object, scene: Scene) -> Decision:
     if run.status in (PlanStatus.SUCCEEDED, PlanStatus.CANCELED):
         raise UsageError(f"Plan '{run.id}' is {run.status} already; there is nothing to cancel.")
     refuse_if_landed(run)
-    return _stopping(run, args.reason or "canceled by the user")
+    return stopping(run, args.reason or "canceled by the user")
 
 
-def _stopping(run: Run, why: str) -> Decision:
+def stopping(run: Run, why: str) -> Decision:
     """The end of everything of a plan that has not ended."""
     events: list[Event] = []
     if run.canceled is None:
@@ -359,97 +391,6 @@ cancel_plan = Command(
     destructive=True,
     decide=_decide_cancel,
     finish=_finish_cancel,
-)
-
-
-class Deleted(Done, frozen=True, kw_only=True):
-    """What is left of a plan that was deleted."""
-
-    kept_folders: Annotated[list[str] | UnsetType, says("Folders that could not be saved, and were left.")] = UNSET
-    refs: Annotated[int | UnsetType, says("Refs that were removed.")] = UNSET
-
-
-def _decide_deletion(run: Run, args: OfPlan, _: object, scene: Scene) -> Decision:
-    stopped = run.status in (PlanStatus.SUCCEEDED, PlanStatus.CANCELED) or run.canceled is not None
-    if run.active or not (stopped or run.deleted):
-        # Decided again when its jobs have ended: another client may retry one meanwhile.
-        return replace(_stopping(run, "the plan was deleted"), again=True)
-    return Decision([] if run.deleted else [PlanDeleted()])
-
-
-async def _end_worktrees(scene: Scene, run: Run, args: OfPlan, _: Decision) -> Json:
-    await scene.engine.durable()
-    failpoint("delete.recorded")
-    await end_all(scene.engine, run, "the plan was deleted")
-    failpoint("delete.after-folders")
-    return {"kept_folders": [str(worktree.path) for worktree in folders_of(run)]}
-
-
-delete_plan = Command(
-    name="delete_plan",
-    sentence="Take a plan out of the way; its commits are kept until it is purged.",
-    details="Stops what it runs, saves what its worktrees hold, and removes them. Its commits are kept under "
-    "`refs/orchard` until it is purged.",
-    args=OfPlan,
-    answer=Deleted,
-    example={"plan": "add-login"},
-    route=Route("DELETE", PLAN),
-    tool=Tool("plans", "Delete a plan"),
-    verb=Verb("delete", asks=True),
-    next=("list_plans",),
-    whole_names=True,
-    fit=Fit(lambda plan: True, "is left to delete"),
-    repeatable=True,
-    destructive=True,
-    decide=_decide_deletion,
-    perform=_end_worktrees,
-)
-
-
-async def _purge(scene: Scene, run: Run, args: OfPlan, decided: Decision) -> Json:
-    """Remove what is left of a plan: refs, logs, journal. This is the one operation that loses something."""
-    kept: list[str] = (await _end_worktrees(scene, run, args, decided))["kept_folders"]
-    if kept:
-        raise UsageError(
-            f"Plan '{run.id}' still has folders whose content could not be saved.",
-            hint=(
-                "'",
-                Next("get_plan", run.id),
-                f"' says why. Move what you want to keep out of {kept[0]} and remove what is in the way there, "
-                "then purge again.",
-            ),
-        )
-    engine, repo, part = scene.engine, scene.engine.world.repo, job_ref_part(run.id)
-    places = ("keep", "wip", "base", "integration", "snapshot", "resolutions")
-    refs = await engine.world.in_thread(list_refs, repo.git, *(f"refs/orchard/{place}/{part}" for place in places))
-    failpoint("purge.before-refs")
-    await engine.world.in_thread(delete_refs, repo.git, refs, f"orchard: purge {run.id}")
-    failpoint("purge.after-refs")
-    await engine.world.in_thread(engine.world.logs.remove, run.id)
-    await engine.world.in_thread(remove_private, repo.state, run.id)
-    await engine.durable()
-    failpoint("purge.before-forget")
-    await engine.world.in_thread(engine.journal.forget, run.id)
-    failpoint("purge.after-forget")
-    engine.drop_run(run.id)
-    return {"refs": len(refs), "status": None}
-
-
-purge_plan = Command(
-    name="purge_plan",
-    sentence="Remove a plan for good: its refs, saved work and logs. What has landed stays.",
-    args=OfPlan,
-    answer=Deleted,
-    example={"plan": "add-login"},
-    route=Absent("`DELETE` with `purge=true` does it, as for `delete_plan`."),
-    tool=Absent("`delete_plan` with `purge` does it, and asks a person first."),
-    verb=Verb("purge", asks=True),
-    next=("list_plans",),
-    whole_names=True,
-    fit=Fit(lambda plan: True, "is deleted", newest="PlanDeleted", deleted=True),
-    destructive=True,
-    decide=_decide_deletion,
-    perform=_purge,
 )
 
 

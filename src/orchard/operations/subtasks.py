@@ -45,13 +45,16 @@ Seconds = Annotated[float, says("At most 45.", ge=0, le=LONGEST_WAIT)]
 _ALPHABET = "abcdefghijklmnopqrstuvwxyz234567"
 
 
+_TOLD = says("", absent={"tool": "The job token of the agent says it."})
+
+
 class OfTurn(Args, frozen=True, kw_only=True):
     """For whom an agent asks: the job that it works on, the attempt, and perhaps the subtask."""
 
-    plan: str
-    job: str
-    attempt: int
-    subtask: str | None = None
+    plan: Annotated[str, _TOLD]
+    job: Annotated[str, _TOLD]
+    attempt: Annotated[int, _TOLD]
+    subtask: Annotated[str | None, _TOLD] = None
 
 
 def _desk(engine: Engine, args: OfTurn) -> Desk:
@@ -66,10 +69,10 @@ def _desk(engine: Engine, args: OfTurn) -> Desk:
 
 
 class ListAgents(Args, frozen=True, kw_only=True):
-    plan: str | None = None
-    job: str | None = None
-    attempt: int = 1
-    subtask: str | None = None
+    plan: Annotated[str | None, _TOLD] = None
+    job: Annotated[str | None, _TOLD] = None
+    attempt: Annotated[int, _TOLD] = 1
+    subtask: Annotated[str | None, _TOLD] = None
 
 
 async def _list_agents(engine: Engine, args: ListAgents) -> Json:

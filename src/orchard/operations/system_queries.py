@@ -10,7 +10,7 @@ from orchard.core.views.documents import SavedWorkView, Waiting
 from orchard.errors import Next, NotFound
 from orchard.operations.library import Library
 from orchard.operations.operation import Absent, Args, Operation, Route, Tool, Verb, says
-from orchard.operations.plan_queries import LONGEST_IDLE, QUIET
+from orchard.operations.plan_queries import GOES_ON, LONGEST_IDLE, QUIET
 from orchard.operations.queries import LARGEST_SEQ, Query
 from orchard.process.identity import Identity, is_alive
 from orchard.store.db import StoreError, explained, open_read_only
@@ -97,7 +97,7 @@ class FollowEvents(MaybeOfPlan, frozen=True, kw_only=True):
         int | None,
         says("Those after this number, `0` for all; left out: those that are still to come.", ge=0, le=LARGEST_SEQ),
     ] = None
-    idle: Annotated[float | None, says(QUIET, ge=0, le=LONGEST_IDLE)] = None
+    idle: Annotated[float | None, says(QUIET, ge=0, le=LONGEST_IDLE, absent=GOES_ON)] = None
 
 
 follow_events = Operation(

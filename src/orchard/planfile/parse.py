@@ -116,8 +116,8 @@ def parse_job_update(value: object, job: Job, known: Collection[JobId], path: st
     return replace(job, **{name: getattr(new, name) for name in given})
 
 
-def parse_plan_update(value: object, plan: Plan, started: bool, path: str) -> Plan:
-    """A plan with some of its own fields given anew; its jobs stay."""
+def parse_plan_update(value: object, plan: Plan, started: bool, path: str, *, clone: bool = False) -> Plan:
+    """A plan, or a clone of it that is not submitted yet, with some of its own fields given anew; its jobs stay."""
     document = _outside_value(value, path, root=path)
     if not isinstance(value, dict) or not value:
         raise document.refuse([Finding((), "must be an object with at least one field of a plan")])
@@ -126,7 +126,7 @@ def parse_plan_update(value: object, plan: Plan, started: bool, path: str) -> Pl
     except ValidationError as error:
         raise document.refuse(findings(error, value, fields.PlanFields)) from None
     given = [name for name in model.model_fields_set if name != "name" or "name" in value]
-    may = UPDATED_ALWAYS if started else UPDATED_ALWAYS | UPDATED_BEFORE
+    may = CLONED if clone else UPDATED_ALWAYS if started else UPDATED_ALWAYS | UPDATED_BEFORE
     wrong = sorted(set(given) - may)
     if wrong:
         why = "cannot be changed any more" if started and not set(wrong) - UPDATED_BEFORE else "cannot be changed here"
@@ -144,6 +144,7 @@ UPDATED_ALWAYS = frozenset(
 )
 UPDATED_BEFORE = frozenset({"name", "base", "target", "setup", "after", "worktree_root", "merge", "deploy"})
 """What can be changed of a plan at any time, and what only before it has started."""
+CLONED = UPDATED_ALWAYS | UPDATED_BEFORE | {"start_paused"}
 
 
 def schema() -> dict[str, Any]:

@@ -68,6 +68,7 @@ def _message(item: Any, kind: str, value: Any) -> str:
     wordings: dict[str, Callable[[], str]] = {
         "string_too_short": lambda: "must not be empty",
         "string_too_long": lambda: f"is longer than {limit['max_length']} characters",
+        "string_pattern_mismatch": lambda: f"must have the form {limit['pattern']}",
         "too_long": lambda: f"has more than {limit['max_length']} entries",
         "greater_than": lambda: f"must be more than {limit['gt']:g}",
         "greater_than_equal": lambda: f"must be at least {limit['ge']}",

@@ -49,7 +49,7 @@ COMMANDS = {
 }  # fmt: skip
 """How the command line is asked for an operation; a tool has the operation's own name."""
 
-TYPED_ONLY = {"list_agents": ("agent",), "list_plans": ("deleted",)}
+TYPED_ONLY = {"list_agents": ("agent",)}
 """What only the command line takes."""
 
 

@@ -155,8 +155,6 @@ def options_of(operation: Operation, words: Mapping[str, str] | None = None) -> 
 
 
 def option_name(argument: Argument) -> str:
-    if argument.form == "phase":
-        return "--from"
     name = argument.name.removesuffix("s") if argument.form == "works" else argument.name
     return f"--{name.replace('_', '-')}"
 
@@ -173,10 +171,18 @@ def _parameter(argument: Argument, said: str) -> Any:
     elif argument.form == "phase":
         sort = {"type": click.Choice([str(phase) for phase in PHASES])}
     elif argument.kind is bool:
-        sort = {"is_flag": True}
+        sort = {"is_flag": True, "default": argument.default}
     elif argument.kind is int:
         sort = {"type": click.IntRange(argument.limits.get("ge"), argument.limits.get("le")), "metavar": "N"}
-    return click.option(option_name(argument), argument.name, help=said, **sort)
+    name = option_name(argument)
+    if argument.kind is bool and argument.default is None:
+        name = f"{name}/--no-{name[2:]}"
+    return click.option(*_short_names(argument), name, argument.name, help=said, **sort)
+
+
+def _short_names(argument: Argument) -> list[str]:
+    """What is typed instead of an option's whole name."""
+    return ["--from"] if argument.name == "from_phase" else []
 
 
 def yes_option(function: Any) -> Any:

@@ -4,19 +4,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import replace
-from pydantic import Field
 from starlette.responses import Response
 
 from orchard.core.views.documents import PlanChanges
-from orchard.errors import InvalidInput, Problem
 from orchard.model.events.plans import Json
 from orchard.operations.job_queries import GetJobLogs, get_job_logs, wanted_logs
 from orchard.operations.system_queries import Repositories, Repository
-from orchard.planfile.fields import names_of
 from orchard.planfile.parse import parse_plan_update
 from orchard.surfaces.http import events, logs
-from orchard.surfaces.http.operation import EVENTS, JSON, SVG, TEXT, Asked, Nothing, Operation, Query, answer
+from orchard.surfaces.http.operation import EVENTS, JSON, SVG, TEXT, Asked, Nothing, Operation, answer
 
 
 async def get_plan(asked: Asked) -> Response:
@@ -53,30 +49,11 @@ async def get_job_log(asked: Asked) -> Response:
 async def clone_plan(asked: Asked) -> Json:
     """The same plan again, with some fields given anew."""
     plan = await asked.served.read(asked.served.app.copy_of, await asked.plan())
-    given = dict(asked.body)
-    paused = [given.pop(name) for name in names_of("start_paused") if name in given]
-    if paused:
-        plan = replace(plan, start_paused=_truth(paused, "start_paused"))
-    if given:
-        plan = parse_plan_update(given, plan, False, "")
-    return await asked.served.ask("create_plan", plan=plan, key=asked.request.headers.get("idempotency-key"))
-
-
-def _truth(given: list[object], name: str) -> bool:
-    if len(given) == 1 and isinstance(given[0], bool):
-        return given[0]
-    raise InvalidInput("plan", [Problem("must be true or false, once", path=name)])
-
-
-class DeleteQuery(Query):
-    purge: bool = Field(
-        default=False, description="Its refs, saved work and logs as well, for good. What has landed stays."
-    )
-
-
-async def delete_plan(asked: Asked) -> Json:
-    name = "purge_plan" if asked.query.purge else "delete_plan"
-    return await asked.served.ask(name, plan=await asked.plan(name))
+    if asked.body:
+        plan = parse_plan_update(asked.body, plan, False, "", clone=True)
+    key = asked.request.headers.get("idempotency-key")
+    scaffolding = asked.query.scaffolding
+    return await asked.served.ask("create_plan", plan=plan, scaffolding=scaffolding, idempotency_key=key)
 
 
 async def list_repos(asked: Asked) -> Response:
@@ -130,7 +107,6 @@ RENDERED: Mapping[str, Mapping[str, Any]] = {
     "get_job_diff": {"media": (TEXT,)},
     "get_job_logs": {"run": get_job_log, "media": (JSON, EVENTS), "headers": _LAST_PAGE},
     "clone_plan": {"run": clone_plan},
-    "delete_plan": {"run": delete_plan, "query": DeleteQuery},
     "list_repos": {"run": list_repos, "query": Nothing},
 }
 """Operations of the API that are not as their declaration makes them, and what is different."""

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Annotated, Any
 
 from msgspec.structs import fields, replace
-from pydantic import Field, TypeAdapter, WithJsonSchema, create_model
+from pydantic import AliasChoices, Field, TypeAdapter, WithJsonSchema, create_model
 from starlette.responses import Response
 
 from orchard.errors import InvalidInput
@@ -22,7 +22,7 @@ from orchard.operations import queries
 from orchard.operations.operation import Alias, Argument, Route, arguments_of
 from orchard.operations.table import OPERATIONS
 from orchard.planfile.fields import BudgetFields, Checks, Fields, JobFields, PhaseName, Work, names_of
-from orchard.planfile.parse import UPDATED_ALWAYS, UPDATED_BEFORE, parse, parse_work
+from orchard.planfile.parse import CLONED, UPDATED_ALWAYS, UPDATED_BEFORE, parse, parse_work
 from orchard.surfaces.http.answers import DOCUMENT, RENDERED
 from orchard.surfaces.http.operation import Asked, Nothing, Operation, Part, Query
 
@@ -84,7 +84,7 @@ PARTS = {
         "PlanClone",
         "What is different in the copy; everything else, and every job, is the same.",
         "PlanFields",
-        UPDATED_ALWAYS | UPDATED_BEFORE | {"start_paused"},
+        CLONED,
     ),
     "job_update": Part(
         "JobUpdate",
@@ -148,9 +148,16 @@ def _model(
 
 def _field(argument: Argument) -> tuple[Any, Any]:
     kind = FORMS[argument.form] if argument.form is not None else argument.kind
-    default = {} if argument.required else {"default": argument.default}
+    more: Json = {} if argument.required else {"default": argument.default}
+    if argument.also:
+        more["validation_alias"] = AliasChoices(*_names(argument))
     limited = Annotated[kind, Field(**argument.limits)] if argument.limits else kind
-    return limited, Field(description=argument.description, **default)
+    return limited, Field(description=argument.description, **more)
+
+
+def _names(argument: Argument) -> tuple[str, ...]:
+    """Every name that an argument may be given by; its own comes first."""
+    return (*names_of(argument.name), *argument.also)
 
 
 def _header(argument: Argument) -> Json:
@@ -162,7 +169,6 @@ def _header(argument: Argument) -> Json:
 
 
 def _runs(command: declared.Operation, asked_for: list[Argument], sent: list[Argument]) -> Callable[[Asked], Any]:
-    forms = {one.name: one.form for one in sent}
     route = command.route
     assert isinstance(route, Route)
 
@@ -175,7 +181,7 @@ def _runs(command: declared.Operation, asked_for: list[Argument], sent: list[Arg
             args["plan"] = await asked.plan(command.name)
         args |= {one.name: getattr(asked.query, one.name) for one in asked_for}
         args |= {name: asked.request.headers.get(header) for name, header in route.headers.items()}
-        args |= {name: await _read(asked, args, name, forms[name]) for name in _sent(asked, forms)}
+        args |= {one.name: await _read(asked, args, one) for one in _sent(asked, sent)}
         name = command.name
         if isinstance(command, Alias):
             name, args = command.becomes(args)
@@ -191,34 +197,33 @@ def _runs(command: declared.Operation, asked_for: list[Argument], sent: list[Arg
 
 def _reads(query: queries.Query, sent: list[Argument]) -> Callable[[Asked], Any]:
     names = [spec.name for spec in fields(query.args)]
-    forms = {one.name: one.form for one in sent}
 
     async def run(asked: Asked) -> Response:
         args: dict[str, Any] = {name: getattr(asked.query, name) for name in names if hasattr(asked.query, name)}
-        args |= {name: await _read(asked, args, name, form) for name, form in forms.items()}
+        args |= {one.name: await _read(asked, args, one) for one in sent}
         question = partial(query.read, asked.served.app, query.args(**args, **asked.path))
         return await asked.read(question, apart=query.apart)
 
     return run
 
 
-def _sent(asked: Asked, forms: dict[str, str | None]) -> Iterable[str]:
+def _sent(asked: Asked, own: list[Argument]) -> Iterable[Argument]:
     """The arguments for which the body has something."""
-    return [
-        name for name, form in forms.items() if form in PARTS or any(known in asked.raw for known in names_of(name))
-    ]
+    return [one for one in own if one.form in PARTS or any(known in asked.raw for known in _names(one))]
 
 
-async def _read(asked: Asked, args: dict[str, Any], name: str, form: str | None) -> Any:
+async def _read(asked: Asked, args: dict[str, Any], argument: Argument) -> Any:
     """An argument as the engine takes it."""
+    form = argument.form
     if form == "plan":
         scaffolding = args.get("scaffolding", False)
         return await asked.aside(partial(parse, asked.data, "plan", "json", scaffolding=scaffolding))
     if form in PARTS:
         return asked.body
-    value = next(asked.raw[known] for known in names_of(name) if known in asked.raw)
+    given = next(known for known in _names(argument) if known in asked.raw)
+    value = asked.raw[given]
     if form in ("work", "works"):
-        return _works(name, value)
+        return _works(given, value, many=form == "works")
     return await _jobs(asked, args["plan"], value) if form == "jobs" else value
 
 
@@ -227,12 +232,12 @@ async def _jobs(asked: Asked, plan: PlanId, names: list[str]) -> list[JobId]:
     return list(dict.fromkeys([(await asked.served.read(find, name, plan))[1] for name in names]))
 
 
-def _works(name: str, value: Any) -> Json | list[Json]:
-    """A work, or a list of checks, as in a plan file."""
-    if name == "work":
-        return work_json(parse_work(value, name))
-    many = value if isinstance(value, list) else [value]
-    return [work_json(parse_work(one, f"{name}[{number}]")) for number, one in enumerate(many)]
+def _works(name: str, value: Any, *, many: bool) -> Json | list[Json]:
+    """A work, or a list of checks, as in a plan file; `name` is what the client calls it."""
+    if many and isinstance(value, list):
+        return [work_json(parse_work(one, f"{name}[{number}]")) for number, one in enumerate(value)]
+    work = work_json(parse_work(value, name))
+    return [work] if many else work
 
 
 # --------------------------------------------------------------------------------------- finding

@@ -110,6 +110,7 @@ ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     "timeout_seconds": ("timeout_s",),
     "since": ("cursor",),
     "key": ("idempotency_key",),
+    "scaffold": ("scaffolding",),
     "updates": ("set",),
     "type": ("op",),
     "spec": ("job",),

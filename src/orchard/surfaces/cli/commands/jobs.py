@@ -23,7 +23,7 @@ from orchard.surfaces.cli.terminal import Terminal, read_input
 @action(
     retry_plan,
     words={
-        "phase": "Begin at this phase.",
+        "from_phase": "Begin at this phase.",
         "fresh": "Use a new worktree.",
         "fresh_session": "Agents begin a new session instead of going on in the last one.",
         "work": "Do this instead.",
@@ -73,11 +73,7 @@ def approve(asked: Asked) -> int:
 # ------------------------------------------------------------------------------------------- workers
 
 
-@action(
-    deploy_jobs,
-    words={"finalize": ""},
-    examples="orchard deploy models api\norchard deploy docs --plan login-3f2a --detach",
-)
+@action(deploy_jobs, examples="orchard deploy models api\norchard deploy docs --plan login-3f2a --detach")
 def deploy(asked: Asked) -> int:
     """Each starts when what it needs has succeeded. Without JOB, all that wait to be deployed are."""
     if asked.values["jobs"] is None:

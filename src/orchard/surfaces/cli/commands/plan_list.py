@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable
 from functools import cache
+from typing import get_args
 
 import click
 
@@ -11,6 +12,7 @@ from orchard.config.user_dirs import user_dirs
 from orchard.core.views.documents import PlanSummary
 from orchard.git.repository import find_repository
 from orchard.model.names import PlanId
+from orchard.model.statuses import PlanStatusName
 from orchard.store.plan_list import JOURNAL_FILE, PlanList, listed
 from orchard.surfaces.cli.group import verb
 from orchard.surfaces.cli.render import text
@@ -20,8 +22,9 @@ from orchard.surfaces.next_steps import in_commands
 
 
 @verb("list")
+@click.option("--status", type=click.Choice(get_args(PlanStatusName)), help="Show only plans of this status.")
 @click.option("--deleted", is_flag=True, help="Show deleted plans as well.")
-def list_plans(terminal: Terminal, deleted: bool) -> None:
+def list_plans(terminal: Terminal, deleted: bool, status: str | None) -> None:
     repo = find_repository(terminal.repo)
     settings = load_settings(repo.main_top or repo.top, {}, os.environ, common_dir=repo.common_dir)
     terminal.note(*[text.warning(warning) for warning in settings.warnings])
@@ -36,6 +39,7 @@ def list_plans(terminal: Terminal, deleted: bool) -> None:
         return summary()(plan)
 
     plans = listed(PlanList(repo.state / JOURNAL_FILE).plans(), replayed, deleted=deleted)
+    plans = [plan for plan in plans if status in (None, plan.status)]
     if not plans:
         terminal.note(text.done(text.NO_PLANS))
     terminal.answer(plans, *table([_plan_row(plan) for plan in plans]))

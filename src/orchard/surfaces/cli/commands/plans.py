@@ -12,7 +12,8 @@ from orchard.model import limits
 from orchard.model.events.plans import Json, LandingIntended, UndoIntended
 from orchard.model.plan import Resolver
 from orchard.operations.changes import land_plan, landable, reshape_plan, undo_plan
-from orchard.operations.plans import delete_plan, finalize_plan, pause_plan, purge_plan, resume_plan
+from orchard.operations.plans import finalize_plan, pause_plan, resume_plan
+from orchard.operations.removal import delete_plan, purge_plan
 from orchard.surfaces.cli.action import Asked, action, document_in
 from orchard.surfaces.cli.group import verb
 from orchard.surfaces.cli.options import app_of, find_file, not_empty

@@ -22,6 +22,7 @@ from orchard.model import limits
 from orchard.model.events.plans import Json
 from orchard.model.plan import Plan, PlanId
 from orchard.model.usage import Usage
+from orchard.operations.plans import create_plan
 from orchard.process.identity import Identity
 from orchard.store.redact import redact_text
 from orchard.surfaces.cli.followed import act_and_follow
@@ -33,6 +34,7 @@ from orchard.surfaces.cli.options import (
     detach_option,
     find_file,
     not_empty,
+    options_of,
     yes_option,
 )
 from orchard.surfaces.cli.render import text
@@ -60,14 +62,16 @@ orchard run plan.yaml --json          # every event as a JSON line, the result l
 )
 @click.option("--push/--no-push", default=None, help="Push the target after it landed, or do not.")
 @click.option("--start-paused", is_flag=True, help="Take the plan in, and start it with 'orchard resume'.")
+@options_of(create_plan, {"file": "", "scaffolding": ""})
 @detach_option
-def run(terminal: Terminal, file: str, detach: bool, **changes: Any) -> int:
+def run(terminal: Terminal, file: str, detach: bool, idempotency_key: str | None, **changes: Any) -> int:
     """PLAN is YAML, JSON or TOML; '-' reads it from stdin. The exit code is 0 when the plan has succeeded, 1 when
     it failed, 4 when it waits for a person, and 130 when it was canceled.
     """
     app = app_for_work(terminal)
     plan = changed(read_plan(terminal, app, file), **changes)
-    return act_and_follow(terminal, app, submit(terminal, plan, file, app.settings.config), detach=detach)
+    asked = submit(terminal, plan, file, app.settings.config, idempotency_key)
+    return act_and_follow(terminal, app, asked, detach=detach)
 
 
 def read_plan(terminal: Terminal, app: App, file: str) -> Plan:
@@ -82,11 +86,14 @@ def changed(plan: Plan, *, start_paused: bool, **given: Any) -> Plan:
     return replace(plan, start_paused=plan.start_paused or start_paused, **said)
 
 
-def submit(terminal: Terminal, plan: Plan, file: str, config: Config) -> Any:
+def submit(terminal: Terminal, plan: Plan, file: str, config: Config, key: str | None = None) -> Any:
 
     async def ask(session: Session) -> PlanId:
-        answer = await session.request("create_plan", plan=plan, file=None if file == "-" else file)
+        given = {"file": None if file == "-" else file, "idempotency_key": key}
+        answer = await session.request("create_plan", plan=plan, **given)
         terminal.say([("Plan ", ""), (safe(plan.name), "name"), (" is ", ""), (safe(answer["plan"]), "strong")])
+        if answer["known"]:
+            terminal.note(text.done("It was made with this key before; nothing new was made."))
         if asks_agents(plan):
             terminal.note(text.warning(RIGHTS))
         elif not terminal.quiet and may_ask_agents(plan, config) and _usable(config):

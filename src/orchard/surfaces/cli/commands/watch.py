@@ -31,7 +31,14 @@ LEAVE = b"q\x03\x1b"
 
 @verb("wait", examples="orchard wait && git push\norchard wait login-3f2a --timeout 600")
 @plan_argument
-@click.option("--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="Give up after so long: exit 124.")
+@click.option(
+    "--timeout",
+    "--timeout-s",
+    "timeout",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="Give up after so long: exit 124.",
+)
 def wait(terminal: Terminal, plan: str | None, timeout: float | None) -> int:
     """The exit code is that of 'orchard run': 0 succeeded, 1 failed, 4 waiting, 130 canceled; 124 when time is up."""
     if timeout is not None and not math.isfinite(timeout):

@@ -25,7 +25,7 @@ from orchard.planfile.places import show_path
 from orchard.planfile.problems import findings
 from orchard.surfaces.mcp.messages import compact
 from orchard.surfaces.mcp.tool import Call, Tool
-from orchard.surfaces.mcp.tools.declaration import called, declared
+from orchard.surfaces.mcp.tools.declaration import declared
 from orchard.surfaces.mcp.tools.models import Done, JobStatusName, WorkerState
 from orchard.surfaces.mcp.tools.names import Meant, MeantJob, ask, confirm, done, known_group, meant_job, meant_plan
 
@@ -84,8 +84,8 @@ def _runs(command: Operation, more: tuple[str, ...]) -> Callable[[Call, Any], Aw
             meant = await meant_plan(call, given.plan, verb)
         args = {"job": meant.job} if of_job else {}
         for one in own:
-            value = getattr(given, called(one))
-            if called(one) in given.model_fields_set and (value is not None or one.form == "works"):
+            value = getattr(given, one.name)
+            if one.name in given.model_fields_set and (value is not None or one.form == "works"):
                 args[one.name] = await _read(call, meant, one, value)
         if question is not None:
             await confirm(call, await call.served.read(question, call.served.app, meant))

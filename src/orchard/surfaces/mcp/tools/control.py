@@ -2,11 +2,9 @@
 
 from typing import Any
 
-from pydantic import Field
-
 from orchard.core.views.documents import Waiting as NeedsPerson
 from orchard.model.events.plans import Json
-from orchard.operations import plans, system_queries
+from orchard.operations import removal, system_queries
 from orchard.surfaces.mcp.messages import compact
 from orchard.surfaces.mcp.tool import Call, Output
 from orchard.surfaces.mcp.tools.declaration import declared
@@ -27,7 +25,7 @@ async def delete_plan(call: Call, given: Any) -> Json:
     meant = await meant_plan(call, given.plan, "delete_plan")
     if given.purge:
         await confirm(call, f"Remove plan '{meant.plan}' with all its commits, saved work and logs, for good?")
-    answer = await ask(call, "purge_plan" if given.purge else "delete_plan", meant)
+    answer = await ask(call, "delete_plan", meant, purge=given.purge)
     left = {"kept_folders": answer.get("kept_folders"), "notes": meant.notes}
     return {"plan": meant.plan, "deleted": True, "purged": given.purge, **compact(left)}
 
@@ -60,11 +58,7 @@ def _waiting(row: NeedsPerson) -> Json:
     return {**named, **told, **compact({"job": row.job or step.job, "since": row.since})}
 
 
-PURGE = (
-    bool,
-    Field(default=False, description="Also remove its commits, saved work and logs: this cannot be undone."),
-)
 TOOLS = (
-    declared(plans.delete_plan, Deleted, delete_plan, more={"purge": PURGE}),
+    declared(removal.delete_plan, Deleted, delete_plan),
     declared(system_queries.list_waiting, Waiting, list_waiting, read_only=True),
 )  # fmt: skip

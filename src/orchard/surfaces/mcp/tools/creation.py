@@ -4,7 +4,6 @@ from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
-from pydantic import Field
 
 from orchard.app import App
 from orchard.engine.refs_of_plan import slug
@@ -18,7 +17,7 @@ from orchard.surfaces.mcp.messages import compact
 from orchard.surfaces.mcp.tool import Call
 from orchard.surfaces.mcp.tools.changes import Shaped, add_jobs_request, check_job
 from orchard.surfaces.mcp.tools.declaration import declared
-from orchard.surfaces.mcp.tools.models import KEY, Arguments, Done, Name, optional, plan_fields
+from orchard.surfaces.mcp.tools.models import Arguments, Done, plan_fields
 from orchard.surfaces.mcp.tools.names import Meant, as_tasks, ask, done, full_ids, meant_plan, watch_command, with_ids
 
 UNCHECKED = (
@@ -97,7 +96,9 @@ def check_plan(value: Json, scaffolding: bool = False) -> None:
 
 async def submitted(call: Call, plan: Plan, key: str | None, notes: list[str], *, scaffolding: bool) -> Json:
     """Hand a plan to the engine; the answer does not wait for any of its work."""
-    answer = await call.served.ask("create_plan", plan=plan, scaffolding=scaffolding, **compact({"key": key}))
+    answer = await call.served.ask(
+        "create_plan", plan=plan, scaffolding=scaffolding, **compact({"idempotency_key": key})
+    )
     found = PlanId(answer["plan"])
     if answer["known"]:
         notes = [f"Plan '{found}' was made with this key before; nothing new was made.", *notes]
@@ -134,69 +135,48 @@ async def add_job(call: Call, given: Any) -> Json:
 
 
 async def finalize_plan(call: Call, given: Any) -> Json:
-    """Declare a plan complete, so that it starts.
-
-    It is paused before it is complete, so that no job can slip through in between.
-    """
+    """Declare a plan complete, so that it starts."""
     meant = await meant_plan(call, given.plan)
-    if given.start_paused:
-        await ask(call, "pause_plan", meant)
-    await ask(call, "finalize_plan", meant)
-    if given.start_paused is False:
-        await ask(call, "resume_plan", meant)
+    await ask(call, "finalize_plan", meant, start_paused=given.start_paused)
     return await _created(call, meant)
 
 
 async def clone_plan(call: Call, given: Any) -> Json:
     """Make a new plan with the jobs of another one, as they are now."""
     meant = await meant_plan(call, given.plan)
-    changed: Json = {
-        name: getattr(given, name) for name in ("name", "base", "target") if name in given.model_fields_set
-    }
+    changed = given_fields(given, without=("plan", "scaffolding"))
+    plan = await call.served.read(call.served.app.copy_of, meant.plan)
     if changed:
-        whole = {"name": "x", **changed}
-        await call.served.read(parse.parse_value, whole, scaffolding=True)
-    plan = replace(await call.served.read(call.served.app.copy_of, meant.plan), **changed)
-    return await submitted(call, plan, given.idempotency_key, meant.notes, scaffolding=given.scaffold)
+        plan = await call.served.read(parse.parse_plan_update, changed, plan, False, "", clone=True)
+    return await submitted(call, plan, given.idempotency_key, meant.notes, scaffolding=given.scaffolding)
 
 
-START_PAUSED = (bool | None, optional("Whether it waits for resume_plan. Left out: what the plan says."))
-COPIED: dict[str, tuple[Any, Any]] = {
-    "name": (Name | None, optional("Name of the new plan. Left out: the same.")),
-    "base": (Name | None, optional("Where it starts. Left out: as the plan says.")),
-    "target": (Name | None, optional("Branch it lands on. Left out: as the plan says.")),
-    "scaffold": (
-        bool,
-        Field(default=True, description="Whether it waits for finalize_plan, so that it can be changed first."),
-    ),
-    "idempotency_key": KEY,
-}
-OWN = {"idempotency_key": KEY}
 ONE_JOB = {
     **plan_fields(JobFields, without=("id", "needs", "group", "priority")),
     **plan_fields(JobFields, only=("id",)),
     **plan_fields(PlanFields, only=(*OF_PLAN, "jobs")),
 }
+COPY = plan_fields(PlanFields, only=tuple(parse.CLONED))
 EMPTY = plan_fields(PlanFields, without=("jobs", "groups"))
 TOOLS = (
     declared(
         plans.create_plan,
         Created,
         create_plan,
-        without=("plan", "file", "scaffolding", "key"),
-        more={**plan_fields(PlanFields), **OWN},
+        without=("plan", "file", "scaffolding"),
+        more=plan_fields(PlanFields),
         check=check_plan,
     ),
     declared(
         drafts.scaffold_plan,
         Created,
         scaffold_plan,
-        without=("fields", "key"),
-        more={**EMPTY, **OWN},
+        without=("fields",),
+        more=EMPTY,
         check=partial(check_plan, scaffolding=True),
     ),
     declared(drafts.add_job, Shaped, add_job, without=("fields",), more=plan_fields(JobFields), check=check_job),
-    declared(plans.finalize_plan, Created, finalize_plan, more={"start_paused": START_PAUSED}),
-    declared(plans.clone_plan, Created, clone_plan, without=("fields", "key"), more=COPIED),
-    declared(drafts.create_job, Created, create_job, without=("fields", "key"), more={**ONE_JOB, **OWN}),
+    declared(plans.finalize_plan, Created, finalize_plan),
+    declared(plans.clone_plan, Created, clone_plan, without=("fields",), more=COPY),
+    declared(drafts.create_job, Created, create_job, without=("fields",), more=ONE_JOB),
 )

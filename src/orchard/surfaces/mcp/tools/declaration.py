@@ -37,8 +37,6 @@ FORMS: Mapping[str, Any] = {
     "jobs": Annotated[list[Name], Field(min_length=1)],
 }
 """What a tool takes for an argument of this form."""
-NAMES = {"phase": "from_phase"}
-"""What an argument is called here, where that is not its own name."""
 _NAMED = {"plan": PLAN, "job": JOB}
 COMMON = ("plan", "job", "cursor", "notes", "next")
 """Parts of an answer that go without saying."""
@@ -72,7 +70,7 @@ def declared(
     takes: type[Arguments] = create_model(
         "".join(word.capitalize() for word in name.split("_")),
         __base__=Arguments,
-        **{called(one): _field(one, operation, read_only=read_only) for one in own if one.name not in more},
+        **{one.name: _field(one, operation, read_only=read_only) for one in own if one.name not in more},
         **more,
     )  # type: ignore[call-overload]
     takes.ASKED_NULL = frozenset([*asked_null, *(one.name for one in own if one.form == "works")])
@@ -89,10 +87,6 @@ def declared(
         idempotent=operation.repeatable and not read_only,
         check=check,
     )
-
-
-def called(argument: Argument) -> str:
-    return NAMES.get(argument.name, argument.name)
 
 
 def _description(operation: Operation, tool: Declared, gives: type[Struct]) -> str:
@@ -119,6 +113,8 @@ def _field(argument: Argument, operation: Operation, *, read_only: bool) -> tupl
         kind = Annotated[kind, Field(**argument.limits)]
     if argument.required:
         return kind, Field(description=argument.description)
-    if argument.default is None:
+    assert isinstance(operation.tool, Declared)
+    default = operation.tool.defaults.get(argument.name, argument.default)
+    if default is None:
         return kind | None, optional(argument.description)
-    return kind, Field(default=argument.default, description=argument.description or None)
+    return kind, Field(default=default, description=argument.description or None)

@@ -61,10 +61,6 @@ Reason = Annotated[str, Field(max_length=1000)]
 PLAN = Field(description="Id, unique name or beginning of the id.")
 SOME_PLAN = optional("Id, name or beginning of the id. Left out: the newest.")
 JOB = Field(description="Id, `group/id` or unique name.")
-KEY = (
-    Annotated[str, Field(min_length=1, max_length=200)],
-    optional("Your own text: asked again with it, no second plan is made."),
-)
 
 
 class OfPlan(Arguments):

@@ -135,7 +135,7 @@ async def list_plans(call: Call, given: Any) -> Json:
 
 
 def _plan_list(app: App, given: Any) -> Json:
-    found = {one.id: one for one in reversed(app.plans()) if given.status in (None, one.status)}
+    found = {one.id: one for one in reversed(app.plans(deleted=given.deleted)) if given.status in (None, one.status)}
     shown, following = page_of(list(found), given.limit, given.cursor)
     return {"plans": [plan_row(found[plan]) for plan in shown], **compact({"next_cursor": following})}
 
@@ -259,9 +259,7 @@ SINCE = (
 )
 TOOLS = (
     declared(plan_queries.get_plan, PlanPage, of_plan(_plan_page), more={"since": SINCE, **paged()}, read_only=True),
-    declared(
-        plan_queries.list_plans, PlanList, list_plans, without=("deleted",), more=paged(PLANS_PAGE), read_only=True
-    ),
+    declared(plan_queries.list_plans, PlanList, list_plans, more=paged(PLANS_PAGE), read_only=True),
     declared(plan_queries.wait_plan, Waited, wait_plan, more={"plan": (Name, PLAN)}, read_only=True),
     declared(plan_queries.get_plan_graph, Graph, of_plan(_graph), without=("format",), more=paged(), read_only=True),
 )

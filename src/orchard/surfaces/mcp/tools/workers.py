@@ -20,7 +20,7 @@ from orchard.planfile.fields import JobFields, PlanFields
 from orchard.surfaces.mcp.messages import compact
 from orchard.surfaces.mcp.tool import Call, Output
 from orchard.surfaces.mcp.tools.changes import Shaped, add_jobs_request, check_job
-from orchard.surfaces.mcp.tools.creation import OWN, Created, check_plan, given_fields, submitted
+from orchard.surfaces.mcp.tools.creation import Created, check_plan, given_fields, submitted
 from orchard.surfaces.mcp.tools.declaration import declared, paged
 from orchard.surfaces.mcp.tools.models import Cursor, Told, WorkerState, plan_fields
 from orchard.surfaces.mcp.tools.names import as_tasks, full_ids, meant_plan, with_ids
@@ -140,8 +140,8 @@ TOOLS = (
         drafts.save_plan,
         Created,
         save_plan,
-        without=("fields", "key"),
-        more={**plan_fields(PlanFields, without=("deploy", "start_paused")), **OWN},
+        without=("fields",),
+        more=plan_fields(PlanFields, without=("deploy", "start_paused")),
         check=_check_tasks,
     ),
     declared(drafts.add_plan_task, Shaped, add_plan_task, without=("fields",), more=TASK, check=_check_task),

@@ -1,0 +1,108 @@
+"""What commands mean without a plan's name, and options that other surfaces have as arguments."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from orchard.app import open_app
+from orchard.surfaces.next_steps import in_commands
+from tests.acceptance.program import Desk, desks
+
+DRAFT = """
+name: {name}
+target: {name}
+deploy: {deploy}
+jobs:
+  - {{id: a, work: "echo a > {name}.txt"}}
+"""
+HELD = 'name: Held\nstart_paused: true\njobs: [{id: a, work: "echo a > a.txt"}]\n'
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    yield from desks(tmp_path)
+
+
+def drafted(desk: Desk, name: str, *, deploy: str = "auto", scaffolding: bool = True) -> str:
+    """A plan as a program hands it in."""
+
+    async def ask() -> str:
+        app = open_app(desk.repo.path, in_commands)
+        plan = app.parse_plan(None, DRAFT.format(name=name, deploy=deploy).encode())
+        async with app.session() as session:
+            answer = await session.request("create_plan", plan=plan, scaffolding=scaffolding)
+            return str(answer["plan"])
+
+    return asyncio.run(ask())
+
+
+def status(desk: Desk, plan: str) -> str:
+    return str(desk("status", plan, "--json").json["plan"]["status"])
+
+
+# ----------------------------------------------------------------------------- the plan that is meant
+
+
+def test_finalize_without_a_name_means_the_only_plan_that_is_being_scaffolded(desk: Desk) -> None:
+    none = desk("finalize")
+    drafted(desk, "over", scaffolding=False)
+    first, second = drafted(desk, "one"), drafted(desk, "two")
+    several = desk("finalize")
+    desk("finalize", first)
+
+    only, left = desk("finalize"), desk("finalize")
+
+    assert none.code == 3
+    assert several.code == 2 and first in several.err and second in several.err
+    assert only.code == 0 and status(desk, second) == "succeeded"
+    assert left.code == 3 and "No plan here is being scaffolded" in left.err
+
+
+def test_deploy_without_a_name_means_the_only_plan_whose_jobs_wait_for_it(desk: Desk) -> None:
+    drafted(desk, "by-itself")
+    plan = drafted(desk, "by-hand", deploy="manual", scaffolding=False)
+    other = drafted(desk, "other", deploy="manual", scaffolding=False)
+    several = desk("deploy")
+    desk("delete", other, "--yes")
+
+    only, left = desk("deploy"), desk("deploy")
+
+    assert several.code == 2 and plan in several.err and other in several.err
+    assert only.code == 0 and status(desk, plan) == "succeeded"
+    assert left.code == 3 and "No plan here waits to be deployed" in left.err
+
+
+# --------------------------------------------------------------------------------------------- options
+
+
+def test_a_finalized_plan_waits_to_be_resumed_or_does_not_wait_as_the_option_says(desk: Desk) -> None:
+    plan = drafted(desk, "waits")
+
+    desk("finalize", plan, "--start-paused")
+
+    assert status(desk, plan) == "paused"
+    assert desk("resume", plan).code == 0
+
+
+def test_a_plan_file_that_is_run_again_with_its_key_makes_no_second_plan(desk: Desk) -> None:
+    file = desk.plan(HELD)
+
+    first, again = (desk("run", file, "--idempotency-key", "k", "--json") for _ in range(2))
+    other = desk("run", desk.plan(HELD.replace("Held", "Other")), "--idempotency-key", "k")
+    odd = desk("run", file, "--idempotency-key", "k ")
+
+    ids = [json.loads(one.out.splitlines()[-1])["plan"]["id"] for one in (first, again)]
+    assert ids[0] == ids[1] and len(desk("list", "--json").json) == 1
+    assert other.code == 2 and "in another way" in other.err
+    assert odd.code == 2 and "another form" in odd.err
+
+
+def test_a_list_holds_only_plans_of_the_status_that_is_asked_for(desk: Desk) -> None:
+    drafted(desk, "draft")
+    desk("run", desk.plan(HELD), "-q")
+
+    assert [one["name"] for one in desk("list", "--status", "paused", "--json").json] == ["Held"]
+    assert desk("list", "--status", "succeeded", "--json").json == []
