@@ -85,7 +85,7 @@ SAMPLES: dict[str, Any] = {
     "Plan.jobs": [{"id": "one", "work": "true"}, {"id": "two", "work": "true"}],
     "Plan.groups": [{"name": "g", "jobs": [{"id": "three", "work": "true"}]}],
     "Plan.verify": "make check", "Plan.setup": ["make ready"], "Plan.env": {"COLOUR": "blue"},
-    "Plan.start_paused": True, "Plan.after": "Standing", "Plan.cleanup": False, "Plan.worktree_root": ".elsewhere",
+    "Plan.description": "What it is for", "Plan.start_paused": True, "Plan.after": "Standing", "Plan.cleanup": False, "Plan.worktree_root": ".elsewhere",
     "Plan.merge": "merge", "Plan.resolver": "theirs", "Plan.land": "ask", "Plan.push": True, "Plan.deploy": "manual",
     "Plan.budget": {"minutes": 5},
     "Job.id": "other", "Job.name": "Other", "Job.task": "For people", "Job.group": "backend", "Job.needs": ["first"],
