@@ -35,7 +35,7 @@ def field_names(value: object, prefix: str = "") -> Iterator[str]:
     assert isinstance(value, Struct)
     for spec in fields(value):
         inner = getattr(value, spec.name)
-        if spec.name in ("agents", "builtin", "mcp_servers"):
+        if spec.name in ("agents", "builtin", "mcp_servers", "narrowing"):
             continue  # rows, which the user names
         name = prefix + spec.name.rstrip("_")
         yield from field_names(inner, f"{name}.") if isinstance(inner, Struct) else [name]

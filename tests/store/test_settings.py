@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from orchard.config.keys import KEYS, NAMES_AGENT
-from orchard.config.layers import Config, flatten
+from orchard.config.layers import Config, flatten, tools_of
 from orchard.config.load import FILE_BYTES, LINE_DOTS, Settings, load_settings
 from orchard.config.trust import trust
 from orchard.config.user_dirs import UserDirs
 from orchard.errors import InvalidInput
+from orchard.model.permissions import made
 
 DANGEROUS = """
 max_parallel = 9
@@ -385,3 +386,40 @@ def test_a_problem_in_a_row_that_is_not_trusted_is_told_all_the_same(place: Plac
     place.repository("[agents.claude]\nmodle = 'x'\n")
 
     assert place.problems() == ["orchard.toml:2 agents.claude.modle: unknown key; did you mean 'model'?"]
+
+
+# ------------------------------------------------------------------------------------------ tools
+
+
+def test_a_repository_can_take_tools_from_an_agent_without_anybody_s_consent(place: Place) -> None:
+    place.user('[agents.claude]\ntools = "edit"')
+    place.repository('[agents.claude]\ntools = "read-only"\n[agents.builtin]\ndeny_tools = ["bash"]')
+
+    settings = place.load()
+
+    assert settings.untrusted == {}
+    assert tools_of(settings.config, "claude") == made("read-only")
+    assert not tools_of(settings.config, "builtin").permits("bash")
+    assert settings.origins["agents.claude.tools"].endswith("narrowed by orchard.toml")
+
+
+@pytest.mark.parametrize("agreed", [False, True])
+def test_a_repository_can_never_give_an_agent_more_than_the_user_does(place: Place, agreed: bool) -> None:
+    place.user('[agents.builtin]\ntools = "read-only"\ndeny_tools = ["git_log"]\nask_tools = ["git_diff"]')
+    place.repository('[agents.builtin]\ntools = "all"\ndeny_tools = []\nask_tools = []\nmodel = "m"')
+    if agreed:
+        trust(place.top, str(place.load().untrusted_digest), place.dirs.state)
+
+    settings = place.load()
+
+    found = tools_of(settings.config, "builtin")
+    assert found == made("read-only", ["git_log"], ["git_diff"])
+    assert settings.config.builtin.model == ("m" if agreed else None)
+    assert flatten(settings.config, settings.origins)["agents.builtin.tools"] == "read-only"
+
+
+def test_tools_of_an_agent_that_nobody_knows_are_a_problem(place: Place) -> None:
+    place.repository('[agents.clade]\ntools = "edit"')
+
+    with pytest.raises(InvalidInput, match=r"agents\.clade: there is no agent of this name; did you mean 'claude'"):
+        place.load()

@@ -171,6 +171,26 @@ class Result(Struct, frozen=True):
         return self.reason == "done"
 
 
+class Wanted(Struct, frozen=True):
+    """A call that an agent wants to make, and that a person is asked about."""
+
+    tool: str
+    about: str = ""
+    """In a line, as in `Called`."""
+    input: str = ""
+    """All of it, as JSON or as the agent words it: what a person has to see before the answer."""
+
+
+class Permit(Struct, frozen=True):
+    allowed: bool
+    why: str = ""
+    """For the agent, where it is not allowed: a sentence."""
+
+
+Person = Callable[[Wanted], Awaitable[Permit]]
+"""Asks a person, and answers in any case: whoever does not answer in time has not allowed it."""
+
+
 class Watch(Struct, frozen=True):
     """What ties a turn to whoever runs it."""
 
@@ -182,6 +202,8 @@ class Watch(Struct, frozen=True):
     stop: Callable[[], str | None] = lambda: None
     """Why the model must not be called again: a budget that is used up. Asked before each call by who makes them; the
     turn then ends as `budget`."""
+    person: Person | None = None
+    """Who is asked before calls that need a person; None: nobody is there, and such calls are refused."""
 
 
 class Agent(Protocol):

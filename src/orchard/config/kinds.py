@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from orchard.model import limits
+from orchard.model import limits, permissions
 from orchard.model.agent_rows import ACP
 from orchard.text import did_you_mean, kind_of, quoted
 
@@ -106,7 +106,27 @@ def list_of(rule: Callable[[str], str | None]) -> Kind:
             raise ValueError(f"must be a list of texts, {found_instead(value)}")
         return tuple(checked_text(item, rule) for item in value)
 
-    return Kind(check, lambda text: [part.strip() for part in text.split(",") if part.strip()])
+    return Kind(check, _split)
+
+
+def tool_set() -> Kind:
+    """What an agent may use: a word, or a list of tools. A variable holds either, a list with commas."""
+    return Kind(lambda value: _tools(value, modes=True), lambda text: _split(text) if "," in text else text)
+
+
+def tool_names() -> Kind:
+    return Kind(lambda value: _tools(value, modes=False), _split)
+
+
+def _tools(value: object, *, modes: bool) -> str | tuple[str, ...]:
+    if (wrong := permissions.wrong(value, modes=modes)) is not None:
+        raise ValueError(f"{wrong}, {found_instead(value)}")
+    assert isinstance(value, str | list | tuple)
+    return value if isinstance(value, str) else tuple(value)
+
+
+def _split(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
 
 
 def table_of(name: Callable[[str], str | None], rule: Callable[[str], str | None]) -> Kind:

@@ -16,11 +16,22 @@ from msgspec.structs import replace
 
 from orchard.config.keys import KEYS, LATER, NOT_SETTINGS, ROWS
 from orchard.config.kinds import RawWork, checked_text, found_instead, stays_inside
-from orchard.config.rows import SERVERS_VARIABLE, make_rows, row_key, row_leaves, row_variables, server_rows
+from orchard.config.rows import (
+    SERVERS_VARIABLE,
+    Rows,
+    make_rows,
+    narrowing,
+    narrows,
+    row_key,
+    row_leaves,
+    row_variables,
+    server_rows,
+)
 from orchard.errors import InvalidInput, Next, Problem
-from orchard.model.agent_rows import AgentRow, BuiltinRow, ServerRow
+from orchard.model.agent_rows import AGENTS, BUILTIN, AgentRow, BuiltinRow, ServerRow
 from orchard.model.limits import Limits
 from orchard.model.names import Resolver
+from orchard.model.permissions import ALL, Tools, narrowed
 from orchard.text import did_you_mean, nearest, quoted
 
 DEFAULT = "default"
@@ -91,6 +102,14 @@ class Config(Struct, frozen=True):
     """The rows of `[agents.NAME]`, without `[agents.builtin]`."""
     builtin: BuiltinRow = field(default_factory=BuiltinRow)
     mcp_servers: Mapping[str, ServerRow] = field(default_factory=dict)
+    narrowing: Mapping[str, Tools] = field(default_factory=dict)
+    """By the names of agents, what the repository's own file takes from the tools that the user gives them."""
+
+
+def tools_of(config: Config, agent: str) -> Tools:
+    """What an agent may use by the configuration alone: its row, and what the repository's file takes away."""
+    row = config.builtin if agent == BUILTIN else config.agents.get(agent)
+    return narrowed(row.permissions if row is not None else ALL, config.narrowing.get(agent, ALL))
 
 
 def allowed_env(config: Config, agent: str | None) -> tuple[str, ...]:
@@ -137,17 +156,38 @@ def merge_layers(layers: Sequence[Layer]) -> Resolved:
     """Put layers on top of each other, weakest first; a list replaces the list below it."""
     problems: list[Problem] = []
     values: dict[str, object] = {}
+    taken: dict[str, object] = {}
     origins = dict.fromkeys(KEYS, DEFAULT)
     for layer in layers:
         for name, value in _settings(layer, problems):
-            if name not in layer.ignored and name.partition(".")[0] not in layer.ignored:
+            if layer.repository and narrows(name):
+                # Whoever wrote the repository cannot give an agent more than the user does, agreed to or not.
+                taken[name] = value
+                origins[name] = f"{origins[name]}, narrowed by {layer.origin}" if name in origins else layer.origin
+            elif name not in layer.ignored and name.partition(".")[0] not in layer.ignored:
                 values[name], origins[name] = value, layer.origin
     rows, wrong = make_rows(values)
+    wrong |= {f"agents.{name}": why for name, why in _strangers(taken, rows, layers).items()}
     problems += [_problem_of_row(layers, name, message) for name, message in wrong.items()]
     if problems:
         raise InvalidInput("configuration", _bounded(problems), ("Run '", Next("get_config"), "' to see every key."))
     config = _config({name: value for name, value in values.items() if name in KEYS})
-    return Resolved(replace(config, agents=rows.agents, builtin=rows.builtin, mcp_servers=rows.mcp_servers), origins)
+    found = replace(config, agents=rows.agents, builtin=rows.builtin, mcp_servers=rows.mcp_servers)
+    return Resolved(replace(found, narrowing=narrowing(taken)), origins)
+
+
+def _strangers(taken: Iterable[str], rows: Rows, layers: Sequence[Layer]) -> dict[str, str]:
+    """Rows that take tools from agents that nobody knows; an agent that is described there may yet be agreed to."""
+    named = dict.fromkeys(name.split(".", 2)[1] for name in taken)
+    agents = [one for layer in layers for one in _agents(layer)]
+    described = {row for row, held in agents if isinstance(held, dict) and "command" in held}
+    known = (*AGENTS, *rows.agents, *described)
+    return {name: f"there is no agent of this name{did_you_mean(name, known)}" for name in named if name not in known}
+
+
+def _agents(layer: Layer) -> Iterable[tuple[str, object]]:
+    found = layer.values.get("agents")
+    return found.items() if isinstance(found, dict) else ()
 
 
 def variables_of(config: Config) -> dict[str, str]:
@@ -280,8 +320,9 @@ def _problem(layer: Layer, name: str, message: str) -> Problem:
 def _problem_of_row(layers: Sequence[Layer], name: str, message: str) -> Problem:
     """A problem of a row as a whole, at the strongest layer that has something to say about it."""
     table, row = name.split(".")[:2]
-    tables = [(layer, layer.values.get(table)) for layer in layers if table not in layer.ignored]
-    return _problem([layer for layer, rows in tables if isinstance(rows, dict) and row in rows][-1], name, message)
+    tables = [(layer, layer.values.get(table)) for layer in layers]
+    naming = [layer for layer, rows in tables if isinstance(rows, dict) and row in rows]
+    return _problem([*naming, *(layer for layer in naming if table not in layer.ignored)][-1], name, message)
 
 
 def _line_of(text: str, name: str) -> int | None:
@@ -317,6 +358,8 @@ def _python_name(key: str) -> str:
 
 
 def _attribute(config: Config, name: str) -> object:
+    if narrows(name):
+        return _in_force(config, name)
     if name.startswith("agents.builtin."):
         return getattr(config.builtin, name.rpartition(".")[2])
     if name not in KEYS:
@@ -325,3 +368,13 @@ def _attribute(config: Config, name: str) -> object:
     section, dot, rest = name.partition(".")
     value: object = getattr(config, section)
     return getattr(value, _python_name(rest)) if dot else value
+
+
+def _in_force(config: Config, name: str) -> object:
+    """What a field about tools comes to, with what the repository's file takes away."""
+    _, agent, field = name.split(".", 2)
+    tools = tools_of(config, agent)
+    if field != "tools":
+        return tools.deny if field == "deny_tools" else tools.ask
+    said = [each[0] if len(each) == 1 else each for each in tools.lists]
+    return " and only ".join(one if isinstance(one, str) else ", ".join(one) or "none" for one in said) or "all"

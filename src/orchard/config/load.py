@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from orchard.config.keys import KEYS, NAMES_AGENT, NEEDS_TRUST, ROWS, Key
 from orchard.config.layers import Config, Layer, environment_layers, flag_layers, flatten, lookup, merge_layers
+from orchard.config.rows import without_narrowing
 from orchard.config.trust import digest, trusted
 from orchard.config.user_dirs import UserDirs, user_dirs
 from orchard.errors import InvalidInput, Problem
@@ -77,6 +78,7 @@ def untrusted_keys(
     common_dir: Path | None = None,
 ) -> dict[str, object]:
     """What in a repository's settings needs trust and does not have it, by dotted key; `user` is the user's file."""
+    values = without_narrowing(values)
     # An empty list runs nothing and lets nothing through, so it needs nobody's consent.
     found = {name: value for name in NEEDS_TRUST if (value := lookup(values, name))}
     # The name of an agent only chooses one; behind `acp:` it is a command.

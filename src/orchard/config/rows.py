@@ -24,16 +24,21 @@ from orchard.config.kinds import (
     like,
     list_of,
     one_of,
+    seconds,
     table_of,
     text_of,
+    tool_names,
+    tool_set,
     variable,
     whole,
 )
-from orchard.model.agent_rows import AGENTS, AgentRow, BuiltinRow, Home, ServerRow
+from orchard.model.agent_rows import AGENTS, AgentRow, BuiltinRow, Home, Permitted, ServerRow
+from orchard.model.permissions import Tools
 from orchard.text import did_you_mean, quoted
 
 MOST = 100
 SERVERS_VARIABLE = "ORCHARD_MCP_SERVERS"
+DAY = 86_400.0
 RESERVED = "agent"
 """`@agent TEXT` is work for the default agent, so no agent can have this name."""
 
@@ -52,7 +57,6 @@ def _word(text: str) -> str | None:
 
 _header = like(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,200}", "must be the name of a header")
 _header_value = like(r"[\t -~\x80-\xff]*", "must not hold control characters")
-_tool = like(r"[\w-]+\*?|\*", "must be the name of a tool, or its beginning and '*'")
 
 
 def _pattern(text: str) -> str | None:
@@ -64,6 +68,11 @@ def _pattern(text: str) -> str | None:
 
 _ALLOW_ENV = "variables that a plan may set for it, though they decide where keys go or which programs run"
 _VARIABLES = table_of(variable, _argument)
+_PERMITTED = (
+    Key("tools", tool_set(), "what it may use: `read-only`, `edit`, `all`, `ask`, or a list of tools"),
+    Key("deny_tools", tool_names(), "tools that it does not get; `github_*` stands for all that begin so"),
+    Key("ask_tools", tool_names(), "tools before each use of which a person is asked"),
+)
 
 AGENT_FIELDS = (
     Key("command", text_of(command), "the program; for an agent of your own a command line with `{prompt}` in it"),
@@ -74,6 +83,7 @@ AGENT_FIELDS = (
     Key("allow_env", list_of(variable), _ALLOW_ENV),
     Key("droppings", list_of(_pattern), "paths of files that it leaves for itself, such as `.mine/` or `.mine*`"),
     Key("home", one_of(*get_args(Home)), "where it keeps settings and sessions: with the job, or in your own place"),
+    *_PERMITTED,
 )
 BUILTIN_FIELDS = (
     Key("provider", one_of("anthropic", "openai"), "who is asked: `openai` is any compatible endpoint"),
@@ -86,10 +96,12 @@ BUILTIN_FIELDS = (
     Key("compact", flag(), "whether the middle of a long conversation is summarised"),
     Key("compact_threshold", whole(4, 10_000), "messages from which on it is"),
     Key("compact_keep_recent", whole(1, 10_000), "newest messages that stay as they are"),
-    Key("deny_tools", list_of(_tool), "tools that it does not get; `github_*` stands for all that begin so"),
+    Key("bash_seconds", seconds(DAY), "seconds that a command has where the model does not ask for more"),
+    Key("bash_max_seconds", seconds(DAY), "the most seconds that it can ask for"),
     Key("env", _VARIABLES, "variables that its commands get"),
     Key("pass_env", list_of(variable), "your variables that its commands may see"),
     Key("allow_env", list_of(variable), _ALLOW_ENV),
+    *_PERMITTED,
 )
 SERVER_FIELDS = (
     Key("command", text_of(command), "the program to start, which speaks over standard input and output"),
@@ -162,6 +174,43 @@ def row_leaves(table: str, rows: Mapping[str, object]) -> Iterator[tuple[str, ob
             yield from ((f"{table}.{row}.{field}", value, None) for field, value in values.items())
 
 
+# ------------------------------------------------------------------------ what a repository may say
+
+NARROWING = tuple(key.name for key in _PERMITTED)
+"""Fields of an agent's row that a repository's own file can set without consent: they only ever take away."""
+
+
+def narrows(name: str) -> bool:
+    """Whether a dotted name is such a field."""
+    table, _, rest = name.partition(".")
+    return table == "agents" and rest.partition(".")[2] in NARROWING
+
+
+def without_narrowing(values: Mapping[str, object]) -> dict[str, object]:
+    """The tables of a file without these fields, and without rows that hold nothing else."""
+    agents = values.get("agents")
+    if not isinstance(agents, dict):
+        return dict(values)
+    rows = {name: _others(row) for name, row in agents.items()}
+    left = {name: row for name, row in rows.items() if row or not agents[name]}
+    return {name: value for name, value in {**values, "agents": left}.items() if name != "agents" or left}
+
+
+def _others(row: object) -> object:
+    if not isinstance(row, dict):
+        return row
+    return {field: value for field, value in row.items() if field not in NARROWING}
+
+
+def narrowing(said: Mapping[str, Any]) -> dict[str, Tools]:
+    """By the names of agents, what values by dotted name take away."""
+    rows: dict[str, dict[str, Any]] = {}
+    for name, value in said.items():
+        _, row, field = name.split(".", 2)
+        rows.setdefault(row, {})[field] = value
+    return {row: Permitted(**fields).permissions for row, fields in rows.items()}
+
+
 # ----------------------------------------------------------------------------------------- the rows
 
 
@@ -188,6 +237,8 @@ def make_rows(values: Mapping[str, object]) -> tuple[Rows, dict[str, str]]:
     }
     if builtin.compact and builtin.compact_keep_recent >= builtin.compact_threshold:
         wrong["agents.builtin.compact_keep_recent"] = "must be less than compact_threshold"
+    if not 0 < builtin.bash_seconds <= builtin.bash_max_seconds:
+        wrong["agents.builtin.bash_seconds"] = "must be more than 0, and at most bash_max_seconds"
     return Rows(agents, builtin, servers), wrong
 
 

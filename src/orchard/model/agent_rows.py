@@ -5,6 +5,8 @@ from typing import Literal
 
 from msgspec import Struct, field
 
+from orchard.model.permissions import Tools, made
+
 BUILTIN = "builtin"
 
 BACKENDS: Mapping[str, str] = {
@@ -45,7 +47,21 @@ Home = Literal["auto", "private", "user"]
 where a key in the environment is all it needs, the user's where it was logged in by hand."""
 
 
-class AgentRow(Struct, frozen=True):
+class Permitted(Struct, frozen=True, kw_only=True):
+    """What a row says about the tools of its agent, in the words of `model.permissions`."""
+
+    tools: str | tuple[str, ...] = "all"
+    deny_tools: tuple[str, ...] = ()
+    """Tools that it does not get, by name; `github_*` stands for all that begin so."""
+    ask_tools: tuple[str, ...] = ()
+    """Tools before each use of which a person is asked."""
+
+    @property
+    def permissions(self) -> Tools:
+        return made(self.tools, self.deny_tools, self.ask_tools)
+
+
+class AgentRow(Permitted, frozen=True):
     """One agent: how it is started and what it may see. For a name that is not known, `command` makes a new agent."""
 
     command: str | None = None
@@ -62,7 +78,7 @@ class AgentRow(Struct, frozen=True):
     home: Home = "auto"
 
 
-class BuiltinRow(Struct, frozen=True):
+class BuiltinRow(Permitted, frozen=True):
     provider: Literal["anthropic", "openai"] = "anthropic"
     base_url: str | None = None
     api_key_env: str | None = None
@@ -74,8 +90,10 @@ class BuiltinRow(Struct, frozen=True):
     compact: bool = True
     compact_threshold: int = 30
     compact_keep_recent: int = 10
-    deny_tools: tuple[str, ...] = ()
-    """Tools that it does not get, by name; `github_*` stands for all that begin so."""
+    bash_seconds: float = 60.0
+    """That a command has where the model does not ask for more."""
+    bash_max_seconds: float = 300.0
+    """The most that it can ask for."""
     env: Mapping[str, str] = field(default_factory=dict)
     pass_env: tuple[str, ...] = ()
     allow_env: tuple[str, ...] = ()

@@ -77,9 +77,9 @@ class Tools(Struct, frozen=True, omit_defaults=True):
         """Whether a tool may be used at all; `kind` is what is known of one that has no name of ours."""
         name = canonical(name)
         found = kind_of(name) if kind is None else kind
-        if any(_covers(rule, name, None) for rule in self.deny):
+        if any(covers(rule, name) for rule in self.deny):
             return False
-        return found == "own" or all(any(_covers(rule, name, found) for rule in each) for each in self.lists)
+        return found == "own" or all(any(covers(rule, name, found) for rule in each) for each in self.lists)
 
     def asks(self, name: str, kind: Kind | None = None) -> bool:
         """Whether a person is asked before each use of a tool that is permitted."""
@@ -87,7 +87,7 @@ class Tools(Struct, frozen=True, omit_defaults=True):
         found = kind_of(name) if kind is None else kind
         if found == "own":
             return False
-        return any(found != "read" if rule == ASK else _covers(rule, name, None) for rule in self.ask)
+        return any(found != "read" if rule == ASK else covers(rule, name) for rule in self.ask)
 
     def permits_server(self, server: str) -> bool:
         """Whether any tool of an MCP server could be used: if none can, nobody starts it."""
@@ -199,7 +199,7 @@ def kind_of(name: str) -> Kind:
     return KINDS.get(canonical(name), "other")
 
 
-def _covers(rule: str, name: str, kind: Kind | None) -> bool:
+def covers(rule: str, name: str, kind: Kind | None = None) -> bool:
     """Whether an entry is about a tool; where `kind` is None, words are names like all others."""
     if kind is not None and rule in MODES:
         return rule == "all" or kind == "read" or (rule == "edit" and kind == "edit")

@@ -20,6 +20,7 @@ from orchard.errors import Problem
 from orchard.model.names import JobId as JobId
 from orchard.model.names import PlanId as PlanId
 from orchard.model.names import Resolver as Resolver
+from orchard.model.permissions import ALL, Tools
 from orchard.model.phases import Phase
 
 VALIDATION = JobId("__snapshot-validation__")
@@ -81,6 +82,8 @@ class AgentWork(Work, frozen=True, kw_only=True, tag="agent"):
     resume_session: bool | None = None
     interactive: bool = False
     mcp_servers: tuple[str, ...] = ()
+    tools: Tools = ALL
+    """On top of what the job says."""
 
 
 class Job(Struct, frozen=True, kw_only=True):
@@ -105,6 +108,8 @@ class Job(Struct, frozen=True, kw_only=True):
     priority: int = 0
     retry_on_interrupt: bool = False
     approve: bool = False
+    tools: Tools = ALL
+    """Of every agent that works on the job: its work, its checks, its subtasks, and whoever heals it."""
 
     @property
     def runs_nothing(self) -> bool:

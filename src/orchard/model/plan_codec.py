@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any
 
-from msgspec import NODEFAULT, convert
+from msgspec import NODEFAULT, convert, to_builtins
 from msgspec.structs import FieldInfo, fields
 
+from orchard.model.permissions import Tools
 from orchard.model.phases import Phase
 from orchard.model.plan import (
     VALIDATION,
@@ -107,12 +108,14 @@ _TO_JSON: Mapping[str, Callable[[Any], object]] = {
     **dict.fromkeys(("work", "verify"), work_json),
     **dict.fromkeys(_WORKS, _works_json),
     **dict.fromkeys(("budget", "on_failure"), _set_fields),
+    "tools": to_builtins,
 }
 _FROM_JSON: Mapping[str, Callable[[Any], object]] = {
     **dict.fromkeys(("work", "verify"), work_from_json),
     **dict.fromkeys(_WORKS, _works),
     "budget": lambda body: Budget(**body),
     "needs": tuple,
+    "tools": lambda body: convert(body, Tools),
 }
 """What a field of a plan, a job or a work is written as and read from, where its value is not the same in JSON."""
 

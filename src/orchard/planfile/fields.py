@@ -29,7 +29,7 @@ from pydantic import (
     model_validator,
 )
 
-from orchard.model import limits
+from orchard.model import limits, permissions
 from orchard.model.plan import Effort, Resolver, Shell, Tier
 from orchard.planfile import rules
 
@@ -133,6 +133,24 @@ Environment = dict[
     Annotated[str, AfterValidator(rules.checked_environment_name)],
     Annotated[str, PlainValidator(rules.environment_value), WithJsonSchema({"type": ["string", "number"]})],
 ]
+ToolName = {"type": "string", "pattern": f"^({permissions.ENTRY})$"}
+ToolList = Annotated[
+    list[str],
+    PlainValidator(rules.tool_names),
+    WithJsonSchema({"type": "array", "items": ToolName, "maxItems": permissions.MOST}),
+]
+ToolSet = Annotated[
+    str | list[str],
+    PlainValidator(rules.tool_set),
+    WithJsonSchema(
+        {
+            "oneOf": [
+                {"type": "string", "enum": [*permissions.MODES, permissions.ASK]},
+                {"type": "array", "items": ToolName, "maxItems": permissions.MOST},
+            ]
+        }
+    ),
+]
 Positive = Annotated[float, Field(gt=0)]
 PhaseName = Literal["merge-fi", "setup", "prechecks", "work", "commit", "postchecks", "merge-ri"]
 Needs = Annotated[
@@ -223,6 +241,13 @@ class AgentFields(WorkFields):
         "false",
     )
     mcp_servers: list[Word] = _optional("Servers of the configuration that it may use.", "[]")
+    tools: ToolSet = _optional(
+        "What it may use, of what the job allows: `read-only`, `edit`, `all`, `ask` (a person is asked before what "
+        "does more than read), or a list of tools. The job says where an agent cannot be held to it.",
+        "what the job says",
+    )
+    deny_tools: ToolList = _optional("Tools that it may not use; `git_*` stands for all that begin so.", "[]")
+    ask_tools: ToolList = _optional("Tools before each use of which a person is asked.", "[]")
 
     @model_validator(mode="after")
     def task_is_given_once(self) -> Self:
@@ -308,6 +333,13 @@ class JobFields(Fields):
         "Whether work that was cut off by a crash is started again by itself.", "false"
     )
     approve: bool = _optional("Whether it stops after its postchecks until a person approves the change.", "false")
+    tools: ToolSet = _optional(
+        "What every agent that works on it may use, whoever heals it and its subtasks included: `read-only`, `edit`, "
+        "`all`, `ask` (a person is asked before what does more than read), or a list of tools.",
+        "all",
+    )
+    deny_tools: ToolList = _optional("Tools that none of them may use; `git_*` stands for all that begin so.", "[]")
+    ask_tools: ToolList = _optional("Tools before each use of which a person is asked.", "[]")
 
     @model_validator(mode="after")
     def task_of_an_agent_is_its_work(self) -> Self:

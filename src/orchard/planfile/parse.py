@@ -17,6 +17,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from orchard.errors import InvalidInput
 from orchard.model import limits
+from orchard.model.permissions import ASK, Tools, made
 from orchard.model.phases import Phase
 from orchard.model.plan import (
     VALIDATION,
@@ -113,7 +114,19 @@ def parse_job_update(value: object, job: Job, known: Collection[JobId], path: st
         raise InvalidInput(error.what, problems, error.hint) from None
     given = fields.JobFields.model_validate(whole).model_fields_set - {"id", "group"}
     given = given - {"agent"} | {"work"} if "agent" in given else given
-    return replace(job, **{name: getattr(new, name) for name in given})
+    about_tools = given & {"tools", "deny_tools", "ask_tools"}
+    values = {name: getattr(new, name) for name in given - about_tools}
+    return replace(job, tools=_new_tools(job.tools, new.tools, about_tools), **values)
+
+
+def _new_tools(old: Tools, new: Tools, given: Collection[str]) -> Tools:
+    """What three fields come to where only some of them are given anew."""
+    ask = new.ask if "ask_tools" in given else tuple(rule for rule in old.ask if rule != ASK)
+    if "tools" not in given:
+        ask = (*(rule for rule in old.ask if rule == ASK), *ask)
+    elif "ask_tools" not in given:
+        ask = (*new.ask, *ask)
+    return Tools(new.lists if "tools" in given else old.lists, new.deny if "deny_tools" in given else old.deny, ask)
 
 
 def parse_plan_update(value: object, plan: Plan, started: bool, path: str, *, clone: bool = False) -> Plan:
@@ -354,7 +367,15 @@ def _job(model: fields.JobFields, entry: _Entry) -> Job:
     for name in ("prechecks", "postchecks", "setup"):
         if name in values:
             values[name] = _works(values[name])
-    return Job(**values)
+    return Job(**_with_tools(values))
+
+
+def _with_tools(values: dict[str, Any]) -> dict[str, Any]:
+    """The values of a job or a work, with the three fields that say what an agent may use made into one."""
+    said = [values.pop(name, None) for name in ("tools", "deny_tools", "ask_tools")]
+    if any(one is not None for one in said):
+        values["tools"] = made(said[0], said[1] or (), said[2] or ())
+    return values
 
 
 def _built(model: fields.PlanFields, jobs: dict[JobId, Job]) -> Plan:
@@ -382,7 +403,7 @@ def _work(form: str | fields.ShellFields | fields.ProcessFields | fields.AgentFi
         values["on_failure"] = _on_failure(_given(values["on_failure"]))
     if isinstance(form, fields.ShellFields):
         return ShellWork(**values)
-    return ProcessWork(**values) if isinstance(form, fields.ProcessFields) else AgentWork(**values)
+    return ProcessWork(**values) if isinstance(form, fields.ProcessFields) else AgentWork(**_with_tools(values))
 
 
 def _on_failure(values: dict[str, Any]) -> OnFailure:

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 from pydantic_core import PydanticCustomError
 
-from orchard.model import limits
+from orchard.model import limits, permissions
 from orchard.model.plan import AgentWork, ShellWork, Work
 from orchard.text import kind_of, quoted
 
@@ -146,6 +146,26 @@ def seconds(value: Any) -> float:
     if found <= 0:
         refuse("must be more than 0")
     return found if found <= LONGEST_TIMEOUT else refuse("must be at most 366 days")
+
+
+def tool_set(value: Any) -> str | list[str]:
+    """What `tools` may be: a word, or a list of tools."""
+    return _tools(value, modes=True)
+
+
+def tool_names(value: Any) -> list[str]:
+    found = _tools(value, modes=False)
+    return [found] if isinstance(found, str) else found
+
+
+def _tools(value: Any, *, modes: bool) -> str | list[str]:
+    if value is None:
+        refuse(must_be("", value))
+    problem = permissions.wrong(value, modes=modes)
+    if problem is not None:
+        refuse(problem)
+    found: str | list[str] = value
+    return found
 
 
 def checked_work_text(text: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 from orchard.agents.builtin.tool import Answer, Tool, ToolContext, ToolError
 from orchard.agents.builtin.toolbox import open_toolbox
 from orchard.agents.protocol import McpServer, Noted, Telling
+from orchard.model.permissions import made
 from orchard.process.launcher import Launcher
 
 
@@ -50,6 +51,7 @@ async def open_box(
     folder: Path, servers: Sequence[McpServer] = (), deny: Sequence[str] = (), **more: Any
 ) -> AsyncIterator[Box]:
     """A toolbox in a folder."""
+    permitted = more.pop("tools", made(deny=deny))
     context, told = make_context(folder, **more), list[Telling]()
-    async with open_toolbox(context, servers, deny, told.append) as tools:
+    async with open_toolbox(context, servers, permitted, told.append) as tools:
         yield Box(tools, context, told)

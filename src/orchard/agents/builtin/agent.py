@@ -6,8 +6,8 @@ result = await agent.run(task, watch)
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 
 from msgspec.structs import replace
@@ -26,9 +26,10 @@ from orchard.agents.builtin.tool import ToolContext, in_thread
 from orchard.agents.builtin.toolbox import open_toolbox
 from orchard.agents.cli import no_effect
 from orchard.agents.known import BUILTIN_KEYS, BUILTIN_SERVERS, key_variable
-from orchard.agents.protocol import Heard, Noted, Result, Session, Task, Tell, Used, Watch
+from orchard.agents.protocol import Heard, Noted, Permit, Result, Session, Task, Tell, Used, Wanted, Watch
 from orchard.model.agent_rows import BuiltinRow
 from orchard.model.limits import Limits
+from orchard.model.permissions import narrowed
 from orchard.model.plan import Tier
 
 _FINEST = 0.5
@@ -44,6 +45,7 @@ class Patience:
         self._ends: float | None = None
         self._set_at: float | None = None
         self._timer = asyncio.timeout(None)
+        self._paused = 0
 
     async def wait(self, work: Awaitable[Result]) -> Result:
         loop = asyncio.get_running_loop()
@@ -68,6 +70,22 @@ class Patience:
             self._set_at = now
             silent = now + self._limits.idle
             self._timer.reschedule(silent if self._ends is None else min(silent, self._ends))
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Nothing runs out during the block, however many such blocks there are at once."""
+        began = asyncio.get_running_loop().time()
+        self._paused += 1
+        if not self._timer.expired():
+            self._timer.reschedule(None)
+        try:
+            yield
+        finally:
+            self._paused -= 1
+            if not self._paused and self._ends is not None:
+                self._ends += asyncio.get_running_loop().time() - began
+            if not self._paused and not self._timer.expired():
+                self._timer.reschedule(self._ends)
 
     def rest(self) -> None:
         self._set_at = None
@@ -125,6 +143,8 @@ class BuiltinAgent:
             withheld=frozenset(TOKENS) - {*self.row.pass_env, *self.row.env},
             allowed_folders=task.settings.allowed_folders,
             scratch=task.scratch,
+            shell_seconds=self.row.bash_seconds,
+            shell_most_seconds=self.row.bash_max_seconds,
             launcher=task.launcher,
             on_start=watch.on_start,
             hurry=watch.hurry,
@@ -138,14 +158,16 @@ class BuiltinAgent:
         self, turn: "_Turn", context: ToolContext, request: Request, key: str, server: str | None
     ) -> Result:
         row, task, watch = self.row, turn.task, turn.watch
+        permitted = narrowed(row.permissions, task.settings.tools)
         await load("jsonschema")
         async with (
             self._open_model(key, server) as model,
-            open_toolbox(context, task.settings.mcp_servers, row.deny_tools, watch.tell) as tools,
+            open_toolbox(context, task.settings.mcp_servers, permitted, watch.tell) as tools,
         ):
             system = await in_thread(system_prompt, task.folder)
             request = replace(request, system=system, max_tokens=row.max_tokens, effort=task.settings.effort)
-            calls = Calls(tools, context, watch.tell)
+            person = turn.asked if watch.person is not None else None
+            calls = Calls(tools, context, watch.tell, permitted=permitted, person=person)
             bounds = Bounds(row.max_messages, row.compact, row.compact_threshold, row.compact_keep_recent)
             left = row.max_iterations - task.calls_before
             if left <= 0:
@@ -189,6 +211,12 @@ class _Turn:
         self._governor, self._lane = governor, lane
         self.patience = Patience(task.limits)
         self._unsaved = False
+
+    async def asked(self, wanted: Wanted) -> Permit:
+        """A person's answer; the time that it takes is not the agent's."""
+        assert self.watch.person is not None
+        with self.patience.paused():
+            return await self.watch.person(wanted)
 
     async def take_in(self, messages: Sequence[Message]) -> None:
         """Save the conversation with what this turn says, and tell that it is there, also if we are stopped then."""

@@ -14,7 +14,8 @@ from itertools import groupby
 from orchard.agents.builtin.model import Json, Message, Reply, result_block
 from orchard.agents.builtin.tool import LONGEST_ANSWER, Answer, Tool, ToolContext, ToolError
 from orchard.agents.builtin.tools.mcp_content import BadTool, cleaned
-from orchard.agents.protocol import Called, Noted, Tell
+from orchard.agents.protocol import Called, Noted, Person, Tell, Wanted
+from orchard.model.permissions import ALL, KINDS, Tools, canonical
 from orchard.text import did_you_mean, one_line, quoted, shortened
 
 AT_ONCE = 8
@@ -24,11 +25,22 @@ SPARE_SECONDS = 30.0
 """Beyond the longest that a command may take: a tool that has not ended by itself then is ended."""
 _TELLING = ("command", "path", "pattern", "query", "message", "name", "url")
 _SHOWN_ERRORS = 3
+_NOTED_DENIALS = 50
 
 
 class Calls:
-    def __init__(self, tools: Sequence[Tool], context: ToolContext, tell: Tell, seconds: float | None = None) -> None:
-        self._tools = {tool.name: tool for tool in tools}
+    def __init__(
+        self,
+        tools: Sequence[Tool],
+        context: ToolContext,
+        tell: Tell,
+        seconds: float | None = None,
+        *,
+        permitted: Tools = ALL,
+        person: Person | None = None,
+    ) -> None:
+        self._tools = {tool.name: tool for tool in tools if tool.permitted(permitted)}
+        self._permitted, self._person, self._denials = permitted, person, 0
         self._context, self._tell = context, tell
         self._seconds = context.shell_most_seconds + SPARE_SECONDS if seconds is None else seconds
         self._free = asyncio.Semaphore(AT_ONCE)
@@ -69,6 +81,8 @@ class Calls:
         self._tell(Called(name, about(arguments)))
         if (wrong := reply.malformed.get(call["id"]) or self._wrong(name, arguments)) is not None:
             return Answer(wrong, failed=True)
+        if (refused := await self._refused(self._tools[name], arguments)) is not None:
+            return Answer(refused, failed=True)
         timer = asyncio.timeout(self._seconds)
         try:
             async with self._free, timer:
@@ -90,7 +104,31 @@ class Calls:
             self._tell(Called(name, about(call.get("input") or {}), failed=True))
         return end
 
+    async def _refused(self, tool: Tool, arguments: Json) -> str | None:
+        """Why a person does not want this call; None: it may be made. Time goes by only while somebody thinks."""
+        if not tool.asked_about(self._permitted):
+            return None
+        if self._person is None:
+            why = "a person would have to be asked, and there is nobody here who could be"
+        else:
+            answer = await self._person(Wanted(tool.name, about(arguments), json.dumps(arguments, ensure_ascii=False)))
+            if answer.allowed:
+                return None
+            why = answer.why
+        self._note_denial(tool.name, why)
+        return f"{tool.name} was not run: {why}"
+
+    def _note_denial(self, name: str, why: str) -> None:
+        self._denials += 1
+        if self._denials <= _NOTED_DENIALS:
+            self._tell(Noted("denied", f"{name}: {why}"))
+
     def _wrong(self, name: str, arguments: Json) -> str | None:
+        known = canonical(name) in KINDS or name.startswith("mcp__")
+        if name not in self._tools and known and not self._permitted.permits(name):
+            why = f"the tools of this work are: {self._permitted.words}"
+            self._note_denial(one_line(name, 100), why)
+            return f"You may not use {quoted(name)}: {why}."
         if name not in self._tools:
             near = did_you_mean(name, self._tools)
             return f"There is no tool {quoted(name)}{near or '.'} The tools are: {', '.join(sorted(self._tools))}."

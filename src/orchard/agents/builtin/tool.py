@@ -11,6 +11,7 @@ from typing import Any, ParamSpec, TypeVar
 from msgspec import Struct, field
 
 from orchard.model.limits import Limits
+from orchard.model.permissions import Kind, Tools, kind_of
 from orchard.process.background import to_its_end
 from orchard.process.identity import Identity
 from orchard.process.launcher import Launcher
@@ -85,6 +86,21 @@ class Tool(Struct, frozen=True):
     """Does it; ToolError for what the model can correct. A hang is ended by cancellation."""
     parallel: bool = False
     """Whether it may run beside other tools: it changes nothing."""
+    known_as: str = ""
+    """What permissions call it, where that is not its name: a name that is too long for a model is cut."""
+    own: bool = False
+    """Whether it asks something of the orchestrator, which narrows what it hands on."""
+
+    @property
+    def kind(self) -> Kind:
+        return "own" if self.own else kind_of(self.name)
+
+    def permitted(self, tools: Tools) -> bool:
+        """Whether it may be used, by its name and by the one that was cut."""
+        return all(tools.permits(name, self.kind) for name in {self.name, self.known_as or self.name})
+
+    def asked_about(self, tools: Tools) -> bool:
+        return any(tools.asks(name, self.kind) for name in {self.name, self.known_as or self.name})
 
 
 P = ParamSpec("P")

@@ -1,6 +1,5 @@
 """All that the built-in agent can use in one turn: its own tools, and those of MCP servers, which run beside it."""
 
-import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from importlib import import_module
@@ -16,6 +15,7 @@ from orchard.agents.builtin.tools.github import github_tools
 from orchard.agents.builtin.tools.own import open_own_tools
 from orchard.agents.builtin.tools.shell import shell_tools
 from orchard.agents.protocol import McpServer, Noted, Tell
+from orchard.model.permissions import ASK, KINDS, MODES, Tools, covers
 from orchard.process.background import beside
 
 LEAVING_SECONDS = 10.0
@@ -24,9 +24,9 @@ LEAVING_SECONDS = 10.0
 
 @asynccontextmanager
 async def open_toolbox(
-    context: ToolContext, servers: Sequence[McpServer], deny: Sequence[str], tell: Tell
+    context: ToolContext, servers: Sequence[McpServer], permitted: Tools, tell: Tell
 ) -> AsyncIterator[list[Tool]]:
-    """The tools for one turn, sorted by name, without those that are denied (`name`, or `begins_so*`).
+    """The tools for one turn, sorted by name: those that are permitted, and no other.
 
     MCP servers are started now and ended when it is left; one that cannot be used is told, and only its tools are
     missing.
@@ -38,18 +38,27 @@ async def open_toolbox(
         # Before the model does anything: what the repository says of itself later may be its doing.
         checkout = await in_thread(find_checkout, context.folder)
         tools = [*file_tools(context, checkout), *shell_tools(context), *git_tools(checkout), *github_tools(checkout)]
-        wanted = [server for server in servers if not _all_denied(server.name, deny)]
+        own = [server for server in servers if server.dial is not None]
+        wanted = [server for server in servers if server in own or permitted.permits_server(server.name)]
         if others := [server for server in wanted if server.dial is None]:
             tools += await _serve(stack, context, others, tell)
         for server in wanted:
             if server.dial is not None:
                 taken = {tool.name for tool in tools}
                 tools += await stack.enter_async_context(open_own_tools(server, taken, tell))
-        for rule in deny:
-            if not any(denies(rule, tool.name) for tool in tools) and not rule.startswith("mcp__"):
-                tell(Noted("setting", f"'deny_tools: {plain_text(rule)}' has no effect: there is no such tool."))
-        allowed = [tool for tool in tools if not any(denies(rule, tool.name) for rule in deny)]
-        yield sorted(allowed, key=lambda tool: tool.name)
+        _tell_of_strangers(permitted, tools, tell)
+        yield sorted((tool for tool in tools if tool.permitted(permitted)), key=lambda tool: tool.name)
+
+
+def _tell_of_strangers(permitted: Tools, tools: Sequence[Tool], tell: Tell) -> None:
+    """Names that mean no tool here: a slip in what is denied would let through what nobody wanted."""
+    said = [("tools", name) for each in permitted.lists for name in each if name not in MODES]
+    said += [("deny_tools", name) for name in permitted.deny] + [("ask_tools", name) for name in permitted.ask]
+    for field, name in dict.fromkeys(said):
+        if name in (ASK, "*") or name.startswith("mcp__") or name in KINDS:
+            continue
+        if not any(covers(name, tool.name) for tool in tools):
+            tell(Noted("setting", f"'{field}: {plain_text(name)}' has no effect: there is no such tool."))
 
 
 async def _serve(stack: AsyncExitStack, context: ToolContext, servers: Sequence[McpServer], tell: Tell) -> list[Tool]:
@@ -69,13 +78,3 @@ async def _serve(stack: AsyncExitStack, context: ToolContext, servers: Sequence[
     for server in kept:
         await server.settled()
     return client.server_tools(kept, tell)
-
-
-def denies(rule: str, name: str) -> bool:
-    return name.startswith(rule[:-1]) if rule.endswith("*") else name == rule
-
-
-def _all_denied(server: str, deny: Sequence[str]) -> bool:
-    """Whether none of a server's tools would be allowed: then it is not even started."""
-    prefix = re.sub(r"[^a-zA-Z0-9_-]", "_", f"mcp__{server}__")
-    return any(rule.endswith("*") and prefix.startswith(rule[:-1]) for rule in deny)

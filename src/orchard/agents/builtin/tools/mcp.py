@@ -34,7 +34,7 @@ from pydantic import ValidationError
 import orchard
 from orchard.agents.builtin.tool import Answer, Json, Tool, ToolContext, ToolError, head_and_tail, plain_text
 from orchard.agents.builtin.tools.github import proxy_for, trust
-from orchard.agents.builtin.tools.mcp_content import BadTool, answer, description, input_schema, tool_name
+from orchard.agents.builtin.tools.mcp_content import BadTool, answer, description, full_name, input_schema, tool_name
 from orchard.agents.protocol import McpServer, Noted, Tell
 from orchard.errors import OrchardError
 from orchard.model.limits import Limits
@@ -291,7 +291,8 @@ def _made(server: Server, tool: ServersTool, name: str) -> Tool:
         return await server.call(tool.name, arguments)
 
     reads = tool.annotations is not None and tool.annotations.read_only_hint is True
-    return Tool(name, description(server.name, tool.description), input_schema(tool.input_schema), run, reads)
+    schema = input_schema(tool.input_schema)
+    return Tool(name, description(server.name, tool.description), schema, run, reads, full_name(server.name, tool.name))
 
 
 async def _list_tools(client: Client) -> list[ServersTool]:

@@ -37,9 +37,14 @@ class BadTool(Exception):
     """A tool that cannot be handed to a model, with the reason."""
 
 
+def full_name(server: str, tool: str) -> str:
+    """`mcp__server__tool`, clean, however long it is."""
+    return re.sub(r"[^a-zA-Z0-9_-]", "_", f"mcp__{server}__{tool}")
+
+
 def tool_name(server: str, tool: str, taken: Collection[str]) -> str:
-    """`mcp__server__tool`, clean, at most 64 characters, and no other tool's."""
-    name = re.sub(r"[^a-zA-Z0-9_-]", "_", f"mcp__{server}__{tool}")
+    """The same, at most 64 characters, and no other tool's."""
+    name = full_name(server, tool)
     if len(name) <= LONGEST_NAME and name not in taken:
         return name
     for number in range(1000):

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Collection
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from orchard.agents.builtin.tool import Answer, Json, Tool, ToolContext, ToolError, plain_answer, plain_text
-from orchard.agents.builtin.tools.mcp_content import BadTool, description, input_schema, tool_name
+from orchard.agents.builtin.tools.mcp_content import BadTool, description, full_name, input_schema, tool_name
 from orchard.agents.protocol import McpServer, Noted, Tell
 from orchard.errors import OrchardError
 
@@ -68,4 +68,5 @@ def _made(server: McpServer, row: Json, name: str) -> Tool:
             return plain_answer(found["text"], failed=found["failed"])
 
     about = description(server.name, row["description"])
-    return Tool(name, about, input_schema(row["input_schema"]), run, row["read_only"])
+    known_as = full_name(server.name, row["name"])
+    return Tool(name, about, input_schema(row["input_schema"]), run, row["read_only"], known_as, own=True)
