@@ -9,6 +9,7 @@ from orchard.errors import UsageError
 from orchard.operations.arguments import by_own_names, read_arguments
 from orchard.operations.command import Command
 from orchard.operations.operation import Absent, Alias, Argument, Operation, arguments_of
+from orchard.operations.queries import Query
 from orchard.operations.table import OPERATIONS
 from orchard.surfaces.cli.group import cli
 from orchard.surfaces.cli.verbs import VERBS
@@ -86,6 +87,38 @@ def test_every_tool_is_an_operations() -> None:
 def test_every_route_is_an_operations_but_that_of_the_document() -> None:
     declared = {(one.route.method, one.route.path) for one in OPERATIONS.values() if not isinstance(one.route, Absent)}
     assert {(one.method, one.path) for one in ROUTES} - declared == {("GET", "/openapi.json")}
+
+
+def test_a_tool_says_of_itself_what_its_operation_does() -> None:
+    """A query only looks; a command never does, and one that has a person asked first is one to be careful with."""
+    found = {(one.name, one.toolset): one for one in every_tool()}
+    for one in OPERATIONS.values():
+        assert one.reads or not isinstance(one, Query)
+        assert not (one.reads and isinstance(one, Command | Alias)), one.name
+        assert not (one.reads and one.destructive) and (one.repeatable or not one.reads), one.name
+        if not isinstance(one.route, Absent):
+            assert one.reads is (one.route.method == "GET" or one.name == "validate_plan"), one.name
+        if not isinstance(one.tool, Absent):
+            tool = found[one.tool.name or one.name, one.tool.toolset]
+            assert tool.read_only is one.reads
+            assert tool.destructive is (one.destructive or one.tool.asks)
+            assert tool.idempotent is (one.repeatable and not one.reads)
+
+
+@pytest.mark.parametrize(
+    "name", ["await_subtasks", "spawn_subtask", "report_progress", "finalize_plan", "reshape_plan"]
+)
+def test_what_changes_something_is_not_said_to_be_reading(name: str) -> None:
+    assert not OPERATIONS[name].reads
+
+
+def test_an_alias_is_as_careful_as_what_it_becomes() -> None:
+    for one in OPERATIONS.values():
+        if isinstance(one, Alias) and one.name not in ("update_plan", "update_job"):  # which remove nothing
+            given = {"plan": "p", "job": "j", "group": "g"}
+            name, _ = one.becomes({name: given[name] for name in one.args.__struct_fields__ if name in given})
+            assert one.destructive is OPERATIONS[name].destructive, one.name
+            assert one.whole_names is OPERATIONS[name].whole_names, one.name
 
 
 OF_THE_TERMINAL = {

@@ -90,6 +90,7 @@ reshape_plan = Command(
     ),
     verb=Verb("reshape"),
     next=("get_plan_graph", "wait_plan"),
+    destructive=True,
     prepare=_prepare_reshape,
     decide=_decide_reshape,
 )

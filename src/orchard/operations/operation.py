@@ -179,7 +179,10 @@ class Operation(Struct, frozen=True, kw_only=True):
     """Which plan is meant where none is named; None: the newest."""
     repeatable: bool = False
     """Whether asking twice does no more than asking once, so that a lost answer may be asked for again."""
+    reads: bool = False
+    """Whether it only looks: it changes no plan, no job, no file, and nothing that others are given."""
     destructive: bool = False
+    """Whether it ends, moves or removes something that cannot be had back by asking for the opposite."""
 
 
 class Alias(Operation, frozen=True, kw_only=True):

@@ -220,6 +220,7 @@ follow_plan = Operation(
     verb=Verb("watch"),
     next=("get_plan",),
     repeatable=True,
+    reads=True,
 )
 
 
@@ -247,6 +248,7 @@ wait_plan = Operation(
     verb=Verb("wait"),
     next=("wait_plan", "get_job_failure"),
     repeatable=True,
+    reads=True,
 )
 
 

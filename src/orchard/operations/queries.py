@@ -19,6 +19,7 @@ class Query(Operation, frozen=True, kw_only=True):
     read: Callable[[Library, Any], Any]
     """Gives the answer; where it is no document, a text."""
     repeatable: bool = True
+    reads: bool = True
     apart: bool = False
     """Whether it asks programs and looks at no run: it may take long, and other questions are answered meanwhile."""
 

@@ -390,6 +390,7 @@ def _service(
         verb=_NOT_FOR_PEOPLE,
         next=next,
         repeatable=name in ("list_helpers", "await_subtasks", "complete_subtask"),
+        reads=name == "list_helpers",  # who awaits subtasks lends its slot to other work meanwhile
         serve=serve,
     )
 

@@ -45,6 +45,7 @@ list_repos = Operation(
     verb=Absent("A command is about the repository that it is run in."),
     next=("list_plans",),
     repeatable=True,
+    reads=True,
 )
 
 
@@ -113,6 +114,7 @@ follow_events = Operation(
     verb=Verb("events"),
     next=("get_plan",),
     repeatable=True,
+    reads=True,
 )
 
 # ---------------------------------------------------------------------------------------- agents

@@ -75,6 +75,7 @@ list_workers = Operation(
     verb=Absent("`status` shows the worker of each job."),
     next=("send_message", "complete_task", "interrupt_worker"),
     repeatable=True,
+    reads=True,
 )
 
 # ------------------------------------------------------------------------------------- deploying

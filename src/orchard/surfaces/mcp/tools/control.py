@@ -60,5 +60,5 @@ def _waiting(row: NeedsPerson) -> Json:
 
 TOOLS = (
     declared(removal.delete_plan, Deleted, delete_plan),
-    declared(system_queries.list_waiting, Waiting, list_waiting, read_only=True),
+    declared(system_queries.list_waiting, Waiting, list_waiting),
 )  # fmt: skip

@@ -57,7 +57,6 @@ def declared(
     *,
     without: tuple[str, ...] = (),
     more: Mapping[str, tuple[Any, Any]] = MappingProxyType({}),
-    read_only: bool = False,
     asked_null: tuple[str, ...] = (),
     check: Callable[[Json], object] | None = None,
 ) -> Tool:
@@ -70,7 +69,7 @@ def declared(
     takes: type[Arguments] = create_model(
         "".join(word.capitalize() for word in name.split("_")),
         __base__=Arguments,
-        **{one.name: _field(one, operation, read_only=read_only) for one in own if one.name not in more},
+        **{one.name: _field(one, operation) for one in own if one.name not in more},
         **more,
     )  # type: ignore[call-overload]
     takes.ASKED_NULL = frozenset([*asked_null, *(one.name for one in own if one.form == "works")])
@@ -82,9 +81,9 @@ def declared(
         takes,
         gives,
         run,
-        read_only=read_only,
+        read_only=operation.reads,
         destructive=operation.destructive or found.asks,
-        idempotent=operation.repeatable and not read_only,
+        idempotent=operation.repeatable and not operation.reads,
         check=check,
     )
 
@@ -101,10 +100,10 @@ def _description(operation: Operation, tool: Declared, gives: type[Struct]) -> s
     return "\n".join(word for word in words if word)
 
 
-def _field(argument: Argument, operation: Operation, *, read_only: bool) -> tuple[Any, Any]:
+def _field(argument: Argument, operation: Operation) -> tuple[Any, Any]:
     if argument.name == "plan" and argument.required and operation.whole_names:
         return Name, Field(description="Id or unique name.")
-    if argument.name == "plan" and argument.required and read_only:
+    if argument.name == "plan" and argument.required and operation.reads:
         return Name | None, SOME_PLAN
     if argument.name in _NAMED:
         return (Name, _NAMED[argument.name]) if argument.required else (Name | None, optional(argument.description))

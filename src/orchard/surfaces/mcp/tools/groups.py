@@ -68,6 +68,6 @@ def _group_page(app: App, meant: Meant, given: Any) -> Json:
 
 
 TOOLS = (
-    declared(plan_queries.list_groups, GroupList, of_plan(_group_list), more=paged(), read_only=True),
-    declared(plan_queries.get_group, GroupPage, of_plan(_group_page), more=paged(), read_only=True),
+    declared(plan_queries.list_groups, GroupList, of_plan(_group_list), more=paged()),
+    declared(plan_queries.get_group, GroupPage, of_plan(_group_page), more=paged()),
 )  # fmt: skip

@@ -278,14 +278,10 @@ def _attempt(row: AttemptView, hidden: Redactor) -> Json:
 
 NUMBER = (Annotated[int, Field(ge=1)] | None, optional("Only this one."))
 TOOLS = (
-    declared(job_queries.get_job, JobPage, of_job(_job_page), read_only=True),
-    declared(job_queries.get_job_failure, Failure, of_job(_failure), read_only=True),
-    declared(plan_queries.list_jobs, JobList, of_plan(_job_list), more=paged(), read_only=True),
+    declared(job_queries.get_job, JobPage, of_job(_job_page)),
+    declared(job_queries.get_job_failure, Failure, of_job(_failure)),
+    declared(plan_queries.list_jobs, JobList, of_plan(_job_list), more=paged()),
     declared(
-        job_queries.get_job_attempts,
-        Attempts,
-        of_job(_attempts),
-        more={"attempt": NUMBER, **paged(ATTEMPTS_PAGE)},
-        read_only=True,
+        job_queries.get_job_attempts, Attempts, of_job(_attempts), more={"attempt": NUMBER, **paged(ATTEMPTS_PAGE)}
     ),
 )

@@ -137,12 +137,7 @@ DIFF: dict[str, tuple[Any, Any]] = {
 }
 TOOLS = (
     declared(
-        job_queries.get_job_logs,
-        Logs,
-        of_job(_logs),
-        without=("phase", "offset", "limit", "follow", "idle"),
-        more=LOGS,
-        read_only=True,
+        job_queries.get_job_logs, Logs, of_job(_logs), without=("phase", "offset", "limit", "follow", "idle"), more=LOGS
     ),
-    declared(job_queries.get_job_diff, Diff, of_job(_diff), more=DIFF, read_only=True),
+    declared(job_queries.get_job_diff, Diff, of_job(_diff), more=DIFF),
 )

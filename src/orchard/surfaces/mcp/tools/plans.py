@@ -258,8 +258,8 @@ SINCE = (
     optional("`cursor` of an earlier answer: only jobs that changed since."),
 )
 TOOLS = (
-    declared(plan_queries.get_plan, PlanPage, of_plan(_plan_page), more={"since": SINCE, **paged()}, read_only=True),
-    declared(plan_queries.list_plans, PlanList, list_plans, more=paged(PLANS_PAGE), read_only=True),
-    declared(plan_queries.wait_plan, Waited, wait_plan, more={"plan": (Name, PLAN)}, read_only=True),
-    declared(plan_queries.get_plan_graph, Graph, of_plan(_graph), without=("format",), more=paged(), read_only=True),
+    declared(plan_queries.get_plan, PlanPage, of_plan(_plan_page), more={"since": SINCE, **paged()}),
+    declared(plan_queries.list_plans, PlanList, list_plans, more=paged(PLANS_PAGE)),
+    declared(plan_queries.wait_plan, Waited, wait_plan, more={"plan": (Name, PLAN)}),
+    declared(plan_queries.get_plan_graph, Graph, of_plan(_graph), without=("format",), more=paged()),
 )

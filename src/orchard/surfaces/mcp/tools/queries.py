@@ -18,7 +18,7 @@ def derived(query: Query) -> Tool:
     assert query.answer is not None
     told = list(get_type_hints(query.answer).items())
     gives = defstruct(f"Answer_{query.name}", told, bases=(Told,), kw_only=True)
-    return declared(query, gives, _runs(query), read_only=True)
+    return declared(query, gives, _runs(query))
 
 
 def _runs(query: Query) -> Callable[[Call, Any], Awaitable[Json]]:

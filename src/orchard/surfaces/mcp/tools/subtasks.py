@@ -143,9 +143,8 @@ SHOWN: Mapping[str, tuple[type[Struct], Callable[[Json], Json]]] = {
     "report_progress": (Reported, lambda found: found),
 }
 """What each answers, and how what the engine said is shown."""
-READ_ONLY = ("list_helpers", "await_subtasks")
 
 TOOLS: tuple[Tool, ...] = tuple(
-    declared(one, gives, _runs(one, shown), without=TURN, read_only=one.name in READ_ONLY)
+    declared(one, gives, _runs(one, shown), without=TURN)
     for one, (gives, shown) in ((one, SHOWN[one.name]) for one in OPERATIONS)
 )

@@ -135,7 +135,7 @@ async def list_models(call: Call, given: Any) -> Json:
 
 TASK = {**plan_fields(JobFields, without=("id",)), **plan_fields(JobFields, only=("id",))}
 TOOLS = (
-    declared(workers.list_workers, WorkerList, list_workers, more=paged(), read_only=True),
+    declared(workers.list_workers, WorkerList, list_workers, more=paged()),
     declared(
         drafts.save_plan,
         Created,
@@ -145,5 +145,5 @@ TOOLS = (
         check=_check_tasks,
     ),
     declared(drafts.add_plan_task, Shaped, add_plan_task, without=("fields",), more=TASK, check=_check_task),
-    declared(system_queries.list_models, ModelList, list_models, read_only=True),
+    declared(system_queries.list_models, ModelList, list_models),
 )
