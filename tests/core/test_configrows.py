@@ -157,7 +157,10 @@ BAD: list[tuple[dict[str, object], str]] = [
     ({"agents": {"builtin": {"max_tokens": 0}}}, "agents.builtin.max_tokens: must be from 1"),
     ({"agents": {"builtin": {"deny_tools": ["a b"]}}}, "deny_tools: must be the name of a tool"),
     ({"agents": {"builtin": {"compact_keep_recent": 30}}}, "must be less than compact_threshold"),
-    ({"agents": {"cladue": {"model": "x"}}}, "agents.cladue: needs 'command': there is no agent of this name; did you"),
+    (
+        {"agents": {"cladue": {"model": "x"}}},
+        "needs 'command' or 'instructions': there is no agent of this name; did you",
+    ),
     ({"agents": {"cladue": {}}}, "agents.cladue: needs 'command'"),
     ({"agents": {"agent": {"command": "x"}}}, "agents.agent: cannot be used: '@agent' is the default agent"),
     ({"agents": {"a.b": {"command": "x"}}}, "must be named with small letters"),

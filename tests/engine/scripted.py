@@ -4,7 +4,10 @@ import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from orchard.agents.catalog import Catalog, catalog
+from orchard.agents.definitions import Definition
 from orchard.agents.protocol import Agent, McpServer, Result, Said, Session, Task, Used, Watch
+from orchard.config.layers import Config
 from orchard.errors import OrchardError, UsageError
 from orchard.model.plan import Tier
 from orchard.model.usage import Usage
@@ -17,6 +20,16 @@ class ScriptedAgents:
 
     agents: dict[str, ScriptedAgent] = field(default_factory=dict)
     default: str | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self.agents)
+
+    def catalog(self, repository: Iterable[Definition]) -> Catalog:
+        return catalog(Config(), {"HOME": "/nonexistent"}, self.names, repository)
+
+    def knows(self, agent: str, model: str) -> bool:
+        return model.startswith(agent)
 
     def find(self, name: str | None) -> Agent:
         wanted = name or self.default

@@ -385,12 +385,12 @@ async def test_the_folder_of_a_subtask_is_set_up_like_the_jobs_own(
     assert list(logs.rglob("subtask-*.log"))
 
 
-async def test_a_definition_of_the_repository_begins_the_instructions(
+async def test_a_definition_of_the_repository_says_how_a_subtask_is_done(
     orchard: Orchard, agents: ScriptedAgents, line: Line
 ) -> None:
-    head = "---\nname: reviewer\ndescription: Reads: and says\nmodel: m9\ntools: Read, Grep\n---\n"
+    head = "---\nname: reviewer\ndescription: Reads: and says\nmodel: one-9\ntools: Read, Grep\n---\n"
     orchard.repo.commit({
-        ".claude/agents/reviewer.md": head + "Review: you are a strict reviewer.\n",
+        ".claude/agents/reviewer.md": head + "You are a strict reviewer.\n",
         ".github/agents/writer.agent.md": "---\ndescription: Writes\n---\nChild writer\n",
         ".claude/agents/one.md": "---\nname: one\n---\nshadows an agent of the user's\n",
         ".claude/agents/broken.md": "no head",
@@ -399,7 +399,7 @@ async def test_a_definition_of_the_repository_begins_the_instructions(
 
     async def parent(asker: Asker) -> str:
         seen["agents"] = await asker.ask("list_helpers")
-        await asker.spawn("Look at a.txt", agent="reviewer", blocking=True)
+        await asker.spawn("Review a.txt", agent="reviewer", blocking=True)
         asker.write(mine="mine")
         return "Done."
 
@@ -411,12 +411,16 @@ async def test_a_definition_of_the_repository_begins_the_instructions(
     status = await run(orchard, line, PLAN)
 
     assert [one["name"] for one in seen["agents"]["agents"]] == ["one"]
-    assert [(one["name"], one["description"], one["tools"]) for one in seen["agents"]["definitions"]] == [
-        ("reviewer", "Reads: and says", ["Read", "Grep"]),
-        ("writer", "Writes", []),
+    rows = [(one["name"], one["description"], one["tools"], one["usable"]) for one in seen["agents"]["definitions"]]
+    assert rows == [
+        ("broken", "", None, False),
+        ("one", "", None, False),
+        ("reviewer", "Reads: and says", ["Read", "Grep"], True),
+        ("writer", "Writes", None, True),
     ]
-    assert seen["told"].startswith("Review: you are a strict reviewer.\n\nLook at a.txt\n\n---")
-    assert "use only these: `Read`, `Grep`" in seen["told"] and seen["model"] == "m9"
+    assert seen["told"].startswith("Review a.txt\n\n---\n\n## Your role: `reviewer`")
+    assert "```text\nYou are a strict reviewer.\n```" in seen["told"]
+    assert "use only these: `Read`, `Grep`" in seen["told"] and seen["model"] == "one-9"
     assert job(status, "a")["subtasks"][0]["definition"] == "reviewer"
 
 

@@ -24,7 +24,8 @@ ATTACKS = (
     "oNe",
     "\uff4fne", "\u043ene", "on\u0435", "one\u200b", "\u200bone", "one\ufeff", "one\u0301", "\u202eone", "one ", " one",
     "one\n", "one\r\n", "one\t", "one;sh", "one|sh", "one&&sh", "`sh`", "$(sh)", "${SHELL}", "%SystemRoot%", "one sh",
-    "--help", "-c", "@one", "*", "on?", "[o]ne", "", " ", "\n", "null", "None", "true", "0", "agent", "sh", "bash",
+    "--help", "-c", "@@one", "@one:evil", "@acp:sh", "@", "*", "on?", "[o]ne", "", " ", "\n", "null", "None", "true",
+    "0", "agent", "sh", "bash",
     "python3", "claude", "builtin", "the-server", "evil", "evil-command", "evil/command", "../evil", "x" * 5000,
 )  # fmt: skip
 """Names that no agent may be given work by: commands, paths, look-alikes, and names of other things."""

@@ -69,12 +69,17 @@ class Models:
         with ThreadPoolExecutor(max_workers=8) as pool:
             return dict(zip(wanted, pool.map(lambda name: self.of(name, refresh=refresh), wanted), strict=True))
 
+    def knows(self, name: str, model: str) -> bool:
+        """Whether an agent is known to have this model; what could not be found out is not known."""
+        more = backend(name).known.more_aliases if name in BACKENDS else ()
+        aliases = [*_aliases(name), *more]
+        return model in aliases or is_among(model, [*(one.name for one in self.of(name).models), *aliases])
+
     def check(self, name: str, model: str) -> None:
         """Refuse a model that does not exist; where nothing could be found out, everything may be right."""
         found = self.of(name)
         known = [one.name for one in found.models]
-        more = backend(name).known.more_aliases if name in BACKENDS else ()
-        if not found.complete or not known or is_among(model, [*known, *_aliases(name), *more]):
+        if not found.complete or not known or self.knows(name, model):
             return
         from difflib import get_close_matches
 

@@ -12,20 +12,21 @@ from importlib.util import find_spec
 from msgspec.structs import replace
 
 from orchard.agents.cache import user_cache
+from orchard.agents.catalog import SEE_AGENTS as SEE_AGENTS
+from orchard.agents.catalog import Catalog, catalog
 from orchard.agents.cli import CliAgent, backend
+from orchard.agents.definitions import Definition
 from orchard.agents.environment import agent_environment, find_program, first_word
 from orchard.agents.known import BUILTIN_LOGIN, AcpKnown, Known, Login, builtin_login, key_variable, program_login
 from orchard.agents.models import Models
 from orchard.agents.programs import known_of, of_program
 from orchard.agents.protocol import Agent, McpServer
 from orchard.config.layers import Config
-from orchard.errors import Hint, Next, OrchardError, UsageError
+from orchard.errors import Next, OrchardError, UsageError
 from orchard.model.agent_rows import ACP, ACP_AGENTS, AGENTS, BACKENDS, BUILTIN, AgentRow
 from orchard.model.events.event import Json
 from orchard.model.plan import Tier
 from orchard.text import did_you_mean, quoted
-
-SEE_AGENTS: Hint = ("Run '", Next("list_agents"), "' to see which there are.")
 
 
 class NoAgent(UsageError):
@@ -39,7 +40,8 @@ class Agents:
 
     @property
     def names(self) -> tuple[str, ...]:
-        return (*AGENTS, *(name for name in self.config.agents if name not in AGENTS))
+        rows = self.config.agents.items()
+        return (*AGENTS, *(name for name, row in rows if name not in AGENTS and row.instructions is None))
 
     def find(self, name: str | None) -> Agent:
         """The agent of a name, or the default one; what cannot be used is an error that says what to do.
@@ -87,6 +89,14 @@ class Agents:
     def any_usable(self) -> bool:
         """Whether there is an agent here that can be asked; nobody after the first is looked at."""
         return any(self.missing(name) is None and self._no_login(name) is None for name in self.names)
+
+    def catalog(self, repository: Iterable[Definition]) -> Catalog:
+        """These definitions of a repository's among the user's own, and what names mean then."""
+        return catalog(self.config, self.host, self.names, repository)
+
+    def knows(self, agent: str, model: str) -> bool:
+        """Whether an agent is known to have a model; where nothing could be found out, it is not. For a thread."""
+        return self._models.knows(agent, model)
 
     def servers(self, names: Iterable[str]) -> tuple[McpServer, ...]:
         """The MCP servers that are named, and those that every agent gets; `${NAME}` in their values is filled in."""

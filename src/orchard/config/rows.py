@@ -32,11 +32,12 @@ from orchard.config.kinds import (
     variable,
     whole,
 )
-from orchard.model.agent_rows import AGENTS, AgentRow, BuiltinRow, Home, Permitted, ServerRow
+from orchard.model.agent_rows import ACP, AGENTS, AgentRow, BuiltinRow, Home, Permitted, ServerRow
 from orchard.model.permissions import Tools
 from orchard.text import did_you_mean, quoted
 
 MOST = 100
+INSTRUCTION_BYTES = 64 * 1024
 SERVERS_VARIABLE = "ORCHARD_MCP_SERVERS"
 DAY = 86_400.0
 RESERVED = "agent"
@@ -53,6 +54,16 @@ def _argument(text: str) -> str | None:
 def _word(text: str) -> str | None:
     fits = re.fullmatch(r"[!-~]{1,200}", text) and not text.startswith("-")
     return None if fits else "must be a name without spaces"
+
+
+def _written(text: str) -> str | None:
+    if len(text.encode(errors="replace")) > INSTRUCTION_BYTES:
+        return f"must have at most {INSTRUCTION_BYTES // 1024} KiB"
+    return None if text.strip() else "must not be empty"
+
+
+def _word_or_command(text: str) -> str | None:
+    return _argument(text) if text.startswith(ACP) and text != ACP else _word(text)
 
 
 _header = like(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,200}", "must be the name of a header")
@@ -83,6 +94,9 @@ AGENT_FIELDS = (
     Key("allow_env", list_of(variable), _ALLOW_ENV),
     Key("droppings", list_of(_pattern), "paths of files that it leaves for itself, such as `.mine/` or `.mine*`"),
     Key("home", one_of(*get_args(Home)), "where it keeps settings and sessions: with the job, or in your own place"),
+    Key("instructions", text_of(_written), "makes the row a definition: how an agent that you have is to work"),
+    Key("description", text_of(_argument), "of a definition: what it is for"),
+    Key("agent", text_of(_word_or_command), "of a definition: the agent that works by it"),
     *_PERMITTED,
 )
 BUILTIN_FIELDS = (
@@ -243,9 +257,23 @@ def make_rows(values: Mapping[str, object]) -> tuple[Rows, dict[str, str]]:
 
 
 def _wrong_agent(name: str, row: AgentRow) -> str | None:
+    if row.instructions is not None:
+        return _wrong_definition(name, row)
+    if row.description is not None or row.agent is not None:
+        return "'description' and 'agent' are of a definition, which has 'instructions'"
     if name in AGENTS or row.command is not None:
         return None
-    return f"needs 'command': there is no agent of this name{did_you_mean(name, AGENTS)}"
+    return f"needs 'command' or 'instructions': there is no agent of this name{did_you_mean(name, AGENTS)}"
+
+
+def _wrong_definition(name: str, row: AgentRow) -> str | None:
+    if name in AGENTS:
+        return "is an agent: give the definition ('instructions') another name, and name this one as its 'agent'"
+    other = AgentRow(instructions=row.instructions, description=row.description, agent=row.agent, model=row.model)
+    for field in ("command", "args", "env", "pass_env", "allow_env", "droppings", "home"):
+        if getattr(row, field) != getattr(other, field):
+            return f"'{field}' is of a program, and a row with 'instructions' is none; its 'agent' names one"
+    return None
 
 
 def _wrong_server(row: ServerRow) -> str | None:

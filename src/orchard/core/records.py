@@ -50,6 +50,7 @@ class Turn(Struct):
     used: dict[str, Usage] = field(default_factory=dict)
     """By model."""
     subtask: str | None = None
+    definition: str | None = None
 
 
 class Attempt(Struct):

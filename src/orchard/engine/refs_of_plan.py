@@ -37,6 +37,14 @@ def check_base(repo: Repository, plan: Plan) -> None:
     _base_of(repo, plan, repo.branches())
 
 
+def base_commit(repo: Repository, plan: Plan) -> str | None:
+    """Where a plan would begin if it began now; None where that cannot be told yet."""
+    try:
+        return _base_of(repo, plan, repo.branches())[1]
+    except UsageError:
+        return None
+
+
 def check_target(repo: Repository, plan: Plan) -> None:
     if plan.target is None:
         return

@@ -10,6 +10,8 @@ from typing import ParamSpec, Protocol, TypeVar
 
 from msgspec import Struct, field
 
+from orchard.agents.catalog import Catalog, of_checkout, of_repository
+from orchard.agents.definitions import Definition, in_folder
 from orchard.agents.project_settings import ProjectSettings, covered, lying_in
 from orchard.agents.protocol import Agent, McpServer
 from orchard.config.layers import Config, variables_of
@@ -35,6 +37,9 @@ VANISHED_TRIES = 5
 class Agents(Protocol):
     """Whoever knows the agents that there are; `agents.table.Agents` is the one."""
 
+    @property
+    def names(self) -> tuple[str, ...]: ...
+
     def find(self, name: str | None) -> Agent:
         """The agent of this name, or the default one; OrchardError where it is not known or not usable."""
 
@@ -43,6 +48,12 @@ class Agents(Protocol):
 
     def listed(self) -> list[Json]:
         """Every agent that has a name: `name`, `usable`, and why it is not."""
+
+    def knows(self, agent: str, model: str) -> bool:
+        """Whether an agent is known to have a model."""
+
+    def catalog(self, repository: Iterable[Definition]) -> Catalog:
+        """The definitions of a repository among the user's own."""
 
     def servers(self, names: Iterable[str]) -> tuple[McpServer, ...]: ...
 
@@ -92,6 +103,14 @@ class World(Struct, frozen=True, dict=True):
         """What is there for agents' programs, and whether the user agreed to it; reads files, so it is for a thread."""
         found = lying_in(top, folder)
         return found, covered(found, self.repo.home, self.repo.common_dir, self.user_state)
+
+    def described_at(self, commit: str | None) -> Catalog:
+        """The definitions for a job that begins with a commit: no work of the job changes them. For a thread."""
+        return self.agents.catalog(of_repository(self.repo, self.integration.objects, commit))
+
+    def described_in(self, folder: Path) -> Catalog:
+        """The definitions for whoever works in a folder, as they lie there now. For a thread."""
+        return self.agents.catalog([*in_folder(folder), *of_checkout(self.repo)])
 
     async def in_thread(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a step of git work to its end in a thread.

@@ -76,6 +76,11 @@ class AgentRow(Permitted, frozen=True):
     droppings: tuple[str, ...] = ()
     """Files that it leaves for itself: patterns of paths in the worktree. They are no work, and are not committed."""
     home: Home = "auto"
+    instructions: str | None = None
+    """The row is a definition: no program, but how one that the user has is to work."""
+    description: str | None = None
+    agent: str | None = None
+    """Of a definition: the agent that works by it; None: the one that the work would get anyway."""
 
 
 class BuiltinRow(Permitted, frozen=True):

@@ -37,7 +37,7 @@ class _Shaped(Struct, frozen=True):
 
 async def _prepare_reshape(scene: Scene, run: Run, args: ReshapePlan) -> _Shaped:
     seen, shaped = run.plan, _shaped(run, args.changes)
-    await check_agents(scene.engine.world, shaped)
+    await check_agents(scene.engine.world, shaped, run)
     moved = any(getattr(shaped, name) != getattr(seen, name) for name in WHERE_IT_STARTS)
     if moved:
         await check_place(scene.engine.world, shaped)

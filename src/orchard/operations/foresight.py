@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cache, partial
 
+from orchard.agents.choice import choose
 from orchard.config.layers import Config, allowed_env
 from orchard.config.reach import reach_of
 from orchard.engine.reach import folder_meant
@@ -12,6 +13,7 @@ from orchard.engine.world import Agents
 from orchard.errors import OrchardError, Say
 from orchard.git.repository import Repository
 from orchard.model.plan import AgentWork, Plan
+from orchard.operations.definitions import Described, agent_meant, described_for
 from orchard.operations.selection import find_plan
 from orchard.planfile.places import Finding
 from orchard.planfile.works import Paths, Refuses, reserved, reserved_findings, works_of
@@ -25,34 +27,38 @@ def foreseen(
 
     And what agents may not be given: variables that steer them, folders that are not there.
     """
-    found = [*_of_plan(repo, rows, plan, say), *agent_findings(repo, config, agents, plan, paths)]
+    described = described_for(repo, agents, plan)
+    found = [*_of_plan(repo, rows, plan, say), *agent_findings(repo, config, agents, plan, paths, described)]
     known: dict[str, str | None] = {}
     for path, work, _ in works_of(plan, paths):
         if not isinstance(work, AgentWork):
             continue
         asked = repr((work.agent, work.model, work.tier, work.mcp_servers))
         if asked not in known:
-            known[asked] = _refusal(partial(_check_agent, agents, work), say)
+            known[asked] = _refusal(partial(check_agent, agents, described, work), say)
         if (said := known[asked]) is not None:
             found.append(Finding(path, said))
     return found
 
 
-def agent_findings(repo: Repository, config: Config, agents: Agents, plan: Plan, paths: Paths) -> list[Finding]:
+def agent_findings(
+    repo: Repository, config: Config, agents: Agents, plan: Plan, paths: Paths, described: Described
+) -> list[Finding]:
     """What a plan asks for its agents and may not have."""
     missing = [
         Finding(path, f"there is no folder '{folder}'")
         for path, folder in reach_of(plan, paths)
         if not os.path.isdir(folder_meant(repo, folder))  # noqa: PTH112  (one that cannot be looked at is not there)
     ]
-    return [*reserved_findings(plan, refusals(config, agents), paths), *missing]
+    return [*reserved_findings(plan, refusals(config, agents, described), paths), *missing]
 
 
-def refusals(config: Config, agents: Agents) -> Refuses:
+def refusals(config: Config, agents: Agents, described: Described) -> Refuses:
     """Which variables plans may not set for which agents: what steers any, and what one's own program goes by."""
 
     @cache
-    def own(agent: str | None) -> tuple[Collection[str], Collection[str]]:
+    def own(name: str | None) -> tuple[Collection[str], Collection[str]]:
+        agent = agent_meant(agents, described, name)
         row = config.agents.get(agent or "")
         try:
             found = agents.find(agent).variables
@@ -90,8 +96,9 @@ def _of_plan(repo: Repository, rows: Sequence[PlanRow], plan: Plan, say: Say) ->
             yield Finding((field,), said)
 
 
-def _check_agent(agents: Agents, work: AgentWork) -> None:
-    found = agents.find(work.agent)
+def check_agent(agents: Agents, described: Described, work: AgentWork) -> None:
+    """Refuse a work whose agent, definition, model or servers cannot be had."""
+    found = choose(agents, work.agent, described, has_model=work.model is not None or work.tier is not None).agent
     agents.model_for(found.name, work.model, work.tier)
     agents.servers(work.mcp_servers)
 

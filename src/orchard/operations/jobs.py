@@ -18,6 +18,7 @@ from orchard.model.phases import Phase
 from orchard.model.plan import VALIDATION, JobId
 from orchard.operations.arguments import phase_of, work_of
 from orchard.operations.command import Command, Decision, Scene
+from orchard.operations.definitions import described_to
 from orchard.operations.operation import (
     JOB_NAME,
     Absent,
@@ -87,7 +88,8 @@ async def _prepare_retry(scene: Scene, run: Run, args: RetryPlan) -> _Ready:
     refuse_interactive("The retry", checks)
     _chosen(run, args.jobs)
     paused, canceled = run.paused, run.canceled
-    await check_works(scene.engine.world, [("The new work", given)])
+    world = scene.engine.world
+    await check_works(world, [("The new work", given)], described_to(world, run.plan, run))
     return _Ready(paused, canceled, await fetched(scene.engine.world) if args.fresh else None)
 
 

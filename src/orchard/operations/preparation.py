@@ -5,11 +5,13 @@ All of it may take long, so it is done before anybody decides about the plan, an
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from orchard.core.run import Run
 from orchard.engine.refs_of_plan import check_start
 from orchard.engine.world import World
 from orchard.errors import InvalidInput, OrchardError, Problem, UsageError
 from orchard.model.plan import VALIDATION, AgentWork, Job, Plan, Work
-from orchard.operations.foresight import agent_findings, refusals
+from orchard.operations.definitions import Described, definition_notes, described_to
+from orchard.operations.foresight import agent_findings, check_agent, refusals
 from orchard.planfile.works import named, refusal, spoken
 from orchard.process.failpoint import failpoint
 
@@ -17,34 +19,40 @@ SHOWN = 20
 """How many refusals are told at once."""
 
 
-async def check_agents(world: World, plan: Plan) -> None:
+async def check_agents(world: World, plan: Plan, run: Run | None = None) -> None:
     """See that every agent and model that the plan names can be had, before anything is made."""
-    problems = await world.in_thread(_problems, world, plan)
+    described = described_to(world, plan, run)
+    problems = await world.in_thread(_problems, world, plan, described)
     if problems:
         raise InvalidInput("plan", problems)
     works = [(f"Job '{job.id}'", _works(plan, job)) for job in plan.jobs.values()]
     for job in plan.jobs.values():
         talks = job.work if job.id != VALIDATION else None
         refuse_interactive(f"Job '{job.id}'", [one for one in _works(plan, job) if one is not talks])
-    await check_works(world, works)
+    await check_works(world, works, described)
 
 
-def _problems(world: World, plan: Plan) -> list[Problem]:
+async def definition_warnings(world: World, plan: Plan) -> list[str]:
+    """What a person should know of the definitions that a plan names."""
+    return await world.in_thread(definition_notes, world.agents, described_to(world, plan), plan)
+
+
+def _problems(world: World, plan: Plan, described: Described) -> list[Problem]:
     """What a plan asks for its agents and may not have."""
-    found = agent_findings(world.repo, world.config, world.agents, plan, named(plan))
+    found = agent_findings(world.repo, world.config, world.agents, plan, named(plan), described)
     return [Problem(one.message, spoken(one.path)) for one in found]
 
 
-async def check_works(world: World, works: Sequence[tuple[str, Sequence[Work]]]) -> None:
+async def check_works(world: World, works: Sequence[tuple[str, Sequence[Work]]], described: Described) -> None:
     """See that the agents, models and servers of these works can be had; each with whose works they are."""
-    await world.in_thread(_check_works, world, works)
+    await world.in_thread(_check_works, world, works, described)
 
 
-def _check_works(world: World, works: Sequence[tuple[str, Sequence[Work]]]) -> None:
+def _check_works(world: World, works: Sequence[tuple[str, Sequence[Work]]], described: Described) -> None:
     failpoint("request.checking")
     refused: list[OrchardError] = []
     for who, own in works:
-        refused += _refused_of(world, who, own)
+        refused += _refused_of(world, who, own, described)
     if len(refused) > 1:
         said = list(dict.fromkeys(error.message for error in refused))
         more = f"\n... and {len(said) - SHOWN} more" if len(said) > SHOWN else ""
@@ -53,17 +61,15 @@ def _check_works(world: World, works: Sequence[tuple[str, Sequence[Work]]]) -> N
         raise refused[0]
 
 
-def _refused_of(world: World, who: str, works: Sequence[Work]) -> Iterator[OrchardError]:
-    agents, refuses = world.agents, refusals(world.config, world.agents)
+def _refused_of(world: World, who: str, works: Sequence[Work], described: Described) -> Iterator[OrchardError]:
+    agents, refuses = world.agents, refusals(world.config, world.agents, described)
     for work in works:
         if not isinstance(work, AgentWork):
             continue
         try:
-            found = agents.find(work.agent)
+            check_agent(agents, described, work)
             if steering := next((name for name in work.env if refuses(work.agent, name)), None):
                 raise UsageError(f"{refusal(steering, work.agent)}.")
-            agents.model_for(found.name, work.model, work.tier)
-            agents.servers(work.mcp_servers)
         except OrchardError as error:
             yield type(error)(f"{who} is work for an agent: {error.message}", hint=error.hint)
 

@@ -14,19 +14,23 @@ is refused, so nothing comes after the end of a job.
 import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from typing import Annotated, Any, Literal
 
-from orchard.agents.definitions import Definition, definitions
+from msgspec import to_builtins
+
+from orchard.agents.choice import choose
 from orchard.core.records import Subtask, children_of, depth_of
 from orchard.engine.engine import Engine
 from orchard.engine.programs import redacted
 from orchard.engine.turns.job_tokens import Scope
 from orchard.engine.turns.scope import Desk
 from orchard.engine.turns.subtask import MOST_DEPTH, SUMMARY, Order, pull, run_subtask
-from orchard.errors import NotFound, OrchardError, UsageError
+from orchard.errors import NotFound, UsageError
 from orchard.model.events.plans import Json, ProgressReported, SubtaskCompleted, SubtaskSpawned
 from orchard.model.plan import JobId, PlanId
 from orchard.operations.command import Service
+from orchard.operations.definitions import definition_items, described_here
 from orchard.operations.operation import Absent, Args, Operation, Tool, says
 from orchard.process.failpoint import failpoint
 from orchard.text import did_you_mean, quoted, shortened
@@ -78,27 +82,13 @@ class ListAgents(Args, frozen=True, kw_only=True):
 async def _list_agents(engine: Engine, args: ListAgents) -> Json:
     """The agents that work can be given to; for an agent in a job, those that its own worktree describes as well."""
     world = engine.world
-    folder = world.repo.top or world.repo.main_top
+    look = partial(described_here, world.repo, world.agents, world.integration.objects)
     if args.plan is not None and args.job is not None:
         turn = OfTurn(plan=args.plan, job=args.job, attempt=args.attempt, subtask=args.subtask)
-        folder = _desk(engine, turn).context.place.folder
-    described = await world.in_thread(definitions, folder) if folder is not None else {}
+        look = partial(world.described_in, _desk(engine, turn).context.place.folder)
+    described = await world.in_thread(look)
     known = await world.in_thread(world.agents.listed)
-    names = {one["name"] for one in known}
-    return {
-        "agents": known,
-        "definitions": [
-            {
-                "name": one.name,
-                "description": one.description,
-                "model": one.model,
-                "tools": list(one.tools),
-                "file": one.file,
-            }
-            for one in described.values()
-            if one.name not in names
-        ],
-    }
+    return {"agents": known, "definitions": to_builtins(definition_items(described))}
 
 
 # ------------------------------------------------------------------------------------------ spawning
@@ -124,7 +114,7 @@ async def _spawn_subtask(engine: Engine, args: SpawnSubtask) -> Json:
     desk = _desk(engine, args)
     _check_text(args.instructions)
     _check_limits(desk)
-    order, definition = await _order(desk, args.agent, args.instructions)
+    order = await _order(desk, args.agent, args.instructions)
     why = f"before {order.id} began"
     async with desk.folder:
         base = await desk.context.workspace.picture(desk.context.base, why)
@@ -142,7 +132,7 @@ async def _spawn_subtask(engine: Engine, args: SpawnSubtask) -> Json:
         base,
         context.subtask,
         " ".join(args.name.split())[:NAME_LENGTH],
-        definition.name if definition is not None else None,
+        order.chosen.name,
         args.blocking,
     )
     context.engine.record(context.run.id, spawned)
@@ -186,32 +176,17 @@ def _check_limits(desk: Desk) -> None:
         raise UsageError(f"No agent may begin any more: {why}")
 
 
-async def _order(desk: Desk, agent: str | None, instructions: str) -> tuple[Order, Definition | None]:
-    """Who does it: an agent of the user's by its name, or the usual one by a definition of the repository's."""
+async def _order(desk: Desk, agent: str | None, instructions: str) -> Order:
+    """Who does it: an agent of the user's by its name, or one by a definition; the usual one is like who asks."""
     context, world = desk.context, desk.context.world
     id = _new_id(one for record in context.run.records.values() for one in record.subtasks)
-    names = [one["name"] for one in await world.in_thread(world.agents.listed)]
-    if agent is None or agent in names:
-        # Only what has a name here: behind `acp:` stands any command, and that is the user's to choose.
-        return Order(id, world.agents.find(agent or desk.agent), instructions), None
-    described = await world.in_thread(definitions, context.place.folder)
-    definition = described.get(agent)
-    if definition is None:
-        guess = did_you_mean(agent, [*names, *described])
-        raise NotFound(f"There is no agent {quoted(agent)}{guess or '.'}", hint="list_agents says which there are.")
-    found = world.agents.find(desk.agent)
-    model = await world.in_thread(_model, desk, found.name, definition.model)
-    return Order(id, found, instructions, definition.instructions, definition.tools, model), definition
-
-
-def _model(desk: Desk, agent: str, model: str | None) -> str | None:
-    """The model that a definition names, where the agent knows it; definitions are written for other programs too."""
-    if model is None:
-        return None
-    try:
-        return desk.context.world.agents.model_for(agent, model, None)
-    except OrchardError:
-        return None
+    # Only what has a name here: behind `acp:` stands any command, and that is the user's to choose.
+    described = partial(world.described_in, context.place.folder)
+    name = agent.removeprefix("@") if agent is not None else None
+    chosen = await world.in_thread(choose, world.agents, name, described, usual=desk.agent, commands=False)
+    for note in chosen.notes:
+        context.engine.warn(context.run.id, note)
+    return Order(id, chosen, instructions)
 
 
 def _new_id(taken: Iterable[str]) -> str:

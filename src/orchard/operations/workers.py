@@ -8,8 +8,10 @@
 An agent that is idle is a job that is held (see `idling`), so whoever says something releases it.
 """
 
+from functools import partial
 from typing import Annotated, Literal
 
+from orchard.agents.choice import choose
 from orchard.core.records import JobRecord
 from orchard.core.run import Run
 from orchard.core.states import JobState
@@ -176,7 +178,8 @@ async def _prepare_message(scene: Scene, run: Run, args: SendMessage) -> bool:
     _check_message(args.message)
     if not isinstance(work, AgentWork) or not _is_idle(record):
         return False
-    await world.in_thread(world.agents.find, work.agent)
+    described = partial(world.described_at, run.pinned.base_commit)
+    await world.in_thread(choose, world.agents, work.agent, described, has_model=True)
     return True
 
 

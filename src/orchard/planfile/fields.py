@@ -106,6 +106,9 @@ Line = Annotated[
 ]
 Text = Annotated[str, StringConstraints(min_length=1), AfterValidator(rules.checked_text)]
 Word = Annotated[str, StringConstraints(min_length=1, max_length=limits.NAME_LENGTH), AfterValidator(rules.checked_ref)]
+AgentName = Annotated[
+    str, StringConstraints(min_length=1, max_length=limits.NAME_LENGTH), AfterValidator(rules.checked_agent)
+]
 Folder = Annotated[str, StringConstraints(min_length=1), AfterValidator(rules.checked_ref)]
 Address = Annotated[str, StringConstraints(min_length=1), AfterValidator(rules.checked_url)]
 Id = Annotated[
@@ -220,7 +223,10 @@ class AgentFields(WorkFields):
     instructions_file: Text = _optional(
         "A file that holds the task: committed in what the job starts from, and named from the top of the repository."
     )
-    agent: Word = _optional("Which agent: a name from the configuration.", "from the configuration")
+    agent: AgentName = _optional(
+        "Which agent: its name, that of a definition (`architect`), or both (`claude:architect`).",
+        "from the configuration",
+    )
     model: Word = _optional("The model, by the name the agent knows it by.", "the agent's own choice")
     tier: Tier = _optional("How capable a model has to be, where none is named.")
     effort: Effort = _optional("How much the model should think.", "the agent's own choice")

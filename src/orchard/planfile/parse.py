@@ -37,7 +37,7 @@ from orchard.planfile import fields
 from orchard.planfile.document import Document, Format, read_document, value_findings
 from orchard.planfile.places import Finding, Path, show_path
 from orchard.planfile.problems import findings
-from orchard.planfile.rules import DEEPEST_GROUP, work_from_text, work_of_agent
+from orchard.planfile.rules import DEEPEST_GROUP, agent_meant, work_from_text, work_of_agent
 from orchard.planfile.works import Paths, interactive_findings
 from orchard.text import did_you_mean, quoted
 
@@ -403,7 +403,11 @@ def _work(form: str | fields.ShellFields | fields.ProcessFields | fields.AgentFi
         values["on_failure"] = _on_failure(_given(values["on_failure"]))
     if isinstance(form, fields.ShellFields):
         return ShellWork(**values)
-    return ProcessWork(**values) if isinstance(form, fields.ProcessFields) else AgentWork(**_with_tools(values))
+    if isinstance(form, fields.ProcessFields):
+        return ProcessWork(**values)
+    if "agent" in values:
+        values["agent"] = agent_meant(values["agent"])
+    return AgentWork(**_with_tools(values))
 
 
 def _on_failure(values: dict[str, Any]) -> OnFailure:

@@ -31,7 +31,9 @@ _ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # A job that could point git elsewhere could make our own git commands read another repository.
 _GIT_NAMES = frozenset({"GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY"})
 _HOST = re.compile(r"(\*|(\*\.)?[A-Za-z0-9_][A-Za-z0-9._-]*|\[[0-9a-fA-F:.]+\])(:\d{1,5})?([/?#][^\s\\]*)?")
-_AGENT_TEXT = re.compile(r"@([A-Za-z0-9][A-Za-z0-9._-]{0,63})(?:\s+(.*))?", re.DOTALL)
+_AGENT_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
+_AGENT_TEXT = re.compile(rf"@({_AGENT_NAME}(?::{_AGENT_NAME})?)(?:\s+(.*))?", re.DOTALL)
+"""`@claude TEXT`, `@architect TEXT`, `@claude:architect TEXT`."""
 
 
 def refuse(message: str) -> NoReturn:
@@ -186,5 +188,16 @@ def work_from_text(text: str) -> Work:
 
 def work_of_agent(agent: str, task: str) -> AgentWork:
     """A task for the agent of this name, with or without the `@` that texts have; `agent` is the usual one."""
-    name = agent.removeprefix("@")
-    return AgentWork(instructions=task, agent=None if name == "agent" else name)
+    return AgentWork(instructions=task, agent=agent_meant(agent))
+
+
+def checked_agent(text: str) -> str:
+    """The name of an agent or a definition, written with `@` or without."""
+    checked_ref(text.removeprefix("@"))
+    return text if text != "@" else refuse("must be followed by a name")
+
+
+def agent_meant(text: str) -> str | None:
+    """The agent that a work names; None: `agent` is the default one."""
+    name = text.removeprefix("@")
+    return None if name == "agent" else name

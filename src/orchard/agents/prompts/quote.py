@@ -28,12 +28,17 @@ def plain_text(text: str) -> str:
 
 def data(label: str, text: str, limit: int = OUTPUT) -> str:
     """A block of foreign text that cannot end itself."""
+    return f"{label} (data):\n{fenced(text, limit)}"
+
+
+def fenced(text: str, limit: int) -> str:
+    """Text between more backticks than it holds."""
     # Cut before and after: what is cut away need not be looked at, and what is left may have lost nothing.
     shown = plain_text(text[: limit * 2]).strip("\n")
     if len(shown) > limit or len(text) > limit * 2:
         shown = shown[:limit].rstrip() + "\n[...]"
     fence = "`" * max(3, 1 + _longest_run(shown))
-    return f"{label} (data):\n{fence}text\n{shown}\n{fence}"
+    return f"{fence}text\n{shown}\n{fence}"
 
 
 def tail(text: str) -> str:

@@ -22,8 +22,8 @@ class SubtaskContext(Struct, frozen=True, kw_only=True):
     plan: str
     job: str
     subtask: str
-    prefix: str = ""
-    tools: Sequence[str] = ()
+    role: str | None = None
+    """Of `role.role_text`: by which definition it works."""
     server: str | None = None
     may_spawn: bool = False
     allowed_folders: Sequence[Path] = ()
@@ -48,11 +48,10 @@ def tools_text(server: str, *, may_spawn: bool = True) -> str:
 
 def subtask_instructions(context: SubtaskContext) -> str:
     parts = [
-        verbatim(context.prefix).strip("\n"),
         verbatim(context.task).strip("\n"),
         "---",
+        context.role,
         _place(context),
-        f"Of all your tools, use only these: {listed(context.tools, 100)}." if context.tools else "",
         tools_text(context.server, may_spawn=context.may_spawn) if context.server else "",
         _done(context),
     ]

@@ -89,6 +89,8 @@ class WorkerContext(Struct, frozen=True, kw_only=True):
     allowed_urls: tuple[str, ...] = ()
     interactive: bool = False
     server: str | None = None
+    role: str | None = None
+    """Of `role.role_text`: by which definition it works."""
 
 
 class Failure(Struct, frozen=True, kw_only=True):
@@ -127,6 +129,7 @@ class ResolveContext(Struct, frozen=True, kw_only=True):
     tree: Path | None = None
     """Where the project can be read, as one of the sides has it."""
     problem: str = ""
+    role: str | None = None
 
 
 # ------------------------------------------------------------------------------- the instructions
@@ -136,6 +139,7 @@ def work_instructions(context: WorkerContext) -> str:
     return _page(
         verbatim(context.task),
         "---",
+        context.role,
         _place(context),
         _about(context.about),
         _needs(context.needs),
@@ -187,6 +191,7 @@ def changed_instructions(context: WorkerContext) -> str:
         "---",
         verbatim(context.task),
         "---",
+        context.role,
         _read_first(context.context_files),
         _done(context),
     )
@@ -222,6 +227,7 @@ def heal_instructions(
         "- Do not make it pass by weakening it: do not delete, skip or loosen tests, checks or their settings.\n"
         "- If nothing can be mended here, change nothing and say why: a turn that changes no file ends the healing.\n"
         "- Change no more than is needed.\n" + _hands_off(),
+        context.role,
         _place(context),
         "## What the job is for\n\n" + data("the job's task", context.task, INTENT) if context.task.strip() else None,
         "## What the job has changed so far\n\n" + data("diff", diff, DIFF) if diff.strip() else None,
@@ -261,6 +267,7 @@ def resolve_instructions(context: ResolveContext) -> str:
         "- Touch nothing else. A new file in this folder, a change anywhere else, or a marker that is left makes the "
         "result be refused.\n"
         "- Do not run `git`: the result is taken from the files, checked like any other work, and committed for you.",
+        context.role,
         _FOREIGN,
         "End with two or three sentences on how you decided.",
     )

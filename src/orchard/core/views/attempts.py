@@ -82,6 +82,7 @@ def _turn(turn: Turn) -> documents.TurnView:
         healed=turn.healed,
         notes=[documents.Note(kind, message) for kind, message in turn.notes],
         usage=agents_usage(turn.used.values()),
+        definition=turn.definition,
     )
 
 

@@ -322,6 +322,7 @@ class TurnView(Struct, frozen=True, kw_only=True):
     healed: str | None
     notes: list[Note]
     usage: AgentUsage
+    definition: Annotated[str | None, Meta(description="By which definition it worked.")] = None
 
 
 class Failure(Struct, frozen=True, kw_only=True):

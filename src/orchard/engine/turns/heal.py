@@ -2,13 +2,23 @@
 
 from collections.abc import Awaitable, Callable
 
+from msgspec.structs import replace
+
+from orchard.agents.choice import Choice
 from orchard.agents.prompts.work import Failure, Try, heal_instructions
-from orchard.agents.protocol import Agent, Result, Settings
+from orchard.agents.protocol import Result, Settings
 from orchard.engine.context import Context
 from orchard.engine.outcome import Failed, Held, Outcome
 from orchard.engine.turns.scope import offered_name
 from orchard.engine.turns.turn import Asked, run_turn
-from orchard.engine.turns.work import environment_for, helper_of, intent_of, limits_for, worker_context
+from orchard.engine.turns.work import (
+    environment_for,
+    helper_of,
+    intent_of,
+    limits_for,
+    with_definition,
+    worker_context,
+)
 from orchard.errors import OrchardError
 from orchard.git.command import GitError
 from orchard.model.events.plans import HealTried
@@ -24,7 +34,7 @@ async def healed(context: Context, failed: Failed, again: Callable[[], Awaitable
     if not failed.may_heal or tries == 0 or not context.workspace.is_open:
         return failed
     try:
-        agent = helper_of(context, context.world.config.heal.agent)
+        chosen = await helper_of(context, context.world.config.heal.agent)
     except OrchardError as error:
         context.notes.append(f"healing was skipped: no agent is usable ({error.message})")
         return failed
@@ -33,7 +43,7 @@ async def healed(context: Context, failed: Failed, again: Callable[[], Awaitable
     for number in range(len(earlier) + 1, tries + 1):
         assert isinstance(outcome, Failed)
         before = await folder_state(context)
-        result = await _turn(context, agent, outcome, earlier, number)
+        result = await _turn(context, chosen, outcome, earlier, number)
         if result.reason == "budget":
             return Held("budget", result.message, context.phase)
         if before == await folder_state(context):
@@ -45,7 +55,7 @@ async def healed(context: Context, failed: Failed, again: Callable[[], Awaitable
         outcome = await again()
         if not isinstance(outcome, Failed):
             _record(context, number, "passed", "")
-            context.notes.append(f"healed by {agent.name} at try {number}")
+            context.notes.append(f"healed by {chosen.agent.name} at try {number}")
             return outcome
         _record(context, number, "failed", outcome.message, outcome.tail)
         if not outcome.may_heal:
@@ -67,8 +77,8 @@ def _earlier(context: Context) -> list[Try]:
     return found
 
 
-async def _turn(context: Context, agent: Agent, failed: Failed, earlier: list[Try], number: int) -> Result:
-    job = context.job
+async def _turn(context: Context, chosen: Choice, failed: Failed, earlier: list[Try], number: int) -> Result:
+    job, agent, settings = context.job, chosen.agent, with_definition(Settings(), chosen)
     failure = Failure(
         phase=str(context.phase),
         message=failed.message,
@@ -77,8 +87,8 @@ async def _turn(context: Context, agent: Agent, failed: Failed, earlier: list[Tr
         output=failed.tail,
         log=context.log if context.log.exists() else None,
     )
-    server = offered_name(context, agent, "heal", Settings())
-    worker = await worker_context(context, intent_of(job), job.work, server)
+    server = offered_name(context, agent, "heal", settings)
+    worker = replace(await worker_context(context, intent_of(job), job.work, server), role=chosen.role)
     diff = await context.workspace.diff(context.base, DIFF_BYTES)
     work = job.work or ShellWork(command="true")
     asked = Asked(
@@ -88,8 +98,10 @@ async def _turn(context: Context, agent: Agent, failed: Failed, earlier: list[Tr
         folder=context.workspace.folder,
         env=environment_for(context, agent, work),
         limits=limits_for(context, work),
+        settings=settings,
         number=number,
         work=work,
+        definition=chosen.name,
     )
     return await run_turn(context, asked)
 

@@ -13,10 +13,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from orchard.agents.choice import Choice
 from orchard.agents.environment import agent_environment
 from orchard.agents.prompts.work import ResolveContext, Side, resolve_instructions
-from orchard.agents.protocol import Agent
+from orchard.agents.protocol import Agent, Settings
 from orchard.core.run import Run
 from orchard.core.sides import SIDES, kept_version
 from orchard.engine.context import Context
@@ -25,7 +27,7 @@ from orchard.engine.merges.authorship import NAMED_JOBS, authors, met_by
 from orchard.engine.merges.memory import REMEMBERED, Pick, pick_of
 from orchard.engine.outcome import Failed, Held, Outcome
 from orchard.engine.turns.turn import Asked, run_turn, scratch_prefix
-from orchard.engine.turns.work import given_to, helper_of, intent_of, summary_of
+from orchard.engine.turns.work import given_to, helper_of, intent_of, summary_of, with_definition
 from orchard.engine.workspace import Workspace
 from orchard.engine.world import World
 from orchard.errors import OrchardError
@@ -155,13 +157,13 @@ async def _ask_resolver(context: Context, merge: Merge) -> str | Held | None:
     """Ask an agent and remember what it decides; what stands in the way otherwise."""
     world = context.world
     try:
-        agent = helper_of(context, world.config.resolver_agent)
+        chosen = await helper_of(context, world.config.resolver_agent)
     except OrchardError as error:
         return f"the conflict was not given to an agent: none is usable ({error.message})"
     folder = Path(tempfile.mkdtemp(prefix=scratch_prefix(world.repo.state)))
     try:
         async with _project(context, merge) as project:
-            return await _ask(context, agent, merge, Place(folder / "conflict", project))
+            return await _ask(context, chosen, merge, Place(folder / "conflict", project))
     except BadResolution as bad:
         return bad.message
     finally:
@@ -175,13 +177,14 @@ class Place(Struct, frozen=True):
     project: Path
 
 
-async def _ask(context: Context, agent: Agent, merge: Merge, place: Place) -> str | Held | None:
-    world, problem = context.world, ""
+async def _ask(context: Context, chosen: Choice, merge: Merge, place: Place) -> str | Held | None:
+    world, agent, problem = context.world, chosen.agent, ""
     for number in range(1, TRIES + 1):
         shutil.rmtree(place.files, ignore_errors=True)
         await world.in_thread(extract, world.integration.objects, merge, place.files)
-        told = await world.in_thread(_instructions, context, merge, place, problem)
-        result = await run_turn(context, _asked(context, agent, told, place.files, number))
+        page = await world.in_thread(_page, context, merge, place, problem)
+        told = resolve_instructions(replace(page, role=chosen.role))
+        result = await run_turn(context, _asked(context, chosen, told, place.files, number))
         if result.reason == "budget":
             return Held("budget", result.message, context.phase)
         if not result.ok:
@@ -214,8 +217,8 @@ async def _project(context: Context, merge: Merge) -> AsyncIterator[Path]:
         await borrowed.end("left in a folder that was only to be read")
 
 
-def _asked(context: Context, agent: Agent, told: str, folder: Path, number: int) -> Asked:
-    world = context.world
+def _asked(context: Context, chosen: Choice, told: str, folder: Path, number: int) -> Asked:
+    world, agent = context.world, chosen.agent
     host = agent_environment(world.environment, (*agent.variables, *world.config.pass_env))
     return Asked(
         agent=agent,
@@ -224,22 +227,22 @@ def _asked(context: Context, agent: Agent, told: str, folder: Path, number: int)
         folder=folder,
         env={**host, **given_to(world.config, agent, context.plan.env), "PWD": str(folder)},
         limits=world.config.limits,
+        settings=with_definition(Settings(), chosen),
         number=number,
+        definition=chosen.name,
     )
 
 
-def _instructions(context: Context, merge: Merge, place: Place, problem: str) -> str:
+def _page(context: Context, merge: Merge, place: Place, problem: str) -> ResolveContext:
     ours, theirs = _sides(context, merge)
-    return resolve_instructions(
-        ResolveContext(
-            folder=place.files,
-            plan=context.plan.name,
-            ours=ours,
-            theirs=theirs,
-            conflicts=merge.conflicts,
-            tree=place.project,
-            problem=problem,
-        )
+    return ResolveContext(
+        folder=place.files,
+        plan=context.plan.name,
+        ours=ours,
+        theirs=theirs,
+        conflicts=merge.conflicts,
+        tree=place.project,
+        problem=problem,
     )
 
 

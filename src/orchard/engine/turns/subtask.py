@@ -13,6 +13,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from orchard.agents.choice import Choice
 from orchard.agents.prompts.subtask import SubtaskContext, subtask_instructions
 from orchard.agents.protocol import Agent, Result, Settings
 from orchard.core.records import Subtask, depth_of
@@ -36,6 +37,7 @@ from orchard.git.refs import subtask_ref
 from orchard.git.worktree.commit import CommitInfo, Committed, Refused
 from orchard.git.worktree.transfer import changed_paths, in_the_way, is_busy, merge_onto
 from orchard.model.events.plans import Json, SubtaskEnded, SubtaskPulled, SubtaskStarted
+from orchard.model.permissions import narrowed
 from orchard.model.phases import Phase
 from orchard.model.plan import JobId, ShellWork
 from orchard.process.failpoint import failpoint
@@ -51,12 +53,13 @@ LISTED_PATHS = 100
 
 class Order(Struct, frozen=True):
     id: str
-    agent: Agent
+    chosen: Choice
+    """The agent, and the definition by which it works."""
     task: str
-    prefix: str = ""
-    tools: tuple[str, ...] = ()
-    model: str | None = None
-    """That the definition names; None: the agent's own choice, or the parent's where it is the same agent."""
+
+    @property
+    def agent(self) -> Agent:
+        return self.chosen.agent
 
 
 class _End(Struct, frozen=True):
@@ -133,8 +136,7 @@ def _asked(desk: Desk, order: Order, context: Context) -> Asked:
         plan=context.plan.name,
         job=context.job_id,
         subtask=order.id,
-        prefix=order.prefix,
-        tools=order.tools,
+        role=order.chosen.role,
         server=offered_name(context, agent, "subtask", settings),
         may_spawn=may_spawn,
         allowed_folders=settings.allowed_folders,
@@ -151,14 +153,15 @@ def _asked(desk: Desk, order: Order, context: Context) -> Asked:
         limits=limits_for(context, work),
         settings=settings,
         work=desk.work,
+        definition=order.chosen.name,
     )
 
 
 def _settings(desk: Desk, order: Order) -> Settings:
     """What the plan allows the parent holds for its helper; a model and an effort are those of one agent only."""
     same = desk.agent == order.agent.name
-    model = order.model or (desk.settings.model if same else None)
-    given = replace(desk.settings, model=model)
+    model = order.chosen.model or (desk.settings.model if same else None)
+    given = replace(desk.settings, model=model, tools=narrowed(desk.settings.tools, order.chosen.tools))
     return given if same else replace(given, tier=None, effort=None, max_turns=None)
 
 

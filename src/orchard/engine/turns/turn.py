@@ -63,6 +63,8 @@ class Asked(Struct, frozen=True):
     """The number of the last message of a person's that the instructions tell; 0: none."""
     updates: int = 0
     """The number of the last update that the instructions tell; 0: none. Each try of a turn adds those that wait."""
+    definition: str | None = None
+    """The name of the definition by which it works."""
 
 
 async def run_turn(context: Context, asked: Asked) -> protocol.Result:
@@ -125,7 +127,7 @@ async def _once(context: Context, asked: Asked, calls: int) -> tuple[protocol.Re
     told, updates = joined(context.state, context.subtask, asked.purpose, asked.instructions)
     asked = replace(asked, instructions=told, updates=updates)
     begun = events.AgentStarted(*context.now, agent.name, asked.purpose, asked.settings.model, asked.session)
-    begun = replace(begun, number=asked.number, subtask=context.subtask)
+    begun = replace(begun, number=asked.number, subtask=context.subtask, definition=asked.definition)
     context.record(replace(begun, messages=asked.messages, updates=updates))
     # At most once per attempt: that it began must outlive us before it begins.
     await context.engine.durable()

@@ -1,8 +1,12 @@
 """Work for an agent: what it is told, in which session it goes on, and what its end means for the phase."""
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
+from msgspec.structs import replace
+
+from orchard.agents.choice import Choice, choose
 from orchard.agents.environment import agent_environment
 from orchard.agents.prompts.work import (
     Delivered,
@@ -28,6 +32,7 @@ from orchard.files import NOT_A_FILE, read_plain
 from orchard.git.history import files
 from orchard.model.agent_rows import BUILTIN
 from orchard.model.limits import Limits
+from orchard.model.permissions import narrowed
 from orchard.model.phases import Phase
 from orchard.model.plan import VALIDATION, AgentWork, Job, JobId, Work
 from orchard.planfile.works import settable
@@ -55,20 +60,21 @@ _HINTS = {
 
 async def run_agent_work(context: Context, work: AgentWork) -> Failed | Held | None:
     """Have an agent do a work of the plan; None: it says that it is done, which the commit has to prove."""
-    world, phase = context.world, context.phase
+    phase = context.phase
     folder = folder_of(work, context.place)
     if isinstance(folder, Failed):
         return folder
     try:
-        agent = world.agents.find(work.agent)
-        settings = await settings_of(context, agent, work)
+        chosen = await chosen_for(context, work.agent, has_model=work.model is not None or work.tier is not None)
+        agent = chosen.agent
+        settings = with_definition(await settings_of(context, agent, work), chosen)
         task = _task(context, work)
     except OrchardError as error:
         return Failed("spawn-failed", f"{phase}: {error.message}", hint=error.hint)
     is_work = phase is Phase.WORK
     purpose = "work" if is_work else "check"
     server = offered_name(context, agent, purpose, settings)
-    worker = await worker_context(context, task, work, server)
+    worker = replace(await worker_context(context, task, work, server), role=chosen.role)
     told, whole, session = _told(context, worker, agent, resumes=is_work and work.resume_session is not False)
     asked = Asked(
         agent=agent,
@@ -81,6 +87,7 @@ async def run_agent_work(context: Context, work: AgentWork) -> Failed | Held | N
         session=session,
         whole=whole,
         work=work,
+        definition=chosen.name,
     )
     if not is_work or context.job_id == VALIDATION:
         return outcome_of(context, agent, work, await run_turn(context, asked))
@@ -142,10 +149,26 @@ def given_to(config: Config, agent: Agent, env: Mapping[str, str]) -> dict[str, 
     return settable(env, allowed_env(config, agent.name), {*agent.variables} - {*handed_on})
 
 
-def helper_of(context: Context, named: str | None) -> Agent:
+async def chosen_for(context: Context, name: str | None, *, has_model: bool = False) -> Choice:
+    """Who does a work of the job. Definitions are those of the commit that the job began with."""
+    world = context.world
+    described = partial(world.described_at, context.base or context.run.pinned.base_commit)
+    chosen = await world.in_thread(choose, world.agents, name, described, has_model=has_model)
+    for note in chosen.notes:
+        context.engine.warn(context.run.id, note)
+    return chosen
+
+
+def with_definition(settings: Settings, chosen: Choice) -> Settings:
+    """Settings of a work, with what the definition asks for: it takes tools away, and names a model where none is."""
+    model = settings.model or chosen.model
+    return replace(settings, model=model, tools=narrowed(settings.tools, chosen.tools))
+
+
+async def helper_of(context: Context, named: str | None) -> Choice:
     """Who heals or resolves: the agent that the configuration names for it, else that of the work, else the default."""
     work = context.job.work
-    return context.world.agents.find(work.agent if named is None and isinstance(work, AgentWork) else named)
+    return await chosen_for(context, work.agent if named is None and isinstance(work, AgentWork) else named)
 
 
 def limits_for(context: Context, work: Work) -> Limits:
@@ -240,7 +263,7 @@ def _asks(job: Job) -> object:
     if not isinstance(work, AgentWork):
         return work
     asked = work.instructions if work.instructions is not None else object()
-    return asked, work.context_files, work.allowed_folders, work.allowed_urls, job.postchecks
+    return asked, work.agent, work.context_files, work.allowed_folders, work.allowed_urls, job.postchecks
 
 
 async def worker_context(context: Context, task: str, work: Work | None, server: str | None = None) -> WorkerContext:

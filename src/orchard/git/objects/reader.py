@@ -99,6 +99,13 @@ class Objects:
             raise ObjectMissing(name)
         return found.kind, found.content
 
+    def size(self, name: str) -> int:
+        """How many bytes the object's content has, without reading it."""
+        found = self._asked("info", [checked(name)])[0]
+        if found is None:
+            raise ObjectMissing(name)
+        return found.size
+
     def exists(self, name: str) -> bool:
         """Whether the object can be read, without reading its content."""
         return self.missing([name]) is None
@@ -242,7 +249,7 @@ class Objects:
                 found.append(None)  # "<name> missing"
                 continue
             data = b"" if command == "info" else reader.read_exactly(int(words[2]) + 1)[:-1]
-            found.append(_Found(words[0].decode(), words[1].decode(), data))
+            found.append(_Found(words[0].decode(), words[1].decode(), data, int(words[2])))
         return found
 
     def _drop(self) -> None:
@@ -255,6 +262,7 @@ class _Found(NamedTuple):
     name: str
     kind: str
     content: bytes
+    size: int
 
 
 def checked(name: str) -> str:

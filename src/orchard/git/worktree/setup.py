@@ -45,7 +45,7 @@ def copy_included(
     if top is None:
         return []
     names = [
-        name for name in _included(repo, top, patterns, roots) if not behind_link(os.fsencode(worktree.path), name)
+        name for name in included_names(repo, top, patterns, roots) if not behind_link(os.fsencode(worktree.path), name)
     ]
     names = _ignored_in(repo.worktree_git(worktree.name, worktree.path), names)
     _check_size(top, names)
@@ -59,17 +59,17 @@ def included_files(
     found: list[tuple[bytes, tuple[int, ...]]] = []
     if top is None:
         return ()
-    for name in _included(repo, top, patterns, roots):
+    for name in included_names(repo, top, patterns, roots):
         with suppress(OSError):
             found.append((name, stamp(os.lstat(os.fsencode(top) + b"/" + name))))
     return tuple(found)
 
 
-def _included(repo: Repository, top: Path, patterns: Sequence[str], roots: Sequence[Path]) -> list[bytes]:
+def included_names(repo: Repository, top: Path, patterns: Sequence[str], roots: Sequence[Path]) -> list[bytes]:
     wanted = [*_include_file(top), *(pattern.encode(errors="surrogateescape") for pattern in patterns)]
     if not wanted:
         return []
-    main = _main_git(repo, top)
+    main = git_of_checkout(repo, top)
     return _ignored_in(main, _matching(repo, main, wanted, roots))
 
 
@@ -100,7 +100,7 @@ def _include_file(top: Path) -> list[bytes]:
     return [line for line in place.read_bytes().splitlines() if line.strip() and not line.startswith(b"#")]
 
 
-def _main_git(repo: Repository, top: Path) -> Git:
+def git_of_checkout(repo: Repository, top: Path) -> Git:
     git_dir = repo.common_dir
     if top != repo.main_top:
         git_dir = next((one.git_dir for one in repo.checkouts() if one.path == top), git_dir)
@@ -182,7 +182,7 @@ def _cannot_link(repo: Repository, top: Path, name: str) -> str | None:
     folder = top.joinpath(*parts)
     if behind_link(os.fsencode(top), os.fsencode(name)) or folder.is_symlink() or not folder.is_dir():
         return "there is no such folder in the checkout"
-    if not _ignored_in(_main_git(repo, top), [os.fsencode("/".join(parts))]):
+    if not _ignored_in(git_of_checkout(repo, top), [os.fsencode("/".join(parts))]):
         return "git does not ignore it"
     return None
 

@@ -46,6 +46,8 @@ class AgentStarted(TurnFact, frozen=True):
     """The number of the last message that this turn tells the agent; 0: it tells none."""
     updates: int = 0
     """The number of the last update that this turn tells the agent; 0: it tells none."""
+    definition: str | None = None
+    """The definition by which it works, by its name."""
 
 
 class AgentSession(TurnFact, frozen=True):

@@ -53,6 +53,7 @@ def reviewed(terminal: Terminal, file: str) -> tuple[Plan, list[str]]:
     """
     from orchard.agents.registry import Agents
     from orchard.engine.reach import reach_warnings
+    from orchard.operations.definitions import definition_notes, described_for
     from orchard.operations.foresight import foreseen
     from orchard.planfile.parse import review  # brings pydantic
 
@@ -65,8 +66,10 @@ def reviewed(terminal: Terminal, file: str) -> tuple[Plan, list[str]]:
     notes: list[str] = []
 
     def look(plan: Plan, paths: Paths) -> list[Finding]:
+        agents = Agents(config, os.environ)
         notes.extend(reach_warnings(app.repo, plan, paths))
-        return foreseen(app.repo, config, Agents(config, os.environ), app.reader.plans(), plan, paths, in_commands)
+        notes.extend(definition_notes(agents, described_for(app.repo, agents, plan), plan))
+        return foreseen(app.repo, config, agents, app.reader.plans(), plan, paths, in_commands)
 
     return review(data, name, look), notes
 

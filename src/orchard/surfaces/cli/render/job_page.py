@@ -134,7 +134,7 @@ def _turn_lines(turn: TurnView, look: Look) -> Iterator[Line]:
     used = turn.usage
     facts = [turn.model or "", f"{used.tokens:,} tokens" if used.models else "", turn.message]
     more = "  ".join(safe(fact) for fact in facts if fact)
-    who = f"{turn.agent} {turn.trigger}"
+    who = f"{turn.agent}{f' as {turn.definition}' if turn.definition else ''} {turn.trigger}"
     good = outcome in ("done", "passed")
     yield [
         (f"    {padded(who, 20)}", "name"),

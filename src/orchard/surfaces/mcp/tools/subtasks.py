@@ -29,9 +29,13 @@ class AgentRow(Output, kw_only=True):
 class DefinitionRow(Output, kw_only=True):
     name: str
     description: str | None = None
+    origin: str
+    file: str
     model: str | None = None
     tools: list[str] | None = None
-    file: str
+    agent: str | None = None
+    usable: bool
+    why_not: str | None = None
 
 
 class AgentList(Told, kw_only=True):
