@@ -321,5 +321,27 @@ async def test_an_approval_is_asked_for_and_given(tools: Bench) -> None:
     await tools.ended(plan)
 
 
+async def test_no_person_is_asked_about_what_will_be_refused_anyway(tools: Bench) -> None:
+    job = {"id": "a", "work": "echo > a.txt"}
+    plan = (await tools("create_plan", name="S", target="t", jobs=[job]))["plan"]
+    await tools.ended(plan)
+    paused = (await tools("create_plan", name="P", start_paused=True, jobs=[job]))["plan"]
+    asked, elicit = person({"confirm": True}, {"confirm": True}, {"confirm": True}, {"confirm": True})
+    desk = tools.with_(elicit=elicit)
+
+    said = [
+        await desk.refused("land_plan", plan=plan),
+        await desk.refused("land_plan", plan=paused),
+        await desk.refused("undo_plan", plan=paused),
+        await desk.refused("approve_job", plan=paused, job="a"),
+    ]
+
+    assert asked == []
+    words = ["has landed on 't' already", "has nothing to land", "has not landed", "does not wait for approval"]
+    assert [word for word, one in zip(words, said, strict=True) if word not in one] == []
+    await desk("undo_plan", plan=plan)
+    assert len(asked) == 1
+
+
 def test_what_agents_may_read_is_read_only() -> None:
     assert all(tool.read_only for tool in OURS if tool.name in OWN_PLAN)

@@ -9,7 +9,7 @@ from orchard.core.run import Run
 from orchard.core.states import ACTIVE, JobState
 from orchard.core.views.documents import PlanSummary
 from orchard.engine import landing
-from orchard.errors import UsageError
+from orchard.errors import Next, UsageError
 from orchard.model.events.plans import HoldReleased, Json, PlanReshaped
 from orchard.model.plan import VALIDATION, Plan
 from orchard.model.plan_codec import plan_json
@@ -172,6 +172,14 @@ async def _land(scene: Scene, run: Run, args: OfPlan, decided: Decision) -> Json
     return {"branch": landed.branch, "commit": landed.new}
 
 
+def _refuse_landing(run: Run, _: str) -> None:
+    validation, landed = run.records[VALIDATION], run.landed
+    if landed is None and validation.hold is None and validation.released is None:
+        raise UsageError(f"Plan '{run.id}' has nothing to land.", hint=Next("get_plan", run.id))
+    if landed is not None and not landed.found and run.undone is None and run.moving is None:
+        raise UsageError(f"Plan '{run.id}' has landed on '{landed.branch}' already.", hint=Next("get_plan", run.id))
+
+
 def landable(plan: PlanSummary) -> bool:
     held = any(hold.kind in ("landing", "rewritten") for hold in plan.waiting)
     return held or plan.undone or plan.landing
@@ -190,6 +198,7 @@ land_plan = Command(
     next=("wait_plan", "undo_plan"),
     whole_names=True,
     fit=Fit(landable, "waits to be landed"),
+    refuses=_refuse_landing,
     destructive=True,
     decide=_decide_landing,
     perform=_land,
@@ -206,6 +215,11 @@ async def _undo(scene: Scene, run: Run, args: OfPlan, _: Decision) -> Json:
     return {"branch": undone.branch, "commit": undone.commit, **({} if now else {"undone_before": True})}
 
 
+def _refuse_undo(run: Run, _: str) -> None:
+    if run.landed is None and run.moving is None:
+        raise UsageError(f"Plan '{run.id}' has not landed, so there is nothing to undo.", hint=Next("get_plan", run.id))
+
+
 undo_plan = Command(
     name="undo_plan",
     sentence="Take a landing back: the target branch goes to where it was, unless it has moved since.",
@@ -219,6 +233,7 @@ undo_plan = Command(
     next=("land_plan",),
     whole_names=True,
     fit=Fit(lambda plan: plan.landed, "has landed and is not undone", newest="Landed", deleted=None),
+    refuses=_refuse_undo,
     destructive=True,
     decide=_decide_nothing,
     perform=_undo,

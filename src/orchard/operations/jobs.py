@@ -333,6 +333,12 @@ force_fail_job = Command(
 
 def _decide_approval(run: Run, args: OfJob, _: object, scene: Scene) -> Decision:
     job = job_of(run, args.job)
+    _refuse_approval(run, job)
+    return Decision([HoldReleased(job)], {"job": job})
+
+
+def _refuse_approval(run: Run, name: str) -> None:
+    job = JobId(name)
     hold = run.records[job].hold
     if hold is not None and hold.kind == WORKER:
         raise UsageError(
@@ -340,7 +346,6 @@ def _decide_approval(run: Run, args: OfJob, _: object, scene: Scene) -> Decision
         )
     if hold is None:
         raise UsageError(f"Job '{job}' does not wait for approval; it is {run.records[job].status}.")
-    return Decision([HoldReleased(job)], {"job": job})
 
 
 approve_job = Command(
@@ -355,5 +360,6 @@ approve_job = Command(
     verb=Verb("approve", asks=True, follows=True),
     next=("wait_plan",),
     whole_names=True,
+    refuses=_refuse_approval,
     decide=_decide_approval,
 )

@@ -62,7 +62,11 @@ class Asked(Struct):
         return self.app.status(self.plan).plan
 
     def confirm(self, question: str, *, needless: bool = False) -> None:
-        """End here unless a person says yes, now or by `--yes`; `needless`: the engine will refuse it anyway."""
+        """End here unless a person says yes, now or by `--yes`; `needless`: nothing will be changed by it.
+
+        What is impossible is refused before a person is asked.
+        """
+        self.refuse()
         assert isinstance(self.operation.verb, Verb)
         meant = f"{self.plan}:{self.job}" if "job" in self.values else self.plan
         yes = self.yes or needless
@@ -72,6 +76,11 @@ class Asked(Struct):
         if not yes and not self.terminal.agreed(question):
             self.terminal.note(text.done(text.NOTHING_CHANGED))
             raise click.exceptions.Exit(EXIT_WAITING)
+
+    def refuse(self) -> None:
+        """Refuse what can be seen to be impossible."""
+        if self.operation.refuses is not None:
+            self.operation.refuses(self.run, self.values.get("job", ""))
 
     def request(self) -> Json:
         """Ask for it where it starts no work: of the engine that runs, or without one."""

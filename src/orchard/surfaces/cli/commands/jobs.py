@@ -63,10 +63,10 @@ def force_fail(asked: Asked) -> int:
 @action(approve_job, examples="orchard approve api\norchard approve login-3f2a:api --yes    # in a script")
 def approve(asked: Asked) -> int:
     """Shows what the job changed first, and asks. Without a terminal, pass --yes; otherwise it exits with 4."""
+    asked.refuse()
     stat = asked.app.diff(asked.job, asked.plan, stat=True).decode(errors="replace")
     asked.terminal.note(*[text.raw(row) for row in safe_lines(stat) if row])
-    held = asked.run.records[asked.job].hold is not None
-    asked.confirm(f"Approve the changes of job '{safe(asked.job)}'?", needless=not held)
+    asked.confirm(f"Approve the changes of job '{safe(asked.job)}'?")
     return asked.go_on()
 
 

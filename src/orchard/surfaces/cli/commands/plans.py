@@ -11,7 +11,7 @@ from orchard.errors import UsageError
 from orchard.model import limits
 from orchard.model.events.plans import Json, LandingIntended, UndoIntended
 from orchard.model.plan import Resolver
-from orchard.operations.changes import land_plan, landable, reshape_plan, undo_plan
+from orchard.operations.changes import land_plan, reshape_plan, undo_plan
 from orchard.operations.plans import finalize_plan, pause_plan, resume_plan
 from orchard.operations.removal import delete_plan, purge_plan
 from orchard.surfaces.cli.action import Asked, action, document_in
@@ -69,7 +69,7 @@ def land(asked: Asked) -> int:
     """
     plan = asked.summary
     where = f" on '{safe(plan.target.branch)}'" if plan.target.branch else ""
-    asked.confirm(f"Land plan '{safe(plan.name)}' ({plan.id}){where}?", needless=not landable(plan))
+    asked.confirm(f"Land plan '{safe(plan.name)}' ({plan.id}){where}?")
     return asked.go_on()
 
 
@@ -79,10 +79,6 @@ def undo(asked: Asked) -> int:
     commits are kept under refs/orchard. Without a terminal, pass --yes; otherwise it exits with 4.
     """
     plan, landed = asked.summary, asked.run.landed
-    if not plan.landed and not plan.undone:
-        raise UsageError(
-            f"Plan '{plan.id}' has not landed, so there is nothing to undo.", hint=f"orchard status {plan.id}"
-        )
     question = f"Move '{safe(plan.target.branch)}' back to where it was before plan {plan.id} landed?"
     if landed is not None and landed.old is None:
         question = f"Remove branch '{safe(plan.target.branch)}', which plan {plan.id} made when it landed?"

@@ -27,7 +27,17 @@ from orchard.surfaces.mcp.messages import compact
 from orchard.surfaces.mcp.tool import Call, Tool
 from orchard.surfaces.mcp.tools.declaration import declared
 from orchard.surfaces.mcp.tools.models import Done, JobStatusName, WorkerState
-from orchard.surfaces.mcp.tools.names import Meant, MeantJob, ask, confirm, done, known_group, meant_job, meant_plan
+from orchard.surfaces.mcp.tools.names import (
+    Meant,
+    MeantJob,
+    ask,
+    confirm,
+    done,
+    known_group,
+    meant_job,
+    meant_plan,
+    refuse_first,
+)
 
 BY_HAND = frozenset(
     {"create_plan", "finalize_plan", "delete_plan", "purge_plan", "reshape_plan", "update_plan", "update_job"}
@@ -88,6 +98,7 @@ def _runs(command: Operation, more: tuple[str, ...]) -> Callable[[Call, Any], Aw
             if one.name in given.model_fields_set and (value is not None or one.form == "works"):
                 args[one.name] = await _read(call, meant, one, value)
         if question is not None:
+            await refuse_first(call, command, meant)
             await confirm(call, await call.served.read(question, call.served.app, meant))
         name, args = command.becomes(args) if isinstance(command, Alias) else (command.name, args)
         answer = await ask(call, name, _asked_about(meant, args), **args)

@@ -19,6 +19,7 @@ from orchard.errors import InvalidInput, NeedsPerson, Next, NotFound, UsageError
 from orchard.model.events.plans import Json
 from orchard.model.plan import VALIDATION, Job, JobId, PlanId
 from orchard.model.statuses import JobStatus, PlanStatus
+from orchard.operations.operation import Operation
 from orchard.surfaces.mcp.messages import NEXT_FOR_JOB, NEXT_FOR_PLAN, compact, first_line
 from orchard.surfaces.mcp.tool import Call
 from orchard.surfaces.next_steps import in_commands, tool_call
@@ -111,12 +112,29 @@ async def ask(call: Call, verb: str, meant: Meant, **args: Any) -> Json:
     except InvalidInput:
         raise
     except UsageError as error:
-        state, remedy = await call.served.read(_state, call.served.app, meant)
-        told = error.message if f"is {state}" in error.message else f"{error.message} {state_text(meant, state)}"
-        # That one can look at the plan is no remedy; whoever reads this has just been told how it stands.
-        looks = isinstance(error.hint, Next) and error.hint.operation == "get_plan"
-        hint = error.hint if error.hint and not looks else remedy
-        raise UsageError(told, hint=hint) from error
+        raise await _with_state(call, meant, error) from error
+
+
+async def refuse_first(call: Call, operation: Operation, meant: Meant) -> None:
+    """Refuse what is impossible before a person is asked about it."""
+    try:
+        await call.served.read(_refuse, call.served.app, operation, meant)
+    except UsageError as error:
+        raise await _with_state(call, meant, error) from error
+
+
+def _refuse(app: App, operation: Operation, meant: Meant) -> None:
+    if operation.refuses is not None:
+        operation.refuses(app.run_of(meant.plan), meant.job)
+
+
+async def _with_state(call: Call, meant: Meant, error: UsageError) -> UsageError:
+    """A refusal with how things stand and what would help."""
+    state, remedy = await call.served.read(_state, call.served.app, meant)
+    told = error.message if f"is {state}" in error.message else f"{error.message} {state_text(meant, state)}"
+    # That one can look at the plan is no remedy: the caller has just been told how it stands.
+    looks = isinstance(error.hint, Next) and error.hint.operation == "get_plan"
+    return UsageError(told, hint=error.hint if error.hint and not looks else remedy)
 
 
 def state_text(meant: Meant, state: str) -> str:
