@@ -2,39 +2,22 @@
 
 from collections.abc import Callable, Iterator
 from functools import cache
-from typing import Annotated
-
-from msgspec import Struct
 
 from orchard.agents.catalog import Catalog, meaning_of, of_repository
 from orchard.agents.choice import choose
 from orchard.agents.definitions import Definition
 from orchard.core.run import Run
+from orchard.core.views.definitions import DefinitionItem
 from orchard.engine.refs_of_plan import base_commit
 from orchard.engine.world import Agents, World
 from orchard.errors import NotFound, OrchardError
 from orchard.git.objects.reader import Objects
 from orchard.git.repository import Repository
 from orchard.model.plan import AgentWork, Plan
-from orchard.operations.operation import says
 from orchard.planfile.works import named, works_of
 
 Described = Callable[[], Catalog]
 """The definitions that hold somewhere: they are read when the first of them is needed."""
-
-
-class DefinitionItem(Struct, frozen=True):
-    """One definition: how an agent is to work, in somebody's words."""
-
-    name: str
-    description: str
-    origin: Annotated[str, says("`config`, `repository` or `user`.")]
-    file: Annotated[str, says("Where it stands.")]
-    model: str | None
-    tools: Annotated[list[str] | None, says("Those that it leaves an agent; none said: all.")]
-    agent: Annotated[str | None, says("The agent that works by it; none said: the one that the work would get.")]
-    usable: Annotated[bool, says("Whether its name means it.")]
-    why_not: str | None
 
 
 def definition_items(catalog: Catalog) -> list[DefinitionItem]:

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Struct, convert
 
+from orchard.core.views.definitions import DefinitionItem
 from orchard.core.views.documents import SavedWorkView, Waiting
 from orchard.errors import Next, NotFound
 from orchard.operations.library import Library
@@ -137,25 +138,29 @@ class AgentItem(Struct, frozen=True):
 
 
 class AgentList(Struct, frozen=True):
-    """Every agent, and which one does the work that names none."""
+    """Every agent, which one does the work that names none, and the definitions by which agents can work."""
 
     default: str | None
     agents: list[AgentItem]
+    definitions: list[DefinitionItem]
 
 
 def _read_agents(library: Library, args: Args) -> AgentList:
     from orchard.agents.cache import user_cache
     from orchard.agents.describe import describe
     from orchard.agents.registry import Agents
+    from orchard.operations.definitions import definition_items, described_here
 
-    infos = describe(Agents(library.settings.config, os.environ), cache=user_cache())
+    agents = Agents(library.settings.config, os.environ)
+    infos = describe(agents, cache=user_cache())
     default = next((info.name for info in infos if info.default), library.settings.config.agent)
-    return AgentList(default, [AgentItem(**info.as_json()) for info in infos])
+    found = definition_items(described_here(library.repo, agents))
+    return AgentList(default, [AgentItem(**info.as_json()) for info in infos], found)
 
 
 list_agents = Query(
     name="list_agents",
-    sentence="List the agents: which are installed, logged in, and what each can do.",
+    sentence="List the agents: which are installed, logged in, what each can do; and the definitions of agents.",
     answer=AgentList,
     route=Route("GET", "/agents"),
     tool=Absent("`list_models` names the agents that are installed."),

@@ -9,9 +9,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import click
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 from orchard.agents.cache import user_cache
+from orchard.agents.catalog import Catalog, NoSuchAgent
+from orchard.agents.definitions import Definition
 from orchard.agents.describe import AgentInfo, describe
 from orchard.agents.known import ABILITIES
 from orchard.agents.model_lists import Found
@@ -26,6 +29,7 @@ from orchard.git.repository import find_repository
 from orchard.model.agent_rows import ACP, BuiltinRow
 from orchard.model.events.plans import Json
 from orchard.model.usage import Usage, total
+from orchard.operations.definitions import definition_item, definition_items, described_here
 from orchard.store.redact import Redactor, redact_text
 from orchard.surfaces.cli.commands.run import Screen, not_remembered, read_words, until_stopped
 from orchard.surfaces.cli.group import verb
@@ -46,17 +50,29 @@ NOTHING_USABLE = "No agent can be used here yet. Install one and log in; any of 
 @verb("agents", examples="orchard agents\norchard agents claude")
 @click.argument("name", metavar="[NAME]", required=False, shell_complete=complete_agents)
 def agents(terminal: Terminal, name: str | None) -> None:
-    """NAME shows one of them, with how to install it and how to log in. What is marked with * does the work that names
-    no agent.
+    """NAME shows one of them, with how to install it and how to log in, or one definition with its text. What is marked
+    with * does the work that names no agent. Definitions are those of what is committed here, yours, and those of the
+    configuration.
     """
+    from orchard.surfaces.cli.render.definitions import definition_list, definition_page
+
     found = agents_here(terminal)
+    described = described_at(terminal, found)
+    if name is not None and not is_agent(found, name):
+        meant = _definition(described, name)
+        document = {**to_builtins(definition_item(described, meant)), "instructions": meant.instructions}
+        terminal.answer(document, *definition_page(described, meant))
+        return
     if name is not None:
-        (info,) = describe(found, [_known(found, name)], user_cache())
+        (info,) = describe(found, [name], user_cache())
         terminal.answer(info.as_json(), *_page(info))
+        terminal.note(*[text.warning(remark) for remark in described.remarks(name)])
         return
     infos = describe(found, cache=user_cache())
     default = next((info.name for info in infos if info.default), found.config.agent)
-    terminal.answer({"default": default, "agents": [info.as_json() for info in infos]}, *_list(infos))
+    rows = definition_items(described)
+    document = {"default": default, "agents": [info.as_json() for info in infos], "definitions": to_builtins(rows)}
+    terminal.answer(document, *_list(infos), *definition_list(rows))
 
 
 @verb("models", examples="orchard models\norchard models --agent codex\norchard models --refresh")
@@ -97,8 +113,35 @@ def _settings(terminal: Terminal) -> Settings:
     return load_settings(repo.main_top or repo.top, {}, os.environ, common_dir=repo.common_dir)
 
 
+def described_at(terminal: Terminal, found: Agents) -> Catalog:
+    """The definitions that hold here; outside of a repository those of the user."""
+    try:
+        repo = find_repository(terminal.repo)
+    except OrchardError:
+        return found.catalog(())
+    return described_here(repo, found)
+
+
+def is_agent(found: Agents, name: str) -> bool:
+    return name in found.names or (name.startswith(ACP) and name != ACP)
+
+
+def _definition(described: Catalog, name: str) -> Definition:
+    """The definition of a name, also one that is not used: whoever asks is told why."""
+    unused = next((one for one in described.all if one.name == name and one.problem), None)
+    try:
+        meant = described.meaning(name.removeprefix("@")).definition
+    except NoSuchAgent as error:
+        if unused is not None:
+            return unused
+        raise NotFound(error.message, error.hint) from None
+    if meant is None:
+        raise NotFound(f"There is no definition {quoted(name)}.", SEE_AGENTS)
+    return meant
+
+
 def _known(found: Agents, name: str) -> str:
-    if name in found.names or (name.startswith(ACP) and name != ACP):
+    if is_agent(found, name):
         return name
     raise NotFound(f"There is no agent {quoted(name)}{did_you_mean(name, found.names) or '.'}", SEE_AGENTS)
 
