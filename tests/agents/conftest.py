@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
+from msgspec.structs import replace
 
-from orchard.agents.protocol import Noted, Said, Session, Settings, Task, Telling, Used, Watch
+from orchard.agents.protocol import Called, Noted, Said, Session, Settings, Task, Telling, Used, Watch
 from orchard.model.limits import Limits
 from orchard.model.usage import Usage, total
 from orchard.process.identity import Identity
@@ -20,19 +21,37 @@ pytest.register_assert_rewrite("tests.agents.claims", "tests.agents.turns")
 T = TypeVar("T")
 
 
+class Tellings(list[Telling]):
+    """What was told; the digests of what tools were called with are kept apart."""
+
+    def __init__(self) -> None:
+        self.inputs: list[str] = []
+
+    def append(self, telling: Telling) -> None:
+        if isinstance(telling, Called):
+            self.inputs += [telling.input] if not telling.failed else []
+            telling = replace(telling, input="")
+        super().append(telling)
+
+
 @dataclass
 class Ear:
     """Somebody who runs a turn, and remembers what was told."""
 
-    told: list[Telling] = field(default_factory=list)
+    told: Tellings = field(default_factory=Tellings)
     started: list[Identity] = field(default_factory=list)
     hurry: asyncio.Event = field(default_factory=asyncio.Event)
     stop: Callable[[], str | None] = lambda: None
+    signs: int = 0
+    """How often it was told that something is going on."""
 
     @property
     def watch(self) -> Watch:
         """For `Agent.run`."""
-        return Watch(self.told.append, self._on_start, self.hurry, self.stop)
+        return Watch(self.told.append, self._on_start, self.hurry, self.stop, alive=self._alive)
+
+    def _alive(self) -> None:
+        self.signs += 1
 
     async def _on_start(self, identity: Identity) -> None:
         self.started.append(identity)

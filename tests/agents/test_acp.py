@@ -438,7 +438,7 @@ async def test_lines_that_are_no_messages_are_shown_and_the_turn_goes_on(
 
 
 async def test_a_flood_ends_at_the_limit(desk: Desk, ear: Ear) -> None:
-    ear.told = []
+    ear.told = type(ear.told)()
     told = 0
 
     def count(telling: Telling) -> None:

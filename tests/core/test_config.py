@@ -234,6 +234,12 @@ def test_every_key_can_be_set_by_a_variable_named_after_it() -> None:
         "ORCHARD_LIMITS_INTERACTIVE": "60",
         "ORCHARD_LIMITS_SUBTASKS_PER_JOB": "3",
         "ORCHARD_LIMITS_SUBTASKS_PER_PLAN": "9",
+        "ORCHARD_HEALTH_IDLE": "0",
+        "ORCHARD_HEALTH_SLOW": "60",
+        "ORCHARD_HEALTH_STUCK": "90.5",
+        "ORCHARD_HEALTH_LOOPING": "3",
+        "ORCHARD_HEALTH_FAILING": "0",
+        **{f"ORCHARD_HEALTH_ON_{name}": "ask" for name in ("IDLE", "SLOW", "STUCK", "LOOPING", "FAILING")},
     }
 
     layers, warnings = environment_layers(env)
@@ -246,6 +252,8 @@ def test_every_key_can_be_set_by_a_variable_named_after_it() -> None:
     assert (resolved.config.limits.grace, resolved.config.limits.wall) == (1.5, None)
     assert resolved.config.heal.enabled is False
     assert resolved.config.agent == "claude"
+    assert (resolved.config.health.idle, resolved.config.health.stuck) == (None, 90.5)
+    assert resolved.config.health.action("failing") == "ask"
 
 
 def test_limits_and_capacity_have_short_variables_and_the_full_one_wins() -> None:

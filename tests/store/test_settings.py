@@ -189,12 +189,18 @@ LOOSER = [
     ("heal.enabled", True), ("heal.attempts", 100), ("limits.subtasks_per_job", 1000),
     ("limits.subtasks_per_plan", 10_000), ("worktree.pool", 64), ("agent_tools", True), ("resolver", "theirs"),
     ("resolver", "ours"), ("resolver", "agent"), ("push", True),
+    ("health.idle", 10.0), ("health.slow", 10.0), ("health.stuck", 10.0), ("health.looping", 2), ("health.failing", 1),
+    ("health.on_idle", "ask"), ("health.on_slow", "interrupt"), ("health.on_stuck", "fail"),
+    ("health.on_looping", "fail"), ("health.on_failing", "interrupt"),
 ]  # fmt: skip
 OWN = {
     "limits.log_bytes": 2**20, "limits.wall": 3600, "limits.idle": 600, "limits.interactive": 60, "limits.grace": 5,
     "capacity.global": 2, "heal.enabled": False, "heal.attempts": 1, "limits.subtasks_per_job": 2,
     "limits.subtasks_per_plan": 3, "worktree.pool": 1, "agent_tools": False, "resolver": "fail",
     "push": False,
+    "health.idle": 60.0, "health.slow": 600.0, "health.stuck": 600.0, "health.looping": 6, "health.failing": 20,
+    "health.on_idle": "tell", "health.on_slow": "tell", "health.on_stuck": "tell", "health.on_looping": "tell",
+    "health.on_failing": "tell",
 }  # fmt: skip
 
 

@@ -176,6 +176,7 @@ class CliAgent:
             await pipes.write(command.stdin)
             pipes.close_input()
             async for line in pipes.lines():
+                watch.alive()
                 _hear(line, reader, stray, watch.tell)
 
         launch = task.launcher.launch(

@@ -9,6 +9,7 @@ what is tried again, and whether what it left counts.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from hashlib import sha256
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -39,9 +40,11 @@ Reason = Literal[
     "output-limit",
     "spawn-failed",
     "signal",
+    "health",
 ]
-"""How a turn ended. `refused`: the model would not; `denied`: tools it needed were not allowed; `failed`: anything
-without a word of its own. Those of programs (`timeout` ... `signal`) mean what they mean for any program."""
+"""How a turn ended. `refused`: the model would not; `denied`: tools it needed were not allowed; `health`: whoever runs
+it ended it, because it was not well; `failed`: anything without a word of its own. Those of programs (`timeout` ...
+`signal`) mean what they mean for any program."""
 
 TRANSIENT: frozenset[Reason] = frozenset({"rate-limit", "overloaded", "network"})
 """Ends that may be different in a moment: the same turn is tried again after a wait."""
@@ -119,6 +122,13 @@ class Called(Struct, frozen=True):
     """In a line: the command, the path, the query."""
     failed: bool = False
     """Told once more, when the tool has failed."""
+    input: str = ""
+    """A digest of all that it was called with (`digest`), by which the same call is known; empty: not known."""
+
+
+def digest(arguments: object) -> str:
+    """What stands for the input of a tool; empty where there is none."""
+    return sha256(repr(arguments).encode(errors="replace")).hexdigest()[:16] if arguments else ""
 
 
 class Used(Struct, frozen=True):
@@ -204,6 +214,8 @@ class Watch(Struct, frozen=True):
     turn then ends as `budget`."""
     person: Person | None = None
     """Who is asked before calls that need a person; None: nobody is there, and such calls are refused."""
+    alive: Callable[[], None] = lambda: None
+    """Called when something is going on that is not worth telling: a model thinks, a tool has answered."""
 
 
 class Agent(Protocol):

@@ -27,7 +27,7 @@ from orchard.config.kinds import (
     whole,
     works,
 )
-from orchard.model import limits
+from orchard.model import health, limits
 from orchard.model.names import Resolver
 
 
@@ -67,6 +67,20 @@ def _less_careful(value: str, other: str) -> bool:
     """A conflict that nobody resolves is the careful end; a side that wins unseen is the other one."""
     care = {"fail": 0, "agent": 1}
     return value != other and care.get(value, 2) >= care.get(other, 2)
+
+
+def _sooner(value: float | None, other: float | None) -> bool:
+    """A condition that is found sooner than the user wants may end work that the user would have let go on."""
+    return bool(value) and (not other or (value or 0) < other)
+
+
+def _more_drastic(value: str, other: str) -> bool:
+    return health.ACTIONS.index(value) > health.ACTIONS.index(other)
+
+
+def _on(condition: str, meaning: str) -> Key:
+    said = f"what is done about a worker that {meaning}: `tell`, `ask` it, `interrupt` its turn, or `fail` the attempt"
+    return Key(f"health.on_{condition}", one_of(*health.ACTIONS), said, loosens=_more_drastic)
 
 
 SLOTS = whole(0, limits.MAX_PARALLEL)
@@ -141,6 +155,31 @@ _TABLE = (
     ),
     Key("limits.subtasks_per_job", whole(0, 1000), "subtasks of one attempt at a job; 0: none", loosens=_more),
     Key("limits.subtasks_per_plan", whole(0, 10_000), "subtasks of one plan, all in all; 0: none", loosens=_more),
+    Key(
+        "health.idle",
+        seconds_or_none(MONTH),
+        "seconds after which an idle worker is told of; 0: never",
+        loosens=_sooner,
+    ),
+    Key("health.slow", seconds_or_none(MONTH), "seconds of a turn after which it is slow; 0: never", loosens=_sooner),
+    Key(
+        "health.stuck",
+        seconds_or_none(MONTH),
+        "seconds without output, calls, traffic of the model and CPU use after which a worker is stuck; 0: never",
+        loosens=_sooner,
+    ),
+    Key("health.looping", whole(0, 100), "equal calls in a row with which a worker loops; 0: never", loosens=_sooner),
+    Key(
+        "health.failing",
+        whole(0, 100),
+        "calls of which more than half fail where a worker fails at what it does; 0: never",
+        loosens=_sooner,
+    ),
+    _on("idle", "is idle"),
+    _on("slow", "is slow"),
+    _on("stuck", "is stuck"),
+    _on("looping", "loops"),
+    _on("failing", "fails at most calls"),
     Key("tracing.endpoint", maybe(address), "where traces go, as OTLP over HTTP", needs_trust=True, nothing=""),
     Key("tracing.headers_env", maybe(variable), "the variable with headers for it", needs_trust=True, nothing=""),
 )
@@ -152,7 +191,7 @@ ROWS = ("agents", "mcp_servers")
 """Tables of rows that the user names: `[agents.NAME]`, `[mcp_servers.NAME]`; `configrows` says what is in them."""
 NEEDS_TRUST: tuple[str, ...] = (*(key.name for key in _TABLE if key.needs_trust), *ROWS)
 
-LATER = ("health", "sandbox")
+LATER = ("sandbox",)
 """Keys of the design whose effect does not exist yet; taking them in silence would be a lie."""
 
 # Set by the engine for its jobs, or by tests for the engine: an Orchard inside a job inherits them.

@@ -29,6 +29,7 @@ from orchard.config.rows import (
 )
 from orchard.errors import InvalidInput, Next, Problem
 from orchard.model.agent_rows import AGENTS, BUILTIN, AgentRow, BuiltinRow, ServerRow
+from orchard.model.health import Health
 from orchard.model.limits import Limits
 from orchard.model.names import Resolver
 from orchard.model.permissions import ALL, Tools, narrowed
@@ -97,6 +98,7 @@ class Config(Struct, frozen=True):
     worktree: Worktree = Worktree()
     capacity: Capacity = Capacity()
     limits: WorkLimits = WorkLimits()
+    health: Health = Health()
     tracing: Traces = Traces()
     agents: Mapping[str, AgentRow] = field(default_factory=dict)
     """The rows of `[agents.NAME]`, without `[agents.builtin]`."""
@@ -121,11 +123,12 @@ def allowed_env(config: Config, agent: str | None) -> tuple[str, ...]:
     return row.allow_env if row is not None else ()
 
 
-SECTIONS: Mapping[str, type[Heal | Worktree | Capacity | WorkLimits | Traces]] = {
+SECTIONS: Mapping[str, type[Heal | Worktree | Capacity | WorkLimits | Health | Traces]] = {
     "heal": Heal,
     "worktree": Worktree,
     "capacity": Capacity,
     "limits": WorkLimits,
+    "health": Health,
     "tracing": Traces,
 }
 

@@ -24,6 +24,18 @@ class PhaseRecord(Struct):
     note: str = ""
 
 
+class Mark(Struct):
+    """A condition that a worker was in, in a turn or after it."""
+
+    condition: str
+    evidence: str
+    action: str
+    since: float
+    ended: float | None = None
+    messages: int = 0
+    """How many messages the job had got by then."""
+
+
 class Turn(Struct):
     agent: str
     purpose: str
@@ -51,6 +63,13 @@ class Turn(Struct):
     """By model."""
     subtask: str | None = None
     definition: str | None = None
+    marks: list[Mark] = field(default_factory=list)
+
+    @property
+    def conditions(self) -> list[Mark]:
+        """Those that hold: an agent can only be idle after its turn, and only in its turn be anything else."""
+        over = self.ended is not None
+        return [mark for mark in self.marks if mark.ended is None and (mark.condition == "idle") is over]
 
 
 class Attempt(Struct):
@@ -80,6 +99,10 @@ class Attempt(Struct):
     """What it committed, and in which phase: what is healed after the commit is committed again."""
     awaits: bool = False
     """Its agent only waits for subtasks, and has given the slot back."""
+
+    def turn_of(self, subtask: str | None) -> Turn | None:
+        """The turn that is under way, or was last, of the attempt's own agent or of a subtask's."""
+        return next((turn for turn in reversed(self.turns) if turn.subtask == subtask), None)
 
     @property
     def phase(self) -> Phase | None:

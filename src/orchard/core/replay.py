@@ -318,8 +318,7 @@ def _agent_started(run: Run, event: events.AgentStarted, at: float) -> None:
 def _turn(run: Run, job: JobId, subtask: str | None) -> Turn | None:
     """The turn that is under way, or was last, of the job's own agent or of a subtask's."""
     attempt = run.records[job].last
-    turns = reversed(attempt.turns) if attempt is not None else ()
-    return next((turn for turn in turns if turn.subtask == subtask), None)
+    return attempt.turn_of(subtask) if attempt is not None else None
 
 
 def _agent_session(run: Run, event: events.AgentSession, at: float) -> None:

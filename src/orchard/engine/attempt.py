@@ -62,6 +62,7 @@ def _end(context: Context, outcome: Outcome) -> None:
     elif isinstance(outcome, Held):
         engine.record(plan, JobHeld(job, number, outcome.kind, engine.world.say(outcome.reason), outcome.resume_from))
         engine.idling.watch(context.run, job)
+        engine.activity.watch_idle(context.run, job)
     else:
         assert context.commit is not None
         engine.record(plan, JobSucceeded(job, number, context.commit))

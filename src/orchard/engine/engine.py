@@ -20,6 +20,7 @@ from orchard.core.run import Run
 from orchard.core.scheduler import StartJob, free_slots, next_turns, pick
 from orchard.core.states import ACTIVE
 from orchard.engine.budget import Budgets
+from orchard.engine.health import Monitor
 from orchard.engine.interruption import Interruptible
 from orchard.engine.leases import Leases, SubtaskSlots
 from orchard.engine.pool import Pool
@@ -91,7 +92,8 @@ class Engine:
         self._group: asyncio.TaskGroup | None = None
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
-        self.vigil = Vigil(world, self._idle, self.runs.at_work, self.warn)
+        self.activity = Monitor(world, self, self.spawn, self._interruptible)
+        self.vigil = Vigil(world, self._idle, self.runs.at_work, self.warn, self.activity.publish)
         self.closing = False
         self._preparing: set[PlanId] = set()
         self.check_place: Callable[[], None] = lambda: None
@@ -317,6 +319,11 @@ class Engine:
         else:
             self.record(run.id, events.JobFailed(job, run.records[job].number, None, "forced", why.reason))
 
+    def _interruptible(self, scope: Scope) -> Interruptible | None:
+        """The turn of a worker that is idle when it is interrupted."""
+        live = self.live.get((scope.plan, scope.job)) if scope.subtask is None else None
+        return live.turn if live is not None else None
+
     def hurry(self) -> None:
         """Skip the grace of everything that is being stopped."""
         for live in self.live.values():
@@ -354,6 +361,7 @@ class Engine:
         self.closing = True
         self.budgets.close()
         self.idling.close()
+        self.activity.close()
         self.vigil.close()
         self._leases.close()
         if self._sweeping is not None:

@@ -85,6 +85,7 @@ async def _settle_plan(engine: Engine, run: Run) -> None:
         if hold.kind == WORKER and run.records[hold.job].has_news:
             engine.record(run.id, HoldReleased(hold.job))
         engine.idling.watch(run, hold.job)
+        engine.activity.watch_idle(run, hold.job)
     await settle_undo(engine, run)
     if run.deleted:
         await end_all(engine, run, "the plan was deleted")

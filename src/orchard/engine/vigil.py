@@ -34,8 +34,14 @@ AWAKE_AFTER = 30.0
 
 class Vigil:
     def __init__(
-        self, world: World, idle: asyncio.Event, active: Callable[[], list[Run]], warn: Callable[[PlanId, str], None]
+        self,
+        world: World,
+        idle: asyncio.Event,
+        active: Callable[[], list[Run]],
+        warn: Callable[[PlanId, str], None],
+        on_beat: Callable[[], None] = lambda: None,
     ) -> None:
+        self._on_beat = on_beat
         self._busy, self._idle = asyncio.Event(), idle
         self._active, self._warn = active, warn
         self._pulse_file, self._clock = world.repo.state / PULSE_FILE, world.clock
@@ -94,6 +100,7 @@ class Vigil:
         self._next_beat = None
         if self._active():
             self._touch()
+            self._on_beat()
             self._next_beat = asyncio.get_running_loop().call_later(PULSE_SECONDS, self._beat)
 
     def _touch(self) -> None:

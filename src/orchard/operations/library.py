@@ -21,6 +21,7 @@ from orchard.core.views.documents import (
     AttemptView,
     Changes,
     JobDetails,
+    JobView,
     LogView,
     PlanChanges,
     PlanSummary,
@@ -206,14 +207,26 @@ class Library(ABC):
         """The whole of a plan that was just `seen`."""
         from orchard.core.views.plans import plan_view
 
-        return plan_view(run, self.say, interrupted=interrupted, changes=self._result_of(run))
+        view = plan_view(run, self.say, interrupted=interrupted, changes=self._result_of(run))
+        return replace(view, jobs=self.with_activity(run, view.jobs))
 
     def changes(self, run: Run, interrupted: bool, since: int) -> PlanChanges:
         """What is another in a plan that was just `seen` than after event `since`."""
         from orchard.core.views.plans import plan_changes
 
         self.check_since(run, since)
-        return plan_changes(run, self.say, since, interrupted=interrupted, changes=self._result_of(run))
+        view = plan_changes(run, self.say, since, interrupted=interrupted, changes=self._result_of(run))
+        return replace(view, jobs=self.with_activity(run, view.jobs))
+
+    def with_activity(self, run: Run, jobs: list[JobView]) -> list[JobView]:
+        """Jobs with what their workers do now, as far as an engine tells it."""
+        if not run.active or not any(job.agent is not None or job.subtasks for job in jobs):
+            return jobs
+        from orchard.core.views.health import with_activity
+        from orchard.engine.health import published
+
+        seen = published(self.repo.state) if self.engine_alive() else {}
+        return [with_activity(run.id, job, seen) for job in jobs] if seen else jobs
 
     def check_since(self, run: Run, since: int, name: str = "since") -> None:
         """Refuse the number of an event that is still to come: what changed after it nobody can know."""
@@ -231,7 +244,7 @@ class Library(ABC):
 
         alive = self.engine_alive()
         run, job_id = self.job_of(job, plan)
-        shown = job_view(run, job_id, interrupted=not alive)
+        shown = self.with_activity(run, [job_view(run, job_id, interrupted=not alive)])[0]
         logs = {one.id: self.logs.subtask_path(run.id, job_id, shown.attempts, one.id) for one in shown.subtasks}
         subtasks = [replace(one, log=str(logs[one.id]) if logs[one.id].exists() else None) for one in shown.subtasks]
         return JobDetails(

@@ -390,7 +390,7 @@ async def test_what_fails_for_a_moment_ends_as_what_it_is(tmp_path: Path, ear: E
 
 
 def test_what_is_said_comes_in_lines_and_ends_with_one(ear: Ear) -> None:
-    voice = Voice(ear.told.append)
+    voice = Voice(ear.told.append, lambda: None)
 
     for part in ("He", "llo", " there\nand", " more", "\n", "\n", "", "x" * 500):
         voice.hear(part)

@@ -279,6 +279,7 @@ class Conversation:
         update = part(params, "update")
         if not update:
             return
+        self._watch.alive()
         if update.get("sessionUpdate") == "config_option_update":
             self._offer.take(update.get("configOptions"))
         if self._decoder is None:

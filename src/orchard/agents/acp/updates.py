@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from orchard.agents.acp.failures import from_answer, warning_of
 from orchard.agents.backends.stream import part, text
-from orchard.agents.protocol import Called, Noted, Reason, Said, Tell, Used
+from orchard.agents.protocol import Called, Noted, Reason, Said, Tell, Used, digest
 from orchard.files import read_plain, replace_whole
 from orchard.model.usage import Usage, counted, priced
 from orchard.text import one_line
@@ -135,7 +135,7 @@ class VersionOne:
         call = self._calls.get(self._held) if self._held is not None else None
         self._held = None
         if call is not None:
-            self._tell(Called(call.tool, call.about))
+            self._tell(Called(call.tool, call.about, input=call.input))
 
     def _cost(self, update: Json) -> None:
         """The cost is that of the whole session: what came on top is told."""
@@ -155,8 +155,10 @@ class _Call(Struct):
     title: str = ""
     command: str = ""
     place: str = ""
+    input: str = ""
 
     def learn(self, update: Json) -> None:
+        self.input = digest(update.get("rawInput")) or self.input
         self.kind = one_line(text(update.get("kind")), 40) or self.kind
         self.name = one_line(text(update.get("name")), 40) or self.name
         self.title = _line(text(update.get("title"))) or self.title

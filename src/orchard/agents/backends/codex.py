@@ -25,7 +25,7 @@ from orchard.agents.backends.stream import (
 from orchard.agents.cli import Command, Enough, Json, KnownBackend, options, reason_of
 from orchard.agents.known import AcpTraits, Known, can, holds
 from orchard.agents.model_lists import Asking, Found, ask_openai, listed, told
-from orchard.agents.protocol import Called, McpServer, Noted, Reason, Result, Said, Task, Tell, Used
+from orchard.agents.protocol import Called, McpServer, Noted, Reason, Result, Said, Task, Tell, Used, digest
 from orchard.model.agent_rows import AgentRow
 from orchard.model.usage import Usage
 from orchard.process.program import Ended
@@ -256,7 +256,7 @@ class CodexReader(StreamReader):
         tool, shown = _call(item)
         id = text(item.get("id"))
         if id != self._begun:
-            self._tell(Called(tool, shown))
+            self._tell(Called(tool, shown, input=_input(item)))
             self._begun = id
         if completed and item.get("status") in ("failed", "declined"):
             self._tell(Called(tool, shown, failed=True))
@@ -305,6 +305,11 @@ def _call(item: Json) -> tuple[str, str]:
         paths = [text(part(change).get("path")) for change in changes] if isinstance(changes, list) else []
         return "edit", sentence(", ".join(paths[:10]))
     return sentence(kind), about(item)
+
+
+def _input(item: Json) -> str:
+    """A digest of what a call was made with; edits come with their paths only, so they are like no other."""
+    return digest([item.get(name) for name in ("command", "arguments")]) if item.get("type") != "file_change" else ""
 
 
 BACKEND = Codex()

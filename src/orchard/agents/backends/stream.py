@@ -11,7 +11,7 @@ from msgspec.json import decode
 from msgspec.structs import replace
 
 from orchard.agents.cli import Json, reason_of
-from orchard.agents.protocol import Called, McpServer, Noted, Reason, Result, Said, Session, Task, Tell
+from orchard.agents.protocol import Called, McpServer, Noted, Reason, Result, Said, Session, Task, Tell, digest
 from orchard.files import read_plain, replace_whole
 from orchard.model.agent_rows import AgentRow
 from orchard.process.program import Ended
@@ -138,7 +138,7 @@ class Calls:
         self._denied: str | None = None
 
     def begin(self, id: str, tool: str, arguments: Any) -> None:
-        called = Called(sentence(tool) or "a tool", about(arguments))
+        called = Called(sentence(tool) or "a tool", about(arguments), input=digest(arguments))
         if len(self._open) < MOST_OPEN_CALLS:
             self._open[id] = called
         self._tell(called)

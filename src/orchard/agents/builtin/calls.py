@@ -14,7 +14,7 @@ from itertools import groupby
 from orchard.agents.builtin.model import Json, Message, Reply, result_block
 from orchard.agents.builtin.tool import LONGEST_ANSWER, Answer, Tool, ToolContext, ToolError
 from orchard.agents.builtin.tools.mcp_content import BadTool, cleaned
-from orchard.agents.protocol import Called, Noted, Person, Tell, Wanted
+from orchard.agents.protocol import Called, Noted, Person, Tell, Wanted, digest
 from orchard.model.permissions import ALL, KINDS, Tools, canonical
 from orchard.text import did_you_mean, one_line, quoted, shortened
 
@@ -78,7 +78,7 @@ class Calls:
 
     async def _one(self, call: Json, reply: Reply) -> Answer:
         name, arguments = call["name"], call.get("input") or {}
-        self._tell(Called(name, about(arguments)))
+        self._tell(Called(name, about(arguments), input=digest(arguments)))
         if (wrong := reply.malformed.get(call["id"]) or self._wrong(name, arguments)) is not None:
             return Answer(wrong, failed=True)
         if (refused := await self._refused(self._tools[name], arguments)) is not None:

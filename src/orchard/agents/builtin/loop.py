@@ -55,7 +55,7 @@ class Loop:
         return Result("max-turns", f"The agent called the model {often} without coming to an end.", self._text)
 
     async def _step(self) -> Result | None:
-        voice = Voice(self._watch.tell)
+        voice = Voice(self._watch.tell, self._watch.alive)
         try:
             reply = await self._ask(replace(self._request, messages=tuple(self._messages)), voice.hear)
         finally:
@@ -69,6 +69,7 @@ class Loop:
             await self._add(reply.message)
             # Kept with the calls still open: whoever goes on after a crash is told that they may have been run.
             await self._add(await self._calls.run(reply))
+            self._watch.alive()
             return None
         return await self._without_tools(reply)
 
@@ -158,14 +159,15 @@ class Loop:
 class Voice:
     """What the model says, told in lines and not in syllables."""
 
-    def __init__(self, tell: Tell) -> None:
-        self._tell = tell
+    def __init__(self, tell: Tell, alive: Callable[[], None]) -> None:
+        self._tell, self._alive = tell, alive
         self._parts: list[str] = []
         self._size = 0
         self._fresh = True
 
     def hear(self, text: str) -> None:
         """Take in a part; a newline after a line that has ended says nothing."""
+        self._alive()
         if not text or (text == "\n" and self._fresh):
             return
         self._parts.append(text)

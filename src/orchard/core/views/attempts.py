@@ -6,6 +6,7 @@ from msgspec.structs import replace
 from orchard.core.records import Attempt, JobRecord, Subtask, Turn
 from orchard.core.run import Run
 from orchard.core.views import documents
+from orchard.core.views.health import conditions_view, marks_view
 from orchard.core.views.usage import agents_usage
 from orchard.model.events.plans import JobFailed, ProgressReported
 from orchard.model.plan import JobId
@@ -83,6 +84,7 @@ def _turn(turn: Turn) -> documents.TurnView:
         notes=[documents.Note(kind, message) for kind, message in turn.notes],
         usage=agents_usage(turn.used.values()),
         definition=turn.definition,
+        health=marks_view(turn),
     )
 
 
@@ -96,7 +98,7 @@ def subtasks_view(record: JobRecord, attempt: Attempt | None, *, stopped: bool =
         return []
     found = [one for one in record.subtasks.values() if one.attempt == attempt.number]
     shown = [_subtask(one, attempt) for one in found]
-    return [replace(one, status="interrupted") if stopped and not one.ended_at else one for one in shown]
+    return [replace(one, status="interrupted", health=[]) if stopped and not one.ended_at else one for one in shown]
 
 
 def _subtask(one: Subtask, attempt: Attempt) -> documents.SubtaskView:
@@ -122,6 +124,7 @@ def _subtask(one: Subtask, attempt: Attempt) -> documents.SubtaskView:
         spawned_at=documents.time_text(one.spawned),
         started_at=documents.time_text(one.started),
         ended_at=documents.time_text(one.ended),
+        health=conditions_view(attempt.turn_of(one.id)) if not one.over else [],
     )
 
 

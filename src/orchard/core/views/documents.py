@@ -160,11 +160,30 @@ class WholePlan(PlanSummary, frozen=True, kw_only=True):
     ] = None
 
 
+class ActivityView(Struct, frozen=True):
+    """What a worker does now."""
+
+    active_at: Annotated[Moment | None, Meta(description="When something was seen of it last.")]
+    doing: Annotated[str, Meta(description="The last call of a tool, or the last words.")]
+
+
+class ConditionView(Struct, frozen=True):
+    """A condition that the health monitor found a worker in."""
+
+    condition: str
+    evidence: str
+    action: Annotated[str, Meta(description="What was done about it: tell, ask, interrupt or fail.")]
+    since: Moment | None
+    ended_at: Moment | None = None
+
+
 class AgentAtWork(Struct, frozen=True):
     """The agent that is in the middle of a turn."""
 
     name: str
     doing: str
+    health: list[ConditionView] = []
+    activity: ActivityView | None = None
 
 
 class Progress(Struct, frozen=True):
@@ -199,6 +218,8 @@ class SubtaskView(Struct, frozen=True, kw_only=True):
     started_at: Moment | None
     ended_at: Moment | None
     log: str | UnsetType | None = UNSET
+    health: Annotated[list[ConditionView], Meta(description="The conditions that its worker is in.")] = []
+    activity: ActivityView | None = None
 
 
 class WorkerView(Struct, frozen=True, kw_only=True):
@@ -211,6 +232,8 @@ class WorkerView(Struct, frozen=True, kw_only=True):
     turns: int
     queued: Annotated[int, Meta(description="Messages that wait for its next turn.")]
     said: Annotated[str, Meta(description="The last it said.")]
+    health: Annotated[list[ConditionView], Meta(description="The conditions that it is in.")] = []
+    activity: Annotated[ActivityView | None, Meta(description="What it does now; only while an engine runs it.")] = None
 
 
 class Hold(Struct, frozen=True):
@@ -323,6 +346,7 @@ class TurnView(Struct, frozen=True, kw_only=True):
     notes: list[Note]
     usage: AgentUsage
     definition: Annotated[str | None, Meta(description="By which definition it worked.")] = None
+    health: Annotated[list[ConditionView], Meta(description="The conditions that its worker was in.")] = []
 
 
 class Failure(Struct, frozen=True, kw_only=True):

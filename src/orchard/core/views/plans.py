@@ -17,6 +17,7 @@ from orchard.core.states import ACTIVE, JobState
 from orchard.core.views import documents
 from orchard.core.views.attempts import progress_view, subtasks_view
 from orchard.core.views.figures import JobUsage, PlanUsage
+from orchard.core.views.health import alarms_of, at_work
 from orchard.core.views.usage import used_figures
 from orchard.core.views.workers import worker_view
 from orchard.errors import Hint, Next, Say, steps_of
@@ -245,7 +246,7 @@ def half_moved(run: Run) -> str:
 
 def needs_person(run: Run, say: Say) -> list[documents.Waiting]:
     """What of a plan waits for a person, with the request that answers it, as a step and as `say` writes it."""
-    return [_asking(run, say, one) for one in _questions(run)]
+    return [_asking(run, say, one) for one in (*_questions(run), *_alarms(run))]
 
 
 def job_steps(run: Run, job: JobId, say: Say) -> list[Next]:
@@ -272,6 +273,16 @@ def _questions(run: Run) -> list[_Question]:
     if run.status is PlanStatus.WAITING and run.paused is None and run.to_deploy:
         found.append(_Question(None, "deploy", to_deploy(run), "deploy", _deploy(run)))
     return found
+
+
+def _alarms(run: Run) -> list[_Question]:
+    """Workers with which something is wrong: nothing waits for an answer, and a person may want to end their turns."""
+    step = "interrupt_worker"
+    return [
+        _Question(job, "health", sentence, "interrupt", Next(step, run.id, job))
+        for job in run.active
+        for sentence in alarms_of(run.records[job])
+    ]
 
 
 def stands_still(run: Run, say: Say, *, engine: bool) -> documents.Waiting | None:
@@ -377,7 +388,7 @@ def _job_view(run: Run, job_id: JobId, *, stopped: bool) -> documents.JobView:
         needs=list(job.needs),
         status=JobStatus.FAILED if stopped else JobStatus.PENDING if _has_no_job(run) else record.status,
         phase=None if stopped else phase,
-        agent=None if stopped else _at_work(last),
+        agent=None if stopped else at_work(last),
         progress=progress_view(last.progress) if last else None,
         subtasks=subtasks_view(record, last, stopped=stopped),
         attempts=len(record.attempts),
@@ -404,9 +415,3 @@ def _job_view(run: Run, job_id: JobId, *, stopped: bool) -> documents.JobView:
         ended_at=documents.time_text(run.alive_at if stopped and last.ended is None else last.ended) if last else None,
         idle_seconds=round(last.idle_seconds, 3) if last else 0.0,
     )
-
-
-def _at_work(attempt: Attempt | None) -> documents.AgentAtWork | None:
-    turns = reversed(attempt.turns) if attempt is not None and attempt.ended is None else ()
-    turn = next((turn for turn in turns if turn.subtask is None), None)
-    return documents.AgentAtWork(turn.agent, turn.purpose) if turn is not None and turn.ended is None else None

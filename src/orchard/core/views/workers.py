@@ -16,6 +16,7 @@ from orchard.core.records import Attempt, JobRecord
 from orchard.core.run import Run
 from orchard.core.states import JobState
 from orchard.core.views.documents import WorkerState, WorkerView
+from orchard.core.views.health import conditions_view
 from orchard.model.phases import Phase, at_or_after
 from orchard.model.plan import VALIDATION, AgentWork, JobId
 
@@ -71,6 +72,7 @@ def worker_view(run: Run, job_id: JobId, *, stopped: bool = False) -> WorkerView
     assert isinstance(work, AgentWork)
     turns = [turn for attempt in record.attempts for turn in attempt.turns if turn.purpose == "work"]
     last = turns[-1] if turns else None
+    live = record.last.turn_of(None) if record.last is not None and state in ("running", "idle") else None
     return WorkerView(
         state="error" if stopped else state,
         agent=last.agent if last else work.agent,
@@ -79,4 +81,5 @@ def worker_view(run: Run, job_id: JobId, *, stopped: bool = False) -> WorkerView
         turns=len(turns),
         queued=len(record.queued),
         said=last.text if last else "",
+        health=[] if stopped else conditions_view(live),
     )

@@ -66,7 +66,8 @@ class Desk(Struct, eq=False):
             self._record(SubtasksAwaited)
             self.context.engine.subtask_slots.free()
         try:
-            yield
+            with self.context.engine.activity.resting(scope_of(self.context)):
+                yield
         finally:
             if not self.left:  # else the slot was taken back when the turn ended
                 self.waits -= 1

@@ -11,7 +11,7 @@ import random
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from hashlib import sha256
 from pathlib import Path
 
@@ -21,8 +21,10 @@ from msgspec.structs import replace
 from orchard.agents import protocol
 from orchard.agents.prompts.work import go_on_instructions, repeated
 from orchard.engine.context import Context
+from orchard.engine.health import Watched
+from orchard.engine.interruption import Interruptible
 from orchard.engine.programs import redacted
-from orchard.engine.turns.scope import at_desk, with_server
+from orchard.engine.turns.scope import at_desk, scope_of, with_server
 from orchard.engine.turns.updates import joined
 from orchard.errors import Next
 from orchard.model.events import plans as events
@@ -139,6 +141,7 @@ async def _once(context: Context, asked: Asked, calls: int) -> tuple[protocol.Re
         with_server(context, agent, asked.purpose, asked.settings, scratch) as settings,
         _Hearing(context, asked, log) as hearing,
         context.in_trace(),
+        _watched(context) as watched,
     ):
         task = protocol.Task(
             instructions=asked.instructions,
@@ -156,10 +159,16 @@ async def _once(context: Context, asked: Asked, calls: int) -> tuple[protocol.Re
         )
         started = context.workspace.note_start(context.phase)
         watch = protocol.Watch(
-            hearing.tell, started, context.hurry, lambda: context.engine.budgets.used_up(context.run)
+            hearing.tell,
+            started,
+            context.hurry,
+            lambda: context.engine.budgets.used_up(context.run),
+            alive=lambda: context.engine.activity.touch(watched.scope, "traffic"),
         )
         try:
-            result = await agent.run(task, watch)
+            result = await watched.part.run(agent.run(task, watch))
+            if result is None:
+                result = protocol.Result("health", watched.verdict or "")
             if result.hint:
                 result = replace(result, message=f"{result.message} {context.world.say(result.hint)}", hint=None)
         finally:
@@ -168,6 +177,12 @@ async def _once(context: Context, asked: Asked, calls: int) -> tuple[protocol.Re
     if result.leftovers:
         context.notes.append(f"{result.leftovers} background processes were still running and were ended")
     return result, hearing.heard
+
+
+def _watched(context: Context) -> AbstractContextManager[Watched]:
+    """The health monitor looks after the turn, and can end it."""
+    token = context.workspace.launcher.token
+    return context.engine.activity.watching(context.run, scope_of(context), token, Interruptible())
 
 
 async def _project_settings_trusted(context: Context, asked: Asked) -> bool:
@@ -195,6 +210,7 @@ class _Hearing:
         self._pending: dict[str, Usage] = {}
         self._line_is_open = False
         self._session: str | None = None
+        self._scope = scope_of(context)
         self.heard = False
 
     def __enter__(self) -> "_Hearing":
@@ -208,6 +224,7 @@ class _Hearing:
         context = self._context
         if context.engine.tracing is not None:
             context.engine.tracing.told(context.run.id, context.job_id, told, context.subtask)
+        context.engine.activity.told(self._scope, told)
         if isinstance(told, protocol.Said):
             self._write(told.text)
         elif isinstance(told, protocol.Called):

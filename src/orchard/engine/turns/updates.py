@@ -6,21 +6,28 @@ attempt, like the subtasks that it is about. Most wait for a turn that begins an
 an agent that is idle.
 """
 
+from typing import Protocol
+
 from orchard.agents.prompts.updates import Update, with_updates
 from orchard.core.records import JobRecord
 from orchard.core.run import Run
-from orchard.engine.engine import Engine
 from orchard.engine.turns.idle import WORKER
-from orchard.model.events.plans import HoldReleased, UpdateQueued
-from orchard.model.plan import JobId
+from orchard.model.events.plans import Event, HoldReleased, UpdateQueued
+from orchard.model.plan import JobId, PlanId
 
 TOLD_IN = frozenset({"work", "subtask"})
 """The purposes of turns that updates join; healing and resolving have a task of their own."""
 TEXT = 4000
 
 
+class Recording(Protocol):
+    """Whoever records what happens: the engine."""
+
+    def record(self, plan: PlanId, event: Event, *, listed: bool = False) -> int: ...
+
+
 def queue_update(
-    engine: Engine,
+    engine: Recording,
     run: Run,
     job_id: JobId,
     kind: str,

@@ -41,7 +41,7 @@ from orchard.store.logs import tail
 INSTRUCTION_BYTES = 256 * 1024
 STAT_FILES = 30
 
-_PROGRAMS = frozenset({"timeout", "idle", "output-limit", "spawn-failed", "signal"})
+_PROGRAMS = frozenset({"timeout", "idle", "output-limit", "spawn-failed", "signal", "health"})
 _SEE_AGENT = {
     "not-logged-in": "Log in to it or set its key, then retry. See: ",
     "spawn-failed": "See what is installed and how to install it: ",
@@ -54,6 +54,7 @@ _RETRY = {
 _HINTS = {
     "max-turns": "Raise 'max_turns' or make the task smaller; a retry goes on in the same session.",
     "refused": "Word the task differently, or give it to another agent or model.",
+    "health": "See what it did, and retry; '[health]' in the configuration says when a worker is ended.",
     "denied": "Allow what it needs ('allowed_folders', 'allowed_urls'), or change the task.",
 }
 
@@ -130,6 +131,7 @@ def _word(result: Result) -> str:
         "rate-limit": "met a rate limit that did not pass",
         "overloaded": "met an error of the model's service that did not pass",
         "network": "could not reach the model's service",
+        "health": "was stopped",
     }
     return f"{words.get(result.reason, 'failed')}{said}"
 

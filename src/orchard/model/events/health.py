@@ -24,3 +24,22 @@ class UpdatesDelivered(AttemptFact, frozen=True):
 
     number: int
     to: str | None = None
+
+
+class HealthNoted(AttemptFact, frozen=True):
+    """A worker is in a condition, which is told once until it has passed; it passes with the turn at the latest."""
+
+    condition: str
+    """`idle`, `slow`, `stuck`, `looping` or `failing`."""
+    evidence: str
+    action: str
+    """What is done about it: `tell`, `ask`, `interrupt` or `fail`."""
+    subtask: str | None = None
+    """The subtask whose worker it is; None: the job's own."""
+
+
+class HealthCleared(AttemptFact, frozen=True):
+    """A condition of a worker has passed while its turn goes on."""
+
+    condition: str
+    subtask: str | None = None

@@ -35,6 +35,8 @@ from orchard.model.events.event import JobEvent as JobEvent
 from orchard.model.events.event import JobFact as JobFact
 from orchard.model.events.event import Json as Json
 from orchard.model.events.event import PlanEvent as PlanEvent
+from orchard.model.events.health import HealthCleared as HealthCleared
+from orchard.model.events.health import HealthNoted as HealthNoted
 from orchard.model.events.health import UpdateQueued as UpdateQueued
 from orchard.model.events.health import UpdatesDelivered as UpdatesDelivered
 from orchard.model.events.subtasks import ProgressReported as ProgressReported
@@ -232,7 +234,7 @@ class JobFailed(JobEvent, frozen=True):
     phase: Phase | None
     reason: str
     """`exit`, `signal`, `timeout`, `idle`, `output-limit`, `spawn-failed`, `conflict`, `interrupted`,
-    `no-changes`, `unexpected-changes`, `refused`, `forced`, `error`, `agent`."""
+    `no-changes`, `unexpected-changes`, `refused`, `forced`, `error`, `agent`, `health`."""
     message: str
     hint: str | None = None
     exit_code: int | None = None

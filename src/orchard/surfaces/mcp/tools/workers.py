@@ -42,6 +42,8 @@ class WorkerRow(Output, kw_only=True):
     turns: int | None = None
     queued: int | None = None
     said: str | None = None
+    health: list[dict[str, Any]] | None = None
+    activity: dict[str, Any] | None = None
 
 
 class WorkerList(Told, kw_only=True):
@@ -64,7 +66,7 @@ def _workers(app: App, plan: PlanId | None, given: Any) -> Json:
     for one in plans:
         run = app.run_of(one)
         for job in run.plan.jobs:
-            worker = job_view(run, job, interrupted=stopped).worker
+            worker = app.with_activity(run, [job_view(run, job, interrupted=stopped)])[0].worker
             if worker is not None and given.state in (None, worker.state):
                 found[f"{one}:{job}"] = {"plan": one, "job": job, **_row(worker)}
     shown, following = page_of(list(found), given.limit, given.cursor)
@@ -73,7 +75,8 @@ def _workers(app: App, plan: PlanId | None, given: Any) -> Json:
 
 def _row(worker: WorkerView) -> Json:
     kept = {name: getattr(worker, name) for name in ("state", "agent", "turns", "queued")}
-    return compact({**kept, "interactive": worker.interactive or None, "said": worker.said[-SAID:]})
+    how = {"health": to_builtins(worker.health), "activity": to_builtins(worker.activity)}
+    return compact({**kept, "interactive": worker.interactive or None, "said": worker.said[-SAID:], **how})
 
 
 # ----------------------------------------------------------------------------------------- planning
