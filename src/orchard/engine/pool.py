@@ -5,6 +5,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 
@@ -124,6 +125,15 @@ class Pool:
         except ProofIsOld:
             self._remove_spent(saved)
 
+    def _remove_free(self) -> None:
+        """Remove every free worktree, some at a time; what cannot be removed stays for the next engine."""
+        with ThreadPoolExecutor(self._most_adding, "orchard-remove") as threads:
+            going = [threads.submit(self._remove, saved) for saved in self._free]
+        self._free.clear()
+        for gone in going:
+            with suppress(OrchardError, OSError):
+                gone.result()
+
     def _remove_spent(self, saved: Saved) -> None:
         self.worktrees.remove(saved.worktree, self._save_again(saved))
 
@@ -213,12 +223,7 @@ class Pool:
         failpoint("pool.before-close")
         self._free.extend(saved for saved in self._occupied if not self._occupants(saved.worktree))
         self._occupied.clear()
-        while self._free:
-            saved = self._free.pop()
-            try:
-                await self.world.in_thread(self._remove, saved)
-            except OrchardError:
-                continue
+        await self.world.in_thread(self._remove_free)
         for saved in self._spent:
             with suppress(OrchardError, OSError):  # then it stays; the next engine saves it and removes it
                 await self.world.in_thread(self._remove_spent, saved)

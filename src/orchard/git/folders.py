@@ -20,6 +20,7 @@ import secrets
 import stat
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -94,8 +95,15 @@ def behind_link(top: bytes, path: bytes) -> bool:
 
 
 def delete_children(folder: Path) -> list[str]:
-    """Delete everything in a folder; what could not be deleted is said, not raised."""
+    """Delete everything in a folder, by several threads; what could not be deleted is said, not raised."""
     errors: list[str] = []
+
+    def delete(child: tuple[str, bool]) -> None:
+        if mounted := mounts_below(folder / child[0]):
+            errors.append(f"{folder / child[0]}: {mounted[0]} is mounted in it")
+        else:
+            _delete(top, child, (top, device), 0, errors)
+
     try:
         top = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except FileNotFoundError:
@@ -106,13 +114,10 @@ def delete_children(folder: Path) -> list[str]:
         device = os.fstat(top).st_dev
         tried: set[str] = set()
         # Deep folders are moved here while we work, so look again until nothing new turns up.
-        while new := [name for name in _names(top) if name not in tried]:
-            for name in new:
-                tried.add(name)
-                if mounted := mounts_below(folder / name):
-                    errors.append(f"{folder / name}: {mounted[0]} is mounted in it")
-                    continue
-                _delete((top, name), (top, device), 0, errors)
+        while new := [child for child in _children(top) if child[0] not in tried]:
+            tried.update(name for name, _ in new)
+            with ThreadPoolExecutor(min(len(new), os.cpu_count() or 1), "orchard-delete") as threads:
+                list(threads.map(delete, new))
     finally:
         os.close(top)
     return errors
@@ -197,42 +202,42 @@ def plain_content(where: bytes | Path) -> bytes | None:
         raise
 
 
-def _names(folder: int) -> list[str]:
+def _children(folder: int) -> list[tuple[str, bool]]:
+    """The names in an open folder, and which of them are folders."""
     with os.scandir(folder) as entries:
-        return [entry.name for entry in entries]
+        return [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
 
 
-def _delete(what: tuple[int, str], top: tuple[int, int], depth: int, errors: list[str]) -> None:
+def _delete(parent: int, child: tuple[str, bool], top: tuple[int, int], depth: int, errors: list[str]) -> None:
     """Delete an entry of an open folder; `top` is the descriptor and device of where we began."""
-    parent, name = what
+    name, is_folder = child
     try:
-        status = os.stat(name, dir_fd=parent, follow_symlinks=False)
-        if not stat.S_ISDIR(status.st_mode):
+        if not is_folder:
             os.unlink(name, dir_fd=parent)
-        elif status.st_dev != top[1]:
+        elif os.stat(name, dir_fd=parent, follow_symlinks=False).st_dev != top[1]:
             errors.append(f"{name}: it is on another file system")
         elif depth > DEPTH:
             os.rename(name, f"deep-{secrets.token_hex(8)}", src_dir_fd=parent, dst_dir_fd=top[0])
         else:
-            _delete_folder(what, top, depth, errors)
+            _delete_folder(parent, name, top, depth, errors)
     except FileNotFoundError:
         pass  # another process of ours empties the same trash
     except OSError as error:
         errors.append(f"{name}: {error.strerror}")
 
 
-def _delete_folder(what: tuple[int, str], top: tuple[int, int], depth: int, errors: list[str]) -> None:
-    parent, name = what
+def _delete_folder(parent: int, name: str, top: tuple[int, int], depth: int, errors: list[str]) -> None:
     with suppress(OSError):  # a job may have taken our own right to write away
         os.chmod(name, 0o700, dir_fd=parent)
     folder = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
+    failed: list[str] = []
     try:
-        before = len(errors)
-        for entry in _names(folder):
-            _delete((folder, entry), top, depth + 1, errors)
+        for child in _children(folder):
+            _delete(folder, child, top, depth + 1, failed)
     finally:
         os.close(folder)
-    if len(errors) == before:
+        errors += failed
+    if not failed:
         os.rmdir(name, dir_fd=parent)
 
 

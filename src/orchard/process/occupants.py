@@ -68,11 +68,12 @@ def _has_open(pid: int, place: str) -> bool:
 def _has_mapped(pid: int, place: str) -> bool:
     """Whether what a process writes to its memory may reach a file below a folder; no descriptor tells of that."""
     shown = place.replace("\n", "\\012")  # as the kernel does
-    with contextlib.suppress(OSError), open(f"/proc/{pid}/maps", "rb") as rows:  # noqa: PTH123 (hot)
-        for row in rows:
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/maps", "rb") as file:  # noqa: PTH123 (hot)
+        text = file.read()
+        for row in text[:-1].split(b"\n") if os.fsencode(shown) in text else ():
             # "7f01-7f02 rw-s 00000000 08:01 1234     /a/path": "s" is for what is shared with the file.
             words = row.split(None, 5)
-            if words[1].endswith(b"s") and _is_in(os.fsdecode(words[-1].removesuffix(b"\n")), shown):
+            if words[1].endswith(b"s") and _is_in(os.fsdecode(words[-1]), shown):
                 return True
     return False
 

@@ -438,15 +438,16 @@ def _walk(path: Path) -> _Walked:
             alone = True
             for entry in entries:
                 alone = False
-                name = folder + entry.name
                 if entry.name == b".git":
                     # The file at the top is ours, and points to what git keeps for this worktree.
                     if folder or entry.is_dir(follow_symlinks=False):
                         found.nested.append(folder.rstrip(b"/") or b".")
+                elif entry.is_file(follow_symlinks=False):  # first: nearly all of them are
+                    continue
                 elif entry.is_dir(follow_symlinks=False):
-                    folders.append(name + b"/")
-                elif not entry.is_symlink() and not entry.is_file(follow_symlinks=False):
-                    found.special.append(name)
+                    folders.append(folder + entry.name + b"/")
+                elif not entry.is_symlink():
+                    found.special.append(folder + entry.name)
             if alone:
                 found.empty.append(folder)
     return found
