@@ -5,7 +5,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.json import decode, encode
 
-from orchard.model.permissions import ALL, ASK, KINDS, MODES, Kind, Tools, canonical, made, named, narrowed, wrong
+from orchard.model.permissions import (
+    ALL,
+    ASK,
+    KINDS,
+    MODES,
+    Kind,
+    Tools,
+    canonical,
+    made,
+    named,
+    narrowed,
+    written,
+    wrong,
+)
 
 NAMES = (*KINDS, "mcp__docs__read", "mcp__docs__write", "mcp__Docs2__do_it", "mcp__x__y", "something_new")
 
@@ -70,6 +83,13 @@ def test_what_only_reads_permits_nothing_that_changes_a_file(parent: Tools, chil
 @given(tools)
 def test_the_journal_gives_back_what_it_was_given(value: Tools) -> None:
     assert decode(encode(value), type=Tools) == value
+
+
+@given(tools)
+def test_what_is_written_down_means_the_same(value: Tools) -> None:
+    said = written(value)
+    found = made(said.get("tools"), said.get("deny_tools", ()), said.get("ask_tools", ()))
+    assert (found.lists, found.deny, {*found.ask}) == (value.lists, value.deny, {*value.ask})
 
 
 @pytest.mark.parametrize("name", ["Bash", "BASH", "bash", "shell", "run_shell_command", "RunShellCommand", "KillShell"])

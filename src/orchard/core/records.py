@@ -6,6 +6,7 @@ from msgspec import Struct, field
 
 from orchard.core.states import JobState
 from orchard.model.events import plans as events
+from orchard.model.permissions import Source
 from orchard.model.phases import PHASES, Phase
 from orchard.model.plan import Job, JobId
 from orchard.model.statuses import JobStatus
@@ -63,6 +64,8 @@ class Turn(Struct):
     """By model."""
     subtask: str | None = None
     definition: str | None = None
+    tools: tuple[Source, ...] = ()
+    """Who says what the agent may use."""
     marks: list[Mark] = field(default_factory=list)
 
     @property

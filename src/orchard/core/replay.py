@@ -310,6 +310,7 @@ def _agent_started(run: Run, event: events.AgentStarted, at: float) -> None:
         turn = Turn(event.agent, event.purpose, event.phase, at, event.number, event.model, event.session)
         turn.subtask, turn.messages, turn.updates = event.subtask, event.messages, event.updates
         turn.definition = event.definition
+        turn.tools = event.tools
         attempt.turns.append(turn)
         if event.subtask is None:
             attempt.idle = None

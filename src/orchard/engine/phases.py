@@ -17,6 +17,7 @@ from orchard.engine.outcome import Failed, Held, Outcome, Passed, Skipped
 from orchard.engine.programs import TAIL_LINES, command_line, environment, failure, folder_of, limits_of, redacted
 from orchard.engine.snapshot import merge_leaf
 from orchard.engine.turns.heal import edited_since, folder_state, healed, healed_trailers
+from orchard.engine.turns.permissions import read_only
 from orchard.engine.turns.resolve import Sides, merge_with_resolver, record_pick
 from orchard.engine.turns.work import run_agent_work
 from orchard.engine.workspace import setup_works
@@ -204,7 +205,8 @@ async def commit(context: Context) -> Outcome:
         shown = ", ".join(result.dropped[:LISTED_PATHS]) + (" ..." if len(result.dropped) > LISTED_PATHS else "")
         context.notes.append(f"not in the commit, because the agent left it for itself: {shown}")
     evidence, wrong = read_evidence(context.place.evidence)
-    failed = _proof_is_missing(job, result.changed, evidence is not None, wrong)
+    proven = evidence is not None or read_only(context.state)
+    failed = _proof_is_missing(job, result.changed, proven, wrong)
     if failed is None and job.expects_no_changes and result.changed:
         failed = await _unexpected(context, result.commit)
     if failed is not None:
@@ -215,8 +217,8 @@ async def commit(context: Context) -> Outcome:
     return Passed(evidence["summary"] if evidence and not result.changed else "")
 
 
-def _proof_is_missing(job: Job, changed: bool, has_evidence: bool, wrong: str | None) -> Failed | None:
-    if changed or job.expects_no_changes or has_evidence or job.work is None:
+def _proof_is_missing(job: Job, changed: bool, proven: bool, wrong: str | None) -> Failed | None:
+    if changed or job.expects_no_changes or proven or job.work is None:
         return None
     said = f" ({wrong})" if wrong else ""
     return Failed(

@@ -14,6 +14,7 @@ more than whoever hands it on: `narrowed` can take away, and has no way to give.
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import reduce
 from typing import Literal
 
 from msgspec import Struct
@@ -140,9 +141,21 @@ class Tools(Struct, frozen=True, omit_defaults=True):
 ALL = Tools()
 
 
+class Source(Struct, frozen=True):
+    """Who says what may be used."""
+
+    origin: str
+    tools: Tools
+
+
 def narrowed(parent: Tools, child: Tools) -> Tools:
     """What a child may use: whatever both permit. A person is asked wherever either of them says so."""
     return Tools(_smallest((*parent.lists, *child.lists)), _once(parent.deny, child.deny), _once(parent.ask, child.ask))
+
+
+def all_of(sources: Iterable[Source]) -> Tools:
+    """What is left when everybody has said something."""
+    return reduce(narrowed, (source.tools for source in sources), ALL)
 
 
 def made(tools: Iterable[str] | str | None = None, deny: Iterable[str] = (), ask: Iterable[str] = ()) -> Tools:
@@ -156,6 +169,24 @@ def made(tools: Iterable[str] | str | None = None, deny: Iterable[str] = (), ask
         # `ask` alone takes nothing away; `all` and `*` neither.
         lists = (entries,) if (entries or given != (ASK,)) and not {"all", "*"} & {*entries} else ()
     return Tools(_smallest(lists), _once(tuple(canonical(rule) for rule in deny)), _once(asking))
+
+
+FIELDS = ("tools", "deny_tools", "ask_tools")
+"""What people write it in."""
+
+
+def written(tools: Tools) -> dict[str, str | list[str]]:
+    """The fields that `made` makes this value of, without those that say nothing. It holds one list at most."""
+    (given,) = tools.lists or ((),)
+    words = [*([ASK] if ASK in tools.ask else []), *given]
+    found: dict[str, str | list[str]] = {}
+    if words or tools.lists:
+        found["tools"] = words[0] if len(words) == 1 and words[0] in (*MODES, ASK) else words
+    if tools.deny:
+        found["deny_tools"] = list(tools.deny)
+    if asked := [rule for rule in tools.ask if rule != ASK]:
+        found["ask_tools"] = asked
+    return found
 
 
 def named(names: Iterable[str]) -> tuple[Tools, tuple[str, ...]]:

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any
 
-from msgspec import NODEFAULT, convert, to_builtins
-from msgspec.structs import FieldInfo, fields
+from msgspec import NODEFAULT, convert
+from msgspec.structs import FieldInfo, fields, replace
 
-from orchard.model.permissions import Tools
+from orchard.model.permissions import FIELDS, Tools, made, written
 from orchard.model.phases import Phase
 from orchard.model.plan import (
     VALIDATION,
@@ -45,22 +45,42 @@ def plan_from_json(body: Mapping[str, Any]) -> Plan:
 
 def work_json(work: Work) -> Json:
     """A work as a JSON object, told apart by `type`."""
-    return {"type": _TYPE_NAMES[type(work)], **_each(_TO_JSON, _set_fields(work))}
+    return {"type": _TYPE_NAMES[type(work)], **_spread(_each(_TO_JSON, _set_fields(work)))}
 
 
 def work_from_json(body: Mapping[str, Any]) -> Work:
-    return convert(body, ShellWork | ProcessWork | AgentWork)
+    work: ShellWork | ProcessWork | AgentWork = convert(_without_tools(body), ShellWork | ProcessWork | AgentWork)
+    return replace(work, tools=_tools(body)) if isinstance(work, AgentWork) and _names_tools(body) else work
 
 
 def job_json(job: Job) -> Json:
-    body = _each(_TO_JSON, _set_fields(job))
+    body = _spread(_each(_TO_JSON, _set_fields(job)))
     if job.name == _own_name(job.id):
         del body["name"]
     return body
 
 
 def _job_from_json(body: Mapping[str, Any]) -> Job:
-    return Job(**{"name": _own_name(body["id"]), **_each(_FROM_JSON, body)})
+    job = Job(**{"name": _own_name(body["id"]), **_each(_FROM_JSON, _without_tools(body))})
+    return replace(job, tools=_tools(body)) if _names_tools(body) else job
+
+
+def _spread(body: Json) -> Json:
+    """What an agent may use is one value, and three fields for whoever writes or reads it."""
+    tools = body.pop("tools", None)
+    return body if tools is None else {**body, **written(tools)}
+
+
+def _names_tools(body: Mapping[str, Any]) -> bool:
+    return any(name in body for name in FIELDS)
+
+
+def _without_tools(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {name: value for name, value in body.items() if name not in FIELDS} if _names_tools(body) else body
+
+
+def _tools(body: Mapping[str, Any]) -> Tools:
+    return made(body.get("tools"), body.get("deny_tools", ()), body.get("ask_tools", ()))
 
 
 def _own_name(job: str) -> str:
@@ -108,14 +128,12 @@ _TO_JSON: Mapping[str, Callable[[Any], object]] = {
     **dict.fromkeys(("work", "verify"), work_json),
     **dict.fromkeys(_WORKS, _works_json),
     **dict.fromkeys(("budget", "on_failure"), _set_fields),
-    "tools": to_builtins,
 }
 _FROM_JSON: Mapping[str, Callable[[Any], object]] = {
     **dict.fromkeys(("work", "verify"), work_from_json),
     **dict.fromkeys(_WORKS, _works),
     "budget": lambda body: Budget(**body),
     "needs": tuple,
-    "tools": lambda body: convert(body, Tools),
 }
 """What a field of a plan, a job or a work is written as and read from, where its value is not the same in JSON."""
 

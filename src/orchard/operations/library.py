@@ -239,7 +239,7 @@ class Library(ABC):
         return self._changes(snapshot.start, snapshot.tip) if snapshot.tip != snapshot.start else None
 
     def job(self, job: str, plan: str | None) -> JobDetails:
-        from orchard.core.views.attempts import attempt_view
+        from orchard.core.views.attempts import attempt_view, job_permissions
         from orchard.core.views.plans import job_steps, job_view
 
         alive = self.engine_alive()
@@ -261,6 +261,7 @@ class Library(ABC):
             configuration=_configuration(run, job_id),
             saved=[SavedRef(saved.ref, saved.commit, saved.why) for saved in run.records[job_id].saved],
             next=job_steps(run, job_id, self.say),
+            permissions=job_permissions(run, job_id),
         )
 
     def attempts(self, job: str, plan: str | None) -> list[AttemptView]:

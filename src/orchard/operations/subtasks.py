@@ -18,6 +18,7 @@ from functools import partial
 from typing import Annotated, Any, Literal
 
 from msgspec import to_builtins
+from msgspec.structs import replace
 
 from orchard.agents.choice import choose
 from orchard.core.records import Subtask, children_of, depth_of
@@ -28,6 +29,7 @@ from orchard.engine.turns.scope import Desk
 from orchard.engine.turns.subtask import MOST_DEPTH, SUMMARY, Order, pull, run_subtask
 from orchard.errors import NotFound, UsageError
 from orchard.model.events.plans import Json, ProgressReported, SubtaskCompleted, SubtaskSpawned
+from orchard.model.permissions import Tools, made, wrong
 from orchard.model.plan import JobId, PlanId
 from orchard.operations.command import Service
 from orchard.operations.definitions import definition_items, described_here
@@ -106,6 +108,10 @@ class SpawnSubtask(OfTurn, frozen=True, kw_only=True):
     agent: Annotated[str | None, says("From list_agents. Left out: one like you.", min_length=1, max_length=400)] = None
     blocking: Annotated[bool, says("Wait for its end.")] = False
     name: Annotated[str, says("For people.", max_length=NAME_LENGTH)] = ""
+    tools: Annotated[
+        str | list[str] | None, says("What it may use, of what you may: `read-only`, `edit`, `all`, or tools by name.")
+    ] = None
+    deny_tools: Annotated[list[str] | None, says("Tools that it may not use.")] = None
     timeout_s: Seconds = LONGEST_WAIT
 
 
@@ -113,8 +119,9 @@ async def _spawn_subtask(engine: Engine, args: SpawnSubtask) -> Json:
     """Hand work to another agent; where it blocks, wait for its end as long as one answer may take."""
     desk = _desk(engine, args)
     _check_text(args.instructions)
+    permits = _permits(args)
     _check_limits(desk)
-    order = await _order(desk, args.agent, args.instructions)
+    order = replace(await _order(desk, args.agent, args.instructions), permits=permits)
     why = f"before {order.id} began"
     async with desk.folder:
         base = await desk.context.workspace.picture(desk.context.base, why)
@@ -141,6 +148,14 @@ async def _spawn_subtask(engine: Engine, args: SpawnSubtask) -> Json:
     if args.blocking:
         await _wait(desk, [order.id], args.timeout_s, lambda found: all(one.over for one in found))
     return _told(desk, order.id)
+
+
+def _permits(args: SpawnSubtask) -> Tools:
+    given = ((args.tools, True, "tools"), (args.deny_tools, False, "deny_tools"))
+    for value, modes, name in given:
+        if value is not None and (problem := wrong(value, modes=modes)) is not None:
+            raise UsageError(f"'{name}' {problem}.")
+    return made(args.tools, args.deny_tools or ())
 
 
 def _refuse_if_left(desk: Desk) -> None:
@@ -310,7 +325,9 @@ class PullSubtaskChanges(OfTurn, frozen=True, kw_only=True):
 async def _pull_subtask_changes(engine: Engine, args: PullSubtaskChanges) -> Json:
     """Merge what a subtask changed into the folder of the agent that asked for it; a conflict changes nothing."""
     desk = _desk(engine, args)
-    found = _mine(desk, args.id)
+    found, tools = _mine(desk, args.id), desk.settings.tools
+    if not (tools.may_edit or tools.may_run):
+        raise UsageError(f"You may not change files here, so you can pull no changes ({tools.words}).")
     if not found.over:
         raise UsageError(f"Subtask '{args.id}' is {found.status}.", hint="await_subtasks waits for it.")
     if found.commit is None:

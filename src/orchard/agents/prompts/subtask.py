@@ -28,6 +28,8 @@ class SubtaskContext(Struct, frozen=True, kw_only=True):
     may_spawn: bool = False
     allowed_folders: Sequence[Path] = ()
     allowed_urls: Sequence[str] = ()
+    permitted: str = ""
+    """What it may use, in words; empty: all that it has."""
 
 
 def tools_text(server: str, *, may_spawn: bool = True) -> str:
@@ -65,13 +67,19 @@ def _place(context: SubtaskContext) -> str:
         f"- Your folder is {code(context.folder, PATH)}: a git worktree made for this, a copy of that agent's folder. "
         "Work in it and do not leave it: write nothing outside, and read no other worktree.",
     ]
-    rows += [*reach(context.allowed_folders, context.allowed_urls), UNANSWERED]
+    rows += [*reach(context.allowed_folders, context.allowed_urls), *permitted(context.permitted), UNANSWERED]
     return "## Where you are\n\n" + "\n".join(rows)
 
 
 def reach(folders: Sequence[Path], urls: Sequence[str]) -> list[str]:
     rows = [f"- You may also use these folders: {listed(folders, FOLDERS)}."] if folders else []
     return rows + ([f"- You may reach these addresses: {listed(urls, FOLDERS)}."] if urls else [])
+
+
+def permitted(words: str) -> list[str]:
+    return (
+        [f"- What you may use is limited to: {code(words, 500)}. Whatever else you call is refused."] if words else []
+    )
 
 
 def _done(context: SubtaskContext) -> str:

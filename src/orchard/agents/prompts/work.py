@@ -14,7 +14,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from orchard.agents.prompts.quote import code, data, listed, tail, verbatim
-from orchard.agents.prompts.subtask import FOLDERS, PATH, UNANSWERED, reach, tools_text
+from orchard.agents.prompts.subtask import FOLDERS, PATH, UNANSWERED, permitted, reach, tools_text
 from orchard.git.history import show_path
 from orchard.git.merge.conflicts import MANIFEST, Conflict
 
@@ -87,6 +87,8 @@ class WorkerContext(Struct, frozen=True, kw_only=True):
     context_files: tuple[str, ...] = ()
     allowed_folders: tuple[Path, ...] = ()
     allowed_urls: tuple[str, ...] = ()
+    tools: str = ""
+    """What it may use, in words; empty: all that it has."""
     interactive: bool = False
     server: str | None = None
     role: str | None = None
@@ -297,6 +299,7 @@ def _place(context: WorkerContext) -> str:
         "leave it: write nothing outside, and read no other worktree.",
     ]
     rows += reach(context.allowed_folders, context.allowed_urls)
+    rows += permitted(context.tools)
     if context.needed_by:
         rows.append(
             f"- Jobs that wait for your result: {listed(context.needed_by, FOLDERS)}. Leave their work to them."

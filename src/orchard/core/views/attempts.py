@@ -1,5 +1,7 @@
 """Attempts at a job and their subtasks, as surfaces show them."""
 
+from collections.abc import Iterable
+
 from msgspec import convert
 from msgspec.structs import replace
 
@@ -9,7 +11,8 @@ from orchard.core.views import documents
 from orchard.core.views.health import conditions_view, marks_view
 from orchard.core.views.usage import agents_usage
 from orchard.model.events.plans import JobFailed, ProgressReported
-from orchard.model.plan import JobId
+from orchard.model.permissions import ALL, Source, all_of
+from orchard.model.plan import AgentWork, JobId
 from orchard.model.plan_codec import work_json
 from orchard.model.secrets import masked
 
@@ -85,7 +88,27 @@ def _turn(turn: Turn) -> documents.TurnView:
         usage=agents_usage(turn.used.values()),
         definition=turn.definition,
         health=marks_view(turn),
+        permissions=permissions(turn.tools),
     )
+
+
+def permissions(sources: Iterable[Source]) -> documents.Permissions:
+    said = tuple(sources)
+    tools = all_of(said)
+    told = [documents.Said(one.origin, one.tools.words) for one in said]
+    return documents.Permissions(tools.words, tools.mode, told)
+
+
+def job_permissions(run: Run, job_id: JobId) -> documents.Permissions | None:
+    """What a job's agent may use: in its last turn, else by what the plan says; None: it has none."""
+    record, job = run.records[job_id], run.job(job_id)
+    turns = [turn for attempt in record.attempts for turn in attempt.turns if turn.subtask is None]
+    if turns:
+        return permissions(turns[-1].tools)
+    own = job.work.tools if isinstance(job.work, AgentWork) else ALL
+    if not isinstance(job.work, AgentWork) and job.tools == ALL:
+        return None
+    return permissions(one for one in (Source("the job", job.tools), Source("the work", own)) if one.tools != ALL)
 
 
 def failure_view(failure: JobFailed) -> documents.Failure:

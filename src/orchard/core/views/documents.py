@@ -10,6 +10,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from orchard.core.views.figures import AgentUsage, JobUsage, PlanUsage
 from orchard.errors import Next
+from orchard.model.permissions import Mode
 from orchard.model.phases import Phase
 from orchard.model.statuses import JobStatus, PlanStatus
 
@@ -243,6 +244,21 @@ class Hold(Struct, frozen=True):
     reason: str
 
 
+class Said(Struct, frozen=True):
+    """Somebody who says what an agent may use."""
+
+    origin: str
+    tools: str
+
+
+class Permissions(Struct, frozen=True):
+    """What an agent may use."""
+
+    tools: Annotated[str, Meta(description="In words: `edit, without git_commit`.")]
+    mode: Annotated[Mode, Meta(description="The smallest of these that holds all of it.")]
+    sources: Annotated[list[Said], Meta(description="Where it comes from; each can only take away.")]
+
+
 class JobView(Struct, frozen=True, kw_only=True):
     """A job in a few fields."""
 
@@ -347,6 +363,7 @@ class TurnView(Struct, frozen=True, kw_only=True):
     usage: AgentUsage
     definition: Annotated[str | None, Meta(description="By which definition it worked.")] = None
     health: Annotated[list[ConditionView], Meta(description="The conditions that its worker was in.")] = []
+    permissions: Annotated[Permissions | None, Meta(description="What the agent might use.")] = None
 
 
 class Failure(Struct, frozen=True, kw_only=True):
@@ -428,6 +445,10 @@ class JobDetails(JobView, frozen=True, kw_only=True):
     ]
     saved: Annotated[list[SavedRef], Meta(description="What was saved of its folders.")]
     next: Annotated[list[Next], Meta(description="What takes it further.")]
+    permissions: Annotated[
+        Permissions | None,
+        Meta(description="What its agent may use: in its last turn, or before the first by what the plan says."),
+    ] = None
 
 
 class Waiting(Struct, frozen=True, kw_only=True):

@@ -9,6 +9,7 @@ from orchard.agents.prompts.work import Failure, Try, heal_instructions
 from orchard.agents.protocol import Result, Settings
 from orchard.engine.context import Context
 from orchard.engine.outcome import Failed, Held, Outcome
+from orchard.engine.turns.permissions import for_job
 from orchard.engine.turns.scope import offered_name
 from orchard.engine.turns.turn import Asked, run_turn
 from orchard.engine.turns.work import (
@@ -22,6 +23,7 @@ from orchard.engine.turns.work import (
 from orchard.errors import OrchardError
 from orchard.git.command import GitError
 from orchard.model.events.plans import HealTried
+from orchard.model.permissions import all_of
 from orchard.model.phases import Phase
 from orchard.model.plan import ShellWork
 
@@ -37,6 +39,10 @@ async def healed(context: Context, failed: Failed, again: Callable[[], Awaitable
         chosen = await helper_of(context, context.world.config.heal.agent)
     except OrchardError as error:
         context.notes.append(f"healing was skipped: no agent is usable ({error.message})")
+        return failed
+    sources = for_job(context.world.config, chosen, context.job, context.job.work)
+    if not (all_of(sources).may_edit or all_of(sources).may_run):
+        context.notes.append(f"healing was skipped: an agent may not change anything here ({all_of(sources).words})")
         return failed
     outcome: Outcome = failed
     earlier = _earlier(context)
@@ -88,7 +94,9 @@ async def _turn(context: Context, chosen: Choice, failed: Failed, earlier: list[
         log=context.log if context.log.exists() else None,
     )
     server = offered_name(context, agent, "heal", settings)
-    worker = replace(await worker_context(context, intent_of(job), job.work, server), role=chosen.role)
+    sources = for_job(context.world.config, chosen, job, job.work)
+    worker = await worker_context(context, intent_of(job), job.work, server, all_of(sources))
+    worker = replace(worker, role=chosen.role)
     diff = await context.workspace.diff(context.base, DIFF_BYTES)
     work = job.work or ShellWork(command="true")
     asked = Asked(
@@ -100,6 +108,7 @@ async def _turn(context: Context, chosen: Choice, failed: Failed, earlier: list[
         limits=limits_for(context, work),
         settings=settings,
         number=number,
+        sources=sources,
         work=work,
         definition=chosen.name,
     )

@@ -26,6 +26,7 @@ from orchard.engine.engine import Engine
 from orchard.engine.merges.authorship import NAMED_JOBS, authors, met_by
 from orchard.engine.merges.memory import REMEMBERED, Pick, pick_of
 from orchard.engine.outcome import Failed, Held, Outcome
+from orchard.engine.turns.permissions import by_choice
 from orchard.engine.turns.turn import Asked, run_turn, scratch_prefix
 from orchard.engine.turns.work import given_to, helper_of, intent_of, summary_of, with_definition
 from orchard.engine.workspace import Workspace
@@ -35,6 +36,7 @@ from orchard.git.history import merge_bases, show_path
 from orchard.git.merge.conflicts import BadResolution, Merge, Resolution, extract, remember_all, take_back
 from orchard.git.merge.integration import LeafMerge
 from orchard.model.events.plans import ConflictSettled
+from orchard.model.permissions import all_of
 from orchard.model.phases import Phase
 from orchard.model.plan import VALIDATION, JobId
 from orchard.process.failpoint import failpoint
@@ -160,6 +162,9 @@ async def _ask_resolver(context: Context, merge: Merge) -> str | Held | None:
         chosen = await helper_of(context, world.config.resolver_agent)
     except OrchardError as error:
         return f"the conflict was not given to an agent: none is usable ({error.message})"
+    tools = all_of(by_choice(world.config, chosen))
+    if not (tools.may_edit or tools.may_run):
+        return f"the conflict was not given to agent '{chosen.agent.name}': it may not edit files ({tools.words})"
     folder = Path(tempfile.mkdtemp(prefix=scratch_prefix(world.repo.state)))
     try:
         async with _project(context, merge) as project:
@@ -218,7 +223,7 @@ async def _project(context: Context, merge: Merge) -> AsyncIterator[Path]:
 
 
 def _asked(context: Context, chosen: Choice, told: str, folder: Path, number: int) -> Asked:
-    world, agent = context.world, chosen.agent
+    world, agent, sources = context.world, chosen.agent, by_choice(context.world.config, chosen)
     host = agent_environment(world.environment, (*agent.variables, *world.config.pass_env))
     return Asked(
         agent=agent,
@@ -227,9 +232,10 @@ def _asked(context: Context, chosen: Choice, told: str, folder: Path, number: in
         folder=folder,
         env={**host, **given_to(world.config, agent, context.plan.env), "PWD": str(folder)},
         limits=world.config.limits,
-        settings=with_definition(Settings(), chosen),
+        settings=replace(with_definition(Settings(), chosen), tools=all_of(sources)),
         number=number,
         definition=chosen.name,
+        sources=sources,
     )
 
 

@@ -23,6 +23,7 @@ from orchard.engine.engine import Engine
 from orchard.engine.outcome import Failed, Held
 from orchard.engine.phases import setup
 from orchard.engine.programs import redacted
+from orchard.engine.turns.permissions import handed_on
 from orchard.engine.turns.scope import Desk, offered_name
 from orchard.engine.turns.turn import Asked, run_turn
 from orchard.engine.turns.work import environment_for, limits_for
@@ -37,7 +38,7 @@ from orchard.git.refs import subtask_ref
 from orchard.git.worktree.commit import CommitInfo, Committed, Refused
 from orchard.git.worktree.transfer import changed_paths, in_the_way, is_busy, merge_onto
 from orchard.model.events.plans import Json, SubtaskEnded, SubtaskPulled, SubtaskStarted
-from orchard.model.permissions import narrowed
+from orchard.model.permissions import ALL, Source, Tools, all_of
 from orchard.model.phases import Phase
 from orchard.model.plan import JobId, ShellWork
 from orchard.process.failpoint import failpoint
@@ -56,6 +57,8 @@ class Order(Struct, frozen=True):
     chosen: Choice
     """The agent, and the definition by which it works."""
     task: str
+    permits: Tools = ALL
+    """What whoever asks for it lets it use, of what it may use itself."""
 
     @property
     def agent(self) -> Agent:
@@ -128,7 +131,8 @@ async def _work(desk: Desk, order: Order, context: Context) -> _End:
 def _asked(desk: Desk, order: Order, context: Context) -> Asked:
     agent = order.agent
     work = desk.work or ShellWork(command="true")
-    settings = _settings(desk, order)
+    sources = _sources(desk, order)
+    settings = replace(_settings(desk, order), tools=all_of(sources))
     may_spawn = depth_of(context.state.subtasks, order.id) < MOST_DEPTH
     told = SubtaskContext(
         task=order.task,
@@ -141,6 +145,7 @@ def _asked(desk: Desk, order: Order, context: Context) -> Asked:
         may_spawn=may_spawn,
         allowed_folders=settings.allowed_folders,
         allowed_urls=settings.allowed_urls,
+        permitted=settings.tools.words if settings.tools != ALL else "",
     )
     env = environment_for(context, agent, work)
     env.pop("ORCHARD_EVIDENCE", None)  # of the job's own work; a subtask proves nothing
@@ -152,16 +157,22 @@ def _asked(desk: Desk, order: Order, context: Context) -> Asked:
         env=env,
         limits=limits_for(context, work),
         settings=settings,
+        sources=sources,
         work=desk.work,
         definition=order.chosen.name,
     )
+
+
+def _sources(desk: Desk, order: Order) -> tuple[Source, ...]:
+    """Who says what it may use. It never has more than its parent, whatever a definition or a request says."""
+    return handed_on(desk.context.world.config, order.chosen, desk.settings.tools, order.permits)
 
 
 def _settings(desk: Desk, order: Order) -> Settings:
     """What the plan allows the parent holds for its helper; a model and an effort are those of one agent only."""
     same = desk.agent == order.agent.name
     model = order.chosen.model or (desk.settings.model if same else None)
-    given = replace(desk.settings, model=model, tools=narrowed(desk.settings.tools, order.chosen.tools))
+    given = replace(desk.settings, model=model)
     return given if same else replace(given, tier=None, effort=None, max_turns=None)
 
 
@@ -170,7 +181,7 @@ def _ended(context: Context, order: Order, result: Result) -> _End:
     subtask = context.state.subtasks[order.id]
     said = subtask.result if subtask.result is not None else shortened(result.text, SUMMARY)
     summary = redacted(said, context.world.hidden_in, context.run)
-    if not result.ok and subtask.result is None:
+    if result.reason == "denied" or (not result.ok and subtask.result is None):
         message = result.message or f"Its turn ended: {result.reason}."
         return _End("failed", redacted(message, context.world.hidden_in, context.run), summary)
     if not subtask.succeeded:

@@ -29,6 +29,7 @@ from orchard.engine.turns.updates import joined
 from orchard.errors import Next
 from orchard.model.events import plans as events
 from orchard.model.limits import Limits
+from orchard.model.permissions import Source, all_of, narrowed
 from orchard.model.phases import Phase
 from orchard.model.plan import JobId, PlanId, Work
 from orchard.model.usage import Usage, add, believed
@@ -59,6 +60,8 @@ class Asked(Struct, frozen=True):
     whole: str = ""
     """What it is told where `session` is lost: the same and everything that the session knew."""
     number: int = 1
+    sources: tuple[Source, ...] = ()
+    """Who says what it may use; what comes of it is in the settings."""
     work: Work | None = None
     """What of the plan it is for: what the plan sets for it holds for its subtasks as well."""
     messages: int = 0
@@ -74,8 +77,25 @@ async def run_turn(context: Context, asked: Asked) -> protocol.Result:
     if asked.purpose == "resolve":
         return await _tried(context, asked)
     context.workspace.repair()
+    tools = all_of(asked.sources)
+    asked = replace(asked, settings=replace(asked.settings, tools=narrowed(asked.settings.tools, tools)))
     async with at_desk(context, asked.agent.name, asked.settings, asked.work):
-        return await _tried(context, asked)
+        if not asked.settings.tools.only_reads or not context.workspace.is_open:
+            return await _tried(context, asked)
+        before = await context.workspace.state(context.droppings)
+        result = await _tried(context, asked)
+        return await _unchanged(context, before, result)
+
+
+async def _unchanged(context: Context, before: str, result: protocol.Result) -> protocol.Result:
+    """The result of a turn that may only read; if the worktree is another one afterwards, it has failed.
+
+    Not every agent can be held to what it may use, and what a program does cannot be seen from outside.
+    """
+    if not result.ok or before == await context.workspace.state(context.droppings):
+        return result
+    message = "The agent may only read, but the worktree is not as it was before its turn. What is there is kept."
+    return replace(result, reason="denied", message=message)
 
 
 async def _tried(context: Context, asked: Asked) -> protocol.Result:
@@ -130,7 +150,7 @@ async def _once(context: Context, asked: Asked, calls: int) -> tuple[protocol.Re
     asked = replace(asked, instructions=told, updates=updates)
     begun = events.AgentStarted(*context.now, agent.name, asked.purpose, asked.settings.model, asked.session)
     begun = replace(begun, number=asked.number, subtask=context.subtask, definition=asked.definition)
-    context.record(replace(begun, messages=asked.messages, updates=updates))
+    context.record(replace(begun, messages=asked.messages, updates=updates, tools=asked.sources))
     # At most once per attempt: that it began must outlive us before it begins.
     await context.engine.durable()
     failpoint("agent.before-turn")

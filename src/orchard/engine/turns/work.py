@@ -24,6 +24,7 @@ from orchard.engine.context import Context
 from orchard.engine.outcome import Failed, Held
 from orchard.engine.programs import TAIL_LINES, folder_of, limits_of, redacted, shown
 from orchard.engine.reach import folder_meant
+from orchard.engine.turns.permissions import for_job
 from orchard.engine.turns.scope import offered_name
 from orchard.engine.turns.talk import talk
 from orchard.engine.turns.turn import Asked, run_turn
@@ -32,7 +33,7 @@ from orchard.files import NOT_A_FILE, read_plain
 from orchard.git.history import files
 from orchard.model.agent_rows import BUILTIN
 from orchard.model.limits import Limits
-from orchard.model.permissions import narrowed
+from orchard.model.permissions import ALL, Tools, all_of, narrowed
 from orchard.model.phases import Phase
 from orchard.model.plan import VALIDATION, AgentWork, Job, JobId, Work
 from orchard.planfile.works import settable
@@ -55,7 +56,7 @@ _HINTS = {
     "max-turns": "Raise 'max_turns' or make the task smaller; a retry goes on in the same session.",
     "refused": "Word the task differently, or give it to another agent or model.",
     "health": "See what it did, and retry; '[health]' in the configuration says when a worker is ended.",
-    "denied": "Allow what it needs ('allowed_folders', 'allowed_urls'), or change the task.",
+    "denied": "Allow what it needs ('tools', 'allowed_folders', 'allowed_urls'), or change the task.",
 }
 
 
@@ -69,13 +70,16 @@ async def run_agent_work(context: Context, work: AgentWork) -> Failed | Held | N
         chosen = await chosen_for(context, work.agent, has_model=work.model is not None or work.tier is not None)
         agent = chosen.agent
         settings = with_definition(await settings_of(context, agent, work), chosen)
+        sources = for_job(context.world.config, chosen, context.job, work)
+        settings = replace(settings, tools=all_of(sources))
         task = _task(context, work)
     except OrchardError as error:
         return Failed("spawn-failed", f"{phase}: {error.message}", hint=error.hint)
     is_work = phase is Phase.WORK
     purpose = "work" if is_work else "check"
     server = offered_name(context, agent, purpose, settings)
-    worker = replace(await worker_context(context, task, work, server), role=chosen.role)
+    worker = await worker_context(context, task, work, server, settings.tools)
+    worker = replace(worker, role=chosen.role)
     told, whole, session = _told(context, worker, agent, resumes=is_work and work.resume_session is not False)
     asked = Asked(
         agent=agent,
@@ -87,6 +91,7 @@ async def run_agent_work(context: Context, work: AgentWork) -> Failed | Held | N
         settings=settings,
         session=session,
         whole=whole,
+        sources=sources,
         work=work,
         definition=chosen.name,
     )
@@ -265,10 +270,13 @@ def _asks(job: Job) -> object:
     if not isinstance(work, AgentWork):
         return work
     asked = work.instructions if work.instructions is not None else object()
-    return asked, work.agent, work.context_files, work.allowed_folders, work.allowed_urls, job.postchecks
+    about = work.agent, work.context_files, work.allowed_folders, work.allowed_urls, work.tools
+    return asked, *about, job.postchecks, job.tools
 
 
-async def worker_context(context: Context, task: str, work: Work | None, server: str | None = None) -> WorkerContext:
+async def worker_context(
+    context: Context, task: str, work: Work | None, server: str | None = None, tools: Tools = ALL
+) -> WorkerContext:
     plan, job = context.plan, context.job
     needs = [await _delivered(context, need) for need in job.needs] if context.job_id != VALIDATION else []
     agent_work = work if isinstance(work, AgentWork) else None
@@ -289,7 +297,8 @@ async def worker_context(context: Context, task: str, work: Work | None, server:
         needed_by=tuple(one for one in plan.needed_by[context.job_id] if one != VALIDATION),
         checks=checks,
         verify=shown(plan.verify) if plan.verify is not None else None,
-        expects_no_changes=job.expects_no_changes,
+        expects_no_changes=job.expects_no_changes or tools.only_reads,
+        tools=tools.words if tools != ALL else "",
         context_files=agent_work.context_files if agent_work else (),
         allowed_folders=tuple(Path(name) for name in agent_work.allowed_folders) if agent_work else (),
         allowed_urls=agent_work.allowed_urls if agent_work else (),

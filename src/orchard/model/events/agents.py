@@ -1,6 +1,7 @@
 """Facts about agents: their turns, what they used, healed, resolved and were told; and jobs deployed by hand."""
 
 from orchard.model.events.event import AttemptFact, JobFact, Json, PhaseFact, TurnFact
+from orchard.model.permissions import Source
 
 
 class JobDeployed(JobFact, frozen=True):
@@ -44,6 +45,8 @@ class AgentStarted(TurnFact, frozen=True):
     """The subtask that it works on, here and in the facts below; None: the job itself."""
     messages: int = 0
     """The number of the last message that this turn tells the agent; 0: it tells none."""
+    tools: tuple[Source, ...] = ()
+    """Who says what it may use; nobody: it may use all."""
     updates: int = 0
     """The number of the last update that this turn tells the agent; 0: it tells none."""
     definition: str | None = None

@@ -10,7 +10,7 @@ from orchard.surfaces.cli.render.tree import Look
 LABEL_COLUMNS = 12
 LONG = ("says", "outcome", "error")
 """What may take several lines."""
-SHOWN_ABOVE = ("id", "name", "group", "needs", "task")
+SHOWN_ABOVE = ("id", "name", "group", "needs", "task", "tools", "deny_tools", "ask_tools")
 
 
 def job_lines(job: JobDetails, look: Look) -> list[Line]:
@@ -59,6 +59,9 @@ def _rows(job: JobDetails) -> Iterator[tuple[str, str | None, Meaning]]:
         told = f", {text.many(worker.queued, 'message')} to be told" if worker.queued else ""
         yield "worker", f"{worker.agent or 'agent'} {worker.state}{told}", ""
         yield "says", worker.said if worker.state == "idle" else "", ""
+    if (may := job.permissions) is not None and may.sources:
+        yield "may use", may.tools, ""
+        yield "says so", "; ".join(f"{one.origin}: {one.tools}" for one in may.sources), ""
     if progress:
         far = f"{progress.percent:.0f} %  " if progress.percent is not None else ""
         yield "progress", f"{far}{progress.message}", ""
