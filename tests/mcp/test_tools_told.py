@@ -7,11 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from orchard.engine.turns.job_tokens import Scope
 from orchard.errors import UsageError
+from orchard.model.plan import JobId, PlanId
 from orchard.planfile import parse
 from orchard.surfaces.mcp import toolbox
 from orchard.surfaces.mcp.selection import OWN_PLAN, TOOL_NAMES, TOOLSETS, Selection
+from orchard.surfaces.mcp.server import listed_tools
 from orchard.surfaces.mcp.tool import Tool
+from orchard.surfaces.mcp.tools import creation
 from tests.mcp.toolbench import Bench, Validator, bench, person
 
 pytestmark = pytest.mark.anyio
@@ -203,6 +207,38 @@ async def test_a_remedy_that_is_not_enabled_is_said_to_be_elsewhere(still: Bench
     core = still.with_(selection=Selection.from_names())
     said = await core.refused("get_job_failure", plan=plan, job="a")
     assert "update_job is in toolset 'jobs', which is not enabled here" in said
+
+
+async def test_rows_and_notes_say_too_where_a_tool_is_that_cannot_be_called(
+    tools: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = {"id": "a", "work": "echo > a.txt", "approve": True}
+    plan = (await tools("create_plan", name="S", target="t", jobs=[job]))["plan"]
+    await tools.ended(plan, "waiting")
+    some = tools.with_(selection=Selection.from_names(["core,plans"]))
+    reading = tools.with_(selection=Selection.from_names(["all"], read_only=True))
+    less = tools.with_(selection=Selection.from_names(["all"], exclude=["approve_job"]))
+
+    rows = [(await one("list_waiting"))["waiting"][0]["next"] for one in (some, reading, less)]
+
+    assert "(approve_job is in toolset 'jobs', which is not enabled here;" in rows[0]
+    assert "(approve_job is left out here, where only reading is enabled;" in rows[1]
+    assert "(approve_job is excluded here;" in rows[2]
+    monkeypatch.setattr(creation, "_is_unchecked", lambda plan: True)
+    core = tools.with_(selection=Selection.from_names())
+    note = (await core("create_plan", name="N", start_paused=True, jobs=[job]))["notes"][0]
+    assert "(update_plan is in toolset 'plans', which is not enabled here;" in note
+
+
+@pytest.mark.parametrize("scope", [None, Scope(PlanId("p"), JobId("a"), 1)], ids=["host", "agent"])
+@pytest.mark.parametrize("selection", [Selection.from_names(), Selection.from_names(["all"], read_only=True)])
+def test_of_the_tools_that_follow_only_those_are_told_that_can_be_called(
+    selection: Selection, scope: Scope | None
+) -> None:
+    offered = {tool.name for tool in toolbox.tools(selection, scope)}
+    for tool in listed_tools(selection, scope):
+        following = (tool.description or "").rpartition("Next: ")[2].rstrip(".").split(", ")
+        assert set(following) <= offered | {"go on"}, tool.name
 
 
 async def test_a_started_job_is_changed_by_a_retry(tools: Bench) -> None:

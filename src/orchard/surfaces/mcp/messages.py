@@ -16,7 +16,7 @@ from orchard.model.events.plans import Json
 from orchard.planfile.fields import Fields
 from orchard.planfile.places import Finding, show_path
 from orchard.planfile.problems import findings
-from orchard.surfaces.mcp.selection import TOOL_NAMES, toolsets_of
+from orchard.surfaces.mcp.selection import TOOL_NAMES
 from orchard.surfaces.next_steps import in_tools
 from orchard.text import did_you_mean, quoted
 
@@ -101,17 +101,15 @@ def not_enabled(text: str, enabled: Container[str]) -> list[str]:
     return [name for name in named if name in TOOL_NAMES and name not in enabled]
 
 
-def with_toolsets(text: str, enabled: Container[str]) -> str:
-    """A text that names tools; of those that are not enabled it says where they are."""
-    away = not_enabled(text, enabled)
+def with_toolsets(text: str, enabled: Container[str], why: Callable[[str], str]) -> str:
+    """A text that names tools; of those that are not enabled it says `why`, and what to do instead."""
+    away: dict[str, list[str]] = {}
+    for name in not_enabled(text, enabled):
+        away.setdefault(why(name), []).append(name)
     if not away:
         return text
-    sets = list(dict.fromkeys(f"'{toolsets_of(name)[0]}'" for name in away))
-    are = "is" if len(away) == 1 else "are"
-    return (
-        f"{text} ({', '.join(away)} {are} in toolset {' and '.join(sets)}, which is not enabled here; "
-        "'orchard --help' lists the same as commands for a shell)"
-    )
+    told = [f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} {reason}" for reason, names in away.items()]
+    return f"{text} ({'; '.join(told)}; 'orchard --help' lists the same as commands for a shell)"
 
 
 def value_text(value: Json) -> str:

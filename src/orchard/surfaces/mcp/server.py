@@ -6,7 +6,7 @@ offered, and for whom (`Host`). Nothing here knows plans: tools are the `toolbox
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import lru_cache
 from typing import Any
 
@@ -213,14 +213,16 @@ TEMPLATES = (
 @lru_cache(maxsize=32)
 def listed_tools(selection: Selection, scope: Scope | None) -> tuple[types.Tool, ...]:
     """The tools of a selection as `tools/list` shows them, always in the same order."""
-    return tuple(_listed(tool, scope) for tool in tool_list.shown(toolbox.tools(selection, scope), scope))
+    offered = toolbox.tools(selection, scope)
+    names = {tool.name for tool in offered}
+    return tuple(_listed(tool, scope, names) for tool in tool_list.shown(offered, scope))
 
 
-def _listed(tool: Tool, scope: Scope | None) -> types.Tool:
+def _listed(tool: Tool, scope: Scope | None, offered: Collection[str]) -> types.Tool:
     return types.Tool(
         name=tool.name,
         title=tool.title,
-        description=tool.description,
+        description=tool_list.shown_words(tool, offered),
         input_schema=tool_list.shown_input(tool, scope),
         output_schema=tool_list.shown_output(tool, scope),
         annotations=_hints(tool),

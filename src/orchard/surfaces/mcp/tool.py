@@ -5,7 +5,7 @@ Call     for whom a tool is called, and with which repository
 Answer   what a model gets: text that it reads, and the same as a value
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -58,8 +58,14 @@ class Tool(Struct, frozen=True):
     read_only: bool = False
     destructive: bool = False
     idempotent: bool = False
+    next: tuple[str, ...] = ()
+    """Tools that usually follow."""
     check: Callable[[Json], object] | None = None
     """Says everything that is wrong inside of arguments which `input` refuses already; it changes nothing."""
+
+
+def next_words(names: Iterable[str]) -> str:
+    return f"Next: {', '.join(names) or 'go on'}."
 
 
 class Answer(Struct, frozen=True):

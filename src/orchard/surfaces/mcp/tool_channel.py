@@ -67,14 +67,16 @@ async def _put(caller: Caller, found: Json) -> None:
 
 def listed(scope: Scope | None) -> list[Json]:
     """What an agent in a job is shown, which is what `tools/list` shows it."""
+    offered = toolbox.tools(Selection(), scope)
+    names = {tool.name for tool in offered}
     return [
         {
             "name": tool.name,
-            "description": tool.description,
+            "description": tool_list.shown_words(tool, names),
             "input_schema": tool_list.shown_input(tool, scope),
             "read_only": tool.read_only,
         }
-        for tool in tool_list.shown(toolbox.tools(Selection(), scope), scope)
+        for tool in tool_list.shown(offered, scope)
     ]
 
 

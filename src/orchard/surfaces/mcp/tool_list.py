@@ -11,13 +11,13 @@ An agent in a job is shown its subtasks like that; of what reads its plan it is 
 Nothing that is shown forbids a field that is not: what lies deeper is in the planning guide (`orchard://help/planning`).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from orchard.engine.turns.job_tokens import Scope
 from orchard.model.events.plans import Json
 from orchard.surfaces.mcp.schemas import MARK, input_schema, output_schema, plan_schema
 from orchard.surfaces.mcp.selection import DEFAULT
-from orchard.surfaces.mcp.tool import Tool
+from orchard.surfaces.mcp.tool import Tool, next_words
 
 TELLS = "create_plan"
 """The tool that describes the form of a plan."""
@@ -76,6 +76,12 @@ MAIN = {"Plan": {"name", "base", "target", "verify", "land"}, "Job": {"id", "nee
 def shown(tools: Iterable[Tool], scope: Scope | None) -> list[Tool]:
     """Those of the tools that a caller may have which are listed to it."""
     return [tool for tool in tools if scope is None or tool.toolset == "subtasks" or tool.name in IN_JOBS]
+
+
+def shown_words(tool: Tool, offered: Collection[str]) -> str:
+    """What a model reads about a tool; of those that usually follow, the ones that it can call."""
+    following = [name for name in tool.next if name in offered]
+    return tool.description.replace(next_words(tool.next), next_words(following))
 
 
 def shown_input(tool: Tool, scope: Scope | None = None) -> Json:

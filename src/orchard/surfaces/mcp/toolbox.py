@@ -5,7 +5,7 @@ run -> an answer. Whatever a caller did wrong ends in an answer that says what t
 """
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -86,7 +86,7 @@ async def call(call: Call, selection: Selection, name: str, arguments: Json) -> 
     def shown(step: str) -> str | None:
         """A next step as this caller may read it: an agent in a job is not told of tools that it cannot have."""
         if call.scope is None:
-            return messages.with_toolsets(step, offered)
+            return messages.with_toolsets(step, offered, partial(_why_away, selection=selection))
         return None if messages.not_enabled(step, offered) else step
 
     try:
@@ -98,6 +98,18 @@ async def call(call: Call, selection: Selection, name: str, arguments: Json) -> 
     except OSError as error:
         return Answer(messages.error_text(name, SystemRefused(error), shown), is_error=True)
     return _answer(tool, value, [*notes, *repairs], shown)
+
+
+def _why_away(name: str, *, selection: Selection) -> str:
+    """Why a tool that there is cannot be called here, after "is"."""
+    known = next(tool for tool in every_tool() if tool.name == name)
+    if name in selection.exclude:
+        return "excluded here"
+    if selection.read_only and not known.read_only:
+        return "left out here, where only reading is enabled"
+    if toolsets_of(name) == ("subtasks",):
+        return "for agents at work on a job"
+    return f"in toolset '{toolsets_of(name)[0]}', which is not enabled here"
 
 
 def _tool(name: str, offered: dict[str, Tool], selection: Selection, scope: Scope | None) -> tuple[Tool, list[str]]:
@@ -152,13 +164,24 @@ def _with_all(tool: Tool, value: Json, known: InvalidInput) -> InvalidInput:
 
 def _answer(tool: Tool, value: Json, notes: list[str], shown: Callable[[str], str | None]) -> Answer:
     """What a tool gave, with the notes about the call where they can be."""
-    step = value.get("next")
-    if isinstance(step, list):
-        value = {**value, "next": [told for one in step if (told := shown(one)) is not None]}
-    elif isinstance(step, str):
-        told = shown(step)
-        value = {**value, "next": told} if told is not None else {k: v for k, v in value.items() if k != "next"}
+    value = _with_steps(value, shown)
     if notes and "notes" in tool.output.__struct_fields__:
         value = {**value, "notes": [*notes, *value.get("notes", [])]}
         notes = []
     return Answer("\n".join([*(f"Note: {note}" for note in notes), messages.value_text(value)]), value)
+
+
+def _with_steps(value: Json, shown: Callable[[str], str | None]) -> Json:
+    """An answer in which each next step, also those of its rows, and each note is as this caller may read it."""
+    found: Json = {}
+    for name, inner in value.items():
+        if name in ("next", "notes") and isinstance(inner, list):
+            found[name] = [told for one in inner if (told := shown(one)) is not None]
+        elif name == "next" and isinstance(inner, str):
+            if (told := shown(inner)) is not None:
+                found[name] = told
+        elif isinstance(inner, list):
+            found[name] = [_with_steps(one, shown) if isinstance(one, dict) else one for one in inner]
+        else:
+            found[name] = inner
+    return found

@@ -13,7 +13,7 @@ from orchard.model.events.plans import Json
 from orchard.operations.operation import Argument, Operation, arguments_of
 from orchard.operations.operation import Tool as Declared
 from orchard.surfaces.mcp.schemas import plan_part
-from orchard.surfaces.mcp.tool import Call, Tool
+from orchard.surfaces.mcp.tool import Call, Tool, next_words
 from orchard.surfaces.mcp.tools.models import (
     JOB,
     PAGE,
@@ -84,6 +84,7 @@ def declared(
         read_only=operation.reads,
         destructive=operation.destructive or found.asks,
         idempotent=operation.repeatable and not operation.reads,
+        next=operation.next,
         check=check,
     )
 
@@ -95,7 +96,7 @@ def _description(operation: Operation, tool: Declared, gives: type[Struct]) -> s
         operation.sentence,
         operation.details if tool.details is None else tool.details,
         f"Example: {json.dumps(operation.example if tool.example is None else tool.example)}",
-        f"Returns {', '.join(told) or 'nothing more'}. Next: {', '.join(operation.next) or 'go on'}.",
+        f"Returns {', '.join(told) or 'nothing more'}. {next_words(operation.next)}",
     ]
     return "\n".join(word for word in words if word)
 
