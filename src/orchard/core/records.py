@@ -102,6 +102,11 @@ class Attempt(Struct):
     """What it committed, and in which phase: what is healed after the commit is committed again."""
     awaits: bool = False
     """Its agent only waits for subtasks, and has given the slot back."""
+    base: str | None = None
+    worktree: str | None = None
+    """The path of the folder that it worked in; the folder may be gone."""
+    picked: float | None = None
+    """When the scheduler gave it a slot."""
 
     def turn_of(self, subtask: str | None) -> Turn | None:
         """The turn that is under way, or was last, of the attempt's own agent or of a subtask's."""
@@ -181,6 +186,8 @@ class JobRecord(Struct):
     worktree: events.WorktreeTaken | None = None
     consumed: tuple[JobId, ...] = ()
     hold: events.JobHeld | None = None
+    picked: float | None = None
+    """When the scheduler last gave it a slot."""
     released: str | None = None
     """The kind of hold that a person released last: what was asked for is granted."""
     continues: bool = False

@@ -169,6 +169,10 @@ def _undone(run: Run, event: events.LandingUndone, at: float) -> None:
     run.undone, run.undo = event, None
 
 
+def _picked(run: Run, event: events.JobPicked, at: float) -> None:
+    run.records[event.job].picked = at
+
+
 def _job_started(run: Run, event: events.JobStarted, at: float) -> None:
     record = run.records[event.job]
     last = record.last
@@ -178,6 +182,8 @@ def _job_started(run: Run, event: events.JobStarted, at: float) -> None:
         last.resumed, last.resumed_after = event.first_phase, len(last.phases)
     else:
         attempt = Attempt(event.attempt, at, event.first_phase, run.job(event.job), record.fresh)
+        attempt.picked, attempt.base = record.picked, record.base
+        attempt.worktree = record.worktree.path if record.worktree is not None else None
         record.attempts.append(attempt)
     record.continues, record.fresh, record.resume_from = False, False, None
 
@@ -280,6 +286,8 @@ def _phase_ended(run: Run, event: events.PhaseEnded, at: float) -> None:
 def _worktree_taken(run: Run, event: events.WorktreeTaken, at: float) -> None:
     record = run.records[event.job]
     record.worktree, record.base = event, event.base
+    if record.last is not None:
+        record.last.worktree, record.last.base = event.path, event.base
 
 
 def _worktree_gone(run: Run, event: events.WorktreeGone, at: float) -> None:
@@ -301,6 +309,7 @@ def _committed(run: Run, event: events.WorkCommitted, at: float) -> None:
     record = run.records[event.job]
     record.work_commit, record.base = event, event.base
     if record.last is not None:
+        record.last.base = event.base
         record.last.commits.append((record.last.phase or Phase.COMMIT, event))
 
 
@@ -449,7 +458,7 @@ APPLY: Mapping[type[events.Event], Callable[[Run, Any, float], None]] = {
     events.Warned: lambda run, event, at: run.warnings.append(event),
     events.PlanDeleted: _deleted,
     events.PlanPurged: _set("purged", lambda event: True),
-    events.JobPicked: lambda run, event, at: None,
+    events.JobPicked: _picked,
     events.JobStarted: _job_started,
     events.JobSucceeded: _succeeded,
     events.JobFailed: _failed,

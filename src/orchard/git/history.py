@@ -150,6 +150,13 @@ class ChangedFile(Struct, frozen=True):
     shown: str
 
 
+class LoggedCommit(Struct, frozen=True):
+    id: str
+    at: int
+    author: str
+    subject: str
+
+
 def is_ancestor(repo: Repository, ancestor: str, commit: str) -> bool:
     return ancestor == commit or repo.git("merge-base", "--is-ancestor", ancestor, commit, ok=(0, 1)).status == 0
 
@@ -161,6 +168,14 @@ def merge_bases(repo: Repository, one: str, other: str) -> tuple[str, ...]:
 
 def count_commits(repo: Repository, base: str, commit: str) -> int:
     return int(repo.git("rev-list", "--count", f"{base}..{commit}", "--").text)
+
+
+def commits(repo: Repository, base: str, commit: str, most: int) -> list[LoggedCommit]:
+    """The newest commits between two, the oldest first."""
+    asked = ("log", "-z", f"--max-count={most}", "--format=%H%x00%at%x00%an%x00%s", f"{base}..{commit}", "--")
+    rows = [part.decode(errors="replace") for part in repo.git(*asked).fields]
+    found = zip(rows[::4], rows[1::4], rows[2::4], rows[3::4], strict=True)
+    return [LoggedCommit(id, int(at), author, subject) for id, at, author, subject in found][::-1]
 
 
 def summary(repo: Repository, base: str, commit: str) -> Summary:

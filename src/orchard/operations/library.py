@@ -20,6 +20,7 @@ from orchard.core.run import Run
 from orchard.core.views.documents import (
     AttemptView,
     Changes,
+    CommitView,
     JobDetails,
     JobView,
     LogView,
@@ -31,6 +32,7 @@ from orchard.core.views.documents import (
     SavedRef,
     SavedWorkView,
     Waiting,
+    time_text,
 )
 from orchard.core.views.figures import UsageReport
 from orchard.engine.server.address import is_at_work
@@ -48,6 +50,7 @@ from orchard.store.reader import JournalReader, read
 # What a program that lives long remembers of plans that it was asked about.
 KEPT_RUNS = 64
 KEPT_SUMMARIES = 1000
+LISTED_COMMITS = 100
 KEPT_SAMPLES = 64
 OLDEST_SAMPLE = 60.0
 BETWEEN_SAMPLES = 0.1
@@ -250,7 +253,10 @@ class Library(ABC):
         return JobDetails(
             **{**asdict(shown), "subtasks": subtasks},
             plan=run.id,
+            needed_by=list(run.plan.needed_by[job_id]),
+            scheduled_at=time_text(run.records[job_id].picked),
             aggregated=self._aggregated(run, job_id),
+            commits=self._commits(run, job_id),
             attempts_detail=attempt_view(run, job_id, interrupted=not alive),
             processes=self._processes(run, job_id) if alive else [],
             logs=[
@@ -353,6 +359,23 @@ class Library(ABC):
         if job_id not in run.plan.leaf_set or commit is None or run.started is None:
             return None
         return self._changes(run.started.base_commit, commit)
+
+    def _commits(self, run: Run, job_id: JobId) -> list[CommitView]:
+        """What a job committed; the validation job stands for the whole plan."""
+        from orchard.git.history import commits
+
+        record = run.records[job_id]
+        committed = record.work_commit
+        ends = (committed.base, committed.commit) if committed is not None else None
+        if job_id == VALIDATION and run.started is not None and run.landed is not None:
+            ends = (run.landed.old or run.started.base_commit, run.landed.new)
+        if ends is None or ends[0] == ends[1]:
+            return []
+        try:
+            found = commits(self.repo, *ends, most=LISTED_COMMITS)
+        except OrchardError:
+            return []
+        return [CommitView(one.id, one.subject, one.author, time_text(float(one.at))) for one in found]
 
     def _changes(self, base: str, commit: str) -> Changes | None:
         """How much lies between two commits; None where one of them is gone."""

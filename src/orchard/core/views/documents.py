@@ -39,6 +39,15 @@ class Changes(FileCounts, frozen=True, kw_only=True):
     lines_deleted: int | UnsetType = UNSET
 
 
+class CommitView(Struct, frozen=True):
+    """A commit that a job, or a plan, made."""
+
+    commit: str
+    subject: str
+    author: str
+    at: Moment | None
+
+
 class Branch(Struct, frozen=True):
     """A branch, and a commit on it."""
 
@@ -389,6 +398,10 @@ class AttemptView(Struct, frozen=True, kw_only=True):
     idle_seconds: Annotated[
         float, Meta(description="For how long it was held, or without an engine, before it went on.")
     ]
+    scheduled_at: Annotated[Moment | None, Meta(description="When the scheduler gave it a slot.")] = None
+    base_commit: str | None = None
+    commit: str | None = None
+    worktree: Annotated[str | None, Meta(description="The folder it worked in, which may be gone.")] = None
     work: Annotated[
         dict[str, Any] | None,
         Meta(description="What this attempt ran; a retry can change it. Secret values are hidden."),
@@ -435,7 +448,12 @@ class JobDetails(JobView, frozen=True, kw_only=True):
     """Everything about one job: what `orchard job JOB --json` prints."""
 
     plan: str
-    aggregated: Changes | None
+    needed_by: Annotated[list[str], Meta(description="The jobs that start from its result.")]
+    scheduled_at: Annotated[Moment | None, Meta(description="When the scheduler last gave it a slot.")]
+    aggregated: Annotated[
+        Changes | None, Meta(description="What a last job brings with it: its own changes, and those of all it needs.")
+    ]
+    commits: Annotated[list[CommitView], Meta(description="Its commits, the oldest first; at most 100.")]
     attempts_detail: list[AttemptView]
     processes: Annotated[list[ProcessView], Meta(description="What runs for it now.")]
     logs: Annotated[list[LogView], Meta(description="Which logs there are: attempt, phase, path and size.")]

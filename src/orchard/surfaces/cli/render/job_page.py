@@ -3,12 +3,13 @@
 from collections.abc import Iterator, Mapping
 
 from orchard.core.views.documents import AttemptView, Failure, JobDetails, SubtaskView, TurnView
+from orchard.model.plan import VALIDATION
 from orchard.surfaces.cli.render import text
 from orchard.surfaces.cli.render.lines import Line, Meaning, padded, safe, safe_lines
 from orchard.surfaces.cli.render.tree import Look
 
 LABEL_COLUMNS = 12
-LONG = ("says", "outcome", "error")
+LONG = ("says", "outcome", "error", "commits")
 """What may take several lines."""
 SHOWN_ABOVE = ("id", "name", "group", "needs", "task", "tools", "deny_tools", "ask_tools")
 
@@ -53,6 +54,7 @@ def _rows(job: JobDetails) -> Iterator[tuple[str, str | None, Meaning]]:
     waiting, worker, progress, used, evidence = job.waiting, job.worker, job.progress, job.usage, job.evidence
     yield "task", job.task, ""
     yield "needs", ", ".join(job.needs), ""
+    yield "needed by", ", ".join("validation" if one == VALIDATION else one for one in job.needed_by), ""
     yield "waits for", f"{waiting.kind}: {waiting.reason}" if waiting else "", "wait"
     yield "waits for", "" if job.deployed else "somebody to deploy it", "wait"
     if worker:
@@ -69,6 +71,9 @@ def _rows(job: JobDetails) -> Iterator[tuple[str, str | None, Meaning]]:
     yield "commit", job.commit, "good"
     if changed := text.changes(job.summary):
         yield "changes", f"{changed} files, {text.many(job.summary.commits, 'commit')}", ""
+    if job.aggregated and job.aggregated != job.summary and (brought := text.changes(job.aggregated)):
+        yield "with needs", f"{brought} files, {text.many(job.aggregated.commits, 'commit')}", ""
+    yield "commits", "\n".join(f"{text.short(one.commit)} {one.subject}" for one in job.commits), ""
     if used.tokens:
         cost = f", ${used.cost:.4f} ({used.cost_source})" if used.cost is not None else ""
         yield "used", f"{used.tokens:,} tokens in {text.many(used.requests or 0, 'request')}{cost}", ""
@@ -118,6 +123,9 @@ def attempt_lines(attempt: AttemptView, look: Look, *, works: bool = True) -> li
             (f"  {took}  {text.day(attempt.started_at)}", "dim"),
         ]
     ]
+    if attempt.base_commit:
+        where = f" in {safe(attempt.worktree)}" if attempt.worktree else ""
+        lines.append([(f"    from {text.short(attempt.base_commit)}{where}", "dim")])
     lines += _work_lines(attempt) if works else ()
     for phase in attempt.phases:
         spent = text.elapsed(phase.started_at, phase.ended_at, look.now)

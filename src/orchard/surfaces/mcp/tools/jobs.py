@@ -34,6 +34,7 @@ from orchard.text import for_screen
 ATTEMPTS_PAGE = 5
 TAIL_BYTES = 6_000
 AGENT_TEXT = 2_000
+COMMITS = 20
 
 
 # ------------------------------------------------------------------------------------ looking
@@ -73,6 +74,8 @@ class JobPage(Told, kw_only=True):
     base_commit: str | None = None
     commit: str | None = None
     summary: dict[str, int] | None = None
+    aggregated: dict[str, int] | None = None
+    commits: list[dict[str, Any]] | None = None
     usage: dict[str, Any] | None = None
     worktree: str | None = None
     failed_phase: PhaseName | None = None
@@ -84,6 +87,7 @@ class JobPage(Told, kw_only=True):
     configuration: dict[str, Any]
     logs: list[LogRow] | None = None
     saved: list[str] | None = None
+    scheduled_at: str | None = None
     started_at: str | None = None
     ended_at: str | None = None
     next: str | None = None
@@ -98,7 +102,7 @@ def _job_page(app: App, meant: MeantJob, given: Any) -> Json:
     kept = {name: getattr(whole, name) for name in (
         "group", "task", "agent", "base_commit", "commit", "usage", "worktree", "failed_phase", "evidence", "subtasks",
         "healed", "progress", "worker",
-        "started_at", "ended_at",
+        "scheduled_at", "started_at", "ended_at",
     )}  # fmt: skip
     return {
         "plan": meant.plan,
@@ -109,6 +113,8 @@ def _job_page(app: App, meant: MeantJob, given: Any) -> Json:
         **compact({
             **few("needed_by", [job for job in run.plan.needed_by[meant.job] if job != VALIDATION]),
             "summary": changed,
+            "aggregated": changed_counts(whole.aggregated) if whole.aggregated else None,
+            "commits": [{"commit": one.commit, "subject": one.subject} for one in whole.commits[-COMMITS:]],
             "logs": [{"attempt": one.attempt, "phase": one.phase, "bytes": one.size} for one in logs],
             "saved": [one.ref for one in whole.saved],
         }),
@@ -216,8 +222,12 @@ class Attempt(Output, kw_only=True):
     number: int
     outcome: str
     first_phase: PhaseName
+    scheduled_at: str | None = None
     started_at: str | None = None
     ended_at: str | None = None
+    base_commit: str | None = None
+    commit: str | None = None
+    worktree: str | None = None
     work: dict[str, Any] | None = None
     prechecks: list[dict[str, Any]] | None = None
     postchecks: list[dict[str, Any]] | None = None
@@ -271,7 +281,8 @@ def _attempt(row: AttemptView, hidden: Redactor) -> Json:
     phases = [
         compact({"phase": one.phase, "outcome": one.outcome or "running", "note": one.note}) for one in row.phases
     ]
-    kept = {name: getattr(row, name) for name in ("started_at", "ended_at", "usage", "work", "prechecks", "postchecks")}
+    names = ("scheduled_at", "started_at", "ended_at", "base_commit", "commit", "worktree")
+    kept = {name: getattr(row, name) for name in (*names, "usage", "work", "prechecks", "postchecks")}
     head = {name: getattr(row, name) for name in ("number", "outcome", "first_phase")}
     return {**head, "phases": phases, **compact({**kept, "agents": agents, "failure": failure})}
 
