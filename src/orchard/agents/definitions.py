@@ -26,6 +26,7 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from orchard.agents import head
 from orchard.agents.prompts.quote import plain_text
 from orchard.files import read_plain
 from orchard.git.objects.reader import SYMLINK, TREE, Entry, Objects
@@ -47,7 +48,6 @@ _MODEL = re.compile(r"[A-Za-z0-9][\w.:/@+-]{0,199}")
 """What could be taken for an option of a program is no model."""
 _TOOL = re.compile(r"[\w*][\w*.:/(), -]{0,199}")
 _TITLE = re.compile(r"[\w .()&+-]{1,100}")
-_FIELD = re.compile(r"([A-Za-z][\w-]*)\s*:(?:\s+(.*)|$)")
 _NO_MODEL = ("", "inherit", "default")
 
 LINK = "it is a link, and links are not followed"
@@ -75,16 +75,11 @@ class Definition(Struct, frozen=True):
 
 
 def parse(text: str, stem: str, file: str = "", origin: Origin = "repository") -> Definition:
-    """The definition that a file holds, or what keeps it from being one.
-
-    Heads are read line by line: they look like YAML, but people write colons and quotes into them as they like.
-    """
-    lines = text.removeprefix("\ufeff").replace("\r\n", "\n").split("\n")
-    end = next((number for number, line in enumerate(lines[1:], 1) if line.strip() == "---"), None)
-    if lines[0].strip() != "---" or end is None:
+    """The definition that a file holds, or what keeps it from being one."""
+    made = head.split(text)
+    if made is None:
         return _unusable(stem, file, origin, NO_HEAD)
-    fields = _fields(lines[1:end])
-    body = "\n".join(lines[end + 1 :]).strip()
+    fields, body = made
     name = _name(fields.get("name", ""), stem, file)
     if not NAME.fullmatch(name):
         return _unusable(stem, file, origin, "its name is not of letters, digits, '.', '_' and '-'")
@@ -115,32 +110,13 @@ def _unusable(name: str, file: str, origin: Origin, problem: str) -> Definition:
     return Definition(name if NAME.fullmatch(name) else "", file=file, origin=origin, problem=problem)
 
 
-def _fields(lines: list[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    last = ""
-    for line in lines:
-        start = _FIELD.fullmatch(line.rstrip()) if not line.startswith((" ", "\t", "-", "#")) else None
-        if start is not None:
-            last = start[1].lower()
-            said = _value(start[2] or "")
-            found[last] = "" if said in ("|", ">", "|-", ">-") else said
-        elif last and line.strip():
-            found[last] = f"{found[last]}\n{line.strip().removeprefix('- ')}".strip("\n")
-    return found
-
-
-def _value(text: str) -> str:
-    text = text.strip()
-    return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'" else text
-
-
 def _tools(said: str | None) -> tuple[str, ...] | None:
     """`Read, Grep`, `["read", "search"]`, or a list below it; nothing, or `*`, is all of them, and `[]` is none."""
     if said is None or not said.strip():
         return None
     # A comma within parentheses belongs to one tool: `Bash(git log:*, git diff:*)`.
     parts = re.split(r"[,\n](?![^(\n]*\))", said.strip().removeprefix("[").removesuffix("]"))
-    words = tuple(word for part in parts if (word := _value(part)) and _TOOL.fullmatch(word))
+    words = tuple(word for part in parts if (word := head.value(part)) and _TOOL.fullmatch(word))
     return None if "*" in words else words[:MOST_TOOLS]
 
 

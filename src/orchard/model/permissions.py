@@ -30,11 +30,11 @@ Kind = Literal["read", "edit", "run", "other", "own"]
 KINDS: Mapping[str, Kind] = {
     **dict.fromkeys(
         ("read_file", "list_files", "search_files", "git_status", "git_diff", "git_log",
-         "github_get_issue", "github_list_issues", "todo"), "read"
+         "github_get_issue", "github_list_issues", "todo", "read_skill"), "read"
     ),
     **dict.fromkeys(("write_file", "edit_file", "git_add", "git_commit"), "edit"),
     "bash": "run",
-    **dict.fromkeys(("git_branch", "github_create_comment", "web_fetch", "web_search", "subagent", "skill"), "other"),
+    **dict.fromkeys(("git_branch", "github_create_comment", "web_fetch", "web_search", "subagent"), "other"),
 }  # fmt: skip
 """The tools that have a name of ours. A branch is made in the user's repository, so it is no edit of a worktree."""
 
@@ -53,6 +53,7 @@ _OTHER_NAMES: Mapping[str, tuple[str, ...]] = {
     "web_search": ("googlewebsearch",),
     "todo": ("todos", "todowrite", "todoread", "writetodos", "updateplan"),
     "subagent": ("task", "agent"),
+    "read_skill": ("skill",),
 }  # fmt: skip
 _NAMES: Mapping[str, str] = {
     **{name.replace("_", ""): name for name in KINDS},

@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
+from pathlib import Path
 
 from msgspec.structs import replace
 
@@ -16,17 +17,20 @@ from orchard.agents.builtin import sessions
 from orchard.agents.builtin.calls import Calls
 from orchard.agents.builtin.chat_api import open_chat_model
 from orchard.agents.builtin.clients import load
+from orchard.agents.builtin.commands import expanded
 from orchard.agents.builtin.governor import Governor, shared_governor
 from orchard.agents.builtin.loop import Loop
 from orchard.agents.builtin.memory import Bounds
 from orchard.agents.builtin.messages_api import open_messages_model
 from orchard.agents.builtin.model import Hear, Message, Model, ModelError, Reply, Request, said
-from orchard.agents.builtin.prompts import system_prompt
+from orchard.agents.builtin.prompts import system_prompt, top_of
 from orchard.agents.builtin.tool import ToolContext, in_thread
 from orchard.agents.builtin.toolbox import open_toolbox
+from orchard.agents.builtin.tools.skills import READ_SKILL
 from orchard.agents.cli import no_effect
 from orchard.agents.known import BUILTIN_KEYS, BUILTIN_SERVERS, key_variable
 from orchard.agents.protocol import Heard, Noted, Permit, Result, Session, Task, Tell, Used, Wanted, Watch
+from orchard.agents.skills import skills_for, skills_text
 from orchard.model.agent_rows import BuiltinRow
 from orchard.model.limits import Limits
 from orchard.model.permissions import narrowed
@@ -132,7 +136,11 @@ class BuiltinAgent:
         before = await in_thread(sessions.read, task.private, session) if task.session is not None else []
         if before is None:
             return Result("session-lost", f"Session {session} is not there any more, or cannot be read.")
-        messages = [*before, said(task.instructions)]
+        top, home = await in_thread(top_of, task.folder), Path(env.get("HOME") or Path.home())
+        told = await in_thread(expanded, task.instructions, top, home)
+        for note in told.notes:
+            watch.tell(Noted("setting", note))
+        messages = [*before, said(told.text)]
         watch.tell(Session(session))
         server = self.row.base_url or env.get(BUILTIN_SERVERS[self.row.provider]) or None
         turn = _Turn(task, watch, session, self._governor, _lane(server, key, model))
@@ -148,6 +156,7 @@ class BuiltinAgent:
             launcher=task.launcher,
             on_start=watch.on_start,
             hurry=watch.hurry,
+            skills=await in_thread(skills_for, top, home),
         )
         # Before anything that takes time: what is in the session is not lost, however soon the turn is stopped.
         await turn.take_in(messages)
@@ -164,7 +173,8 @@ class BuiltinAgent:
             self._open_model(key, server) as model,
             open_toolbox(context, task.settings.mcp_servers, permitted, watch.tell) as tools,
         ):
-            system = await in_thread(system_prompt, task.folder)
+            readable = skills_text(context.skills) if any(tool.name == READ_SKILL for tool in tools) else None
+            system = await in_thread(system_prompt, task.folder, readable)
             request = replace(request, system=system, max_tokens=row.max_tokens, effort=task.settings.effort)
             person = turn.asked if watch.person is not None else None
             calls = Calls(tools, context, watch.tell, permitted=permitted, person=person)

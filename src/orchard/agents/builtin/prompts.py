@@ -74,15 +74,17 @@ CALL_CUT_OFF = (
 NOT_RUN = "Not run: the message did not end as one that calls tools."
 
 
-def system_prompt(folder: Path) -> str:
+def system_prompt(folder: Path, skills: str | None = None) -> str:
+    """`skills`: what is said of them, see `skills_text`."""
     found = repository_instructions(folder)
-    return "\n\n".join([SYSTEM, *(f"Instructions of this repository, from {name}:\n\n{text}" for name, text in found)])
+    told = [f"Instructions of this repository, from {name}:\n\n{text}" for name, text in found]
+    return "\n\n".join([SYSTEM, *([skills] if skills else []), *told])
 
 
 def repository_instructions(folder: Path) -> list[tuple[str, str]]:
     """The files for agents from the top of the repository down to the folder; the nearest comes last, and so has the
     last word. A file that is a link out of the repository is left out: it could be any of the user's secrets."""
-    top = _top_of(folder)
+    top = top_of(folder)
     confines = Confines([top])
     found: list[tuple[str, str]] = []
     room = LONGEST_ALL
@@ -99,7 +101,7 @@ def repository_instructions(folder: Path) -> list[tuple[str, str]]:
     return found
 
 
-def _top_of(folder: Path) -> Path:
+def top_of(folder: Path) -> Path:
     """The top of the working tree that a folder is in; the folder itself where there is none."""
     folder = Path(os.path.realpath(folder))
     for place in (folder, *folder.parents[:_MOST_FOLDERS]):

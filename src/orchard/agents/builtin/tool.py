@@ -10,6 +10,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from msgspec import Struct, field
 
+from orchard.agents.skills import Skill
 from orchard.model.limits import Limits
 from orchard.model.permissions import Kind, Tools, kind_of
 from orchard.process.background import to_its_end
@@ -58,6 +59,7 @@ class ToolContext(Struct, frozen=True):
     shell_most_seconds: float = 300.0
     on_start: Callable[[Identity], Awaitable[None]] = _nobody
     hurry: asyncio.Event = field(default_factory=asyncio.Event)
+    skills: tuple[Skill, ...] = ()
 
     async def run(
         self,

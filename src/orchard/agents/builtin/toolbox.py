@@ -14,6 +14,7 @@ from orchard.agents.builtin.tools.git import find_checkout, git_tools
 from orchard.agents.builtin.tools.github import github_tools
 from orchard.agents.builtin.tools.own import open_own_tools
 from orchard.agents.builtin.tools.shell import shell_tools
+from orchard.agents.builtin.tools.skills import skill_tools
 from orchard.agents.protocol import McpServer, Noted, Tell
 from orchard.model.permissions import ASK, KINDS, MODES, Tools, covers
 from orchard.process.background import beside
@@ -38,6 +39,7 @@ async def open_toolbox(
         # Before the model does anything: what the repository says of itself later may be its doing.
         checkout = await in_thread(find_checkout, context.folder)
         tools = [*file_tools(context, checkout), *shell_tools(context), *git_tools(checkout), *github_tools(checkout)]
+        tools += skill_tools(context.skills)
         own = [server for server in servers if server.dial is not None]
         wanted = [server for server in servers if server in own or permitted.permits_server(server.name)]
         if others := [server for server in wanted if server.dial is None]:
