@@ -252,6 +252,16 @@ def test_a_plan_is_found_by_id_prefix_and_name_and_a_job_by_its_bare_id(api: Wor
     assert "%2F" in api.get(f"/plans/{plan}/jobs/deep/er/a", 404)["hint"]
 
 
+def test_a_plan_may_be_called_like_a_word_in_a_path(api: World) -> None:
+    plan = api.submit([WRITE_A], name="validate", start_paused=True)
+
+    assert api.get("/plans/validate")["plan"]["id"] == plan
+    assert api.ask("PATCH", "/plans/validate", {"max_parallel": 2}).status_code == 200
+    assert api.post("/plans/validate", {"name": "x", "jobs": [WRITE_A]})["valid"] is True
+    assert api.ask("PUT", "/plans/validate").headers["allow"] == "DELETE, GET, PATCH, POST"
+    assert api.ask("DELETE", "/plans/validate").status_code == 200
+
+
 def test_two_repositories_are_told_apart(repo: Repo, tmp_path: Path) -> None:
     other = Repo.make(tmp_path / "other")
     with world(repo.path, other.path) as api:

@@ -58,6 +58,30 @@ def listed(desk: Desk, *words: str) -> list[str]:
     return [plan["id"] for plan in desk("list", "--json", *words).json]
 
 
+SAME = """
+name: validate
+start_paused: true
+jobs:
+  - {id: verify, work: "echo 1 > 1"}
+  - {id: back, work: "echo 2 > 2"}
+  - {id: more, group: back, work: "echo 3 > 3"}
+"""
+
+
+def test_names_that_are_also_words_of_ours_mean_the_plan_and_its_jobs(desk: Desk) -> None:
+    plan = ran(desk, SAME)
+
+    def canceled() -> list[str]:
+        jobs = desk("status", "validate", "--json").json["jobs"]
+        return [one["id"] for one in jobs if one["status"] == "canceled"]
+
+    assert desk("job", "verify", "--json").json["id"] == "verify"
+    assert desk("job", "__snapshot-validation__", "--json").json["id"] == "__snapshot-validation__"
+    assert desk("cancel", "back").code == 0 and canceled() == ["back"]
+    assert desk("cancel", "back/", "--plan", plan).code == 0 and canceled() == ["back", "back/more"]
+    assert desk("validate", desk.plan(SAME)).code == 0
+
+
 # ---------------------------------------------------------------------------- the plan that is meant
 
 

@@ -24,14 +24,12 @@ VALIDATION_FAILED: Mapping[Phase, str] = {
 SHOWN = 8
 
 
-def job_word(job: str, jobs: Collection[str] = ()) -> str:
+def job_word(job: str, jobs: Mapping[JobId, Job]) -> str:
     """What people call a job, here and in commands: its id, and `verify` for the one that every plan has.
 
-    Where a job among `jobs` is called so itself, the validation job has its whole id only.
+    Where another of the `jobs` is called so, by id or by name, the validation job has its whole id only.
     """
-    if job != VALIDATION:
-        return job
-    return VALIDATION if any(one.rpartition("/")[2] == "verify" for one in jobs) else "verify"
+    return "verify" if job == VALIDATION and jobs_called(jobs, "verify") == [VALIDATION] else job
 
 
 def jobs_called(jobs: Mapping[JobId, Job], name: str) -> list[JobId]:
@@ -60,18 +58,18 @@ def find_job(plan: str, jobs: Mapping[JobId, Job], name: str, *, exact: bool = F
     if len(found) == 1:
         return found[0]
     if found:
-        raise NotFound(f"'{name}' could be any of these jobs: {_listed(found)}", hint="Give the full id.")
+        raise NotFound(f"'{name}' could be any of these jobs: {_listed(found, jobs)}", hint="Give the full id.")
     if begun:
         raise NotFound(
             f"Plan '{plan}' has no job '{name}', and the beginning of a name is not enough here.",
-            hint=f"Give the whole id: {_listed(begun)}",
+            hint=f"Give the whole id: {_listed(begun, jobs)}",
         )
-    named = [*(job_word(job) for job in jobs), *(job.name for job in jobs.values() if job.id != VALIDATION)]
+    named = [*(job_word(job, jobs) for job in jobs), *(job.name for job in jobs.values() if job.id != VALIDATION)]
     raise NotFound(f"Plan '{plan}' has no job '{name}'{did_you_mean(name, named)}", hint=Next("get_plan", plan))
 
 
-def _listed(jobs: Collection[str]) -> str:
-    names = [job_word(job) for job in jobs]
+def _listed(found: Collection[str], jobs: Mapping[JobId, Job]) -> str:
+    names = [job_word(job, jobs) for job in found]
     return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
 
 

@@ -246,10 +246,13 @@ ROUTES = (*(derived(one) for one in OPERATIONS.values() if isinstance(one.route,
 
 
 def matching(parts: tuple[str, ...]) -> list[Operation]:
-    """The operations with this path; a word in a path counts more than a name that anything could have."""
-    found = [one for one in ROUTES if one.fits(parts)]
-    words = max((_words(one) for one in found), default=0)
-    return [one for one in found if _words(one) == words]
+    """The operations with this path, one for each method.
+
+    Where two have the method, a word in a path counts more than a name that anything could have: there may be a plan
+    that is called `validate`.
+    """
+    found = sorted((one for one in ROUTES if one.fits(parts)), key=_words)
+    return list({one.method: one for one in found}.values())
 
 
 def _words(operation: Operation) -> int:

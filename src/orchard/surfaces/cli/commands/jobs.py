@@ -56,7 +56,7 @@ def retry(asked: Asked) -> int:
 @action(force_fail_job, examples="orchard force-fail backend/api --reason 'it loops'")
 def force_fail(asked: Asked) -> int:
     answer = asked.request()
-    failed = text.done(f"Job '{job_word(asked.job)}' is marked as failed.")
+    failed = text.done(f"Job '{job_word(asked.job, asked.run.plan.jobs)}' is marked as failed.")
     return asked.tell({"job": asked.job, **answer}, failed, text.next_retry(asked.plan, asked.job))
 
 
@@ -157,7 +157,7 @@ orchard cancel backend --plan login-3f2a   # all jobs of a group
 @options_of(cancel_plan)
 def cancel(terminal: Terminal, names: tuple[str, ...], plan: str | None, reason: str) -> int:
     """Plans, jobs and groups are named in full: the beginning of a name is not enough. Where a name is that of a plan
-    and of a job, nothing is canceled.
+    and of a job, nothing is canceled. A group that has the name of a job is written with a slash: 'backend/'.
     """
     app = app_of(terminal)
     found, jobs = _meant(app, names, plan)
@@ -184,7 +184,7 @@ def _meant(app: App, names: Sequence[str], plan: str | None) -> tuple[PlanId, Jo
         return found[0][0], list(dict.fromkeys(job for _, jobs in found for job in jobs or ()))
     plan_id = app.find_plan(plan, "cancel_plan")
     jobs = app.run_of(plan_id).plan.jobs
-    wanted = [job for name in names for job in jobs_in_group(jobs, name) or [find_job(plan_id, jobs, name, exact=True)]]
+    wanted = [job for name in names for job in _of_group(jobs, name) or [find_job(plan_id, jobs, name, exact=True)]]
     return plan_id, list(dict.fromkeys(wanted))
 
 
@@ -206,16 +206,21 @@ def _one(app: App, name: str) -> tuple[PlanId, Jobs]:
             f"'{safe(name)}' is the name of {what}; nothing was canceled.", hint=f"One of: {'; '.join(commands)}"
         )
     plan_id, jobs = next(iter(holders.items()))
-    if len(jobs) > 1 and not jobs_in_group(app.run_of(plan_id).plan.jobs, name):
+    if len(jobs) > 1 and not _of_group(app.run_of(plan_id).plan.jobs, name):
         raise NotFound(f"'{safe(name)}' could be any of these jobs: {named(jobs)}", hint="Give the full id.")
     return plan_id, jobs
+
+
+def _of_group(jobs: Mapping[JobId, Job], name: str) -> list[JobId]:
+    """The jobs of a group; a job with the group's name is meant itself, unless a slash follows: `backend/`."""
+    return [] if JobId(name) in jobs else jobs_in_group(jobs, name)
 
 
 def _holders(app: App, name: str) -> dict[PlanId, list[JobId]]:
     """The plans under way with a job or a group of this name, and which jobs those are."""
     found = {}
     for plan, jobs in _under_way(app):
-        if called := jobs_in_group(jobs, name) or jobs_called(jobs, name):
+        if called := _of_group(jobs, name) or jobs_called(jobs, name):
             found[plan] = called
     return found
 

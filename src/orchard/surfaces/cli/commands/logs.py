@@ -110,7 +110,11 @@ def show_logs(app: App, run: Run, job: JobId, wanted: Wanted, reading: "Reading"
         reading.printer.terminal.note(text.done(text.LOG_REPLACED.format(path=part.path)))
     if not reading.parts and not replaced:
         record = run.records[job]
-        begun = text.NO_OUTPUT if record.attempts else text.NOT_BEGUN.format(job=job_word(job), status=record.status)
+        begun = (
+            text.NO_OUTPUT
+            if record.attempts
+            else text.NOT_BEGUN.format(job=job_word(job, run.plan.jobs), status=record.status)
+        )
         reading.printer.terminal.note(text.done(begun))
 
 
