@@ -9,7 +9,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -193,12 +194,10 @@ async def test_one_who_waits_is_woken_by_a_job_of_its_own_and_by_the_timer(tmp_p
         assert slots.acquire()
 
 
-@pytest.mark.parametrize("harm", ["garbage", "folder", "unreachable"])
+@pytest.mark.parametrize("harm", ["folder", "unreachable"])
 def test_a_file_that_cannot_be_used_is_left_alone_and_each_counts_for_itself(tmp_path: Path, harm: str) -> None:
     path = tmp_path / "slots.db"
-    if harm == "garbage":
-        path.write_bytes(b"garbage" * 1000)
-    elif harm == "folder":
+    if harm == "folder":
         path.mkdir()
     else:
         (tmp_path / "file").write_bytes(b"")
@@ -210,8 +209,34 @@ def test_a_file_that_cannot_be_used_is_left_alone_and_each_counts_for_itself(tmp
         assert slots.acquire()
         assert slots.warning is not None
         assert "counts its own jobs" in slots.warning
-    if harm == "garbage":
-        assert path.read_bytes() == b"garbage" * 1000
+
+
+@pytest.mark.parametrize("content", [b"garbage" * 1000, b"", b"SQLite format 3\0" + b"\xff" * 5000])
+def test_a_damaged_file_is_set_aside_told_and_made_anew_once(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "slots.db"
+    path.write_bytes(content)
+
+    with ThreadPoolExecutor(8) as threads, ExitStack() as stack:
+        opened = [stack.enter_context(closing(one)) for one in threads.map(lambda _: Slots.open(path, 2), range(8))]
+        taken = [slots.acquire() for slots in opened]
+        told = [slots.warning for slots in opened if slots.warning is not None]
+
+    (kept,) = (tmp_path / "damaged").iterdir()
+    assert kept.read_bytes() == content
+    assert taken.count(True) == 2, "all of them share what was made anew"
+    assert len(told) == 1 and str(kept) in told[0] and "left as it is" not in told[0]
+    with closing(Slots.open(path, 2)) as later:
+        assert later.acquire() and later.warning is None
+
+
+def test_a_file_of_a_newer_orchard_is_not_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "slots.db"
+    Slots.open(path, 2).close()
+    with closing(sqlite3.connect(path)) as newer:
+        newer.execute("PRAGMA user_version = 99")
+    with closing(Slots.open(path, 2)) as slots:
+        assert slots.warning is not None and "newer Orchard" in slots.warning
+    assert not (tmp_path / "damaged").exists()
 
 
 def test_a_file_that_breaks_later_does_not_break_the_count(tmp_path: Path) -> None:

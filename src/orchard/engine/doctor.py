@@ -33,7 +33,7 @@ from orchard.git.worktree.worktrees import TRASH, Worktrees
 from orchard.model.events.event import Json
 from orchard.model.statuses import OVER, PlanStatus
 from orchard.process.identity import Identity, is_alive
-from orchard.store.db import explained, open_read_only, way_out
+from orchard.store.db import Damaged, explained, open_read_only, way_out
 from orchard.store.plan_list import JOURNAL
 from orchard.store.reader import read
 from orchard.store.slots import SLOTS
@@ -356,6 +356,10 @@ def _capacity(patient: Patient) -> Iterator[Finding]:
                 rows = connection.execute("SELECT pid, started, boot FROM leases").fetchall()
             finally:
                 connection.close()
+    except Damaged as error:
+        said = f"{error.message} The next engine sets it aside and makes a new one."
+        yield Finding("warning", "capacity", said)
+        return
     except OrchardError as error:
         said = f"{error.message} Until it is mended, engines do not know of each other."
         yield Finding("warning", "capacity", said, f"Run, when no plan runs: rm '{path}'")

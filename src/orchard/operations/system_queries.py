@@ -1,13 +1,15 @@
 """Queries about what is around the plans: people, agents, settings, this machine."""
 
 import os
-from contextlib import closing
+from contextlib import closing, suppress
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from msgspec import Struct, convert
 
 from orchard.core.views.definitions import DefinitionItem
 from orchard.core.views.documents import SavedWorkView, Waiting
+from orchard.engine.server.address import read_address
 from orchard.errors import Next, NotFound
 from orchard.operations.library import Library
 from orchard.operations.operation import Absent, Args, Operation, Route, Tool, Verb, says
@@ -16,6 +18,8 @@ from orchard.operations.queries import LARGEST_SEQ, Query
 from orchard.process.identity import Identity, is_alive
 from orchard.store.db import StoreError, explained, open_read_only
 from orchard.store.masked_settings import shown_settings
+from orchard.store.plan_list import JOURNAL_FILE, PlanList
+from orchard.store.repositories import known_repositories
 from orchard.store.slots import SLOTS
 
 SLOTS_FILE = "slots.db"
@@ -293,10 +297,12 @@ get_doctor = Query(
 
 
 class Holder(Struct, frozen=True):
-    """A process that runs jobs."""
+    """An engine that runs jobs."""
 
     pid: int
     slots: int
+    repository: Annotated[str | None, says("The repository whose jobs it runs; null: not known here.")] = None
+    plans: Annotated[list[str], says("The plans of that repository that run.")] = []
 
 
 class Capacity(Struct, frozen=True):
@@ -306,21 +312,38 @@ class Capacity(Struct, frozen=True):
     used: int
     holders: list[Holder]
     max_parallel: Annotated[int, says("How many jobs of one plan run at once, unless the plan says otherwise.")]
+    problem: Annotated[str | None, says("Why the jobs of other engines cannot be counted now.")] = None
 
 
 def _read_capacity(library: Library, args: Args) -> Capacity:
     """A holder that is gone has no slots."""
     rows: list[tuple[int, float, str, int]] = []
+    problem = None
     place = library.dirs.state / SLOTS_FILE
     try:
         if place.is_file():
             with explained(place, SLOTS.what), closing(open_read_only(place, SLOTS)) as db:
                 rows = db.execute("SELECT pid, started, boot, count(*) FROM leases GROUP BY 1, 2, 3").fetchall()
-    except StoreError:
-        rows = []  # they cannot be counted now; jobs are counted by each process alone
-    holders = [Holder(pid, count) for pid, started, boot, count in rows if is_alive(Identity(pid, started, boot))]
+    except StoreError as error:
+        problem = error.message  # each engine counts its own jobs alone
+    alive = [(pid, count) for pid, started, boot, count in rows if is_alive(Identity(pid, started, boot))]
+    engines = _engines(library.dirs.state) if alive else {}
+    holders = [Holder(pid, count, *engines.get(pid, (None, []))) for pid, count in alive]
     config = library.settings.config
-    return Capacity(config.capacity.global_, sum(one.slots for one in holders), holders, config.max_parallel)
+    return Capacity(config.capacity.global_, sum(one.slots for one in holders), holders, config.max_parallel, problem)
+
+
+def _engines(state: Path) -> dict[int, tuple[str, list[str]]]:
+    """The repositories that this user has worked in and an engine works on now, with their plans that run, by pid."""
+    found: dict[int, tuple[str, list[str]]] = {}
+    for folder in known_repositories(state):
+        own = next((one for one in (folder / ".git" / "orchard", folder / "orchard") if one.is_dir()), None)
+        address = read_address(own) if own is not None else None
+        if own is not None and address is not None:
+            with suppress(StoreError):
+                plans = [row.id for row in PlanList(own / JOURNAL_FILE).plans() if row.status == "running"]
+                found[address.pid] = (str(folder), list[str](plans))
+    return found
 
 
 get_capacity = Query(
@@ -329,7 +352,7 @@ get_capacity = Query(
     answer=Capacity,
     route=Route("GET", "/capacity"),
     tool=_ABOUT_HERE,
-    verb=Absent("`doctor` says where it is too small."),
+    verb=Verb("capacity"),
     next=("get_config",),
     read=_read_capacity,
 )

@@ -41,6 +41,10 @@ class StoreError(OrchardError):
     """A file of ours cannot be used, and why."""
 
 
+class Damaged(StoreError):
+    """What lies under the name of a file of ours cannot be read as one."""
+
+
 class Schema(Struct, frozen=True):
     """What a file holds, as the steps that lead from nothing to today's tables.
 
@@ -118,8 +122,8 @@ def explain(error: sqlite3.Error, path: Path, what: str) -> StoreError:
     code = getattr(error, "sqlite_errorname", "")
     hint: Hint
     if code.startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT")):
-        message, hint = f"The {what} {path} is damaged ({error}); it was left as it is.", way_out(path, what)
-    elif code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+        return Damaged(f"The {what} {path} is damaged ({error}); it was left as it is.", way_out(path, what))
+    if code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
         message = f"The {what} {path} is locked by another program."
         hint = f"End the program that has it open (fuser '{path}' names it), then try again."
     elif code.startswith("SQLITE_FULL"):
@@ -163,7 +167,7 @@ def _check(connection: sqlite3.Connection, path: Path, schema: Schema) -> int:
     mark: int = connection.execute("PRAGMA application_id").fetchone()[0]
     version: int = connection.execute("PRAGMA user_version").fetchone()[0]
     if mark != schema.mark:
-        raise StoreError(
+        raise Damaged(
             f"{path} is not the {schema.what} of an Orchard; it was left as it is.", hint=way_out(path, schema.what)
         )
     if version > schema.version:

@@ -12,10 +12,11 @@ The engine asks on its event loop, so it never waits there for the lock of anoth
 nothing now, leases that should go back are kept, and both are tried again in a moment.
 
 Capacity is a courtesy to the machine, not a promise: where the file cannot be used, each process
-counts for itself and `warning` says so.
+counts for itself and `warning` says so. A file that is damaged is set aside, and a new one made.
 """
 
 import asyncio
+import fcntl
 import os
 import secrets
 import socket
@@ -26,7 +27,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from orchard.process.identity import Identity, identify, is_alive
-from orchard.store.db import BUSY_SECONDS, Schema, StoreError, explain, open_database
+from orchard.store.db import BUSY_SECONDS, Damaged, Schema, StoreError, explain, open_database
 
 CHECK_SECONDS = 5.0
 ADDRESS_BYTES = 100
@@ -89,11 +90,25 @@ class Slots:
         slots = cls(path, total, runtime, me)
         if total > 0:
             try:
-                slots._connection = open_database(path, SLOTS, shared=True)
+                slots._connection = slots._opened()
                 slots._wait_for_locks(patience)
             except StoreError as error:
                 slots._count_alone(error.message)
         return slots
+
+    def _opened(self) -> sqlite3.Connection:
+        try:
+            return open_database(self.path, SLOTS, shared=True)
+        except Damaged as error:
+            with _alone(self.path.with_suffix(".lock")):
+                try:
+                    return open_database(self.path, SLOTS, shared=True)  # another process was faster
+                except Damaged:
+                    kept = _set_aside(self.path)
+                    made = open_database(self.path, SLOTS, shared=True)
+            why = error.message.partition("; it was left")[0]
+            self.warning = f"{why}. Orchard keeps it as {kept} and counts the jobs of this user anew."
+            return made
 
     # ------------------------------------------------------------------------- for an engine
 
@@ -253,6 +268,29 @@ class Slots:
             self._connection = None
         self._vain = 0
         self.warning = self.warning or f"Each process counts its own jobs against the limit of {self.total}: {reason}"
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Hold the lock of this file for the time of the block."""
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _set_aside(path: Path) -> Path:
+    """Move a damaged file, and what belongs to it, where nothing reads it; the new name is the answer."""
+    folder = path.parent / "damaged"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    kept = folder / f"{path.name}-{time.time_ns()}"
+    os.rename(path, kept)  # noqa: PTH104 - it may be a link, and is moved as one
+    for ending in ("-journal", "-wal", "-shm"):
+        with suppress(FileNotFoundError):
+            os.rename(f"{path}{ending}", f"{kept}{ending}")  # noqa: PTH104
+    return kept
 
 
 @contextmanager

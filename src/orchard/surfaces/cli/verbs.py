@@ -44,6 +44,7 @@ VERBS: Mapping[str, Verb] = {
     "events": Verb("look", "views:events", "Show the journal: everything that happened, in its order."),
     "watch": Verb("look", "watch:watch", "Watch a plan on the whole screen until you press q."),
     "wait": Verb("look", "watch:wait", "Wait until a plan ends or needs a person."),
+    "capacity": Verb("look", "settings:capacity", "Show how many jobs may run at once, and which engines run them."),
     "waiting": Verb("look", "views:waiting", "Show what needs a person, with the command that answers it."),
     "finalize": Verb("act", "plans:finalize", "Declare a plan complete that a program builds job by job."),
     "pause": Verb("act", "plans:pause", "Let running jobs finish and start nothing new."),

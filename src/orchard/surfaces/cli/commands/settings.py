@@ -49,6 +49,25 @@ def config(terminal: Terminal, what: str, origin: bool) -> None:
         terminal.note(text.warning(text.UNTRUSTED.format(keys=", ".join(settings.untrusted))))
 
 
+@verb("capacity", examples="orchard capacity\norchard capacity --json")
+def capacity(terminal: Terminal) -> None:
+    """All repositories of a user share the limit `capacity.global`; `max_parallel` is the limit of one plan."""
+    from orchard.operations.system_queries import get_capacity
+
+    found = get_capacity.read(app_of(terminal), get_capacity.args())
+    most = f"{found.used} of {found.total}" if found.total else f"{found.used}, without a limit"
+    lines: list[Line] = [[("jobs at once: ", "dim"), (most, "strong"), (f"  {found.max_parallel} per plan", "dim")]]
+    for holder in found.holders:
+        plans = f"  {', '.join(holder.plans)}" if holder.plans else ""
+        where = safe(holder.repository or "a repository that is not known here", 200)
+        lines.append(
+            [(f"  {text.many(holder.slots, 'slot')}  ", ""), (where, "name"), (f"{plans}  pid {holder.pid}", "dim")]
+        )
+    terminal.answer(found, *lines)
+    if found.problem:
+        terminal.note(text.warning(found.problem))
+
+
 @verb("doctor")
 def doctor(terminal: Terminal) -> int:
 
