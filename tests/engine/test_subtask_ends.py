@@ -72,7 +72,7 @@ class Sleeper:
 # -------------------------------------------------------------------------------------- the parent
 
 
-async def test_the_end_of_the_parents_turn_stops_what_still_runs_and_saves_it(
+async def test_the_end_of_the_parents_work_stops_what_still_runs_and_saves_it(
     orchard: Orchard, agents: ScriptedAgents, line: Line
 ) -> None:
     child = Sleeper()
@@ -92,7 +92,7 @@ async def test_the_end_of_the_parents_turn_stops_what_still_runs_and_saves_it(
     assert "half.txt" not in orchard.repo.files("work") and saved(orchard, "half.txt")
     assert worktrees(orchard) == 0
     notes = [phase["note"] for phase in orchard.attempts("a", None)[0]["phases"]]
-    assert any("a subtask still ran" in note for note in notes)
+    assert any("a subtask was not over" in note for note in notes)
 
 
 @pytest.mark.parametrize("verb", ["cancel_plan", "force_fail_job", "cancel_jobs"])

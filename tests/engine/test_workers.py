@@ -257,7 +257,7 @@ async def test_an_interrupted_worker_is_idle_with_its_session_and_its_files(
     assert {"a.txt", "half.txt"} <= orchard.repo.files("work").keys()
 
 
-async def test_an_interrupted_worker_takes_its_subtasks_with_it_and_their_work_is_saved(
+async def test_the_subtasks_of_an_interrupted_worker_go_on_until_it_is_completed_and_their_work_is_saved(
     orchard: Orchard, agents: ScriptedAgents
 ) -> None:
     line, child = Line(), Sleeper()
@@ -273,15 +273,20 @@ async def test_an_interrupted_worker_takes_its_subtasks_with_it_and_their_work_i
         await line.open(found, plan)
         await child.asleep.wait()
         answer = await found.request("interrupt_worker", plan=plan, job="a")
-        assert (answer["worker"], child.ended) == ("idle", 1)
+        assert (answer["worker"], child.ended) == ("idle", 0)
+        await asyncio.sleep(0.1)
+        idle = orchard.status()
+        assert (job(idle, "a")["subtasks"][0]["status"], worker(idle)["state"]) == ("running", "idle")
+        await found.request("complete_task", plan=plan, job="a")
 
-    idle = await orchard.run("name: Help\njobs: [{id: a, work: '@one Parent'}]", during=stop)
-    (shown,) = job(idle, "a")["subtasks"]
+    done = await orchard.run("name: Help\njobs: [{id: a, work: '@one Parent'}]", during=stop)
+    (shown,) = job(done, "a")["subtasks"]
 
-    assert (shown["status"], worker(idle)["state"]) == ("stopped", "idle")
+    assert (shown["status"], child.ended, done["plan"]["status"]) == ("stopped", 1, "succeeded")
     assert [ref for ref in orchard.repo.refs("refs/orchard/wip") if "half.txt" in orchard.repo.files(ref)]
-    assert (await orchard.ask("complete_task", job="a"))["plan"]["status"] == "succeeded"
     assert orchard.repo.files("work")["mine.txt"] == "mine"
+    notes = [phase["note"] for phase in orchard.attempts("a", None)[0]["phases"] if phase["phase"] == "commit"]
+    assert "a subtask was not over when the work ended" in notes[-1]
 
 
 async def test_an_interrupted_worker_goes_on_with_what_was_sent_to_it(orchard: Orchard, agents: ScriptedAgents) -> None:
@@ -457,7 +462,7 @@ async def test_a_worker_at_work_is_not_completed_and_one_that_is_done_hears_noth
 async def test_only_so_many_messages_wait(
     orchard: Orchard, agents: ScriptedAgents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orchard.operations.workers.QUEUED_MESSAGES", 2)
+    monkeypatch.setattr("orchard.operations.talking.QUEUED_MESSAGES", 2)
     go = asyncio.Event()
     agent = agents.add("one", until_told(go, {"a.txt": "a"}), writes({"b.txt": "b"}))
 

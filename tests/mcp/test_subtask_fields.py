@@ -115,6 +115,24 @@ async def _id(one: Parent) -> None:
     assert (await one("pull_subtask_changes", id=first["id"]))["files"] == ["first.txt"]
 
 
+async def _interactive(one: Parent) -> None:
+    assert (await one.helper(interactive=True, blocking=True))["status"] == "idle"
+    assert (await one.helper(blocking=True))["status"] == "completed"
+
+
+async def _steered(one: Parent) -> None:
+    other, idle = [await one.helper(interactive=True, blocking=True) for _ in range(2)]
+    assert (await one("steer_subtask", id=idle["id"], action="pause"))["subtask"]["status"] == "paused"
+    assert (await one("steer_subtask", id=other["id"], action="complete"))["subtask"]["status"] == "completed"
+
+
+async def _said(one: Parent) -> None:
+    idle = await one.helper(interactive=True, blocking=True)
+    await one("steer_subtask", id=idle["id"], action="send", message="Echo this")
+    (row,) = (await one("await_subtasks", ids=[idle["id"]]))["idle"]
+    assert "Echo this" in row["summary"]
+
+
 async def _message(one: Parent) -> None:
     await one("report_progress", message="Half of it")
 
@@ -127,6 +145,7 @@ FIELDS: dict[tuple[str, str], Callable[[Parent], Awaitable[None]]] = {
     ("spawn_subtask", "instructions"): _instructions,
     ("spawn_subtask", "agent"): _agent,
     ("spawn_subtask", "blocking"): _blocking,
+    ("spawn_subtask", "interactive"): _interactive,
     ("spawn_subtask", "name"): _name,
     ("spawn_subtask", "timeout_s"): _spawn_timeout,
     ("await_subtasks", "ids"): _ids,
@@ -136,6 +155,9 @@ FIELDS: dict[tuple[str, str], Callable[[Parent], Awaitable[None]]] = {
     ("complete_subtask", "result"): _result,
     ("complete_subtask", "succeeded"): _succeeded,
     ("pull_subtask_changes", "id"): _id,
+    ("steer_subtask", "id"): _steered,
+    ("steer_subtask", "action"): _steered,
+    ("steer_subtask", "message"): _said,
     ("report_progress", "message"): _message,
     ("report_progress", "percent"): _percent,
 }

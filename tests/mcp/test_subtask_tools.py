@@ -226,7 +226,9 @@ async def test_an_agent_is_offered_its_subtasks_and_its_own_plan_and_nothing_els
                 assert result.is_error
                 refused[f"{tool} {plan == own}"] = text_of(result)
         for tool in sorted(OWN_PLAN):
-            arguments = {"plan": other} | ({"job": "a"} if "job" in tool and tool != "list_jobs" else {})
+            arguments = {"plan": other} | (
+                {"job": "a"} if tool != "list_jobs" and ("job" in tool or "sub" in tool) else {}
+            )
             arguments |= {"group": "g"} if tool == "get_group" else {}
             result = await client.call_tool(tool, arguments)
             assert result.is_error

@@ -163,7 +163,7 @@ async def test_an_agent_in_a_job_gets_none_of_them_but_the_list_of_agents(tools:
     scope = Scope(PlanId("p"), JobId("a"), 1)
     offered = {tool.name for tool in toolbox.tools(Selection.from_names(["all"]), scope)}
 
-    assert offered & set(TOOLSETS["workers"]) <= {"list_agents"}
+    assert offered & set(TOOLSETS["workers"]) <= {"list_agents", "get_subtask"}
 
 
 async def test_workers_are_listed_page_by_page(tools: Bench, agents: ScriptedAgents) -> None:

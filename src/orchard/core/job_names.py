@@ -1,7 +1,9 @@
 """Which job of a plan a name means, the one place where every surface asks; and what is said of one that failed."""
 
+import re
 from collections.abc import Collection, Mapping
 
+from orchard.core.records import JobRecord
 from orchard.errors import Next, NotFound
 from orchard.model.phases import Phase
 from orchard.model.plan import VALIDATION, Job, JobId
@@ -66,6 +68,36 @@ def find_job(plan: str, jobs: Mapping[JobId, Job], name: str, *, exact: bool = F
         )
     named = [*(job_word(job, jobs) for job in jobs), *(job.name for job in jobs.values() if job.id != VALIDATION)]
     raise NotFound(f"Plan '{plan}' has no job '{name}'{did_you_mean(name, named)}", hint=Next("get_plan", plan))
+
+
+_SUBTASK = re.compile(r"(?:(?P<job>.+)/)?(?P<subtask>subtask-[a-z2-7]{0,5})")
+
+
+def find_worker(
+    plan: str, jobs: Mapping[JobId, Job], records: Mapping[JobId, JobRecord], name: str, *, exact: bool = False
+) -> tuple[JobId, str | None]:
+    """The job whose agent is meant, or the subtask of it: `JOB/subtask-xxxxx`; the job may be left out."""
+    match = _SUBTASK.fullmatch(name)
+    if match is None or jobs_called(jobs, name):
+        return find_job(plan, jobs, name, exact=exact), None
+    job = find_job(plan, jobs, match["job"], exact=exact) if match["job"] is not None else None
+    among = [job] if job is not None else list(records)
+    known = {id: one for one in among for id in records[one].subtasks}
+    found = [id for id in known if id == match["subtask"]]
+    if not found and not exact:
+        found = [id for id in known if id.startswith(match["subtask"])]
+    if len(found) == 1:
+        return known[found[0]], found[0]
+    whose = f"Job '{job_word(job, jobs)}'" if job is not None else f"Plan '{plan}'"
+    if found:
+        raise NotFound(f"'{name}' could be any of these subtasks: {_listed(found, jobs)}", hint="Give the full id.")
+    hint = Next("get_job", plan, job) if job is not None else Next("get_plan", plan)
+    raise NotFound(f"{whose} has no subtask '{match['subtask']}'{did_you_mean(match['subtask'], known)}", hint=hint)
+
+
+def worker_name(job: str, subtask: str | None) -> JobId:
+    """What the agent of a job, or of one of its subtasks, is called in requests."""
+    return JobId(job if subtask is None else f"{job}/{subtask}")
 
 
 def _listed(found: Collection[str], jobs: Mapping[JobId, Job]) -> str:

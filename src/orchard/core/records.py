@@ -13,7 +13,9 @@ from orchard.model.statuses import JobStatus
 from orchard.model.usage import Usage
 
 SUBTASK_OVER = frozenset({"completed", "failed", "stopped", "interrupted"})
-"""What a subtask can have come to; before that it is `waiting` for a slot, or `running`."""
+"""What a subtask can have come to; before that it is `waiting` for a slot, `running`, `idle` or `paused`."""
+SUBTASK_AT_REST = frozenset({"idle", "paused"})
+"""A subtask that has neither a slot nor a turn, only a folder, and waits to be told more."""
 DEAD = frozenset({JobState.FAILED, JobState.CANCELED})
 
 
@@ -145,6 +147,7 @@ class Subtask(Struct):
     name: str = ""
     definition: str | None = None
     blocking: bool = False
+    interactive: bool = False
     status: str = "waiting"
     started: float | None = None
     worktree: str | None = None
@@ -168,10 +171,28 @@ class Subtask(Struct):
     paths: tuple[str, ...] = ()
     pulled: str | None = None
     """The commit that its parent has taken over."""
+    size: int = 0
+    """Bytes of its whole result."""
+    idle: str | None = None
+    """Why no turn of its agent is under way, although it is not over: as in `WorkerIdle`."""
+    completed_by: str | None = None
+    session: str | None = None
+    """Where its next turn goes on."""
+    messages: list[events.MessageSent] = field(default_factory=list)
+    delivered: int = 0
+    """The number of the last message that its agent is known to have."""
 
     @property
     def over(self) -> bool:
         return self.status in SUBTASK_OVER
+
+    @property
+    def at_rest(self) -> bool:
+        return self.status in SUBTASK_AT_REST
+
+    @property
+    def queued(self) -> list[events.MessageSent]:
+        return [message for message in self.messages if message.number > self.delivered]
 
 
 class JobRecord(Struct):
@@ -227,7 +248,7 @@ class JobRecord(Struct):
     @property
     def has_news(self) -> bool:
         """Whether the job's own agent gets a turn if it is idle: somebody said something, or an update wakes it."""
-        return bool(self.queued) or any(one.wakes for one in self.updates_for(None))
+        return not self.is_paused and (bool(self.queued) or any(one.wakes for one in self.updates_for(None)))
 
     @property
     def heals(self) -> list[Turn]:
@@ -238,9 +259,25 @@ class JobRecord(Struct):
             found += [turn for turn in attempt.turns if turn.purpose == "heal" and turn.healed != "unchanged"]
         return found
 
-    def told_before(self, number: int) -> bool:
-        """Whether a turn has begun that was to tell this message."""
-        return any(turn.messages >= number for attempt in self.attempts for turn in attempt.turns)
+    def told_before(self, number: int, subtask: str | None = None) -> bool:
+        """Whether a turn has begun that was to tell this message to the job's agent, or to that of a subtask."""
+        turns = (turn for attempt in self.attempts for turn in attempt.turns if turn.subtask == subtask)
+        return any(turn.messages >= number for turn in turns)
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether somebody paused its agent, so that it waits until it is resumed, whatever is said to it."""
+        held = self.hold is not None and self.hold.kind == "worker"
+        return held and self.last is not None and self.last.idle is not None and self.last.idle.why == "paused"
+
+    @property
+    def open_subtasks(self) -> list[Subtask]:
+        return [one for one in self.subtasks.values() if not one.over]
+
+    @property
+    def abandoned(self) -> list[Subtask]:
+        """The subtasks that are not over although the attempt is that they belong to."""
+        return [one for one in self.open_subtasks if one.attempt != self.number]
 
     @property
     def used(self) -> Iterator[Usage]:

@@ -323,6 +323,8 @@ def _agent_started(run: Run, event: events.AgentStarted, at: float) -> None:
         attempt.turns.append(turn)
         if event.subtask is None:
             attempt.idle = None
+        else:
+            run.records[event.job].subtasks[event.subtask].idle = None
 
 
 def _turn(run: Run, job: JobId, subtask: str | None) -> Turn | None:
@@ -334,6 +336,8 @@ def _turn(run: Run, job: JobId, subtask: str | None) -> Turn | None:
 def _agent_session(run: Run, event: events.AgentSession, at: float) -> None:
     if event.subtask is None:
         run.records[event.job].sessions[f"{event.agent} {event.purpose}"] = event.session
+    else:
+        run.records[event.job].subtasks[event.subtask].session = event.session
     if (turn := _turn(run, event.job, event.subtask)) is not None:
         turn.session = event.session
 
@@ -370,11 +374,6 @@ def _heal_tried(run: Run, event: events.HealTried, at: float) -> None:
     if tries:
         tries[-1].healed = event.outcome
         tries[-1].check = f"{event.message}\n{event.tail}".strip()
-
-
-def _messages_delivered(run: Run, event: events.MessagesDelivered, at: float) -> None:
-    record = run.records[event.job]
-    record.delivered = max(record.delivered, event.number)
 
 
 def _worker_idle(run: Run, event: events.WorkerIdle, at: float) -> None:
@@ -484,8 +483,6 @@ APPLY: Mapping[type[events.Event], Callable[[Run, Any, float], None]] = {
     events.AgentEnded: _agent_ended,
     events.HealTried: _heal_tried,
     events.JobDeployed: lambda run, event, at: run.deploy(event.job),
-    events.MessageSent: lambda run, event, at: run.records[event.job].messages.append(event),
-    events.MessagesDelivered: _messages_delivered,
     events.WorkerIdle: _worker_idle,
     events.WorkerCompleted: _worker_completed,
     events.ConflictSettled: _settled,

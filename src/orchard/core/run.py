@@ -181,6 +181,10 @@ class Run:
             self._resting_since, self._went_on = None, at
 
     @property
+    def has_open_subtasks(self) -> bool:
+        return any(record.open_subtasks for record in self.records.values() if record.subtasks)
+
+    @property
     def active(self) -> list[JobId]:
         if not self.is_active:
             return []

@@ -1,4 +1,4 @@
-"""What each event about subtasks means for a run."""
+"""What each event about subtasks, and about messages to agents, means for a run."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -20,13 +20,31 @@ def _spawned(run: Run, event: events.SubtaskSpawned, at: float) -> None:
         event.name,
         event.definition,
         event.blocking,
+        event.interactive,
     )
 
 
 def _started(run: Run, event: events.SubtaskStarted, at: float) -> None:
     subtask = run.records[event.job].subtasks[event.subtask]
-    subtask.status, subtask.started = "running", at
+    subtask.status = "running"
+    subtask.started = at if subtask.started is None else subtask.started
     run.slots_used += 1
+
+
+def _rested(run: Run, event: events.SubtaskIdle, at: float) -> None:
+    subtask = run.records[event.job].subtasks[event.subtask]
+    _give_slot_back(run, subtask)
+    subtask.status, subtask.idle = "paused" if event.why == "paused" else "idle", event.why
+    subtask.awaits, subtask.ended_seq = False, run.seq
+
+
+def _released(run: Run, event: events.SubtaskReleased, at: float) -> None:
+    run.records[event.job].subtasks[event.subtask].status = "waiting"
+
+
+def _give_slot_back(run: Run, subtask: Subtask) -> None:
+    if subtask.status == "running" and not subtask.awaits:
+        run.slots_used -= 1
 
 
 def _placed(run: Run, event: events.SubtaskPlaced, at: float) -> None:
@@ -36,13 +54,15 @@ def _placed(run: Run, event: events.SubtaskPlaced, at: float) -> None:
 
 def _completed(run: Run, event: events.SubtaskCompleted, at: float) -> None:
     subtask = run.records[event.job].subtasks[event.subtask]
-    subtask.result, subtask.succeeded = event.result, event.succeeded
+    subtask.succeeded, subtask.completed_by = event.succeeded, event.by
+    if event.by == "itself" or event.result:
+        subtask.result, subtask.size = event.result, event.size
 
 
 def _ended(run: Run, event: events.SubtaskEnded, at: float) -> None:
     subtask = run.records[event.job].subtasks[event.subtask]
-    if subtask.status == "running" and not subtask.awaits:
-        run.slots_used -= 1
+    _give_slot_back(run, subtask)
+    subtask.size = event.size or subtask.size
     subtask.status, subtask.awaits, subtask.ended, subtask.ended_seq = event.status, False, at, run.seq
     subtask.message, subtask.summary, subtask.commit = event.message, event.summary, event.commit
     subtask.counts, subtask.paths = event.counts, event.paths
@@ -75,6 +95,20 @@ def _progress(run: Run, event: events.ProgressReported, at: float) -> None:
         who.progress = event
 
 
+def _message_sent(run: Run, event: events.MessageSent, at: float) -> None:
+    _listener(run, event).messages.append(event)
+
+
+def _messages_delivered(run: Run, event: events.MessagesDelivered, at: float) -> None:
+    listener = _listener(run, event)
+    listener.delivered = max(listener.delivered, event.number)
+
+
+def _listener(run: Run, event: events.MessageSent | events.MessagesDelivered) -> JobRecord | Subtask:
+    record = run.records[event.job]
+    return record if event.subtask is None else record.subtasks[event.subtask]
+
+
 def stop_waiting(run: Run, record: JobRecord) -> None:
     """An attempt that ends while its agent waits has no slot to give back; the job's own end gives one back."""
     if record.last is not None and record.last.awaits:
@@ -85,6 +119,8 @@ def stop_waiting(run: Run, record: JobRecord) -> None:
 APPLY_SUBTASKS: Mapping[type[events.Event], Callable[[Run, Any, float], None]] = {
     events.SubtaskSpawned: _spawned,
     events.SubtaskStarted: _started,
+    events.SubtaskIdle: _rested,
+    events.SubtaskReleased: _released,
     events.SubtaskPlaced: _placed,
     events.SubtaskCompleted: _completed,
     events.SubtaskEnded: _ended,
@@ -93,4 +129,6 @@ APPLY_SUBTASKS: Mapping[type[events.Event], Callable[[Run, Any, float], None]] =
     events.SubtasksAwaited: _awaited,
     events.SubtasksAnswered: _awaited,
     events.ProgressReported: _progress,
+    events.MessageSent: _message_sent,
+    events.MessagesDelivered: _messages_delivered,
 }

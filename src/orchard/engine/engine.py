@@ -62,13 +62,23 @@ class Live(Struct):
 Attempting = Callable[["Engine", Run, JobId, int, asyncio.Event], Awaitable[None]]
 """What runs an attempt (`attempt.run_attempt`); given from outside so that this module knows no phases."""
 
+Ending = Callable[["Engine", Run, JobId], Awaitable[None]]
+"""What ends the subtasks of attempts that are over (`subtask.end_abandoned`)."""
+
 Starting = Callable[["Engine", Run], Awaitable[None]]
 """What pins a plan's base and target and starts its snapshot (`snapshot.start_plan`)."""
 
 
 class Engine:
     def __init__(
-        self, world: World, journal: Journal, slots: Slots, *, attempting: Attempting, starting: Starting
+        self,
+        world: World,
+        journal: Journal,
+        slots: Slots,
+        *,
+        attempting: Attempting,
+        starting: Starting,
+        ending: Ending | None = None,
     ) -> None:
         self.world = world
         self.journal = journal
@@ -82,13 +92,14 @@ class Engine:
         """Requests that are being carried out; while there are any, the engine is not idle."""
         self.job_tokens = JobTokens()
         self.desks: dict[Scope, Any] = {}
-        """Where agents sit in their turns (`desk.Desk`), each with the subtasks that it handed out."""
+        """Where agents sit (`scope.Desk`), each with the subtasks that it handed out."""
         self.tracing: Tracing | None = None
         """Who makes traces of what is recorded here; None: nobody asked for any."""
         self.notes: list[str] = []
         """What a person should know that belongs to no plan."""
         self.chain = Chain(world.say)
-        self._attempting, self._starting = attempting, starting
+        self._attempting, self._starting, self._ending = attempting, starting, ending
+        self._endings: set[asyncio.Task[None]] = set()
         self._group: asyncio.TaskGroup | None = None
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
@@ -124,6 +135,8 @@ class Engine:
         seq = self.journal.append(plan, event, at, take_in=take_in)
         if self.tracing is not None:
             self.tracing.hear(run, heard[0])
+        if isinstance(event, events.JobEvent) and run.records[event.job].abandoned:
+            self._end_abandoned(run, event.job)
         self._wake.set()
         return seq
 
@@ -134,6 +147,22 @@ class Engine:
             self.journal.check_room(len(happened), sum(len(events.encode(event)[1]) for event in happened))
             for event in happened:
                 self.record(plan, event, listed=listed and event is happened[-1])
+
+    def _end_abandoned(self, run: Run, job: JobId) -> None:
+        """A job that was held is over now: nobody else is there to end its subtasks."""
+        if self._ending is not None and not self.closing:
+            task = self.spawn(self._ending(self, run, job))
+            self._endings.add(task)
+            task.add_done_callback(self._ended)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        self._endings.discard(task)
+        self.wake()
+
+    async def abandoned_ended(self) -> None:
+        """Wait until the subtasks of jobs that are over have ended as well."""
+        while self._endings:
+            await asyncio.wait(tuple(self._endings))
 
     async def durable(self) -> None:
         """Wait until everything recorded so far has reached the disk, of the repository that is there."""
@@ -157,6 +186,8 @@ class Engine:
 
     def _is_in_use(self, run: Run) -> bool:
         if run.id in self._preparing or run.seq > self.journal.durable_seq:
+            return True
+        if any(scope.plan == run.id and desk.children for scope, desk in self.desks.items()):
             return True
         return any(plan == run.id for plan, _ in (*self.live, *self.giving_back))
 
@@ -303,7 +334,7 @@ class Engine:
             if live.stop is None:
                 live.stop = why
             else:  # another client has decided already, and was told so; asking again ends the job's grace
-                live.hurry.set()
+                self._hurry(run.id, job, live)
             live.task.cancel()
             tasks.append(live.task)
         if tasks:
@@ -326,15 +357,23 @@ class Engine:
 
     def hurry(self) -> None:
         """Skip the grace of everything that is being stopped."""
-        for live in self.live.values():
+        for (plan, job), live in self.live.items():
             if live.stop is not None:
-                live.hurry.set()
+                self._hurry(plan, job, live)
+
+    def _hurry(self, plan: PlanId, job: JobId, live: Live) -> None:
+        live.hurry.set()
+        for scope, desk in self.desks.items():
+            if (scope.plan, scope.job) == (plan, job):
+                desk.hurry.set()
 
     # ------------------------------------------------------------------------------------ waiting
 
     @property
     def is_idle(self) -> bool:
-        if self.live or self._preparing or self.asked:
+        if self.live or self._preparing or self.asked or self._endings:
+            return False
+        if any(desk.children for desk in self.desks.values()):
             return False
         return not self.starts_work or not any(run.may_start and run.has_ready() for run in self.runs.values())
 

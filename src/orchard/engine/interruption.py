@@ -14,6 +14,8 @@ class Interruptible:
         self._scope = asyncio.timeout(None)
         self._over = asyncio.Event()
         self.interrupted = False
+        self.why = "interrupted"
+        """Or `paused`: what ended it wants nothing of it to go on before it is resumed."""
 
     async def run(self, part: Awaitable[T]) -> T | None:
         """Await the part; None: it was interrupted."""
@@ -27,8 +29,9 @@ class Interruptible:
         finally:
             self._over.set()
 
-    async def interrupt(self) -> None:
+    async def interrupt(self, why: str = "interrupted") -> None:
         """End the part, and wait until nothing of it is running any more."""
+        self.why = why if self.why == "interrupted" else self.why
         if not self.interrupted:
             self.interrupted = True
             self._scope.reschedule(asyncio.get_running_loop().time())

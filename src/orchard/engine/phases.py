@@ -4,7 +4,7 @@ A phase stands between its two events. What fails is healed, where the plan allo
 """
 
 import json
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,13 +14,12 @@ from msgspec.structs import replace
 from orchard.engine.context import Context
 from orchard.engine.merges.gather import base_ref, gather
 from orchard.engine.outcome import Failed, Held, Outcome, Passed, Skipped
-from orchard.engine.programs import TAIL_LINES, command_line, environment, failure, folder_of, limits_of, redacted
 from orchard.engine.snapshot import merge_leaf
 from orchard.engine.turns.heal import edited_since, folder_state, healed, healed_trailers
 from orchard.engine.turns.permissions import read_only
 from orchard.engine.turns.resolve import Sides, merge_with_resolver, record_pick
-from orchard.engine.turns.work import run_agent_work
-from orchard.engine.workspace import setup_works
+from orchard.engine.turns.subtask import end_subtasks
+from orchard.engine.works import run_works, setup
 from orchard.errors import Next, SystemRefused
 from orchard.files import read_plain
 from orchard.git.history import count_commits, files
@@ -28,8 +27,7 @@ from orchard.git.refs import Update, keep_ref, update_refs
 from orchard.git.worktree.commit import CommitInfo, Committed, Refused
 from orchard.model.events.plans import NeedsConsumed, PhaseEnded, PhaseStarted, WorkCommitted
 from orchard.model.phases import PHASES, Phase, at_or_after
-from orchard.model.plan import AgentWork, Job, Resolver, Work
-from orchard.store.logs import tail
+from orchard.model.plan import Job, Resolver
 
 WORDS: Mapping[type[Outcome], str] = {Failed: "failed", Skipped: "skipped", Held: "held"}
 
@@ -141,26 +139,6 @@ async def _take_folder(context: Context, base: str) -> Outcome:
         context.notes.append("the folder of the last attempt is gone: the job starts over")
         context.first_phase, context.commit = Phase.SETUP, None
     return Passed()
-
-
-async def setup(context: Context) -> Outcome:
-    workspace = context.workspace
-    was_set_up = at_or_after(context.first_phase, Phase.PRECHECKS) and not workspace.is_new
-    if not workspace.is_open or was_set_up:
-        return Skipped()
-    if workspace.is_set_up:
-        return Passed("the worktree was set up for an earlier job")
-    copied, linked = await workspace.fill()
-    failed = await run_works(context, setup_works(context.plan, context.job, context.world.setup))
-    if failed is not None:
-        return failed
-    await workspace.note_set_up()
-    done = [f"copied {len(copied)} ignored files"] if copied else []
-    done += [f"linked {', '.join(linked.linked)}"] if linked.linked else []
-    done += [f"did not link {name}: {why}" for name, why in linked.skipped]
-    for name, why in linked.skipped:
-        context.engine.warn(context.run.id, f"'{name}' of 'worktree.link' is not linked into worktrees: {why}.")
-    return Passed("; ".join(done))
 
 
 async def prechecks(context: Context) -> Outcome:
@@ -326,9 +304,17 @@ async def run_phase(context: Context, phase: Phase, function: PhaseFunction) -> 
     context.phase = phase
     context.notes = []
     context.record(PhaseStarted(*context.now))
-    outcome = await _tried(context, function)
-    if isinstance(outcome, Failed):
-        outcome = await healed(context, outcome, lambda: _tried(context, function))
+    if at_or_after(phase, Phase.COMMIT):
+        await end_subtasks(context)  # somebody said that the work is done while some still ran
+    try:
+        outcome = await _tried(context, function)
+        if isinstance(outcome, Failed):
+            outcome = await healed(context, outcome, lambda: _tried(context, function))
+    except BaseException:
+        await end_subtasks(context)
+        raise
+    if isinstance(outcome, Failed) or (at_or_after(phase, Phase.WORK) and not isinstance(outcome, Held)):
+        await end_subtasks(context)  # a job that was held goes through the phases before its work once more
     if isinstance(outcome, Failed) and phase is Phase.POSTCHECKS:
         outcome = replace(outcome, left=await folder_state(context))
     notes = [*context.notes, *([outcome.note] if isinstance(outcome, Passed | Skipped) and outcome.note else [])]
@@ -344,38 +330,3 @@ async def _tried(context: Context, function: PhaseFunction) -> Outcome:
     except OSError as error:
         refused = SystemRefused(error)
         return Failed("error", refused.message, hint=refused.hint)
-
-
-# ------------------------------------------------------------------------------ running programs
-
-
-async def run_works(context: Context, works: Iterable[Work]) -> Failed | Held | None:
-    for one in works:
-        failed = await _run_work(context, one)
-        if failed is not None:
-            return failed
-    return None
-
-
-async def _run_work(context: Context, one: Work) -> Failed | Held | None:
-    if isinstance(one, AgentWork):
-        return await run_agent_work(context, one)
-    world, place = context.world, context.place
-    folder = folder_of(one, place)
-    if isinstance(folder, Failed):
-        return folder
-    ended = await context.workspace.run(
-        argv=command_line(one),
-        folder=folder,
-        env=context.traced(environment(world.seen_by_programs, context.plan, context.job, one, place)),
-        log=context.make_log(),
-        limits=limits_of(one, context.job, world.config.limits),
-        phase=context.phase,
-        hurry=context.hurry,
-    )
-    if ended.leftovers:
-        context.notes.append(f"{ended.leftovers} background processes were still running and were ended")
-    if ended.ok:
-        return None
-    said = redacted(tail(context.log, TAIL_LINES), world.hidden_in, context.run)
-    return failure(ended, one, said)

@@ -21,7 +21,7 @@ from orchard.engine.engine import Engine
 from orchard.engine.landing import settle, settle_undo, tell_settled
 from orchard.engine.refs_of_plan import slug
 from orchard.engine.turns.idle import WORKER, waiting_worker
-from orchard.engine.turns.subtask import settle_subtasks
+from orchard.engine.turns.subtask import end_abandoned, settle_subtasks
 from orchard.engine.turns.turn import remove_scratch
 from orchard.engine.vigil import last_pulse
 from orchard.engine.workspace import end_all, folders_of, release_unneeded, workspace_of
@@ -71,12 +71,17 @@ async def recover_plan(engine: Engine, reader: JournalReader, plan: PlanId, foun
 async def _settle_plan(engine: Engine, run: Run) -> None:
     since = _last_at_work(engine, run)
     await settle(engine, run)
+    for job_id, record in run.records.items():
+        if record.open_subtasks and job_id not in run.active:
+            await settle_subtasks(engine, run, job_id)
+            await end_abandoned(engine, run, job_id)
     for job_id in run.active:
         failpoint("recovery.before-job")
         await workspace_of(engine, run, job_id).end_survivors()
         await settle_subtasks(engine, run, job_id)
         failpoint("recovery.after-survivors")
         await _settle_job(engine, run, job_id, since)
+        await engine.abandoned_ended()
         failpoint("recovery.after-job")
     if run.canceled is not None:
         for job_id in [job for job, record in run.records.items() if record.state is JobState.PENDING]:

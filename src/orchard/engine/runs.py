@@ -121,11 +121,13 @@ class Runs(dict[PlanId, Run]):
     def row_after(self, run: Run, event: events.Event, *, listed: bool) -> PlanRow | None:
         """What lists show of the plan after this event, where that changed."""
         status = run.status
-        if self._statuses.get(run.id) is status and not listed and not isinstance(event, ALWAYS_LISTED):
+        # What a subtask left open keeps a plan from being settled: the next engine has to end it.
+        over = isinstance(event, events.SubtaskEnded) and run.settled
+        if self._statuses.get(run.id) is status and not (listed or over or isinstance(event, ALWAYS_LISTED)):
             return None
         self._note(run, status)
         # While a branch is being moved, the next engine has to look what became of it.
-        over = run.settled and run.moving is None
+        over = run.settled and run.moving is None and not run.has_open_subtasks
         return PlanRow(run.id, run.plan.name, run.created, 0, str(status), over, plan_summary(run, self._say))
 
     def _note(self, run: Run, status: PlanStatus) -> None:
@@ -135,7 +137,7 @@ class Runs(dict[PlanId, Run]):
             self._ended[run.id] = None
 
     def at_work(self) -> list[Run]:
-        return [run for run in self.values() if run.is_active]
+        return [run for run in self.values() if run.is_active or run.slots_used]
 
     @property
     def too_many(self) -> bool:

@@ -21,10 +21,11 @@ from orchard.engine.context import Context
 from orchard.engine.landing import Moved, land, settle
 from orchard.engine.merges.gather import base_ref, commit_time
 from orchard.engine.outcome import Failed, Held, Outcome, Passed, Skipped
-from orchard.engine.phases import note_changes, run_phase, run_works, setup
+from orchard.engine.phases import note_changes, run_phase
 from orchard.engine.snapshot import HEALED, merge_leaf, rebuild
 from orchard.engine.turns.heal import healed_trailers
 from orchard.engine.turns.resolve import merge_with_resolver
+from orchard.engine.works import run_works, setup
 from orchard.errors import Next
 from orchard.git.history import is_ancestor
 from orchard.git.merge.integration import compose_message

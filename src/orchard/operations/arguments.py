@@ -17,7 +17,7 @@ from orchard.model.phases import PHASES, Phase
 from orchard.model.plan import Plan, Work
 from orchard.model.plan_codec import plan_from_json, work_from_json
 from orchard.operations.operation import Args, Operation, arguments_of
-from orchard.text import did_you_mean, quoted
+from orchard.text import did_you_mean, one_of, quoted
 
 T = TypeVar("T")
 
@@ -82,7 +82,13 @@ def _fits(value: Any, hint: Any) -> bool:
 
 def _named(hint: Any) -> str:
     options = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
-    return " or ".join(_SORTS.get(get_origin(one) or one, str(one)) for one in options if one is not NoneType)
+    return " or ".join(_named_one(one) for one in options if one is not NoneType)
+
+
+def _named_one(hint: Any) -> str:
+    if get_origin(hint) is Literal:
+        return one_of(str(word) for word in get_args(hint))
+    return _SORTS.get(get_origin(hint) or hint, str(hint))
 
 
 # ------------------------------------------------------------------------------------ what they hold

@@ -70,6 +70,7 @@ class Handler:
                 answer = await self._command(operation, PlanId(plan), given)
         else:
             answer = await self._creation(operation, given)
+        await self.engine.abandoned_ended()
         await self.engine.durable()
         failpoint("request.after-durable")
         return answer

@@ -7,14 +7,14 @@ from msgspec import Struct
 from orchard.core.views.attempts import attempt_view, failure_view
 from orchard.core.views.documents import AttemptView, Failure, JobDetails
 from orchard.core.views.plans import job_steps, job_view
-from orchard.errors import Next
+from orchard.errors import Next, UsageError
 from orchard.git.history import LONGEST_DIFF
 from orchard.model.statuses import JobStatus
 from orchard.operations.arguments import phase_of
 from orchard.operations.jobs import JOB
 from orchard.operations.library import Library
 from orchard.operations.log_pages import PAGE, LogPage, Wanted, page
-from orchard.operations.operation import Absent, OfJob, Route, Tool, Verb, says
+from orchard.operations.operation import Absent, OfJob, OfWorker, Route, Tool, Verb, says
 from orchard.operations.plan_queries import LONGEST_IDLE, Stat
 from orchard.operations.queries import Query
 
@@ -107,7 +107,7 @@ get_job_failure = Query(
 )
 
 
-class GetJobDiff(OfJob, frozen=True, kw_only=True):
+class GetJobDiff(OfWorker, frozen=True, kw_only=True):
     stat: Stat = False
 
 
@@ -122,6 +122,7 @@ get_job_diff = Query(
     tool=Tool("core", "What a job changed", details="That of the whole plan: job `__snapshot-validation__`."),
     verb=Verb("diff"),
     next=("approve_job", "retry_job"),
+    of_subtasks=True,
     read=lambda library, args: library.diff(args.job, args.plan, stat=args.stat, most=LONGEST_DIFF),
 )
 
@@ -130,7 +131,7 @@ _WHOLE = {"verb": "A terminal shows all of it, or with `--tail` its end."}
 _ONCE = {"tool": "A call is answered once; `wait_plan` waits."}
 
 
-class GetJobLogs(OfJob, frozen=True, kw_only=True):
+class GetJobLogs(OfWorker, frozen=True, kw_only=True):
     attempt: Annotated[int | None, says("This attempt; else the last.", ge=1, le=1_000_000)] = None
     phase: Annotated[str | None, says("This phase; else the one that was written last.", form="phase")] = None
     offset: Annotated[
@@ -165,8 +166,10 @@ class GetJobLogs(OfJob, frozen=True, kw_only=True):
 
 
 def wanted_logs(library: Library, args: GetJobLogs) -> Wanted:
-    plan, job = library.find_job(args.job, args.plan)
-    return Wanted(plan, job, args.attempt, phase_of(args.phase), args.offset, args.limit)
+    run, job, subtask = library.worker_of(args.job, args.plan)
+    if subtask is not None and (args.attempt is not None or args.phase is not None):
+        raise UsageError("A subtask has one log: 'attempt' and 'phase' are for jobs.")
+    return Wanted(run.id, job, args.attempt, phase_of(args.phase), args.offset, args.limit, subtask)
 
 
 def _read_logs(library: Library, args: GetJobLogs) -> LogPage:
@@ -184,6 +187,7 @@ get_job_logs = Query(
     tool=Tool("core", "Read logs", details=""),
     verb=Verb("logs"),
     next=("retry_job",),
+    of_subtasks=True,
     read=_read_logs,
 )
 

@@ -125,6 +125,22 @@ class Library(ABC):
         run, job_id = self.job_of(name, plan, operation)
         return run.id, job_id
 
+    def worker_of(self, name: str, plan: str | None, operation: str = "") -> tuple[Run, JobId, str | None]:
+        """The same where a subtask can be meant as well: `JOB/subtask-xxxxx`."""
+        from orchard.core.job_names import find_worker
+
+        run, name, exact = self._place_of(name, plan, operation)
+        return run, *find_worker(run.id, run.plan.jobs, run.records, name, exact=exact)
+
+    def find_worker(self, name: str, plan: str | None, operation: str) -> tuple[PlanId, JobId]:
+        """The plan and the whole name of the job, or of the subtask where the operation can be about one."""
+        from orchard.core.job_names import worker_name
+
+        if not self._operation(operation).of_subtasks:
+            return self.find_job(name, plan, operation)
+        run, job, subtask = self.worker_of(name, plan, operation)
+        return run.id, worker_name(job, subtask)
+
     def job_of(self, name: str, plan: str | None, operation: str = "") -> tuple[Run, JobId]:
         """The job that is meant, and its run: by full id, unique bare id or unique name; `PLAN:JOB` names both.
 
@@ -132,12 +148,15 @@ class Library(ABC):
         """
         from orchard.core.job_names import find_job
 
+        run, name, exact = self._place_of(name, plan, operation)
+        return run, find_job(run.id, run.plan.jobs, name, exact=exact)
+
+    def _place_of(self, name: str, plan: str | None, operation: str) -> tuple[Run, str, bool]:
+        """In which run a job is looked for, by which name, and whether only by its whole name."""
         if plan is None and ":" in name:
             plan, name = name.split(":", 1)
         exact = self._takes_whole_names(operation)
-        plan_id = self.find_plan(plan, operation if exact and plan is not None else "")
-        run = self.run_of(plan_id)
-        return run, find_job(plan_id, run.plan.jobs, name, exact=exact)
+        return self.run_of(self.find_plan(plan, operation if exact and plan is not None else "")), name, exact
 
     def run_of(self, plan: PlanId) -> Run:
         """A run as the journal tells it; one that is remembered is only brought up to date."""
@@ -303,8 +322,13 @@ class Library(ABC):
     def changed_between(self, job: str | None, plan: str | None) -> tuple[str, str]:
         """The commits between which a job, or the whole plan, made its changes."""
         if job is not None:
-            run, job_id = self.job_of(job, plan)
+            run, job_id, subtask = self.worker_of(job, plan)
             record = run.records[job_id]
+            if subtask is not None:
+                one = record.subtasks[subtask]
+                if not one.over:
+                    raise NotFound(f"Subtask '{subtask}' has no result yet; it is {one.status}.")
+                return one.base, one.commit or one.base
             if job_id != VALIDATION:
                 commit = record.work_commit.commit if record.work_commit else record.commit
                 if commit is None or record.base is None:

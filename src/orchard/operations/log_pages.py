@@ -33,6 +33,8 @@ class Wanted(Struct, frozen=True):
     phase: Phase | None = None
     offset: int = 0
     limit: int = PAGE
+    subtask: str | None = None
+    """The subtask whose output it is; it has one log for all that it does."""
 
 
 class LogPage(Struct, frozen=True):
@@ -50,6 +52,8 @@ class LogPage(Struct, frozen=True):
 def page(library: Library, wanted: Wanted) -> LogPage:
     """One page of a log; without a phase, of the one that was written last."""
     run = library.run_of(wanted.plan)
+    if wanted.subtask is not None:
+        return _of_subtask(library, run, wanted, wanted.subtask)
     attempt = attempt_of(run, wanted)
     phase = wanted.phase or (_last_written(library, run, wanted.job, attempt) if attempt is not None else None)
     if attempt is None or phase is None:
@@ -59,6 +63,23 @@ def page(library: Library, wanted: Wanted) -> LogPage:
     path = library.logs.path(wanted.plan, wanted.job, attempt.number, phase)
     text, places = read_page(path, wanted.offset, wanted.limit, Redactor(library.secrets(run)), ended=ended)
     return LogPage(attempt.number, phase, text, *places, ended)
+
+
+def _of_subtask(library: Library, run: Run, wanted: Wanted, subtask: str) -> LogPage:
+    number = run.records[wanted.job].subtasks[subtask].attempt
+    path, ended = log_of_subtask(library, run, wanted.job, subtask), subtask_is_quiet(library, run, wanted.job, subtask)
+    text, places = read_page(path, wanted.offset, wanted.limit, Redactor(library.secrets(run)), ended=ended)
+    return LogPage(number, None, text, *places, ended)
+
+
+def log_of_subtask(library: Library, run: Run, job: JobId, subtask: str) -> Path:
+    return library.logs.subtask_path(run.id, job, run.records[job].subtasks[subtask].attempt, subtask)
+
+
+def subtask_is_quiet(library: Library, run: Run, job: JobId, subtask: str) -> bool:
+    """Whether a subtask prints no more: it is over, waits to be told more, or its engine is gone."""
+    one = run.records[job].subtasks[subtask]
+    return one.over or one.at_rest or not library.engine_alive()
 
 
 def read_page(

@@ -87,6 +87,15 @@ class OfJob(OfPlan, frozen=True, kw_only=True):
     job: Annotated[str, says(JOB_NAME)]
 
 
+WORKER_NAME = f"{JOB_NAME} Or `JOB/subtask-xxxxx`."
+
+
+class OfWorker(OfPlan, frozen=True, kw_only=True):
+    """About a job, or about one of its subtasks."""
+
+    job: Annotated[str, says(WORKER_NAME)]
+
+
 class Done(Struct, frozen=True, kw_only=True):
     """What was asked for is done, and durable."""
 
@@ -173,6 +182,8 @@ class Operation(Struct, frozen=True, kw_only=True):
     """What the sentence leaves out."""
     next: tuple[str, ...] = ()
     """Operations that usually follow."""
+    of_subtasks: bool = False
+    """Whether `job` can name a subtask as well: `JOB/subtask-xxxxx`."""
     whole_names: bool = False
     """Whether it ends, moves or removes something: then the beginning of an id names nothing."""
     fit: Fit | None = None

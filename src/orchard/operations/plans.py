@@ -412,6 +412,13 @@ def refuse_if_landed(run: Run) -> None:
         )
 
 
+def worker_of(run: Run, name: str) -> tuple[JobId, str | None]:
+    """The job, or the subtask of it, of this whole name."""
+    from orchard.core.job_names import find_worker
+
+    return find_worker(run.id, run.plan.jobs, run.records, name, exact=True)
+
+
 def job_of(run: Run, job: str) -> JobId:
     """The job of this whole name."""
     from orchard.core.job_names import find_job

@@ -26,7 +26,7 @@ from orchard.engine.engine import Engine
 from orchard.engine.programs import redacted
 from orchard.engine.turns.job_tokens import Scope
 from orchard.engine.turns.scope import Desk
-from orchard.engine.turns.subtask import MOST_DEPTH, SUMMARY, Order, pull, run_subtask
+from orchard.engine.turns.subtask import MOST_DEPTH, RESULT_BYTES, Order, begin, keep_result, pull
 from orchard.errors import NotFound, UsageError
 from orchard.model.events.plans import Json, ProgressReported, SubtaskCompleted, SubtaskSpawned
 from orchard.model.permissions import Tools, made, wrong
@@ -35,11 +35,10 @@ from orchard.operations.command import Service
 from orchard.operations.definitions import definition_items, described_here
 from orchard.operations.operation import Absent, Args, Operation, Tool, says
 from orchard.process.failpoint import failpoint
-from orchard.text import did_you_mean, quoted, shortened
+from orchard.text import did_you_mean, quoted
 
 INSTRUCTION_BYTES = 256 * 1024
 NAME_LENGTH = 200
-RESULT_LENGTH = 4000
 MESSAGE = 500
 """Characters of a word about progress."""
 MOST_TOLD = 200
@@ -63,10 +62,10 @@ class OfTurn(Args, frozen=True, kw_only=True):
     subtask: Annotated[str | None, _TOLD] = None
 
 
-def _desk(engine: Engine, args: OfTurn) -> Desk:
+def desk_of_turn(engine: Engine, args: OfTurn) -> Desk:
     """Where the agent sits that asks; one whose turn is over sits nowhere."""
     found = engine.desks.get(Scope(PlanId(args.plan), JobId(args.job), args.attempt, args.subtask))
-    if not isinstance(found, Desk) or found.left:
+    if not isinstance(found, Desk) or not found.seated:
         raise UsageError("Only an agent at work on a job can ask for this, and only while its turn lasts.")
     return found
 
@@ -87,7 +86,7 @@ async def _list_agents(engine: Engine, args: ListAgents) -> Json:
     look = partial(described_here, world.repo, world.agents, world.integration.objects)
     if args.plan is not None and args.job is not None:
         turn = OfTurn(plan=args.plan, job=args.job, attempt=args.attempt, subtask=args.subtask)
-        look = partial(world.described_in, _desk(engine, turn).context.place.folder)
+        look = partial(world.described_in, desk_of_turn(engine, turn).context.place.folder)
     described = await world.in_thread(look)
     known = await world.in_thread(world.agents.listed)
     return {"agents": known, "definitions": to_builtins(definition_items(described))}
@@ -107,6 +106,7 @@ class SpawnSubtask(OfTurn, frozen=True, kw_only=True):
     ]
     agent: Annotated[str | None, says("From list_agents. Left out: one like you.", min_length=1, max_length=400)] = None
     blocking: Annotated[bool, says("Wait for its end.")] = False
+    interactive: Annotated[bool, says("After its turn it waits for steer_subtask.")] = False
     name: Annotated[str, says("For people.", max_length=NAME_LENGTH)] = ""
     tools: Annotated[
         str | list[str] | None, says("What it may use, of what you may: `read-only`, `edit`, `all`, or tools by name.")
@@ -117,16 +117,17 @@ class SpawnSubtask(OfTurn, frozen=True, kw_only=True):
 
 async def _spawn_subtask(engine: Engine, args: SpawnSubtask) -> Json:
     """Hand work to another agent; where it blocks, wait for its end as long as one answer may take."""
-    desk = _desk(engine, args)
+    desk = desk_of_turn(engine, args)
+    turn = desk.seated
     _check_text(args.instructions)
     permits = _permits(args)
     _check_limits(desk)
-    order = replace(await _order(desk, args.agent, args.instructions), permits=permits)
+    order = replace(await order_of(desk, args.agent, args.instructions), permits=permits)
     why = f"before {order.id} began"
     async with desk.folder:
         base = await desk.context.workspace.picture(desk.context.base, why)
     _check_limits(desk)  # others may have asked while the picture was taken
-    _refuse_if_left(desk)
+    _refuse_if_left(desk, turn)
     context = desk.context
     assert context.phase is not None
     spawned = SubtaskSpawned(
@@ -141,13 +142,14 @@ async def _spawn_subtask(engine: Engine, args: SpawnSubtask) -> Json:
         " ".join(args.name.split())[:NAME_LENGTH],
         order.chosen.name,
         args.blocking,
+        args.interactive,
     )
     context.engine.record(context.run.id, spawned)
     failpoint("subtask.spawned")
-    desk.children[order.id] = context.engine.spawn(run_subtask(desk, order))
+    begin(desk, order)
     if args.blocking:
-        await _wait(desk, [order.id], args.timeout_s, lambda found: all(one.over for one in found))
-    return _told(desk, order.id)
+        await _wait(desk, [order.id], args.timeout_s, lambda found: all(_has_news(one) for one in found))
+    return told_of(desk, order.id)
 
 
 def _permits(args: SpawnSubtask) -> Tools:
@@ -158,8 +160,13 @@ def _permits(args: SpawnSubtask) -> Tools:
     return made(args.tools, args.deny_tools or ())
 
 
-def _refuse_if_left(desk: Desk) -> None:
-    if desk.left:
+def _has_news(one: Subtask) -> bool:
+    """Whether whoever waits for it can do something about it: it is over, or waits itself."""
+    return one.over or one.at_rest
+
+
+def _refuse_if_left(desk: Desk, turn: int) -> None:
+    if desk.seated != turn:
         raise UsageError("The turn of the agent that asked is over.")
 
 
@@ -191,7 +198,7 @@ def _check_limits(desk: Desk) -> None:
         raise UsageError(f"No agent may begin any more: {why}")
 
 
-async def _order(desk: Desk, agent: str | None, instructions: str) -> Order:
+async def order_of(desk: Desk, agent: str | None, instructions: str) -> Order:
     """Who does it: an agent of the user's by its name, or one by a definition; the usual one is like who asks."""
     context, world = desk.context, desk.context.world
     id = _new_id(one for record in context.run.records.values() for one in record.subtasks)
@@ -227,25 +234,26 @@ async def _await_subtasks(engine: Engine, args: AwaitSubtasks) -> Json:
 
     Answers with those that ended after `cursor`, an earlier answer's, and with those that still run.
     """
-    desk = _desk(engine, args)
+    desk = desk_of_turn(engine, args)
     if args.until not in ("all", "any"):
         raise UsageError("'until' is 'all' or 'any'.")
     mine = [one.id for one in children_of(desk.context.state.subtasks, desk.context.number, desk.context.subtask)]
     chosen = list(dict.fromkeys(args.ids)) if args.ids else mine
     for id in chosen:
-        _mine(desk, id)
+        own_subtask(desk, id)
     if not chosen:
         raise UsageError("There is no subtask to wait for.", hint="spawn_subtask hands work to another agent.")
 
     def enough(found: list[Subtask]) -> bool:
-        over = [one.over for one in found]
-        return all(over) or (args.until == "any" and any(one.ended_seq > args.cursor for one in found if one.over))
+        news = [one for one in found if _has_news(one)]
+        return len(news) == len(found) or (args.until == "any" and any(one.ended_seq > args.cursor for one in news))
 
     await _wait(desk, chosen, args.timeout_s, enough)
     found = [desk.context.state.subtasks[id] for id in chosen]
     return {
-        "ended": [_result(one) for one in found if one.over and one.ended_seq > args.cursor],
-        "running": [one.id for one in found if not one.over],
+        "ended": [told_of(desk, one.id) for one in found if one.over and one.ended_seq > args.cursor],
+        "idle": [told_of(desk, one.id) for one in found if one.at_rest],
+        "running": [one.id for one in found if not _has_news(one)],
         "cursor": max((one.ended_seq for one in found), default=args.cursor),
     }
 
@@ -254,18 +262,19 @@ async def _wait(desk: Desk, ids: list[str], seconds: float, enough: Callable[[li
     """Wait for subtasks, at most for a while; the slot of whoever waits is lent meanwhile."""
     subtasks = desk.context.state.subtasks
     found = [subtasks[id] for id in ids]
-    if enough(found) or desk.left:
+    turn = desk.seated
+    if enough(found) or not turn:
         return
     with desk.waiting():
         try:
             async with asyncio.timeout(max(0.0, min(seconds, LONGEST_WAIT))):
-                while not enough(found) and not desk.left:
+                while not enough(found) and desk.seated == turn:
                     await desk.news()
         except TimeoutError:
             return
 
 
-def _mine(desk: Desk, id: str) -> Subtask:
+def own_subtask(desk: Desk, id: str) -> Subtask:
     """A subtask that this agent asked for; those of others are not there for it."""
     context = desk.context
     found = context.state.subtasks.get(id)
@@ -276,17 +285,18 @@ def _mine(desk: Desk, id: str) -> Subtask:
     return found
 
 
-def _told(desk: Desk, id: str) -> Json:
-    return _result(desk.context.state.subtasks[id])
-
-
-def _result(one: Subtask) -> Json:
+def told_of(desk: Desk, id: str) -> Json:
+    """A subtask as the agent that asked for it is told of it; of one that is over it knows then."""
+    one = desk.context.state.subtasks[id]
+    if one.over:
+        desk.seen.add(id)
     return {
         "id": one.id,
         "name": one.name or one.id,
         "agent": one.agent,
         "status": one.status,
-        "summary": one.summary,
+        "summary": one.summary if one.over else _last_words(desk, one),
+        "cut": cut_words(one),
         "message": one.message,
         "commit": one.commit,
         "changes": {name: one.counts.get(name, 0) for name in ("added", "modified", "deleted")},
@@ -295,26 +305,39 @@ def _result(one: Subtask) -> Json:
     }
 
 
+def _last_words(desk: Desk, one: Subtask) -> str:
+    """What one that is idle said last."""
+    last = desk.context.state.last
+    turns = last.turns if last is not None and one.at_rest else []
+    return next((turn.text for turn in reversed(turns) if turn.subtask == one.id), "")
+
+
+def cut_words(one: Subtask) -> str | None:
+    """That the summary is a part of the result, if it is, and how to read the whole."""
+    if one.size <= len(one.summary.encode(errors="replace")):
+        return None
+    return f"The result has {one.size:,} bytes, of which 'summary' is a part; get_subtask reads all of it, in pages."
+
+
 # ------------------------------------------------------------------------------- results and progress
 
 
 class CompleteSubtask(OfTurn, frozen=True, kw_only=True):
-    result: Annotated[str, says("What you did or found, and what is not done.", min_length=1, max_length=RESULT_LENGTH)]
+    result: Annotated[str, says("What you did or found, and what is not done.", min_length=1, max_length=RESULT_BYTES)]
     succeeded: Annotated[bool, says("False: you could not do it.")] = True
 
 
 async def _complete_subtask(engine: Engine, args: CompleteSubtask) -> Json:
     """Take down what the agent of a subtask says it came to; the last word counts."""
-    desk = _desk(engine, args)
+    desk = desk_of_turn(engine, args)
     context = desk.context
     if context.subtask is None:
         raise UsageError("This is for the agent of a subtask.", hint="A job's own agent is done when its turn ends.")
     if not args.result.strip():
         raise UsageError("'result' is empty: say in a few sentences what came of it.")
-    said = redacted(shortened(args.result, SUMMARY), context.world.hidden_in, context.run)
-    context.engine.record(
-        context.run.id, SubtaskCompleted(context.job_id, context.number, context.subtask, said, args.succeeded)
-    )
+    said, size = await context.world.in_thread(keep_result, context, args.result)
+    about = (context.job_id, context.number, context.subtask)
+    context.engine.record(context.run.id, SubtaskCompleted(*about, said, args.succeeded, size))
     return {"subtask": context.subtask}
 
 
@@ -324,8 +347,8 @@ class PullSubtaskChanges(OfTurn, frozen=True, kw_only=True):
 
 async def _pull_subtask_changes(engine: Engine, args: PullSubtaskChanges) -> Json:
     """Merge what a subtask changed into the folder of the agent that asked for it; a conflict changes nothing."""
-    desk = _desk(engine, args)
-    found, tools = _mine(desk, args.id), desk.settings.tools
+    desk = desk_of_turn(engine, args)
+    turn, found, tools = desk.seated, own_subtask(desk, args.id), desk.settings.tools
     if not (tools.may_edit or tools.may_run):
         raise UsageError(f"You may not change files here, so you can pull no changes ({tools.words}).")
     if not found.over:
@@ -333,7 +356,7 @@ async def _pull_subtask_changes(engine: Engine, args: PullSubtaskChanges) -> Jso
     if found.commit is None:
         return {"id": args.id, "status": "nothing", "files": [], "conflicts": []}
     async with desk.folder:
-        _refuse_if_left(desk)  # the turn may have ended while others had the folder
+        _refuse_if_left(desk, turn)  # the turn may have ended while others had the folder
         return await pull(desk.context, found)
 
 
@@ -344,7 +367,7 @@ class ReportProgress(OfTurn, frozen=True, kw_only=True):
 
 async def _report_progress(engine: Engine, args: ReportProgress) -> Json:
     """Tell people how far an agent is; who tells too often is heard no more."""
-    desk = _desk(engine, args)
+    desk = desk_of_turn(engine, args)
     context = desk.context
     if not args.message.strip():
         raise UsageError("'message' is empty.")
@@ -363,7 +386,7 @@ async def _report_progress(engine: Engine, args: ReportProgress) -> Json:
 _NOT_FOR_PEOPLE = Absent("Only an agent at work on a job has subtasks.")
 
 
-def _service(
+def service(
     name: str,
     title: str,
     sentence: str,
@@ -388,7 +411,7 @@ def _service(
 
 
 OPERATIONS: tuple[Operation, ...] = (
-    _service(
+    service(
         "list_helpers",
         "List agents",
         "List the agents that work can be given to: the user's, and those that the repository describes.",
@@ -396,7 +419,7 @@ OPERATIONS: tuple[Operation, ...] = (
         _list_agents,
         "spawn_subtask",
     ),
-    _service(
+    service(
         "spawn_subtask",
         "Hand out a subtask",
         "Hand a large, independent part of your work to another agent, which works in its own copy of your folder.",
@@ -405,7 +428,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "await_subtasks",
         instructions="Write tests for src/login.py in tests/test_login.py. Run them.",
     ),
-    _service(
+    service(
         "await_subtasks",
         "Wait for subtasks",
         "Wait for your subtasks, for at most 45 seconds; then call again with the cursor.",
@@ -414,7 +437,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "pull_subtask_changes",
         ids=["subtask-k3x9p"],
     ),
-    _service(
+    service(
         "complete_subtask",
         "Complete a subtask",
         "As the agent of a subtask: tell your result to the agent that handed it to you, then end your turn.",
@@ -422,7 +445,7 @@ OPERATIONS: tuple[Operation, ...] = (
         _complete_subtask,
         result="Wrote 12 tests; all pass.",
     ),
-    _service(
+    service(
         "pull_subtask_changes",
         "Pull a subtask's changes",
         "Merge what a subtask changed into your folder; on a conflict nothing is written.",
@@ -430,7 +453,7 @@ OPERATIONS: tuple[Operation, ...] = (
         _pull_subtask_changes,
         id="subtask-k3x9p",
     ),
-    _service(
+    service(
         "report_progress",
         "Report progress",
         "Tell people how far you are, in the status of your job.",

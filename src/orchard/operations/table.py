@@ -11,9 +11,12 @@ from orchard.operations import (
     plans,
     queries,
     removal,
+    steering,
+    subtask_queries,
     subtasks,
     system,
     system_queries,
+    talking,
     workers,
 )
 from orchard.operations.operation import Operation
@@ -44,14 +47,14 @@ _ALL: tuple[Operation, ...] = (
     workers.list_workers,
     workers.deploy_jobs,
     workers.deploy_task,
-    workers.send_message,
-    workers.interrupt_worker,
-    workers.complete_task,
+    *talking.OPERATIONS,
     *plan_queries.OPERATIONS,
     *job_queries.OPERATIONS,
+    *subtask_queries.OPERATIONS,
     *system_queries.OPERATIONS,
     queries.list_events,
     *subtasks.OPERATIONS,
+    *steering.OPERATIONS,
     system.ping,
 )
 

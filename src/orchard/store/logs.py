@@ -44,6 +44,10 @@ class LogFiles(Struct, frozen=True):
         assert _SUBTASK.fullmatch(subtask), f"{subtask!r} is no id of a subtask"
         return self.attempt_folder(plan, job, attempt) / f"{subtask}.log"
 
+    def result_path(self, plan: PlanId, job: JobId, attempt: int, subtask: str) -> Path:
+        """Where the whole result of a subtask is kept that is too long to be told at once."""
+        return self.subtask_path(plan, job, attempt, subtask).with_suffix(".result")
+
     def evidence_path(self, plan: PlanId, job: JobId, attempt: int) -> Path:
         """Where an attempt may leave evidence of work that changed no file."""
         return self.attempt_folder(plan, job, attempt) / "evidence.json"

@@ -9,10 +9,13 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from orchard.agents.prompts.quote import code, listed, verbatim
+from orchard.agents.prompts.quote import code, data, listed, verbatim
 
 PATH = 4_096
 FOLDERS = 50
+PARENT_TASK = 3_000
+PLAN_TASK = 1_500
+WAITS = "- Your turn may end with a question: it is answered, or you are told that you are done."
 UNANSWERED = "- Nobody is there to answer questions: decide, and say what you decided."
 
 
@@ -24,6 +27,11 @@ class SubtaskContext(Struct, frozen=True, kw_only=True):
     subtask: str
     role: str | None = None
     """Of `role.role_text`: by which definition it works."""
+    parent_task: str = ""
+    """What the agent was asked to do that handed it out."""
+    plan_task: str = ""
+    """What the plan is for, and what the job's needs delivered, in a few lines."""
+    interactive: bool = False
     server: str | None = None
     may_spawn: bool = False
     allowed_folders: Sequence[Path] = ()
@@ -42,8 +50,10 @@ def tools_text(server: str, *, may_spawn: bool = True) -> str:
         rows.append(
             "- `spawn_subtask`: hand a part of the work to another agent (`list_agents` says to whom), in a copy of "
             "your folder as it is then. `await_subtasks` waits for it, `pull_subtask_changes` merges what it changed "
-            "into your folder. Worth it for parts that are large and independent. Await them: **when your turn ends, "
-            "subtasks that still run are stopped**, and what you have not pulled is not part of your result."
+            "into your folder, `steer_subtask` says more to it, ends its turn, pauses or completes it; `get_subtask`, "
+            "`get_job_logs` and `get_job_diff` take its id as `job`. Worth it for large and independent parts. "
+            "Await them: **when your work is done, subtasks that still run are stopped**, and what you have not pulled "
+            "is not part of your result."
         )
     return "## Tools of the orchestrator\n\n" + "\n".join(rows)
 
@@ -54,6 +64,7 @@ def subtask_instructions(context: SubtaskContext) -> str:
         "---",
         context.role,
         _place(context),
+        _around(context),
         tools_text(context.server, may_spawn=context.may_spawn) if context.server else "",
         _done(context),
     ]
@@ -67,8 +78,19 @@ def _place(context: SubtaskContext) -> str:
         f"- Your folder is {code(context.folder, PATH)}: a git worktree made for this, a copy of that agent's folder. "
         "Work in it and do not leave it: write nothing outside, and read no other worktree.",
     ]
-    rows += [*reach(context.allowed_folders, context.allowed_urls), *permitted(context.permitted), UNANSWERED]
+    rows += [*reach(context.allowed_folders, context.allowed_urls), *permitted(context.permitted)]
+    rows.append(WAITS if context.interactive else UNANSWERED)
     return "## Where you are\n\n" + "\n".join(rows)
+
+
+def _around(context: SubtaskContext) -> str:
+    """What the work is a part of: for its understanding, and no task of its own."""
+    parts = [data("plan", context.plan_task, PLAN_TASK)] if context.plan_task else []
+    parts += [data("task", context.parent_task, PARENT_TASK)] if context.parent_task else []
+    if not parts:
+        return ""
+    head = "Your part is what stands at the top. This is what the agent works on that handed it to you; do not do it."
+    return "## What it is a part of\n\n" + "\n\n".join([head, *parts])
 
 
 def reach(folders: Sequence[Path], urls: Sequence[str]) -> list[str]:

@@ -16,6 +16,7 @@ from orchard.model.plan import AgentWork, JobId
 from orchard.model.plan_codec import work_json
 from orchard.model.secrets import masked
 
+UNDER_WAY = ("waiting", "running")
 INSTRUCTIONS = 2000
 """Characters of what a subtask was asked to do that are shown."""
 
@@ -125,7 +126,8 @@ def subtasks_view(record: JobRecord, attempt: Attempt | None, *, stopped: bool =
         return []
     found = [one for one in record.subtasks.values() if one.attempt == attempt.number]
     shown = [_subtask(one, attempt) for one in found]
-    return [replace(one, status="interrupted", health=[]) if stopped and not one.ended_at else one for one in shown]
+    gone = [one.id for one in shown if stopped and one.status in UNDER_WAY]
+    return [replace(one, status="interrupted", health=[]) if one.id in gone else one for one in shown]
 
 
 def _subtask(one: Subtask, attempt: Attempt) -> documents.SubtaskView:
@@ -137,7 +139,10 @@ def _subtask(one: Subtask, attempt: Attempt) -> documents.SubtaskView:
         definition=one.definition,
         instructions=one.instructions[:INSTRUCTIONS],
         blocking=one.blocking,
+        interactive=one.interactive,
         status=one.status,
+        queued=len(one.queued),
+        result_bytes=one.size,
         message=one.message or None,
         summary=one.summary or None,
         base_commit=one.base,

@@ -230,6 +230,9 @@ class SubtaskView(Struct, frozen=True, kw_only=True):
     log: str | UnsetType | None = UNSET
     health: Annotated[list[ConditionView], Meta(description="The conditions that its worker is in.")] = []
     activity: ActivityView | None = None
+    interactive: bool = False
+    queued: Annotated[int, Meta(description="Messages that wait for its next turn.")] = 0
+    result_bytes: Annotated[int, Meta(description="How long its whole result is; `summary` may be a part.")] = 0
 
 
 class WorkerView(Struct, frozen=True, kw_only=True):

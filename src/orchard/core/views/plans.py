@@ -6,7 +6,7 @@
 from collections.abc import Sequence
 
 from msgspec import UNSET, Struct, convert
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from orchard.core.job_names import failed_words
 from orchard.core.records import Attempt, JobRecord
@@ -15,7 +15,7 @@ from orchard.core.scheduler import group_statuses
 from orchard.core.sides import SIDES
 from orchard.core.states import ACTIVE, JobState
 from orchard.core.views import documents
-from orchard.core.views.attempts import progress_view, subtasks_view
+from orchard.core.views.attempts import UNDER_WAY, progress_view, subtasks_view
 from orchard.core.views.figures import JobUsage, PlanUsage
 from orchard.core.views.health import alarms_of, at_work
 from orchard.core.views.usage import used_figures
@@ -372,6 +372,9 @@ def job_view(run: Run, job_id: JobId, *, interrupted: bool = False) -> documents
     kept = _kept(run, job_id)
     if kept.view is None:
         kept.view = _job_view(run, job_id, stopped=False)
+    if interrupted and any(one.status in UNDER_WAY for one in kept.view.subtasks):
+        record = run.records[job_id]
+        return replace(kept.view, subtasks=subtasks_view(record, record.last, stopped=True))
     return kept.view
 
 

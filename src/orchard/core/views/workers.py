@@ -3,7 +3,7 @@
     created     the attempt has begun, its agent has not
     running     it is in a turn, or between two
     idle        its turn is over, and it waits for a message or to be told that it is done
-    paused      it has begun, and waits for a budget, for a slot, or for its plan to be resumed
+    paused      it has begun, and waits for a budget, for a slot, or for itself or its plan to be resumed
     completed   its work is done
     error       its work failed, or was stopped
 
@@ -12,7 +12,7 @@ Nothing of this is stored: it follows from the records.
 
 from typing import get_args
 
-from orchard.core.records import Attempt, JobRecord
+from orchard.core.records import Attempt, JobRecord, Subtask
 from orchard.core.run import Run
 from orchard.core.states import JobState
 from orchard.core.views.documents import WorkerState, WorkerView
@@ -21,6 +21,15 @@ from orchard.model.phases import Phase, at_or_after
 from orchard.model.plan import VALIDATION, AgentWork, JobId
 
 STATES: tuple[WorkerState, ...] = get_args(WorkerState)
+
+
+def subtask_state(one: Subtask) -> WorkerState:
+    """What the agent of a subtask does."""
+    if one.over:
+        return "completed" if one.status == "completed" else "error"
+    if one.status == "waiting":
+        return "created" if one.started is None else "paused"
+    return "idle" if one.status == "idle" else "paused" if one.status == "paused" else "running"
 
 
 def worker_state(run: Run, job_id: JobId) -> WorkerState | None:
@@ -36,7 +45,7 @@ def worker_state(run: Run, job_id: JobId) -> WorkerState | None:
     if record.state in (JobState.FAILED, JobState.CANCELED):
         return "completed" if _is_done(last) else "error"
     if record.hold is not None and record.hold.kind == "worker":
-        return "idle"
+        return "paused" if record.is_paused else "idle"
     if record.state is JobState.RUNNING and last.where is not Phase.WORK:
         return "completed" if at_or_after(last.where, Phase.COMMIT) else "created"
     if record.state is JobState.RUNNING:

@@ -23,6 +23,7 @@ from orchard.engine.server.server import Connection, EngineGone, connect, listen
 from orchard.engine.server.session import Answering, Place, Session
 from orchard.engine.snapshot import start_plan
 from orchard.engine.trace.setup import Traced, traced, without_headers
+from orchard.engine.turns.subtask import end_abandoned
 from orchard.engine.world import World
 from orchard.errors import OrchardError, UsageError, no_locks
 from orchard.git.merge.integration import Integration
@@ -147,7 +148,7 @@ async def _own_engine(place: Place, work: bool, trace: Traced) -> AsyncIterator[
     try:
         with Journal.open(repo.state / JOURNAL_FILE) as journal:
             place.reader.recent = journal.recent
-            engine = Engine(world, journal, slots, attempting=run_attempt, starting=start_plan)
+            engine = Engine(world, journal, slots, attempting=run_attempt, starting=start_plan, ending=end_abandoned)
             engine.tracing, engine.notes = trace.tracing, trace.notes
             engine.chain.reader = place.reader
             engine.starts_work = False

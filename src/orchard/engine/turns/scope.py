@@ -1,9 +1,10 @@
-"""Where an agent sits during its turn: the subtasks that it handed out, and the end of all of them with the turn.
+"""Where an agent sits, from its first turn to the end of the attempt or of the subtask: what it handed out to others.
 
-A turn is the life of its subtasks. They go on while it is tried again after an error that passes; when it is over, for
-whatever reason, those that still run are ended and what they did is saved. So nothing runs for a job that is over.
+Subtasks go on while the agent that asked for them is in another turn, or idle. They end with its work: when it is done,
+has failed or was stopped, those that still run are ended and what they did is saved (`subtask.end_subtasks`). So
+nothing runs for a job that is over.
 
-Our own MCP server is handed to the agent for that time, with a job token that speaks for its job alone. An agent within
+Our own MCP server is handed to the agent for each turn, with a job token that speaks for its job alone. An agent within
 our own process speaks with the server at once. For others the token lies in a file of the turn's own folder, not in an
 argument or a variable, which children inherit and others can read. It is good until the turn ends.
 """
@@ -12,16 +13,19 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from orchard.agents.protocol import Agent, McpServer, Settings
 from orchard.engine.context import Context
+from orchard.engine.engine import Engine
+from orchard.engine.interruption import Interruptible
 from orchard.engine.server.server import open_channel
 from orchard.engine.turns.job_tokens import Scope
 from orchard.model.events.plans import SubtasksAnswered, SubtasksAwaited
@@ -38,17 +42,27 @@ PASS_FILE = "orchard-pass.json"
 
 class Desk(Struct, eq=False):
     context: Context
-    agent: str
-    settings: Settings
-    work: Work | None
+    agent: str = ""
+    settings: Settings = field(default_factory=Settings)
+    work: Work | None = None
     children: "dict[str, asyncio.Task[None]]" = field(default_factory=dict)
+    """Its subtasks that have a slot or wait for one; those that are at rest have no task."""
+    orders: dict[str, Any] = field(default_factory=dict)
+    """By subtask, what it was asked for (`subtask.Order`); what is not known here follows from the journal."""
     folder: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held by whoever takes a picture of its folder, or writes there."""
-    left: bool = False
-    """The turn is over: nothing more is handed out."""
+    turn: Interruptible | None = None
+    """Of a subtask's agent: how its turn can be ended. That of a job's agent is in `Engine.live`."""
+    seated: int = 0
+    """Counts the turns; 0: none is under way, and nothing is handed out."""
+    turns: int = 0
     waits: int = 0
     """How many of its calls wait for subtasks; while there are any, its slot is lent."""
     told: int = 0
+    seen: set[str] = field(default_factory=set)
+    """Subtasks of which the agent was told how they ended, or that they wait for it."""
+    hurry: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set where those who end its subtasks want no more patience with them."""
     _news: asyncio.Event = field(default_factory=asyncio.Event)
 
     def tell(self) -> None:
@@ -58,9 +72,24 @@ class Desk(Struct, eq=False):
     async def news(self) -> None:
         await self._news.wait()
 
+    def sit(self, context: Context, agent: str, settings: Settings, work: Work | None) -> None:
+        """The agent begins a turn."""
+        self.context, self.agent, self.settings, self.work = context, agent, settings, work
+        self.turns += 1
+        self.seated, self.told = self.turns, 0
+
+    def stand_up(self) -> None:
+        """The turn is over. What the agent was not told of its subtasks meanwhile, its next turn tells."""
+        self.seated = 0
+        if self.waits:
+            self.waits = 0
+            self._go_on()
+        self.tell()
+
     @contextmanager
     def waiting(self) -> Iterator[None]:
         """The agent does nothing but wait during the block, as far as its own call tells."""
+        turn = self.seated
         self.waits += 1
         if self.waits == 1:
             self._record(SubtasksAwaited)
@@ -69,7 +98,7 @@ class Desk(Struct, eq=False):
             with self.context.engine.activity.resting(scope_of(self.context)):
                 yield
         finally:
-            if not self.left:  # else the slot was taken back when the turn ended
+            if self.seated == turn:  # else the slot was taken back when the turn ended
                 self.waits -= 1
                 if not self.waits:
                     self._go_on()
@@ -82,43 +111,36 @@ class Desk(Struct, eq=False):
         context = self.context
         context.record(event(context.job_id, context.number, context.subtask))
 
-    async def leave(self) -> None:
-        """End every subtask that still runs, and wait until each is saved, however often we are canceled meanwhile."""
-        self.left = True
-        if self.waits:
-            self._go_on()
-        running = list(self.children.values())
-        for task in running:
-            task.cancel()
-        canceled: asyncio.CancelledError | None = None
-        while waiting := [task for task in running if not task.done()]:
-            try:
-                await asyncio.wait(waiting)
-            except asyncio.CancelledError as error:
-                canceled = error
-        self.tell()
-        if running:
-            many = f"{len(running)} subtasks" if len(running) > 1 else "a subtask"
-            self.context.notes.append(f"{many} still ran when the turn ended; stopped, and what was done is saved")
-        if canceled is not None:
-            raise canceled
-
 
 def scope_of(context: Context) -> Scope:
     return Scope(context.run.id, context.job_id, context.number, context.subtask)
 
 
-@asynccontextmanager
-async def at_desk(context: Context, agent: str, settings: Settings, work: Work | None) -> AsyncIterator[None]:
-    """An agent has its turn for the time of the block; its subtasks end with it."""
-    desk, scope = Desk(context, agent, settings, work), scope_of(context)
-    desks = context.engine.desks
-    desks[scope] = desk
+def desk_of(context: Context) -> Desk:
+    """Where the agent of an attempt or of a subtask sits; it is kept until that is over."""
+    found = context.engine.desks.setdefault(scope_of(context), Desk(context))
+    assert isinstance(found, Desk)
+    return found
+
+
+def turn_of(engine: Engine, scope: Scope) -> Interruptible | None:
+    """The turn of the agent of a job, or of a subtask, that is under way and can be ended."""
+    if scope.subtask is None:
+        live = engine.live.get((scope.plan, scope.job))
+        return live.turn if live is not None else None
+    desk = engine.desks.get(scope)
+    return desk.turn if isinstance(desk, Desk) else None
+
+
+@contextmanager
+def at_desk(context: Context, agent: str, settings: Settings, work: Work | None) -> Iterator[None]:
+    """An agent has its turn for the time of the block; its subtasks go on when it ends."""
+    desk = desk_of(context)
+    desk.sit(context, agent, settings, work)
     try:
         yield
     finally:
-        del desks[scope]
-        await desk.leave()
+        desk.stand_up()
 
 
 # --------------------------------------------------------------------------------- our own server

@@ -1,12 +1,16 @@
-"""One subtask, from its slot to its result: a worktree, one turn of an agent there, a commit under a ref of ours.
+"""One subtask, from its slot to its result: a worktree, turns of an agent there, a commit under a ref of ours.
 
-It ends in exactly one of three ways, each the same event: completed, failed, or stopped with its parent. The only
-other end is the death of the engine, which the next engine finds in the journal. `pull` brings what it changed into the
-worktree of the agent that asked for it.
+    waiting ──► running ──► completed, failed
+       ▲           └──────► idle, paused: no slot and no task, until a message, `resume` or `complete`
+       └───────────────────────┘
+
+It ends in exactly one of three ways, each the same event: completed, failed, or stopped with the work that it is a part
+of. The only other end is the death of the engine, which the next engine finds in the journal; what was idle then stays
+so. `pull` brings what it changed into the worktree of the agent that asked for it.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -16,20 +20,23 @@ from msgspec.structs import replace
 from orchard.agents.choice import Choice
 from orchard.agents.prompts.subtask import SubtaskContext, subtask_instructions
 from orchard.agents.protocol import Agent, Result, Settings
-from orchard.core.records import Subtask, depth_of
+from orchard.core.records import Subtask, children_of, depth_of
 from orchard.core.run import Run
 from orchard.engine.context import Context
 from orchard.engine.engine import Engine
 from orchard.engine.outcome import Failed, Held
-from orchard.engine.phases import setup
 from orchard.engine.programs import redacted
+from orchard.engine.turns.news import tell_of, tell_of_interruption
 from orchard.engine.turns.permissions import handed_on
-from orchard.engine.turns.scope import Desk, offered_name
-from orchard.engine.turns.turn import Asked, run_turn
-from orchard.engine.turns.work import environment_for, limits_for
+from orchard.engine.turns.scope import Desk, offered_name, scope_of
+from orchard.engine.turns.talk import talk
+from orchard.engine.turns.turn import Asked
+from orchard.engine.turns.work import environment_for, intent_of, limits_for, summary_of
+from orchard.engine.works import setup
 from orchard.engine.workspace import workspace_of
 from orchard.engine.world import World
 from orchard.errors import OrchardError, SystemRefused
+from orchard.files import replace_whole
 from orchard.git.command import GitError
 from orchard.git.history import files, show_path
 from orchard.git.merge.conflicts import Merge
@@ -48,8 +55,14 @@ from orchard.text import shortened
 MOST_DEPTH = 2
 """Subtasks of subtasks, and no deeper."""
 SUMMARY = 4000
-"""Characters of a result that are kept."""
+"""Characters of a result that are told at once; the whole is kept beside the log, and read in pages."""
+RESULT_BYTES = 1024 * 1024
+CUT = b"\n[... what is longer than 1 MiB is not kept ...]\n"
+STOPPED = "It was stopped, because the work ended that it was a part of."
 LISTED_PATHS = 100
+NEEDS = 5
+NEED = 300
+"""So many needs of the job a subtask is told of, with so many characters of what each delivered."""
 
 
 class Order(Struct, frozen=True):
@@ -69,36 +82,83 @@ class _End(Struct, frozen=True):
     status: str
     message: str = ""
     summary: str = ""
+    size: int = 0
 
 
-async def run_subtask(desk: Desk, order: Order) -> None:
-    parent = desk.context
-    engine, run, job_id = parent.engine, parent.run, parent.job_id
-    subtask = run.records[job_id].subtasks[order.id]
-    # Its files are not the job's own: what is noted about its worktree goes with it.
-    context = Context(
-        engine, run, job_id, parent.number, Phase.MERGE_FI, parent.hurry, base=subtask.base, subtask=order.id
-    )
+def begin(desk: Desk, order: Order) -> None:
+    """Have a subtask worked on, from its slot on; one that was at rest goes on in its session."""
+    desk.orders[order.id] = order
+    desk.children[order.id] = desk.context.engine.spawn(_until_it_rests(desk, order.id, _run(desk, order)))
+
+
+def finish(desk: Desk, id: str) -> None:
+    """End a subtask that is at rest: somebody said that it is done."""
+    desk.children[id] = desk.context.engine.spawn(_until_it_rests(desk, id, _finish_at_rest(desk, id)))
+
+
+async def _until_it_rests(desk: Desk, id: str, work: Awaitable[None]) -> None:
     try:
-        await _to_its_end(desk, order, context, subtask)
+        await work
     finally:
-        desk.children.pop(order.id, None)
+        desk.children.pop(id, None)
         desk.tell()
-        if subtask.started is not None:
-            engine.subtask_slots.free()
+        tell_of(desk, id)
+        desk.context.engine.wake()
 
 
-async def _to_its_end(desk: Desk, order: Order, context: Context, subtask: Subtask) -> None:
+async def _run(desk: Desk, order: Order) -> None:
+    context = _context(desk, order.id)
+    subtask, engine = context.state.subtasks[order.id], context.engine
+    rests, has_slot = False, False
+
+    def started() -> None:
+        nonlocal has_slot
+        has_slot = True
+        context.record(SubtaskStarted(context.job_id, context.number, order.id))
+
     try:
+        # At most once: that it was asked for must outlive us before it begins.
+        await engine.durable()
+        await engine.subtask_slots.take(context.run, started)
         end = await _guarded(desk, order, context)
-        await _finish(context, subtask, order, end)
+        rests = end is None
+        if end is not None:
+            await _finish(context, subtask, end)
+    except asyncio.CancelledError:
+        if engine.closing:
+            raise
+        await _stop(context, subtask)
+    finally:
+        if has_slot:
+            engine.subtask_slots.free()
+    if rests:
+        context.workspace.leave()
+
+
+async def _finish_at_rest(desk: Desk, id: str) -> None:
+    context = _context(desk, id)
+    subtask = context.state.subtasks[id]
+    try:
+        await context.workspace.prepare(context.base)
+        await _finish(context, subtask, _completed(context, subtask, ""))
     except asyncio.CancelledError:
         if context.engine.closing:
             raise
         await _stop(context, subtask)
 
 
-async def _guarded(desk: Desk, order: Order, context: Context) -> _End:
+def _context(desk: Desk, id: str) -> Context:
+    """A subtask as its work sees it. Its files are not the job's own: what is noted about its worktree goes with it."""
+    parent = desk.context
+    subtask = parent.state.subtasks[id]
+    first = Phase.MERGE_FI if subtask.idle is None else Phase.WORK
+    return Context(
+        parent.engine, parent.run, parent.job_id, subtask.attempt, first, desk.hurry, base=subtask.base, subtask=id,
+        phase=parent.phase,
+    )  # fmt: skip
+
+
+async def _guarded(desk: Desk, order: Order, context: Context) -> _End | None:
     """The work, with every error turned into a failed subtask; only a journal that cannot record is let through."""
     try:
         return await _work(desk, order, context)
@@ -112,20 +172,19 @@ async def _guarded(desk: Desk, order: Order, context: Context) -> _End:
         return _End("failed", f"{type(error).__name__}: {error}")
 
 
-async def _work(desk: Desk, order: Order, context: Context) -> _End:
-    engine, run, job_id = context.engine, context.run, context.job_id
-    # At most once: that it was asked for must outlive us before it begins.
-    await engine.durable()
-    started = SubtaskStarted(job_id, context.number, order.id)
-    await engine.subtask_slots.take(run, lambda: context.record(started))
+async def _work(desk: Desk, order: Order, context: Context) -> _End | None:
+    """None: it is not over, and waits to be told more."""
+    subtask, phase = context.state.subtasks[order.id], context.phase
     await context.workspace.prepare(context.base)
     context.phase = Phase.SETUP
     ready = await setup(context)
-    context.phase = desk.context.phase
+    context.phase = phase
     if isinstance(ready, Failed | Held):
         return _End("failed", ready.message if isinstance(ready, Failed) else context.world.say(ready.reason))
-    result = await run_turn(context, _asked(desk, order, context))
-    return _ended(context, order, result)
+    result = await talk(context, _asked(desk, order, context), interactive=subtask.interactive)
+    if not isinstance(result, Held):
+        return _ended(context, subtask, result)
+    return _completed(context, subtask, "") if subtask.completed_by is not None else None
 
 
 def _asked(desk: Desk, order: Order, context: Context) -> Asked:
@@ -141,6 +200,9 @@ def _asked(desk: Desk, order: Order, context: Context) -> Asked:
         job=context.job_id,
         subtask=order.id,
         role=order.chosen.role,
+        parent_task=_parent_task(desk),
+        plan_task=_plan_task(context),
+        interactive=context.state.subtasks[order.id].interactive,
         server=offered_name(context, agent, "subtask", settings),
         may_spawn=may_spawn,
         allowed_folders=settings.allowed_folders,
@@ -168,6 +230,23 @@ def _sources(desk: Desk, order: Order) -> tuple[Source, ...]:
     return handed_on(desk.context.world.config, order.chosen, desk.settings.tools, order.permits)
 
 
+def _parent_task(desk: Desk) -> str:
+    """What the agent that handed it out was asked to do."""
+    context = desk.context
+    if context.subtask is not None:
+        return context.state.subtasks[context.subtask].instructions
+    return intent_of(context.job)
+
+
+def _plan_task(context: Context) -> str:
+    """The plan that it is all for, and what the needs of its job delivered, in a few lines."""
+    rows = [f"Plan: {context.plan.name}", context.plan.description.strip()]
+    for need in context.job.needs[:NEEDS]:
+        said = " ".join(summary_of(context.run.records[need]).split())
+        rows += [f"Job '{need}' delivered: {shortened(said, NEED)}"] if said else []
+    return "\n".join(row for row in rows if row)
+
+
 def _settings(desk: Desk, order: Order) -> Settings:
     """What the plan allows the parent holds for its helper; a model and an effort are those of one agent only."""
     same = desk.agent == order.agent.name
@@ -176,21 +255,53 @@ def _settings(desk: Desk, order: Order) -> Settings:
     return given if same else replace(given, tier=None, effort=None, max_turns=None)
 
 
-def _ended(context: Context, order: Order, result: Result) -> _End:
+def _ended(context: Context, subtask: Subtask, result: Result) -> _End:
     """What the end of its turn means for a subtask; what its agent said by `complete_subtask` is its result."""
-    subtask = context.state.subtasks[order.id]
-    said = subtask.result if subtask.result is not None else shortened(result.text, SUMMARY)
-    summary = redacted(said, context.world.hidden_in, context.run)
     if result.reason == "denied" or (not result.ok and subtask.result is None):
         message = result.message or f"Its turn ended: {result.reason}."
-        return _End("failed", redacted(message, context.world.hidden_in, context.run), summary)
+        summary, size = keep_result(context, result.text)
+        return _End("failed", redacted(message, context.world.hidden_in, context.run), summary, size)
+    return _completed(context, subtask, result.text)
+
+
+def _completed(context: Context, subtask: Subtask, text: str) -> _End:
+    summary, size = subtask.result, subtask.size
+    if summary is None:
+        summary, size = keep_result(context, text or _last_words(context))
     if not subtask.succeeded:
-        return _End("failed", "Its agent says that it could not do it.", summary)
-    return _End("completed", "", summary)
+        return _End("failed", "Its agent says that it could not do it.", summary, size)
+    return _End("completed", _SAID_DONE.get(subtask.completed_by or "", ""), summary, size)
 
 
-async def _finish(context: Context, subtask: Subtask, order: Order, end: _End) -> None:
+_SAID_DONE = {
+    "parent": "The agent that asked for it said that it is done.",
+    "person": "A person said that it is done.",
+}
+
+
+def _last_words(context: Context) -> str:
+    turns = context.state.last.turns if context.state.last is not None else []
+    return next((turn.text for turn in reversed(turns) if turn.subtask == context.subtask and turn.text), "")
+
+
+def keep_result(context: Context, text: str) -> tuple[str, int]:
+    """Keep a whole result beside the log, without secrets; returns what of it is told at once, and its bytes."""
+    assert context.subtask is not None
+    clean = redacted(text, context.world.hidden_in, context.run)
+    data = clean.encode(errors="replace")
+    if len(data) > RESULT_BYTES:
+        data = data[:RESULT_BYTES].decode(errors="ignore").encode() + CUT
+    if len(clean) > SUMMARY:
+        logs = context.world.logs
+        path = logs.result_path(context.run.id, context.job_id, context.number, context.subtask)
+        logs.make(path)
+        replace_whole(path, data)
+    return shortened(clean, SUMMARY), len(data)
+
+
+async def _finish(context: Context, subtask: Subtask, end: _End) -> None:
     engine, run, job_id = context.engine, context.run, context.job_id
+    await end_subtasks(context)
     commit, counts, paths = None, dict[str, int](), tuple[str, ...]()
     try:
         committed = await _collect(context, subtask) if context.workspace.is_open else None
@@ -200,10 +311,11 @@ async def _finish(context: Context, subtask: Subtask, order: Order, end: _End) -
             paths = tuple(one.shown for one in changed[:LISTED_PATHS])
     except OrchardError as error:
         message = f"{end.message} What it left cannot be taken over: {error.message}".strip()
-        end = _End("failed", message, end.summary)
-    ended = SubtaskEnded(job_id, context.number, order.id, end.status, end.message, end.summary, commit, counts, paths)
+        end = _End("failed", message, end.summary, end.size)
+    about = (job_id, context.number, subtask.id)
+    ended = SubtaskEnded(*about, end.status, end.message, end.summary, commit, counts, paths, end.size)
     engine.record(run.id, ended)
-    await context.workspace.end(f"left over after {order.id}")
+    await context.workspace.end(f"left over after {subtask.id}")
 
 
 async def _collect(context: Context, subtask: Subtask) -> Committed:
@@ -225,24 +337,73 @@ async def _collect(context: Context, subtask: Subtask) -> Committed:
     return result
 
 
+# ------------------------------------------------------------------------------------ ending early
+
+
+async def end_subtasks(context: Context) -> None:
+    """End what an agent handed out, because its work is over: what runs is ended, and what was done is saved.
+
+    Returns when all of it is over, however often we are canceled meanwhile. An engine that closes leaves what is at
+    rest as it is: the next one has it.
+    """
+    engine, subtasks = context.engine, context.state.subtasks
+    desk = engine.desks.pop(scope_of(context), None)
+    under_way = list(desk.children.values()) if isinstance(desk, Desk) else []
+    for task in under_way:
+        task.cancel()
+    known = set(desk.children) if isinstance(desk, Desk) else set()
+    at_rest = [one for one in children_of(subtasks, context.number, context.subtask) if one.at_rest]
+    if not engine.closing:
+        around = desk if isinstance(desk, Desk) else Desk(context)
+        for one in at_rest:
+            if one.id not in known:
+                under_way.append(engine.spawn(_stop(_context(around, one.id), one)))
+    canceled: asyncio.CancelledError | None = None
+    while waiting := [task for task in under_way if not task.done()]:
+        try:
+            await asyncio.wait(waiting)
+        except asyncio.CancelledError as error:
+            canceled = error
+    if isinstance(desk, Desk):
+        desk.tell()
+    if under_way:
+        many = f"{len(under_way)} subtasks were" if len(under_way) > 1 else "a subtask was"
+        context.notes.append(f"{many} not over when the work ended; stopped, and what was done is saved")
+    if canceled is not None:
+        raise canceled
+
+
+async def end_abandoned(engine: Engine, run: Run, job_id: JobId) -> None:
+    """End the subtasks of attempts that are over: of a held job that was canceled, or whose time was over."""
+    for number in sorted({one.attempt for one in run.records[job_id].abandoned}):
+        await end_subtasks(Context(engine, run, job_id, number, Phase.WORK, asyncio.Event(), phase=Phase.WORK))
+
+
 async def _stop(context: Context, subtask: Subtask) -> None:
-    message = "It was stopped, because the turn of the agent that asked for it ended."
+    await end_subtasks(context)
     if subtask.over:
         await context.workspace.end(f"stopped: {subtask.id}")
+        return
+    if subtask.completed_by in _SAID_DONE:
+        end = _End("completed", _SAID_DONE[str(subtask.completed_by)], subtask.result or "", subtask.size)
     else:
-        end = _End("stopped", message, subtask.result or "")
-        await _end_early(context.engine, context.run, context.job_id, subtask, end, " Its folder is kept.")
+        end = _End("stopped", STOPPED, subtask.result or "", subtask.size)
+    await _end_early(context.engine, context.run, context.job_id, subtask, end, " Its folder is kept.")
 
 
 async def settle_subtasks(engine: Engine, run: Run, job_id: JobId) -> None:
-    """After a crash: end what subtasks left running, save what they did, and say that they were interrupted."""
+    """After a crash: end what subtasks left running, save what they did, and say that they were interrupted.
+
+    Those that were at rest are left as they are; if the attempt is over that they belong to, they end with it.
+    """
     for subtask in run.records[job_id].subtasks.values():
         workspace = workspace_of(engine, run, job_id, subtask.id)
         if subtask.over:
             await workspace.end("left over after a subtask")
-        else:
+        elif not subtask.at_rest:
             await workspace.end_survivors()
             await _end_early(engine, run, job_id, subtask, _End("interrupted", "The engine was stopped while it ran."))
+            tell_of_interruption(engine, run, job_id, subtask)
 
 
 async def _end_early(engine: Engine, run: Run, job_id: JobId, subtask: Subtask, end: _End, then: str = "") -> None:
@@ -250,8 +411,8 @@ async def _end_early(engine: Engine, run: Run, job_id: JobId, subtask: Subtask, 
     workspace, why = workspace_of(engine, run, job_id, subtask.id), f"{end.status}: {subtask.id}"
     saved = await workspace.try_to_save(why, then)
     commit = saved.commit if saved is not None else None
-    ended = SubtaskEnded(job_id, subtask.attempt, subtask.id, end.status, end.message, end.summary, commit)
-    engine.record(run.id, ended)
+    about = (job_id, subtask.attempt, subtask.id)
+    engine.record(run.id, SubtaskEnded(*about, end.status, end.message, end.summary, commit, size=end.size))
     if saved is not None:
         await workspace.end(why, saved)
 

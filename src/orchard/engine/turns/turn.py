@@ -73,13 +73,13 @@ class Asked(Struct, frozen=True):
 
 
 async def run_turn(context: Context, asked: Asked) -> protocol.Result:
-    """The result is how the turn ended in the end; subtasks that it hands out end with it."""
+    """The result is how the turn ended in the end; subtasks that it hands out go on."""
     if asked.purpose == "resolve":
         return await _tried(context, asked)
     context.workspace.repair()
     tools = all_of(asked.sources)
     asked = replace(asked, settings=replace(asked.settings, tools=narrowed(asked.settings.tools, tools)))
-    async with at_desk(context, asked.agent.name, asked.settings, asked.work):
+    with at_desk(context, asked.agent.name, asked.settings, asked.work):
         if not asked.settings.tools.only_reads or not context.workspace.is_open:
             return await _tried(context, asked)
         before = await context.workspace.state(context.droppings)
@@ -285,8 +285,8 @@ class _Hearing:
         self.heard = True
         context, asked = self._context, self._asked
         self._record(events.AgentHeard(*self._where, asked.purpose, context.subtask))
-        if asked.messages and context.subtask is None:
-            self._record(events.MessagesDelivered(context.job_id, context.number, asked.messages))
+        if asked.messages:
+            self._record(events.MessagesDelivered(context.job_id, context.number, asked.messages, context.subtask))
         if asked.updates:
             self._record(events.UpdatesDelivered(context.job_id, context.number, asked.updates, context.subtask))
 

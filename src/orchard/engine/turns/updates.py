@@ -41,7 +41,7 @@ def queue_update(
     record = run.records[job_id]
     number = len(record.updates) + 1
     engine.record(run.id, UpdateQueued(job_id, record.number, number, kind, text[:TEXT], about, to, wakes))
-    if wakes and to is None and record.hold is not None and record.hold.kind == WORKER:
+    if wakes and to is None and record.hold is not None and record.hold.kind == WORKER and not record.is_paused:
         engine.record(run.id, HoldReleased(job_id), listed=True)
 
 

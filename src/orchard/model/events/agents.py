@@ -12,21 +12,24 @@ class MessageSent(JobFact, frozen=True):
     """A message for the agent of a job, acknowledged: it is given to the agent as its next turn."""
 
     number: int
-    """Counts the messages to this job, from 1."""
+    """Counts the messages to this job, or to the subtask, from 1."""
     text: str
+    subtask: str | None = None
+    """The subtask whose agent it is for, here and in what follows; None: the job's own."""
 
 
 class MessagesDelivered(AttemptFact, frozen=True):
     """The agent has taken in every message up to this number: they are in its session."""
 
     number: int
+    subtask: str | None = None
 
 
 class WorkerIdle(AttemptFact, frozen=True):
     """The agent's turn is over and nobody has said more: it waits for a message, or to be told that it is done."""
 
     why: str = "done"
-    """`done`: it ended its turn; `interrupted`: somebody else did."""
+    """`done`: it ended its turn; `interrupted`: somebody else did; `paused`: the same, until it is resumed."""
 
 
 class WorkerCompleted(AttemptFact, frozen=True):

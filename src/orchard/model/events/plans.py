@@ -43,8 +43,10 @@ from orchard.model.events.subtasks import ProgressReported as ProgressReported
 from orchard.model.events.subtasks import SubtaskCompleted as SubtaskCompleted
 from orchard.model.events.subtasks import SubtaskEnded as SubtaskEnded
 from orchard.model.events.subtasks import SubtaskFolderGone as SubtaskFolderGone
+from orchard.model.events.subtasks import SubtaskIdle as SubtaskIdle
 from orchard.model.events.subtasks import SubtaskPlaced as SubtaskPlaced
 from orchard.model.events.subtasks import SubtaskPulled as SubtaskPulled
+from orchard.model.events.subtasks import SubtaskReleased as SubtaskReleased
 from orchard.model.events.subtasks import SubtasksAnswered as SubtasksAnswered
 from orchard.model.events.subtasks import SubtasksAwaited as SubtasksAwaited
 from orchard.model.events.subtasks import SubtaskSpawned as SubtaskSpawned

@@ -19,9 +19,27 @@ class SubtaskSpawned(PhaseFact, frozen=True):
     definition: str | None = None
     """The definition in the repository that its instructions begin with."""
     blocking: bool = False
+    interactive: bool = False
+    """Whether it waits for a message when its turn has ended, instead of being over."""
 
 
 class SubtaskStarted(AttemptFact, frozen=True):
+    """A subtask has a slot: it begins, or goes on after it was idle."""
+
+    subtask: str
+
+
+class SubtaskIdle(AttemptFact, frozen=True):
+    """The turn of a subtask's agent is over and the subtask is not: it has no slot, and waits to be told more."""
+
+    subtask: str
+    why: str = "done"
+    """As in `WorkerIdle`."""
+
+
+class SubtaskReleased(AttemptFact, frozen=True):
+    """A subtask that was idle goes on as soon as there is a slot: somebody said something to it, or resumed it."""
+
     subtask: str
 
 
@@ -34,11 +52,16 @@ class SubtaskPlaced(JobFact, frozen=True):
 
 
 class SubtaskCompleted(AttemptFact, frozen=True):
-    """The agent of a subtask told its result; its turn ends by itself."""
+    """The agent of a subtask told its result; its turn ends by itself. Or somebody else said that it is done."""
 
     subtask: str
     result: str
+    """Of a long one only the beginning and the end; a file beside its log has the whole."""
     succeeded: bool = True
+    size: int = 0
+    """Bytes of the whole result."""
+    by: str = "itself"
+    """`itself`, `parent` or `person`."""
 
 
 class SubtaskEnded(AttemptFact, frozen=True):
@@ -53,6 +76,8 @@ class SubtaskEnded(AttemptFact, frozen=True):
     counts: Mapping[str, int] = {}
     paths: tuple[str, ...] = ()
     """What it changed, as far as it is listed."""
+    size: int = 0
+    """Bytes of the whole result, of which `summary` may be a part; a file beside its log has it."""
 
 
 class SubtaskFolderGone(JobFact, frozen=True):

@@ -54,6 +54,12 @@ class Asked(Struct):
         return JobId(self.values["job"])
 
     @property
+    def subtask(self) -> str | None:
+        """The subtask that `job` names, if it names one."""
+        last = self.job.rpartition("/")[2]
+        return last if last.startswith("subtask-") and self.job not in self.run.records else None
+
+    @property
     def run(self) -> Run:
         return self.app.run_of(self.plan)
 
@@ -147,7 +153,7 @@ NAMES = ("plan", "job", "jobs")
 def _meant(app: App, operation: Operation, given: Mapping[str, Any]) -> tuple[PlanId, dict[str, Any]]:
     """The plan, and the job or the jobs, that the words name."""
     if "job" in given:
-        plan, job = app.find_job(given["job"], given["plan"], operation.name)
+        plan, job = app.find_worker(given["job"], given["plan"], operation.name)
         return plan, {"job": job}
     if "jobs" in given:
         plan, jobs = _plan_and_jobs(app, given["jobs"], given["plan"], operation.name)

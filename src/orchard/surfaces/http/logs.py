@@ -10,9 +10,19 @@ from msgspec.structs import replace
 
 from orchard.app import App
 from orchard.core.records import Attempt
+from orchard.core.run import Run
 from orchard.errors import UsageError
 from orchard.model.phases import PHASES, Phase
-from orchard.operations.log_pages import LogPage, Wanted, attempt_of, is_over, phase_is_over, read_page
+from orchard.operations.log_pages import (
+    LogPage,
+    Wanted,
+    attempt_of,
+    is_over,
+    log_of_subtask,
+    phase_is_over,
+    read_page,
+    subtask_is_quiet,
+)
 from orchard.process.background import beside
 from orchard.store.log_follower import Changes
 from orchard.store.redact import Redactor
@@ -47,9 +57,11 @@ class Place(Struct, frozen=True):
 
 def begin(app: App, wanted: Wanted, seen: str | None) -> Place | None:
     """Where a follower goes on; None: at the beginning of what it wants. What cannot be followed is refused."""
+    place = Place.parse(seen) if seen else None
+    if wanted.subtask is not None:
+        return place
     if wanted.offset and wanted.phase is None:
         raise UsageError("An offset says nothing without a phase.", "Give 'phase' as well.")
-    place = Place.parse(seen) if seen else None
     attempt_of(app.run_of(wanted.plan), replace(wanted, attempt=place.attempt) if place else wanted)
     return place
 
@@ -91,6 +103,8 @@ class _Look(Struct, frozen=True):
 
 def _look(app: App, wanted: Wanted, place: Place | None, redactor: Redactor) -> _Look:
     run = app.run_of(wanted.plan)
+    if wanted.subtask is not None:
+        return _look_at_subtask(app, run, replace(wanted, offset=place.offset if place else wanted.offset), redactor)
     status = str(run.records[wanted.job].status)
     chosen = replace(wanted, attempt=place.attempt) if place else wanted
     attempt = attempt_of(run, chosen)
@@ -110,6 +124,20 @@ def _look(app: App, wanted: Wanted, place: Place | None, redactor: Redactor) -> 
     if following is not None:
         return _Look(path, status, Place(attempt.number, following), again=True)
     return _Look(path, status, place, ended=over or (wanted.phase is not None and ended))
+
+
+def _look_at_subtask(app: App, run: Run, wanted: Wanted, redactor: Redactor) -> _Look:
+    """A subtask has one log; in the places that are told its phase is that of the work that it is a part of."""
+    assert wanted.subtask is not None
+    one, ended = (
+        run.records[wanted.job].subtasks[wanted.subtask],
+        subtask_is_quiet(app, run, wanted.job, wanted.subtask),
+    )
+    path = log_of_subtask(app, run, wanted.job, wanted.subtask)
+    text, (begin, after, size) = read_page(path, wanted.offset, wanted.limit, redactor, ended=ended)
+    place = Place(one.attempt, Phase.WORK, after)
+    piece = LogPage(one.attempt, None, text, begin, after, size, ended) if after > begin else None
+    return _Look(path, one.status, place, piece, ended=ended)
 
 
 def _next_phase(attempt: Attempt, phase: Phase) -> Phase | None:

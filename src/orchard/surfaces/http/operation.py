@@ -104,9 +104,9 @@ class Asked(Struct, frozen=True):
         """The plan that the path names: by id or unique name, or by unique prefix unless the verb forbids that."""
         return await self.served.read(self.served.app.find_plan, self.path["plan"], verb)
 
-    async def job(self, verb: str = "") -> tuple[PlanId, JobId]:
+    async def job(self, verb: str) -> tuple[PlanId, JobId]:
         """The job that the path names: by full id, unique bare id or unique name, or likewise by unique prefix."""
-        return await self.served.read(self.served.app.find_job, self.path["job"], self.path["plan"], verb)
+        return await self.served.read(self.served.app.find_worker, self.path["job"], self.path["plan"], verb)
 
     async def read(self, question: Callable[[], object], *, apart: bool = False) -> Response:
         """Ask the App something, and answer with it: made and written beside the loop; `apart`: see `aside`."""

@@ -26,11 +26,12 @@ TOOLSETS: Mapping[str, tuple[str, ...]] = {
     "groups": ("list_groups", "get_group", "cancel_group"),
     "workers": (
         "list_workers", "save_plan", "add_plan_task", "deploy_task", "complete_task", "cancel_task", "retry_task",
-        "send_message", "interrupt_worker", "list_agents", "list_models",
+        "send_message", "interrupt_worker", "pause_worker", "resume_worker", "get_subtask", "list_agents",
+        "list_models",
     ),
     "subtasks": (
-        "list_agents", "spawn_subtask", "await_subtasks", "complete_subtask", "pull_subtask_changes",
-        "report_progress",
+        "list_agents", "spawn_subtask", "await_subtasks", "steer_subtask", "complete_subtask",
+        "pull_subtask_changes", "report_progress",
     ),
 }  # fmt: skip
 """Every tool by the sets that hold it; a test compares this with the tools themselves."""
@@ -40,7 +41,7 @@ KEYWORDS = ("default", "all")
 
 OWN_PLAN = frozenset({
     "get_plan", "get_job", "list_jobs", "get_job_logs", "get_job_failure", "get_job_attempts", "get_job_diff",
-    "get_plan_graph", "list_groups", "get_group",
+    "get_plan_graph", "list_groups", "get_group", "get_subtask",
 })  # fmt: skip
 """What an agent in a job may ask besides its subtasks: about its own plan, and nothing that acts."""
 

@@ -221,8 +221,8 @@ def listed_tools(selection: Selection, scope: Scope | None) -> tuple[types.Tool,
 def _listed(tool: Tool, scope: Scope | None, offered: Collection[str]) -> types.Tool:
     return types.Tool(
         name=tool.name,
-        title=tool.title,
-        description=tool_list.shown_words(tool, offered),
+        title=tool.title if scope is None else None,
+        description=tool_list.shown_words(tool, offered, scope),
         input_schema=tool_list.shown_input(tool, scope),
         output_schema=tool_list.shown_output(tool, scope),
         annotations=_hints(tool),

@@ -72,7 +72,7 @@ def listed(scope: Scope | None) -> list[Json]:
     return [
         {
             "name": tool.name,
-            "description": tool_list.shown_words(tool, names),
+            "description": tool_list.shown_words(tool, names, scope),
             "input_schema": tool_list.shown_input(tool, scope),
             "read_only": tool.read_only,
         }

@@ -6,7 +6,8 @@ The server checks calls against the whole schemas (`schemas`) and takes everythi
                     words each; in other tools the fields of plans and jobs by name and type
     what is given   the fields that every answer has, by name and type
 
-An agent in a job is shown its subtasks like that; of what reads its plan it is shown what a call must have.
+An agent in a job is shown its subtasks like that, without titles and without what they give; of what reads its plan it
+is shown one sentence, and what a call must have.
 
 Nothing that is shown forbids a field that is not: what lies deeper is in the planning guide (`orchard://help/planning`).
 """
@@ -22,7 +23,7 @@ from orchard.surfaces.mcp.tool import Tool, next_words
 TELLS = "create_plan"
 """The tool that describes the form of a plan."""
 
-IN_JOBS = ("get_plan", "get_job", "get_job_logs", "get_job_diff")
+IN_JOBS = ("get_plan", "get_job", "get_job_logs", "get_job_diff", "get_subtask")
 """What an agent in a job is shown besides its subtasks. The other tools of `OWN_PLAN` tell the same in other ways, and
 answer when they are called."""
 
@@ -78,8 +79,10 @@ def shown(tools: Iterable[Tool], scope: Scope | None) -> list[Tool]:
     return [tool for tool in tools if scope is None or tool.toolset == "subtasks" or tool.name in IN_JOBS]
 
 
-def shown_words(tool: Tool, offered: Collection[str]) -> str:
+def shown_words(tool: Tool, offered: Collection[str], scope: Scope | None = None) -> str:
     """What a model reads about a tool; of those that usually follow, the ones that it can call."""
+    if _in_passing(tool, scope):
+        return tool.description.partition("\n")[0]
     following = [name for name in tool.next if name in offered]
     return tool.description.replace(next_words(tool.next), next_words(following))
 
@@ -104,8 +107,8 @@ def shown_input(tool: Tool, scope: Scope | None = None) -> Json:
 
 
 def shown_output(tool: Tool, scope: Scope | None = None) -> Json:
-    """What is shown of what a tool gives."""
-    if _in_passing(tool, scope):
+    """What is shown of what a tool gives; what an agent in a job is given says what it is."""
+    if scope is not None:
         return {"type": "object"}
     whole = output_schema(tool)
     kinds = {name: _shape(whole["properties"][name], whole.get("$defs", {}))["type"] for name in whole["required"]}

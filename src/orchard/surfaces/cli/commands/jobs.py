@@ -11,12 +11,13 @@ from orchard.model.plan import VALIDATION, Job, JobId, PlanId
 from orchard.operations.jobs import approve_job, cancel_jobs, force_fail_job, retry_plan
 from orchard.operations.plans import cancel_plan
 from orchard.operations.selection import find_plan, named
-from orchard.operations.workers import MESSAGE_BYTES, complete_task, deploy_jobs, interrupt_worker, send_message
+from orchard.operations.talking import MESSAGE_BYTES, complete_task, interrupt_worker, send_message
+from orchard.operations.workers import deploy_jobs
 from orchard.surfaces.cli.action import Asked, action
 from orchard.surfaces.cli.group import verb
 from orchard.surfaces.cli.options import app_of, complete_plans_and_jobs, not_empty, options_of, plan_option
 from orchard.surfaces.cli.render import text
-from orchard.surfaces.cli.render.lines import safe, safe_lines
+from orchard.surfaces.cli.render.lines import Line, safe, safe_lines
 from orchard.surfaces.cli.terminal import Terminal, read_input
 
 
@@ -89,6 +90,7 @@ def deploy(asked: Asked) -> int:
 orchard send api "Use the helper in web/forms.py"
 orchard send login-3f2a:api - < remarks.md         # a long message from stdin
 orchard send api "And now the tests" --detach      # do not wait for its answer
+orchard send api/subtask-k3x9p "Only the parser"   # to the agent of a subtask
 """,
 )
 def send(asked: Asked) -> int:
@@ -97,6 +99,10 @@ def send(asked: Asked) -> int:
     """
     if asked.values["message"] == "-":
         asked.values["message"] = read_input("-", MESSAGE_BYTES).decode(errors="replace")
+    if (subtask := asked.subtask) is not None:
+        answer = asked.request()
+        said = "gets it when its turn ends" if answer["queued"] else "goes on with it"
+        return asked.tell(answer, text.done(f"Subtask '{subtask}' {said}."), _see(asked))
     worker = asked.app.job(asked.job, asked.plan).worker
     if worker is not None and worker.state == "idle":
         return asked.go_on()
@@ -109,18 +115,27 @@ def interrupt(asked: Asked) -> int:
     one was sent already, it goes on with that.
     """
     answer, job = asked.request(), asked.job
+    who = f"subtask '{asked.subtask}'" if asked.subtask is not None else f"job '{job}'"
     if answer["worker"] != "idle":
-        goes_on = f"The agent of job '{job}' is interrupted, and goes on with what was sent to it."
+        goes_on = f"The agent of {who} is interrupted, and goes on with what was sent to it."
         return asked.tell(answer, text.done(goes_on))
     steps = f"orchard send {job} MESSAGE --plan {asked.plan}; or: orchard complete {job} --plan {asked.plan}"
-    done = text.done(f"The agent of job '{job}' is interrupted and idle.")
+    done = text.done(f"The agent of {who} is interrupted and idle.")
     return asked.tell(answer, done, text.next_command(steps))
 
 
 @action(complete_task, examples="orchard complete api\norchard complete login-3f2a:api --detach")
 def complete(asked: Asked) -> int:
-    """What lies in the worktree of JOB is committed, checked and merged like any other work."""
+    """What lies in the worktree of JOB is committed, checked and merged like any other work. A subtask ends, and the
+    agent that asked for it can take over what it changed.
+    """
+    if (subtask := asked.subtask) is not None:
+        return asked.tell(asked.request(), text.done(f"Subtask '{subtask}' is completed."), _see(asked))
     return asked.go_on()
+
+
+def _see(asked: Asked) -> Line:
+    return text.next_command(f"orchard subtask {asked.job} --plan {asked.plan}")
 
 
 # ---------------------------------------------------------------------------------------- canceling

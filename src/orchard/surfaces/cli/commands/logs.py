@@ -43,14 +43,28 @@ LONGEST_LINE = 1 << 16
 
 class Part(Struct, frozen=True):
     attempt: int
-    phase: Phase
+    phase: Phase | None
+    """None: of a subtask, which has one log."""
     path: Path
+
+    @property
+    def head(self) -> str:
+        return f"{self.phase or self.path.stem}, attempt {self.attempt}"
 
 
 class Wanted(Struct, frozen=True):
     attempt: int | None = None
     phase: Phase | None = None
     every: bool = False
+    subtask: str | None = None
+
+    def goes_on(self, run: Run, job: JobId) -> bool:
+        """Whether more may be printed: the attempt is not over, or the subtask is not and does not wait."""
+        record = run.records[job]
+        if self.subtask is not None:
+            one = record.subtasks[self.subtask]
+            return not (one.over or one.at_rest)
+        return record.state in ACTIVE or not record.attempts
 
     def parts(self, app: App, run: Run, job: JobId) -> list[Part]:
         """The logs that exist so far, in the order they were written."""
@@ -62,7 +76,15 @@ class Wanted(Struct, frozen=True):
             part for part in self._places(app, run, job) if log_size(part.path) is None and os.path.lexists(part.path)
         ]
 
+    def first(self, app: App, run: Run, job: JobId) -> Path:
+        """The log that will be there first."""
+        places = self._places(app, run, job)
+        return places[0].path if places else app.logs.path(run.id, job, 1, PHASES[0])
+
     def _places(self, app: App, run: Run, job: JobId) -> list[Part]:
+        if self.subtask is not None:
+            number = run.records[job].subtasks[self.subtask].attempt
+            return [Part(number, None, app.logs.subtask_path(run.id, job, number, self.subtask))]
         numbers = [attempt.number for attempt in run.records[job].attempts]
         chosen = numbers if self.every else numbers[-1:] if self.attempt is None else [self.attempt]
         phases = PHASES if self.phase is None else (self.phase,)
@@ -76,6 +98,7 @@ orchard logs api
 orchard logs api -f                    # until the job ends
 orchard logs api --phase postchecks --tail 50
 orchard logs api --attempt 1
+orchard logs api/subtask-k3x9p -f      # of a part that its agent handed to another
 """,
 )
 @job_argument
@@ -90,9 +113,11 @@ def logs(terminal: Terminal, job: str, plan: str | None, follow: bool, **options
     if options["every"] and options["attempt"] is not None:
         raise UsageError("'--all' and '--attempt' exclude each other.", "Give one of them.")
     app = app_of(terminal)
-    run, job_id = app.job_of(job, plan)
+    run, job_id, subtask = app.worker_of(job, plan)
     phase = options["phase"]
-    wanted = Wanted(options["attempt"], Phase(phase) if phase else None, options["every"])
+    if subtask is not None and (phase or options["every"] or options["attempt"] is not None):
+        raise UsageError("A subtask has one log.", "Leave '--phase', '--attempt' and '--all' out.")
+    wanted = Wanted(options["attempt"], Phase(phase) if phase else None, options["every"], subtask)
     printer = Printer(terminal, lambda: Redactor(app.secrets(run)), raw=options["raw"])
     show_logs(app, run, job_id, wanted, Reading(printer, options["tail"]), follow=follow)
 
@@ -112,7 +137,7 @@ def show_logs(app: App, run: Run, job: JobId, wanted: Wanted, reading: "Reading"
         record = run.records[job]
         begun = (
             text.NO_OUTPUT
-            if record.attempts
+            if record.attempts or wanted.subtask
             else text.NOT_BEGUN.format(job=job_word(job, run.plan.jobs), status=record.status)
         )
         reading.printer.terminal.note(text.done(begun))
@@ -127,12 +152,12 @@ async def _follow(app: App, run: Run, job: JobId, wanted: Wanted, reading: "Read
             return
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
         news = News()
-        watching = tasks.create_task(_until_it_ends(session, run, job, news))
+        watching = tasks.create_task(_until_it_ends(session, run, job, wanted, news))
         try:
             while not news.ended:
                 parts = wanted.parts(app, run, job)
                 reading.take(parts)
-                await news.of(parts[-1].path if parts else app.logs.path(run.id, job, 1, PHASES[0]))
+                await news.of(parts[-1].path if parts else wanted.first(app, run, job))
         finally:
             news.close()
             watching.cancel()
@@ -164,16 +189,18 @@ class News:
             self._changes = None
 
 
-async def _until_it_ends(session: Session, run: Run, job: JobId, news: News) -> None:
-    """Take in what happens, so that new phases are known, until the job can print no more."""
-    record = run.records[job]
-    if record.state in ACTIVE or not record.attempts:
+async def _until_it_ends(session: Session, run: Run, job: JobId, wanted: Wanted, news: News) -> None:
+    """Take in what happens, so that new phases are known, until the job or the subtask can print no more."""
+    while wanted.goes_on(run, job):
         async for batch in session.follow(run.id, run):
             for recorded in batch:
                 apply(run, recorded)
-            if run.records[job].attempts and run.records[job].state not in ACTIVE:
+            if not wanted.goes_on(run, job):
                 break
             news.wake()
+        if wanted.subtask is None or not wanted.goes_on(run, job):
+            break
+        await session.link.grown(run.seq)  # its job waits for a person, and the subtask goes on
     news.ended = True
     news.wake()
 
@@ -288,7 +315,7 @@ class Printer(Struct):
         self._redact.feed(unseen)
         if is_terminal(sys.stdout) and not self.raw:
             draw = colored if self.terminal.colors(sys.stdout) else plain
-            put(sys.stdout, draw([(f"--- {part.phase}, attempt {part.attempt} ---", "dim")]) + "\n")
+            put(sys.stdout, draw([(f"--- {part.head} ---", "dim")]) + "\n")
 
     def feed(self, data: bytes) -> None:
         assert self._redact is not None

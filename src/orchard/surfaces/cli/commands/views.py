@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from msgspec import to_builtins
 
 from orchard.app import App
 from orchard.core.views.documents import SavedWorkView, Waiting
@@ -19,6 +20,7 @@ from orchard.errors import EXIT_DONE, EXIT_WAITING, UsageError
 from orchard.model.events.plans import Json
 from orchard.model.plan import PlanId
 from orchard.operations.queries import MOST_EVENTS, ListEvents, list_events, read_events
+from orchard.operations.subtask_queries import LONGEST_PAGE, GetSubtask, get_subtask
 from orchard.surfaces.cli.group import verb
 from orchard.surfaces.cli.options import app_of, job_argument, options_of, plan_argument, plan_option
 from orchard.surfaces.cli.render import text
@@ -61,6 +63,25 @@ def job(terminal: Terminal, job: str, plan: str | None) -> None:
     terminal.answer(document, *(() if terminal.json else job_lines(document, look_now())))
 
 
+@verb("subtask", examples="orchard subtask api/subtask-k3x9p\norchard subtask subtask-k3x9p --json")
+@job_argument
+@plan_option
+def subtask(terminal: Terminal, job: str, plan: str | None) -> None:
+    """JOB is 'JOB/subtask-xxxxx'; 'orchard job JOB' lists them. Its whole result is printed."""
+    from orchard.surfaces.cli.render.job_page import subtask_page
+    from orchard.surfaces.cli.render.tree import look_now
+
+    app = app_of(terminal)
+    plan_id, name = app.find_worker(job, plan, "get_subtask")
+    found = get_subtask.read(app, GetSubtask(plan=plan_id, job=name, limit=LONGEST_PAGE))
+    whole = found.result
+    while found.next_offset < found.size and found.result:
+        found = get_subtask.read(app, GetSubtask(plan=plan_id, job=name, offset=found.next_offset, limit=LONGEST_PAGE))
+        whole += found.result
+    document = {**to_builtins(found), "result": whole, "offset": 0}
+    terminal.answer(document, *(() if terminal.json else subtask_page(found, whole, look_now())))
+
+
 @verb("attempts")
 @job_argument
 @plan_option
@@ -92,7 +113,7 @@ def diff(terminal: Terminal, job: str | None, plan: str | None, stat: bool) -> N
 
 
 def _diff_document(app: App, job: str | None, plan: str | None, data: bytes) -> Json:
-    found, job_id = app.find_job(job, plan) if job is not None else (app.find_plan(plan), None)
+    found, job_id = app.find_worker(job, plan, "get_job_diff") if job is not None else (app.find_plan(plan), None)
     return {"plan": found, "job": job_id, "diff": data.decode(errors="replace")}
 
 

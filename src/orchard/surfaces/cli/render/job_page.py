@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from orchard.core.views.documents import AttemptView, Failure, JobDetails, SubtaskView, TurnView
 from orchard.model.plan import VALIDATION
+from orchard.operations.subtask_queries import SubtaskDetails
 from orchard.surfaces.cli.render import text
 from orchard.surfaces.cli.render.lines import Line, Meaning, padded, safe, safe_lines
 from orchard.surfaces.cli.render.tree import Look
@@ -179,6 +180,17 @@ def _subtask_lines(subtask: SubtaskView, look: Look) -> Iterator[Line]:
     told = subtask.message or subtask.summary or (subtask.progress.message if subtask.progress else None)
     for row in safe_lines(told, 500)[:5] if told else []:
         yield [(f"{indent}  {row}", "dim")]
+
+
+def subtask_page(found: SubtaskDetails, result: str, look: Look) -> list[Line]:
+    """A subtask by itself: what was asked of it, how it stands, and everything that it came to."""
+    one = found.subtask
+    lines: list[Line] = [*_subtask_lines(one, look), [], [("asked", "dim")]]
+    lines += [[(f"  {row}", "")] for row in safe_lines(one.instructions, 500)[:20]]
+    if result:
+        lines += [[], [("result", "dim")]]
+        lines += [[(f"  {row}", "")] for row in safe_lines(result, 10_000)]
+    return lines
 
 
 def _failure_lines(failure: Failure | None) -> list[Line]:

@@ -89,10 +89,10 @@ def _runs(command: Operation, more: tuple[str, ...]) -> Callable[[Call, Any], Aw
     async def run(call: Call, given: Any) -> Json:
         meant: Meant
         if of_job:
-            meant = await meant_job(call, given.plan, given.job, verb)
+            meant = await meant_job(call, given.plan, given.job, verb, or_subtask=command.of_subtasks)
         else:
             meant = await meant_plan(call, given.plan, verb)
-        args = {"job": meant.job} if of_job else {}
+        args = {"job": meant.worker} if isinstance(meant, MeantJob) else {}
         for one in own:
             value = getattr(given, one.name)
             if one.name in given.model_fields_set and (value is not None or one.form == "works"):

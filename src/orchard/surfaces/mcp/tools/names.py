@@ -9,6 +9,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from orchard.app import App
+from orchard.core.job_names import worker_name
 from orchard.core.run import Run
 from orchard.core.scheduler import group_statuses
 from orchard.core.states import JobState
@@ -35,7 +36,13 @@ class Meant(Struct):
 
 
 class MeantJob(Meant):
-    """The job that a call is about."""
+    """The job that a call is about, or the subtask of it."""
+
+    subtask: str | None = None
+
+    @property
+    def worker(self) -> JobId:
+        return worker_name(self.job, self.subtask)
 
 
 async def meant_plan(call: Call, name: str | None, verb: str = "") -> Meant:
@@ -46,9 +53,9 @@ async def meant_plan(call: Call, name: str | None, verb: str = "") -> Meant:
     return await call.served.read(_meant_plan, call.served.app, call, name, verb)
 
 
-async def meant_job(call: Call, plan: str | None, job: str, verb: str = "") -> MeantJob:
+async def meant_job(call: Call, plan: str | None, job: str, verb: str = "", *, or_subtask: bool = False) -> MeantJob:
     """The job that is meant: by full id, id, unique name or, unless the verb forbids it, unique beginning."""
-    return await call.served.read(_meant_job, call.served.app, call, plan, job, verb)
+    return await call.served.read(_meant_job, call.served.app, call, plan, job, verb, or_subtask)
 
 
 def _meant_plan(app: App, call: Call, name: str | None, verb: str = "") -> Meant:
@@ -67,8 +74,12 @@ def _own_plan(app: App, own: PlanId, name: str | None) -> PlanId:
     return own
 
 
-def _meant_job(app: App, call: Call, plan: str | None, job: str, verb: str) -> MeantJob:
+def _meant_job(app: App, call: Call, plan: str | None, job: str, verb: str, or_subtask: bool) -> MeantJob:
     around = _meant_plan(app, call, plan, verb)
+    if or_subtask:
+        _, whose, subtask = app.worker_of(job, around.plan, verb) if _names_subtask(job) else (None, None, None)
+        if whose is not None and subtask is not None:
+            return MeantJob(around.plan, whose, around.notes, subtask)
     try:
         _, found = app.find_job(job, around.plan, verb)
     except NotFound:
@@ -82,6 +93,10 @@ def _meant_job(app: App, call: Call, plan: str | None, job: str, verb: str) -> M
     return MeantJob(around.plan, found, notes=[*around.notes, *notes])
 
 
+def _names_subtask(name: str) -> bool:
+    return name.rpartition("/")[2].startswith("subtask-")
+
+
 def of_plan(read: Callable[[App, Meant, Any], Json]) -> Callable[[Call, Any], Awaitable[Json]]:
     """A tool that reads something of the plan that is named in its arguments."""
 
@@ -91,11 +106,14 @@ def of_plan(read: Callable[[App, Meant, Any], Json]) -> Callable[[Call, Any], Aw
     return run
 
 
-def of_job(read: Callable[[App, MeantJob, Any], Json]) -> Callable[[Call, Any], Awaitable[Json]]:
-    """A tool that reads something of the job that is named in its arguments."""
+def of_job(
+    read: Callable[[App, MeantJob, Any], Json], *, or_subtask: bool = False
+) -> Callable[[Call, Any], Awaitable[Json]]:
+    """A tool that reads something of the job that is named in its arguments, or of a subtask."""
 
     async def run(call: Call, given: Any) -> Json:
-        return await _read(call, read, await meant_job(call, given.plan, given.job), given)
+        meant = await meant_job(call, given.plan, given.job, or_subtask=or_subtask)
+        return await _read(call, read, meant, given)
 
     return run
 

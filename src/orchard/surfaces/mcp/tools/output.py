@@ -11,7 +11,7 @@ from orchard.errors import UsageError
 from orchard.git.history import LONGEST_DIFF
 from orchard.model.events.plans import Json
 from orchard.model.phases import Phase
-from orchard.operations import job_queries
+from orchard.operations import job_queries, subtask_queries
 from orchard.operations.log_pages import Wanted, page
 from orchard.store.logs import read
 from orchard.store.redact import Redactor
@@ -47,26 +47,29 @@ def _logs(app: App, meant: MeantJob, given: Any) -> Json:
     if given.tail is not None and given.offset is not None:
         raise UsageError("'tail' and 'offset' exclude each other.", hint="Give one of them.")
     phase = Phase(given.phase) if given.phase else None
-    wanted = Wanted(meant.plan, meant.job, given.attempt, phase, offset=given.offset or 0, limit=given.max_bytes)
+    if meant.subtask is not None and (phase is not None or given.attempt is not None):
+        raise UsageError("A subtask has one log: 'attempt' and 'phase' are for jobs.")
+    wanted = Wanted(meant.plan, meant.job, given.attempt, phase, given.offset or 0, given.max_bytes, meant.subtask)
     found = page(app, wanted)
-    if given.offset is None and found.phase is not None:
+    if given.offset is None and (found.phase is not None or meant.subtask is not None):
         wanted = replace(wanted, attempt=found.attempt, phase=found.phase)
         found = page(app, replace(wanted, offset=_beginning(app, wanted, found.size, given)))
     shown = {name: getattr(found, name) for name in ("offset", "next_offset", "size", "ended")}
     written = str(found.phase) if found.phase is not None else None
-    head = {"plan": meant.plan, "job": meant.job, "text": for_screen(found.data)}
-    return {
-        **head,
-        **shown,
-        **compact({"attempt": found.attempt, "phase": written, "phases": _phases(app, meant, found.attempt)}),
-    }
+    head = {"plan": meant.plan, "job": meant.worker, "text": for_screen(found.data)}
+    phases = _phases(app, meant, found.attempt) if meant.subtask is None else []
+    return {**head, **shown, **compact({"attempt": found.attempt, "phase": written, "phases": phases})}
 
 
 def _beginning(app: App, wanted: Wanted, size: int, given: Any) -> int:
     """Where the last lines begin, as far as there is room for them."""
-    assert wanted.attempt is not None and wanted.phase is not None
+    assert wanted.attempt is not None
     start: int = max(0, size - given.max_bytes)
-    path = app.logs.path(wanted.plan, wanted.job, wanted.attempt, wanted.phase)
+    if wanted.subtask is not None:
+        path = app.logs.subtask_path(wanted.plan, wanted.job, wanted.attempt, wanted.subtask)
+    else:
+        assert wanted.phase is not None
+        path = app.logs.path(wanted.plan, wanted.job, wanted.attempt, wanted.phase)
     data = read(path, start, size - start).data
     lines = data.split(b"\n")
     ends = 1 if lines[-1] == b"" else 0
@@ -101,7 +104,7 @@ def _diff(app: App, meant: MeantJob, given: Any) -> Json:
     following = end if end < len(hidden) else None
     return {
         "plan": meant.plan,
-        "job": meant.job,
+        "job": meant.worker,
         "diff": text,
         "size": len(hidden),
         **compact({"next_offset": following}),
@@ -114,12 +117,41 @@ _LAST: WeakKeyDictionary[App, tuple[object, bytes]] = WeakKeyDictionary()
 
 def _hidden_diff(app: App, meant: MeantJob, *, stat: bool) -> bytes:
     run = app.run_of(meant.plan)
-    key = (*app.changed_between(meant.job, meant.plan), stat, meant.plan, len(run.past_secrets))
+    key = (*app.changed_between(meant.worker, meant.plan), stat, meant.plan, len(run.past_secrets))
     known, hidden = _LAST.get(app, (None, b""))
     if known != key:
-        hidden = Redactor(app.secrets(run)).whole(app.diff(meant.job, meant.plan, stat=stat, most=LONGEST_DIFF))
+        hidden = Redactor(app.secrets(run)).whole(app.diff(meant.worker, meant.plan, stat=stat, most=LONGEST_DIFF))
         _LAST[app] = key, hidden
     return hidden
+
+
+class SubtaskResult(Told, kw_only=True):
+    plan: str
+    job: str
+    status: str
+    result: str
+    size: int
+    next_offset: int | None = None
+    agent: str
+    message: str | None = None
+    instructions: str
+    pulled: bool
+
+
+def _subtask(app: App, meant: MeantJob, given: Any) -> Json:
+    args = subtask_queries.GetSubtask(plan=meant.plan, job=meant.worker, offset=given.offset, limit=given.limit)
+    found = subtask_queries.get_subtask.read(app, args)
+    one = found.subtask
+    following = found.next_offset if found.next_offset < found.size else None
+    head = {"plan": found.plan, "job": meant.worker, "status": one.status, "result": for_screen(found.result)}
+    return {
+        **head,
+        "size": found.size,
+        "agent": one.agent,
+        "instructions": one.instructions,
+        "pulled": one.pulled,
+        **compact({"next_offset": following, "message": one.message}),
+    }
 
 
 LOGS: dict[str, tuple[Any, Any]] = {
@@ -137,7 +169,17 @@ DIFF: dict[str, tuple[Any, Any]] = {
 }
 TOOLS = (
     declared(
-        job_queries.get_job_logs, Logs, of_job(_logs), without=("phase", "offset", "limit", "follow", "idle"), more=LOGS
+        job_queries.get_job_logs,
+        Logs,
+        of_job(_logs, or_subtask=True),
+        without=("phase", "offset", "limit", "follow", "idle"),
+        more=LOGS,
     ),
-    declared(job_queries.get_job_diff, Diff, of_job(_diff), more=DIFF),
+    declared(
+        subtask_queries.get_subtask,
+        SubtaskResult,
+        of_job(_subtask, or_subtask=True),
+        more={"offset": DIFF["offset"], "limit": (MaxBytes, TEXT)},
+    ),
+    declared(job_queries.get_job_diff, Diff, of_job(_diff, or_subtask=True), more=DIFF),
 )

@@ -7,14 +7,15 @@ from msgspec import Struct
 
 from orchard.errors import UsageError
 from orchard.model.events.plans import Json
+from orchard.operations import steering, subtasks
 from orchard.operations.operation import Operation
-from orchard.operations.subtasks import OPERATIONS, OfTurn
+from orchard.operations.subtasks import OfTurn
 from orchard.surfaces.mcp.messages import compact
 from orchard.surfaces.mcp.tool import Call, Output, Tool
 from orchard.surfaces.mcp.tools.declaration import declared
 from orchard.surfaces.mcp.tools.models import Arguments, Told
 
-SubtaskStatus = Literal["waiting", "running", "completed", "failed", "stopped", "interrupted"]
+SubtaskStatus = Literal["waiting", "running", "idle", "paused", "completed", "failed", "stopped", "interrupted"]
 TURN = OfTurn.__struct_fields__
 """What the job token says, and no argument."""
 
@@ -49,6 +50,7 @@ class SubtaskRow(Output, kw_only=True):
     agent: str
     status: SubtaskStatus
     summary: str | None = None
+    cut: str | None = None
     message: str | None = None
     commit: str | None = None
     changes: dict[str, int]
@@ -63,6 +65,7 @@ class Spawned(Told, kw_only=True):
 
 class Awaited(Told, kw_only=True):
     ended: list[SubtaskRow]
+    idle: list[SubtaskRow]
     running: list[str]
     cursor: int
     next: str
@@ -116,12 +119,16 @@ def _awaited(found: Json) -> Json:
     step = _next(found["ended"])
     if found["running"]:
         step = "Some still run: work on something else, or call await_subtasks again with this cursor."
-    return {**found, "ended": [compact(one) for one in found["ended"]], "next": step}
+    elif found["idle"]:
+        step = "Who is idle waits for steer_subtask: `send` more, or `complete` it."
+    return {**found, **{name: [compact(one) for one in found[name]] for name in ("ended", "idle")}, "next": step}
 
 
 def _next(found: list[Json]) -> str:
     if any(one["status"] in ("waiting", "running") for one in found):
-        return "await_subtasks waits for it. It is stopped if your turn ends before it does."
+        return "await_subtasks waits for it. It goes on when your turn ends, and is stopped when your work does."
+    if any(one["status"] in ("idle", "paused") for one in found):
+        return "It waits for steer_subtask: `send` more, `resume` it if it is paused, or `complete` it."
     if any(one["commit"] and not one["pulled"] for one in found):
         return "pull_subtask_changes merges what it changed into your folder."
     return "There is nothing to pull."
@@ -130,7 +137,7 @@ def _next(found: list[Json]) -> str:
 _AFTER_PULL = {
     "merged": "The files lie in your folder now, uncommitted like your own changes: look at them.",
     "conflict": "Nothing was written. Change or move your own version of these paths out of the way, then pull again; "
-    "or take over by hand what you need (get_job_diff does not show it: `git show COMMIT` does).",
+    "or take over by hand what you need (get_job_diff with its id as `job` shows it).",
     "nothing": "It changed no file.",
     "busy": "Nothing was written: files of your folder were being changed meanwhile. Pull again.",
 }
@@ -144,11 +151,12 @@ SHOWN: Mapping[str, tuple[type[Struct], Callable[[Json], Json]]] = {
         lambda found: {**found, "next": "End your turn: your changes are committed then."},
     ),
     "pull_subtask_changes": (Pulled, lambda found: {**found, "next": _AFTER_PULL[found["status"]]}),
+    "steer_subtask": (Spawned, _spawned),
     "report_progress": (Reported, lambda found: found),
 }
 """What each answers, and how what the engine said is shown."""
 
 TOOLS: tuple[Tool, ...] = tuple(
     declared(one, gives, _runs(one, shown), without=TURN)
-    for one, (gives, shown) in ((one, SHOWN[one.name]) for one in OPERATIONS)
+    for one, (gives, shown) in ((one, SHOWN[one.name]) for one in (*subtasks.OPERATIONS, *steering.OPERATIONS))
 )

@@ -1,0 +1,50 @@
+"""What an agent is told of its subtasks in its next turn, where it was not there to be told at once."""
+
+from orchard.core.records import Subtask, children_of
+from orchard.core.run import Run
+from orchard.engine.engine import Engine
+from orchard.engine.turns.scope import Desk
+from orchard.engine.turns.updates import queue_update
+from orchard.model.plan import JobId
+from orchard.text import shortened
+
+SUMMARY = 1500
+
+
+def tell_of(desk: Desk, id: str) -> None:
+    """Have the agent told how a subtask ended, if no turn of its is under way; a turn that is can ask itself."""
+    context = desk.context
+    subtask = context.state.subtasks[id]
+    if id not in desk.seen and not desk.seated and subtask.over and _is_heard(context.run, context.job_id, subtask):
+        desk.seen.add(id)
+        _queue(context.engine, context.run, context.job_id, subtask)
+
+
+def tell_unseen(desk: Desk) -> None:
+    """Have the agent told of the subtasks that ended in its last turn, and of which it has not asked there."""
+    context = desk.context
+    for one in children_of(context.state.subtasks, context.number, context.subtask):
+        if one.over and one.id not in desk.seen:
+            desk.seen.add(one.id)
+            _queue(context.engine, context.run, context.job_id, one)
+
+
+def tell_of_interruption(engine: Engine, run: Run, job_id: JobId, subtask: Subtask) -> None:
+    if _is_heard(run, job_id, subtask):
+        _queue(engine, run, job_id, subtask)
+
+
+def _is_heard(run: Run, job_id: JobId, subtask: Subtask) -> bool:
+    """Whether whoever asked for it may have another turn."""
+    record = run.records[job_id]
+    parent = record.subtasks.get(subtask.parent) if subtask.parent is not None else None
+    return subtask.attempt == record.number and not (parent is not None and parent.over)
+
+
+def _queue(engine: Engine, run: Run, job_id: JobId, one: Subtask) -> None:
+    kind = "progress" if one.status == "completed" else "error"
+    parts = [f"It is over: {one.status}.", one.message, shortened(one.summary, SUMMARY)]
+    if one.commit is not None and one.status in ("completed", "failed"):
+        parts.append("It changed files; pull_subtask_changes merges them into your folder.")
+    text = "\n".join(part for part in parts if part)
+    queue_update(engine, run, job_id, kind, text, about=one.id, to=one.parent)

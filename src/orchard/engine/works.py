@@ -1,0 +1,64 @@
+"""Running works of the plan in a worktree, one after the other: programs, and agents; and setting a new worktree up."""
+
+from collections.abc import Iterable
+
+from orchard.engine.context import Context
+from orchard.engine.outcome import Failed, Held, Outcome, Passed, Skipped
+from orchard.engine.programs import TAIL_LINES, command_line, environment, failure, folder_of, limits_of, redacted
+from orchard.engine.turns.work import run_agent_work
+from orchard.engine.workspace import setup_works
+from orchard.model.phases import Phase, at_or_after
+from orchard.model.plan import AgentWork, Work
+from orchard.store.logs import tail
+
+
+async def setup(context: Context) -> Outcome:
+    workspace = context.workspace
+    was_set_up = at_or_after(context.first_phase, Phase.PRECHECKS) and not workspace.is_new
+    if not workspace.is_open or was_set_up:
+        return Skipped()
+    if workspace.is_set_up:
+        return Passed("the worktree was set up for an earlier job")
+    copied, linked = await workspace.fill()
+    failed = await run_works(context, setup_works(context.plan, context.job, context.world.setup))
+    if failed is not None:
+        return failed
+    await workspace.note_set_up()
+    done = [f"copied {len(copied)} ignored files"] if copied else []
+    done += [f"linked {', '.join(linked.linked)}"] if linked.linked else []
+    done += [f"did not link {name}: {why}" for name, why in linked.skipped]
+    for name, why in linked.skipped:
+        context.engine.warn(context.run.id, f"'{name}' of 'worktree.link' is not linked into worktrees: {why}.")
+    return Passed("; ".join(done))
+
+
+async def run_works(context: Context, works: Iterable[Work]) -> Failed | Held | None:
+    for one in works:
+        failed = await _run_work(context, one)
+        if failed is not None:
+            return failed
+    return None
+
+
+async def _run_work(context: Context, one: Work) -> Failed | Held | None:
+    if isinstance(one, AgentWork):
+        return await run_agent_work(context, one)
+    world, place = context.world, context.place
+    folder = folder_of(one, place)
+    if isinstance(folder, Failed):
+        return folder
+    ended = await context.workspace.run(
+        argv=command_line(one),
+        folder=folder,
+        env=context.traced(environment(world.seen_by_programs, context.plan, context.job, one, place)),
+        log=context.make_log(),
+        limits=limits_of(one, context.job, world.config.limits),
+        phase=context.phase,
+        hurry=context.hurry,
+    )
+    if ended.leftovers:
+        context.notes.append(f"{ended.leftovers} background processes were still running and were ended")
+    if ended.ok:
+        return None
+    said = redacted(tail(context.log, TAIL_LINES), world.hidden_in, context.run)
+    return failure(ended, one, said)
