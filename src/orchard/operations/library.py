@@ -28,13 +28,11 @@ from orchard.core.views.documents import (
     PlanSummary,
     PlanView,
     ProcessView,
-    Restored,
-    SavedRef,
-    SavedWorkView,
     Waiting,
     time_text,
 )
 from orchard.core.views.figures import UsageReport
+from orchard.core.views.saved_work import Restored, SavedRef, SavedWorkView
 from orchard.engine.server.address import is_at_work
 from orchard.errors import Next, NotFound, OrchardError, Say, UsageError
 from orchard.git.repository import Repository

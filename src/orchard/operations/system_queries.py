@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal
 from msgspec import Struct, convert
 
 from orchard.core.views.definitions import DefinitionItem
-from orchard.core.views.documents import SavedWorkView, Waiting
+from orchard.core.views.documents import Waiting
+from orchard.core.views.saved_work import SavedWorkView
 from orchard.engine.server.address import read_address
 from orchard.errors import Next, NotFound
 from orchard.operations.library import Library

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from orchard.core.views.figures import AgentUsage, JobUsage, PlanUsage
+from orchard.core.views.saved_work import SavedRef
 from orchard.errors import Next
 from orchard.model.permissions import Mode
 from orchard.model.phases import Phase
@@ -439,14 +440,6 @@ class LogView(Struct, frozen=True, kw_only=True):
     size: int
 
 
-class SavedRef(Struct, frozen=True):
-    """Work that was saved of a job's folder."""
-
-    ref: str
-    commit: str
-    why: str
-
-
 class JobDetails(JobView, frozen=True, kw_only=True):
     """Everything about one job: what `orchard job JOB --json` prints."""
 
@@ -484,22 +477,3 @@ class Waiting(Struct, frozen=True, kw_only=True):
     command: Annotated[str, Meta(description="The same for a terminal.")]
     next: Annotated[list[Next], Meta(description="The same as an operation, for programs.")]
     since: Moment | None
-
-
-class SavedWorkView(Struct, frozen=True, kw_only=True):
-    """What was saved of a folder."""
-
-    ref: str
-    commit: str
-    plan: str | None
-    job: str | None
-    at: Annotated[int, Meta(description="Seconds since 1970.")]
-    subject: str
-    files: int
-
-
-class Restored(Struct, frozen=True):
-    """Saved work, written into a folder."""
-
-    folder: str
-    commit: str

@@ -13,8 +13,9 @@ import click
 from msgspec import to_builtins
 
 from orchard.app import App
-from orchard.core.views.documents import SavedWorkView, Waiting
+from orchard.core.views.documents import Waiting
 from orchard.core.views.events import EventPage, event_view
+from orchard.core.views.saved_work import SavedWorkView
 from orchard.engine.server.server import EngineGone
 from orchard.errors import EXIT_DONE, EXIT_WAITING, UsageError
 from orchard.model.events.plans import Json
