@@ -103,7 +103,7 @@ class Engine:
         self._group: asyncio.TaskGroup | None = None
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
-        self.activity = Monitor(world, self, self.spawn, self._interruptible)
+        self.activity = Monitor(world, self, self.spawn, self.interruptible)
         self.vigil = Vigil(world, self._idle, self.runs.at_work, self.warn, self.activity.publish)
         self.closing = False
         self._preparing: set[PlanId] = set()
@@ -350,10 +350,14 @@ class Engine:
         else:
             self.record(run.id, events.JobFailed(job, run.records[job].number, None, "forced", why.reason))
 
-    def _interruptible(self, scope: Scope) -> Interruptible | None:
+    def interruptible(self, scope: Scope) -> Interruptible | None:
         """The turn of a worker that is idle when it is interrupted."""
-        live = self.live.get((scope.plan, scope.job)) if scope.subtask is None else None
-        return live.turn if live is not None else None
+        if scope.subtask is None:
+            live = self.live.get((scope.plan, scope.job))
+            return live.turn if live is not None else None
+        desk = self.desks.get(scope)
+        found: Interruptible | None = desk.turn if desk is not None else None
+        return found
 
     def hurry(self) -> None:
         """Skip the grace of everything that is being stopped."""

@@ -19,7 +19,7 @@ from orchard.core.run import Run
 from orchard.engine.context import Context
 from orchard.engine.engine import Engine
 from orchard.engine.turns.job_tokens import Scope
-from orchard.engine.turns.scope import Desk, desk_of, turn_of
+from orchard.engine.turns.scope import Desk, desk_of
 from orchard.engine.turns.subtask import Order, begin, finish
 from orchard.engine.turns.work import chosen_for, settings_of, with_definition
 from orchard.errors import Next, UsageError
@@ -62,7 +62,7 @@ def decide(engine: Engine, run: Run, job_id: JobId, one: Subtask, action: Action
     about = (job_id, one.attempt, one.id)
     if one.over:
         raise UsageError(f"Subtask '{one.id}' is over: {one.status}.", hint=Next("get_job", run.id, job_id))
-    turn = turn_of(engine, Scope(run.id, job_id, one.attempt, one.id))
+    turn = engine.interruptible(Scope(run.id, job_id, one.attempt, one.id))
     match action:
         case "send":
             return _said(job_id, one, message)
@@ -89,7 +89,7 @@ def _said(job_id: JobId, one: Subtask, message: str) -> list[Event]:
 async def perform(engine: Engine, run: Run, job_id: JobId, one: Subtask, action: Action, order: Order | None) -> Json:
     """Do what was decided and recorded; answers when it is done, or when the subtask goes on."""
     desk = await _desk(engine, run, job_id, one)
-    turn = turn_of(engine, Scope(run.id, job_id, one.attempt, one.id))
+    turn = engine.interruptible(Scope(run.id, job_id, one.attempt, one.id))
     if action in ("send", "resume"):
         if one.status == "waiting" and order is not None and one.id not in desk.children:
             begin(desk, order)
@@ -104,7 +104,7 @@ async def perform(engine: Engine, run: Run, job_id: JobId, one: Subtask, action:
 
 async def _complete(desk: Desk, one: Subtask) -> None:
     context = desk.context
-    turn = turn_of(context.engine, Scope(context.run.id, context.job_id, one.attempt, one.id))
+    turn = context.engine.interruptible(Scope(context.run.id, context.job_id, one.attempt, one.id))
     if one.at_rest and one.id not in desk.children:
         finish(desk, one.id)
     task = desk.children.get(one.id)

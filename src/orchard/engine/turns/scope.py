@@ -24,7 +24,6 @@ from msgspec.structs import replace
 
 from orchard.agents.protocol import Agent, McpServer, Settings
 from orchard.engine.context import Context
-from orchard.engine.engine import Engine
 from orchard.engine.interruption import Interruptible
 from orchard.engine.server.server import open_channel
 from orchard.engine.turns.job_tokens import Scope
@@ -121,15 +120,6 @@ def desk_of(context: Context) -> Desk:
     found = context.engine.desks.setdefault(scope_of(context), Desk(context))
     assert isinstance(found, Desk)
     return found
-
-
-def turn_of(engine: Engine, scope: Scope) -> Interruptible | None:
-    """The turn of the agent of a job, or of a subtask, that is under way and can be ended."""
-    if scope.subtask is None:
-        live = engine.live.get((scope.plan, scope.job))
-        return live.turn if live is not None else None
-    desk = engine.desks.get(scope)
-    return desk.turn if isinstance(desk, Desk) else None
 
 
 @contextmanager

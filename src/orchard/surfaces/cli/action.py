@@ -117,9 +117,16 @@ class Asked(Struct):
 
 
 def action(
-    operation: Operation, *, examples: str = "", words: Mapping[str, str] | None = None
+    operation: Operation,
+    *,
+    examples: str = "",
+    words: Mapping[str, str] | None = None,
+    worker: Operation | None = None,
 ) -> Callable[[Callable[[Asked], int]], VerbCommand]:
-    """The verb of an operation; see `options_of` for `words`. The function gets what is asked for, all names found."""
+    """The verb of an operation; see `options_of` for `words`. The function gets what is asked for, all names found.
+
+    `worker`: the operation that is meant where PLAN is no plan, but a job or a subtask.
+    """
     form = operation.verb
     assert isinstance(form, Verb)
     arguments = {one.name: one for one in arguments_of(operation.args)}
@@ -133,6 +140,10 @@ def action(
         def carry_out(terminal: Terminal, yes: bool = False, detach: bool = False, **given: Any) -> int:
             app = app_for_work(terminal) if form.follows else app_of(terminal)
             read = {name: _read(terminal, arguments[name], value) for name, value in given.items() if name not in NAMES}
+            if worker is not None and (found := _worker(app, worker, given["plan"])) is not None:
+                if any(value is not None for value in read.values()):
+                    raise UsageError("The options of this command are for plans.", "Leave them out.")
+                return function(Asked(terminal, app, worker, found[0], {"job": found[1]}, yes, detach))
             plan, names = _meant(app, operation, given)
             return function(Asked(terminal, app, operation, plan, {**names, **read}, yes, detach))
 
@@ -159,6 +170,20 @@ def _meant(app: App, operation: Operation, given: Mapping[str, Any]) -> tuple[Pl
         plan, jobs = _plan_and_jobs(app, given["jobs"], given["plan"], operation.name)
         return plan, {"jobs": jobs}
     return app.find_plan(given["plan"], operation.name), {}
+
+
+def _worker(app: App, operation: Operation, name: str | None) -> tuple[PlanId, JobId] | None:
+    """The job or the subtask that a word names; None: it is left out, or names a plan."""
+    if name is None:
+        return None
+    try:
+        app.find_plan(name)
+    except NotFound:
+        try:
+            return app.find_worker(name, None, operation.name)
+        except NotFound:
+            return None  # that there is no such plan is told
+    return None
 
 
 def _plan_and_jobs(

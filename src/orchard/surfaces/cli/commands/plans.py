@@ -14,6 +14,7 @@ from orchard.model.plan import Resolver
 from orchard.operations.changes import land_plan, reshape_plan, undo_plan
 from orchard.operations.plans import finalize_plan, pause_plan, resume_plan
 from orchard.operations.removal import delete_plan, purge_plan
+from orchard.operations.talking import pause_worker, resume_worker
 from orchard.surfaces.cli.action import Asked, action, document_in
 from orchard.surfaces.cli.group import verb
 from orchard.surfaces.cli.options import app_of, find_file, not_empty
@@ -22,9 +23,21 @@ from orchard.surfaces.cli.render.lines import Line, safe
 from orchard.surfaces.cli.terminal import Terminal, read_input
 
 
-@action(pause_plan)
+@action(
+    pause_plan,
+    worker=pause_worker,
+    examples="""
+orchard pause                      # the plan that is under way, if there is one only
+orchard pause login-3f2a:api       # the agent of one job: its turn ends, and what is sent to it waits
+orchard pause api/subtask-k3x9p    # the agent of a subtask
+""",
+)
 def pause(asked: Asked) -> int:
+    """PLAN may name a job or a subtask instead: then its agent is paused, and nothing else."""
     answer = asked.request()
+    if asked.operation is pause_worker:
+        said = text.done(f"The agent of '{safe(asked.job)}' is paused.")
+        return asked.tell(answer, said, text.next_command(f"orchard resume {asked.plan}:{asked.job}"))
     return asked.tell(
         answer, text.done(f"Plan {asked.plan} is paused."), text.next_command(f"orchard resume {asked.plan}")
     )
@@ -39,14 +52,22 @@ def finalize(asked: Asked) -> int:
 @action(
     resume_plan,
     words={"budget": "What it may use from now on: tokens, cost, minutes."},
+    worker=resume_worker,
     examples="""
 orchard resume                                    # the plan that is paused, if there is one only
 orchard resume login-3f2a --budget tokens=500000  # with another budget; what it used so far does not count
 orchard resume login-3f2a --budget cost=5,minutes=60
+orchard resume api/subtask-k3x9p                  # an agent that was paused goes on in its session
 """,
 )
 def resume(asked: Asked) -> int:
-    """A plan that waits because its budget is used up may use as much again, or what '--budget' says."""
+    """A plan that waits because its budget is used up may use as much again, or what '--budget' says. PLAN may name a
+    job or a subtask instead, whose agent was paused.
+    """
+    if asked.operation is resume_worker:
+        if asked.subtask is None:
+            return asked.go_on()
+        return asked.tell(asked.request(), text.done(f"Subtask '{asked.subtask}' goes on."))
     before = asked.run
     moving = before.moving if before.settled else None
     return asked.go_on(lambda: None if moving is None else _what_became(moving, asked.run))
