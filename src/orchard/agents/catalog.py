@@ -21,7 +21,7 @@ from orchard.git.objects.reader import Objects
 from orchard.git.repository import Repository
 from orchard.git.worktree.untracked import ignored_files, new_files
 from orchard.model.agent_rows import ACP
-from orchard.text import did_you_mean, quoted
+from orchard.text import did_you_mean, nearest, quoted
 
 USER_PLACES = ((".claude/agents", ".md"), (".copilot/agents", ".agent.md"))
 OWN_PLACE = ("agents", ".md")
@@ -79,6 +79,12 @@ class Catalog(Struct, frozen=True, dict=True):
             others = ", ".join(one.file for one in same if one is not used)
             yield f"'{word}' means the definition in {used.file}, and not {others}."
 
+    def _near(self, name: str) -> str:
+        before, mark, word = name.partition(":")
+        agent = nearest(before, self.agents) if mark and word in self.used else None
+        said = f"; did you mean {quoted(f'{agent}:{word}')}?" if agent is not None else ""
+        return said or did_you_mean(before, [*self.agents, *self.used]) or "."
+
     def _find(self, name: str, asked: str) -> Definition:
         found = self.used.get(name)
         if found is not None:
@@ -93,7 +99,7 @@ class Catalog(Struct, frozen=True, dict=True):
             raise NoSuchAgent(
                 f"There is no agent {quoted(asked)}: no definition is called {quoted(name)}{near}", SEE_AGENTS
             )
-        near = did_you_mean(name.partition(":")[0], [*self.agents, *self.used]) or "."
+        near = self._near(name)
         raise NoSuchAgent(f"There is no agent {quoted(asked)}, and no definition of that name{near}", SEE_AGENTS)
 
 

@@ -68,6 +68,11 @@ def choose(
     """
     meant = meaning_of(name, agents.names, described, commands=commands)
     agent, definition = agents.find(meant.agent or usual), meant.definition
+    return by_definition(agents, agent, definition, has_model=has_model)
+
+
+def by_definition(agents: Table, agent: Agent, definition: Definition | None, *, has_model: bool = False) -> Choice:
+    """An agent that works by a definition, or by none."""
     if definition is None:
         return Choice(agent)
     model, unknown = (None, ()) if has_model else _model(agents, agent, definition)

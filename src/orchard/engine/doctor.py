@@ -16,6 +16,7 @@ from typing import Literal
 
 from msgspec import Struct, to_builtins
 
+from orchard.agents.ignored import ignored_notes
 from orchard.config.load import Settings
 from orchard.config.reach import RIGHTS
 from orchard.config.user_dirs import UserDirs
@@ -146,6 +147,7 @@ def _agents(patient: Patient) -> Iterator[Finding]:
     yield Finding(
         "note", "agents", RIGHTS, "Give plans of strangers to agents only in a container or a virtual machine."
     )
+    yield from (Finding("note", "agents", said) for said in ignored_notes(patient.repo, patient.settings.config))
 
 
 # -------------------------------------------------------------------------------- the repository

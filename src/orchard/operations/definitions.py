@@ -69,6 +69,14 @@ def agent_meant(agents: Agents, described: Described, name: str | None) -> str |
         return name
 
 
+def agents_of(agents: Agents, described: Described, plan: Plan) -> set[str]:
+    """The agents that do the works of a plan, by their names; the default one among them where a work names none."""
+    works = [work for _, work, _ in works_of(plan, named(plan)) if isinstance(work, AgentWork)]
+    meant = {agent_meant(agents, described, work.agent) for work in works}
+    default = next((str(one["name"]) for one in agents.listed() if one["default"]), None) if None in meant else None
+    return {name for name in (*meant, default) if name is not None}
+
+
 def definition_notes(agents: Agents, described: Described, plan: Plan) -> list[str]:
     """What a person should know of the definitions that a plan names: which is meant, and what of it has no effect."""
     return list(dict.fromkeys(_notes(agents, described, plan)))

@@ -5,12 +5,13 @@ All of it may take long, so it is done before anybody decides about the plan, an
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from orchard.agents.ignored import ignored_notes
 from orchard.core.run import Run
 from orchard.engine.refs_of_plan import check_start
 from orchard.engine.world import World
 from orchard.errors import InvalidInput, OrchardError, Problem, UsageError
 from orchard.model.plan import VALIDATION, AgentWork, Job, Plan, Work
-from orchard.operations.definitions import Described, definition_notes, described_to
+from orchard.operations.definitions import Described, agents_of, definition_notes, described_to
 from orchard.operations.foresight import agent_findings, check_agent, refusals
 from orchard.planfile.works import named, refusal, spoken
 from orchard.process.failpoint import failpoint
@@ -32,9 +33,16 @@ async def check_agents(world: World, plan: Plan, run: Run | None = None) -> None
     await check_works(world, works, described)
 
 
-async def definition_warnings(world: World, plan: Plan) -> list[str]:
-    """What a person should know of the definitions that a plan names."""
-    return await world.in_thread(definition_notes, world.agents, described_to(world, plan), plan)
+async def agent_warnings(world: World, plan: Plan) -> list[str]:
+    """What a person should know of the definitions that a plan names, and of what its agents will not find."""
+    described = described_to(world, plan)
+
+    def look() -> list[str]:
+        names = agents_of(world.agents, described, plan)
+        ignored = ignored_notes(world.repo, world.config, names) if names else []
+        return [*definition_notes(world.agents, described, plan), *ignored]
+
+    return await world.in_thread(look)
 
 
 def _problems(world: World, plan: Plan, described: Described) -> list[Problem]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import shlex
 import sys
 from collections.abc import Callable, Sequence
@@ -13,8 +14,9 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from orchard.agents.cache import user_cache
-from orchard.agents.catalog import Catalog, NoSuchAgent
-from orchard.agents.definitions import Definition
+from orchard.agents.catalog import Catalog, NoSuchAgent, meaning_of
+from orchard.agents.choice import Choice, by_definition
+from orchard.agents.definitions import NOBODY, Definition
 from orchard.agents.describe import AgentInfo, describe
 from orchard.agents.known import ABILITIES
 from orchard.agents.model_lists import Found
@@ -24,9 +26,9 @@ from orchard.agents.protocol import Settings as AgentSettings
 from orchard.agents.registry import SEE_AGENTS, Agents
 from orchard.config.layers import Config
 from orchard.config.load import Settings, load_settings
-from orchard.errors import EXIT_DONE, EXIT_FAILED, EXIT_NOT_FOUND, EXIT_TIMED_OUT, NotFound, OrchardError
+from orchard.errors import EXIT_DONE, EXIT_FAILED, EXIT_NOT_FOUND, EXIT_TIMED_OUT, NotFound, OrchardError, UsageError
 from orchard.git.repository import find_repository
-from orchard.model.agent_rows import ACP, BuiltinRow
+from orchard.model.agent_rows import ACP, BUILTIN, BuiltinRow
 from orchard.model.events.plans import Json
 from orchard.model.usage import Usage, total
 from orchard.operations.definitions import definition_item, definition_items, described_here
@@ -40,6 +42,7 @@ from orchard.surfaces.cli.terminal import Terminal, put
 from orchard.surfaces.next_steps import in_commands
 from orchard.text import did_you_mean, for_screen, quoted
 
+NAMED = re.compile(r"@([A-Za-z0-9][\w.:-]*)\s+(.+)", re.DOTALL)
 WIDEST = 13
 """Of a column, so that a table fits into 80."""
 NOT_INSTALLED = "not installed"
@@ -226,6 +229,7 @@ _HINTS = {
 orchard agent "Why does the test in tests/test_login.py fail?"
 orchard agent "Add a --version option" --max-turns 20
 orchard agent "And now document it" --session 5f0c...
+orchard agent "@architect Where should caching go?"   # by a definition, see 'orchard agents'
 orchard agent - < task.md                     # a long task from stdin
 orchard agent "List the endpoints" --json     # everything that happens as JSON lines, the result last
 """,
@@ -244,9 +248,32 @@ def agent(
     wanted = read_words(task, "task", 'orchard agent "Add a --version option"')
     config = config_here(terminal)
     row = row_for(config.builtin, provider, max_turns)
+    wanted, chosen = lone_choice(terminal, config, row, wanted, has_model=model is not None)
+    terminal.note(*[text.warning(note) for note in chosen.notes])
     screen = LoneScreen(terminal)
-    result = until_stopped(lambda: work(terminal, config, row, wanted, (model, max_turns, session), screen.tell))
+    asked = (model or chosen.model, max_turns, session)
+    result = until_stopped(lambda: work(terminal, config, chosen, wanted, asked, screen.tell))
     return screen.end(result)
+
+
+def lone_choice(
+    terminal: Terminal, config: Config, row: BuiltinRow, wanted: str, *, has_model: bool
+) -> tuple[str, Choice]:
+    """What the agent is told, and by which definition it works: `@architect TASK`, as in a plan."""
+    from orchard.agents.builtin.agent import BuiltinAgent
+
+    it, found = BuiltinAgent(row), Agents(config, os.environ)
+    named = NAMED.fullmatch(wanted.strip())
+    if named is None:
+        return wanted, Choice(it)
+    meant = meaning_of(None if named[1] == NOBODY else named[1], found.names, lambda: described_at(terminal, found))
+    if meant.agent not in (None, BUILTIN):
+        raise UsageError(
+            f"{quoted('@' + named[1])} is work for agent '{meant.agent}', and here the built-in one works alone.",
+            f'Give it to a plan: orchard do "@{named[1]} ..."',
+        )
+    chosen = by_definition(found, it, meant.definition, has_model=has_model)
+    return "\n\n---\n\n".join(part for part in (named[2], chosen.role) if part), chosen
 
 
 def config_here(terminal: Terminal) -> Config:
@@ -269,13 +296,12 @@ def row_for(row: BuiltinRow, provider: str | None, max_turns: int | None) -> Bui
 async def work(
     terminal: Terminal,
     config: Config,
-    row: BuiltinRow,
+    chosen: Choice,
     task: str,
     asked: tuple[str | None, int | None, str | None],
     tell: Callable[[Telling], None],
 ) -> Result:
     """One turn in the current folder; nothing of it runs any more when this returns."""
-    from orchard.agents.builtin.agent import BuiltinAgent
     from orchard.agents.builtin.sessions import forget_old
     from orchard.agents.environment import agent_environment
     from orchard.agents.protocol import Watch
@@ -284,7 +310,7 @@ async def work(
     from orchard.process.launcher import Launcher
 
     model, max_turns, session = asked
-    it = BuiltinAgent(row)
+    it = chosen.agent
     servers = Agents(config, os.environ).servers(config.mcp_servers)
     private = make_state_dir(make_state_dir(user_dirs().state) / FOLDER)
     forget_old(private, KEPT_SESSIONS)
@@ -297,7 +323,7 @@ async def work(
             scratch=Path(scratch),
             log=Path(scratch) / "turn.log",
             launcher=Launcher(),
-            settings=AgentSettings(model=model, max_turns=max_turns, mcp_servers=servers),
+            settings=AgentSettings(model=model, max_turns=max_turns, mcp_servers=servers, tools=chosen.tools),
             session=session,
             limits=config.limits,
         )

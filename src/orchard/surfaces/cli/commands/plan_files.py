@@ -51,9 +51,10 @@ def reviewed(terminal: Terminal, file: str) -> tuple[Plan, list[str]]:
 
     Outside of a repository: if it is a plan.
     """
+    from orchard.agents.ignored import ignored_notes
     from orchard.agents.registry import Agents
     from orchard.engine.reach import reach_warnings
-    from orchard.operations.definitions import definition_notes, described_for
+    from orchard.operations.definitions import agents_of, definition_notes, described_for
     from orchard.operations.foresight import foreseen
     from orchard.planfile.parse import review  # brings pydantic
 
@@ -68,7 +69,10 @@ def reviewed(terminal: Terminal, file: str) -> tuple[Plan, list[str]]:
     def look(plan: Plan, paths: Paths) -> list[Finding]:
         agents = Agents(config, os.environ)
         notes.extend(reach_warnings(app.repo, plan, paths))
-        notes.extend(definition_notes(agents, described_for(app.repo, agents, plan), plan))
+        described = described_for(app.repo, agents, plan)
+        notes.extend(definition_notes(agents, described, plan))
+        if names := agents_of(agents, described, plan):
+            notes.extend(ignored_notes(app.repo, config, names))
         return foreseen(app.repo, config, agents, app.reader.plans(), plan, paths, in_commands)
 
     return review(data, name, look), notes

@@ -253,6 +253,7 @@ def ask_agent(terminal: Terminal, app: App, goal: str, name: str | None, model: 
     from orchard.agents.planner import Seat, check_for_here, make_plan, open_desk
     from orchard.agents.protocol import Settings, Watch
     from orchard.agents.registry import Agents
+    from orchard.operations.definitions import described_here
     from orchard.planfile.parse import parse
 
     config = app.settings.config
@@ -264,13 +265,15 @@ def ask_agent(terminal: Terminal, app: App, goal: str, name: str | None, model: 
         Settings(model=agents.model_for(agent.name, model, None)),
         config.limits,
     )
+    described = described_here(app.repo, agents)
+    names = [*agents.names, *described.used, *(f"{agent}:{one}" for agent in agents.names for one in described.used)]
     screen = Screen(terminal, app.secrets())
     terminal.say([(f"Asking {safe(agent.name)} for a plan. It looks at a copy of what is committed.", "")])
 
     async def ask() -> Made:
         with open_desk(app.repo, seat, Watch(screen.tell, not_remembered, asyncio.Event())) as desk:
             planned = await make_plan(
-                goal, desk.ask, lambda content: check_for_here(parse(content, "plan.yaml"), agents.names)
+                goal, desk.ask, lambda content: check_for_here(parse(content, "plan.yaml"), names)
             )
         return Made(planned.plan, planned.text, agent.name, planned.repaired, screen.used)
 
