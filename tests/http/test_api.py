@@ -262,6 +262,18 @@ def test_a_plan_may_be_called_like_a_word_in_a_path(api: World) -> None:
     assert api.ask("DELETE", "/plans/validate").status_code == 200
 
 
+def test_a_problem_of_a_change_stands_where_the_client_wrote_it(api: World) -> None:
+    plan = api.submit([WRITE_A], start_paused=True)
+    changes = [{"op": "remove", "id": "zzz"}, {"op": "add", "job": {"id": "b", "wrk": "x"}}]
+
+    graph = api.post(f"/plans/{plan}/reshape", {"changes": changes}, 422)["problems"]
+    api.post(f"{job_path(plan, 'a')}/force-fail")
+    late = api.ask("PATCH", job_path(plan, "a"), {"timeout": 5}).json()["problems"]
+
+    assert [one["path"] for one in graph] == ["changes[0].id", "changes[1].job.wrk"]
+    assert [one["path"] for one in late] == ["job"]
+
+
 def test_two_repositories_are_told_apart(repo: Repo, tmp_path: Path) -> None:
     other = Repo.make(tmp_path / "other")
     with world(repo.path, other.path) as api:

@@ -99,7 +99,8 @@ def test_paths_that_do_not_exist_are_told_so(api: World, path: str) -> None:
 
 
 @pytest.mark.parametrize(("method", "path", "allowed"), [
-    ("PUT", "/plans", "GET, POST"), ("POST", "/plans/x", "DELETE, GET, PATCH"), ("GET", "/plans/validate", "POST"),
+    ("PUT", "/plans", "GET, POST"), ("POST", "/plans/x", "DELETE, GET, PATCH"),
+    ("PUT", "/plans/validate", "DELETE, GET, PATCH, POST"),
     ("OPTIONS", "/plans", "GET, POST"), ("HEAD", "/plans", "GET, POST"), ("DELETE", "/events", "GET"),
 ])  # fmt: skip
 def test_methods_that_a_path_does_not_have_are_named_beside_those_that_it_has(

@@ -125,6 +125,25 @@ async def test_repairs_are_in_the_notes_of_the_answer(tools: Bench) -> None:
     }
 
 
+async def test_problems_stand_where_the_caller_wrote_them_by_the_callers_own_names(tools: Bench) -> None:
+    plan = (await tools("create_plan", name="S", start_paused=True, jobs=[{"id": "a", "work": "true"}]))["plan"]
+    new = {"producerId": "b", "work": "true", "dependencies": ["nowhere"]}
+
+    graph = await tools.refused(
+        "reshape_copilot_plan",
+        planId=plan,
+        operations=[{"type": "remove_node", "existingJobId": "zzz"}, {"type": "add_node", "spec": new}],
+    )
+    single = await tools.refused("add_jobs", plan=plan, tasks={"id": "b", "wrk": "true"})
+    await tools("force_fail_job", plan=plan, job="a")
+    late = await tools.refused("update_job", plan=plan, job_id="a", work="true")
+
+    assert "- operations[0].existingJobId: there is no job 'zzz'" in graph
+    assert "- operations[1].spec.dependencies[0]: " in graph
+    assert "- tasks.wrk: unknown field 'wrk'" in single
+    assert "- job_id: job 'a' has started" in late
+
+
 async def test_many_repairs_are_told_in_few_words(tools: Bench) -> None:
     jobs = [{"producerId": f"job-{number}"} for number in range(40)]
     made = await tools("create_plan", name="N", jobs=jobs)

@@ -100,6 +100,19 @@ def test_a_plan_file_that_is_run_again_with_its_key_makes_no_second_plan(desk: D
     assert odd.code == 2 and "another form" in odd.err
 
 
+def test_problems_of_changes_stand_where_they_were_written(desk: Desk) -> None:
+    plan = drafted(desk, "draft")
+    changes = desk.plan('[{op: add, job: {id: b, wrk: "true"}}]', "changes.yaml")
+    inside = desk.plan('changes: [{op: add, job: {id: b, wrk: "true"}}]', "inside.yaml")
+
+    both = desk("reshape", plan, changes, "--remove", "zzz", "--set-needs", "yyy=a")
+    named = desk("reshape", plan, inside)
+
+    assert "[0].job.wrk: unknown field 'wrk'" in both.err and "changes[" not in both.err
+    assert "--remove zzz: there is no job 'zzz'" in both.err and "--set-needs yyy=a: there is no job" in both.err
+    assert "changes[0].job.wrk: unknown field 'wrk'" in named.err
+
+
 def test_a_list_holds_only_plans_of_the_status_that_is_asked_for(desk: Desk) -> None:
     drafted(desk, "draft")
     desk("run", desk.plan(HELD), "-q")

@@ -206,6 +206,12 @@ class Alias(Operation, frozen=True, kw_only=True):
     place: str = ""
     """Where its own fields stand in the other's arguments: who is told of problems does not know that place."""
 
+    def own_path(self, path: str) -> str:
+        """Where a problem with the other's arguments stands in what this one was given."""
+        if not self.place or path.startswith(self.place):
+            return path.removeprefix(self.place).lstrip(".")
+        return "job" if path.endswith(".id") else ""
+
 
 def of_one_job(args: dict[str, Any]) -> dict[str, Any]:
     """The arguments of an alias that is about one job, as those of the command that is about several."""

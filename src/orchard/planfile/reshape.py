@@ -149,7 +149,9 @@ class _Graph:
         try:
             return parse_jobs([change["job"]], frozenset(self.jobs), f"{path}.job")[0]
         except InvalidInput as invalid:
-            self.problems += invalid.problems
+            # It is read as a list of one, but the change holds one job.
+            own = [replace(one, path=one.path.replace(f"{path}.job[0]", f"{path}.job", 1)) for one in invalid.problems]
+            self.problems += own
             return None
 
     def _known(self, name: Any, path: str, group: str | None = None) -> JobId | None:

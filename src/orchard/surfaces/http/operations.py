@@ -188,8 +188,9 @@ def _runs(command: declared.Operation, asked_for: list[Argument], sent: list[Arg
         try:
             return await asked.served.ask(name, **args)
         except InvalidInput as error:
-            place = command.place if isinstance(command, Alias) else ""
-            own = [replace(one, path=one.path.removeprefix(place).lstrip(".")) for one in error.problems]
+            if not isinstance(command, Alias):
+                raise
+            own = [replace(one, path=command.own_path(one.path)) for one in error.problems]
             raise InvalidInput(error.what, own, error.hint) from None
 
     return run

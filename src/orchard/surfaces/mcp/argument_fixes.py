@@ -40,12 +40,29 @@ class Repair(Struct):
     asked_null: frozenset[str] = frozenset()
     """Fields of the tool itself whose null has two meanings: it is left as it is, and refused."""
     notes: dict[str, None] = field(default_factory=dict)
+    given: dict[str, str] = field(default_factory=dict)
+    """What the caller called a field, by its place; "" for a list that was made of one entry."""
 
     def told(self) -> list[str]:
         """What was put right, in a few sentences."""
         found = list(self.notes)
         more = len(found) - NOTES
         return [*found[:NOTES], *([f"... and {more} more repairs of this kind"] if more > 0 else [])]
+
+    def as_given(self, path: str) -> str:
+        """A place as the caller wrote it: by the caller's own names, and without the lists that were made here."""
+        own, said = "", ""
+        if not self.given:
+            return path
+        for part in re.findall(r"\[\d+\]|[^.\[]+|\[", path):
+            if part.startswith("["):
+                said += "" if self.given.get(own + part) == "" else part
+                own += part
+            else:
+                own = f"{own}.{part}" if own else part
+                name = self.given.get(own, part)
+                said = f"{said}.{name}" if said else name
+        return said
 
     def note(self, path: str, what: str) -> None:
         self.notes[f"{path}: {what}"] = None
@@ -161,6 +178,7 @@ class Repair(Struct):
         if not _wants(self._forms(items), _kind(value)):
             return value
         self.note(path, "one entry was given where a list is wanted; it was read as a list of one")
+        self.given[f"{path}[0]"] = ""
         return [value]
 
     def _object(self, value: Json, forms: list[Json], path: str, depth: int) -> Json:
@@ -211,6 +229,7 @@ class Repair(Struct):
                 made[key] = inner
             else:
                 self.note(f"{path}.{key}" if path else key, f"is called {quoted(name)} here")
+                self.given[f"{path}.{name}" if path else name] = key
                 made[name] = inner
         return made
 

@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from msgspec import to_builtins
+from msgspec.structs import replace
 from pydantic import ValidationError
 
 from orchard.engine.turns.job_tokens import Scope
@@ -89,15 +90,21 @@ async def call(call: Call, selection: Selection, name: str, arguments: Json) -> 
             return messages.with_toolsets(step, offered, partial(_why_away, selection=selection))
         return None if messages.not_enabled(step, offered) else step
 
+    repair = Repair({})
     try:
         tool, notes = _tool(name, offered, selection, call.scope)
-        given, repairs = _checked(tool, arguments)
+        repair = _repair(tool)
+        given = _checked(tool, arguments, repair)
         value: Json = to_builtins(await tool.run(call, given), enc_hook=str)
+    except InvalidInput as error:
+        problems = [replace(one, path=repair.as_given(one.path)) for one in error.problems]
+        told = InvalidInput(error.what, problems, error.hint)
+        return Answer(messages.error_text(name, told, shown), is_error=True)
     except OrchardError as error:
         return Answer(messages.error_text(name, error, shown), is_error=True)
     except OSError as error:
         return Answer(messages.error_text(name, SystemRefused(error), shown), is_error=True)
-    return _answer(tool, value, [*notes, *repairs], shown)
+    return _answer(tool, value, [*notes, *repair.told()], shown)
 
 
 def _why_away(name: str, *, selection: Selection) -> str:
@@ -133,18 +140,21 @@ def _tool(name: str, offered: dict[str, Tool], selection: Selection, scope: Scop
     )
 
 
-def _checked(tool: Tool, arguments: Any) -> tuple[Input, list[str]]:
-    """The arguments as the tool takes them, and what had to be put right for that."""
+def _repair(tool: Tool) -> Repair:
+    return Repair(input_schema(tool).get("$defs", {}), getattr(tool.input, "ASKED_NULL", frozenset()))
+
+
+def _checked(tool: Tool, arguments: Any, repair: Repair) -> Input:
+    """The arguments as the tool takes them; what has to be put right for that, `repair` does and remembers."""
     if not isinstance(arguments, dict):
         raise UsageError("The arguments must be an object.")
     found = value_findings(arguments)
     if found:
         raise InvalidInput("arguments", [Problem(one.message, show_path(one.path)) for one in found])
     schema = input_schema(tool)
-    repair = Repair(schema.get("$defs", {}), getattr(tool.input, "ASKED_NULL", frozenset()))
     repaired = repair.value(arguments, {name: part for name, part in schema.items() if name != "$defs"}, "")
     try:
-        return tool.input.model_validate(repaired), repair.told()
+        return tool.input.model_validate(repaired)
     except ValidationError as error:
         raise _with_all(tool, repaired, messages.problems_of(error, repaired, tool.input)) from None
 

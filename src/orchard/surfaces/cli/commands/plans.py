@@ -1,13 +1,15 @@
 """Verbs that ask something of a whole plan."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_args
 
 import click
+from msgspec.structs import replace
 
 from orchard.core.run import Run
-from orchard.errors import UsageError
+from orchard.errors import InvalidInput, UsageError
 from orchard.model import limits
 from orchard.model.events.plans import Json, LandingIntended, UndoIntended
 from orchard.model.plan import Resolver
@@ -186,26 +188,49 @@ def reshape(
     """
     app = app_of(terminal)
     found = app.find_plan(plan)
-    changes = [*_changes_in(terminal, file), *_simple_changes(remove, set_needs)]
+    in_file, list_name = _changes_in(terminal, file)
+    changes = [*in_file, *_simple_changes(remove, set_needs)]
     if resolver is not None:
         changes.append({"op": "update_plan", "set": {"resolver": resolver}})
     if not changes:
         raise UsageError("No change is given.", "orchard reshape --help")
     asked = Asked(terminal, app, reshape_plan, found, {"changes": changes})
     made = text.many(len(changes), "change")
-    return asked.tell(asked.request(), text.done(f"Plan {found} is reshaped: {made}."))
+    places = [f"{list_name}[{number}]" for number in range(len(in_file))]
+    places += [*(f"--remove {job}" for job in remove), *(f"--set-needs {given}" for given in set_needs)]
+    try:
+        answer = asked.request()
+    except InvalidInput as error:
+        raise _as_written(error, [*places, "--resolver"]) from None
+    return asked.tell(answer, text.done(f"Plan {found} is reshaped: {made}."))
 
 
-def _changes_in(terminal: Terminal, file: str | None) -> list[Any]:
+def _as_written(error: InvalidInput, places: Sequence[str]) -> InvalidInput:
+    """The same problems where the user wrote the changes: in a file, or as options."""
+
+    def place(path: str) -> str:
+        found = re.match(r"changes\[(\d+)\]", path)
+        if found is None:
+            return ""
+        written = places[int(found[1])]
+        return written if written.startswith("--") else f"{written}{path[found.end() :]}"
+
+    problems = [replace(one, path=place(one.path)) for one in error.problems]
+    return InvalidInput(error.what, problems, error.hint)
+
+
+def _changes_in(terminal: Terminal, file: str | None) -> tuple[list[Any], str]:
+    """The changes in a file, and what their list is called there."""
     if file is None:
-        return []
+        return [], ""
     path = "-" if file == "-" else str(find_file(terminal, file))
     value = document_in(read_input(path, limits.PLAN_BYTES), "changes" if file == "-" else Path(file).name)
+    name = ""
     if isinstance(value, dict) and set(value) == {"changes"}:
-        value = value["changes"]
+        value, name = value["changes"], "changes"
     if not isinstance(value, list):
         raise UsageError(f"'{safe(file)}' holds no list of changes.", "orchard reshape --help")
-    return value
+    return value, name
 
 
 def _simple_changes(remove: Sequence[str], set_needs: Sequence[str]) -> list[Json]:

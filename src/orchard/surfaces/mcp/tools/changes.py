@@ -80,7 +80,7 @@ async def add_jobs_request(call: Call, meant: Meant, jobs: Any, *, alone: bool) 
     changes = [{"op": "add", "job": jobs[number]} for number in order]
 
     def place(found: str) -> str:
-        number = re.match(r"changes\[(\d+)\]\.job\[0\]\.?", found)
+        number = re.match(r"changes\[(\d+)\]\.job\.?", found)
         if number is None:
             return found.replace("changes", path or "job", 1)
         inside = found[number.end() :]
@@ -115,7 +115,7 @@ async def reshape_plan(call: Call, given: Any) -> Json:
     """Change the graph of a plan, all or nothing."""
     meant = await meant_plan(call, given.plan)
     notes = await call.served.read(_with_job_ids, call.served.app, meant.plan, given.changes)
-    answer = await _reshaped(call, meant, given.changes, _in_changes)
+    answer = await _reshaped(call, meant, given.changes, _same)
     meant.notes += notes
     return await done(call, meant, jobs=answer["jobs"], total=len(answer["jobs"]))
 
@@ -148,12 +148,7 @@ async def update_plan(call: Call, given: Any) -> Json:
     fields = {name: getattr(given, name) for name in given.model_fields_set - {"plan"}}
     if not fields:
         raise UsageError("Give at least one field of the plan to change.")
-    await _reshaped(
-        call,
-        meant,
-        [{"op": "update_plan", "set": fields}],
-        lambda path: path.replace("changes[0].set", "", 1).lstrip("."),
-    )
+    await _reshaped(call, meant, [{"op": "update_plan", "set": fields}], changes.update_plan.own_path)
     return await done(call, meant, updated=sorted(fields))
 
 
@@ -174,7 +169,7 @@ async def update_job(call: Call, given: Any) -> Json:
             )
     notes = await call.served.read(_with_job_ids, call.served.app, meant.plan, [fields])
     change = {"op": "update", "id": meant.job, "set": fields}
-    await _reshaped(call, meant, [change], lambda path: path.replace("changes[0].set", "", 1).lstrip("."))
+    await _reshaped(call, meant, [change], changes.update_job.own_path)
     meant.notes += notes
     return await done(call, meant, updated=sorted(fields))
 
@@ -199,11 +194,6 @@ def _as_arguments(path: str) -> str:
 
 def _same(path: str) -> str:
     return path
-
-
-def _in_changes(path: str) -> str:
-    """A new job stands by itself in a change, although it is read as a list of one."""
-    return re.sub(r"\.job\[0\]", ".job", path)
 
 
 UPDATED = [name for name in PlanFields.model_fields if name not in ("jobs", "groups", "start_paused")]
