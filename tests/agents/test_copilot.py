@@ -159,6 +159,34 @@ def test_calls_are_told_as_the_record_of_the_session_grows(desk: Desk, ear: Ear)
     assert ear.notes("warning") == []
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "last", "told"),
+    [
+        (None, None, 2, 2.0),
+        (None, None, 0.33, 0.33),
+        (None, None, -1, 0.0),
+        (None, None, "many", 0.0),
+        (3, 4.5, 4.5, 1.5),
+        (3, 3, 3, 0.0),
+    ],
+)
+def test_premium_requests_are_counted_once_per_turn(
+    before: float | None, after: float | None, last: object, told: float, desk: Desk, ear: Ear
+) -> None:
+    def file(whole: float | None) -> str:
+        return json.dumps({"totalPremiumRequests": whole} if whole is not None else {})
+
+    session = reader(desk, ear)._session
+    usage_file(desk).write_text(file(before))
+    hearing = reader(desk, ear, session)
+    hearing.feed(LINES[0])
+    usage_file(desk).write_text(file(after))
+    hearing.feed({**END, "usage": {"premiumRequests": last}})
+    hearing.result(ENDED, "")
+
+    assert ear.of(Used) == ([Used(Usage("m", premium_requests=told))] if told else [])
+
+
 @pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
 def test_something_else_in_the_place_of_the_record_leads_nowhere(kind: str, desk: Desk, ear: Ear) -> None:
     hearing = reader(desk, ear, SESSION, env={"COPILOT_PROVIDER_BASE_URL": "x"})

@@ -30,6 +30,8 @@ class Usage(Struct, frozen=True):
     cost_source: CostSource = ""
     api_seconds: float = 0.0
     """Time spent waiting for the model, where the agent tells."""
+    premium_requests: float = 0.0
+    """What the provider takes off a monthly allowance, where the agent tells; some models count as a part of one."""
 
     @property
     def tokens(self) -> int:
@@ -54,10 +56,13 @@ def priced(value: object) -> float | None:
     return float(value)
 
 
+def _real(value: float) -> float:
+    return value if math.isfinite(value) and 0 <= value < MOST_TOKENS else 0.0
+
+
 def believed(usage: Usage) -> Usage:
     """What of a usage can be true: budgets are kept by it, so nothing in it may be negative or without end."""
     cost = priced(usage.cost)
-    seconds = usage.api_seconds
     return Usage(
         model=usage.model,
         input=counted(usage.input),
@@ -67,7 +72,8 @@ def believed(usage: Usage) -> Usage:
         requests=counted(usage.requests),
         cost=cost,
         cost_source=usage.cost_source if cost is not None else "",
-        api_seconds=seconds if math.isfinite(seconds) and seconds >= 0 else 0.0,
+        api_seconds=_real(usage.api_seconds),
+        premium_requests=_real(usage.premium_requests),
     )
 
 
@@ -92,12 +98,13 @@ def add(one: Usage, other: Usage) -> Usage:
         cost=sum(costs) if costs else None,
         cost_source=sources.pop() if len(sources) == 1 else ("mixed" if sources else ""),
         api_seconds=one.api_seconds + other.api_seconds,
+        premium_requests=one.premium_requests + other.premium_requests,
     )
 
 
 def less(whole: Usage, told: Usage) -> Usage:
     """What of a whole was not told yet; its cost is that of the whole."""
-    counts = ("input", "cached", "cache_writes", "output", "requests", "api_seconds")
+    counts = ("input", "cached", "cache_writes", "output", "requests", "api_seconds", "premium_requests")
     return replace(whole, **{name: max(getattr(whole, name) - getattr(told, name), 0) for name in counts})
 
 

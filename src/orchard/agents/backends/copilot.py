@@ -190,6 +190,8 @@ class CopilotReader(StreamReader):
         self._usage_file = _usage_file(task, self._session or "")
         self._counts = self._usage_file.exists()
         self._before = _counted(self._usage_file)
+        self._premium_before = _premium(self._usage_file)
+        self._model = ""
         self._told_session = False
         self._error: Json = {}
         self._failures = 0
@@ -200,6 +202,8 @@ class CopilotReader(StreamReader):
         if message.get("ephemeral") is not True:
             self._record.tell_new(self._tell)
         match message.get("type"):
+            case "session.tools_updated":
+                self._model = text(data.get("model")) or self._model
             case "user.message" | "assistant.turn_start":
                 self._tell_session()
             case "assistant.message":
@@ -260,6 +264,7 @@ class CopilotReader(StreamReader):
 
     def _count(self) -> None:
         self._record.tell_new(self._tell)
+        self._count_premium()
         if self._record.told:
             return
         if not self._counts:
@@ -270,6 +275,14 @@ class CopilotReader(StreamReader):
             used = less(now, self._before.get(model, Usage(model)))
             if used.tokens or used.requests:
                 self._tell(Used(used))
+
+    def _count_premium(self) -> None:
+        """Tell what of an allowance the turn took: by the file, which counts whole sessions, else by the last line."""
+        whole = _premium(self._usage_file)
+        told = amount(part(self._end, "usage").get("premiumRequests"))
+        used = max(whole - self._premium_before, 0.0) if whole else told
+        if used:
+            self._tell(Used(Usage(self._model, premium_requests=used)))
 
 
 class _Record:
@@ -324,14 +337,22 @@ def _never_began(complaints: str, stray: str) -> tuple[Reason, str]:
     return reason_of(message), message or "Copilot ended without saying how its work went."
 
 
-def _counted(file: Path) -> dict[str, Usage]:
+def _premium(file: Path) -> float:
+    return amount(_usage_body(file).get("totalPremiumRequests"))
+
+
+def _usage_body(file: Path) -> Json:
     try:
         with file.open("rb") as opened:
-            body = json.loads(opened.read(_MOST_USAGE))
+            return part(json.loads(opened.read(_MOST_USAGE)))
     except (OSError, ValueError, RecursionError):
         return {}
+
+
+def _counted(file: Path) -> dict[str, Usage]:
+    body = _usage_body(file)
     found = {}
-    seconds = amount(part(body).get("totalApiDurationMs")) / 1000
+    seconds = amount(body.get("totalApiDurationMs")) / 1000
     for model, metrics in part(body, "modelMetrics").items():
         found[model] = _usage(model, part(metrics, "usage"), count(part(metrics, "requests").get("count")), seconds)
         seconds = 0.0

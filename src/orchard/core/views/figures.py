@@ -19,6 +19,9 @@ class Figures(Struct, frozen=True, kw_only=True):
     cost: Annotated[float | None, Meta(description="In US dollars; null: nobody knows.")]
     cost_source: str | None
     api_seconds: float
+    premium_requests: Annotated[
+        float | UnsetType, Meta(description="Taken off a monthly allowance of the provider's; left out: none.")
+    ] = UNSET
 
 
 class AgentUsage(Struct, frozen=True, kw_only=True):
@@ -33,6 +36,7 @@ class AgentUsage(Struct, frozen=True, kw_only=True):
     cost: float | UnsetType | None = UNSET
     cost_source: str | UnsetType | None = UNSET
     api_seconds: float | UnsetType = UNSET
+    premium_requests: float | UnsetType = UNSET
     models: dict[str, Figures] | UnsetType = UNSET
 
 

@@ -141,4 +141,5 @@ def figures_of(one: Usage) -> dict[str, Any]:
         "cost": None if one.cost is None else round(one.cost, 8),
         "cost_source": one.cost_source or None,
         "api_seconds": round(one.api_seconds, 3),
+        **({"premium_requests": round(one.premium_requests, 3)} if one.premium_requests else {}),
     }

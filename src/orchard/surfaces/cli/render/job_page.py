@@ -77,7 +77,8 @@ def _rows(job: JobDetails) -> Iterator[tuple[str, str | None, Meaning]]:
     yield "commits", "\n".join(f"{text.short(one.commit)} {one.subject}" for one in job.commits), ""
     if used.tokens:
         cost = f", ${used.cost:.4f} ({used.cost_source})" if used.cost is not None else ""
-        yield "used", f"{used.tokens:,} tokens in {text.many(used.requests or 0, 'request')}{cost}", ""
+        premium = f", {used.premium_requests:g} premium requests" if used.premium_requests else ""
+        yield "used", f"{used.tokens:,} tokens in {text.many(used.requests or 0, 'request')}{premium}{cost}", ""
     yield "healed", ", ".join(f"{one.phase} by {one.agent}" for one in job.healed), "wait"
     yield "worktree", job.worktree, ""
     if evidence:

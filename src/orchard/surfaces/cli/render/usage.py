@@ -33,6 +33,8 @@ def usage_lines(document: UsageReport, by: str | None) -> list[Line]:
         notes.append(f"cost: in US dollars, {SOURCES[whole.cost_source]}")
     if whole.cost is not None and not whole.cost_complete:
         notes.append(INCOMPLETE)
+    if whole.premium_requests:
+        notes.append(f"premium requests: {whole.premium_requests:g}, taken off a monthly allowance")
     lines += [[(note, "dim")] for note in notes]
     return lines
 
@@ -110,6 +112,8 @@ def brief(one: Usage) -> str:
     parts = [f"{amount(one.input + one.cache_writes + one.cached)} tokens in", f"{amount(one.output)} out"]
     if one.requests:
         parts.append(text.many(one.requests, "request"))
+    if one.premium_requests:
+        parts.append(f"{one.premium_requests:g} premium requests")
     if one.cost is not None:
         parts.append(f"{money(one.cost)} {SOURCES.get(one.cost_source, '')}".strip())
     return ", ".join(parts)
