@@ -47,6 +47,8 @@ PURPOSE = "orchard.purpose"
 TURN = "orchard.turn"
 """Counts the tries of a turn."""
 SUBTASK = "orchard.subtask.id"
+HEALTH = "orchard.health"
+"""The conditions that a worker was in during its turn, each once: `slow,stuck`."""
 OUTCOME = "orchard.outcome"
 REASON = "orchard.reason"
 

@@ -286,6 +286,12 @@ class Tracing:
             if tokens:
                 turn.part.count(name, tokens)
 
+    def _health_noted(self, plan: _Plan, event: events.HealthNoted, recorded: events.Recorded) -> None:
+        if (turn := _turn(plan, event.job, event.subtask)) is not None:
+            known = str(turn.part.attributes.get(names.HEALTH, ""))
+            seen = dict.fromkeys([*filter(None, known.split(",")), event.condition])
+            turn.part.attributes[names.HEALTH] = ",".join(seen)
+
     def _agent_ended(self, plan: _Plan, event: events.AgentEnded, recorded: events.Recorded) -> None:
         job = plan.jobs.get(event.job)
         turn = job.turns.pop(event.subtask, None) if job is not None else None
@@ -370,5 +376,6 @@ _TAKE: Mapping[type[events.Event], Callable[[Tracing, _Plan, Any, events.Recorde
     events.AgentSession: Tracing._agent_session,
     events.AgentUsed: Tracing._agent_used,
     events.AgentEnded: Tracing._agent_ended,
+    events.HealthNoted: Tracing._health_noted,
     events.SubtaskSpawned: Tracing._subtask_spawned,
 }

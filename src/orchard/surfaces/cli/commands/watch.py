@@ -87,7 +87,10 @@ def watch(terminal: Terminal, plan: str | None) -> int:
 
 
 async def _watch(terminal: Terminal, app: App, run: Run, *, alive: bool) -> None:
-    with LiveTree(terminal, run, screen=True, interrupted=not alive) as live, _pressed_keys() as keys:
+    with (
+        LiveTree(terminal, run, app.with_activity, screen=True, interrupted=not alive) as live,
+        _pressed_keys() as keys,
+    ):
         live.footer = [(text.LEAVE_WATCH if alive and not run.settled else text.LEAVE_ENDED, "dim")]
         async with asyncio.TaskGroup() as tasks:
             drawing = tasks.create_task(live.keep_drawing())

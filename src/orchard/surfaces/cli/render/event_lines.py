@@ -18,7 +18,7 @@ from orchard.model.events import plans as events
 from orchard.model.events.plans import Event, Recorded
 from orchard.model.phases import Phase
 from orchard.model.plan import VALIDATION, JobId
-from orchard.surfaces.cli.render import text
+from orchard.surfaces.cli.render import health, text
 from orchard.surfaces.cli.render.lines import Line, Meaning, safe, safe_lines
 
 TAIL_LINES = 12
@@ -192,6 +192,18 @@ def _progress(run: Run, event: events.ProgressReported) -> list[Line]:
     return [_line(_job(event.job), "progress", "busy", f"{far}{who}{safe(event.message)}")]
 
 
+def _health(run: Run, event: events.HealthNoted) -> list[Line]:
+    who = f"{event.subtask} " if event.subtask else ""
+    done = {"ask": "it is asked: ", "interrupt": "its turn is ended: ", "fail": "its attempt is failed: "}
+    shown = f"{done.get(event.action, '')}{safe(event.evidence, 500)}"
+    return [_line(_job(event.job), f"{who}{safe(event.condition)}", health.meaning(event.condition), shown)]
+
+
+def _well(run: Run, event: events.HealthCleared) -> list[Line]:
+    who = f"{event.subtask} " if event.subtask else ""
+    return [_line(_job(event.job), f"{who}not {safe(event.condition)} any more", "good")]
+
+
 def _heal_tried(run: Run, event: events.HealTried) -> list[Line]:
     words: dict[str, tuple[str, Meaning]] = {
         "passed": ("healed", "good"),
@@ -266,6 +278,8 @@ LINES: Mapping[type[Event], Callable[[Run, Any], list[Line]]] = {
     events.AgentStarted: _agent_started,
     events.AgentNoted: _agent_noted,
     events.HealTried: _heal_tried,
+    events.HealthNoted: _health,
+    events.HealthCleared: _well,
     events.SubtaskSpawned: _spawned,
     events.SubtaskEnded: _subtask_ended,
     events.SubtaskPulled: _pulled,

@@ -1,11 +1,12 @@
 """One job on one page: what it is, what it did, why it failed, and where its things are."""
 
+import time
 from collections.abc import Iterator, Mapping
 
 from orchard.core.views.documents import AttemptView, Failure, JobDetails, SubtaskView, TurnView
 from orchard.model.plan import VALIDATION
 from orchard.operations.subtask_queries import SubtaskDetails
-from orchard.surfaces.cli.render import text
+from orchard.surfaces.cli.render import health, text
 from orchard.surfaces.cli.render.lines import Line, Meaning, padded, safe, safe_lines
 from orchard.surfaces.cli.render.tree import Look
 
@@ -61,6 +62,9 @@ def _rows(job: JobDetails) -> Iterator[tuple[str, str | None, Meaning]]:
     if worker:
         told = f", {text.many(worker.queued, 'message')} to be told" if worker.queued else ""
         yield "worker", f"{worker.agent or 'agent'} {worker.state}{told}", ""
+        yield "now", health.active(worker.activity, time.time(), 300), ""
+        for one in worker.health:
+            yield "health", f"{one.condition}: {one.evidence}", health.meaning(one.condition)
         yield "says", worker.said if worker.state == "idle" else "", ""
     if (may := job.permissions) is not None and may.sources:
         yield "may use", may.tools, ""
@@ -156,6 +160,7 @@ def _turn_lines(turn: TurnView, look: Look) -> Iterator[Line]:
     ]
     for note in turn.notes:
         yield [(f"      {safe(note.kind)}: ", "wait"), (safe(note.message, 500), "dim")]
+    yield from health.evidence_lines([one for one in turn.health if one.ended_at or turn.ended_at], "      was ")
 
 
 def _subtask_lines(subtask: SubtaskView, look: Look) -> Iterator[Line]:
@@ -178,6 +183,9 @@ def _subtask_lines(subtask: SubtaskView, look: Look) -> Iterator[Line]:
         (padded(status, 12), meaning),
         (f"{spent:>6}  {more}", "dim"),
     ]
+    yield from health.evidence_lines(subtask.health, f"{indent}  ")
+    if shown := health.active(subtask.activity, look.now, 300):
+        yield [(f"{indent}  {shown}", "dim")]
     told = subtask.message or subtask.summary or (subtask.progress.message if subtask.progress else None)
     for row in safe_lines(told, 500)[:5] if told else []:
         yield [(f"{indent}  {row}", "dim")]

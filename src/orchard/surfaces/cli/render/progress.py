@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from orchard.core.replay import apply
 from orchard.core.run import Run
-from orchard.core.views.documents import time_text
+from orchard.core.views.documents import JobView, time_text
 from orchard.core.views.plans import job_view, plan_summary
 from orchard.model.events.plans import Recorded, encode
 from orchard.model.plan import JobId
@@ -35,6 +35,10 @@ SHARE = 5
 """A frame that is slow to draw is drawn less often: drawing takes at most a fifth of the time."""
 
 
+Lively = Callable[[Run, list[JobView]], list[JobView]]
+"""What puts into jobs what their workers do now (`Library.with_activity`)."""
+
+
 class Progress(Protocol):
     def take(self, batch: Sequence[Recorded]) -> None:
         """Show what happened."""
@@ -47,10 +51,10 @@ class Progress(Protocol):
 
 
 @contextmanager
-def open_progress(terminal: Terminal, run: Run) -> Iterator[Progress]:
+def open_progress(terminal: Terminal, run: Run, lively: Lively) -> Iterator[Progress]:
     """The form that suits the terminal, for as long as the plan is followed."""
     if terminal.live:
-        with LiveTree(terminal, run) as live:
+        with LiveTree(terminal, run, lively) as live:
             yield live
     elif terminal.json:
         yield Printed(terminal, run, lambda recorded: json_text(event_row(recorded)) + "\n")
@@ -108,7 +112,9 @@ def interesting(run: Run, most: int) -> list[JobId]:
     return sorted(chosen, key=run.plan.position.__getitem__)
 
 
-def picture(run: Run, look: Look, height: int, *, interrupted: bool = False) -> list[Line]:
+def picture(
+    run: Run, look: Look, height: int, lively: Lively = lambda _, jobs: jobs, *, interrupted: bool = False
+) -> list[Line]:
     """A run in at most `height` lines; with details, also what is wrong and what to do next."""
     plan = plan_summary(run, in_commands, interrupted=interrupted)
     foot = [counts_line(plan, run.plan.max_parallel), *(end_lines(plan) if look.details else [])]
@@ -116,16 +122,24 @@ def picture(run: Run, look: Look, height: int, *, interrupted: bool = False) -> 
     groups = len(plan.groups)
     bare = replace(look, details=False)
     if len(run.plan.jobs) + groups <= room:
-        jobs = [job_view(run, job, interrupted=interrupted) for job in run.plan.jobs]
+        jobs = lively(run, [job_view(run, job, interrupted=interrupted) for job in run.plan.jobs])
         return [header(plan, look), *tree(plan, jobs, bare), *foot][:height]
     shown = interesting(run, room - 1)
-    rows = flat([job_view(run, job, interrupted=interrupted) for job in shown], bare)
+    rows = flat(lively(run, [job_view(run, job, interrupted=interrupted) for job in shown]), bare)
     rest: Line = [(f"  and {text.many(len(run.plan.jobs) - len(shown), 'job')} more", "dim")]
     return [header(plan, look), *rows, rest, *foot][:height]
 
 
 class LiveTree:
-    def __init__(self, terminal: Terminal, run: Run, *, screen: bool = False, interrupted: bool = False) -> None:
+    def __init__(
+        self,
+        terminal: Terminal,
+        run: Run,
+        lively: Lively = lambda _, jobs: jobs,
+        *,
+        screen: bool = False,
+        interrupted: bool = False,
+    ) -> None:
         # rich takes longer to import than most commands take to run.
         from rich.console import Console
         from rich.live import Live
@@ -133,7 +147,7 @@ class LiveTree:
         color = terminal.colors(sys.stdout)
         self.console = Console(no_color=not color, highlight=False, markup=False, emoji=False)
         self.live = Live(console=self.console, auto_refresh=False, screen=screen, vertical_overflow="crop")
-        self.run = run
+        self.run, self.lively = run, lively
         # What follows below says how it ended; a full screen has nothing below.
         self.details = screen
         self.interrupted = interrupted
@@ -180,7 +194,8 @@ class LiveTree:
         if not self.run.records:
             return
         height = max(4, self.console.size.height - (1 if self.footer else 0) - 1)
-        lines = picture(self.run, Look(time.time(), self.marks, self.details), height, interrupted=self.interrupted)
+        look = Look(time.time(), self.marks, self.details)
+        lines = picture(self.run, look, height, self.lively, interrupted=self.interrupted)
         if self.footer:
             lines.append(self.footer)
         with _unseen():

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from orchard.core.sides import kept_version, nothing_to_land
 from orchard.core.views.documents import AgentAtWork, HealedJob, JobView, PlanSummary, PlanView, Resolution
 from orchard.model.statuses import JobStatus
-from orchard.surfaces.cli.render import text
+from orchard.surfaces.cli.render import health, text
 from orchard.surfaces.cli.render.lines import Line, Piece, cells, padded, safe, safe_lines
 from orchard.surfaces.cli.terminal import speaks_utf8
 
@@ -108,7 +108,8 @@ def _row_line(row: Row, width: int, look: Look) -> Line:
     job, now = row.job, look.now
     took = text.elapsed(job.started_at, job.ended_at, now, job.idle_seconds) if _has_run(job) else ""
     line += [(padded(_word(row), 20), meaning), (" ", ""), (f"{took:>7}", "dim")]
-    return [*line, (_extras(row.job), "dim")]
+    conditions = job.agent.health if job.agent is not None else ()
+    return [*line, *health.badges(conditions), (_extras(job, now), "dim")]
 
 
 def _has_run(job: JobView) -> bool:
@@ -130,8 +131,9 @@ def _word(row: Row) -> str:
     return row.status
 
 
-def _extras(job: JobView) -> str:
+def _extras(job: JobView, now: float) -> str:
     found = [_at_work(job.agent)] if job.agent else []
+    found += [shown] if job.agent and (shown := health.active(job.agent.activity, now)) else []
     helpers = sum(one.status in ("waiting", "running") for one in job.subtasks)
     found += [text.many(helpers, "subtask")] if helpers else []
     found += [safe(job.progress.message, 60)] if job.progress and job.status == "running" else []
@@ -149,7 +151,9 @@ def _at_work(agent: AgentAtWork) -> str:
 
 
 def _detail_lines(job: JobView, indent: str) -> list[Line]:
-    lines: list[Line] = []
+    lines = health.evidence_lines(job.agent.health, indent) if job.agent is not None else []
+    for one in job.subtasks:
+        lines += health.evidence_lines(one.health, f"{indent}{safe(one.id, 40)} ")
     reason = job.error or (job.waiting.reason if job.waiting else None)
     for row in safe_lines(reason)[:20] if reason else []:
         lines.append([(indent, ""), (row, "bad" if job.error else "wait")])

@@ -113,6 +113,7 @@ class JobRow(Output, kw_only=True):
     needs_total: int | None = None
     error: str | None = None
     waiting: str | None = None
+    health: list[str] | None = None
 
 
 class PlanRow(Output, kw_only=True):

@@ -101,6 +101,7 @@ def job_row(run: Run, job: JobId, *, interrupted: bool) -> Json:
         **few("needs", [] if view.validation else view.needs),
         "error": first_line(view.error),
         "waiting": first_line(waiting.reason) if waiting else None,
+        "health": [one.condition for one in view.agent.health] if view.agent else None,
     }
     return {"id": job, "status": view.status, **compact(kept)}
 
