@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-from bench import agents, daemon, gitside, jobs, rest, shapes
+from bench import agents, daemon, gitside, health, jobs, rest, shapes
 from bench.floors import ninja_program
 from orchard.bench import floors
 from orchard.bench.machine import Watch, caution, described
@@ -50,6 +50,7 @@ MEASURES: Mapping[str, Entry] = {
     "start": Entry(rest.start),
     "agents": Entry(agents.agents, ("git", "sh")),
     "idle": Entry(rest.idle, ("git", "sleep")),
+    "health": Entry(health.health, ("sleep",)),
     "mcp": Entry(daemon.mcp),
     "daemon": Entry(daemon.daemon),
 }

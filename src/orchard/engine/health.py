@@ -12,6 +12,7 @@ readers in other processes have it without asking the engine.
 """
 
 import asyncio
+import math
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -38,10 +39,14 @@ from orchard.model.events.plans import HealthCleared, HealthNoted, JobFailed
 from orchard.model.health import ALARMS, UPDATES
 from orchard.model.phases import Phase
 from orchard.model.plan import JobId, PlanId
-from orchard.process.family import look
+from orchard.model.secrets import secrets_in
+from orchard.process.family import cpu_of_families
+from orchard.store.redact import redact_text
 
 FILE = "activity.json"
 MOST_BYTES = 4 * 1024 * 1024
+TOGETHER = 1 / 30
+"""The part of `stuck` by which a look at processes may come later, so that one look serves several workers."""
 LATE = 10.0
 """Seconds that a timer may come late; more means that the engine, or the machine, was stopped."""
 RECORDED_NOTES = 100
@@ -104,6 +109,7 @@ class Monitor:
         self._clock, self._set_timer = clock, later
         self._settings = world.config.health
         self._workers: dict[Scope, Watched] = {}
+        self._silent: list[Watched] = []
         self._idle: dict[Scope, asyncio.TimerHandle] = {}
         self._file = world.repo.state / FILE
         self._dirty = False
@@ -184,6 +190,9 @@ class Monitor:
         now = self._clock()
         at = due(worker.activity, self._settings, now)
         if at is not None and worker.verdict is None:
+            if wants_cpu(worker.activity, self._settings, at):  # together with others, as far as a moment allows
+                step = (self._settings.stuck or 0.0) * TOGETHER
+                at = math.ceil(at / step) * step
             worker.due = at
             worker.timer = self._later(at - now, lambda: self._look_at(worker))
 
@@ -196,18 +205,22 @@ class Monitor:
         if now - worker.due > LATE:
             worker.activity.forgive(now - worker.due)
         if wants_cpu(worker.activity, self._settings, now):
-            self._spawn(self._look_at_processes(worker))
+            if not self._silent:
+                self._spawn(self._look_at_processes())
+            self._silent.append(worker)
             return
         self._judge(worker)
         self._arm(worker)
 
-    async def _look_at_processes(self, worker: Watched) -> None:
-        used = await self._world.in_thread(look, worker.token, None, None)
-        if self._workers.get(worker.scope) is not worker:
-            return
-        worker.activity.look(self._clock(), used.cpu_seconds)
-        self._judge(worker)
-        self._arm(worker)
+    async def _look_at_processes(self) -> None:
+        """One look for all whose time has come: it costs the same for one and for a hundred."""
+        silent, self._silent = self._silent, []
+        used = await self._world.in_thread(cpu_of_families, [worker.token for worker in silent])
+        for worker in silent:
+            if self._workers.get(worker.scope) is worker and worker.timer is None:
+                worker.activity.look(self._clock(), used[worker.token])
+                self._judge(worker)
+                self._arm(worker)
 
     def _judge(self, worker: Watched) -> None:
         found = {one.condition: one for one in conditions(worker.activity, self._settings, self._clock())}
@@ -316,11 +329,14 @@ class Monitor:
 
     def publish(self) -> None:
         """Write what the workers do now, where it has changed; called with the engine's pulse."""
-        ahead = time.time() - self._clock()
+        ahead, secrets = time.time() - self._clock(), dict[PlanId, list[str]]()
         for scope, worker in self._workers.items():
             seen = (worker.activity.active, worker.activity.doing)
             if seen != worker.published:
-                doing = self._clean(worker.run, seen[1])
+                run = worker.run
+                if run.id not in secrets:
+                    secrets[run.id] = secrets_in(self._world.hidden_in, run.plan, run.past_secrets)
+                doing = redact_text(seen[1], secrets[run.id])
                 self._rows[scope] = Doing(scope.plan, scope.job, scope.attempt, scope.subtask, seen[0] + ahead, doing)
                 worker.published, self._dirty = seen, True
         if self._dirty:
