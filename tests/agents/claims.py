@@ -13,9 +13,10 @@ import pytest
 from orchard.agents.cli import Backend, CliAgent
 from orchard.agents.protocol import Called, McpServer, Reason, Result, Settings, Task, Used
 from orchard.model.agent_rows import AgentRow
+from orchard.model.permissions import made
 from orchard.model.usage import Usage
 from tests.agents.conftest import Desk, Ear
-from tests.agents.llm import Asked, Hang, Mcp, Reply, Say, ScriptedLlm, Shell, steps
+from tests.agents.llm import Asked, Call, Hang, Mcp, Reply, Say, Script, ScriptedLlm, Shell, steps
 from tests.agents.programs import program
 from tests.agents.turns import (
     CANARIES,
@@ -60,6 +61,11 @@ class Claims(ABC):
     other_model: ClassVar[str] = "claude-opus-4-5"
     """One that the configuration does not name; what is before a slash is not sent."""
 
+    write_tool: ClassVar[tuple[str, str, str] | None]
+    """Its own tool that writes a file, and what that calls the path and the content; None: it writes by commands."""
+    shell_tool: ClassVar[tuple[str, dict[str, object]]]
+    """Its own tool that runs a command, which a command is put into."""
+
     @abstractmethod
     def backend(self) -> Backend:
         """Under test."""
@@ -84,6 +90,37 @@ class Claims(ABC):
     async def turn(self, desk: Desk, ear: Ear, llm: ScriptedLlm, text: str = "Do it.", **more: object) -> Result:
         """One turn of the real program."""
         return await run(self.agent(), self.task(desk, llm.url, text, **more), ear)
+
+    def hostile(self, desk: Desk) -> Script:
+        """A model that calls what it was never offered: it writes a file, by a tool and by a command."""
+        command = f"printf x > {desk.folder / 'by-command.txt'}"
+        name, more = self.shell_tool
+        calls = [Call(name, {key: command if value == "COMMAND" else value for key, value in more.items()})]
+        if self.write_tool is not None:
+            tool, path, content = self.write_tool
+            calls.insert(0, Call(tool, {path: str(desk.folder / "by-tool.txt"), content: "x"}))
+        return steps(*calls, Say("Tried."))
+
+    @pytest.mark.parametrize("tools", ["read-only", "edit", "all"])
+    async def test_a_model_that_calls_what_it_may_not_use_does_not_get_it(
+        self, desk: Desk, ear: Ear, tools: str
+    ) -> None:
+        with ScriptedLlm(self.hostile(desk)) as llm:
+            result = await self.turn(desk, ear, llm, settings=Settings(tools=made(tools)))
+            offered = llm.offered()
+
+        left = files(desk.folder) & {"by-tool.txt", "by-command.txt"}
+        by_tool = {"by-tool.txt"} if self.write_tool is not None else set()
+        by_command = {"by-command.txt"} if tools == "all" or (tools == "edit" and not by_tool) else set()
+        assert left == (by_command | by_tool if tools != "read-only" else set()), (result, offered, ear.told)
+
+    async def test_tools_can_be_taken_away_one_by_one(self, desk: Desk, ear: Ear) -> None:
+        if self.write_tool is None:
+            pytest.skip("it can only be kept from writing as a whole")
+        with ScriptedLlm(self.hostile(desk)) as llm:
+            await self.turn(desk, ear, llm, settings=Settings(tools=made(deny=["bash"])))
+
+        assert files(desk.folder) & {"by-tool.txt", "by-command.txt"} == {"by-tool.txt"}
 
     def same_usage(self, told: Usage, counted: Usage) -> None:
         """What was told is what was handed out, to the token."""

@@ -1,6 +1,7 @@
 """Claude Code as an agent: the real program against a scripted model, and its event stream without it."""
 
 import json
+from typing import ClassVar
 
 import pytest
 
@@ -23,6 +24,8 @@ class TestClaude(OverHttp):
     """The real program."""
 
     name = "claude"
+    write_tool = ("Write", "file_path", "content")
+    shell_tool: ClassVar[tuple[str, dict[str, object]]] = ("Bash", {"command": "COMMAND"})
     model = MODEL
     most_requests = RETRIES + 1
 

@@ -3,6 +3,7 @@
 import json
 import tomllib
 from itertools import pairwise
+from typing import ClassVar
 
 import pytest
 
@@ -27,6 +28,8 @@ class TestCodex(OverHttp):
     """The real program."""
 
     name = "codex"
+    write_tool = None
+    shell_tool: ClassVar[tuple[str, dict[str, object]]] = ("exec_command", {"cmd": "COMMAND"})
     model = MODEL
     most_requests = (RETRIES + 1) ** 2
     unsupported = frozenset({"allowed_urls", "max_turns"})

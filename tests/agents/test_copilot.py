@@ -5,6 +5,7 @@ import os
 import shlex
 import stat
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from msgspec.structs import replace
@@ -29,6 +30,8 @@ class TestCopilot(Claims):
     """The real program."""
 
     name = "copilot"
+    write_tool = ("create", "path", "file_text")
+    shell_tool: ClassVar[tuple[str, dict[str, object]]] = ("bash", {"command": "COMMAND", "description": "write"})
     model = "fake-model"
     most_requests = RETRIES + 1
     unsupported = frozenset({"max_turns"})

@@ -3,6 +3,7 @@
 import json
 import shlex
 import stat
+from typing import ClassVar
 
 import pytest
 from msgspec.structs import replace
@@ -26,6 +27,8 @@ class TestGemini(Claims):
     """The real program."""
 
     name = "gemini"
+    write_tool = ("write_file", "file_path", "content")
+    shell_tool: ClassVar[tuple[str, dict[str, object]]] = ("run_shell_command", {"command": "COMMAND"})
     model = "gemini-2.5-flash"
     other_model = "gemini-2.5-pro"
     most_requests = 1

@@ -3,6 +3,7 @@
 import json
 import shlex
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from msgspec.structs import replace
@@ -26,6 +27,8 @@ class TestOpencode(Claims):
     """The real program."""
 
     name = "opencode"
+    write_tool = ("write", "filePath", "content")
+    shell_tool: ClassVar[tuple[str, dict[str, object]]] = ("bash", {"command": "COMMAND", "description": "write"})
     model = "scripted/fake-model"
     other_model = "scripted/claude-opus-4-5"
     most_requests = 6

@@ -4,6 +4,7 @@ It speaks like Claude Code, whose tests hold what both share.
 """
 
 import json
+from typing import ClassVar
 
 import pytest
 
@@ -26,6 +27,11 @@ class TestQwen(OverHttp):
     """The real program."""
 
     name = "qwen"
+    write_tool = ("write_file", "file_path", "content")
+    shell_tool: ClassVar[tuple[str, dict[str, object]]] = (
+        "run_shell_command",
+        {"command": "COMMAND", "is_background": False},
+    )
     model = MODEL
     most_requests = 7
     unsupported = frozenset({"allowed_urls", "effort"})

@@ -14,6 +14,7 @@ from orchard.agents.acp.agent import AcpAgent
 from orchard.agents.builtin.agent import BuiltinAgent
 from orchard.agents.builtin.model import Hear, Reply, Request
 from orchard.agents.cli import CliAgent, Command
+from orchard.agents.permissions import Holds
 from orchard.agents.protocol import Agent, Heard, Result, Said, Session, Task, Tell, Watch
 from orchard.engine.server import session
 from orchard.engine.server import start as opening
@@ -208,6 +209,7 @@ class Talker:
 
     name, program = "talker", sys.executable
     variables: tuple[str, ...] = ()
+    holds: Holds = "nothing"
 
     def __init__(self, memory: Path) -> None:
         self._memory = memory

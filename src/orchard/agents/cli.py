@@ -21,9 +21,11 @@ from msgspec.structs import replace
 from orchard.agents.environment import find_program, first_word
 from orchard.agents.known import Known
 from orchard.agents.model_lists import Asking, Found
+from orchard.agents.permissions import Holds, unheld
 from orchard.agents.protocol import (
     Called,
     Heard,
+    McpServer,
     Noted,
     Reason,
     Result,
@@ -37,6 +39,7 @@ from orchard.agents.protocol import (
 )
 from orchard.errors import OrchardError
 from orchard.model.agent_rows import BACKENDS, AgentRow
+from orchard.model.permissions import narrowed
 from orchard.process.pipes import Enough as Enough
 from orchard.process.pipes import Pipes
 from orchard.process.program import Ended, run_program
@@ -98,6 +101,11 @@ class Backend(Protocol):
         """Variables of the user's that it may see: its keys, its own settings."""
         ...
 
+    @property
+    def holds(self) -> Holds:
+        """How far it can be held to what it may use."""
+        ...
+
     def prepare(self, program: str, row: AgentRow, task: Task, tell: Tell) -> Command:
         """Write what the program needs into the task's private folder, and say how to start it.
 
@@ -125,6 +133,10 @@ class KnownBackend(Backend, Protocol):
     @property
     def variables(self) -> tuple[str, ...]:
         return self.known.seen
+
+    @property
+    def holds(self) -> Holds:
+        return self.known.holds
 
     @abstractmethod
     def models(self, asking: Asking) -> Found: ...
@@ -156,6 +168,13 @@ class CliAgent:
         """Whether it can be told of MCP servers; one of the user's own by `{mcp_config}` in its command."""
         return bool(self.backend.program) or "{mcp_config}" in (self.row.command or "")
 
+    def _permitted(self, task: Task, tell: Tell) -> Task:
+        """The task with what its agent may use by its own row as well; what of it has no effect is told."""
+        settings = replace(task.settings, tools=narrowed(self.row.permissions, task.settings.tools))
+        for sentence in unheld(self.name, self.backend.holds, settings.tools):
+            tell(Noted("setting", sentence))
+        return replace(task, settings=replace(settings, mcp_servers=served(settings, tell)))
+
     async def run(self, task: Task, watch: Watch) -> Result:
         command_line = self.row.command or self.backend.program
         name = command_line if self.backend.program else first_word(command_line)
@@ -164,6 +183,7 @@ class CliAgent:
             return Result("spawn-failed", f"Agent '{self.name}' cannot be started: there is no program '{name}'.")
         if task.settings.model is None and self.row.model is not None:
             task = replace(task, settings=replace(task.settings, model=self.row.model))
+        task = self._permitted(task, watch.tell)
         try:
             command = self.backend.prepare(program, self.row, task, watch.tell)
             reader = self.backend.reader(task, _answering(watch.tell))
@@ -195,6 +215,21 @@ class CliAgent:
                 reader.stopped()
             raise
         return judged(reader.result(ended, "\n".join(stray)), ended)
+
+
+def served(settings: Settings, tell: Tell) -> tuple[McpServer, ...]:
+    """The servers that an agent is told of: those of which it may use anything. Ours is among them unless denied."""
+    kept = []
+    for server in settings.mcp_servers:
+        if server.offered:
+            permitted = settings.tools.permits(f"mcp__{server.name}__report_progress", "own")
+        else:
+            permitted = settings.tools.permits_server(server.name)
+            if not permitted:
+                tell(Noted("mcp", f"MCP server '{server.name}' is left out: none of its tools may be used."))
+        if permitted:
+            kept.append(server)
+    return tuple(kept)
 
 
 def _answering(tell: Tell) -> Tell:

@@ -13,6 +13,7 @@ from typing import Literal
 
 from msgspec import Struct, field
 
+from orchard.agents.permissions import Holds
 from orchard.agents.protocol import Reason
 from orchard.model.agent_rows import AgentRow, BuiltinRow
 from orchard.model.plan import Tier
@@ -90,6 +91,8 @@ class Known(Struct, frozen=True):
     more_aliases: tuple[str, ...] = ()
     variables: tuple[str, ...] = ()
     """Variables of the user's that it may see, beside `keys`."""
+    holds: Holds = "nothing"
+    """How far it can be held to what it may use."""
 
     @property
     def seen(self) -> tuple[str, ...]:

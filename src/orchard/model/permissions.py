@@ -60,7 +60,7 @@ _NAMES: Mapping[str, str] = {
     **{other: name for name, others in _OTHER_NAMES.items() for other in others},
 }
 
-ENTRY = r"[A-Za-z0-9_][\w.:/-]{0,199}\*?|\*"
+ENTRY = r"[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,199}\*?|\*"
 """How a tool may be named: a name, or its beginning and `*`. A part of a tool, such as `Bash(git:*)`, is none."""
 MOST = 200
 """Names in one list."""
@@ -94,7 +94,7 @@ class Tools(Struct, frozen=True, omit_defaults=True):
     def permits_server(self, server: str) -> bool:
         """Whether any tool of an MCP server could be used: if none can, nobody starts it."""
         prefix = canonical(f"{_SERVER}{server}__")
-        if any(rule.endswith("*") and prefix.startswith(rule[:-1]) for rule in self.deny):
+        if any(rule.endswith("*") and prefix.startswith(canonical(rule)[:-1]) for rule in self.deny):
             return False
         return all(any(_reaches(rule, prefix) for rule in each) for each in self.lists)
 
@@ -163,13 +163,13 @@ def made(tools: Iterable[str] | str | None = None, deny: Iterable[str] = (), ask
     """The value of what somebody wrote for `tools`, `deny_tools` and `ask_tools`; `wrong` says what may be written."""
     given = (tools,) if isinstance(tools, str) else tuple(tools) if tools is not None else None
     lists: tuple[tuple[str, ...], ...] = ()
-    asking = tuple(canonical(rule) for rule in ask)
+    asking = tuple(entry(rule) for rule in ask)
     if given is not None:
         asking = (ASK, *asking) if ASK in given else asking
-        entries = tuple(rule if rule in MODES else canonical(rule) for rule in given if rule != ASK)
+        entries = tuple(rule if rule in MODES else entry(rule) for rule in given if rule != ASK)
         # `ask` alone takes nothing away; `all` and `*` neither.
         lists = (entries,) if (entries or given != (ASK,)) and not {"all", "*"} & {*entries} else ()
-    return Tools(_smallest(lists), _once(tuple(canonical(rule) for rule in deny)), _once(asking))
+    return Tools(_smallest(lists), _once(tuple(entry(rule) for rule in deny)), _once(asking))
 
 
 FIELDS = ("tools", "deny_tools", "ask_tools")
@@ -197,7 +197,7 @@ def named(names: Iterable[str]) -> tuple[Tools, tuple[str, ...]]:
     """
     given = tuple(names)
     good = tuple(name for name in given if re.fullmatch(ENTRY, name))
-    entries = _once(tuple(canonical(name) for name in good))
+    entries = _once(tuple(entry(name) for name in good))
     lists = () if "*" in entries else (entries,)
     return Tools(lists), tuple(name for name in given if name not in good)
 
@@ -227,6 +227,12 @@ def canonical(name: str) -> str:
     return _NAMES.get(re.sub(r"[_-]", "", plain), plain)
 
 
+def entry(rule: str) -> str:
+    """A rule as it is kept: by our name where there is one, else as written, since programs tell letters apart."""
+    known = canonical(rule)
+    return known if known in KINDS else rule
+
+
 def kind_of(name: str) -> Kind:
     return KINDS.get(canonical(name), "other")
 
@@ -235,6 +241,7 @@ def covers(rule: str, name: str, kind: Kind | None = None) -> bool:
     """Whether an entry is about a tool; where `kind` is None, words are names like all others."""
     if kind is not None and rule in MODES:
         return rule == "all" or kind == "read" or (rule == "edit" and kind == "edit")
+    rule = canonical(rule)
     return name.startswith(rule[:-1]) if rule.endswith("*") else name == rule
 
 
@@ -242,6 +249,7 @@ def _reaches(rule: str, prefix: str) -> bool:
     """Whether an entry can be about a tool whose name begins so."""
     if rule in MODES:
         return rule == "all"
+    rule = canonical(rule)
     return prefix.startswith(rule[:-1]) or rule.startswith(prefix) if rule.endswith("*") else rule.startswith(prefix)
 
 

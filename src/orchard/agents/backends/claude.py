@@ -1,6 +1,7 @@
 """Claude Code: `claude -p`, told its task by standard input."""
 
 import os
+from collections.abc import Sequence
 from typing import ClassVar
 
 from orchard.agents.backends.claude_stream import MessageReader, api_seconds
@@ -9,16 +10,22 @@ from orchard.agents.backends.stream import amount, count, is_private, part, priv
 from orchard.agents.cli import Command, Json, KnownBackend, options
 from orchard.agents.known import AcpTraits, Known, can
 from orchard.agents.model_lists import Asking, Found, ask_anthropic, with_aliases
+from orchard.agents.permissions import Catalogue, denied_of_server, of_server, split
 from orchard.agents.protocol import McpServer, Task, Tell
 from orchard.model.agent_rows import AgentRow
+from orchard.model.permissions import Tools
 from orchard.model.usage import Usage
 
 KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN")
-_TOOLS = (
-    "Bash", "BashOutput", "KillShell", "Read", "Edit", "MultiEdit", "Write", "NotebookEdit", "Glob", "Grep", "LS",
-    "Task", "Agent", "TodoWrite", "ToolSearch", "Skill", "WebFetch", "WebSearch", "TaskCreate", "TaskUpdate",
-    "TaskList", "TaskGet", "TaskOutput", "TaskStop", "ListMcpResourcesTool", "ReadMcpResourceTool",
-)  # fmt: skip
+_TOOLS: Catalogue = {
+    "Read": "read_file", "Glob": "list_files", "LS": "list_files", "Grep": "search_files",
+    "Edit": "edit_file", "MultiEdit": "edit_file", "NotebookEdit": "edit_file", "Write": "write_file",
+    "Bash": "bash", "BashOutput": "bash", "KillShell": "bash", "TaskOutput": "bash", "TaskStop": "bash",
+    "TodoWrite": "todo", "TaskCreate": "todo", "TaskUpdate": "todo", "TaskList": "todo", "TaskGet": "todo",
+    "Task": "subagent", "Agent": "subagent", "Skill": "skill", "WebFetch": "web_fetch", "WebSearch": "web_search",
+    "ListMcpResourcesTool": "mcp_resources", "ReadMcpResourceTool": "mcp_resources", "ToolSearch": "",
+}  # fmt: skip
+_EDITS = ("Edit", "MultiEdit", "NotebookEdit", "Write")
 _VARIABLES = (
     "ANTHROPIC_BASE_URL", "ANTHROPIC_CUSTOM_HEADERS", "ANTHROPIC_MODEL", "ANTHROPIC_SMALL_FAST_MODEL",
     "ANTHROPIC_DEFAULT_HAIKU_MODEL", "ANTHROPIC_DEFAULT_SONNET_MODEL", "ANTHROPIC_DEFAULT_OPUS_MODEL",
@@ -72,6 +79,7 @@ KNOWN = Known(
     aliases={"haiku": "fast", "sonnet": "standard", "opus": "premium"},
     more_aliases=("default", "best", "fable", "mythos", "opusplan"),
     variables=_VARIABLES,
+    holds="tools",
 )
 
 
@@ -100,10 +108,26 @@ class Claude(KnownBackend):
 
 def _permissions(row: AgentRow, task: Task) -> tuple[str, ...]:
     """That it asks nobody. As root it takes that only in a sandbox, so it is told then what it may use, one by one."""
+    tools, servers = task.settings.tools, task.settings.mcp_servers
+    if tools.limits:
+        return _limited(tools, servers)
     if os.geteuid() != 0 or row.env.get("IS_SANDBOX") or task.env.get("IS_SANDBOX"):
         return ("--dangerously-skip-permissions",)
-    servers = (f"mcp__{server.name}" for server in task.settings.mcp_servers)
-    return ("--permission-mode", "acceptEdits", "--allowedTools", ",".join((*_TOOLS, *servers)))
+    every = (*_TOOLS, *(f"mcp__{server.name}" for server in servers))
+    return ("--permission-mode", "acceptEdits", "--allowedTools", ",".join(every))
+
+
+def _limited(tools: Tools, servers: Sequence[McpServer]) -> tuple[str, ...]:
+    """Only tools that are named are there at all. Edits are not allowed by name, which would be anywhere on the disk:
+    in this mode it makes those in its folders by itself, and is refused all others, since nobody can be asked."""
+    allowed, denied = split(tools, _TOOLS)
+    rules = [name for name in allowed if name not in _EDITS]
+    for server in servers:
+        named = None if server.offered else of_server(tools, server.name)
+        rules += [f"mcp__{server.name}" if named is None else f"mcp__{server.name}__{tool}" for tool in named or ("",)]
+        denied += tuple(f"mcp__{server.name}__{tool}" for tool in denied_of_server(tools, server.name))
+    words = ("--permission-mode", "acceptEdits", "--tools", ",".join(allowed), "--allowedTools", ",".join(rules))
+    return (*words, "--disallowedTools", ",".join(denied)) if denied else words
 
 
 def _environment(row: AgentRow, task: Task) -> dict[str, str]:

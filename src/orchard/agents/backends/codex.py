@@ -25,8 +25,10 @@ from orchard.agents.backends.stream import (
 from orchard.agents.cli import Command, Enough, Json, KnownBackend, options, reason_of
 from orchard.agents.known import AcpTraits, Known, can, holds
 from orchard.agents.model_lists import Asking, Found, ask_openai, listed, told
+from orchard.agents.permissions import denied_of_server, of_server
 from orchard.agents.protocol import Called, McpServer, Noted, Reason, Result, Said, Task, Tell, Used, digest
 from orchard.model.agent_rows import AgentRow
+from orchard.model.permissions import Tools
 from orchard.model.usage import Usage
 from orchard.process.program import Ended
 
@@ -62,6 +64,7 @@ KNOWN = Known(
     reads=(".codex", ".agents"),
     droppings=(".codex/tmp/", ".codex/sessions/", ".codex/log/"),
     variables=("OPENAI_BASE_URL", "OPENAI_ORGANIZATION", "OPENAI_PROJECT", "CODEX_HOME"),
+    holds="modes",
 )
 
 
@@ -97,8 +100,15 @@ class Codex(KnownBackend):
             config["model_reasoning_effort"] = settings.effort
         if settings.mcp_servers:
             config["mcp_servers"] = _servers(settings.mcp_servers, task.env, env)
+            for server in settings.mcp_servers:
+                config["mcp_servers"][server.name] |= _named(settings.tools, server)
         argv = [program, *row.args, "exec", "--json", "--skip-git-repo-check"]
-        if no_walls := without_namespaces():
+        if settings.tools.mode != "all":
+            # Never without its walls: where they cannot be made, its commands fail.
+            argv += ["--sandbox", "workspace-write" if settings.tools.mode == "edit" else "read-only"]
+            config |= {"approval_policy": "never", "sandbox_workspace_write": _walls(task)}
+            config |= {"features.multi_agent": False, "web_search": "disabled"}
+        elif no_walls := without_namespaces():
             tell(Noted("warning", f"codex works without its own sandbox ({no_walls}): it can do all that you can."))
             argv.append("--dangerously-bypass-approvals-and-sandbox")
         else:
@@ -191,6 +201,16 @@ def _servers(servers: Sequence[McpServer], inherited: Mapping[str, str], env: di
             own |= dict.fromkeys(renamed, "")
         env |= {name: value for name, value in own.items() if name not in env}
         found[server.name] = {"command": command, "args": args, "env_vars": list(own), **_APPROVED}
+    return found
+
+
+def _named(tools: Tools, server: McpServer) -> Json:
+    """Which of a server's tools it is to know."""
+    found: Json = {}
+    if not server.offered and (named := of_server(tools, server.name)) is not None:
+        found["enabled_tools"] = list(named)
+    if denied := denied_of_server(tools, server.name):
+        found["disabled_tools"] = list(denied)
     return found
 
 

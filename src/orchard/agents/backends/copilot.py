@@ -10,6 +10,8 @@ prints.
 
 import json
 import re
+from collections.abc import Sequence
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from uuid import uuid4
@@ -30,9 +32,11 @@ from orchard.agents.backends.stream import (
 from orchard.agents.cli import Command, Enough, Json, KnownBackend, options, reason_of
 from orchard.agents.known import AcpTraits, Known, can
 from orchard.agents.model_lists import Asking, Found, ask_anthropic, ask_openai, listed, told
+from orchard.agents.permissions import Catalogue, denied_of_server, of_server, split
 from orchard.agents.protocol import TRANSIENT, McpServer, Noted, Reason, Result, Session, Task, Tell, Used
 from orchard.files import open_plain
 from orchard.model.agent_rows import AgentRow
+from orchard.model.permissions import Tools
 from orchard.model.usage import Usage, less
 from orchard.process.program import Ended
 
@@ -125,7 +129,30 @@ KNOWN = Known(
         "COPILOT_PROVIDER_MAX_OUTPUT_TOKENS",
         "COPILOT_PROVIDER_HEADERS",
     ),
+    holds="tools",
 )
+
+_TOOLS: Catalogue = {
+    "view": "read_file", "glob": "list_files", "grep": "search_files", "rg": "search_files",
+    "create": "write_file", "edit": "edit_file", "apply_patch": "edit_file", "str_replace_editor": "edit_file",
+    "bash": "bash", "read_bash": "bash", "write_bash": "bash", "stop_bash": "bash", "list_bash": "bash",
+    "powershell": "bash", "task": "subagent", "read_agent": "subagent", "write_agent": "subagent",
+    "list_agents": "subagent", "skill": "skill", "web_fetch": "web_fetch", "web_search": "web_search",
+    "update_todo": "todo", "sql": "todo",
+}  # fmt: skip
+_WHOLE_KINDS = {"shell": ("bash",), "write": ("write_file", "edit_file"), "url": ("web_fetch",)}
+"""Words for all tools that do such a thing, also those that a newer program has: what they deny is denied."""
+
+
+def _limited(tools: Tools, servers: Sequence[McpServer]) -> list[str]:
+    """Arguments that take tools away: from the model's sight, and again when it calls them nevertheless."""
+    if not tools.limits:
+        return []
+    _, denied = split(tools, _TOOLS)
+    refused = [kind for kind, ours in _WHOLE_KINDS.items() if not any(tools.permits(name) for name in ours)]
+    for server in servers:
+        refused += [f"{server.name}({tool})" for tool in denied_of_server(tools, server.name)]
+    return [*(f"--excluded-tools={name}" for name in denied), *(f"--deny-tool={rule}" for rule in refused)]
 
 
 class Copilot(KnownBackend):
@@ -150,12 +177,15 @@ class Copilot(KnownBackend):
             write_private(_usage_file(task, session), "{}")
         argv = [program, *row.args, "--output-format", "json", "--no-color", "--no-auto-update", "--no-remote"]
         argv += ["--allow-all-tools", "--no-ask-user", "--usage-output-file", str(_usage_file(task, session))]
+        argv += _limited(settings.tools, settings.mcp_servers)
         argv.append(f"--secret-env-vars={','.join(_SECRETS)}")
         # With --session-id a session that is lost would silently be a new one.
         argv.append(f"--resume={session}" if task.session else f"--session-id={session}")
         argv += options(self.name, settings, tell, _FLAGS)
         if settings.mcp_servers:
-            file = servers_file(task.private / "copilot-mcp.json", settings.mcp_servers, _server)
+            file = servers_file(
+                task.private / "copilot-mcp.json", settings.mcp_servers, partial(_server, settings.tools)
+            )
             argv += ["--additional-mcp-config", f"@{file}"]
         env = {"COPILOT_HOME": home} if private else {}
         # Only this very word lets the folder's hooks and servers count; `--trust-folder` is for `-p` only.
@@ -166,8 +196,10 @@ class Copilot(KnownBackend):
         return CopilotReader(task, tell)
 
 
-def _server(server: McpServer) -> Json:
-    return {"type": "http" if server.url is not None else "local", **server_row(server), "tools": ["*"]}
+def _server(tools: Tools, server: McpServer) -> Json:
+    named = None if server.offered else of_server(tools, server.name)
+    kind = "http" if server.url is not None else "local"
+    return {"type": kind, **server_row(server), "tools": ["*"] if named is None else list(named)}
 
 
 def _note(task: Task) -> Path:

@@ -20,6 +20,7 @@ import shlex
 
 from orchard.agents.backends.stream import Complaints, sentence, servers_file, write_private
 from orchard.agents.cli import LONGEST_PROMPT_ARGUMENT, Command, no_effect, options
+from orchard.agents.permissions import Holds
 from orchard.agents.protocol import Reason, Result, Said, Settings, Task, Tell
 from orchard.errors import OrchardError
 from orchard.model.agent_rows import AgentRow
@@ -34,6 +35,7 @@ _KEPT = 64 * 1024
 class Custom:
     program = ""
     variables: tuple[str, ...] = ()
+    holds: Holds = "nothing"
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -14,16 +14,17 @@ from orchard.agents.backends.stream import (
     StreamReader,
     count,
     is_private,
+    limited_server,
     part,
     sentence,
     telling_line,
     text,
-    trusted_server,
     write_private,
 )
 from orchard.agents.cli import Command, Json, KnownBackend, no_effect, options, reason_of
 from orchard.agents.known import AcpTraits, Known, can
 from orchard.agents.model_lists import Asking, Found, ask_gemini, with_aliases
+from orchard.agents.permissions import Catalogue, split
 from orchard.agents.protocol import Noted, Reason, Result, Said, Task, Tell, Used
 from orchard.model.agent_rows import AgentRow
 from orchard.model.usage import Usage
@@ -75,7 +76,37 @@ KNOWN = Known(
         "GOOGLE_APPLICATION_CREDENTIALS",
         "GOOGLE_GENAI_USE_GCA",
     ),
+    holds="tools",
 )
+
+_TOOLS: Catalogue = {
+    "read_file": "read_file", "read_many_files": "read_file", "list_directory": "list_files", "glob": "list_files",
+    "grep_search": "search_files", "search_file_content": "search_files", "replace": "edit_file",
+    "write_file": "write_file", "run_shell_command": "bash", "list_background_processes": "bash",
+    "read_background_output": "bash", "web_fetch": "web_fetch", "google_web_search": "web_search",
+    "write_todos": "todo", "update_topic": "", "save_memory": "subagent", "invoke_agent": "subagent",
+    "activate_skill": "skill", "enter_plan_mode": "subagent", "exit_plan_mode": "subagent",
+}  # fmt: skip
+_LAST, _FIRST = 100, 900
+"""Of rules that fit a call, the one with the higher number counts."""
+
+
+def _limited(task: Task) -> list[str]:
+    """Arguments that name a file of rules: nothing may be used but what is named there."""
+    tools, servers = task.settings.tools, task.settings.mcp_servers
+    if not tools.limits:
+        return []
+    allowed, _ = split(tools, _TOOLS)
+    rules = [_rule("deny", _LAST, toolName="*")]
+    rules += [_rule("allow", _FIRST, toolName=name) for name in allowed]
+    # Of a server only those tools are known to it that may be used: its settings say so.
+    rules += [_rule("allow", _FIRST, toolName="*", mcpName=server.name) for server in servers]
+    return [f"--policy={write_private(task.private / 'gemini-policy.toml', ''.join(rules))}"]
+
+
+def _rule(decision: str, priority: int, **about: str) -> str:
+    lines = [f"{name} = {json.dumps(value)}" for name, value in about.items()]
+    return "\n".join(["[[rule]]", *lines, f'decision = "{decision}"', f"priority = {priority}", "", ""])
 
 
 class Gemini(KnownBackend):
@@ -97,6 +128,7 @@ class Gemini(KnownBackend):
         if task.session:
             argv.append(f"--resume={task.session}")
         argv += options(self.name, settings, tell, _FLAGS)
+        argv += _limited(task)
         for url in settings.allowed_urls:
             no_effect(tell, self.name, "allowed_urls", url)
         env: dict[str, str] = {}
@@ -132,7 +164,9 @@ def _settings(task: Task, env: Mapping[str, str]) -> Json:
     if task.settings.max_turns is not None:
         found["model"] = {"maxSessionTurns": task.settings.max_turns}
     if task.settings.mcp_servers:
-        found["mcpServers"] = {server.name: trusted_server(server) for server in task.settings.mcp_servers}
+        found["mcpServers"] = {
+            server.name: limited_server(task.settings.tools, server) for server in task.settings.mcp_servers
+        }
     return found
 
 

@@ -6,7 +6,7 @@ What we want of it goes on top of every other configuration, by a variable.
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from orchard.agents.backends.project_files import anywhere, refuse, with_own_words
@@ -14,8 +14,10 @@ from orchard.agents.backends.stream import StreamReader, amount, count, is_priva
 from orchard.agents.cli import Command, Json, KnownBackend, options, reason_of
 from orchard.agents.known import AcpTraits, Known, can
 from orchard.agents.model_lists import Asking, Found, listed
+from orchard.agents.permissions import Catalogue, denied_of_server, of_server, split
 from orchard.agents.protocol import McpServer, Noted, Reason, Result, Task, Tell, Used
 from orchard.model.agent_rows import AgentRow
+from orchard.model.permissions import Tools
 from orchard.model.usage import Usage
 from orchard.process.program import Ended
 
@@ -81,7 +83,32 @@ KNOWN = Known(
         "OPENCODE_MODELS_URL",
         "NPM_CONFIG_REGISTRY",
     ),
+    holds="tools",
 )
+
+_TOOLS: Catalogue = {
+    "read": "read_file", "list": "list_files", "glob": "list_files", "grep": "search_files", "lsp": "search_files",
+    "bash": "bash", "task": "subagent", "skill": "skill", "webfetch": "web_fetch", "websearch": "web_search",
+    "codesearch": "web_search", "todowrite": "todo", "todoread": "todo",
+}  # fmt: skip
+_ONE_PERMISSION = ("edit", ("edit_file", "write_file"))
+"""To change files by whatever tool is one permission."""
+
+
+def _limited(tools: Tools, servers: Sequence[McpServer]) -> Json:
+    """Permissions for what may be used: nothing but what is named."""
+    if not tools.limits:
+        return {}
+    allowed, _ = split(tools, _TOOLS)
+    found: Json = {"*": "deny", **dict.fromkeys(allowed, "allow")}
+    if all(tools.permits(name) for name in _ONE_PERMISSION[1]):
+        found[_ONE_PERMISSION[0]] = "allow"
+    for server in servers:
+        named = None if server.offered else of_server(tools, server.name)
+        known = re.sub(r"[^a-zA-Z0-9_-]", "_", server.name)
+        found |= {f"{known}_{tool}": "allow" for tool in (named if named is not None else ("*",))}
+        found |= {f"{known}_{tool}": "deny" for tool in denied_of_server(tools, server.name)}
+    return found
 
 
 class Opencode(KnownBackend):
@@ -130,11 +157,16 @@ def _is_private(row: AgentRow, env: Mapping[str, str]) -> bool:
 
 def _config(task: Task) -> Json:
     """What holds whatever else is configured. Of two patterns that fit the later one counts."""
+    fetches = task.settings.allowed_urls and task.settings.tools.permits("web_fetch")
     folders = {"*": "deny", **{f"{folder}/*": "allow" for folder in (task.scratch, *task.settings.allowed_folders)}}
     found: Json = {
         "autoupdate": False,
         "share": "disabled",
-        "permission": {"external_directory": folders, "webfetch": "allow" if task.settings.allowed_urls else "deny"},
+        "permission": {
+            **_limited(task.settings.tools, task.settings.mcp_servers),
+            "external_directory": folders,
+            "webfetch": "allow" if fetches else "deny",
+        },
     }
     if task.settings.mcp_servers:
         found["mcp"] = {server.name: _server(server) for server in task.settings.mcp_servers}

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from typing import ClassVar
 
 from msgspec.structs import replace
@@ -12,17 +13,19 @@ from orchard.agents.backends.stream import (
     Totals,
     count,
     is_private,
+    limited_server,
     part,
     servers_file,
     text,
-    trusted_server,
     write_private,
 )
 from orchard.agents.cli import Command, Json, KnownBackend, options
 from orchard.agents.known import AcpTraits, Known, can
 from orchard.agents.model_lists import Asking, Found, ask_openai, told
+from orchard.agents.permissions import Catalogue, split
 from orchard.agents.protocol import Noted, Reason, Task, Tell
 from orchard.model.agent_rows import AgentRow
+from orchard.model.permissions import Tools
 from orchard.model.usage import Usage
 
 KEYS = ("OPENAI_API_KEY",)
@@ -61,7 +64,26 @@ KNOWN = Known(
     reads=(".qwen", ".env"),
     droppings=(".qwen/",),
     variables=("OPENAI_BASE_URL", "OPENAI_MODEL", "QWEN_HOME", "DASHSCOPE_API_KEY"),
+    holds="tools",
 )
+
+
+_TOOLS: Catalogue = {
+    "read_file": "read_file", "read_many_files": "read_file", "list_directory": "list_files", "glob": "list_files",
+    "grep_search": "search_files", "search_file_content": "search_files", "lsp": "search_files",
+    "edit": "edit_file", "notebook_edit": "edit_file", "write_file": "write_file", "run_shell_command": "bash",
+    "monitor": "bash", "web_fetch": "web_fetch", "web_search": "web_search", "todo_write": "todo",
+    "save_memory": "subagent", "agent": "subagent", "task": "subagent", "list_agents": "subagent", "skill": "skill",
+    "tool_search": "", "tool_call": "",
+}  # fmt: skip
+
+
+def _limited(tools: Tools) -> list[str]:
+    """Arguments for what it may use: its own tools by name, and those that may not be used once more."""
+    if not tools.limits:
+        return []
+    allowed, denied = split(tools, _TOOLS)
+    return [*(f"--core-tools={name}" for name in allowed), *(f"--exclude-tools={name}" for name in denied)]
 
 
 class Qwen(KnownBackend):
@@ -92,8 +114,10 @@ class Qwen(KnownBackend):
         else:
             refuse(task, self.name, strange)
         argv += options(self.name, settings, tell, _FLAGS)
+        argv += _limited(settings.tools)
         if settings.mcp_servers:
-            file = servers_file(task.private / "qwen-mcp.json", settings.mcp_servers, trusted_server)
+            row_of = partial(limited_server, settings.tools)
+            file = servers_file(task.private / "qwen-mcp.json", settings.mcp_servers, row_of)
             argv += ["--mcp-config", str(file)]
         if task.session is not None:
             argv += ["--resume", task.session]

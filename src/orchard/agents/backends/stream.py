@@ -11,9 +11,11 @@ from msgspec.json import decode
 from msgspec.structs import replace
 
 from orchard.agents.cli import Json, reason_of
+from orchard.agents.permissions import denied_of_server, of_server
 from orchard.agents.protocol import Called, McpServer, Noted, Reason, Result, Said, Session, Task, Tell, digest
 from orchard.files import read_plain, replace_whole
 from orchard.model.agent_rows import AgentRow
+from orchard.model.permissions import Tools
 from orchard.process.program import Ended
 from orchard.store.logs import log_size, opened
 from orchard.text import one_line
@@ -121,6 +123,14 @@ def server_row(server: McpServer, url: str = "url") -> Json:
 def trusted_server(server: McpServer) -> Json:
     """A server whose tools may be used without a question, as Gemini CLI and what was made from it want it."""
     return {**server_row(server, "httpUrl"), "trust": True}
+
+
+def limited_server(tools: Tools, server: McpServer) -> Json:
+    """The same, with the tools of it that may be used."""
+    named = None if server.offered else of_server(tools, server.name)
+    only: Json = {} if named is None else {"includeTools": list(named)}
+    denied = denied_of_server(tools, server.name)
+    return {**trusted_server(server), **only, **({"excludeTools": list(denied)} if denied else {})}
 
 
 def servers_file(path: Path, servers: Iterable[McpServer], row: Callable[[McpServer], Json] = server_row) -> Path:
