@@ -7,6 +7,7 @@ from uuid import uuid4
 from msgspec import Struct, field
 
 from orchard.agents.builtin.model import Hear, Json, Message, ModelError, Reply, Request, Stop, text_block
+from orchard.agents.permissions import Holds
 from orchard.agents.protocol import Result, Task, Watch
 from orchard.git.command import Output, clean_environment, run_git
 from orchard.model.usage import Usage
@@ -152,6 +153,7 @@ class ScriptedAgent(Struct):
     """What it was given, in order."""
     takes_servers: bool = True
     is_within: bool = False
+    holds: Holds = "calls"
 
     async def run(self, task: Task, watch: Watch) -> Result:
         """Do the next turn of the script."""

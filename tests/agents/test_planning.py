@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchard.agents import planner as planning
+from orchard.agents.permissions import Holds
 from orchard.agents.planner import (
     PLAN_FILE,
     NoPlan,
@@ -192,6 +193,7 @@ class Scripted:
     name = "scripted"
     variables = ()
     takes_servers, is_within = True, False
+    holds: Holds = "calls"
 
     def __init__(self, *turns: Callable[[Task], Result]) -> None:
         self.turns, self.tasks = turns, list[Task]()

@@ -164,6 +164,10 @@ class CliAgent:
         return (*self.backend.variables, *self.row.pass_env)
 
     @property
+    def holds(self) -> Holds:
+        return self.backend.holds
+
+    @property
     def takes_servers(self) -> bool:
         """Whether it can be told of MCP servers; one of the user's own by `{mcp_config}` in its command."""
         return bool(self.backend.program) or "{mcp_config}" in (self.row.command or "")

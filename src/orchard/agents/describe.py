@@ -10,6 +10,7 @@ from msgspec.structs import asdict
 
 from orchard.agents.cache import Cache
 from orchard.agents.known import ABILITIES, BUILTIN_ABILITIES, Ability, LoggedIn, Login
+from orchard.agents.permissions import Holds
 from orchard.agents.probe import Answer, Question, ask, changed_at
 from orchard.agents.registry import Agents
 from orchard.model.agent_rows import BUILTIN
@@ -29,6 +30,8 @@ class AgentInfo(Struct, frozen=True):
     default: bool
     install: str
     login: str
+    permissions: Holds = "nothing"
+    """How far it can be held to what it may use."""
 
     def as_json(self) -> dict[str, Any]:
         return {**asdict(self), "abilities": {name: name in self.abilities for name in ABILITIES}}
@@ -74,6 +77,7 @@ def _info(agents: Agents, name: str, told: str | None, status: Answer | None, de
         default=default,
         install=agents.install_command(name),
         login=agents.how_to_log_in(name),
+        permissions=agents.holds(name),
     )
 
 

@@ -1,5 +1,6 @@
 """What each agent can be held to: the tools that it may use, in its own words, and what of that has no effect.
 
+    calls     each of its calls is looked at, and a person can be asked before it
     tools     each tool that it has can be taken away
     modes     only as far as the modes go: it can be kept from writing, not from a single tool
     asked     it asks before it acts, as far as it wants to, and gets our answer
@@ -14,7 +15,7 @@ from typing import Literal
 
 from orchard.model.permissions import Kind, Tools, canonical
 
-Holds = Literal["tools", "modes", "asked", "nothing"]
+Holds = Literal["calls", "tools", "modes", "asked", "nothing"]
 
 Catalogue = Mapping[str, str]
 """What a program calls its tools, and what we call them: `""` for one that is always there, since it does nothing."""
@@ -44,6 +45,16 @@ def denied_of_server(tools: Tools, server: str) -> tuple[str, ...]:
     prefix = canonical(f"mcp__{server}__")
     named = (rule for rule in tools.deny if canonical(rule).startswith(prefix) and not rule.endswith("*"))
     return tuple(rule[len(prefix) :] for rule in named)
+
+
+HELD: Mapping[Holds, str] = {
+    "calls": "each call is checked, and you can be asked before it",
+    "tools": "each tool can be taken away; it cannot wait for your answer",
+    "modes": "read-only and edit hold, by its own sandbox; single tools cannot be taken away",
+    "asked": "as far as it asks before it acts; you can be asked then",
+    "nothing": "nothing holds: what it may use has no effect",
+}
+"""How far agents can be held to what they may use, for people."""
 
 
 def unheld(name: str, holds: Holds, tools: Tools) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from typing import Literal, Protocol
 
 from msgspec import Struct, field
 
+from orchard.agents.permissions import Holds
 from orchard.errors import Hint
 from orchard.model.limits import Limits
 from orchard.model.permissions import ALL, Tools
@@ -235,6 +236,11 @@ class Agent(Protocol):
     @property
     def is_within(self) -> bool:
         """Whether it works within the process that asks it to: what that offers, it needs no program to reach."""
+        ...
+
+    @property
+    def holds(self) -> Holds:
+        """How far it can be held to what it may use."""
         ...
 
     async def run(self, task: Task, watch: Watch) -> Result:

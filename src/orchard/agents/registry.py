@@ -19,6 +19,7 @@ from orchard.agents.definitions import Definition
 from orchard.agents.environment import agent_environment, find_program, first_word
 from orchard.agents.known import BUILTIN_LOGIN, AcpKnown, Known, Login, builtin_login, key_variable, program_login
 from orchard.agents.models import Models
+from orchard.agents.permissions import Holds
 from orchard.agents.programs import known_of, of_program
 from orchard.agents.protocol import Agent, McpServer
 from orchard.config.layers import Config
@@ -125,6 +126,15 @@ class Agents:
         if name in ACP_AGENTS and self.row(name).command is not None:
             return None
         return known_of(name)
+
+    def holds(self, name: str) -> Holds:
+        """How far an agent can be held to what it may use, whether it is installed or not."""
+        known = self.known(name)
+        if name == BUILTIN:
+            return "calls"
+        if isinstance(known, AcpKnown) or name.startswith(ACP) or (self.row(name).command or "").startswith(ACP):
+            return "asked"
+        return known.holds if known is not None else "nothing"
 
     def missing(self, name: str) -> str | None:
         """Why the agent is not there, as the end of a sentence; None: it is."""

@@ -5,14 +5,17 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cache, partial
 
 from orchard.agents.choice import choose
+from orchard.agents.permissions import unheld
 from orchard.config.layers import Config, allowed_env
 from orchard.config.reach import reach_of
 from orchard.engine.reach import folder_meant
 from orchard.engine.refs_of_plan import check_base, check_target
+from orchard.engine.turns.permissions import for_job
 from orchard.engine.world import Agents
 from orchard.errors import OrchardError, Say
 from orchard.git.repository import Repository
-from orchard.model.plan import AgentWork, Plan
+from orchard.model.permissions import ALL, all_of
+from orchard.model.plan import AgentWork, Job, Plan
 from orchard.operations.definitions import Described, agent_meant, described_for
 from orchard.operations.selection import find_plan
 from orchard.planfile.places import Finding
@@ -94,6 +97,26 @@ def _of_plan(repo: Repository, rows: Sequence[PlanRow], plan: Plan, say: Say) ->
     for field, check in checks.items():
         if (said := _refusal(check, say)) is not None:
             yield Finding((field,), said)
+
+
+def permission_notes(config: Config, agents: Agents, described: Described, plan: Plan) -> list[str]:
+    """What of the tools that a plan gives its agents has no effect with them."""
+    found: dict[str, None] = {}
+    for job in plan.jobs.values():
+        works = [job.work, *job.prechecks, *job.postchecks, *(job.setup or plan.setup or ())]
+        for work in works:
+            if isinstance(work, AgentWork):
+                found |= dict.fromkeys(_unheld(config, agents, described, job, work))
+    return list(found)
+
+
+def _unheld(config: Config, agents: Agents, described: Described, job: Job, work: AgentWork) -> tuple[str, ...]:
+    try:
+        chosen = choose(agents, work.agent, described, has_model=True)
+    except OrchardError:  # it cannot be had, which is said elsewhere
+        return ()
+    tools = all_of(for_job(config, chosen, job, work))
+    return unheld(chosen.agent.name, chosen.agent.holds, tools) if tools != ALL else ()
 
 
 def check_agent(agents: Agents, described: Described, work: AgentWork) -> None:

@@ -13,12 +13,14 @@ from msgspec.structs import replace
 from orchard.agents.acp.conversation import ANSWER_WITHIN, Conversation
 from orchard.agents.backends.project_files import foreign, refuse
 from orchard.agents.backends.stream import is_private, private_home, server_row, servers_file
-from orchard.agents.cli import judged
+from orchard.agents.cli import judged, served
 from orchard.agents.known import AcpTraits
+from orchard.agents.permissions import Holds, unheld
 from orchard.agents.programs import traits_of
-from orchard.agents.protocol import McpServer, Reason, Result, Task, Watch
+from orchard.agents.protocol import McpServer, Noted, Reason, Result, Task, Watch
 from orchard.errors import OrchardError
 from orchard.model.agent_rows import AgentRow
+from orchard.model.permissions import narrowed
 from orchard.process.program import Ended, run_program
 from orchard.text import one_line
 
@@ -28,6 +30,7 @@ FAREWELL = 5.0
 
 class AcpAgent:
     takes_servers, is_within = True, False
+    holds: Holds = "asked"
 
     def __init__(
         self,
@@ -60,6 +63,11 @@ class AcpAgent:
                 refuse(task, PurePath(self._argv[0]).name, strange)
         except OrchardError as error:
             return Result("spawn-failed", f"Agent '{self.name}' cannot be started: {error.message}", hint=error.hint)
+        tools = narrowed(self.row.permissions, task.settings.tools)
+        for said in unheld(self.name, self.holds, tools):
+            watch.tell(Noted("setting", said))
+        settings = replace(task.settings, tools=tools)
+        task = replace(task, settings=replace(settings, mcp_servers=served(settings, watch.tell)))
         arguments, left = servers(self._traits, task)
         task = replace(task, settings=replace(task.settings, mcp_servers=left))
         talk = Conversation(f"Agent '{self.name}'", model, task, watch, self._answer_within)

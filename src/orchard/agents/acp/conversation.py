@@ -5,6 +5,7 @@ it cannot make sense of they print, and what an agent writes must not reach the 
 """
 
 import asyncio
+import json
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -14,12 +15,12 @@ from msgspec import Struct
 from orchard import __version__
 from orchard.agents.acp.failures import ASKED_FOR, from_error, from_words
 from orchard.agents.acp.lines import Json, Lines
-from orchard.agents.acp.permission import choice, objection
+from orchard.agents.acp.permission import asked_about, choice, objection
 from orchard.agents.acp.settings import Offer, apply_settings, server_list
 from orchard.agents.acp.updates import Finished, VersionOne, dollars, note_spent, spent_before
 from orchard.agents.backends.stream import part, text
 from orchard.agents.cli import STRAY_LINES
-from orchard.agents.protocol import Heard, Noted, Reason, Result, Said, Session, Task, Watch
+from orchard.agents.protocol import Heard, Noted, Reason, Result, Said, Session, Task, Wanted, Watch
 from orchard.process.pipes import Pipes
 from orchard.text import one_line
 
@@ -269,7 +270,7 @@ class Conversation:
         if notification:
             return None
         if method == "session/request_permission":
-            answer = self._permission(params)
+            answer = await self._permission(params)
             if answer is None:
                 raise RequestError.invalid_params()
             return answer
@@ -292,22 +293,40 @@ class Conversation:
             if update.get("sessionUpdate") in ("tool_call", "usage_update") and (why := self._watch.stop()) is not None:
                 self._finish(Result("budget", why))
 
-    def _permission(self, params: Any) -> Json | None:
+    async def _permission(self, params: Any) -> Json | None:
         """Our answer to a request for permission; None: it is no such request."""
         call, options = part(params).get("toolCall"), part(params).get("options")
         if not isinstance(call, dict) or not isinstance(options, list):
             return None
         self._questions += 1
-        if self._called_off or self._over.done():
+        if self._is_over():
             return _outcome(None)
         if self._questions > MOST_QUESTIONS:
             self._finish(Result("failed", f"{self._name} asked for permission more than {MOST_QUESTIONS:,} times."))
             return _outcome(None)
-        why = objection(call, self._task)
+        why = objection(call, self._task) or await self._refused(call)
+        if self._is_over():  # while somebody thought about it
+            return _outcome(None)
         chosen = choice([option for option in options if isinstance(option, dict)], allow=why is None)
         if why is not None or chosen is None:
             self._deny(call, why or "it offers no way to allow it")
         return _outcome(chosen)
+
+    def _is_over(self) -> bool:
+        return self._called_off or self._over.done()
+
+    async def _refused(self, call: Json) -> str | None:
+        """Why a person does not want a call; None: nobody has to be asked, or it may be made."""
+        settings = self._task.settings
+        own = [server.name for server in settings.mcp_servers if server.offered]
+        if not asked_about(call, settings.tools, own):
+            return None
+        if self._watch.person is None:
+            return "a person would have to be asked, and there is nobody here who could be"
+        title = one_line(" ".join(text(call.get("title")).split()), 200)
+        shown = json.dumps(call.get("rawInput") or call.get("content") or {}, ensure_ascii=False, default=str)
+        answer = await self._watch.person(Wanted(text(call.get("kind")) or "tool", title, shown))
+        return None if answer.allowed else answer.why
 
     def _deny(self, call: Json, why: str) -> None:
         self._denials += 1

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from orchard.agents.permissions import ACP_KINDS, asks_kind, permits_kind
 from orchard.agents.protocol import Task
+from orchard.model.permissions import Kind, Tools
 from orchard.text import one_line
 
 MOST_NAMES, DEEPEST = 256, 6
@@ -26,8 +28,44 @@ class _TooMany(Exception):
     pass
 
 
+def kind_of_call(call: Mapping[str, Any]) -> Kind:
+    """What a call does, as far as the agent says; of what it does not say the worst is assumed."""
+    said = call.get("kind")
+    return ACP_KINDS.get(said, "other") if isinstance(said, str) else "other"
+
+
+def _named_tool(call: Mapping[str, Any]) -> str | None:
+    """The name of a server's tool, where the agent tells it."""
+    meta = call.get("_meta")
+    tables = [call, *(meta.values() if isinstance(meta, dict) else ())]
+    for table in tables:
+        found = (table.get("toolName") or table.get("tool_name")) if isinstance(table, dict) else None
+        if isinstance(found, str) and found.startswith("mcp__"):
+            return found
+    return None
+
+
+def permitted(call: Mapping[str, Any], tools: Tools, own: Sequence[str]) -> bool:
+    """Whether a call is among what may be used; `own`: the names of servers that are the orchestrator's."""
+    if (name := _named_tool(call)) is not None:
+        is_own = any(name.startswith(f"mcp__{server}__") for server in own)
+        return tools.permits(name, "own" if is_own else None)
+    return permits_kind(tools, kind_of_call(call))
+
+
+def asked_about(call: Mapping[str, Any], tools: Tools, own: Sequence[str]) -> bool:
+    if (name := _named_tool(call)) is not None:
+        is_own = any(name.startswith(f"mcp__{server}__") for server in own)
+        return tools.asks(name, "own" if is_own else None)
+    return asks_kind(tools, kind_of_call(call))
+
+
 def objection(call: Mapping[str, Any], task: Task) -> str | None:
     """Why a tool call that was asked for must not be made; None: it may."""
+    tools = task.settings.tools
+    own = [server.name for server in task.settings.mcp_servers if server.offered]
+    if tools.limits and not permitted(call, tools, own):
+        return f"the tools of this work are: {tools.words}"
     roots = [os.path.realpath(root) for root in (task.folder, task.scratch, *task.settings.allowed_folders)]
     try:
         for kind, name in _named(call):

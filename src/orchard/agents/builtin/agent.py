@@ -29,6 +29,7 @@ from orchard.agents.builtin.toolbox import open_toolbox
 from orchard.agents.builtin.tools.skills import READ_SKILL
 from orchard.agents.cli import no_effect
 from orchard.agents.known import BUILTIN_KEYS, BUILTIN_SERVERS, key_variable
+from orchard.agents.permissions import Holds
 from orchard.agents.protocol import Heard, Noted, Permit, Result, Session, Task, Tell, Used, Wanted, Watch
 from orchard.agents.skills import skills_for, skills_text
 from orchard.model.agent_rows import BuiltinRow
@@ -112,6 +113,7 @@ class BuiltinAgent:
 
     name = "builtin"
     takes_servers = is_within = True
+    holds: Holds = "calls"
 
     def __init__(
         self, row: BuiltinRow | None = None, *, model: Model | None = None, governor: Governor | None = None

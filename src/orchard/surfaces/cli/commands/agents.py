@@ -21,6 +21,7 @@ from orchard.agents.describe import AgentInfo, describe
 from orchard.agents.known import ABILITIES
 from orchard.agents.model_lists import Found
 from orchard.agents.models import Models, model_document
+from orchard.agents.permissions import HELD
 from orchard.agents.protocol import Called, Heard, Noted, Result, Said, Session, Task, Telling, Used
 from orchard.agents.protocol import Settings as AgentSettings
 from orchard.agents.registry import SEE_AGENTS, Agents
@@ -184,6 +185,7 @@ def _page(info: AgentInfo) -> list[Line]:
         ("default", "yes" if info.default else "no"),
         ("can", ", ".join(info.abilities)),
         ("cannot", ", ".join(one for one in ABILITIES if info.abilities and one not in info.abilities)),
+        ("may use", HELD[info.permissions]),
         ("to install", "" if info.installed else info.install),
         ("to log in", "" if info.logged_in == "yes" else info.login),
     ]

@@ -55,7 +55,7 @@ def reviewed(terminal: Terminal, file: str) -> tuple[Plan, list[str]]:
     from orchard.agents.registry import Agents
     from orchard.engine.reach import reach_warnings
     from orchard.operations.definitions import agents_of, definition_notes, described_for
-    from orchard.operations.foresight import foreseen
+    from orchard.operations.foresight import foreseen, permission_notes
     from orchard.planfile.parse import review  # brings pydantic
 
     data, name = _read(terminal, file)
@@ -71,6 +71,7 @@ def reviewed(terminal: Terminal, file: str) -> tuple[Plan, list[str]]:
         notes.extend(reach_warnings(app.repo, plan, paths))
         described = described_for(app.repo, agents, plan)
         notes.extend(definition_notes(agents, described, plan))
+        notes.extend(permission_notes(config, agents, described, plan))
         if names := agents_of(agents, described, plan):
             notes.extend(ignored_notes(app.repo, config, names))
         return foreseen(app.repo, config, agents, app.reader.plans(), plan, paths, in_commands)
