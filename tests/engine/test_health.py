@@ -11,21 +11,24 @@ from msgspec.structs import replace
 from orchard.agents.protocol import Called, Heard, Result, Said, Session, Task, Watch
 from orchard.config import layers
 from orchard.engine.server import start as opening
+from orchard.engine.server.session import Session as ServerSession
 from orchard.engine.turns import turn as turns
 from orchard.model.events.plans import (
     AgentStarted,
     HealthCleared,
     HealthNoted,
     JobFailed,
+    SubtaskEnded,
     UpdateQueued,
     UpdatesDelivered,
     WorkerIdle,
 )
-from orchard.model.health import ACTIONS, Health
+from orchard.model.health import ACTIONS, Action, Health
+from orchard.model.plan import PlanId
 from orchard.process.program import run_program
 from orchard.testing import Turn
 from tests.engine.conftest import Orchard, job, until
-from tests.engine.helpers import Asker, Line, by_task
+from tests.engine.helpers import Asker, Line, by_task, turn
 from tests.engine.helpers import run as run_asking
 from tests.engine.scripted import ScriptedAgents, writes
 
@@ -46,7 +49,7 @@ def agents(monkeypatch: pytest.MonkeyPatch) -> ScriptedAgents:
 
 
 @contextmanager
-def set_to(orchard: Orchard, health: Health) -> Iterator[None]:
+def set_to(health: Health) -> Iterator[None]:
     """These settings, as a file of the user's repository would make them."""
     fresh = replace(layers.Config(), health=health)
     made = layers._config  # the one place where a configuration is put together
@@ -96,7 +99,7 @@ async def test_every_condition_of_a_turn_has_its_action(
     ends_itself = action in ("tell", "ask")
     first = until_ended(*tellings, files={"a.txt": "a"}, seconds=1.0 if ends_itself else 30.0)
     agent = agents.add("one", first, writes({"b.txt": "b"}))
-    with set_to(orchard, replace(health, idle=None, **{f"on_{condition}": action})):
+    with set_to(replace(health, idle=None, **{f"on_{condition}": action})):
         status = await orchard.run(TALK if action != "fail" else PLAIN)
 
         noted = orchard.events(HealthNoted)
@@ -123,7 +126,7 @@ async def test_what_is_stuck_and_acts_again_is_cleared_and_told_anew(orchard: Or
         return writes({"a.txt": "a"})(task, watch)  # type: ignore[return-value]
 
     agents.add("one", turn)
-    with set_to(orchard, SOON):
+    with set_to(SOON):
         await orchard.run(PLAIN)
 
     assert [one.condition for one in orchard.events(HealthNoted)] == ["stuck", "stuck"]
@@ -147,7 +150,7 @@ async def test_a_program_that_works_in_silence_is_not_stuck(orchard: Orchard, ag
         runs("import time\nend = time.time() + 2.5\nwhile time.time() < end: pass"),
         runs("import time; time.sleep(2.5)"),
     )
-    with set_to(orchard, replace(SOON, stuck=1.0)):
+    with set_to(replace(SOON, stuck=1.0)):
         await orchard.run(PLAIN)
         assert not orchard.events(HealthNoted)
         await orchard.run(PLAIN.replace("Plain", "Again").replace("Write a", "Write b"))
@@ -162,7 +165,7 @@ async def test_traffic_of_the_model_is_activity(orchard: Orchard, agents: Script
         return writes({"a.txt": "a"})(task, watch)  # type: ignore[return-value]
 
     agents.add("one", turn)
-    with set_to(orchard, SOON):
+    with set_to(SOON):
         await orchard.run(PLAIN)
 
     assert not orchard.events(HealthNoted)
@@ -184,7 +187,7 @@ async def test_a_worker_that_waits_for_its_subtasks_is_not_stuck(orchard: Orchar
         return "Helped."
 
     agents.add("one", by_task(line, write=parent, help=child))
-    with set_to(orchard, SOON):
+    with set_to(SOON):
         await run_asking(orchard, line, PLAIN)
 
     assert not orchard.events(HealthNoted)
@@ -215,10 +218,8 @@ async def test_a_parent_is_told_of_a_subtask_that_is_stuck_in_its_next_turn(
     async def both(asker: Asker) -> str | Result:
         return await (child if asker.scope["subtask"] else parent)(asker)
 
-    from tests.engine.helpers import turn as asking
-
-    agents.add("one", asking(line, both))
-    with set_to(orchard, replace(SOON, idle=None)):
+    agents.add("one", turn(line, both))
+    with set_to(replace(SOON, idle=None)):
         await run_asking(orchard, line, TALK)
 
     noted = orchard.events(HealthNoted)
@@ -240,7 +241,7 @@ async def go_on(orchard: Orchard, done: Callable[[], bool]) -> None:
 
 async def test_an_idle_worker_is_told_of_once(orchard: Orchard, agents: ScriptedAgents) -> None:
     agents.add("one", writes({"a.txt": "a"}, says="Is that right?"))
-    with set_to(orchard, SOON):
+    with set_to(SOON):
         await orchard.run(TALK)
         await go_on(orchard, lambda: bool(orchard.events(HealthNoted)))
         async with orchard.app.session():
@@ -254,7 +255,7 @@ async def test_an_idle_worker_is_told_of_once(orchard: Orchard, agents: Scripted
 
 async def test_an_idle_worker_that_is_asked_gets_one_turn_to_answer(orchard: Orchard, agents: ScriptedAgents) -> None:
     agent = agents.add("one", writes({"a.txt": "a"}))
-    with set_to(orchard, replace(SOON, on_idle="ask")):
+    with set_to(replace(SOON, on_idle="ask")):
         await orchard.run(TALK)
         await go_on(orchard, lambda: len(orchard.events(WorkerIdle)) == 2 and len(orchard.events(HealthNoted)) == 2)
         async with orchard.app.session():
@@ -266,7 +267,7 @@ async def test_an_idle_worker_that_is_asked_gets_one_turn_to_answer(orchard: Orc
 
 async def test_an_idle_worker_can_be_failed(orchard: Orchard, agents: ScriptedAgents) -> None:
     agents.add("one", writes({"a.txt": "a"}))
-    with set_to(orchard, replace(SOON, on_idle="fail")):
+    with set_to(replace(SOON, on_idle="fail")):
         await orchard.run(TALK)
         await go_on(orchard, lambda: bool(orchard.events(JobFailed)))
 
@@ -276,9 +277,46 @@ async def test_an_idle_worker_can_be_failed(orchard: Orchard, agents: ScriptedAg
     )
 
 
+@pytest.mark.parametrize(("action", "turns"), [("tell", 1), ("ask", 2), ("fail", 1)])
+async def test_an_idle_subtask_is_told_to_its_parent_asked_or_failed(
+    orchard: Orchard, agents: ScriptedAgents, action: Action, turns: int
+) -> None:
+    line, children = Line(), list[str]()
+
+    async def both(asker: Asker) -> str:
+        if asker.scope["subtask"]:
+            children.append(asker.task.instructions)
+            return "What next?"
+        if "Go on" in asker.task.instructions:
+            return "I see."
+        await asker.spawn("Help", interactive=True)
+        for _ in range(15):
+            asker.watch.alive()
+            await asyncio.sleep(0.1)
+        asker.write(a="a")
+        return "Asked."
+
+    agents.add("one", turn(line, both))
+    with set_to(replace(SOON, on_idle=action)):
+
+        async def during(session: ServerSession, plan: PlanId) -> None:
+            await line.open(session, plan)
+            await until(lambda: bool(orchard.events(WorkerIdle)))
+            await session.request("send_message", plan=plan, job="a", message="Go on.")
+
+        await orchard.run(TALK, during=during)
+
+    noted = [one for one in orchard.events(HealthNoted) if one.subtask]
+    assert (noted[0].condition, noted[0].action, len(children)) == ("idle", action, turns)
+    queued = [one for one in orchard.events(UpdateQueued) if one.kind == "idle_response"]
+    assert queued[0].about == noted[0].subtask and not queued[0].wakes
+    ended = [(one.status, "idle" in one.message) for one in orchard.events(SubtaskEnded)]
+    assert ended[:1] == ([("failed", True)] if action == "fail" else ended[:1])
+
+
 async def test_nothing_is_watched_where_all_is_off(orchard: Orchard, agents: ScriptedAgents) -> None:
     agents.add("one", until_ended(*LOOP, *FAILS, files={"a.txt": "a"}, seconds=0.5))
-    with set_to(orchard, OFF):
+    with set_to(OFF):
         await orchard.run(TALK)
 
     assert not orchard.events(HealthNoted) and len(orchard.events(AgentStarted)) == 1

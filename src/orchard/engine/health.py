@@ -111,6 +111,7 @@ class Monitor:
         self._workers: dict[Scope, Watched] = {}
         self._silent: list[Watched] = []
         self._idle: dict[Scope, asyncio.TimerHandle] = {}
+        self._wakers: dict[Scope, Callable[[], None]] = {}
         self._file = world.repo.state / FILE
         self._dirty = False
         self._rows: dict[Scope, Doing] = {}
@@ -268,6 +269,8 @@ class Monitor:
         if subtask is not None:
             wakes = condition in ALARMS
             queue_update(self._engine, run, scope.job, kind, text, about=subtask.id, to=subtask.parent, wakes=wakes)
+            if wakes:
+                self._wake(Scope(scope.plan, scope.job, scope.attempt, subtask.parent))
 
     def _record(self, scope: Scope, event: HealthNoted | HealthCleared) -> None:
         self._engine.record(scope.plan, event)
@@ -281,7 +284,7 @@ class Monitor:
         """The same for the worker of a job, which is held while it is idle."""
         record = run.records[job_id]
         hold = record.hold
-        if hold is None or hold.kind != WORKER:
+        if hold is None or hold.kind != WORKER or record.is_paused:
             return
 
         def still() -> bool:
@@ -295,9 +298,21 @@ class Monitor:
 
         self.idle(run, Scope(run.id, job_id, hold.attempt), still, fail)
 
-    def idle(self, run: Run, scope: Scope, still: Callable[[], bool], fail: Callable[[str], None]) -> None:
-        """A worker has ended its turn and waits; `still` says whether it does when its time is over."""
+    def idle(
+        self,
+        run: Run,
+        scope: Scope,
+        still: Callable[[], bool],
+        fail: Callable[[str], None],
+        wake: Callable[[], None] | None = None,
+    ) -> None:
+        """A worker has ended its turn and waits; `still` says whether it does when its time is over.
+
+        `wake` gives it a turn, where an update alone does not.
+        """
         self._stop_idle(scope)
+        if wake is not None and still():
+            self._wakers[scope] = lambda: wake() if still() else None
         if self._settings.idle and still():
             self._idle[scope] = self._later(self._settings.idle, lambda: self._waited(run, scope, still, fail))
 
@@ -317,10 +332,17 @@ class Monitor:
         self._tell_parent(run, scope, UPDATES["idle"], evidence, "idle")
         if action == "ask":
             queue_update(self._engine, run, scope.job, "progress", _ASKS["idle"], to=scope.subtask, wakes=True)
+            self._wake(scope)
         elif action == "fail":
             fail(f"Its worker was idle. {evidence}")
 
+    def _wake(self, scope: Scope) -> None:
+        """Give the agent of a subtask that is idle a turn."""
+        if (wake := self._wakers.get(scope)) is not None:
+            wake()
+
     def _stop_idle(self, scope: Scope) -> None:
+        self._wakers.pop(scope, None)
         timer = self._idle.pop(scope, None)
         if timer is not None:
             timer.cancel()

@@ -133,14 +133,31 @@ async def _run(desk: Desk, order: Order) -> None:
             engine.subtask_slots.free()
     if rests:
         context.workspace.leave()
+        _watch_idle(desk, order, context, subtask)
 
 
-async def _finish_at_rest(desk: Desk, id: str) -> None:
+def _watch_idle(desk: Desk, order: Order, context: Context, subtask: Subtask) -> None:
+    """Have it told that a subtask is idle for long; one that is paused is not."""
+
+    def still() -> bool:
+        return subtask.status == "idle" and order.id not in desk.children
+
+    def fail(why: str) -> None:
+        work = _finish_at_rest(desk, order.id, _End("failed", why, subtask.summary))
+        desk.children[order.id] = context.engine.spawn(_until_it_rests(desk, order.id, work))
+
+    def watch() -> None:
+        context.engine.activity.idle(context.run, scope_of(context), still, fail, lambda: begin(desk, order))
+
+    asyncio.get_running_loop().call_soon(watch)  # when the task that brought it to rest is over
+
+
+async def _finish_at_rest(desk: Desk, id: str, end: _End | None = None) -> None:
     context = _context(desk, id)
     subtask = context.state.subtasks[id]
     try:
         await context.workspace.prepare(context.base)
-        await _finish(context, subtask, _completed(context, subtask, ""))
+        await _finish(context, subtask, end or _completed(context, subtask, ""))
     except asyncio.CancelledError:
         if context.engine.closing:
             raise
