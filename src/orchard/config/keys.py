@@ -197,5 +197,5 @@ LATER = ("sandbox",)
 # Set by the engine for its jobs, or by tests for the engine: an Orchard inside a job inherits them.
 NOT_SETTINGS = frozenset(
     f"ORCHARD_{name}"
-    for name in ("PLAN", "JOB", "ATTEMPT", "WORKTREE", "BASE", "TARGET", "EVIDENCE", "TOKEN", "FAILPOINT")
+    for name in ("PLAN", "JOB", "ATTEMPT", "WORKTREE", "BASE", "TARGET", "EVIDENCE", "TOKEN", "FAILPOINT", "LOG")
 )

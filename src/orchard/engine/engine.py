@@ -15,6 +15,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from orchard import own_log
 from orchard.core.replay import apply, foresee
 from orchard.core.run import Run
 from orchard.core.scheduler import StartJob, free_slots, next_turns, pick
@@ -50,6 +51,10 @@ class Stop(Struct):
     kind: str
     """`cancel` or `force-fail`."""
     reason: str
+
+
+TOLD = ("job", "attempt", "phase", "outcome", "status", "subtask", "agent", "purpose", "condition", "number")
+"""What of an event the own log names: numbers and names, no texts."""
 
 
 class Live(Struct):
@@ -133,6 +138,8 @@ class Engine:
 
         # The journal first says that it has a place for it: memory never believes what no journal holds.
         seq = self.journal.append(plan, event, at, take_in=take_in)
+        if own_log.wants(own_log.INFO, "engine"):
+            own_log.info("engine", f"{plan}: {type(event).__name__} {own_log.facts(TOLD, event)}".rstrip())
         if self.tracing is not None:
             self.tracing.hear(run, heard[0])
         if isinstance(event, events.JobEvent) and run.records[event.job].abandoned:

@@ -29,6 +29,7 @@ from pathlib import Path
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from orchard import own_log
 from orchard.errors import RUN_DOCTOR, Next, OrchardError
 from orchard.git.pipes import OTHERS, special_notes, waiting_worktrees
 from orchard.process.identity import identify
@@ -262,6 +263,7 @@ def run_git(
     cut: bool = False,
 ) -> Output:
     """Run git to its end in a process group of its own, and stop that group if it takes too long or says too much."""
+    began = time.monotonic()
     try:
         with unmarked():
             process = subprocess.Popen(
@@ -290,6 +292,9 @@ def run_git(
             raise
         if talk.too_much:
             _stop(process)
+    if own_log.wants(own_log.DEBUG, "git"):
+        asked = " ".join(os.fsdecode(arg) for arg in args[:6])
+        own_log.debug("git", f"{asked}: {process.returncode} after {(time.monotonic() - began) * 1000:.1f} ms in {cwd}")
     if not talk.too_much:
         return Output(process.returncode, bytes(talk.stdout), bytes(talk.stderr))
     if cut:

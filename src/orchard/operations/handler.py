@@ -6,11 +6,13 @@ request at a time; see the package for what may wait, and what may not.
 """
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from typing import Any
 
+from orchard import own_log
 from orchard.core.run import Run
 from orchard.engine.engine import Engine
 from orchard.engine.recovery import recover_plan
@@ -29,6 +31,11 @@ from orchard.store.reader import JournalReader
 
 MOST_LOOKS = 10
 """How often a command looks at a plan that other requests keep changing, before it is refused."""
+
+
+def _tell(name: str, plan: object, how: str, began: float) -> None:
+    about = f" {plan}" if isinstance(plan, str) else ""
+    own_log.info("operations", f"{name[:60]}{about[:80]}: {how} after {(time.monotonic() - began) * 1000:.1f} ms")
 
 
 class Handler:
@@ -50,9 +57,15 @@ class Handler:
         self.came.set()
         self.engine.asked += 1
         plan = args.get("plan")
+        began = time.monotonic()
         try:
             with self.engine.runs.holding(PlanId(plan)) if isinstance(plan, str) else nullcontext():
-                return await self._carry_out(name, args)
+                answer = await self._carry_out(name, args)
+            _tell(name, plan, "done", began)
+            return answer
+        except OrchardError as error:
+            _tell(name, plan, f"refused ({type(error).__name__})", began)
+            raise
         finally:
             self.engine.asked -= 1
             self.engine.wake()

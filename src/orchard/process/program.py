@@ -24,6 +24,7 @@ from typing import Literal
 
 from msgspec import Struct, field
 
+from orchard import own_log
 from orchard.model.limits import Limits
 from orchard.process.exits import child_exit_notice, wait_last_thread
 from orchard.process.failpoint import failpoint
@@ -209,6 +210,7 @@ def _spawn(launch: Launch) -> _Child | Ended:
         return _not_started(_why_not_started(launch, error), started)
     # Only a child that ended in no time, in a process that ignores SIGCHLD, is not in the table any more.
     identity = identify(process.pid) or Identity(process.pid, 0.0, boot_id())
+    own_log.debug("process", f"{launch.argv[0]} started as {process.pid} in {launch.cwd}")
     return _Child(process, identity, log_fd, launch, started)
 
 

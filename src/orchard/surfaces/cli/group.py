@@ -1,6 +1,6 @@
 """The command group: verbs are imported when they are used, and options that every verb has.
 
-`-C`, `--json`, `--quiet` and `--no-color` may stand before or after the verb. They are not
+`-C`, `--json`, `--quiet`, `--verbose` and `--no-color` may stand before or after the verb. They are not
 parameters of the commands: a callback writes them into the `Terminal` that all commands share.
 """
 
@@ -49,6 +49,13 @@ def shared_options() -> list[click.Parameter]:
         ),
         flag("--json", help="Print data for programs: one JSON document, or JSON lines."),
         flag("-q", "--quiet", help="Print only the result; why something failed is still said on stderr."),
+        click.Option(
+            ("-v", "--verbose"),
+            count=True,
+            expose_value=False,
+            is_eager=True,
+            help="Say on stderr what Orchard does; -vv says everything.",
+        ),
         flag("--no-color", help="Print no colours (NO_COLOR does the same)."),
     ]
 

@@ -7,21 +7,24 @@ the exit code is 70.
 
 import errno
 import os
+import re
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from itertools import takewhile
 from pathlib import Path
 
 import click
 
-from orchard import __version__
+from orchard import __version__, own_log
 from orchard.errors import EXIT_CANCELED, EXIT_FAILED, EXIT_INTERNAL, Bug, OrchardError, SystemRefused, UsageError
 from orchard.process import failpoint
 from orchard.surfaces.cli.group import cli
 from orchard.surfaces.cli.render import text
 from orchard.surfaces.cli.terminal import Terminal, drop
 
+_VERBOSE = re.compile("-v+")
 OF_THE_MACHINE = frozenset(
     {errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EIO, errno.EMFILE, errno.ENFILE}
     | {errno.EAGAIN, errno.ENOMEM, errno.EFBIG, errno.ENOTDIR}
@@ -47,6 +50,7 @@ def run_command_line(words: Sequence[str]) -> int:
 def _run(words: Sequence[str], terminal: Terminal) -> int:
     try:
         _check_failpoints()
+        _start_own_log(words)
         done = cli.main(list(words), prog_name="orchard", standalone_mode=False, obj=terminal)
         return done if isinstance(done, int) else 0
     except click.exceptions.Abort:
@@ -56,6 +60,17 @@ def _run(words: Sequence[str], terminal: Terminal) -> int:
         return _usage(error).exit_code
     except (Exception, KeyboardInterrupt, BaseExceptionGroup) as error:
         return _failed(error, words, terminal)
+
+
+def _start_own_log(words: Sequence[str]) -> None:
+    """Before anything is done: what `-v` should show happens while options are still being read."""
+    asked = list(takewhile(lambda word: word != "--", words))
+    verbose = sum(word.count("v") if _VERBOSE.fullmatch(word) else word == "--verbose" for word in asked)
+    wanted = os.environ.get(own_log.VARIABLE)
+    if verbose or wanted:
+        from orchard.config.user_dirs import user_dirs
+
+        own_log.start(wanted, verbose, user_dirs().state)
 
 
 def _check_failpoints() -> None:

@@ -13,6 +13,7 @@ from typing import IO, Any
 
 from msgspec import Struct, field, to_builtins
 
+from orchard import own_log
 from orchard.errors import OrchardError, UsageError, steps_of
 from orchard.surfaces.cli.render.lines import Line, colored, plain, safe
 from orchard.surfaces.next_steps import in_commands
@@ -69,7 +70,7 @@ class Terminal(Struct):
     def live(self) -> bool:
         """Whether a picture that moves can be drawn on stdout."""
         fit = is_terminal(sys.stdout) and os.environ.get("TERM", "dumb") != "dumb"
-        return fit and not self.json and not self.quiet
+        return fit and not self.json and not self.quiet and not own_log.is_shown()
 
     def _write(self, stream: IO[str], lines: Iterable[Line]) -> None:
         draw = colored if self.colors(stream) else plain

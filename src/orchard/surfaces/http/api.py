@@ -16,6 +16,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Match
 from starlette.types import Receive, Scope, Send
 
+from orchard import own_log
 from orchard.errors import OrchardError, Problem
 from orchard.surfaces.http import problems
 from orchard.surfaces.http.bodies import check_media, read_body, read_fields, read_json, read_path, read_query
@@ -74,6 +75,8 @@ class Api:
             response = problems.problem(
                 HTTPStatus.INTERNAL_SERVER_ERROR, "Something went wrong here.", "The daemon's log tells what."
             )
+        if own_log.wants(own_log.DEBUG, "http"):
+            own_log.debug("http", f"{request.method} {request.url.path}: {response.status_code}")
         await response(scope, receive, send)
 
     async def _answer(self, request: Request) -> Response:

@@ -14,6 +14,7 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 from pydantic import ValidationError
 
+from orchard import own_log
 from orchard.engine.turns.job_tokens import Scope
 from orchard.errors import InvalidInput, NotFound, OrchardError, Problem, SystemRefused, UsageError
 from orchard.model.events.plans import Json
@@ -82,6 +83,7 @@ def _rank(tool: Tool, selection: Selection, scope: Scope | None) -> tuple[bool, 
 
 async def call(call: Call, selection: Selection, name: str, arguments: Json) -> Answer:
     """Call a tool by its name, or by one that another orchestrator has for it."""
+    own_log.info("mcp", f"call of {name[:60]}")
     offered = _offered(selection, call.scope)
 
     def shown(step: str) -> str | None:
