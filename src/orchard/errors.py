@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from msgspec import Struct, ValidationError, convert
+from msgspec import Struct, ValidationError, convert, to_builtins
 
 EXIT_DONE = 0
 EXIT_FAILED = 1
@@ -60,6 +60,11 @@ def hint_from(said: object) -> Hint | None:
         return found
     except ValidationError:
         return None
+
+
+def plain_hint(hint: Hint | None) -> tuple[str | dict[str, Any], ...]:
+    """The words and steps of a hint as plain values, for the journal; () where it names no step."""
+    return tuple(to_builtins(parts_of(hint))) if steps_of(hint) else ()
 
 
 class OrchardError(Exception):

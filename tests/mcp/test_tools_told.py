@@ -5,11 +5,16 @@ import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from orchard.core.views.plans import advised_steps
 from orchard.engine.turns.job_tokens import Scope
 from orchard.errors import UsageError
+from orchard.model.events.plans import JobFailed
 from orchard.model.plan import JobId, PlanId
+from orchard.operations.job_queries import get_job_failure
+from orchard.operations.operation import OfJob
 from orchard.planfile import parse
 from orchard.surfaces.mcp import toolbox
 from orchard.surfaces.mcp.selection import OWN_PLAN, TOOL_NAMES, TOOLSETS, Selection
@@ -377,6 +382,24 @@ async def test_no_person_is_asked_about_what_will_be_refused_anyway(tools: Bench
     assert [word for word, one in zip(words, said, strict=True) if word not in one] == []
     await desk("undo_plan", plan=plan)
     assert len(asked) == 1
+
+
+async def test_what_helps_after_a_failure_is_recorded_as_steps_and_told_as_calls(tools: Bench) -> None:
+    jobs = [{"id": one, "work": f"echo {one} > same.txt", "heal": False} for one in ("a", "b")]
+    plan = (await tools("create_plan", name="S", target="t", resolver="fail", jobs=jobs))["plan"]
+    await tools.ended(plan, "failed")
+    app = tools.served.app
+    failed = [one.event for one in app.reader.events(PlanId(plan)) if isinstance(one.event, JobFailed)][-1]
+
+    told = await tools("get_job_failure", plan=plan, job=failed.job)
+
+    steps = [part["operation"] for part in failed.advice if isinstance(part, dict)]
+    assert steps == ["update_plan", "update_plan", "retry_plan"]
+    assert f'update_plan(plan="{plan}", resolver="theirs")' in told["hint"] and "orchard " not in told["hint"]
+    read = get_job_failure.read(app, OfJob(plan=plan, job=failed.job))
+    assert [step.operation for step in read.next] == steps
+    old = msgspec.structs.replace(failed, advice=())
+    assert "orchard reshape" in (old.hint or "") and advised_steps(old) == []
 
 
 def test_what_agents_may_read_is_read_only() -> None:

@@ -16,7 +16,7 @@ from orchard.engine.phases import JOB_PHASES, run_phases
 from orchard.engine.programs import redacted
 from orchard.engine.validation import run_validation
 from orchard.engine.workspace import release_unneeded
-from orchard.errors import OrchardError
+from orchard.errors import OrchardError, plain_hint
 from orchard.model.events.plans import JobCanceled, JobFailed, JobHeld, JobStarted, JobSucceeded
 from orchard.model.phases import Phase
 from orchard.model.plan import VALIDATION, JobId
@@ -81,6 +81,7 @@ def _record_failure(context: Context, failed: Failed) -> None:
         failed.tail,
         failed.resume_from,
         failed.left,
+        advice=plain_hint(failed.hint),
     )
     context.record(event)
 

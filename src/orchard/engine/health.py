@@ -33,7 +33,7 @@ from orchard.engine.turns.idle import WORKER
 from orchard.engine.turns.job_tokens import Scope
 from orchard.engine.turns.updates import Recording, queue_update
 from orchard.engine.world import World
-from orchard.errors import Next
+from orchard.errors import Next, plain_hint
 from orchard.files import read_own, replace_whole
 from orchard.model.events.plans import HealthCleared, HealthNoted, JobFailed
 from orchard.model.health import ALARMS, UPDATES
@@ -292,8 +292,9 @@ class Monitor:
 
         def fail(why: str) -> None:
             as_it_is = Next("retry_job", run.id, job_id, {"from_phase": "commit"})
-            hint = self._world.say(("What it did is kept. Take it as it is: ", as_it_is))
-            failed = JobFailed(job_id, hold.attempt, Phase.WORK, "health", f"work: {why}", hint)
+            hint = ("What it did is kept. Take it as it is: ", as_it_is)
+            told, advice = self._world.say(hint), plain_hint(hint)
+            failed = JobFailed(job_id, hold.attempt, Phase.WORK, "health", f"work: {why}", told, advice=advice)
             self._engine.record(run.id, failed, listed=True)
 
         self.idle(run, Scope(run.id, job_id, hold.attempt), still, fail)

@@ -25,7 +25,7 @@ from orchard.engine.turns.subtask import end_abandoned, settle_subtasks
 from orchard.engine.turns.turn import remove_scratch
 from orchard.engine.vigil import last_pulse
 from orchard.engine.workspace import end_all, folders_of, release_unneeded, workspace_of
-from orchard.errors import Next, OrchardError
+from orchard.errors import Next, OrchardError, plain_hint
 from orchard.git.landing.recovery import Settled, settle_all
 from orchard.git.leftovers import end_leftovers
 from orchard.git.refs import wip_ref
@@ -131,8 +131,9 @@ async def _settle_job(engine: Engine, run: Run, job_id: JobId, since: float) -> 
     message = "interrupted, because the engine was stopped while it ran."
     kept = record.worktree is not None and Path(record.worktree.path).is_dir()
     retry = Next("retry_job", run.id, job_id)
-    hint = engine.world.say((f"Its folder is {'kept' if kept else 'gone'}. Run it again: ", retry))
-    failed = JobFailed(job_id, attempt.number, phase, "interrupted", message, hint, since=since)
+    hint = (f"Its folder is {'kept' if kept else 'gone'}. Run it again: ", retry)
+    told, advice = engine.world.say(hint), plain_hint(hint)
+    failed = JobFailed(job_id, attempt.number, phase, "interrupted", message, told, since=since, advice=advice)
     again = [JobRetried(job_id, why="interrupted, and the plan says to run it again")]
     # As a whole: a crash between the two would leave a failure that nobody looks at again.
     engine.record_together(run.id, failed, *(again if run.job(job_id).retry_on_interrupt else ()))

@@ -20,15 +20,15 @@ from orchard.core.views.figures import JobUsage, PlanUsage
 from orchard.core.views.health import alarms_of, at_work
 from orchard.core.views.usage import used_figures
 from orchard.core.views.workers import worker_view
-from orchard.errors import Hint, Next, Say, steps_of
-from orchard.model.events.plans import Pushed
+from orchard.errors import Hint, Next, Say, hint_from, steps_of
+from orchard.model.events.plans import JobFailed, Pushed
 from orchard.model.plan import VALIDATION, JobId
 from orchard.model.statuses import JobStatus, PlanStatus
 from orchard.model.usage import Usage
 
 NAMED_JOBS = 8
 TAKE_SIDE = "--resolver"
-"""What a recorded hint holds that advises to settle a conflict by taking a side."""
+"""What the text of a hint in an older journal holds that advises to settle a conflict by taking a side."""
 
 
 _ANSWERS = {
@@ -256,8 +256,15 @@ def job_steps(run: Run, job: JobId, say: Say) -> list[Next]:
     if asked or run.deleted:
         return asked
     if record.state in (JobState.FAILED, JobState.CANCELED):
-        return [Next("retry_job", run.id, job)]
+        advised, again = advised_steps(record.failure), Next("retry_job", run.id, job)
+        covered = again in advised or any(step.operation == "retry_plan" for step in advised)
+        return advised if covered else [*advised, again]
     return [Next("retry_plan", run.id)] if record.status is JobStatus.BLOCKED else []
+
+
+def advised_steps(failure: JobFailed | None) -> list[Next]:
+    """The steps that a failure was recorded with; an older journal has none of them."""
+    return steps_of(hint_from(failure.advice)) if failure is not None and failure.advice else []
 
 
 def _questions(run: Run) -> list[_Question]:
@@ -361,7 +368,13 @@ def _only_conflicts(run: Run) -> bool:
     if run.plan.resolver in SIDES:
         return False
     failures = [record.failure for record in run.records.values() if record.state is JobState.FAILED]
-    return all(one is not None and one.reason == "conflict" and TAKE_SIDE in (one.hint or "") for one in failures)
+    return all(one is not None and one.reason == "conflict" and _takes_side(one) for one in failures)
+
+
+def _takes_side(failure: JobFailed) -> bool:
+    """Whether it was advised to take a side; an older journal has only the text of that."""
+    steps = advised_steps(failure)
+    return any(step.operation == "update_plan" for step in steps) if steps else TAKE_SIDE in (failure.hint or "")
 
 
 def job_view(run: Run, job_id: JobId, *, interrupted: bool = False) -> documents.JobView:

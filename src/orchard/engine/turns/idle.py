@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable
 
 from orchard.core.run import Run
-from orchard.errors import Next, Say
+from orchard.errors import Next, Say, plain_hint
 from orchard.model.events.plans import Event, JobFailed, JobHeld
 from orchard.model.phases import Phase
 from orchard.model.plan import JobId, PlanId
@@ -40,7 +40,7 @@ def _nobody_came(run: Run, hold: JobHeld, seconds: float, say: Say) -> JobFailed
     message = f"work: its agent waited {seconds:g} seconds for a message, and none came."
     as_it_is = Next("retry_job", run.id, hold.job, {"from_phase": "commit"})
     hint = ("What it did is kept. Take it as it is: ", as_it_is, "; without '--from' its agent goes on in its session.")
-    return JobFailed(hold.job, hold.attempt, Phase.WORK, "timeout", message, say(hint))
+    return JobFailed(hold.job, hold.attempt, Phase.WORK, "timeout", message, say(hint), advice=plain_hint(hint))
 
 
 class Idling:

@@ -248,6 +248,8 @@ class JobFailed(JobEvent, frozen=True):
     """For a check of committed work: a fingerprint of the worktree, to tell whether somebody edits it after this."""
     since: float = 0.0
     """When the engine that worked on it was last known to be at work, where the next one found this; 0: not known."""
+    advice: tuple[str | Json, ...] = ()
+    """The hint as words and steps, for programs and for other surfaces than a terminal; (): it names no step."""
 
 
 class JobCanceled(JobEvent, frozen=True):

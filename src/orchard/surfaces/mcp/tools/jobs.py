@@ -12,7 +12,7 @@ from orchard.core.states import JobState
 from orchard.core.views.attempts import attempt_view
 from orchard.core.views.documents import AttemptView, Changes
 from orchard.core.views.plans import job_view
-from orchard.errors import UsageError
+from orchard.errors import UsageError, hint_from
 from orchard.model.events.plans import Json
 from orchard.model.plan import VALIDATION, JobId
 from orchard.operations import job_queries, plan_queries
@@ -29,6 +29,7 @@ from orchard.surfaces.mcp.tools.models import (
 )
 from orchard.surfaces.mcp.tools.names import Meant, MeantJob, blocked_by, jobs_in, next_for_job, of_job, of_plan
 from orchard.surfaces.mcp.tools.plans import few, job_row, page_of
+from orchard.surfaces.next_steps import in_tools
 from orchard.text import for_screen
 
 ATTEMPTS_PAGE = 5
@@ -165,7 +166,7 @@ def _failure(app: App, meant: MeantJob, given: Any) -> Json:
         "phase": view.failed_phase,
         "reason": view.reason or ("canceled" if status == "canceled" else None),
         "message": view.error or (_why_canceled(run) if status == "canceled" else None),
-        "hint": view.hint,
+        "hint": in_tools(said) if failure and (said := hint_from(failure.advice)) else view.hint,
         "exit_code": view.exit_code,
         "signal": failure.signal if failure else None,
         "tail": _plain(hidden, failure.tail)[-TAIL_BYTES:] if failure else None,
