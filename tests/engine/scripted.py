@@ -1,6 +1,7 @@
 """Agents whose turns are written down by a test: real tasks, real folders, no model."""
 
 import asyncio
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -20,13 +21,14 @@ class ScriptedAgents:
 
     agents: dict[str, ScriptedAgent] = field(default_factory=dict)
     default: str | None = None
+    config: Config = field(default_factory=Config)
 
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(self.agents)
 
     def catalog(self, repository: Iterable[Definition]) -> Catalog:
-        return catalog(Config(), {"HOME": "/nonexistent"}, self.names, repository)
+        return catalog(self.config, os.environ, self.names, repository)
 
     def knows(self, agent: str, model: str) -> bool:
         return model.startswith(agent)
