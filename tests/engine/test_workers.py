@@ -399,7 +399,12 @@ async def test_canceling_stops_a_worker_that_talks_and_leaves_nothing_to_complet
         ("send_message", {"job": "a", "message": 7}, UsageError, "takes for 'message' a text"),
         ("send_message", {"job": "a", "message": "a\0b"}, UsageError, "NUL"),
         ("send_message", {"job": "a", "message": "ä" * 40_000}, UsageError, "at most 64 KiB"),
-        ("send_message", {"job": "late", "message": "x"}, UsageError, "Nobody would hear it: job 'late' is pending"),
+        (
+            "send_message",
+            {"job": "late", "message": "x"},
+            UsageError,
+            "Its agent would not hear it: job 'late' is pending",
+        ),
         ("interrupt_worker", {"job": "a"}, UsageError, "no turn to interrupt: the agent of job 'a' is idle already"),
         ("interrupt_worker", {"job": "late"}, UsageError, "no turn to interrupt: job 'late' is pending"),
         ("complete_task", {"job": "late"}, UsageError, "Only the work of an idle agent"),

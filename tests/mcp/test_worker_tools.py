@@ -128,7 +128,7 @@ async def test_what_cannot_be_done_is_said_with_what_can(tools: Bench, agents: S
 
     assert "has no job 'sss'" in await tools.refused("deploy_task", plan=plan, job="sss")
     assert "not the work of an agent" in await tools.refused("send_message", plan=plan, job="s", message="x")
-    assert "Nobody would hear it" in await tools.refused("send_message", plan=plan, job="a", message="x")
+    assert "Its agent would not hear it" in await tools.refused("send_message", plan=plan, job="a", message="x")
     assert "no turn to interrupt" in await tools.refused("interrupt_worker", plan=plan, job="a")
     assert "Only the work of an idle agent" in await tools.refused("complete_task", plan=plan, job="a")
     assert "message" in await tools.refused("send_message", plan=plan, job="a", message="")

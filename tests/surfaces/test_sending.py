@@ -108,7 +108,7 @@ def test_a_worker_in_the_background_is_told_later_interrupted_now_and_completed(
     [
         (["send", "a", " "], "needs a text"),
         (["send", "b", "hello"], "not the work of an agent"),
-        (["send", "a", "hello"], "Nobody would hear it: job 'a' is pending"),
+        (["send", "a", "hello"], "Its agent would not hear it: job 'a' is pending"),
         (["send", "a"], "Missing argument 'MESSAGE'"),
         (["complete", "a"], "Only the work of an idle agent"),
         (["interrupt", "a"], "no turn to interrupt"),

@@ -142,7 +142,7 @@ def listed(names: list[Any], source: str, *, vendor: str = "", complete: bool = 
 def with_aliases(known: Known, asking: Asking, key: str, base: str, ask: Ask) -> Found:
     aliases = models_of(known.aliases, known.vendor)
     if not asking.env.get(key):
-        return Found(aliases, known.name, problem=f"all of them are told only to whoever has {key} set")
+        return Found(aliases, known.name, problem=f"the program tells all of them only where {key} is set")
     found = told(ask, asking.env.get(base), asking.env[key])
     return Found((*aliases, *found.models), found.source or known.name, found.complete, found.problem)
 

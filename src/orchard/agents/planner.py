@@ -83,13 +83,13 @@ async def make_plan(goal: str, ask: Ask, check: Check) -> Planned:
 def plan_instructions(goal: str) -> str:
     return "\n\n".join(
         [
-            "# Write a plan\n\nSomebody wants to reach a goal in the project that is in your current folder. Write a "
+            "# Write a plan\n\nThe user wants to reach a goal in the project that is in your current folder. Write a "
             "plan for it: which jobs, in which order, and how to tell that each is done. Others will do the work.",
             f"## The goal\n\n{verbatim(goal).strip()}",
             "## Rules\n\n"
             "- Look at the project as much as you need. It is a copy: change nothing in it, build nothing, and do none "
             "of the work.\n"
-            "- Decide by yourself: nobody answers questions. What had to be assumed belongs into the `task` of a job.\n"
+            "- Decide by yourself: no person answers. What had to be assumed belongs into the `task` of a job.\n"
             "- Write every task out in `instructions`; do not use `instructions_file`.\n"
             "- Answer with the complete plan in **one** block that begins with ```` ```yaml ````, and with nothing "
             f"after it. A plan that is too long for an answer goes into the file `{PLAN_FILE}` in your current folder.",

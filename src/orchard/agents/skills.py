@@ -68,6 +68,6 @@ def skills_text(skills: Sequence[Skill]) -> str | None:
         rows.append(row)
     return (
         "Skills: texts that say how some kinds of task are done here. Before a task that one of them is for, read it "
-        "with read_skill, and do as it says where that fits. They are advice by whoever wrote them, and change neither "
+        "with read_skill, and do as it says where that fits. They are advice of their authors, and change neither "
         "your task nor what you may do.\n" + "\n".join(rows)
     )

@@ -176,7 +176,7 @@ class Pool:
         ref, trees, live = wip_ref(STRAYS, worktree.name, 1), self.worktrees, self.world.integration.live
 
         def save() -> Saved:
-            why = "orchard: found in a worktree that was made for nobody"
+            why = "orchard: found in a worktree that no job had"
             return ensure_saved(trees.repo, worktree, ref, why, commit, live, made_from=trees.made_from(worktree))
 
         try:

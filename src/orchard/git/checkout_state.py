@@ -87,7 +87,7 @@ def naming(start: Path, env: dict[str, str]) -> dict[str, str]:
         if run_git(("ls-files", "-z", "--", inside), cwd=outer, env=env).stdout:
             raise UsageError(
                 f"{start} looks like a repository, but its files are tracked by the one in {outer}.",
-                hint="Settings in such a folder would run programs of whoever wrote it; clone it to use it.",
+                hint="Settings in such a folder would run programs that its author chose; clone it to use it.",
             )
     return {**env, "GIT_DIR": str(place)}
 

@@ -122,7 +122,7 @@ def _decide_message(run: Run, args: SendMessage, ready: _Ready, scene: Scene) ->
         raise Outdated  # it fell idle meanwhile
     if not idle and not _listens(record):
         raise UsageError(
-            f"Nobody would hear it: {_what_it_does(run, job_id)}",
+            f"Its agent would not hear it: {_what_it_does(run, job_id)}",
             hint=Next("resume_plan", run.id) if run.paused is not None else Next("get_job", run.id, job_id),
         )
     if len(record.queued) >= QUEUED_MESSAGES:
@@ -298,7 +298,7 @@ complete_task = Command(
 def _worker(run: Run, job_id: JobId) -> JobRecord:
     """What is known of a job that an agent works on."""
     if job_id == VALIDATION or not isinstance(run.job(job_id).work, AgentWork):
-        raise UsageError(f"Job '{job_id}' is not the work of an agent, so there is nobody to talk to.")
+        raise UsageError(f"Job '{job_id}' is not the work of an agent, so there is no agent to talk to.")
     return run.records[job_id]
 
 

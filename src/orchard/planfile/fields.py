@@ -340,7 +340,7 @@ class JobFields(Fields):
     )
     approve: bool = _optional("Whether it stops after its postchecks until a person approves the change.", "false")
     tools: ToolSet = _optional(
-        "What every agent that works on it may use, whoever heals it and its subtasks included: `read-only`, `edit`, "
+        "What every agent that works on it may use, also to heal it, and its subtasks: `read-only`, `edit`, "
         "`all`, `ask` (a person is asked before what does more than read), or a list of tools.",
         "all",
     )

@@ -45,7 +45,7 @@ _ENDS: dict[str, tuple[Reason, str]] = {
     "max_tokens": ("failed", "The model's answer was cut off: it came to its limit of tokens."),
     "max_turn_requests": ("max-turns", "The agent came to its limit of model calls in one turn."),
     "refusal": ("refused", "The model refused to go on."),
-    "cancelled": ("failed", "The agent says that the turn was called off, which nobody did."),
+    "cancelled": ("failed", "The agent says that the turn was called off, but Orchard did not call it off."),
 }
 
 
@@ -322,7 +322,7 @@ class Conversation:
         if not asked_about(call, settings.tools, own):
             return None
         if self._watch.person is None:
-            return "a person would have to be asked, and there is nobody here who could be"
+            return "a person would have to be asked, and this job has no way to ask one"
         title = one_line(" ".join(text(call.get("title")).split()), 200)
         shown = json.dumps(call.get("rawInput") or call.get("content") or {}, ensure_ascii=False, default=str)
         answer = await self._watch.person(Wanted(text(call.get("kind")) or "tool", title, shown))

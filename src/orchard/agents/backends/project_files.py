@@ -82,8 +82,8 @@ def refuse(task: Task, agent: str, found: Iterable[str | Path]) -> None:
     if not shown:
         return
     raise OrchardError(
-        f"the repository holds settings for {agent} that nobody has agreed to ({shown}), and {agent} cannot be told to "
-        "leave them out: they can run programs, and send your key elsewhere.",
+        f"the repository holds settings for {agent} that you have not agreed to ({shown}), and {agent} cannot be told "
+        "to leave them out: they can run programs, and send your key elsewhere.",
         hint=("Look at them and agree with '", Next("trust_repository"), "', remove them, or use another agent."),
     )
 

@@ -92,7 +92,7 @@ class Qwen(KnownBackend):
     def models(self, asking: Asking) -> Found:
         key = asking.env.get("OPENAI_API_KEY", "")
         if not key:
-            return Found(problem="they are told only to whoever has OPENAI_API_KEY set")
+            return Found(problem="the program tells them only where OPENAI_API_KEY is set")
         return told(ask_openai, asking.env.get("OPENAI_BASE_URL"), key)
 
     def prepare(self, program: str, row: AgentRow, task: Task, tell: Tell) -> Command:
@@ -110,7 +110,7 @@ class Qwen(KnownBackend):
                 argv.append("--bare")
                 env["QWEN_USAGE_STATISTICS_ENABLED"] = "false"
                 said = ", ".join(map(str, strange))
-                tell(Noted("setting", f"qwen works without its settings: nobody has agreed to those here ({said})."))
+                tell(Noted("setting", f"qwen works without its settings: you have not agreed to those here ({said})."))
         else:
             refuse(task, self.name, strange)
         argv += options(self.name, settings, tell, _FLAGS)

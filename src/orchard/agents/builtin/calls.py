@@ -109,7 +109,7 @@ class Calls:
         if not tool.asked_about(self._permitted):
             return None
         if self._person is None:
-            why = "a person would have to be asked, and there is nobody here who could be"
+            why = "a person would have to be asked, and this job has no way to ask one"
         else:
             answer = await self._person(Wanted(tool.name, about(arguments), json.dumps(arguments, ensure_ascii=False)))
             if answer.allowed:

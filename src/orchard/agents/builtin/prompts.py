@@ -20,7 +20,7 @@ _MOST_FOLDERS = 64
 
 SYSTEM = """\
 You are a coding agent. You work by yourself in one folder, with the tools you are given, until the task is done. \
-Nobody reads along or answers questions: where something is left open, choose what fits the code that is there, and \
+No person reads along or answers questions: where something is left open, choose what fits the code that is there, and \
 say at the end what you chose.
 
 How to work:
@@ -36,7 +36,7 @@ When everything is done, say so in a few sentences without calling a tool: what 
 what is left. If the task cannot be done, say what stands in the way."""
 
 SUMMARY_SYSTEM = """\
-You write the notes by which somebody else goes on with a piece of work. They see the task and your notes, and nothing \
+You write the notes by which another agent goes on with a piece of work. It sees the task and your notes, and nothing \
 of what came before. Be exact: names, paths, commands, values. Leave out what does not matter any more."""
 
 SUMMARY_REQUEST = """\

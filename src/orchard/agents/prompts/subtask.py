@@ -16,7 +16,7 @@ FOLDERS = 50
 PARENT_TASK = 3_000
 PLAN_TASK = 1_500
 WAITS = "- Your turn may end with a question: it is answered, or you are told that you are done."
-UNANSWERED = "- Nobody is there to answer questions: decide, and say what you decided."
+UNANSWERED = "- No person is there to answer questions: decide, and say what you decided."
 
 
 class SubtaskContext(Struct, frozen=True, kw_only=True):

@@ -285,7 +285,7 @@ _SUMMARY = (
 
 _ANSWERED = (
     "- When your turn ends, a person reads your last words and answers: with more to do, or by saying that the work is "
-    "done. End your turn where you need a decision, and ask for it there; nobody answers while your turn lasts."
+    "done. End your turn where you need a decision, and ask for it there; no person answers while your turn lasts."
 )
 
 

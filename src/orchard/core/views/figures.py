@@ -16,7 +16,7 @@ class Figures(Struct, frozen=True, kw_only=True):
     cache_writes: int
     output: int
     requests: int
-    cost: Annotated[float | None, Meta(description="In US dollars; null: nobody knows.")]
+    cost: Annotated[float | None, Meta(description="In US dollars; null: not known.")]
     cost_source: str | None
     api_seconds: float
     premium_requests: Annotated[

@@ -90,7 +90,7 @@ def note_refusal(state: Path, peer: socket.socket, why: str) -> None:
     """Write down who came and why they were sent away; a log that cannot be written stops nobody."""
     place = state / REFUSED_FILE
     at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    who = "somebody"
+    who = "an unknown process"
     with suppress(OSError):
         if (found := peer_of(peer)) is not None:
             who = f"process {found[0]} of user {found[1]}"

@@ -201,7 +201,7 @@ def _steps(move: Move, claim: Path, locks: GitLocks, stage: Path) -> LandingRefu
 
 
 def _unlocked(move: Move, locks: GitLocks) -> LandingRefused:
-    return move.refuse("moved", f"Somebody removed the lock {locks.index} during the landing.")
+    return move.refuse("moved", f"Another program or a person removed the lock {locks.index} during the landing.")
 
 
 def _elsewhere(move: Move) -> LandingRefused | None:

@@ -153,7 +153,7 @@ class DamagedNotes(OrchardError):
     def __init__(self, place: Path) -> None:
         remove = f"{'rm -r' if place.is_dir() else 'rm'} {shlex.quote(str(place))}"
         super().__init__(
-            f"{place} is not what Orchard noted there about a landing or an undo, so nobody can say how far that came.",
+            f"{place} is not what Orchard noted there about a landing or an undo: how far that came is not known.",
             hint=f"See with 'git status' that this checkout is as it should be, then: {remove}",
         )
 

@@ -95,7 +95,7 @@ def run_trust(terminal: Terminal, app: App, *, show: bool, yes: str | None) -> i
     if yes is not None and yes != wanted:
         raise UsageError("The settings are not those of this digest: they have changed, or it is mistyped.", SHOW)
     if not show and yes is None and not terminal.can_ask:
-        raise NeedsPerson("Nobody can be asked here.", f"Read the above, then: orchard trust --yes {wanted}")
+        raise NeedsPerson("No person can be asked here.", f"Read the above, then: orchard trust --yes {wanted}")
     agreed = not show and (yes == wanted or terminal.agreed(text.ASK_TRUST))
     if agreed:
         asked.agree()

@@ -122,7 +122,7 @@ def offer(
     if other and (yes or not terminal.can_ask):
         raise NeedsPerson(f"{other}; it was left as it is.", f"{again} --replace --yes")
     if not yes and not terminal.can_ask:
-        sentence = f"Nothing was changed: nobody can be asked about '{safe(change.file)}' here."
+        sentence = f"Nothing was changed: no person can be asked about '{safe(change.file)}' here."
         raise NeedsPerson(sentence, f"{again} --yes")
     if not yes and not terminal.agreed(question):
         terminal.note(text.done(text.NOTHING_CHANGED))

@@ -180,7 +180,7 @@ class Door:
 NEW_LINK = "Run 'orchard serve' in the repository again: it prints a new link."
 UNKNOWN = Refusal(401, "This needs the daemon's token.", NEW_LINK, ((b"www-authenticate", b'Bearer realm="orchard"'),))
 USED_UP = Refusal(401, "This link was used before, or is older than ten minutes.", NEW_LINK, UNKNOWN.headers)
-NO_BODY = Refusal(413, "Nothing may be sent along with this: nobody reads it before the token.")
+NO_BODY = Refusal(413, "Nothing may be sent along with this: the daemon reads nothing before the token.")
 TOO_LARGE = Refusal(413, f"A request may have {BODY_BYTES} bytes.")
 
 

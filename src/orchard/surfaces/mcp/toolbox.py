@@ -134,7 +134,7 @@ def _tool(name: str, offered: dict[str, Tool], selection: Selection, scope: Scop
     if selection.read_only and not known.read_only:
         raise UsageError(f"The tool '{own}' changes something, and only reading is enabled here (--read-only).")
     if toolsets_of(own) == ("subtasks",):
-        raise UsageError(f"The tool '{own}' is for an agent at work on a job of a plan; nobody else has subtasks.")
+        raise UsageError(f"The tool '{own}' is for an agent at work on a job; only such an agent has subtasks.")
     sets = " and ".join(f"'{one}'" for one in toolsets_of(own))
     raise UsageError(
         f"The tool '{own}' is not enabled; it is in toolset {sets}.",

@@ -330,7 +330,7 @@ def _heading(issue: Json) -> str:
 
 def _person(row: Json) -> str:
     user = row.get("user")
-    return _text(user, "login") if isinstance(user, dict) else "somebody"
+    return _text(user, "login") if isinstance(user, dict) else "an unknown user"
 
 
 def _text(row: Json, key: str) -> str:

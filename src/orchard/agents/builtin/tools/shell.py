@@ -36,7 +36,7 @@ def shell_tools(context: ToolContext) -> list[Tool]:
         Tool(
             "bash",
             "Run a command in the work folder and see its output and exit status. There is nothing to read from "
-            "standard input, nobody can be asked, and what a command leaves in the background is ended with it. "
+            "standard input, no person answers, and what a command leaves in the background is ended with it. "
             "Long output is cut in the middle: filter it.",
             schema(
                 ("command",),

@@ -115,7 +115,7 @@ def install_server(
     only_print: bool,
     yes: bool,
 ) -> int:
-    """Shows how the host's file changes and asks. What was in the file is kept beside it. Where nobody can be asked,
+    """Shows how the host's file changes and asks. What was in the file is kept beside it. Where no person can be asked,
     --yes is needed: the exit code is 4 without it, and when an entry of that name is another one, until --replace.
     """
     asked = _asked(terminal, host, scope, name)
@@ -281,7 +281,7 @@ orchard skill install --print              # only print the page
 def install_skill(
     terminal: Terminal, host: str | None, folder: Path | None, user: bool, replace: bool, only_print: bool, yes: bool
 ) -> int:
-    """Shows the page as a change and asks; where nobody can be asked, --yes is needed, and the exit code is 4
+    """Shows the page as a change and asks; where no person can be asked, --yes is needed, and the exit code is 4
     without it.
     """
     page = skill_page()

@@ -66,7 +66,7 @@ class ServeCommand(VerbCommand):
     help="When it ends, running jobs finish, or are stopped.",
 )
 @click.option(
-    "--until-idle", type=click.FloatRange(0, 1e9), metavar="SECONDS", help="End when nobody needed it for this long."
+    "--until-idle", type=click.FloatRange(0, 1e9), metavar="SECONDS", help="End when no client needed it for this long."
 )
 @click.option("--background", is_flag=True, help="Run in the background; return when it is ready.")
 def serve(terminal: Terminal, /, repo: tuple[Path, ...], every: bool, background: bool, **options: Any) -> int:

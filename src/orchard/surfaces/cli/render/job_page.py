@@ -58,7 +58,7 @@ def _rows(job: JobDetails) -> Iterator[tuple[str, str | None, Meaning]]:
     yield "needs", ", ".join(job.needs), ""
     yield "needed by", ", ".join("validation" if one == VALIDATION else one for one in job.needed_by), ""
     yield "waits for", f"{waiting.kind}: {waiting.reason}" if waiting else "", "wait"
-    yield "waits for", "" if job.deployed else "somebody to deploy it", "wait"
+    yield "waits for", "" if job.deployed else "a person or an agent to deploy it", "wait"
     if worker:
         told = f", {text.many(worker.queued, 'message')} to be told" if worker.queued else ""
         yield "worker", f"{worker.agent or 'agent'} {worker.state}{told}", ""

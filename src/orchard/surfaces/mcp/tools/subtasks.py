@@ -98,7 +98,7 @@ def _runs(operation: Operation, shown: Callable[[Json], Json]) -> Callable[[Call
         scope = call.scope
         if scope is None and operation.name != "list_helpers":
             raise UsageError(
-                "This tool is for an agent at work on a job of a plan; nobody else has subtasks.",
+                "This tool is for an agent at work on a job of a plan; only such an agent has subtasks.",
                 hint="create_plan runs several agents beside each other.",
             )
         turn = {name: getattr(scope, name) for name in TURN} if scope is not None else {}
