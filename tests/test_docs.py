@@ -2,6 +2,7 @@
 
 import importlib.util
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from orchard.model.phases import PHASES
 from orchard.model.statuses import JobStatus, PlanStatus
 from orchard.planfile.parse import parse
 from orchard.surfaces.cli.verbs import VERBS
+from tests.surfaces.test_hints import OF_HERE, refusal
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").glob("*.md")])
@@ -112,6 +114,37 @@ def test_the_pages_name_only_commands_that_exist() -> None:
     assert {(page, verb) for page, verb in named if verb not in VERBS} == set()
 
 
+def command_lines(page: Path) -> list[str]:
+    """Every command of ours that stands in a page as one can type it: in quotes of code, or at the start of a line."""
+    found = re.findall(r"(?:`|^(?:\$ )?)orchard ([a-z][^`\n]*)", page.read_text("utf-8"), re.MULTILINE)
+    return [re.split(r"\s(?:#|&&|\||<|>)|;|  |: ", line)[0].strip() for line in found]
+
+
+def test_the_pages_name_only_options_that_commands_take() -> None:
+    lines = [(page_name(page), line) for page in PAGES if page.name != "cli.md" for line in command_lines(page)]
+    assert len(lines) > 100, "the search still finds them"
+
+    wrong = {}
+    for page, line in lines:
+        try:
+            said = refusal(shlex.split(line.translate({ord("["): None, ord("]"): None})))
+        except ValueError:
+            continue  # a quote that ends on another line
+        if said is not None and not any(words in said for words in (*OF_HERE, "Missing argument")):
+            wrong[page, line] = said
+
+    assert not wrong
+
+
+def test_the_pages_name_only_targets_that_the_makefile_has() -> None:
+    pages = ("README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "docs/benchmarks.md")
+    named = {
+        one for page in pages for one in re.findall(r"(?:`|^)make ([a-z-]+)", (ROOT / page).read_text("utf-8"), re.M)
+    }
+
+    assert named and named <= set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+
+
 def test_the_pages_name_only_events_that_exist() -> None:
     text = (ROOT / "docs" / "states.md").read_text("utf-8") + (ROOT / "ARCHITECTURE.md").read_text("utf-8")
     named = set(re.findall(r"\b((?:Job|Plan|Phase|Landing|Leaf)[A-Z][a-z]+)\b", text))
@@ -131,7 +164,8 @@ def test_every_file_the_architecture_names_exists() -> None:
     text = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
     named = set(
         re.findall(
-            r"`((?:model|core|planfile|config|process|git|store|agents|engine|surfaces|tools|tests)/[\w/.]+\.py)`", text
+            r"`((?:model|core|planfile|config|process|git|store|agents|engine|operations|surfaces|bench|tools|tests)/[\w/.]+\.py)`",
+            text,
         )
     )
     source = ROOT / "src" / "orchard"
