@@ -153,6 +153,12 @@ _TABLE = (
         "seconds that an idle agent waits for a message; 0: no limit",
         loosens=_more_or_endless,
     ),
+    Key(
+        "limits.ask",
+        seconds_or_none(MONTH),
+        "seconds that a call of an agent waits for a person's word before it is refused; 0: no limit",
+        loosens=_more_or_endless,
+    ),
     Key("limits.subtasks_per_job", whole(0, 1000), "subtasks of one attempt at a job; 0: none", loosens=_more),
     Key("limits.subtasks_per_plan", whole(0, 10_000), "subtasks of one plan, all in all; 0: none", loosens=_more),
     Key(

@@ -69,6 +69,7 @@ class WorkLimits(Limits, frozen=True):
     """What a job may take: each of its programs, and its agents."""
 
     interactive: float | None = 86400.0
+    ask: float | None = 3600.0
     subtasks_per_job: int = 20
     subtasks_per_plan: int = 200
 

@@ -68,6 +68,8 @@ class Turn(Struct):
     definition: str | None = None
     tools: tuple[Source, ...] = ()
     """Who says what the agent may use."""
+    questions: dict[int, tuple[events.CallAsked, float]] = field(default_factory=dict)
+    """Calls that a person is asked about and that nobody has answered, with when they were asked about."""
     marks: list[Mark] = field(default_factory=list)
 
     @property
@@ -103,7 +105,9 @@ class Attempt(Struct):
     commits: list[tuple[Phase, events.WorkCommitted]] = field(default_factory=list)
     """What it committed, and in which phase: what is healed after the commit is committed again."""
     awaits: bool = False
-    """Its agent only waits for subtasks, and has given the slot back."""
+    """Its agent only waits for subtasks, or for a person's answer, and has given the slot back."""
+    always: set[tuple[str | None, str]] = field(default_factory=set)
+    """Tools that a worker of it may use without a question: the subtask, or None, and the tool."""
     base: str | None = None
     worktree: str | None = None
     """The path of the folder that it worked in; the folder may be gone."""
@@ -227,6 +231,8 @@ class JobRecord(Struct):
     messages: list[events.MessageSent] = field(default_factory=list)
     delivered: int = 0
     """The number of the last message that the agent is known to have."""
+    asked: int = 0
+    """How many calls a person was asked about, of all attempts."""
     subtasks: dict[str, Subtask] = field(default_factory=dict)
     """By id, those of all attempts in the order in which they were asked for."""
     updates: list[events.UpdateQueued] = field(default_factory=list)
@@ -249,6 +255,15 @@ class JobRecord(Struct):
     def has_news(self) -> bool:
         """Whether the job's own agent gets a turn if it is idle: somebody said something, or an update wakes it."""
         return not self.is_paused and (bool(self.queued) or any(one.wakes for one in self.updates_for(None)))
+
+    @property
+    def questions(self) -> list[tuple[events.CallAsked, float]]:
+        """Calls that wait for a person's word, with when they were asked about: those of turns that are under way."""
+        last = self.last
+        if last is None or last.ended is not None or self.state is not JobState.RUNNING:
+            return []
+        latest = {turn.subtask: turn for turn in last.turns}.values()
+        return [one for turn in latest if turn.ended is None for one in turn.questions.values()]
 
     @property
     def heals(self) -> list[Turn]:

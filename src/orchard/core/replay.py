@@ -7,6 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from orchard.core.health_replay import APPLY_HEALTH
+from orchard.core.question_replay import APPLY_QUESTIONS
 from orchard.core.records import Attempt, PhaseRecord, Snapshot, Turn
 from orchard.core.run import Run
 from orchard.core.sides import SIDES
@@ -488,4 +489,5 @@ APPLY: Mapping[type[events.Event], Callable[[Run, Any, float], None]] = {
     events.ConflictSettled: _settled,
     **APPLY_SUBTASKS,
     **APPLY_HEALTH,
+    **APPLY_QUESTIONS,
 }

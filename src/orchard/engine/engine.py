@@ -98,6 +98,8 @@ class Engine:
         self.job_tokens = JobTokens()
         self.desks: dict[Scope, Any] = {}
         """Where agents sit (`scope.Desk`), each with the subtasks that it handed out."""
+        self.questions: dict[tuple[PlanId, JobId, int], asyncio.Future[events.CallAnswered]] = {}
+        """Calls of agents at work that wait for a person's word."""
         self.tracing: Tracing | None = None
         """Who makes traces of what is recorded here; None: nobody asked for any."""
         self.notes: list[str] = []

@@ -21,12 +21,14 @@ from orchard.core.views.health import alarms_of, at_work
 from orchard.core.views.usage import used_figures
 from orchard.core.views.workers import worker_view
 from orchard.errors import Hint, Next, Say, hint_from, steps_of
-from orchard.model.events.plans import JobFailed, Pushed
+from orchard.model.events.plans import CallAsked, JobFailed, Pushed
 from orchard.model.plan import VALIDATION, JobId
 from orchard.model.statuses import JobStatus, PlanStatus
 from orchard.model.usage import Usage
 
 NAMED_JOBS = 8
+PERMISSION = "permission"
+"""The kind of what waits where an agent asks about a call."""
 TAKE_SIDE = "--resolver"
 """What the text of a hint in an older journal holds that advises to settle a conflict by taking a side."""
 
@@ -46,6 +48,9 @@ class _Question(Struct, frozen=True):
     reason: str
     verb: str
     step: Next
+    more: tuple[Next, ...] = ()
+    """Other answers."""
+    since: float | None = None
 
 
 def plan_view(
@@ -246,7 +251,7 @@ def half_moved(run: Run) -> str:
 
 def needs_person(run: Run, say: Say) -> list[documents.Waiting]:
     """What of a plan waits for a person, with the request that answers it, as a step and as `say` writes it."""
-    return [_asking(run, say, one) for one in (*_questions(run), *_alarms(run))]
+    return [_asking(run, say, one) for one in (*_questions(run), *_calls(run), *_alarms(run))]
 
 
 def job_steps(run: Run, job: JobId, say: Say) -> list[Next]:
@@ -280,6 +285,21 @@ def _questions(run: Run) -> list[_Question]:
     if run.status is PlanStatus.WAITING and run.paused is None and run.to_deploy:
         found.append(_Question(None, "deploy", to_deploy(run), "deploy", _deploy(run)))
     return found
+
+
+def _calls(run: Run) -> list[_Question]:
+    """Calls that agents at work want to make, and that need a person's word."""
+    found = []
+    for job in run.active:
+        for call, at in run.records[job].questions:
+            allow, deny = (Next(name, run.id, job, {"call": call.number}) for name in ("allow_call", "deny_call"))
+            found.append(_Question(job, PERMISSION, asked_words(call), "allow", allow, (deny,), at))
+    return found
+
+
+def asked_words(call: CallAsked) -> str:
+    who = f"Agent '{call.agent}'" + (f" of {call.subtask}" if call.subtask is not None else "")
+    return f"{who} asks whether it may use {call.tool}: {call.about or call.input}"
 
 
 def _alarms(run: Run) -> list[_Question]:
@@ -328,7 +348,8 @@ def _deploy(run: Run) -> Next:
 
 
 def _asking(run: Run, say: Say, asked: _Question) -> documents.Waiting:
-    since = None if asked.job is None else run.records[asked.job].last
+    last = None if asked.job is None else run.records[asked.job].last
+    ended = last.ended if last is not None else None
     return documents.Waiting(
         plan=run.id,
         name=run.plan.name,
@@ -337,8 +358,8 @@ def _asking(run: Run, say: Say, asked: _Question) -> documents.Waiting:
         reason=asked.reason,
         answer=asked.verb,
         command=say(asked.step),
-        next=[asked.step],
-        since=documents.time_text(since.ended if since is not None and since.ended is not None else run.changed_at),
+        next=[asked.step, *asked.more],
+        since=documents.time_text(asked.since or (ended if ended is not None else run.changed_at)),
     )
 
 
@@ -391,6 +412,13 @@ def job_view(run: Run, job_id: JobId, *, interrupted: bool = False) -> documents
     return kept.view
 
 
+def _waits(record: JobRecord) -> documents.Hold | None:
+    """What a job waits for: to go on at all, or with a call of its agent."""
+    if record.hold is not None:
+        return documents.Hold(record.hold.kind, record.hold.reason)
+    return next((documents.Hold(PERMISSION, asked_words(call)) for call, _ in record.questions), None)
+
+
 def _job_view(run: Run, job_id: JobId, *, stopped: bool) -> documents.JobView:
     """A job as it is; `stopped`: its engine is gone."""
     job, record, kept = run.job(job_id), run.records[job_id], _kept(run, job_id)
@@ -422,7 +450,7 @@ def _job_view(run: Run, job_id: JobId, *, stopped: bool) -> documents.JobView:
         task=job.task,
         leaf=job_id in run.plan.leaf_set,
         merged=job_id in run.snapshot.merged,
-        waiting=None if record.hold is None else documents.Hold(record.hold.kind, record.hold.reason),
+        waiting=None if stopped and record.hold is None else _waits(record),
         evidence=committed.evidence if committed else None,
         deployed=not record.undeployed,
         worker=worker_view(run, job_id, stopped=stopped),

@@ -24,6 +24,7 @@ from orchard.engine.context import Context
 from orchard.engine.health import Watched
 from orchard.engine.interruption import Interruptible
 from orchard.engine.programs import redacted
+from orchard.engine.turns.questions import Person
 from orchard.engine.turns.scope import at_desk, scope_of, with_server
 from orchard.engine.turns.updates import joined
 from orchard.errors import Next
@@ -184,6 +185,7 @@ async def _once(context: Context, asked: Asked, calls: int) -> tuple[protocol.Re
             context.hurry,
             lambda: context.engine.budgets.used_up(context.run),
             alive=lambda: context.engine.activity.touch(watched.scope, "traffic"),
+            person=Person(context, agent.name).ask if asked.purpose != "resolve" else None,
         )
         try:
             result = await watched.part.run(agent.run(task, watch))

@@ -39,6 +39,8 @@ from orchard.model.events.health import HealthCleared as HealthCleared
 from orchard.model.events.health import HealthNoted as HealthNoted
 from orchard.model.events.health import UpdateQueued as UpdateQueued
 from orchard.model.events.health import UpdatesDelivered as UpdatesDelivered
+from orchard.model.events.permissions import CallAnswered as CallAnswered
+from orchard.model.events.permissions import CallAsked as CallAsked
 from orchard.model.events.subtasks import ProgressReported as ProgressReported
 from orchard.model.events.subtasks import SubtaskCompleted as SubtaskCompleted
 from orchard.model.events.subtasks import SubtaskEnded as SubtaskEnded

@@ -9,6 +9,7 @@ from orchard.core.job_names import find_job, job_word, jobs_called, jobs_in_grou
 from orchard.errors import NotFound, UsageError
 from orchard.model.plan import VALIDATION, Job, JobId, PlanId
 from orchard.operations.jobs import approve_job, cancel_jobs, force_fail_job, retry_plan
+from orchard.operations.permissions import allow_call, deny_call
 from orchard.operations.plans import cancel_plan
 from orchard.operations.selection import find_plan, named
 from orchard.operations.talking import MESSAGE_BYTES, complete_task, interrupt_worker, send_message
@@ -69,6 +70,25 @@ def approve(asked: Asked) -> int:
     asked.terminal.note(*[text.raw(row) for row in safe_lines(stat) if row])
     asked.confirm(f"Approve the changes of job '{safe(asked.job)}'?")
     return asked.go_on()
+
+
+@action(allow_call, examples="orchard allow api\norchard allow login-3f2a:api --call 2 --always")
+def allow(asked: Asked) -> int:
+    """'orchard waiting' shows what it would do. The agent goes on at once."""
+    answer = asked.request()
+    more = " It is not asked about again." if asked.values["always"] else ""
+    return asked.tell(answer, text.done(f"The agent of job '{asked.job}' uses {_call(answer)}.{more}"))
+
+
+@action(deny_call, examples="orchard deny api\norchard deny api --reason 'Use the test database'")
+def deny(asked: Asked) -> int:
+    answer = asked.request()
+    return asked.tell(answer, text.done(f"The agent of job '{asked.job}' goes on without {_call(answer)}."))
+
+
+def _call(answer: Mapping[str, object]) -> str:
+    about = f" ({safe(answer['about'], 200)})" if answer["about"] else ""
+    return f"{safe(answer['tool'])}{about}"
 
 
 # ------------------------------------------------------------------------------------------- workers

@@ -14,12 +14,14 @@ from orchard.core.sides import kept_version
 from orchard.core.states import JobState
 from orchard.core.views.documents import Changes, FileCounts
 from orchard.core.views.plans import push_failed
+from orchard.errors import Next
 from orchard.model.events import plans as events
 from orchard.model.events.plans import Event, Recorded
 from orchard.model.phases import Phase
 from orchard.model.plan import VALIDATION, JobId
 from orchard.surfaces.cli.render import health, text
 from orchard.surfaces.cli.render.lines import Line, Meaning, safe, safe_lines
+from orchard.surfaces.next_steps import in_commands
 
 TAIL_LINES = 12
 
@@ -192,6 +194,19 @@ def _progress(run: Run, event: events.ProgressReported) -> list[Line]:
     return [_line(_job(event.job), "progress", "busy", f"{far}{who}{safe(event.message)}")]
 
 
+def _call_asked(run: Run, event: events.CallAsked) -> list[Line]:
+    step = Next("allow_call", run.id, event.job, {"call": event.number})
+    shown = f"{safe(event.tool)}: {safe(event.about or event.input, 300)}  {in_commands(step)}"
+    return [_line(_job(event.job), "asks", "wait", shown)]
+
+
+def _call_answered(run: Run, event: events.CallAnswered) -> list[Line]:
+    if event.allowed:
+        return [_line(_job(event.job), "allowed", "good", "always" if event.always else "")]
+    why = "nobody answered in time" if event.by == "timeout" else safe(event.why, 300)
+    return [_line(_job(event.job), "denied", "bad", why)]
+
+
 def _health(run: Run, event: events.HealthNoted) -> list[Line]:
     who = f"{event.subtask} " if event.subtask else ""
     done = {"ask": "it is asked: ", "interrupt": "its turn is ended: ", "fail": "its attempt is failed: "}
@@ -276,6 +291,8 @@ LINES: Mapping[type[Event], Callable[[Run, Any], list[Line]]] = {
         _line(_job(event.job), "completed", "good", "the work of its agent is done")
     ],
     events.AgentStarted: _agent_started,
+    events.CallAsked: _call_asked,
+    events.CallAnswered: _call_answered,
     events.AgentNoted: _agent_noted,
     events.HealTried: _heal_tried,
     events.HealthNoted: _health,

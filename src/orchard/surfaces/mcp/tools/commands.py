@@ -11,7 +11,7 @@ from msgspec import Struct, defstruct
 from pydantic import ValidationError
 
 from orchard.app import App
-from orchard.core.views.plans import job_view
+from orchard.core.views.plans import asked_words, job_view
 from orchard.errors import InvalidInput, Problem, UsageError
 from orchard.model.events.plans import Json
 from orchard.model.plan_codec import work_json
@@ -165,10 +165,16 @@ def _approval(app: App, meant: Meant) -> str:
     return f"Approve job '{view.name}' ({meant.job}) of plan '{meant.plan}', {changed}?{why}"
 
 
+def _call(app: App, meant: Meant) -> str:
+    asked = app.run_of(meant.plan).records[meant.job].questions
+    return "; ".join(f"{call.number}. {asked_words(call)}" for call, _ in asked) + "?"
+
+
 QUESTIONS: Mapping[str, Callable[[App, Meant], str]] = {
     "land_plan": _landing,
     "undo_plan": _undo,
     "approve_job": _approval,
+    "allow_call": _call,
 }
 
 TOOLS = tuple(

@@ -1,0 +1,77 @@
+"""Calls that a person is asked about: recorded, answered by whoever sees them first, or refused when time is over.
+
+The agent's turn waits meanwhile. Its slot is lent, the time does not count for its health, and nothing polls. A
+question lives as long as its turn: an engine that dies takes both with it, and the turn that goes on then asks again.
+"""
+
+import asyncio
+
+from msgspec import Struct
+
+from orchard.agents.protocol import Permit, Wanted
+from orchard.engine.context import Context
+from orchard.engine.programs import redacted
+from orchard.engine.turns.scope import scope_of
+from orchard.model.events.plans import CallAnswered, CallAsked
+from orchard.text import one_line, shortened
+
+ABOUT, INPUT = 300, 4000
+"""Characters of a call that a person is shown."""
+MOST_ASKED = 200
+"""Questions of one turn; whoever asks more often is refused without one."""
+
+
+class Person(Struct):
+    """Whoever answers for the agent of one turn."""
+
+    context: Context
+    agent: str
+    asked: int = 0
+
+    async def ask(self, wanted: Wanted) -> Permit:
+        context, last = self.context, self.context.state.last
+        if last is not None and (context.subtask, wanted.tool) in last.always:
+            return Permit(True)
+        self.asked += 1
+        if self.asked > MOST_ASKED:
+            return Permit(False, f"you have asked a person {MOST_ASKED} times in this turn, and that is enough")
+        question = self._question(wanted)
+        key = (context.run.id, context.job_id, question.number)
+        answer: asyncio.Future[CallAnswered] = asyncio.get_running_loop().create_future()
+        context.engine.questions[key] = answer
+        context.record(question)
+        # Nobody is asked what a crash could make forgotten.
+        await context.engine.durable()
+        try:
+            return await self._answer(question, answer)
+        finally:
+            del context.engine.questions[key]
+
+    async def _answer(self, question: CallAsked, answer: "asyncio.Future[CallAnswered]") -> Permit:
+        context, seconds = self.context, self.context.world.config.limits.ask
+        with context.engine.desks[scope_of(context)].waiting():
+            await asyncio.wait({answer}, timeout=seconds)
+        if answer.done():
+            said = answer.result()
+            # What is allowed is done outside of us: that it was allowed has to outlive us first.
+            await context.engine.durable()
+            reason = f": {said.why}" if said.why else "."
+            return Permit(said.allowed, "" if said.allowed else f"a person said no{reason}")
+        where = (context.job_id, context.number, question.number)
+        context.record(CallAnswered(*where, allowed=False, by="timeout", subtask=context.subtask))
+        return Permit(False, f"nobody answered within {seconds:g} s; do without it, or say at the end what is missing")
+
+    def _question(self, wanted: Wanted) -> CallAsked:
+        context, seconds = self.context, self.context.world.config.limits.ask
+        about, given = (redacted(text, context.world.hidden_in, context.run) for text in (wanted.about, wanted.input))
+        return CallAsked(
+            context.job_id,
+            context.number,
+            context.state.asked + 1,
+            self.agent,
+            one_line(wanted.tool, 100),
+            one_line(about, ABOUT),
+            shortened(given, INPUT),
+            context.subtask,
+            None if seconds is None else context.world.clock() + seconds,
+        )

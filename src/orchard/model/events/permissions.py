@@ -1,0 +1,31 @@
+"""Facts about calls that a person is asked about: what an agent wants to do, and what came of it."""
+
+from orchard.model.events.event import AttemptFact
+
+
+class CallAsked(AttemptFact, frozen=True):
+    """An agent wants to use a tool that needs a person's word; its turn waits. The question ends with the turn."""
+
+    number: int
+    """Counts the questions of this job, from 1."""
+    agent: str
+    tool: str
+    about: str = ""
+    input: str = ""
+    """What it would be called with, shortened, without secrets."""
+    subtask: str | None = None
+    until: float | None = None
+    """When it is refused if nobody has answered; None: it waits as long as the turn."""
+
+
+class CallAnswered(AttemptFact, frozen=True):
+    """The call may be made, or not."""
+
+    number: int
+    allowed: bool
+    by: str = "person"
+    """`person`, or `timeout`: nobody answered in time."""
+    why: str = ""
+    always: bool = False
+    """The same worker may use the same tool until its attempt ends, without a question."""
+    subtask: str | None = None

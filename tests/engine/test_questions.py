@@ -1,0 +1,285 @@
+"""Calls that a person is asked about: seen in `waiting`, answered or refused, and forgotten with their turn."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from orchard.agents.protocol import Permit, Result, Task, Wanted, Watch
+from orchard.engine.server import start as opening
+from orchard.engine.turns import questions
+from orchard.errors import UsageError
+from orchard.model.events.plans import CallAnswered, CallAsked, SubtasksAnswered, SubtasksAwaited
+from orchard.testing import Turn
+from tests.engine.conftest import Orchard, job, statuses
+from tests.engine.helpers import Line, run
+from tests.engine.scripted import ScriptedAgents
+
+pytestmark = pytest.mark.anyio
+
+PLAN = "name: Ask\njobs: [{id: a, tools: ask, work: '@one Do it'}]"
+CALL = Wanted("bash", "rm -rf build", '{"command": "rm -rf build"}')
+
+
+@pytest.fixture
+def agents(monkeypatch: pytest.MonkeyPatch) -> ScriptedAgents:
+    table = ScriptedAgents()
+    monkeypatch.setattr(opening, "Agents", lambda config, host: table)
+    return table
+
+
+@pytest.fixture
+def line() -> Line:
+    return Line()
+
+
+def asks(found: list[Permit], *calls: Wanted) -> Turn:
+    """A turn that asks about calls, one after the other, and then is done."""
+
+    async def turn(task: Task, watch: Watch) -> Result:
+        assert watch.person is not None
+        for call in calls or (CALL,):
+            found.append(await watch.person(call))
+        (task.folder / "a.txt").write_text("a")
+        return Result("done", text="Done.")
+
+    return turn
+
+
+class Somebody:
+    """A person who looks at what waits, and answers."""
+
+    def __init__(self, orchard: Orchard, line: Line) -> None:
+        self.orchard, self.line = orchard, line
+        self.seen: list[dict[str, Any]] = []
+
+    async def sees(self) -> dict[str, Any]:
+        """The first thing that waits for a permission."""
+        await self.line.ready.wait()
+        while True:
+            found = [one for one in self.orchard.waiting() if one["kind"] == "permission"]
+            if found:
+                self.seen.append(found[0])
+                return found[0]
+            await asyncio.sleep(0.02)
+
+    async def says(self, verb: str, **args: Any) -> Any:
+        seen = await self.sees()
+        assert self.line.session is not None
+        return await self.line.session.request(verb, plan=seen["plan"], job=seen["job"], **args)
+
+
+async def with_person(orchard: Orchard, line: Line, plan: str, *answers: tuple[str, dict[str, Any]]) -> Any:
+    person = Somebody(orchard, line)
+
+    async def answering() -> None:
+        for verb, args in answers:
+            await person.says(verb, **args)
+
+    status, _ = await asyncio.gather(run(orchard, line, plan), answering())
+    return status, person
+
+
+async def test_a_call_waits_is_seen_and_is_allowed(orchard: Orchard, agents: ScriptedAgents, line: Line) -> None:
+    found: list[Permit] = []
+    agents.add("one", asks(found))
+
+    status, person = await with_person(orchard, line, PLAN, ("allow_call", {}))
+
+    assert statuses(status) == {"a": "succeeded"}, job(status, "a")["error"]
+    assert found == [Permit(True)]
+    (seen,) = person.seen
+    assert seen["reason"] == "Agent 'one' asks whether it may use bash: rm -rf build"
+    assert [step["operation"] for step in seen["next"]] == ["allow_call", "deny_call"]
+    assert seen["command"].startswith("orchard allow a --call 1 --plan ")
+    (asked,) = orchard.events(CallAsked)
+    assert (asked.number, asked.agent, asked.tool, asked.input) == (1, "one", "bash", '{"command": "rm -rf build"}')
+    (answered,) = orchard.events(CallAnswered)
+    assert (answered.allowed, answered.by) == (True, "person")
+
+
+async def test_a_call_is_denied_and_the_agent_is_told_why(orchard: Orchard, agents: ScriptedAgents, line: Line) -> None:
+    found: list[Permit] = []
+    agents.add("one", asks(found))
+
+    status, _ = await with_person(orchard, line, PLAN, ("deny_call", {"reason": "leave  it", "call": 1}))
+
+    assert statuses(status) == {"a": "succeeded"}
+    assert found == [Permit(False, "a person said no: leave it")]
+
+
+async def test_always_asks_about_the_same_tool_only_once(orchard: Orchard, agents: ScriptedAgents, line: Line) -> None:
+    found: list[Permit] = []
+    agents.add("one", asks(found, CALL, Wanted("bash", "ls"), Wanted("write_file", "b.txt")))
+
+    await with_person(orchard, line, PLAN, ("allow_call", {"always": True}), ("deny_call", {}))
+
+    assert [one.allowed for one in found] == [True, True, False]
+    assert [one.tool for one in orchard.events(CallAsked)] == ["bash", "write_file"]
+
+
+async def test_a_job_that_waits_for_a_word_says_so_and_lends_its_slot(
+    orchard: Orchard, agents: ScriptedAgents, line: Line
+) -> None:
+    found: list[Permit] = []
+    agents.add("one", asks(found))
+    shown: dict[str, Any] = {}
+
+    async def looking() -> None:
+        person = Somebody(orchard, line)
+        await person.sees()
+        shown.update(orchard.job("a"))
+        await person.says("allow_call")
+
+    status, _ = await asyncio.gather(run(orchard, line, PLAN), looking())
+
+    assert statuses(status) == {"a": "succeeded"}
+    assert shown["status"] == "running"
+    assert shown["waiting"]["kind"] == "permission"
+    assert [step["operation"] for step in shown["next"]] == ["allow_call", "deny_call"]
+    assert len(orchard.events(SubtasksAwaited)) == len(orchard.events(SubtasksAnswered)) == 1
+    assert orchard.waiting() == []
+
+
+async def test_nobody_answers_in_time_and_the_call_is_refused(
+    orchard: Orchard, agents: ScriptedAgents, line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[Permit] = []
+    waited: list[float] = []
+
+    class Hour:
+        """A clock on which the time is over as soon as somebody waits."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(asyncio, name)
+
+        async def wait(self, futures: Any, **limit: float) -> None:
+            waited.append(limit["timeout"])
+
+    monkeypatch.setattr(questions, "asyncio", Hour())
+    agents.add("one", asks(found))
+
+    status = await run(orchard, line, PLAN)
+
+    assert statuses(status) == {"a": "succeeded"}
+    assert waited == [3600.0]
+    assert not found[0].allowed and "nobody answered within 3600 s" in found[0].why
+    (answered,) = orchard.events(CallAnswered)
+    assert (answered.allowed, answered.by) == (False, "timeout")
+
+
+async def test_the_time_is_a_setting(orchard: Orchard, agents: ScriptedAgents, line: Line) -> None:
+    (orchard.repo.path / "orchard.toml").write_text("[limits]\nask = 0.1\n")
+    found: list[Permit] = []
+    agents.add("one", asks(found))
+
+    await run(orchard, line, PLAN)
+
+    assert "nobody answered within 0.1 s" in found[0].why
+    (asked,) = orchard.events(CallAsked)
+    assert asked.until is not None
+
+
+async def test_a_question_ends_with_its_turn(orchard: Orchard, agents: ScriptedAgents, line: Line) -> None:
+    found: list[Permit] = []
+    agents.add("one", asks(found))
+
+    async def interrupts() -> None:
+        person = Somebody(orchard, line)
+        await person.says("interrupt_worker")
+        assert line.session is not None
+        plan = person.seen[0]["plan"]
+        with pytest.raises(UsageError, match="asks nobody about a call"):
+            await line.session.request("allow_call", plan=plan, job="a")
+        assert [one["kind"] for one in orchard.waiting()] == ["worker"]
+        await line.session.request("cancel_plan", plan=plan)
+
+    await asyncio.gather(run(orchard, line, PLAN), interrupts())
+
+    assert found == []
+    assert orchard.events(CallAnswered) == []
+
+
+async def test_two_people_cannot_both_answer_and_a_number_is_needed_where_there_are_several(
+    orchard: Orchard, agents: ScriptedAgents, line: Line
+) -> None:
+    async def both(task: Task, watch: Watch) -> Result:
+        assert watch.person is not None
+        await asyncio.gather(watch.person(CALL), watch.person(Wanted("write_file", "b.txt")))
+        (task.folder / "a.txt").write_text("a")
+        return Result("done")
+
+    agents.add("one", both)
+    said: list[str] = []
+
+    async def answering() -> None:
+        person = Somebody(orchard, line)
+        await person.sees()
+        assert line.session is not None
+        plan = person.seen[0]["plan"]
+        for _ in range(200):
+            if len(orchard.waiting()) == 2:
+                break
+            await asyncio.sleep(0.02)
+        with pytest.raises(UsageError, match=r"asks about 2 calls: 1: bash rm -rf build; 2: write_file b\.txt"):
+            await line.session.request("allow_call", plan=plan, job="a")
+        ends = await asyncio.gather(
+            line.session.request("allow_call", plan=plan, job="a", call=1),
+            line.session.request("deny_call", plan=plan, job="a", call=1),
+            return_exceptions=True,
+        )
+        said.extend(type(end).__name__ for end in ends)
+        await line.session.request("deny_call", plan=plan, job="a", call=2)
+
+    await asyncio.gather(run(orchard, line, PLAN), answering())
+
+    assert sorted(said) == ["UsageError", "dict"]
+    assert len(orchard.events(CallAnswered)) == 2
+
+
+async def test_whoever_asks_too_often_is_refused_without_a_question(
+    orchard: Orchard, agents: ScriptedAgents, line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(questions, "MOST_ASKED", 1)
+    found: list[Permit] = []
+    agents.add("one", asks(found, CALL, CALL))
+
+    await with_person(orchard, line, PLAN, ("allow_call", {}))
+
+    assert [one.allowed for one in found] == [True, False]
+    assert len(orchard.events(CallAsked)) == 1
+
+
+async def test_an_engine_that_stops_while_it_asks_refuses_nothing_and_the_next_turn_asks_again(
+    orchard: Orchard, agents: ScriptedAgents, line: Line
+) -> None:
+    found: list[Permit] = []
+    agents.add("one", asks(found))
+    plan = "name: Ask\njobs: [{id: a, tools: ask, retry_on_interrupt: true, work: '@one Do it'}]"
+    first = asyncio.ensure_future(run(orchard, line, plan))
+    await Somebody(orchard, line).sees()
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    assert found == []
+    assert [one.kind for one in orchard.app.waiting()] != ["permission"], "nobody could answer it"
+
+    again = Line()
+    person = Somebody(orchard, again)
+
+    async def resumed() -> Any:
+        app = orchard.app
+        plan_id = app.find_plan(None)
+        async with asyncio.timeout(60), app.session() as session:
+            await session.request("resume_plan", plan=plan_id)
+            await again.open(session, plan_id)
+            async for _ in session.follow(plan_id):
+                pass
+        return orchard.status(plan_id)
+
+    status, _ = await asyncio.gather(resumed(), person.says("allow_call"))
+
+    assert statuses(status) == {"a": "succeeded"}, job(status, "a")
+    assert found == [Permit(True)]
+    assert [one.number for one in orchard.events(CallAsked)] == [1, 2]
+    assert [one.number for one in orchard.events(CallAnswered)] == [2]
