@@ -232,6 +232,7 @@ def test_every_key_can_be_set_by_a_variable_named_after_it() -> None:
         "ORCHARD_TRACING_ENDPOINT": "http://localhost:4318",
         "ORCHARD_TRACING_HEADERS_ENV": "TRACE_HEADERS",
         "ORCHARD_LIMITS_INTERACTIVE": "60",
+        "ORCHARD_LIMITS_ASK": "60",
         "ORCHARD_LIMITS_SUBTASKS_PER_JOB": "3",
         "ORCHARD_LIMITS_SUBTASKS_PER_PLAN": "9",
         "ORCHARD_HEALTH_IDLE": "0",
