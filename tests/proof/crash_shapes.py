@@ -278,7 +278,7 @@ if grep -q '^# Resolve a merge conflict' "$1"; then
 elif grep -q '^# Mend what makes' "$1"; then
     if grep -q mended.txt "$1"; then echo mended > mended.txt; else echo good > c.txt; fi
 else
-    sed -n 's/^RUN: //p' "$1" | sh
+    sed -n '/^RUN: /{s///p;q;}' "$1" | sh
 fi
 """
 """An agent: does what its instructions say, settles every conflict in one way, and mends what there is to mend."""

@@ -20,7 +20,7 @@ from orchard.engine.context import Context
 from orchard.engine.engine import Engine
 from orchard.engine.turns.job_tokens import Scope
 from orchard.engine.turns.scope import Desk, desk_of
-from orchard.engine.turns.subtask import Order, begin, finish
+from orchard.engine.turns.subtask import Order, begin, finish, stop
 from orchard.engine.turns.work import chosen_for, settings_of, with_definition
 from orchard.errors import Next, UsageError
 from orchard.model.events.plans import Event, Json, MessageSent, SubtaskCompleted, SubtaskIdle, SubtaskReleased
@@ -114,6 +114,9 @@ async def _complete(desk: Desk, one: Subtask) -> None:
         task.cancel()
     if task is not None:
         await asyncio.wait([task])
+    if one.status == "waiting" and one.id not in desk.children:
+        stop(desk, one.id)  # it was ended before its first step
+        await asyncio.wait([desk.children[one.id]])
 
 
 async def _desk(engine: Engine, run: Run, job_id: JobId, one: Subtask) -> Desk:

@@ -10,9 +10,10 @@ so. `pull` brings what it changed into the worktree of the agent that asked for 
 """
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Coroutine, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -88,22 +89,34 @@ class _End(Struct, frozen=True):
 def begin(desk: Desk, order: Order) -> None:
     """Have a subtask worked on, from its slot on; one that was at rest goes on in its session."""
     desk.orders[order.id] = order
-    desk.children[order.id] = desk.context.engine.spawn(_until_it_rests(desk, order.id, _run(desk, order)))
+    _spawn(desk, order.id, _run(desk, order))
 
 
 def finish(desk: Desk, id: str) -> None:
     """End a subtask that is at rest: somebody said that it is done."""
-    desk.children[id] = desk.context.engine.spawn(_until_it_rests(desk, id, _finish_at_rest(desk, id)))
+    _spawn(desk, id, _finish_at_rest(desk, id))
 
 
-async def _until_it_rests(desk: Desk, id: str, work: Awaitable[None]) -> None:
-    try:
-        await work
-    finally:
-        desk.children.pop(id, None)
-        desk.tell()
+def stop(desk: Desk, id: str) -> None:
+    """End a subtask that has no task: it never began, or is at rest."""
+    context = _context(desk, id)
+    _spawn(desk, id, _stop(context, context.state.subtasks[id]))
+
+
+def _spawn(desk: Desk, id: str, work: Coroutine[Any, Any, None]) -> None:
+    task = desk.children[id] = desk.context.engine.spawn(work)
+    # A task that is canceled before its first step runs none of its own code, so this is not left to it.
+    task.add_done_callback(partial(_rests, desk, id))
+
+
+def _rests(desk: Desk, id: str, task: "asyncio.Task[None]") -> None:
+    if desk.children.get(id) is task:
+        del desk.children[id]
+    desk.tell()
+    engine = desk.context.engine
+    if not engine.closing:
         tell_of(desk, id)
-        desk.context.engine.wake()
+    engine.wake()
 
 
 async def _run(desk: Desk, order: Order) -> None:
@@ -143,8 +156,7 @@ def _watch_idle(desk: Desk, order: Order, context: Context, subtask: Subtask) ->
         return subtask.status == "idle" and order.id not in desk.children
 
     def fail(why: str) -> None:
-        work = _finish_at_rest(desk, order.id, _End("failed", why, subtask.summary))
-        desk.children[order.id] = context.engine.spawn(_until_it_rests(desk, order.id, work))
+        _spawn(desk, order.id, _finish_at_rest(desk, order.id, _End("failed", why, subtask.summary)))
 
     def watch() -> None:
         context.engine.activity.idle(context.run, scope_of(context), still, fail, lambda: begin(desk, order))
@@ -363,31 +375,31 @@ async def end_subtasks(context: Context) -> None:
     Returns when all of it is over, however often we are canceled meanwhile. An engine that closes leaves what is at
     rest as it is: the next one has it.
     """
-    engine, subtasks = context.engine, context.state.subtasks
-    desk = engine.desks.pop(scope_of(context), None)
-    under_way = list(desk.children.values()) if isinstance(desk, Desk) else []
-    for task in under_way:
-        task.cancel()
-    known = set(desk.children) if isinstance(desk, Desk) else set()
-    at_rest = [one for one in children_of(subtasks, context.number, context.subtask) if one.at_rest]
-    if not engine.closing:
-        around = desk if isinstance(desk, Desk) else Desk(context)
-        for one in at_rest:
-            if one.id not in known:
-                under_way.append(engine.spawn(_stop(_context(around, one.id), one)))
+    engine = context.engine
+    known = engine.desks.pop(scope_of(context), None)
+    desk = known if isinstance(known, Desk) else Desk(context)
+    open_ = _open(context)
     canceled: asyncio.CancelledError | None = None
-    while waiting := [task for task in under_way if not task.done()]:
+    for task in desk.children.values():
+        task.cancel()
+    while desk.children or (_open(context) and not engine.closing):
+        for one in _open(context) if not engine.closing else ():
+            if one.id not in desk.children:
+                stop(desk, one.id)
         try:
-            await asyncio.wait(waiting)
+            await asyncio.wait(tuple(desk.children.values()))
+            await asyncio.sleep(0)  # what follows the end of a task comes in the next step
         except asyncio.CancelledError as error:
             canceled = error
-    if isinstance(desk, Desk):
-        desk.tell()
-    if under_way:
-        many = f"{len(under_way)} subtasks were" if len(under_way) > 1 else "a subtask was"
+    if open_:
+        many = f"{len(open_)} subtasks were" if len(open_) > 1 else "a subtask was"
         context.notes.append(f"{many} not over when the work ended; stopped, and what was done is saved")
     if canceled is not None:
         raise canceled
+
+
+def _open(context: Context) -> list[Subtask]:
+    return [one for one in children_of(context.state.subtasks, context.number, context.subtask) if not one.over]
 
 
 async def end_abandoned(engine: Engine, run: Run, job_id: JobId) -> None:
