@@ -10,8 +10,8 @@ Every command imports this module, so what only some of them need is imported wh
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,17 @@ class App(Library):
         from orchard.operations.table import OPERATIONS  # who only looks needs none
 
         return OPERATIONS[name]
+
+    def others(self) -> Iterator[Library]:
+        from orchard.store.repositories import known_repositories
+
+        seen = {self.repo.common_dir}
+        for folder in known_repositories(self.dirs.state):
+            with suppress(OrchardError):  # one that cannot be read now says nothing about the rest
+                app = open_app(folder, self.say)
+                if app.repo.common_dir not in seen:
+                    seen.add(app.repo.common_dir)
+                    yield app
 
     def session(self, *, work: bool = True) -> AbstractAsyncContextManager[Session]:
         """Work with the engine of this repository; without one, this process becomes it.

@@ -113,6 +113,8 @@ class Attempt(Struct):
     """The path of the folder that it worked in; the folder may be gone."""
     picked: float | None = None
     """When the scheduler gave it a slot."""
+    completed: events.WorkerCompleted | None = None
+    """Somebody said that its work is done."""
 
     def turn_of(self, subtask: str | None) -> Turn | None:
         """The turn that is under way, or was last, of the attempt's own agent or of a subtask's."""
@@ -224,6 +226,8 @@ class JobRecord(Struct):
     saved: list[events.WorkSaved] = field(default_factory=list)
     sessions: dict[str, str] = field(default_factory=dict)
     """By agent and purpose: where a retry goes on."""
+    done: events.JobMarkedDone | None = None
+    """Somebody said that it is done without work: it runs nothing."""
     deployed: bool = False
     """Whether somebody let it run."""
     undeployed: bool = False
@@ -264,6 +268,13 @@ class JobRecord(Struct):
             return []
         latest = {turn.subtask: turn for turn in last.turns}.values()
         return [one for turn in latest if turn.ended is None for one in turn.questions.values()]
+
+    @property
+    def result(self) -> str:
+        """What it came to, in the words of whoever said that it is done."""
+        if self.done is not None:
+            return self.done.result
+        return self.last.completed.result if self.last is not None and self.last.completed is not None else ""
 
     @property
     def heals(self) -> list[Turn]:

@@ -13,6 +13,7 @@ from orchard.core.run import Run
 from orchard.core.sides import SIDES
 from orchard.core.states import JobState, after
 from orchard.core.subtask_replay import APPLY_SUBTASKS, stop_waiting
+from orchard.core.worker_replay import APPLY_WORKERS
 from orchard.model.events import plans as events
 from orchard.model.phases import Phase
 from orchard.model.plan import VALIDATION, Budget, JobId
@@ -251,7 +252,7 @@ def _continued(run: Run, event: events.JobContinued, at: float) -> None:
 
 
 def _retried(run: Run, event: events.JobRetried, at: float) -> None:
-    record, job = run.records[event.job], run.job(event.job)
+    record, job = run.records[event.job], run.described(event.job)
     if event.work is not None:
         job = replace(job, work=work_from_json(event.work))
     if event.prechecks is not None:
@@ -265,6 +266,8 @@ def _retried(run: Run, event: events.JobRetried, at: float) -> None:
         record.sessions.clear()
     record.resume_from = event.first_phase or record.resume_from
     record.commit, record.released = None, None
+    if event.work is not None or event.first_phase is not None:
+        record.done = None
     run.canceled = None
 
 
@@ -377,19 +380,6 @@ def _heal_tried(run: Run, event: events.HealTried, at: float) -> None:
         tries[-1].check = f"{event.message}\n{event.tail}".strip()
 
 
-def _worker_idle(run: Run, event: events.WorkerIdle, at: float) -> None:
-    attempt = run.records[event.job].last
-    if attempt is not None:
-        attempt.idle = event
-
-
-def _worker_completed(run: Run, event: events.WorkerCompleted, at: float) -> None:
-    record = run.records[event.job]
-    record.resume_from = Phase.COMMIT
-    if record.last is not None:
-        record.last.idle = None
-
-
 def _leaf_merged(run: Run, event: events.LeafMerged, at: float) -> None:
     if run.snapshot.generation == event.generation:
         run.snapshot.integration, run.snapshot.tip = event.integration, event.snapshot
@@ -483,11 +473,9 @@ APPLY: Mapping[type[events.Event], Callable[[Run, Any, float], None]] = {
     events.AgentNoted: _agent_noted,
     events.AgentEnded: _agent_ended,
     events.HealTried: _heal_tried,
-    events.JobDeployed: lambda run, event, at: run.deploy(event.job),
-    events.WorkerIdle: _worker_idle,
-    events.WorkerCompleted: _worker_completed,
     events.ConflictSettled: _settled,
     **APPLY_SUBTASKS,
+    **APPLY_WORKERS,
     **APPLY_HEALTH,
     **APPLY_QUESTIONS,
 }

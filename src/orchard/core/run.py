@@ -209,7 +209,14 @@ class Run:
         return [job for job, record in self.records.items() if record.undeployed and record.status is pending]
 
     def job(self, job_id: JobId) -> Job:
-        """The job as it is to be run, with what a retry replaced."""
+        """The job as it is to be run, with what a retry replaced; one that somebody called done runs nothing."""
+        job = self.described(job_id)
+        if self.records[job_id].done is None:
+            return job
+        return replace(job, work=None, prechecks=(), postchecks=(), approve=False)
+
+    def described(self, job_id: JobId) -> Job:
+        """The job as its plan and the last retry describe it, also where somebody called it done."""
         return self.records[job_id].job or self.plan.jobs[job_id]
 
     def takes_slot(self, job_id: JobId) -> bool:
@@ -376,6 +383,8 @@ class Run:
     def _kept(self, job: Job) -> JobRecord:
         """What is known of a job that the new graph holds too, perhaps with other needs."""
         record = self.records.get(job.id) or JobRecord()
+        if record.done is not None and job.id in self.plan.jobs and self.plan.jobs[job.id].work != job.work:
+            record.done = None  # there is other work to do
         if record.job is not None:
             record.job = replace(record.job, needs=job.needs)
         return record
@@ -387,6 +396,11 @@ class Run:
         record.hold = hold
         self.mark(job_id)
         self._recount(job_id, old, record.status)
+
+    def requeue(self, job_id: JobId) -> None:
+        """Put a ready job that needs no slot any more into the other queue; its old place is passed over."""
+        self._queued.discard(job_id)
+        self.push(job_id)
 
     def deploy(self, job_id: JobId) -> None:
         record = self.records[job_id]

@@ -28,6 +28,8 @@ class Context(Struct, dict=True):
     first_phase: Phase
     hurry: asyncio.Event
     fresh: bool = False
+    starts_over: bool = False
+    """What the job needs has changed since the attempt began, so nothing that was done in it counts."""
     approved: str | None = None
     """The kind of hold that a person released before this start."""
     base: str = ""

@@ -306,6 +306,8 @@ class Engine:
     def _is_trivial(self, run: Run, job_id: JobId) -> bool:
         """Whether the job only hands on one commit that it finds: no merge, no program, no person."""
         job = run.job(job_id)
+        if run.records[job_id].worktree is not None:  # of work that came before somebody called it done
+            return False
         if not job.runs_nothing or job.approve or job_id == VALIDATION or job_id in run.plan.leaf_set:
             return False
         return len({run.records[need].commit for need in job.needs}) <= 1

@@ -90,7 +90,7 @@ async def merge_fi(context: Context) -> Outcome:
         await _note_picks(context, base)
     if record.base is not None and record.base != base and context.first_phase is not Phase.MERGE_FI:
         context.notes.append("what the job needs has changed: it starts over")
-        context.first_phase, context.fresh = Phase.MERGE_FI, True
+        context.first_phase, context.fresh, context.starts_over = Phase.MERGE_FI, True, True
     context.base = base
     if needs:
         context.engine.record(run.id, NeedsConsumed(context.job_id, needs))
@@ -183,6 +183,8 @@ async def commit(context: Context) -> Outcome:
         shown = ", ".join(result.dropped[:LISTED_PATHS]) + (" ..." if len(result.dropped) > LISTED_PATHS else "")
         context.notes.append(f"not in the commit, because the agent left it for itself: {shown}")
     evidence, wrong = read_evidence(context.place.evidence)
+    if evidence is None and not result.changed and (said := context.state.result):
+        evidence = {"summary": said, "type": "analysis"}  # whoever called it done says why nothing had to change
     proven = evidence is not None or read_only(context.state)
     failed = _proof_is_missing(job, result.changed, proven, wrong)
     if failed is None and job.expects_no_changes and result.changed:

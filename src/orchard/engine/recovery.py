@@ -116,6 +116,9 @@ async def _settle_job(engine: Engine, run: Run, job_id: JobId, since: float) -> 
         engine.record(run.id, JobContinued(job_id, record.number, begin, since))
         return
     phase = attempt.where
+    if attempt.completed is not None and phase is Phase.WORK:
+        engine.record(run.id, JobContinued(job_id, attempt.number, Phase.COMMIT, since))
+        return
     if attempt.idle is not None and phase is Phase.WORK and attempt.entered:
         # Its agent had ended its turn, and no other has begun: nothing was cut off.
         engine.record(run.id, waiting_worker(job_id, attempt.number, attempt.idle.why, since))

@@ -8,6 +8,7 @@ import stat
 import time
 from abc import ABC, abstractmethod
 from collections import OrderedDict
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +116,10 @@ class Library(ABC):
     def _operation(self, name: str) -> Operation:
         """A row of the table of operations, whose queries import this module."""
 
+    @abstractmethod
+    def others(self) -> "Iterator[Library]":
+        """The user's other repositories, as far as they are known and can be read."""
+
     def _takes_whole_names(self, operation: str) -> bool:
         return bool(operation) and self._operation(operation).whole_names
 
@@ -216,7 +221,7 @@ class Library(ABC):
     def copy_of(self, plan: PlanId) -> Plan:
         """The plan with its jobs as they are now, retries with other work included: what a clone is made from."""
         run = self.run_of(plan)
-        jobs = {job: run.job(job) if job != VALIDATION else run.plan.jobs[job] for job in run.plan.jobs}
+        jobs = {job: run.described(job) if job != VALIDATION else run.plan.jobs[job] for job in run.plan.jobs}
         return replace(run.plan, jobs=jobs)
 
     def status(self, plan: str | None) -> PlanView:
@@ -456,7 +461,7 @@ def _configuration(run: Run, job_id: JobId) -> Json:
     from orchard.model.plan_codec import job_json, work_json
     from orchard.model.secrets import masked
 
-    job = run.job(job_id)
+    job = run.described(job_id)
     if job_id == VALIDATION:
         return {"work": masked(work_json(job.work))} if job.work is not None else {}
     return masked(job_json(job))

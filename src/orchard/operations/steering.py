@@ -65,13 +65,13 @@ def decide(engine: Engine, run: Run, job_id: JobId, one: Subtask, action: Action
     turn = engine.interruptible(Scope(run.id, job_id, one.attempt, one.id))
     match action:
         case "send":
-            return _said(job_id, one, message)
+            return _said(job_id, one, message, by)
         case "resume":
             if one.status != "paused":
                 raise UsageError(f"Subtask '{one.id}' is not paused; it is {one.status}.")
             return [SubtaskReleased(*about)]
         case "complete":
-            return [SubtaskCompleted(*about, "", by=by)]
+            return [SubtaskCompleted(*about, message, by=by, size=len(message.encode(errors="replace")))]
         case "pause" if one.status == "idle":
             return [SubtaskIdle(*about, "paused")]
         case _ if turn is None:
@@ -79,10 +79,10 @@ def decide(engine: Engine, run: Run, job_id: JobId, one: Subtask, action: Action
     return []
 
 
-def _said(job_id: JobId, one: Subtask, message: str) -> list[Event]:
+def _said(job_id: JobId, one: Subtask, message: str, by: By) -> list[Event]:
     if len(one.queued) >= QUEUED_MESSAGES:
         raise UsageError(f"{QUEUED_MESSAGES} messages for subtask '{one.id}' wait already.")
-    sent = MessageSent(job_id, len(one.messages) + 1, message, one.id)
+    sent = MessageSent(job_id, len(one.messages) + 1, message, one.id, by)
     return [sent, SubtaskReleased(job_id, one.attempt, one.id)] if one.status == "idle" else [sent]
 
 

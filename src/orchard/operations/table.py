@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from orchard.operations import (
     changes,
+    completion,
     drafts,
     job_queries,
     jobs,
@@ -18,6 +19,7 @@ from orchard.operations import (
     system,
     system_queries,
     talking,
+    worker_queries,
     workers,
 )
 from orchard.operations.operation import Operation
@@ -46,13 +48,14 @@ _ALL: tuple[Operation, ...] = (
     jobs.force_fail_job,
     jobs.approve_job,
     *permissions.OPERATIONS,
-    workers.list_workers,
     workers.deploy_jobs,
     workers.deploy_task,
     *talking.OPERATIONS,
+    completion.complete_task,
     *plan_queries.OPERATIONS,
     *job_queries.OPERATIONS,
     *subtask_queries.OPERATIONS,
+    *worker_queries.OPERATIONS,
     *system_queries.OPERATIONS,
     queries.list_events,
     *subtasks.OPERATIONS,

@@ -4,10 +4,10 @@
     interrupt   end the present turn; the agent is idle then, or goes on with what was sent to it
     pause       end the present turn, and let whatever is sent wait until the agent is resumed
     resume      let it go on in its session
-    complete    the work of an idle agent is done, and the attempt goes on with the commit
 
 An agent that is idle is a job that is held (see `idling`), so whoever says something releases it. All of it can be
-about a subtask as well (`JOB/subtask-xxxxx`): what that means is in `steering`.
+about a subtask as well (`JOB/subtask-xxxxx`): what that means is in `steering`. Saying that work is done is in
+`completion`.
 """
 
 from collections.abc import Awaitable, Callable
@@ -25,7 +25,7 @@ from orchard.engine.interruption import Interruptible
 from orchard.engine.turns.idle import WORKER
 from orchard.engine.turns.subtask import Order
 from orchard.errors import Next, UsageError
-from orchard.model.events.plans import Event, HoldReleased, Json, MessageSent, WorkerCompleted, WorkerIdle
+from orchard.model.events.plans import Event, HoldReleased, Json, MessageSent, WorkerIdle
 from orchard.model.phases import Phase, at_or_after
 from orchard.model.plan import VALIDATION, AgentWork, JobId
 from orchard.operations import steering
@@ -55,7 +55,7 @@ class Sent(Told, frozen=True, kw_only=True):
     queued: bool
 
 
-class _Ready(Struct, frozen=True):
+class Ready(Struct, frozen=True):
     """What was looked for before a worker is told something."""
 
     agent: bool = False
@@ -64,22 +64,22 @@ class _Ready(Struct, frozen=True):
     """What a subtask that is at rest goes on with."""
 
 
-async def _prepare(scene: Scene, run: Run, args: OfWorker) -> _Ready:
+async def look_for(scene: Scene, run: Run, args: OfWorker) -> Ready:
     job_id, subtask = worker_of(run, args.job)
     if isinstance(args, SendMessage):
         _check_message(args.message)
     if subtask is not None:
-        return _Ready(order=await steering.prepare(scene.engine, run, job_id, run.records[job_id].subtasks[subtask]))
+        return Ready(order=await steering.prepare(scene.engine, run, job_id, run.records[job_id].subtasks[subtask]))
     record, work, world = _worker(run, job_id), run.job(job_id).work, scene.engine.world
-    if not isinstance(work, AgentWork) or not _is_idle(record):
-        return _Ready()
+    if not isinstance(work, AgentWork) or not is_idle(record):
+        return Ready()
     described = partial(world.described_at, run.pinned.base_commit)
     await world.in_thread(choose, world.agents, work.agent, described, has_model=True)
-    return _Ready(agent=True)
+    return Ready(agent=True)
 
 
-def _of_subtask(
-    scene: Scene, run: Run, args: OfWorker, ready: _Ready, action: steering.Action, message: str = ""
+def of_subtask(
+    scene: Scene, run: Run, args: OfWorker, ready: Ready, action: steering.Action, message: str = ""
 ) -> Decision | None:
     """What is decided where a subtask is meant; None: it is about the job's own agent."""
     job_id, subtask = worker_of(run, args.job)
@@ -93,7 +93,7 @@ def _of_subtask(
     return Decision(events, {"job": args.job, **number})
 
 
-def _then(
+def then(
     action: steering.Action, perform: Callable[[Scene, Run, OfWorker], Awaitable[None]] | None = None
 ) -> Callable[[Scene, Run, Any, Decision], Awaitable[Json]]:
     """What follows a decision about a worker: it is done, and how the worker stands is told."""
@@ -112,17 +112,17 @@ def _then(
     return after
 
 
-def _decide_message(run: Run, args: SendMessage, ready: _Ready, scene: Scene) -> Decision:
-    if (decided := _of_subtask(scene, run, args, ready, "send", args.message)) is not None:
+def _decide_message(run: Run, args: SendMessage, ready: Ready, scene: Scene) -> Decision:
+    if (decided := of_subtask(scene, run, args, ready, "send", args.message)) is not None:
         return decided
     job_id = job_of(run, args.job)
     record = _worker(run, job_id)
-    idle = _is_idle(record)
+    idle = is_idle(record)
     if idle and not ready.agent:
         raise Outdated  # it fell idle meanwhile
     if not idle and not _listens(record):
         raise UsageError(
-            f"Its agent would not hear it: {_what_it_does(run, job_id)}",
+            f"Its agent would not hear it: {what_it_does(run, job_id)}",
             hint=Next("resume_plan", run.id) if run.paused is not None else Next("get_job", run.id, job_id),
         )
     if len(record.queued) >= QUEUED_MESSAGES:
@@ -149,31 +149,31 @@ send_message = Command(
     verb=Verb("send", follows=True),
     next=("wait_plan",),
     of_subtasks=True,
-    prepare=_prepare,
+    prepare=look_for,
     decide=_decide_message,
-    after=_then("send"),
+    after=then("send"),
 )
 
 
-def _decide_interruption(run: Run, args: OfWorker, ready: _Ready, scene: Scene) -> Decision:
-    if (decided := _of_subtask(scene, run, args, ready, "interrupt")) is not None:
+def _decide_interruption(run: Run, args: OfWorker, ready: Ready, scene: Scene) -> Decision:
+    if (decided := of_subtask(scene, run, args, ready, "interrupt")) is not None:
         return decided
     job_id = job_of(run, args.job)
     _worker(run, job_id)
-    if _turn(scene, run, job_id) is None:
-        what = _what_it_does(run, job_id)
+    if turn_of(scene, run, job_id) is None:
+        what = what_it_does(run, job_id)
         raise UsageError(f"There is no turn to interrupt: {what}", hint=Next("get_job", run.id, job_id))
     return Decision(answer={"job": job_id})
 
 
-def _turn(scene: Scene, run: Run, job_id: JobId) -> Interruptible | None:
+def turn_of(scene: Scene, run: Run, job_id: JobId) -> Interruptible | None:
     live = scene.engine.live.get((run.id, job_id))
     return live.turn if live is not None else None
 
 
-def _ends_turn(why: str) -> Callable[[Scene, Run, OfWorker], Awaitable[None]]:
+def ends_turn(why: str) -> Callable[[Scene, Run, OfWorker], Awaitable[None]]:
     async def end(scene: Scene, run: Run, args: OfWorker) -> None:
-        turn = _turn(scene, run, job_of(run, args.job))
+        turn = turn_of(scene, run, job_of(run, args.job))
         if turn is not None:
             await turn.interrupt(why)  # a program may take its time to end
 
@@ -193,23 +193,24 @@ interrupt_worker = Command(
     next=("send_message", "complete_task"),
     of_subtasks=True,
     destructive=True,
-    prepare=_prepare,
+    prepare=look_for,
     decide=_decide_interruption,
-    after=_then("interrupt", _ends_turn("interrupted")),
+    after=then("interrupt", ends_turn("interrupted")),
 )
 
 
-def _decide_pause(run: Run, args: OfWorker, ready: _Ready, scene: Scene) -> Decision:
-    if (decided := _of_subtask(scene, run, args, ready, "pause")) is not None:
+def _decide_pause(run: Run, args: OfWorker, ready: Ready, scene: Scene) -> Decision:
+    if (decided := of_subtask(scene, run, args, ready, "pause")) is not None:
         return decided
     job_id = job_of(run, args.job)
     record = _worker(run, job_id)
     if record.is_paused:
         raise UsageError(f"The agent of job '{job_id}' is paused already.", hint=Next("resume_worker", run.id, job_id))
-    if _is_idle(record):
+    if is_idle(record):
         return Decision([WorkerIdle(job_id, record.number, "paused")], {"job": job_id}, listed=True)
-    if _turn(scene, run, job_id) is None:
-        what = _what_it_does(run, job_id)
+    called_done = record.last is not None and record.last.completed is not None
+    if turn_of(scene, run, job_id) is None or called_done:
+        what = "it was just called done." if called_done else what_it_does(run, job_id)
         raise UsageError(f"There is no agent to pause: {what}", hint=Next("get_job", run.id, job_id))
     return Decision(answer={"job": job_id})
 
@@ -226,19 +227,19 @@ pause_worker = Command(
     verb=Absent("`pause` takes workers as well."),
     next=("resume_worker",),
     of_subtasks=True,
-    prepare=_prepare,
+    prepare=look_for,
     decide=_decide_pause,
-    after=_then("pause", _ends_turn("paused")),
+    after=then("pause", ends_turn("paused")),
 )
 
 
-def _decide_resumption(run: Run, args: OfWorker, ready: _Ready, scene: Scene) -> Decision:
-    if (decided := _of_subtask(scene, run, args, ready, "resume")) is not None:
+def _decide_resumption(run: Run, args: OfWorker, ready: Ready, scene: Scene) -> Decision:
+    if (decided := of_subtask(scene, run, args, ready, "resume")) is not None:
         return decided
     job_id = job_of(run, args.job)
     record = _worker(run, job_id)
     if not record.is_paused:
-        raise UsageError(f"No agent is paused: {_what_it_does(run, job_id)}", hint=Next("get_job", run.id, job_id))
+        raise UsageError(f"No agent is paused: {what_it_does(run, job_id)}", hint=Next("get_job", run.id, job_id))
     if not ready.agent:
         raise Outdated  # it was paused meanwhile
     return Decision([HoldReleased(job_id)], {"job": job_id}, listed=True)
@@ -255,43 +256,9 @@ resume_worker = Command(
     verb=Absent("`resume` takes workers as well."),
     next=("wait_plan",),
     of_subtasks=True,
-    prepare=_prepare,
+    prepare=look_for,
     decide=_decide_resumption,
-    after=_then("resume"),
-)
-
-
-def _decide_completion(run: Run, args: OfWorker, ready: _Ready, scene: Scene) -> Decision:
-    if (decided := _of_subtask(scene, run, args, ready, "complete")) is not None:
-        return decided
-    job_id = job_of(run, args.job)
-    record = _worker(run, job_id)
-    if not _is_idle(record):
-        at_work = worker_state(run, job_id) == "running"
-        raise UsageError(
-            f"Only the work of an idle agent can be completed: {_what_it_does(run, job_id)}",
-            hint=Next("interrupt_worker" if at_work else "get_job", run.id, job_id),
-        )
-    events = [WorkerCompleted(job_id, record.number), HoldReleased(job_id)]
-    return Decision(events, {"job": job_id}, listed=True)
-
-
-complete_task = Command(
-    name="complete_task",
-    sentence="Say that the work of an idle agent is done: it is committed, checked and merged like any other.",
-    details="An agent at work has to end its turn first, or be interrupted. A subtask ends wherever it is, and what it "
-    "changed can be pulled by the agent that asked for it.",
-    args=OfWorker,
-    answer=Told,
-    example={"plan": "add-login", "job": "api"},
-    route=Route("POST", f"{JOB}/complete", id="complete_worker"),
-    tool=Tool("workers", "Complete a task"),
-    verb=Verb("complete", follows=True),
-    next=("wait_plan",),
-    of_subtasks=True,
-    prepare=_prepare,
-    decide=_decide_completion,
-    after=_then("complete"),
+    after=then("resume"),
 )
 
 
@@ -302,20 +269,21 @@ def _worker(run: Run, job_id: JobId) -> JobRecord:
     return run.records[job_id]
 
 
-def _is_idle(record: JobRecord) -> bool:
+def is_idle(record: JobRecord) -> bool:
     return record.hold is not None and record.hold.kind == WORKER
 
 
 def _listens(record: JobRecord) -> bool:
     """Whether a turn of the agent is still to end, or to begin, in the attempt that is under way."""
     if record.state is JobState.RUNNING:
-        return record.last is not None and not at_or_after(record.last.where, Phase.COMMIT)
+        last = record.last
+        return last is not None and last.completed is None and not at_or_after(last.where, Phase.COMMIT)
     tried = record.continues or (bool(record.attempts) and not record.dead)
     under_way = record.state is JobState.SCHEDULED or (record.state is JobState.PENDING and tried)
     return under_way and not at_or_after(record.resume_from or Phase.MERGE_FI, Phase.COMMIT)
 
 
-def _what_it_does(run: Run, job_id: JobId) -> str:
+def what_it_does(run: Run, job_id: JobId) -> str:
     """Why an agent cannot be talked to now, as a clause."""
     record, state = run.records[job_id], worker_state(run, job_id)
     if state == "idle":
@@ -341,4 +309,4 @@ def _check_message(message: object) -> None:
         )
 
 
-OPERATIONS: tuple[Operation, ...] = (send_message, interrupt_worker, pause_worker, resume_worker, complete_task)
+OPERATIONS: tuple[Operation, ...] = (send_message, interrupt_worker, pause_worker, resume_worker)

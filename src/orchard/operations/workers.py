@@ -1,4 +1,4 @@
-"""Workers: which there are, and deploying jobs by hand."""
+"""Deploying jobs by hand, and the states of workers."""
 
 from typing import Annotated, Literal
 
@@ -16,12 +16,10 @@ from orchard.operations.command import Command, Decision, Scene
 from orchard.operations.operation import (
     Absent,
     Alias,
-    Args,
     DoneJobs,
     Fit,
     OfJob,
     OfPlan,
-    Operation,
     Route,
     Tool,
     Verb,
@@ -37,27 +35,6 @@ JOB = f"{PLAN}/jobs/{{job}}"
 WorkerState = Literal["created", "running", "idle", "paused", "completed", "error"]
 assert set(WorkerState.__args__) == set(STATES)  # type: ignore[attr-defined]
 
-
-class ListWorkers(Args, frozen=True, kw_only=True):
-    plan: Annotated[str | None, says("Only those of this plan. Left out: of every plan that is not over.")] = None
-    state: Annotated[WorkerState | None, says("Only workers in this state.")] = None
-
-
-list_workers = Operation(
-    name="list_workers",
-    sentence="List the agents that work on jobs: created, running, idle, paused, completed, error.",
-    details="The turn of an idle one is over; it waits for a message or for complete_task. Jobs that have not started "
-    "have none.",
-    args=ListWorkers,
-    answer=None,
-    example={"plan": "add-login", "state": "idle"},
-    route=Absent("`get_plan` shows the worker of each job."),
-    tool=Tool("workers", "List workers"),
-    verb=Absent("`status` shows the worker of each job."),
-    next=("send_message", "complete_task", "interrupt_worker"),
-    repeatable=True,
-    reads=True,
-)
 
 # ------------------------------------------------------------------------------------- deploying
 

@@ -35,10 +35,12 @@ COMMANDS = {
     "list_plans": "list [--deleted]",
     "list_saved_work": "recover [--plan plan]",
     "list_waiting": "waiting",
+    "list_workers": "workers",
     "pause_plan": "pause [plan]",
     "purge_plan": "purge [plan]",
     "restore_saved_work": "recover [ref] [folder] [--plan plan]",
     "resume_plan": "resume [plan]",
+    "resume_worker": "resume [worker]",
     "retry_job": "retry [job] [--plan plan] [--from from_phase]",
     "retry_plan": "retry [--plan plan]",
     "send_message": "send [job] [message] [--plan plan]",
@@ -62,7 +64,7 @@ def command_line(step: Next) -> str:
 
 
 def _words(form: str, step: Next) -> Iterator[str]:
-    given = {"plan": step.plan, "job": step.job, **step.args}
+    given = {"plan": step.plan, "job": step.job, "worker": f"{step.plan}:{step.job}", **step.args}
     plain, *said = form.replace("]", "").split(" [")
     yield plain
     for words in said:

@@ -248,6 +248,7 @@ class WorkerView(Struct, frozen=True, kw_only=True):
     said: Annotated[str, Meta(description="The last it said.")]
     health: Annotated[list[ConditionView], Meta(description="The conditions that it is in.")] = []
     activity: Annotated[ActivityView | None, Meta(description="What it does now; only while an engine runs it.")] = None
+    model: Annotated[str | None, Meta(description="The model that it used last.")] = None
 
 
 class Hold(Struct, frozen=True):
@@ -311,6 +312,7 @@ class JobView(Struct, frozen=True, kw_only=True):
     idle_seconds: Annotated[
         float, Meta(description="For how long the last attempt was held, or without an engine, before it went on.")
     ]
+    result: Annotated[str | None, Meta(description="What it came to, by whoever called it done.")] = None
 
 
 class PlanView(Struct, frozen=True):

@@ -10,9 +10,10 @@
 Nothing of this is stored: it follows from the records.
 """
 
+from collections.abc import Sequence
 from typing import get_args
 
-from orchard.core.records import Attempt, JobRecord, Subtask
+from orchard.core.records import Attempt, JobRecord, Subtask, Turn
 from orchard.core.run import Run
 from orchard.core.states import JobState
 from orchard.core.views.documents import WorkerState, WorkerView
@@ -35,8 +36,10 @@ def subtask_state(one: Subtask) -> WorkerState:
 def worker_state(run: Run, job_id: JobId) -> WorkerState | None:
     """What the agent of a job does; None: no attempt has begun, or it is no work for an agent."""
     record = run.records[job_id]
-    if job_id == VALIDATION or not isinstance(run.job(job_id).work, AgentWork):
+    if job_id == VALIDATION or not isinstance(run.described(job_id).work, AgentWork):
         return None
+    if record.done is not None and record.state not in (JobState.FAILED, JobState.CANCELED):
+        return "completed"
     last = record.last
     if last is None:
         return "created" if record.state is JobState.SCHEDULED else None
@@ -72,12 +75,23 @@ def _turns(attempt: Attempt) -> bool:
     return any(turn.purpose == "work" for turn in attempt.turns)
 
 
+def last_words(turns: Sequence[Turn]) -> str:
+    """What an agent said last; the turn that is under way has told nothing yet."""
+    return next((turn.text for turn in reversed(turns) if turn.text), "")
+
+
+def model_of(turns: Sequence[Turn]) -> str | None:
+    """The model that was used last, as the agent tells it, or else as it was asked for."""
+    told = (next(reversed(turn.used), None) or turn.model for turn in reversed(turns))
+    return next((model for model in told if model), None)
+
+
 def worker_view(run: Run, job_id: JobId, *, stopped: bool = False) -> WorkerView | None:
     """The agent of a job in a few fields; `stopped`: the engine that ran it is gone."""
     state = worker_state(run, job_id)
     if state is None:
         return None
-    record, work = run.records[job_id], run.job(job_id).work
+    record, work = run.records[job_id], run.described(job_id).work
     assert isinstance(work, AgentWork)
     turns = [turn for attempt in record.attempts for turn in attempt.turns if turn.purpose == "work"]
     last = turns[-1] if turns else None
@@ -89,6 +103,7 @@ def worker_view(run: Run, job_id: JobId, *, stopped: bool = False) -> WorkerView
         interactive=work.interactive,
         turns=len(turns),
         queued=len(record.queued),
-        said=last.text if last else "",
+        said=record.result or last_words(turns),
+        model=model_of(turns),
         health=[] if stopped else conditions_view(live),
     )

@@ -32,6 +32,8 @@ from orchard.model.phases import Phase
 async def talk(context: Context, asked: Asked, *, interactive: bool) -> Result | Held:
     """Have the work done, turn after turn; the result is that of the last one."""
     party, first = _Party(context), asked
+    if party.is_called_done:
+        return Result("done")
     if (idle := party.idle) is not None:
         if not party.has_news and idle != "paused":
             return party.rest(idle)
@@ -40,6 +42,8 @@ async def talk(context: Context, asked: Asked, *, interactive: bool) -> Result |
         asked = _with_what_was_said(party, first)
     while True:
         result, why = await _turn(party, asked)
+        if party.is_called_done:
+            return Result("done")
         if result is not None and not result.ok:
             return result
         if why == "paused":
@@ -83,6 +87,15 @@ class _Party:
     def is_complete(self) -> bool:
         """Whether a subtask has told its result, or somebody said that it is done."""
         return isinstance(self.state, Subtask) and self.state.completed_by is not None
+
+    @property
+    def is_called_done(self) -> bool:
+        """Whether somebody said that the work of the job is done: then it is, however its agent's turn ended.
+
+        Work that was done in another folder is not here: where the job starts over, its agent does as well.
+        """
+        last = self.state.last if isinstance(self.state, JobRecord) else None
+        return last is not None and last.completed is not None and not self.context.starts_over
 
     @property
     def newest(self) -> int:

@@ -319,7 +319,9 @@ async def _delivered(context: Context, need: JobId) -> Delivered:
 
 
 def summary_of(record: JobRecord) -> str:
-    """What a job says that it did: its agent's last words, or its evidence."""
+    """What a job says that it did: the words of who called it done, its agent's last words, or its evidence."""
+    if record.result:
+        return record.result
     for attempt in reversed(record.attempts):
         for turn in reversed(attempt.turns):
             if turn.purpose == "work" and turn.text:

@@ -16,6 +16,8 @@ class MessageSent(JobFact, frozen=True):
     text: str
     subtask: str | None = None
     """The subtask whose agent it is for, here and in what follows; None: the job's own."""
+    by: str = "person"
+    """Or `parent`: the agent that asked for the subtask."""
 
 
 class MessagesDelivered(AttemptFact, frozen=True):
@@ -33,7 +35,16 @@ class WorkerIdle(AttemptFact, frozen=True):
 
 
 class WorkerCompleted(AttemptFact, frozen=True):
-    """Somebody said that the work of an idle agent is done: the attempt goes on with the commit."""
+    """Somebody said that the work of an agent is done: a turn is ended, and the attempt goes on with the commit."""
+
+    result: str = ""
+    """What it came to, in the words of whoever said so."""
+
+
+class JobMarkedDone(JobFact, frozen=True):
+    """Somebody said that a job is done on which nobody works: it runs nothing, and hands on what it starts from."""
+
+    result: str = ""
 
 
 class AgentStarted(TurnFact, frozen=True):

@@ -25,6 +25,7 @@ from orchard.model.events.agents import AgentUsed as AgentUsed
 from orchard.model.events.agents import ConflictSettled as ConflictSettled
 from orchard.model.events.agents import HealTried as HealTried
 from orchard.model.events.agents import JobDeployed as JobDeployed
+from orchard.model.events.agents import JobMarkedDone as JobMarkedDone
 from orchard.model.events.agents import MessagesDelivered as MessagesDelivered
 from orchard.model.events.agents import MessageSent as MessageSent
 from orchard.model.events.agents import WorkerCompleted as WorkerCompleted

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 import click
 
@@ -170,6 +170,8 @@ def _parameter(argument: Argument, said: str) -> Any:
         sort = {"metavar": "KIND=N,..."}
     elif argument.form == "phase":
         sort = {"type": click.Choice([str(phase) for phase in PHASES])}
+    elif get_origin(argument.kind) is Literal:
+        sort = {"type": click.Choice(get_args(argument.kind)), "default": argument.default}
     elif argument.kind is bool:
         sort = {"is_flag": True, "default": argument.default}
     elif argument.kind is int:

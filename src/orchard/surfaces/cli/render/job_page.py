@@ -11,7 +11,7 @@ from orchard.surfaces.cli.render.lines import Line, Meaning, padded, safe, safe_
 from orchard.surfaces.cli.render.tree import Look
 
 LABEL_COLUMNS = 12
-LONG = ("says", "outcome", "error", "commits")
+LONG = ("says", "called done", "outcome", "error", "commits")
 """What may take several lines."""
 SHOWN_ABOVE = ("id", "name", "group", "needs", "task", "tools", "deny_tools", "ask_tools")
 
@@ -85,6 +85,7 @@ def _rows(job: JobDetails) -> Iterator[tuple[str, str | None, Meaning]]:
         yield "used", f"{used.tokens:,} tokens in {text.many(used.requests or 0, 'request')}{premium}{cost}", ""
     yield "healed", ", ".join(f"{one.phase} by {one.agent}" for one in job.healed), "wait"
     yield "worktree", job.worktree, ""
+    yield "called done", job.result, ""
     if evidence:
         yield "evidence", f"{evidence.get('type', '')}: {evidence.get('summary', '')}", ""
         yield "outcome", _compact(evidence.get("outcome") or ""), ""

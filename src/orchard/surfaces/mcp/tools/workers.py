@@ -8,13 +8,14 @@ from copy import deepcopy
 from typing import Any
 
 from msgspec import to_builtins
+from pydantic import Field
 
 from orchard.app import App
-from orchard.core.views.documents import WorkerView
-from orchard.core.views.plans import job_view
+from orchard.core.views import worker_list as views
+from orchard.core.views.figures import AgentUsage
 from orchard.model.events.plans import Json
 from orchard.model.plan import Plan, PlanId
-from orchard.operations import drafts, system_queries, workers
+from orchard.operations import drafts, system_queries, worker_queries
 from orchard.planfile import parse
 from orchard.planfile.fields import JobFields, PlanFields
 from orchard.surfaces.mcp.messages import compact
@@ -22,12 +23,26 @@ from orchard.surfaces.mcp.tool import Call, Output
 from orchard.surfaces.mcp.tools.changes import Shaped, add_jobs_request, check_job
 from orchard.surfaces.mcp.tools.creation import Created, check_plan, given_fields, submitted
 from orchard.surfaces.mcp.tools.declaration import declared, paged
-from orchard.surfaces.mcp.tools.models import Cursor, Told, WorkerState, plan_fields
-from orchard.surfaces.mcp.tools.names import as_tasks, full_ids, meant_plan, with_ids
+from orchard.surfaces.mcp.tools.models import (
+    Cursor,
+    JobStatusName,
+    Limit,
+    PhaseName,
+    PlanStatusName,
+    Told,
+    WorkerState,
+    plan_fields,
+)
+from orchard.surfaces.mcp.tools.names import MeantJob, as_tasks, full_ids, meant_plan, of_job, with_ids
 from orchard.surfaces.mcp.tools.plans import page_of
+from orchard.text import for_screen
 
 SAID = 1_000
 """Characters of an agent's last words in a list."""
+TASKS = 50
+"""Tasks of a plan that are named in a list."""
+ENTRY = 2_000
+"""Characters of one entry of a conversation."""
 
 
 # ------------------------------------------------------------------------------------------ looking
@@ -37,46 +52,140 @@ class WorkerRow(Output, kw_only=True):
     plan: str
     job: str
     state: WorkerState
+    name: str | None = None
+    status: JobStatusName | None = None
+    phase: PhaseName | None = None
     agent: str | None = None
+    model: str | None = None
     interactive: bool | None = None
     turns: int | None = None
     queued: int | None = None
     said: str | None = None
+    progress: dict[str, Any] | None = None
+    tokens: int | None = None
+    cost: float | None = None
     health: list[dict[str, Any]] | None = None
     activity: dict[str, Any] | None = None
+    subtasks: list[dict[str, Any]] | None = None
+
+
+class TaskRow(Output, kw_only=True):
+    job: str
+    status: JobStatusName
+    deployed: bool
+    name: str | None = None
+    phase: PhaseName | None = None
+    agent: str | None = None
+    waits_for: list[str] | None = None
+
+
+class TasksOfPlan(Output, kw_only=True):
+    plan: str
+    name: str
+    status: PlanStatusName
+    counts: dict[str, int]
+    tasks: list[TaskRow]
+    tasks_total: int | None = None
+    tokens: int | None = None
+    cost: float | None = None
 
 
 class WorkerList(Told, kw_only=True):
     workers: list[WorkerRow]
+    plans: list[TasksOfPlan] | None = None
     total: int
     next_cursor: Cursor | None = None
 
 
 async def list_workers(call: Call, given: Any) -> Json:
-    """The agents that work on jobs."""
+    """Plans, tasks, workers and subtasks; the plans are told with the first page of workers."""
     meant = await meant_plan(call, given.plan) if given.plan is not None else None
     found = await call.served.read(_workers, call.served.app, meant.plan if meant is not None else None, given)
     return {**found, **compact({"notes": meant.notes if meant is not None else []})}
 
 
 def _workers(app: App, plan: PlanId | None, given: Any) -> Json:
-    plans = [plan] if plan is not None else [row.id for row in app.reader.plans() if not row.settled]
-    stopped = not app.engine_alive()
-    found: dict[str, Json] = {}
-    for one in plans:
-        run = app.run_of(one)
-        for job in run.plan.jobs:
-            worker = app.with_activity(run, [job_view(run, job, interrupted=stopped)])[0].worker
-            if worker is not None and given.state in (None, worker.state):
-                found[f"{one}:{job}"] = {"plan": one, "job": job, **_row(worker)}
-    shown, following = page_of(list(found), given.limit, given.cursor)
-    return {"workers": [found[key] for key in shown], "total": len(found), **compact({"next_cursor": following})}
+    found = worker_queries.list_workers.read(app, worker_queries.ListWorkers(plan=plan, state=given.state))
+    rows = {f"{one.plan}:{one.job}": one for one in found.workers}
+    shown, following = page_of(list(rows), given.limit, given.cursor)
+    plans = [_tasks(one) for one in found.plans] if given.cursor is None else []
+    return {
+        "workers": [_row(rows[key]) for key in shown],
+        "total": found.total,
+        **compact({"plans": plans, "next_cursor": following}),
+    }
 
 
-def _row(worker: WorkerView) -> Json:
-    kept = {name: getattr(worker, name) for name in ("state", "agent", "turns", "queued")}
-    how = {"health": to_builtins(worker.health), "activity": to_builtins(worker.activity)}
-    return compact({**kept, "interactive": worker.interactive or None, "said": worker.said[-SAID:], **how})
+def _tasks(plan: views.PlanRow) -> Json:
+    kept = {"plan": plan.plan, "name": plan.name, "status": plan.status, "counts": plan.counts}
+    tasks = [_task(one) for one in plan.tasks[:TASKS]]
+    total = len(plan.tasks) if len(plan.tasks) > TASKS else None
+    return {**kept, "tasks": tasks, **compact({"tasks_total": total, **_used(plan.usage)})}
+
+
+def _task(task: views.TaskRow) -> Json:
+    kept = {"job": task.job, "status": task.status, "deployed": task.deployed}
+    more = {"name": _other(task.name, task.job), "phase": task.phase, "agent": task.agent, "waits_for": task.waits_for}
+    return {**kept, **compact(more)}
+
+
+def _row(worker: views.WorkerRow) -> Json:
+    kept = {name: getattr(worker, name) for name in ("plan", "job", "state", "status", "agent", "turns", "queued")}
+    more = {
+        "name": _other(worker.name, worker.job),
+        "phase": worker.phase,
+        "subtasks": [_subtask(one) for one in worker.subtasks],
+    }
+    return compact({**kept, **more, **_how(worker)})
+
+
+def _subtask(one: views.SubtaskRow) -> Json:
+    kept = {name: getattr(one, name) for name in ("job", "parent", "state", "status", "agent", "turns", "queued")}
+    return compact({**kept, "name": _other(one.name, one.subtask), **_how(one)})
+
+
+def _how(one: views.WorkerRow | views.SubtaskRow) -> Json:
+    return {
+        "model": one.model,
+        "interactive": one.interactive or None,
+        "said": one.said[-SAID:],
+        "progress": to_builtins(one.progress),
+        **_used(one.usage),
+        "health": to_builtins(one.health),
+        "activity": to_builtins(one.activity),
+    }
+
+
+def _used(usage: AgentUsage) -> Json:
+    """As far as something was used, and its cost is known."""
+    return {"tokens": usage.tokens or None, "cost": usage.cost or None}
+
+
+def _other(name: str, id: str) -> str | None:
+    return name if name != id.rpartition("/")[2] else None
+
+
+# ------------------------------------------------------------------------------------------- talk
+
+
+class Talk(Told, kw_only=True):
+    plan: str
+    job: str
+    entries: list[dict[str, Any]]
+    total: int
+    next: int
+
+
+def _talk(app: App, meant: MeantJob, given: Any) -> Json:
+    args = worker_queries.GetJobTalk(plan=meant.plan, job=meant.worker, since=given.since, limit=given.limit)
+    found: Json = to_builtins(worker_queries.get_job_talk.read(app, args))
+    return {**found, "entries": [_entry(one) for one in found["entries"]]}
+
+
+def _entry(entry: Json) -> Json:
+    cut = len(entry["text"]) > ENTRY
+    told = {**entry, "text": for_screen(entry["text"][:ENTRY]), "whole": None if entry["whole"] and not cut else False}
+    return compact(told)
 
 
 # ----------------------------------------------------------------------------------------- planning
@@ -138,7 +247,13 @@ async def list_models(call: Call, given: Any) -> Json:
 
 TASK = {**plan_fields(JobFields, without=("id",)), **plan_fields(JobFields, only=("id",))}
 TOOLS = (
-    declared(workers.list_workers, WorkerList, list_workers, more=paged()),
+    declared(worker_queries.list_workers, WorkerList, list_workers, without=("all",), more=paged()),
+    declared(
+        worker_queries.get_job_talk,
+        Talk,
+        of_job(_talk, or_subtask=True),
+        more={"limit": (Limit, Field(default=30, description="How many at most."))},
+    ),
     declared(
         drafts.save_plan,
         Created,
