@@ -460,7 +460,11 @@ async def test_one_agent_cannot_touch_the_subtasks_of_another(
     [
         ("spawn_subtask", {"instructions": " "}, "needs 'instructions'"),
         ("spawn_subtask", {"instructions": "x" * 300_000}, "longer than 256 KiB"),
-        ("spawn_subtask", {"instructions": "Child", "agent": "onee"}, "no agent 'onee'; did you mean 'one'"),
+        (
+            "spawn_subtask",
+            {"instructions": "Child", "agent": "onee"},
+            "no definition of that name; did you mean 'one'",
+        ),
         ("await_subtasks", {}, "no subtask to wait for"),
         ("await_subtasks", {"ids": ["subtask-aaaaa"]}, "You have no subtask"),
         ("await_subtasks", {"until": "soon"}, "'all' or 'any'"),

@@ -66,3 +66,23 @@ async def test_job_ids_in_the_operations_of_a_reshape_name_jobs_that_exist(tools
     ])  # fmt: skip
     shaped = await tools("reshape_copilot_plan", planId=made["plan"], operations=[{"type": "remove_job", "jobId": "b"}])
     assert shaped["jobs"] == ["a"]
+
+
+ARCHITECT = "---\nname: architect\ndescription: Designs\n---\nYou are a careful architect.\n"
+
+
+async def test_tasks_name_definitions_and_a_typo_gets_a_whole_sentence(tools: Bench, agents: ScriptedAgents) -> None:
+    tools.repo.commit({".claude/agents/architect.md": ARCHITECT})
+    agent = agents.add("one", writes({"a.txt": "a"}), writes({"b.txt": "b"}))
+    (row,) = (await tools("list_agents"))["definitions"]
+    assert (row["name"], row["origin"], row["file"]) == ("architect", "repository", ".claude/agents/architect.md")
+    plan = (await tools("orchestrator_save_plan", name="Feature"))["plan"]
+    add = "orchestrator_add_plan_task"
+    said = await tools.refused(add, planId=plan, name="Wrong", description="x", agent="@architekt")
+    assert "There is no agent 'architekt', and no definition of that name; did you mean 'architect'? " in said
+    await tools(add, planId=plan, name="Design", description="Write a", agent="@architect")
+    await tools(add, planId=plan, name="Build", description="Write b", agent="one:agent", dependencies=["Design"])
+    for task in ("design", "build"):
+        await tools("deploy_task", planId=plan, taskId=task)
+    await tools.ended(plan)
+    assert ["careful architect" in task.instructions for task in agent.tasks] == [True, False]
