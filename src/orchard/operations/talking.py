@@ -89,7 +89,7 @@ def of_subtask(
     if one.at_rest and ready.order is None:
         raise Outdated  # it fell idle meanwhile
     events = steering.decide(scene.engine, run, job_id, one, action, message, "person")
-    number = {"number": len(one.messages) + 1, "queued": not one.at_rest} if action == "send" else {}
+    number = {"number": len(one.messages) + 1, "queued": one.status != "idle"} if action == "send" else {}
     return Decision(events, {"job": args.job, **number})
 
 

@@ -122,7 +122,8 @@ def send(asked: Asked) -> int:
         asked.values["message"] = read_input("-", MESSAGE_BYTES).decode(errors="replace")
     if (subtask := asked.subtask) is not None:
         answer = asked.request()
-        said = "gets it when its turn ends" if answer["queued"] else "goes on with it"
+        waits = "it is resumed" if answer["worker"] == "paused" else "its turn ends"
+        said = f"gets it when {waits}" if answer["queued"] else "goes on with it"
         return asked.tell(answer, text.done(f"Subtask '{subtask}' {said}."), _see(asked))
     worker = asked.app.job(asked.job, asked.plan).worker
     if worker is not None and worker.state == "idle":
