@@ -102,6 +102,9 @@ SAMPLES: dict[str, Any] = {
     "Agent.max_turns": 9, "Agent.context_files": ["README.md"], "Agent.allowed_folders": ["/tmp"],
     "Agent.allowed_urls": ["https://example.com"], "Agent.resume_session": False, "Agent.interactive": True,
     "Agent.mcp_servers": ["docs"],
+    **{f"{part}.{name}": value for part in ("Job", "Agent") for name, value in {
+        "tools": ["read-only", "bash"], "deny_tools": ["git_*"], "ask_tools": ["git_commit"],
+    }.items()},
     "OnFailure.heal": False, "OnFailure.message": "Ask Ada", "OnFailure.resume_from": "prechecks",
     "Budget.tokens": 1000, "Budget.cost": 2.5, "Budget.minutes": 30,
     **{f"{work}.{name}": value for work in ("Shell", "Process", "Agent") for name, value in {
