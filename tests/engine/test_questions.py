@@ -91,7 +91,7 @@ async def test_a_call_waits_is_seen_and_is_allowed(orchard: Orchard, agents: Scr
     (seen,) = person.seen
     assert seen["reason"] == "Agent 'one' asks whether it may use bash: rm -rf build"
     assert [step["operation"] for step in seen["next"]] == ["allow_call", "deny_call"]
-    assert seen["command"].startswith("orchard allow a --call 1 --plan ")
+    assert seen["command"].startswith("orchard allow a --question 1 --plan ")
     (asked,) = orchard.events(CallAsked)
     assert (asked.number, asked.agent, asked.tool, asked.input) == (1, "one", "bash", '{"command": "rm -rf build"}')
     (answered,) = orchard.events(CallAnswered)
@@ -102,7 +102,7 @@ async def test_a_call_is_denied_and_the_agent_is_told_why(orchard: Orchard, agen
     found: list[Permit] = []
     agents.add("one", asks(found))
 
-    status, _ = await with_person(orchard, line, PLAN, ("deny_call", {"reason": "leave  it", "call": 1}))
+    status, _ = await with_person(orchard, line, PLAN, ("deny_call", {"reason": "leave  it", "question": 1}))
 
     assert statuses(status) == {"a": "succeeded"}
     assert found == [Permit(False, "a person said no: leave it")]
@@ -224,12 +224,12 @@ async def test_two_people_cannot_both_answer_and_a_number_is_needed_where_there_
         with pytest.raises(UsageError, match=r"asks about 2 calls: 1: bash rm -rf build; 2: write_file b\.txt"):
             await line.session.request("allow_call", plan=plan, job="a")
         ends = await asyncio.gather(
-            line.session.request("allow_call", plan=plan, job="a", call=1),
-            line.session.request("deny_call", plan=plan, job="a", call=1),
+            line.session.request("allow_call", plan=plan, job="a", question=1),
+            line.session.request("deny_call", plan=plan, job="a", question=1),
             return_exceptions=True,
         )
         said.extend(type(end).__name__ for end in ends)
-        await line.session.request("deny_call", plan=plan, job="a", call=2)
+        await line.session.request("deny_call", plan=plan, job="a", question=2)
 
     await asyncio.gather(run(orchard, line, PLAN), answering())
 

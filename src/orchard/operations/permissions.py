@@ -15,7 +15,7 @@ REASON = 1000
 
 
 class OfCall(OfJob, frozen=True, kw_only=True):
-    call: Annotated[int | None, says("The number of the question. Left out: the only one.", ge=1)] = None
+    question: Annotated[int | None, says("The number of the question. Left out: the only one.", ge=1)] = None
 
 
 class AllowCall(OfCall, frozen=True, kw_only=True):
@@ -29,7 +29,7 @@ class DenyCall(OfCall, frozen=True, kw_only=True):
 class Answered(DoneJob, frozen=True, kw_only=True):
     """The agent has its answer."""
 
-    call: int
+    question: int
     tool: str
     about: str
 
@@ -56,19 +56,19 @@ def _refuse(run: Run, job: str) -> None:
 
 def _decide_allow(run: Run, args: AllowCall, _: object, scene: Scene) -> Decision:
     job = job_of(run, args.job)
-    return _decided(job, open_call(run, job, args.call), allowed=True, always=args.always)
+    return _decided(job, open_call(run, job, args.question), allowed=True, always=args.always)
 
 
 def _decide_deny(run: Run, args: DenyCall, _: object, scene: Scene) -> Decision:
     job = job_of(run, args.job)
     why = " ".join(args.reason.split())
-    return _decided(job, open_call(run, job, args.call), allowed=False, why=why)
+    return _decided(job, open_call(run, job, args.question), allowed=False, why=why)
 
 
 def _decided(job: JobId, call: CallAsked, *, allowed: bool, why: str = "", always: bool = False) -> Decision:
     where = (job, call.attempt, call.number)
     answered = CallAnswered(*where, allowed=allowed, why=why, always=always, subtask=call.subtask)
-    return Decision([answered], {"job": job, "call": call.number, "tool": call.tool, "about": call.about})
+    return Decision([answered], {"job": job, "question": call.number, "tool": call.tool, "about": call.about})
 
 
 async def _tell(scene: Scene, run: Run, args: OfCall, decided: Decision) -> Json:
@@ -87,7 +87,7 @@ allow_call = Command(
     details="Look at what it would do first: list_waiting shows it. A person may be asked first.",
     args=AllowCall,
     answer=Answered,
-    example={"plan": "add-login", "job": "api", "call": 1},
+    example={"plan": "add-login", "job": "api", "question": 1},
     route=Route("POST", f"{JOB}/allow"),
     tool=Tool("workers", "Allow a call", asks=True),
     verb=Verb("allow"),
@@ -102,7 +102,7 @@ deny_call = Command(
     sentence="Refuse the call that an agent asks about; it is told, and goes on without it.",
     args=DenyCall,
     answer=Answered,
-    example={"plan": "add-login", "job": "api", "call": 1, "reason": "use the test database"},
+    example={"plan": "add-login", "job": "api", "question": 1, "reason": "use the test database"},
     route=Route("POST", f"{JOB}/deny"),
     tool=Tool("workers", "Deny a call"),
     verb=Verb("deny"),

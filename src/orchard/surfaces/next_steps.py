@@ -9,14 +9,14 @@ from orchard.surfaces.mcp.selection import TOOL_NAMES
 
 # What stands in brackets is left out where the step does not say it; the last word of it names what is put in.
 COMMANDS = {
-    "allow_call": "allow [job] [--call call] [--plan plan]",
+    "allow_call": "allow [job] [--question question] [--plan plan]",
     "approve_job": "approve [job] [--plan plan]",
     "cancel_job": "cancel [job] [--plan plan]",
     "cancel_plan": "cancel [plan]",
     "complete_task": "complete [job] [--plan plan]",
     "create_plan": "run plan.yaml",
     "delete_plan": "delete [plan]",
-    "deny_call": "deny [job] [--call call] [--plan plan]",
+    "deny_call": "deny [job] [--question question] [--plan plan]",
     "deploy_task": "deploy [job] [--plan plan]",
     "finalize_plan": "finalize [plan]",
     "force_fail_job": "force-fail [job] [--plan plan]",

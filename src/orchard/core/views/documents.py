@@ -477,5 +477,6 @@ class Waiting(Struct, frozen=True, kw_only=True):
     reason: str
     answer: Annotated[str, Meta(description="The request that answers it.")]
     command: Annotated[str, Meta(description="The same for a terminal.")]
-    next: Annotated[list[Next], Meta(description="The same as an operation, for programs.")]
+    next: Annotated[list[Next], Meta(description="The same as an operation, for programs; then other answers.")]
     since: Moment | None
+    input: Annotated[str | None, Meta(description="What a call would be made with that an agent asks about.")] = None

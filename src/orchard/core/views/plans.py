@@ -51,6 +51,7 @@ class _Question(Struct, frozen=True):
     more: tuple[Next, ...] = ()
     """Other answers."""
     since: float | None = None
+    input: str | None = None
 
 
 def plan_view(
@@ -292,8 +293,8 @@ def _calls(run: Run) -> list[_Question]:
     found = []
     for job in run.active:
         for call, at in run.records[job].questions:
-            allow, deny = (Next(name, run.id, job, {"call": call.number}) for name in ("allow_call", "deny_call"))
-            found.append(_Question(job, PERMISSION, asked_words(call), "allow", allow, (deny,), at))
+            allow, deny = (Next(name, run.id, job, {"question": call.number}) for name in ("allow_call", "deny_call"))
+            found.append(_Question(job, PERMISSION, asked_words(call), "allow", allow, (deny,), at, call.input or None))
     return found
 
 
@@ -359,6 +360,7 @@ def _asking(run: Run, say: Say, asked: _Question) -> documents.Waiting:
         answer=asked.verb,
         command=say(asked.step),
         next=[asked.step, *asked.more],
+        input=asked.input,
         since=documents.time_text(asked.since or (ended if ended is not None else run.changed_at)),
     )
 

@@ -6,6 +6,7 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -22,15 +23,16 @@ from orchard.agents.known import ABILITIES
 from orchard.agents.model_lists import Found
 from orchard.agents.models import Models, model_document
 from orchard.agents.permissions import HELD
-from orchard.agents.protocol import Called, Heard, Noted, Result, Said, Session, Task, Telling, Used
+from orchard.agents.protocol import Called, Heard, Noted, Permit, Result, Said, Session, Task, Telling, Used, Wanted
 from orchard.agents.protocol import Settings as AgentSettings
 from orchard.agents.registry import SEE_AGENTS, Agents
-from orchard.config.layers import Config
+from orchard.config.layers import Config, tools_of
 from orchard.config.load import Settings, load_settings
 from orchard.errors import EXIT_DONE, EXIT_FAILED, EXIT_NOT_FOUND, EXIT_TIMED_OUT, NotFound, OrchardError, UsageError
 from orchard.git.repository import find_repository
 from orchard.model.agent_rows import ACP, BUILTIN, BuiltinRow
 from orchard.model.events.plans import Json
+from orchard.model.permissions import ALL, ASK, MODES, Tools, made, narrowed, wrong
 from orchard.model.usage import Usage, total
 from orchard.operations.definitions import definition_item, definition_items, described_here
 from orchard.store.redact import Redactor, redact_text
@@ -38,7 +40,7 @@ from orchard.surfaces.cli.commands.run import Screen, not_remembered, read_words
 from orchard.surfaces.cli.group import verb
 from orchard.surfaces.cli.options import app_for_work, complete_agents, not_empty
 from orchard.surfaces.cli.render import text
-from orchard.surfaces.cli.render.lines import Line, Meaning, Piece, safe, table
+from orchard.surfaces.cli.render.lines import Line, Meaning, Piece, safe, safe_lines, table
 from orchard.surfaces.cli.terminal import Terminal, put
 from orchard.surfaces.next_steps import in_commands
 from orchard.text import did_you_mean, for_screen, quoted
@@ -216,6 +218,8 @@ MOST_TURNS = 1000
 FOLDER = "agent"
 """In the user's state: sessions of agents that run alone."""
 KEPT_SESSIONS = 200
+SHOWN_INPUT = 40
+"""Lines of a call that are shown to whoever is asked about it."""
 
 _EXITS = {"done": EXIT_DONE, "session-lost": EXIT_NOT_FOUND, "timeout": EXIT_TIMED_OUT}
 _HINTS = {
@@ -225,6 +229,16 @@ _HINTS = {
 }
 
 
+def tools_option(context: click.Context, parameter: click.Parameter, value: str | None) -> Tools:
+    """What `--tools` says, as in a plan file: a word, or names with commas."""
+    if value is None:
+        return ALL
+    given: str | list[str] = value if value in (*MODES, ASK) else [name.strip() for name in value.split(",")]
+    if (problem := wrong(given, modes=True)) is not None:
+        raise click.BadParameter(problem, context, parameter)
+    return made(given)
+
+
 @verb(
     "agent",
     examples="""
@@ -232,6 +246,7 @@ orchard agent "Why does the test in tests/test_login.py fail?"
 orchard agent "Add a --version option" --max-turns 20
 orchard agent "And now document it" --session 5f0c...
 orchard agent "@architect Where should caching go?"   # by a definition, see 'orchard agents'
+orchard agent "What does this do?" --tools read-only
 orchard agent - < task.md                     # a long task from stdin
 orchard agent "List the endpoints" --json     # everything that happens as JSON lines, the result last
 """,
@@ -241,8 +256,20 @@ orchard agent "List the endpoints" --json     # everything that happens as JSON 
 @click.option("--provider", type=click.Choice(["anthropic", "openai"]), help="Whose API: 'openai' is any compatible.")
 @click.option("--max-turns", metavar="N", type=click.IntRange(1, MOST_TURNS), help="Calls of the model at most.")
 @click.option("--session", metavar="ID", callback=not_empty, help="Go on with this conversation.")
+@click.option(
+    "--tools",
+    metavar="TOOLS",
+    callback=tools_option,
+    help="What it may use: read-only, edit, all, ask, or names.",
+)
 def agent(
-    terminal: Terminal, task: str, model: str | None, provider: str | None, max_turns: int | None, session: str | None
+    terminal: Terminal,
+    task: str,
+    model: str | None,
+    provider: str | None,
+    max_turns: int | None,
+    session: str | None,
+    tools: Tools,
 ) -> int:
     """It edits the files that are there, without a worktree and without a commit. The exit code is 0 when it is done, 1
     when it is not, 3 when the session is not there, 124 when its time is over and 130 when it was interrupted.
@@ -251,6 +278,8 @@ def agent(
     config = config_here(terminal)
     row = row_for(config.builtin, provider, max_turns)
     wanted, chosen = lone_choice(terminal, config, row, wanted, has_model=model is not None)
+    permitted = narrowed(narrowed(tools_of(config, BUILTIN), chosen.tools), tools)
+    chosen = replace(chosen, tools=permitted)
     terminal.note(*[text.warning(note) for note in chosen.notes])
     screen = LoneScreen(terminal)
     asked = (model or chosen.model, max_turns, session)
@@ -329,7 +358,16 @@ async def work(
             session=session,
             limits=config.limits,
         )
-        return await it.run(given, Watch(tell, not_remembered, asyncio.Event()))
+        person = partial(_asked_here, terminal) if terminal.can_ask else None
+        return await it.run(given, Watch(tell, not_remembered, asyncio.Event(), person=person))
+
+
+async def _asked_here(terminal: Terminal, wanted: Wanted) -> Permit:
+    """The word of the person at this terminal, to whom the call is shown."""
+    shown = [text.raw(row) for row in safe_lines(wanted.input)[:SHOWN_INPUT]]
+    terminal.note(*shown)
+    asked = f"May the agent use {wanted.tool}{f': {wanted.about}' if wanted.about else ''}?"
+    return Permit(await asyncio.to_thread(terminal.agreed, asked), "the person at the terminal said no")
 
 
 class LoneScreen(Screen):

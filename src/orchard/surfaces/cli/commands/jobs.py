@@ -73,7 +73,7 @@ def approve(asked: Asked) -> int:
     return asked.go_on()
 
 
-@action(allow_call, examples="orchard allow api\norchard allow login-3f2a:api --call 2 --always")
+@action(allow_call, examples="orchard allow api\norchard allow login-3f2a:api --question 2 --always")
 def allow(asked: Asked) -> int:
     """'orchard waiting' shows what it would do. The agent goes on at once."""
     answer = asked.request()

@@ -28,6 +28,7 @@ from orchard.surfaces.cli.render import text
 from orchard.surfaces.cli.render.lines import Line, Piece, safe, safe_lines, table
 from orchard.surfaces.cli.render.usage import WAYS, usage_lines
 from orchard.surfaces.cli.terminal import Terminal, is_terminal, put
+from orchard.surfaces.next_steps import in_commands
 
 
 @verb(
@@ -140,14 +141,22 @@ def waiting(terminal: Terminal) -> int:
     return EXIT_WAITING if found else EXIT_DONE
 
 
+SHOWN_INPUT = 20
+"""Lines of what a call would be made with."""
+
+
 def waiting_lines(row: Waiting) -> list[Line]:
     where = f"{row.plan} ({safe(row.name, 60)})"
     job = "" if row.job is None or row.job.startswith("__") else f", job {safe(row.job)}"
     since = f"  since {text.day(row.since)}" if row.since else ""
+    rows = safe_lines(row.input, 500)[:SHOWN_INPUT] if row.input else []
+    shown: list[Line] = [[("    ", ""), (line, "dim")] for line in rows]
+    others = " or ".join(in_commands(step) for step in row.next[1:])
     return [
         [(safe(where), "strong"), (job, ""), (since, "dim")],
         [("  ", ""), (safe(row.reason, 2000), "wait")],
-        [("  next: ", "dim"), (safe(row.command), "strong")],
+        *shown,
+        [("  next: ", "dim"), (safe(row.command), "strong"), (f"  or: {safe(others)}" if others else "", "dim")],
     ]
 
 

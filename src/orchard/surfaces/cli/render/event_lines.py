@@ -195,7 +195,7 @@ def _progress(run: Run, event: events.ProgressReported) -> list[Line]:
 
 
 def _call_asked(run: Run, event: events.CallAsked) -> list[Line]:
-    step = Next("allow_call", run.id, event.job, {"call": event.number})
+    step = Next("allow_call", run.id, event.job, {"question": event.number})
     shown = f"{safe(event.tool)}: {safe(event.about or event.input, 300)}  {in_commands(step)}"
     return [_line(_job(event.job), "asks", "wait", shown)]
 

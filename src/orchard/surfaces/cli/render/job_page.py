@@ -68,7 +68,7 @@ def _rows(job: JobDetails) -> Iterator[tuple[str, str | None, Meaning]]:
         yield "says", worker.said if worker.state == "idle" else "", ""
     if (may := job.permissions) is not None and may.sources:
         yield "may use", may.tools, ""
-        yield "says so", "; ".join(f"{one.origin}: {one.tools}" for one in may.sources), ""
+        yield "because of", "; ".join(f"{one.origin}: {one.tools}" for one in may.sources), ""
     if progress:
         far = f"{progress.percent:.0f} %  " if progress.percent is not None else ""
         yield "progress", f"{far}{progress.message}", ""

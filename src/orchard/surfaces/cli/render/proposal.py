@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from orchard.core.views.graph import columns
 from orchard.model.limits import STRING_BYTES
+from orchard.model.permissions import ALL
 from orchard.model.plan import VALIDATION, AgentWork, Job, JobId, Plan, ProcessWork, ShellWork, Work
 from orchard.surfaces.cli.render import text
 from orchard.surfaces.cli.render.lines import Line, Piece, safe, safe_lines, table
@@ -83,6 +84,8 @@ def _conditions(work: Work) -> Iterator[tuple[str, str]]:
         for word in ("allowed_folders", "allowed_urls", "mcp_servers"):
             if values := getattr(work, word):
                 yield word, ", ".join(values)
+        if work.tools != ALL:
+            yield "may use", work.tools.words
 
 
 def _work(word: str, work: Work) -> list[Line]:

@@ -39,6 +39,8 @@ class WaitingRow(Output, kw_only=True):
     next: str
     job: str | None = None
     since: str | None = None
+    input: str | None = None
+    others: list[str] | None = None
 
 
 class Waiting(Told, kw_only=True):
@@ -54,8 +56,10 @@ async def list_waiting(call: Call, given: Any) -> Json:
 def _waiting(row: NeedsPerson) -> Json:
     named = {"plan": row.plan, "name": row.name, "kind": row.kind, "reason": row.reason}
     step = row.next[0]
+    others = [tool_call(one) for one in row.next[1:]] or None
+    more = {"job": row.job or step.job, "since": row.since, "input": row.input, "others": others}
     told = {"tool": step.operation, "next": tool_call(step)}
-    return {**named, **told, **compact({"job": row.job or step.job, "since": row.since})}
+    return {**named, **told, **compact(more)}
 
 
 TOOLS = (

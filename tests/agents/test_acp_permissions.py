@@ -1,0 +1,110 @@
+"""What an agent of the protocol may use is what it is answered when it asks."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from orchard.agents.acp.agent import AcpAgent
+from orchard.agents.protocol import McpServer, Permit, Result, Settings, Wanted
+from orchard.model.agent_rows import AgentRow
+from orchard.model.permissions import Tools, made
+from tests.agents.conftest import Desk, Ear
+from tests.agents.test_acp import agent, task_at
+
+pytestmark = pytest.mark.anyio
+
+KINDS = ("read", "search", "think", "edit", "delete", "move", "execute", "fetch", "switch_mode", "other", None)
+READ = {"read", "search", "think"}
+EDIT = READ | {"edit", "delete", "move"}
+OURS = McpServer("orchard", "relay", offered=True)
+
+
+async def asked(desk: Desk, ear: Ear, call: dict[str, Any], tools: Tools, person: Any = None) -> tuple[bool, Result]:
+    """Whether a call is allowed, of an agent that asks about it."""
+    given = json.dumps({"toolCallId": "1", "title": "Do it", **call})
+    watch = replace(ear.watch, person=person)
+    async with asyncio.timeout(60):
+        result = await agent("outside", given).run(task_at(desk, settings=Settings(tools=tools)), watch)
+    return json.loads(result.text)["optionId"] == "yes", result
+
+
+@pytest.mark.parametrize(("tools", "kinds"), [("read-only", READ), ("edit", EDIT)])
+async def test_each_kind_of_call_is_answered_by_what_may_be_used(
+    desk: Desk, ear: Ear, tools: str, kinds: set[str]
+) -> None:
+    for kind in KINDS:
+        call = {"kind": kind} if kind is not None else {}
+        allowed, _ = await asked(desk, ear, call, made(tools))
+        assert allowed == (kind in kinds), kind
+    assert f"'tools: {tools}' holds for" in ear.notes("setting")[0]
+
+
+@pytest.mark.parametrize(
+    ("call", "allowed"),
+    [
+        ({"kind": "other", "_meta": {"claudeCode": {"toolName": "mcp__docs__find"}}}, True),
+        ({"kind": "other", "_meta": {"claudeCode": {"toolName": "mcp__docs__write"}}}, False),
+        ({"kind": "read", "_meta": {"claudeCode": {"toolName": "mcp__evil__x"}}}, False),
+        ({"kind": "execute", "_meta": {"claudeCode": {"toolName": ["mcp__docs__find"]}}}, False),
+        ({"kind": ["read"]}, False),
+    ],
+)
+async def test_a_server_s_tool_is_known_by_its_name_where_that_is_told(
+    desk: Desk, ear: Ear, call: dict[str, Any], allowed: bool
+) -> None:
+    found, _ = await asked(desk, ear, call, made(["read-only", "mcp__docs__find"]))
+    assert found == allowed
+
+
+async def test_without_limits_all_that_stays_inside_is_allowed(desk: Desk, ear: Ear) -> None:
+    for kind in KINDS:
+        allowed, _ = await asked(desk, ear, {"kind": kind} if kind else {}, made("all"))
+        assert allowed
+
+
+async def test_a_row_takes_away_too(desk: Desk, ear: Ear) -> None:
+    given = json.dumps({"toolCallId": "1", "title": "Do it", "kind": "execute"})
+    usual = agent("outside", given)
+    limited = AcpAgent(usual.command, AgentRow(args=usual.row.args, tools="edit"))
+    async with asyncio.timeout(60):
+        result = await limited.run(task_at(desk), ear.watch)
+    assert json.loads(result.text)["optionId"] == "no"
+    assert "the tools of this work are: edit" in ear.notes("denied")[0]
+
+
+# --------------------------------------------------------------------------------------------- asking
+
+
+@pytest.mark.parametrize("answer", [True, False])
+async def test_a_person_is_asked_and_the_agent_gets_that_answer(desk: Desk, ear: Ear, answer: bool) -> None:
+    seen: list[Wanted] = []
+
+    async def person(wanted: Wanted) -> Permit:
+        seen.append(wanted)
+        await asyncio.sleep(0.05)
+        return Permit(answer, "not now")
+
+    call = {"kind": "execute", "title": "make  clean", "rawInput": {"command": "make clean"}}
+    allowed, _ = await asked(desk, ear, call, made("ask"), person)
+
+    assert allowed is answer
+    assert seen == [Wanted("execute", "make clean", '{"command": "make clean"}')]
+    assert bool(ear.notes("denied")) is not answer
+
+
+async def test_nobody_is_asked_about_reading_or_about_what_is_refused_anyway(desk: Desk, ear: Ear) -> None:
+    async def nobody(wanted: Wanted) -> Permit:
+        raise AssertionError(wanted)
+
+    assert (await asked(desk, ear, {"kind": "read"}, made("ask"), nobody))[0]
+    assert not (await asked(desk, ear, {"kind": "execute"}, made(["edit", "ask"]), nobody))[0]
+    outside = {"kind": "edit", "locations": [{"path": "/etc/passwd"}]}
+    assert not (await asked(desk, ear, outside, made("ask"), nobody))[0]
+
+
+async def test_where_nobody_can_be_asked_the_answer_is_no(desk: Desk, ear: Ear) -> None:
+    assert not (await asked(desk, ear, {"kind": "execute"}, made("ask")))[0]
+    assert "has no way to ask one" in ear.notes("denied")[0]
