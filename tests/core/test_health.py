@@ -191,7 +191,7 @@ def _works_by_fits(fake: Fake) -> None:
 def _is_limited(fake: Fake) -> None:
     for _ in range(10):
         fake.activity.touch(fake.now, "retry")
-        fake.wait(RETRY_SECONDS + 60)
+        fake.wait(RETRY_SECONDS + 200)
 
 
 def _awaits_subtasks(fake: Fake) -> None:

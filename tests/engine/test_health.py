@@ -36,7 +36,7 @@ pytestmark = pytest.mark.anyio
 
 TALK = "name: Talk\njobs: [{id: a, work: {type: agent, instructions: Write a, interactive: true}}]"
 PLAIN = "name: Plain\njobs: [{id: a, work: '@agent Write a'}]"
-SOON = Health(idle=0.2, slow=None, stuck=0.4)
+SOON = Health(idle=0.2, slow=None, stuck=1.0)
 OFF = Health(idle=None, slow=None, stuck=None, looping=0, failing=0)
 
 
@@ -97,7 +97,7 @@ async def test_every_condition_of_a_turn_has_its_action(
 ) -> None:
     health, tellings = TURNS[condition]
     ends_itself = action in ("tell", "ask")
-    first = until_ended(*tellings, files={"a.txt": "a"}, seconds=1.0 if ends_itself else 30.0)
+    first = until_ended(*tellings, files={"a.txt": "a"}, seconds=2.0 if ends_itself else 30.0)
     agent = agents.add("one", first, writes({"b.txt": "b"}))
     with set_to(replace(health, idle=None, **{f"on_{condition}": action})):
         status = await orchard.run(TALK if action != "fail" else PLAIN)
@@ -121,7 +121,7 @@ async def test_every_condition_of_a_turn_has_its_action(
 async def test_what_is_stuck_and_acts_again_is_cleared_and_told_anew(orchard: Orchard, agents: ScriptedAgents) -> None:
     async def turn(task: Task, watch: Watch) -> Result:
         for _ in range(2):
-            await asyncio.sleep(0.8)
+            await asyncio.sleep(2.5)
             watch.tell(Said("Here I am.\n"))
         return writes({"a.txt": "a"})(task, watch)  # type: ignore[return-value]
 
@@ -147,10 +147,10 @@ async def test_a_program_that_works_in_silence_is_not_stuck(orchard: Orchard, ag
 
     agents.add(
         "one",
-        runs("import time\nend = time.time() + 2.5\nwhile time.time() < end: pass"),
-        runs("import time; time.sleep(2.5)"),
+        runs("import time\nend = time.time() + 5\nwhile time.time() < end: pass"),
+        runs("import time; time.sleep(5)"),
     )
-    with set_to(replace(SOON, stuck=1.0)):
+    with set_to(replace(SOON, stuck=2.0)):
         await orchard.run(PLAIN)
         assert not orchard.events(HealthNoted)
         await orchard.run(PLAIN.replace("Plain", "Again").replace("Write a", "Write b"))
@@ -159,7 +159,7 @@ async def test_a_program_that_works_in_silence_is_not_stuck(orchard: Orchard, ag
 
 async def test_traffic_of_the_model_is_activity(orchard: Orchard, agents: ScriptedAgents) -> None:
     async def turn(task: Task, watch: Watch) -> Result:
-        for _ in range(15):
+        for _ in range(30):
             await asyncio.sleep(0.1)
             watch.alive()
         return writes({"a.txt": "a"})(task, watch)  # type: ignore[return-value]
@@ -181,7 +181,7 @@ async def test_a_worker_that_waits_for_its_subtasks_is_not_stuck(orchard: Orchar
         return "Done."
 
     async def child(asker: Asker) -> str:
-        for _ in range(10):
+        for _ in range(25):
             asker.watch.alive()
             await asyncio.sleep(0.1)
         return "Helped."
@@ -205,7 +205,7 @@ async def test_a_parent_is_told_of_a_subtask_that_is_stuck_in_its_next_turn(
         asker.watch.tell(Session("s1"))
         asker.watch.tell(Heard())
         await asker.spawn("Help")
-        for _ in range(12):
+        for _ in range(30):
             asker.watch.alive()
             await asyncio.sleep(0.1)
         asker.write(a="a")
