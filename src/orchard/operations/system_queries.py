@@ -140,6 +140,7 @@ class AgentItem(Struct, frozen=True):
     default: bool
     install: str
     login: str
+    permissions: Annotated[str, says("How far it can be held to what it may use.")] = "nothing"
 
 
 class AgentList(Struct, frozen=True):
