@@ -111,6 +111,7 @@ class PaperEngine:
             integration=SimpleNamespace(start=None),
             repo=None,
             say=in_commands,
+            hidden_in={},
         )
         self.journal: list[e.Recorded] = []
         self.gates: list[asyncio.Future[None]] = []
@@ -135,9 +136,12 @@ class PaperEngine:
         self.gates.append(asyncio.get_running_loop().create_future())
         await self.gates[-1]
 
+    async def abandoned_ended(self) -> None:
+        """On paper no subtask runs."""
+
     async def in_thread(self, work: Callable[..., object], *args: Any) -> object:
         name = getattr(work, "__name__", "")
-        answer: object = [] if name == "reach_warnings" else None
+        answer: object = [] if name in ("reach_warnings", "look") else None
         if name == "_pin":
             answer = e.PlanStarted("main", "base", args[1].plan.target or "work", "base")
         await self.gate()

@@ -3,17 +3,28 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from orchard.core.run import Run
 from orchard.core.states import JobState
 from orchard.model.events import plans as events
 from orchard.model.phases import Phase
+from orchard.model.plan import JobId
 from orchard.model.statuses import JobStatus
+
+PAUSED = "paused"
+
+
+def pause_reason(job: JobId) -> str:
+    return f"The agent of job '{job}' is paused, and waits to be resumed."
 
 
 def _idle(run: Run, event: events.WorkerIdle, at: float) -> None:
-    attempt = run.records[event.job].last
-    if attempt is not None:
-        attempt.idle = event
+    record = run.records[event.job]
+    if record.last is not None:
+        record.last.idle = event
+    if event.why == PAUSED and record.hold is not None:  # it was idle before
+        run.set_hold(event.job, replace(record.hold, reason=pause_reason(event.job)))
 
 
 def _completed(run: Run, event: events.WorkerCompleted, at: float) -> None:

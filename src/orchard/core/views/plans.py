@@ -279,6 +279,8 @@ def _questions(run: Run) -> list[_Question]:
     found = []
     for hold in run.waiting_for:
         verb, operation = _ANSWERS.get(hold.kind, ("approve", "approve_job"))
+        if run.records[hold.job].is_paused:
+            verb, operation = "resume", "resume_worker"
         step = Next(operation, run.id, None if operation.endswith("_plan") else hold.job)
         found.append(_Question(hold.job, hold.kind, hold.reason, verb, step))
     if run.paused is not None and run.paused.waiting and not any(hold.kind == "budget" for hold in run.waiting_for):
@@ -382,7 +384,7 @@ def plan_hint(run: Run, *, interrupted: bool) -> Hint | None:
     if status is PlanStatus.WAITING:
         for first in _questions(run)[:1]:
             talk = Next("send_message", run.id, first.job, {"message": "MESSAGE"})
-            return (talk, "; or: ", first.step) if first.kind == "worker" else first.step
+            return (talk, "; or: ", first.step) if first.step.operation == "complete_task" else first.step
     return None
 
 

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable
 
 from orchard.core.run import Run
+from orchard.core.worker_replay import PAUSED, pause_reason
 from orchard.errors import Next, Say, plain_hint
 from orchard.model.events.plans import Event, JobFailed, JobHeld
 from orchard.model.phases import Phase
@@ -21,12 +22,14 @@ def waiting_worker(job_id: JobId, attempt: int, why: str, since: float | None = 
     """That the agent of a job is idle, and the job held until somebody says more."""
     what = "was interrupted and waits" if why == "interrupted" else "has ended its turn and waits"
     reason = f"The agent of job '{job_id}' {what} for a message, or to be told that it is done."
+    reason = pause_reason(job_id) if why == PAUSED else reason
     return JobHeld(job_id, attempt, WORKER, reason, Phase.WORK, since is not None, since or 0.0)
 
 
 def overdue(run: Run, seconds: float | None, now: float, say: Say) -> list[JobFailed]:
     """How the workers end whose time is over, while no engine is there to record it: the next one does."""
-    holds = [hold for hold in run.waiting_for if hold.kind == WORKER] if seconds is not None else []
+    idle = [hold for hold in run.waiting_for if hold.kind == WORKER and not run.records[hold.job].is_paused]
+    holds = idle if seconds is not None else []
     since = {hold.job: run.records[hold.job].last for hold in holds}
     late = [
         hold
@@ -54,6 +57,8 @@ class Idling:
         """Fail a job whose worker is idle, when nobody has said anything for too long."""
         record = run.records[job_id]
         if self._seconds is None or record.hold is None or record.hold.kind != WORKER or record.last is None:
+            return
+        if record.is_paused:  # who paused it may take any time
             return
         left = (record.last.ended or 0.0) + self._seconds - self._clock()
         known = self._timers.pop((run.id, job_id), None)
