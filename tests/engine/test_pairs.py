@@ -38,7 +38,7 @@ ARGS: Mapping[str, dict[str, Any]] = {
     "reshape_plan": {"changes": [{"op": "add", "job": {"id": "n", "work": "true"}}]},
     "cancel_jobs": {"jobs": ["a"]}, "force_fail_job": {"job": "b"}, "approve_job": {"job": "a"},
     "deploy_jobs": {"jobs": ["a"]}, "send_message": {"job": "w", "message": "Go on."}, "interrupt_worker": {"job": "w"},
-    "complete_task": {"job": "w", "result": "It is there."}, "pause_worker": {"job": "w"}, "resume_worker": {"job": "w"},
+    "complete_task": {"job": "w", "result": "There."}, "pause_worker": {"job": "w"}, "resume_worker": {"job": "w"},
     "allow_call": {"job": "w"}, "deny_call": {"job": "w"},
 }  # fmt: skip
 NOT_ON_PAPER = {"purge_plan"}
