@@ -6,17 +6,21 @@ from typing import Any
 
 import pytest
 
+from orchard.agents.builtin.agent import BuiltinAgent
 from orchard.agents.builtin.calls import Calls
 from orchard.agents.builtin.model import Message, Reply
 from orchard.agents.builtin.tool import Answer, Tool, ToolContext, schema
 from orchard.agents.builtin.tools.mcp_content import full_name, tool_name
 from orchard.agents.protocol import McpServer, Noted, Permit, Telling, Wanted
+from orchard.model.agent_rows import BuiltinRow
 from orchard.model.permissions import ALL, KINDS, Tools, made, narrowed
 from orchard.model.usage import Usage
 from orchard.process.launcher import Launcher
 from tests.agents.builtin.kit import open_box
 from tests.agents.builtin.test_mcp import small
 from tests.agents.builtin.test_toolbox import OWN
+from tests.agents.conftest import Desk, Ear
+from tests.agents.llm import Call, Say, ScriptedLlm, steps
 
 pytestmark = pytest.mark.anyio
 
@@ -184,3 +188,17 @@ async def test_where_nobody_can_be_asked_the_call_is_refused(tmp_path: Path) -> 
 
     assert "this job has no way to ask one" in said[0]
     assert not (tmp_path / "a.txt").exists()
+
+
+# ----------------------------------------------------------------------------- how long commands may run
+
+
+async def test_the_time_of_commands_is_a_setting(desk: Desk, ear: Ear) -> None:
+    script = steps(Call("bash", {"command": "sleep 20"}), Call("bash", {"command": "true", "timeout": 900}), Say("ok"))
+    with ScriptedLlm(script) as llm:
+        row = BuiltinRow(base_url=llm.url, model="fake", bash_seconds=0.3, bash_max_seconds=600)
+        await BuiltinAgent(row).run(desk.task(env={"ANTHROPIC_API_KEY": "x"}), ear.watch)
+        first, second = llm.requests[-1].results
+
+    assert "it ran longer than 0.3 s" in first
+    assert "600" in second and "900" in second, "the most that can be asked for"
