@@ -75,7 +75,9 @@ GROUP_ORDER = (JobStatus.RUNNING, JobStatus.FAILED, JobStatus.BLOCKED)
 
 
 def roll_up(children: Iterable[JobStatus]) -> JobStatus:
-    seen = {JobStatus.RUNNING if status is JobStatus.SCHEDULED else status for status in children}
+    seen = set(children)
+    if JobStatus.SCHEDULED in seen:
+        return JobStatus.RUNNING
     for status in GROUP_ORDER:
         if status in seen:
             return status
@@ -88,10 +90,12 @@ def group_statuses(run: Run) -> Mapping[str, JobStatus]:
     """Every group of a plan with what it shows, the deepest computed first."""
     children: dict[str, set[JobStatus]] = {}
     for group, counts in run.group_counts.items():
-        children.setdefault(group, set()).update(status for status, count in counts.items() if count)
+        children[group] = {*children.get(group, ()), *[status for status, count in counts.items() if count]}
         around = group
         while (around := around.rpartition("/")[0]) and around not in children:
             children[around] = set()
+    if not any("/" in path for path in children):
+        return {path: roll_up(seen) for path, seen in children.items()}
     found: dict[str, JobStatus] = {}
     for path in sorted(children, key=lambda path: -path.count("/")):
         found[path] = roll_up(children[path])

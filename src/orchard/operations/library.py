@@ -98,7 +98,7 @@ class Library(ABC):
         """
         from orchard.operations.selection import find_plan, fitting
 
-        if name is not None and self.reader.plan(PlanId(name)) is not None:
+        if name is not None and self.reader.has(PlanId(name)):
             return PlanId(name)  # found without looking at the others
         rows = self.reader.plans()
         if name is not None:
@@ -165,7 +165,7 @@ class Library(ABC):
         """A run as the journal tells it; one that is remembered is only brought up to date."""
         from orchard.core.replay import apply
 
-        if self.reader.plan(plan) is None:
+        if not self.reader.has(plan):
             self._runs.pop(plan, None)
             raise NotFound(f"There is no plan '{plan}'.", hint=Next("list_plans"))
         run = self._runs.pop(plan, None) or Run(plan)

@@ -73,6 +73,9 @@ class PlanList:
     def plan(self, plan: PlanId) -> PlanRow | None:
         return next((_plan_row(row) for row in self._ask(f"{_PLANS} WHERE id = ?", plan)), None)
 
+    def has(self, plan: PlanId) -> bool:
+        return bool(self._ask("SELECT 1 FROM plans WHERE id = ?", plan))
+
     def mentioning(self, text: str) -> list[PlanRow]:
         """The plans whose row holds this text somewhere, the newest last; what does not is not even read."""
         try:

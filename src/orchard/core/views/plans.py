@@ -96,7 +96,7 @@ def plan_summary(run: Run, say: Say, *, interrupted: bool = False) -> documents.
     gone = interrupted and status in (PlanStatus.RUNNING, PlanStatus.PENDING) and not waits
     half = interrupted and run.settled and run.moving is not None
     known = run.views.get
-    kept: list[Kept] = [known(job) or _kept(run, job) for job in run.records]
+    kept: list[Kept] = [known(job) or _kept(run, job) for job, record in run.records.items() if record.attempts]
     hint = plan_hint(run, interrupted=gone or half)
     return documents.PlanSummary(
         id=run.id,

@@ -246,13 +246,19 @@ def _works(name: str, value: Any, *, many: bool) -> Json | list[Json]:
 ROUTES = (*(derived(one) for one in OPERATIONS.values() if isinstance(one.route, Route)), DOCUMENT)
 
 
+_ALIKE: dict[tuple[int, str], list[Operation]] = {}
+"""The routes by how many parts they have, and by the word that they begin with."""
+for _route in ROUTES:
+    _ALIKE.setdefault((len(_route.parts), _route.parts[0]), []).append(_route)
+
+
 def matching(parts: tuple[str, ...]) -> list[Operation]:
     """The operations with this path, one for each method.
 
     Where two have the method, a word in a path counts more than a name that anything could have: there may be a plan
     that is called `validate`.
     """
-    found = sorted((one for one in ROUTES if one.fits(parts)), key=_words)
+    found = sorted((one for one in _ALIKE.get((len(parts), parts[0]), ()) if one.fits(parts)), key=_words)
     return list({one.method: one for one in found}.values())
 
 
