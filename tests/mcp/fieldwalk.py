@@ -90,6 +90,7 @@ SAMPLES: dict[str, Any] = {
     "Plan.merge": "merge", "Plan.resolver": "theirs", "Plan.land": "ask", "Plan.push": True, "Plan.deploy": "manual",
     "Plan.budget": {"minutes": 5},
     "Job.id": "other", "Job.name": "Other", "Job.task": "For people", "Job.group": "backend", "Job.needs": ["first"],
+    "Job.agent": "fake",
     "Job.work": SHELL, "Job.prechecks": [SHELL, "true"], "Job.postchecks": "make test", "Job.setup": "make ready",
     "Job.expects_no_changes": True, "Job.heal": 2, "Job.env": {"COLOUR": "red"}, "Job.timeout": "10m",
     "Job.priority": 7, "Job.retry_on_interrupt": True, "Job.approve": True,
@@ -126,12 +127,15 @@ def value_at(way: tuple[Step, ...], leaf: Any) -> Any:
         elif kind == "item":
             value = [value]
         else:
-            value = _with_base(name, value)
+            value = with_base(name, value)
     return value
 
 
-def _with_base(part: str, value: Json) -> Json:
+def with_base(part: str, value: Json) -> Json:
+    """A part with what it needs besides these fields."""
     base = dict(BASES[part])
+    if part == "Job" and "agent" in value:
+        base = {"id": base["id"], "task": "Do it"}  # which is its work
     if part == "Agent" and "instructions_file" in value:
         del base["instructions"]
     return {**base, **value}

@@ -14,7 +14,7 @@ from orchard.model.events.plans import Json
 from orchard.model.plan import JobId, PlanId
 from orchard.model.plan_codec import plan_json, work_json
 from orchard.planfile import parse
-from tests.mcp.fieldwalk import SAME_ANYWAY, SAMPLES, Place, every_place, value_at
+from tests.mcp.fieldwalk import SAME_ANYWAY, SAMPLES, Place, every_place, value_at, with_base
 from tests.mcp.toolbench import Bench, bench
 
 pytestmark = pytest.mark.anyio
@@ -99,7 +99,7 @@ def settled(tools: Bench, plan: Json) -> Json:
 
 async def by_add_job(tools: Bench, given: Json) -> Arrived:
     plan = (await tools("create_plan", name="Tried", jobs=[FIRST]))["plan"]
-    job = {"id": "new", "work": "true", **given}
+    job = with_base("Job", given)
     answer = await tools("add_job", plan=plan, **deepcopy(job))
     return tools.configuration(plan)["jobs"][-1], parsed({"name": "x", "jobs": [FIRST, job]})["jobs"][-1] | {
         "id": answer["jobs"][0]
@@ -120,14 +120,15 @@ async def by_reshape_plan(tools: Bench, given: Json) -> Arrived:
 
 
 async def by_create_job(tools: Bench, given: Json) -> Arrived:
-    value = {"id": "new", "work": "true", **given}
+    value = {"name": "Tried", "jobs": [FIRST, *given["jobs"]]} if "jobs" in given else with_base("Job", given)
     made = await tools("create_job", **deepcopy(value))
     around: Json = {
         name: value.pop(name)
         for name in ("base", "target", "land", "verify", "budget", "start_paused")
         if name in value
     }
-    wanted = parsed({"name": value.get("name", value["id"]), **around, "jobs": [value]})
+    jobs = value["jobs"] if "jobs" in given else [value]
+    wanted = parsed({"name": value.get("name", value.get("id")), **around, "jobs": jobs})
     return tools.configuration(made["plan"]), settled(tools, wanted)
 
 
@@ -145,11 +146,13 @@ async def by_clone_plan(tools: Bench, given: Json) -> Arrived:
 
 
 async def by_update_job(tools: Bench, given: Json) -> Arrived:
+    given = {"task": "Do it", **given} if "agent" in given else given
     new = {"id": "new", "work": "true"}
     plan = (await tools("create_plan", name="Tried", jobs=[FIRST, new]))["plan"]
     answer = await tools("update_job", plan=plan, job="new", **deepcopy(given))
     assert answer["updated"] == sorted(given)
-    return tools.configuration(plan)["jobs"], parsed({"name": "Tried", "jobs": [FIRST, {**new, **given}]})["jobs"]
+    wanted = with_base("Job", {"id": "new", **given})
+    return tools.configuration(plan)["jobs"], parsed({"name": "Tried", "jobs": [FIRST, wanted]})["jobs"]
 
 
 async def by_retry(tools: Bench, given: Json, tool: str) -> Arrived:
@@ -204,7 +207,8 @@ def sample_of(place: Place) -> str | None:
     if place.owner == "change" or place.field in ("plan", "job", "idempotency_key", "scaffolding"):
         return None
     owner = OWNERS.get(place.tool, {}).get("")
-    if place.tool == "create_job" and place.field in ("base", "target", "land", "verify", "budget", "start_paused"):
+    around = ("base", "target", "land", "verify", "budget", "start_paused", "jobs")
+    if place.tool == "create_job" and place.field in around:
         owner = "Plan"
     return f"{owner}.{place.field}" if owner else None
 

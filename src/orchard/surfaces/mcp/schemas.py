@@ -100,8 +100,10 @@ def _without_null(part: Json) -> Json:
     """Null is no value of a field that may be left out; a call that gives it is repaired."""
     forms = part.get("anyOf", [])
     left = [form for form in forms if form != {"type": "null"}]
-    if len(left) != 1 or len(forms) == 1:
+    if len(left) == len(forms):
         return part
+    if len(left) != 1:
+        return {**{name: value for name, value in part.items() if name != "default"}, "anyOf": left}
     return {**left[0], **{name: value for name, value in part.items() if name not in ("anyOf", "default")}}
 
 
