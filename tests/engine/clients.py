@@ -112,6 +112,7 @@ class PaperEngine:
             repo=None,
             say=in_commands,
             hidden_in={},
+            described_at=lambda commit, name: None,
         )
         self.journal: list[e.Recorded] = []
         self.gates: list[asyncio.Future[None]] = []
@@ -139,7 +140,7 @@ class PaperEngine:
     async def abandoned_ended(self) -> None:
         """On paper no subtask runs."""
 
-    async def in_thread(self, work: Callable[..., object], *args: Any) -> object:
+    async def in_thread(self, work: Callable[..., object], *args: Any, **more: Any) -> object:
         name = getattr(work, "__name__", "")
         answer: object = [] if name in ("reach_warnings", "look") else None
         if name == "_pin":

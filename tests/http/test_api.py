@@ -168,6 +168,8 @@ def test_every_operation_of_the_table_does_what_it_says(
     # An agent that is talked with, in a plan whose jobs are deployed by hand.
     work = {"type": "agent", "instructions": "Write one", "interactive": True}
     talk = api.submit([{"id": "talk", "work": work}, {"id": "too", "work": "echo 3 > three.txt"}], deploy="manual")
+    (saved,) = api.get("/workers", plan=talk)["plans"]
+    assert [(one["job"], one["deployed"]) for one in saved["tasks"]] == [("talk", False), ("too", False)]
     api.post(f"/plans/{talk}/deploy", {"jobs": ["talk"]})
     api.post(f"{job_path(talk, 'too')}/deploy")
     wait_for(lambda: (job(api.get(f"/plans/{talk}"), "talk")["worker"] or {}).get("state") == "idle")
@@ -178,14 +180,24 @@ def test_every_operation_of_the_table_does_what_it_says(
     wait_for(lambda: job(api.get(f"/plans/{talk}"), "talk")["agent"] is not None)
     wait_for(lambda: api.ask("POST", f"{job_path(talk, 'talk')}/interrupt").status_code == 200)
     wait_for(lambda: job(api.get(f"/plans/{talk}"), "talk")["worker"]["state"] == "idle")
-    api.post(f"{job_path(talk, 'talk')}/complete")
+    assert api.post(f"{job_path(talk, 'talk')}/pause")["worker"] == "paused"
+    assert [one["state"] for one in api.get("/workers", state="paused", all="true")["workers"]] == ["paused"]
+    api.post(f"{job_path(talk, 'talk')}/resume")
+    wait_for(lambda: job(api.get(f"/plans/{talk}"), "talk")["agent"] is not None)
+    api.post(f"{job_path(talk, 'talk')}/complete", {"result": "Two files are enough."})
     api.until(talk, "succeeded")
+    said = api.get(f"{job_path(talk, 'talk')}/talk")["entries"]
+    assert [one["text"] for one in said if one["sender"] == "person" and one["text"]] == [
+        "Write one", "Now the second file.", "And sleep.", "Two files are enough.",
+    ]  # fmt: skip
+    assert api.get(f"{job_path(talk, 'talk')}/talk", since="0", limit="1")["entries"][0]["kind"] == "task"
     assert repo.files("work")["two.txt"] == "2"
 
     api.get("/plans")
     list(api.stream("/events", since=0, idle=0))
     list(api.stream(f"/plans/{talk}/changes", idle=0))
-    assert api.asked == {one.name for one in ROUTES}
+    elsewhere = {"allowCall", "denyCall", "getSubtask"}  # see test_api_permissions.py, and test_subtask_life.py
+    assert api.asked | elsewhere == {one.name for one in ROUTES}
 
 
 # ------------------------------------------------------------------------------------- making plans
