@@ -133,6 +133,16 @@ async def _said(one: Parent) -> None:
     assert "Echo this" in row["summary"]
 
 
+async def _tools(one: Parent) -> None:
+    assert (await one.helper("May", tools="read-only", blocking=True))["summary"] == "read-only"
+    assert (await one.helper("May", tools=["edit", "bash"], blocking=True))["summary"] == "edit, bash"
+    assert (await one.helper("May", blocking=True))["summary"] == "all"
+
+
+async def _deny_tools(one: Parent) -> None:
+    assert (await one.helper("May", deny_tools=["bash"], blocking=True))["summary"] == "all, without bash"
+
+
 async def _message(one: Parent) -> None:
     await one("report_progress", message="Half of it")
 
@@ -147,6 +157,8 @@ FIELDS: dict[tuple[str, str], Callable[[Parent], Awaitable[None]]] = {
     ("spawn_subtask", "blocking"): _blocking,
     ("spawn_subtask", "interactive"): _interactive,
     ("spawn_subtask", "name"): _name,
+    ("spawn_subtask", "tools"): _tools,
+    ("spawn_subtask", "deny_tools"): _deny_tools,
     ("spawn_subtask", "timeout_s"): _spawn_timeout,
     ("await_subtasks", "ids"): _ids,
     ("await_subtasks", "timeout_s"): _await_timeout,
@@ -199,6 +211,8 @@ async def test_the_field_has_an_effect(tool: str, name: str, tmp_path: Path, mon
             case "Parent":
                 await FIELDS[tool, name](one)
                 (one.task.folder / "mine.txt").write_text("mine")
+            case "May":
+                return one.task.settings.tools.words
             case "Slow":
                 await asyncio.sleep(60)
             case "Tells":

@@ -107,6 +107,9 @@ async def test_it_reads_its_own_plan_by_any_name_or_none(agent: Bench, tool: Too
         if tool.name == "get_job_diff":
             assert "has no result yet" in answer.text
             continue
+        if tool.name == "get_subtask":
+            assert "is a job" in answer.text
+            continue
         assert not answer.is_error, answer.text
         assert agent.scope.plan in answer.text
         assert HUSH not in answer.text.lower()
