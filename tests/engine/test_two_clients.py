@@ -147,7 +147,7 @@ async def test_a_reshape_that_others_always_overtake_is_refused_and_not_tried_fo
     others: list[str] = []
     looks_itself = False
 
-    async def check(world: object, plan: object) -> None:
+    async def check(world: object, plan: object, run: object) -> None:
         nonlocal looks_itself
         if looks_itself:
             return

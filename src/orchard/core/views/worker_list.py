@@ -142,9 +142,11 @@ def _succeeded(run: Run, job_id: JobId) -> bool:
 
 
 def _worker(run: Run, job: JobView, worker: WorkerView, repository: str | None) -> WorkerRow:
-    last = run.records[JobId(job.id)].last
+    record = run.records[JobId(job.id)]
+    last = record.last
+    own = [turn for attempt in record.attempts for turn in attempt.turns if turn.purpose == "work"]
     return WorkerRow(
-        **asdict(worker),
+        **{**asdict(worker), "said": worker.said or last_words(own)},
         repository=repository,
         plan=run.id,
         job=job.id,

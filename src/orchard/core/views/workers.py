@@ -103,7 +103,7 @@ def worker_view(run: Run, job_id: JobId, *, stopped: bool = False) -> WorkerView
         interactive=work.interactive,
         turns=len(turns),
         queued=len(record.queued),
-        said=record.result or last_words(turns),
+        said=record.result or (last.text if last else ""),
         model=model_of(turns),
         health=[] if stopped else conditions_view(live),
     )
