@@ -1,6 +1,8 @@
 """Calls that a person is asked about: seen in `waiting`, answered or refused, and forgotten with their turn."""
 
 import asyncio
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -283,3 +285,36 @@ async def test_an_engine_that_stops_while_it_asks_refuses_nothing_and_the_next_t
     assert found == [Permit(True)]
     assert [one.number for one in orchard.events(CallAsked)] == [1, 2]
     assert [one.number for one in orchard.events(CallAnswered)] == [2]
+
+
+async def test_a_question_that_nobody_waits_for_any_more_is_not_shown_after_its_turn(
+    orchard: Orchard, agents: ScriptedAgents, line: Line, tmp_path: Path
+) -> None:
+    async def turn(task: Task, watch: Watch) -> Result:
+        assert watch.person is not None
+        asking = asyncio.ensure_future(watch.person(CALL))
+        await asyncio.sleep(0.1)
+        asking.cancel()
+        with suppress(asyncio.CancelledError):
+            await asking
+        (task.folder / "a.txt").write_text("a")
+        return Result("done")
+
+    agents.add("one", turn)
+    checking, goes_on = tmp_path / "checking", tmp_path / "goes-on"
+    check = f"touch {checking}; while ! test -e {goes_on}; do sleep 0.05; done"
+    shown: list[str] = []
+
+    async def looking() -> None:
+        for _ in range(1000):
+            if checking.exists():
+                break
+            await asyncio.sleep(0.02)
+        shown.extend(one["kind"] for one in orchard.waiting())
+        goes_on.touch()
+
+    plan = f"name: Ask\njobs: [{{id: a, tools: ask, work: '@one Do it', postchecks: '{check}'}}]"
+    status, _ = await asyncio.gather(run(orchard, line, plan), looking())
+
+    assert statuses(status) == {"a": "succeeded"}, job(status, "a")["error"]
+    assert len(orchard.events(CallAsked)) == 1 and shown == []
