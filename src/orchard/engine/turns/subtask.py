@@ -153,7 +153,8 @@ def _watch_idle(desk: Desk, order: Order, context: Context, subtask: Subtask) ->
     """Have it told that a subtask is idle for long; one that is paused is not."""
 
     def still() -> bool:
-        return subtask.status == "idle" and order.id not in desk.children
+        task = desk.children.get(order.id)
+        return subtask.status == "idle" and (task is None or task.done())
 
     def fail(why: str) -> None:
         _spawn(desk, order.id, _finish_at_rest(desk, order.id, _End("failed", why, subtask.summary)))
