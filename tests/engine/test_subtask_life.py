@@ -14,9 +14,11 @@ from orchard.errors import UsageError
 from orchard.model.events.plans import (
     SubtaskEnded,
     SubtaskIdle,
+    SubtaskSpawned,
     SubtaskStarted,
     UpdateQueued,
 )
+from orchard.model.permissions import made
 from orchard.model.plan import PlanId
 from tests.engine.conftest import Orchard, job
 from tests.engine.helpers import Asker, Line, by_task
@@ -405,6 +407,54 @@ async def test_an_idle_subtask_outlives_its_engine_and_one_that_ran_is_told_as_i
     assert child.heard[1] == "Child: still there?\n"
     assert "The engine was stopped while it ran." in told[1] and saved(orchard, "half.txt")
     assert status(orchard) == "completed"
+
+
+async def test_after_another_engine_the_same_agent_goes_on_and_nobody_has_to_be_there_to_complete_it(
+    orchard: Orchard, agents: ScriptedAgents, line: Line
+) -> None:
+    orchard.repo.commit({".claude/agents/reviewer.md": "---\nname: reviewer\n---\nYou review.\n"})
+    child, permitted = Talker(), list[Any]()
+
+    async def parent(asker: Asker) -> str:
+        await asker.ask("spawn_subtask", instructions="Child", agent="two:reviewer", interactive=True, tools="edit")
+        return "Idle now."
+
+    async def reviews(asker: Asker) -> str:
+        permitted.append(asker.task.settings.tools)
+        return await child(asker)
+
+    class Gone(Exception):
+        pass
+
+    async def leave(session: Session, plan: PlanId) -> None:
+        await line.open(session, plan)
+        await until(lambda: worker(orchard) == "idle" and status(orchard) == "idle")
+        raise Gone
+
+    agents.add("one", by_task(line, parent=parent))
+    agents.add("two", by_task(line, child=reviews))
+    with pytest.raises(Gone):
+        await orchard.run(TALK, during=leave)
+
+    plan, name = orchard.app.find_plan(None), f"a/{subtask(orchard)['id']}"
+    with pytest.raises(Gone):
+        async with orchard.app.session() as session:
+            await line.open(session, plan)
+            await session.request("send_message", plan=plan, job=name, message="Child: go on.")
+            await until(lambda: status(orchard) == "idle" and len(child.heard) == 2)
+            raise Gone
+    assert subtask(orchard)["agent"] == "two" and permitted[0] == permitted[1] and not permitted[1].may_run
+    assert orchard.events(SubtaskSpawned)[0].tools == made("edit")
+
+    for file in orchard.repo.path.parent.rglob("reviewer.md"):
+        file.unlink()
+    async with orchard.app.session() as session:
+        await line.open(session, plan)
+        with pytest.raises(UsageError, match="reviewer"):
+            await session.request("send_message", plan=plan, job=name, message="Child: go on.")
+        assert (await session.request("pause_worker", plan=plan, job=name))["worker"] == "paused"
+        assert (await session.request("complete_task", plan=plan, job=name))["worker"] == "completed"
+        await session.request("cancel_plan", plan=plan)
 
 
 # ------------------------------------------------------------------------------------------- results

@@ -71,6 +71,12 @@ def choose(
     return by_definition(agents, agent, definition, has_model=has_model)
 
 
+def choose_again(agents: Table, name: str, definition: str | None, described: Callable[[], Catalog]) -> Choice:
+    """Who worked before, by the names that were recorded: nobody else takes it over, whoever asks."""
+    found = described().meaning(definition).definition if definition is not None else None
+    return by_definition(agents, agents.find(name), found)
+
+
 def by_definition(agents: Table, agent: Agent, definition: Definition | None, *, has_model: bool = False) -> Choice:
     """An agent that works by a definition, or by none."""
     if definition is None:

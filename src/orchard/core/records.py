@@ -6,7 +6,7 @@ from msgspec import Struct, field
 
 from orchard.core.states import JobState
 from orchard.model.events import plans as events
-from orchard.model.permissions import Source
+from orchard.model.permissions import ALL, Source, Tools
 from orchard.model.phases import PHASES, Phase
 from orchard.model.plan import Job, JobId
 from orchard.model.statuses import JobStatus
@@ -187,6 +187,8 @@ class Subtask(Struct):
     messages: list[events.MessageSent] = field(default_factory=list)
     delivered: int = 0
     """The number of the last message that its agent is known to have."""
+    tools: Tools = ALL
+    """What whoever asked for it lets it use."""
 
     @property
     def over(self) -> bool:

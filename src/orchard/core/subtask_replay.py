@@ -21,6 +21,7 @@ def _spawned(run: Run, event: events.SubtaskSpawned, at: float) -> None:
         event.definition,
         event.blocking,
         event.interactive,
+        tools=event.tools,
     )
 
 

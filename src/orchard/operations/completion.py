@@ -19,8 +19,18 @@ from orchard.model.phases import Phase, at_or_after
 from orchard.model.plan import VALIDATION, AgentWork, JobId
 from orchard.operations.command import Command, Decision, Scene
 from orchard.operations.operation import OfWorker, Route, Tool, Verb, says
-from orchard.operations.plans import job_of, worker_of
-from orchard.operations.talking import JOB, Ready, Told, ends_turn, look_for, of_subtask, then, turn_of, what_it_does
+from orchard.operations.plans import job_of
+from orchard.operations.talking import (
+    JOB,
+    Ready,
+    Told,
+    ends_turn,
+    look_for_nobody,
+    of_subtask,
+    then,
+    turn_of,
+    what_it_does,
+)
 
 RESULT = 16_000
 """Characters of a result."""
@@ -30,11 +40,6 @@ class CompleteTask(OfWorker, frozen=True, kw_only=True):
     result: Annotated[
         str, says("What it came to: kept, and told to people and to the agents of later jobs.", max_length=RESULT)
     ] = ""
-
-
-async def _prepare(scene: Scene, run: Run, args: CompleteTask) -> Ready:
-    """A job needs nothing to be there; a subtask that is at rest does."""
-    return await look_for(scene, run, args) if worker_of(run, args.job)[1] is not None else Ready()
 
 
 def _decide_completion(run: Run, args: CompleteTask, ready: Ready, scene: Scene) -> Decision:
@@ -117,7 +122,7 @@ complete_task = Command(
     verb=Verb("complete", follows=True),
     next=("wait_plan",),
     of_subtasks=True,
-    prepare=_prepare,
+    prepare=look_for_nobody,
     decide=_decide_completion,
     after=then("complete", ends_turn("completed")),
 )

@@ -10,10 +10,12 @@
 """
 
 import asyncio
+from functools import partial
 from typing import Annotated, Literal
 
 from msgspec.structs import replace
 
+from orchard.agents.choice import choose_again
 from orchard.core.records import Subtask
 from orchard.core.run import Run
 from orchard.engine.context import Context
@@ -28,9 +30,10 @@ from orchard.model.permissions import ALL, Tools, all_of, narrowed
 from orchard.model.phases import Phase
 from orchard.model.plan import AgentWork, JobId
 from orchard.operations.operation import Operation, says
-from orchard.operations.subtasks import OfTurn, desk_of_turn, order_of, own_subtask, service, told_of
+from orchard.operations.subtasks import OfTurn, desk_of_turn, own_subtask, service, told_of
 
 Action = Literal["send", "interrupt", "pause", "resume", "complete"]
+GOES_ON: tuple[Action, ...] = ("send", "resume")
 By = Literal["parent", "person"]
 QUEUED_MESSAGES = 100
 MESSAGE_BYTES = 64 * 1024
@@ -39,6 +42,7 @@ MESSAGE_BYTES = 64 * 1024
 async def prepare(engine: Engine, run: Run, job_id: JobId, one: Subtask, *, again: bool = False) -> Order | None:
     """What one that is at rest needs to go on: its agent has to be there, and whatever describes it.
 
+    Only what lets it go on (`GOES_ON`) asks for this: nobody has to be there to pause it, or to call it done.
     `again`: it was prepared and decided, and waits for its slot.
     """
     if not one.at_rest and not (again and one.status == "waiting"):
@@ -47,15 +51,19 @@ async def prepare(engine: Engine, run: Run, job_id: JobId, one: Subtask, *, agai
     known = desk.orders.get(one.id)
     if isinstance(known, Order):
         return known
-    order = await order_of(desk, one.definition or one.agent, one.instructions)
-    return replace(order, id=one.id, permits=_last_tools(run, job_id, one.id))
+    world = engine.world
+    described = partial(world.described_in, desk.context.place.folder)
+    chosen = await world.in_thread(choose_again, world.agents, one.agent, one.definition, described)
+    return Order(one.id, chosen, one.instructions, _last_tools(run, job_id, one.id))
 
 
 def _last_tools(run: Run, job_id: JobId, subtask: str | None) -> Tools:
     """What an agent might use in its last turn; it never gets more because an engine forgot."""
     last = run.records[job_id].last
     turns = [turn for turn in last.turns if turn.subtask == subtask] if last is not None else []
-    return all_of(turns[-1].tools) if turns else ALL
+    if turns:
+        return all_of(turns[-1].tools)
+    return run.records[job_id].subtasks[subtask].tools if subtask is not None else ALL
 
 
 def decide(engine: Engine, run: Run, job_id: JobId, one: Subtask, action: Action, message: str, by: By) -> list[Event]:
@@ -88,9 +96,9 @@ def _said(job_id: JobId, one: Subtask, message: str, by: By) -> list[Event]:
 
 async def perform(engine: Engine, run: Run, job_id: JobId, one: Subtask, action: Action, order: Order | None) -> Json:
     """Do what was decided and recorded; answers when it is done, or when the subtask goes on."""
-    desk = await _desk(engine, run, job_id, one)
     turn = engine.interruptible(Scope(run.id, job_id, one.attempt, one.id))
-    if action in ("send", "resume"):
+    if action in GOES_ON:
+        desk = await _desk(engine, run, job_id, one)
         if one.status == "waiting" and order is not None and one.id not in desk.children:
             begin(desk, order)
     elif action == "pause" and turn is not None:
@@ -98,7 +106,7 @@ async def perform(engine: Engine, run: Run, job_id: JobId, one: Subtask, action:
     elif action == "interrupt" and turn is not None:
         await turn.interrupt()
     elif action == "complete":
-        await _complete(desk, one)
+        await _complete(await _desk(engine, run, job_id, one, to_work=False), one)
     return {"subtask": one.id, "subtask_status": one.status}
 
 
@@ -119,20 +127,23 @@ async def _complete(desk: Desk, one: Subtask) -> None:
         await asyncio.wait([desk.children[one.id]])
 
 
-async def _desk(engine: Engine, run: Run, job_id: JobId, one: Subtask) -> Desk:
-    """Where the agent sits that asked for a subtask; after another engine, as far as the journal knows."""
+async def _desk(engine: Engine, run: Run, job_id: JobId, one: Subtask, *, to_work: bool = True) -> Desk:
+    """Where the agent sits that asked for a subtask; after another engine, as far as the journal knows.
+
+    `to_work`: with what that agent hands on, so it has to be there.
+    """
     known = engine.desks.get(Scope(run.id, job_id, one.attempt, one.parent))
-    if isinstance(known, Desk):
+    if isinstance(known, Desk) and (known.agent or not to_work):
         return known
     context = Context(
         engine, run, job_id, one.attempt, Phase.WORK, asyncio.Event(), base=run.records[job_id].base or "",
         phase=Phase.WORK, subtask=one.parent,
     )  # fmt: skip
     held, work = context.workspace.held, context.job.work
-    if held is not None:
+    if held is not None and known is None:
         await context.workspace.prepare(held.base)
     desk = Desk(context, work=work)
-    if isinstance(work, AgentWork):
+    if isinstance(work, AgentWork) and to_work:
         chosen = await chosen_for(context, work.agent, has_model=work.model is not None or work.tier is not None)
         settings = with_definition(await settings_of(context, chosen.agent, work), chosen)
         desk.agent = chosen.agent.name
@@ -160,8 +171,10 @@ async def _steer_subtask(engine: Engine, args: SteerSubtask) -> Json:
         raise UsageError("'send' needs a 'message', and nothing else has one.")
     if len(args.message.encode(errors="replace")) > MESSAGE_BYTES:
         raise UsageError(f"A message holds at most {MESSAGE_BYTES // 1024} KiB.")
-    order = await prepare(engine, run, job_id, one)
-    if one.at_rest and order is None:
+    order, goes_on = None, args.action in GOES_ON
+    if goes_on:
+        order = await prepare(engine, run, job_id, one)
+    if goes_on and one.at_rest and order is None:
         order = await prepare(engine, run, job_id, one)  # it fell idle meanwhile
     events = decide(engine, run, job_id, one, args.action, args.message, "parent")
     if events:

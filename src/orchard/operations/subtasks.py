@@ -143,6 +143,7 @@ async def _spawn_subtask(engine: Engine, args: SpawnSubtask) -> Json:
         order.chosen.name,
         args.blocking,
         args.interactive,
+        permits,
     )
     context.engine.record(context.run.id, spawned)
     failpoint("subtask.spawned")

@@ -78,6 +78,12 @@ async def look_for(scene: Scene, run: Run, args: OfWorker) -> Ready:
     return Ready(agent=True)
 
 
+async def look_for_nobody(scene: Scene, run: Run, args: OfWorker) -> Ready:
+    """What ends a turn, or keeps one from beginning, needs no agent."""
+    worker_of(run, args.job)
+    return Ready()
+
+
 def of_subtask(
     scene: Scene, run: Run, args: OfWorker, ready: Ready, action: steering.Action, message: str = ""
 ) -> Decision | None:
@@ -86,7 +92,7 @@ def of_subtask(
     if subtask is None:
         return None
     one = run.records[job_id].subtasks[subtask]
-    if one.at_rest and ready.order is None:
+    if action in steering.GOES_ON and one.at_rest and ready.order is None:
         raise Outdated  # it fell idle meanwhile
     events = steering.decide(scene.engine, run, job_id, one, action, message, "person")
     number = {"number": len(one.messages) + 1, "queued": one.status != "idle"} if action == "send" else {}
@@ -105,7 +111,8 @@ def then(
                 await perform(scene, run, args)
             return {**decided.answer, "worker": worker_state(run, job_id)}
         one = run.records[job_id].subtasks[subtask]
-        order = await steering.prepare(scene.engine, run, job_id, one, again=True)
+        goes_on = action in steering.GOES_ON
+        order = await steering.prepare(scene.engine, run, job_id, one, again=True) if goes_on else None
         await steering.perform(scene.engine, run, job_id, one, action, order)
         return {**decided.answer, "worker": subtask_state(one)}
 
@@ -193,7 +200,7 @@ interrupt_worker = Command(
     next=("send_message", "complete_task"),
     of_subtasks=True,
     destructive=True,
-    prepare=look_for,
+    prepare=look_for_nobody,
     decide=_decide_interruption,
     after=then("interrupt", ends_turn("interrupted")),
 )
@@ -227,7 +234,7 @@ pause_worker = Command(
     verb=Absent("`pause` takes workers as well."),
     next=("resume_worker",),
     of_subtasks=True,
-    prepare=look_for,
+    prepare=look_for_nobody,
     decide=_decide_pause,
     after=then("pause", ends_turn("paused")),
 )

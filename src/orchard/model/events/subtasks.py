@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from orchard.model.events.event import AttemptFact, JobFact, PhaseFact
+from orchard.model.permissions import ALL, Tools
 
 
 class SubtaskSpawned(PhaseFact, frozen=True):
@@ -21,6 +22,8 @@ class SubtaskSpawned(PhaseFact, frozen=True):
     blocking: bool = False
     interactive: bool = False
     """Whether it waits for a message when its turn has ended, instead of being over."""
+    tools: Tools = ALL
+    """What whoever asked for it lets it use, of what it may use itself."""
 
 
 class SubtaskStarted(AttemptFact, frozen=True):
