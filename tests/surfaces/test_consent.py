@@ -110,6 +110,16 @@ def test_a_job_cannot_agree(desk: Desk, wrap: str, tmp_path: Path) -> None:
     assert desk("run", desk.plan(TWO_JOBS)).code == 4
 
 
+@pytest.mark.parametrize("verb", ["allow a --always", "deny a", "approve a --yes"])
+def test_a_job_answers_nothing_that_a_person_is_asked(tmp_path: Path, verb: str) -> None:
+    desk, out = Desk(tmp_path), tmp_path / "said"
+    command = f"env -u ORCHARD_TOKEN -u ORCHARD_JOB {TRUST} -C {desk.repo.path} {verb}"
+    plan = desk.plan(f"name: P\njobs:\n  - id: a\n    heal: false\n    work: |\n      {command} > {out} 2>&1\n")
+
+    assert desk("run", plan).code == 1
+    assert "A job cannot answer what a person is asked: only you can." in out.read_text()
+
+
 def test_a_person_at_a_terminal_is_shown_all_and_asked(desk: Desk) -> None:
     declined = on_a_terminal(desk, "trust", keys=("[y/N]", b"n\n"))
     agreed = on_a_terminal(desk, "trust", keys=("[y/N]", b"y\n"))

@@ -72,13 +72,16 @@ def what_is_asked(app: App, *, project: bool) -> Asked:
     return Asked(app, none if covered(found, app.repo.home, app.repo.common_dir, app.dirs.state) else found)
 
 
-def refuse_in_job(app: App) -> None:
+TRUST = "orchard trust"
+
+
+def refuse_in_job(app: App, agrees: str = "agree to settings", hint: str = TRUST) -> None:
     """Jobs agree to nothing: not for themselves, and not for each other."""
     known = [folder / git for folder in known_repositories(app.dirs.state) for git in (".git/orchard", "orchard")]
     states = {app.repo.state, *known}
     engines = {address.pid for state in states if (address := read_address(state)) is not None}
     if inside_job() or not engines.isdisjoint(ancestors()):
-        raise NeedsPerson("A job cannot agree to settings: only you can.", "Run in a terminal of yours: orchard trust")
+        raise NeedsPerson(f"A job cannot {agrees}: only you can.", f"Run in a terminal of yours: {hint}")
 
 
 def run_trust(terminal: Terminal, app: App, *, show: bool, yes: str | None) -> int:

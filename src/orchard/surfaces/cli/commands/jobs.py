@@ -10,6 +10,7 @@ from orchard.errors import NotFound, UsageError
 from orchard.model.plan import VALIDATION, Job, JobId, PlanId
 from orchard.operations.completion import complete_task
 from orchard.operations.jobs import approve_job, cancel_jobs, force_fail_job, retry_plan
+from orchard.operations.operation import Verb
 from orchard.operations.permissions import allow_call, deny_call
 from orchard.operations.plans import cancel_plan
 from orchard.operations.selection import find_plan, named
@@ -66,6 +67,7 @@ def force_fail(asked: Asked) -> int:
 @action(approve_job, examples="orchard approve api\norchard approve login-3f2a:api --yes    # in a script")
 def approve(asked: Asked) -> int:
     """Shows what the job changed first, and asks. Without a terminal, pass --yes; otherwise it exits with 4."""
+    _only_a_person(asked)
     asked.refuse()
     stat = asked.app.diff(asked.job, asked.plan, stat=True).decode(errors="replace")
     asked.terminal.note(*[text.raw(row) for row in safe_lines(stat) if row])
@@ -76,6 +78,7 @@ def approve(asked: Asked) -> int:
 @action(allow_call, examples="orchard allow api\norchard allow login-3f2a:api --question 2 --always")
 def allow(asked: Asked) -> int:
     """'orchard waiting' shows what it would do. The agent goes on at once."""
+    _only_a_person(asked)
     answer = asked.request()
     more = " It is not asked about again." if asked.values["always"] else ""
     return asked.tell(answer, text.done(f"The agent of job '{asked.job}' uses {_call(answer)}.{more}"))
@@ -83,8 +86,18 @@ def allow(asked: Asked) -> int:
 
 @action(deny_call, examples="orchard deny api\norchard deny api --reason 'Use the test database'")
 def deny(asked: Asked) -> int:
+    _only_a_person(asked)
     answer = asked.request()
     return asked.tell(answer, text.done(f"The agent of job '{asked.job}' goes on without {_call(answer)}."))
+
+
+def _only_a_person(asked: Asked) -> None:
+    """Nothing that a job has started answers what a person is asked."""
+    from orchard.surfaces.cli.consent import refuse_in_job  # brings what only `trust` needs beside it
+
+    assert isinstance(asked.operation.verb, Verb)
+    meant = f"orchard {asked.operation.verb.name} {asked.plan}:{asked.job}"
+    refuse_in_job(asked.app, "answer what a person is asked", meant)
 
 
 def _call(answer: Mapping[str, object]) -> str:
