@@ -36,8 +36,8 @@ _sinks: "list[Sink]" = []
 class Sink:
     """A place where lines go: a stream, or a file that turns over."""
 
-    def __init__(self, stream: IO[str] | None = None, path: Path | None = None) -> None:
-        self.stream, self._path = stream, path
+    def __init__(self, level: int, stream: IO[str] | None = None, path: Path | None = None) -> None:
+        self.level, self.stream, self._path = level, stream, path
 
     def write(self, line: str) -> None:
         """What cannot be written is left out: no work may fail because of a line about it."""
@@ -69,9 +69,12 @@ def _private(path: Path) -> IO[str]:
 
 
 def _forget_old(folder: Path) -> None:
+    """Keep the newest files, and those whose process may still write."""
     files = sorted(folder.glob("orchard-*.log"), key=lambda one: one.name)
     for file in files[: max(0, len(files) - KEPT_FILES + 1)]:
-        file.unlink(missing_ok=True)
+        number = file.name.partition(".")[0].rpartition("-")[2]
+        if not (number.isdecimal() and Path(f"/proc/{number}").exists()):
+            file.unlink(missing_ok=True)
 
 
 def start(wanted: str | None, verbose: int, state: Path) -> None:
@@ -87,13 +90,13 @@ def start(wanted: str | None, verbose: int, state: Path) -> None:
     sinks: list[Sink] = []
     if LEVELS[level] < OFF:
         now = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
-        sinks.append(Sink(path=state / FOLDER / f"orchard-{now}-{os.getpid()}.log"))
+        sinks.append(Sink(LEVELS[level], path=state / FOLDER / f"orchard-{now}-{os.getpid()}.log"))
     if verbose:
-        sinks.append(Sink(sys.stderr))
+        sinks.append(Sink(INFO if verbose == 1 else DEBUG, sys.stderr))
     for old in _sinks:
         old.close()
     _sinks[:] = sinks
-    _level = min(LEVELS[level], {0: OFF, 1: INFO}.get(verbose, DEBUG))
+    _level = min((sink.level for sink in sinks), default=OFF)
     _components = frozenset(chosen or COMPONENTS)
 
 
@@ -134,7 +137,8 @@ def _write(level: int, component: str, text: str) -> None:
     now = time.time()
     moment = f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(now))}.{int(now % 1 * 1000):03d}"
     word = next(name for name, number in LEVELS.items() if number == level)
-    plain = "".join(one if one.isprintable() else " " for one in re.sub(r"://[^/\s@]+@", "://", text))
+    plain = "".join(one if one.isprintable() else " " for one in re.sub(r"://\S+@", "://", text))
     line = f"{moment}{time.strftime('%z')} {word:<7} [{component}] {plain}\n"
     for sink in _sinks:
-        sink.write(line)
+        if level >= sink.level:
+            sink.write(line)

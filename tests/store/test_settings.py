@@ -185,7 +185,8 @@ def test_a_repositorys_file_cannot_put_worktrees_outside(place: Place) -> None:
 
 LOOSER = [
     ("limits.log_bytes", 10**15), ("limits.wall", 0), ("limits.wall", 7200), ("limits.idle", 0),
-    ("limits.interactive", 0), ("limits.ask", 0), ("limits.grace", 3600), ("capacity.global", 0), ("capacity.global", 100),
+    ("limits.interactive", 0), ("limits.ask", 0), ("limits.grace", 3600), ("capacity.global", 0),
+    ("capacity.global", 100),
     ("heal.enabled", True), ("heal.attempts", 100), ("limits.subtasks_per_job", 1000),
     ("limits.subtasks_per_plan", 10_000), ("worktree.pool", 64), ("agent_tools", True), ("resolver", "theirs"),
     ("resolver", "ours"), ("resolver", "agent"), ("push", True),

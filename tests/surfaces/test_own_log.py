@@ -1,5 +1,6 @@
 """The log of Orchard itself: off unless a person asks, in lines with time and component, without what people say."""
 
+import os
 import re
 import stat
 from collections.abc import Iterator
@@ -56,6 +57,32 @@ def test_the_variable_writes_a_private_file_that_holds_no_texts_of_plans(desk: D
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
+def test_an_engine_in_the_background_has_a_file_of_its_own(desk: Desk, tmp_path: Path) -> None:
+    desk.env[own_log.VARIABLE] = "info"
+    desk("run", "--detach", desk.plan(PLAN))
+    desk("wait")
+    assert any("JobSucceeded job=a" in line for line in lines_of(tmp_path))
+
+
+def test_verbose_and_the_variable_have_levels_of_their_own(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    own_log.start("debug", 1, folder.parent)
+    own_log.debug("git", "status")
+    own_log.info("engine", "JobStarted")
+    assert len(lines_of(folder)) == 2
+    assert "status" not in capsys.readouterr().err
+
+
+def test_the_file_of_a_process_that_lives_is_kept(folder: Path) -> None:
+    folder.mkdir()
+    mine = folder / f"orchard-20200101-000000-{os.getpid()}.log"
+    mine.touch()
+    for number in range(30):
+        (folder / f"orchard-2021010{number // 10}-00000{number % 10}-999999999.log").touch()
+    own_log.start("info", 0, folder.parent)
+    own_log.info("engine", "JobStarted")
+    assert mine.exists() and len(list(folder.iterdir())) <= own_log.KEPT_FILES + 2
+
+
 @pytest.mark.parametrize("wanted", ["loud", "debug:nothing", "debug;git"])
 def test_a_word_that_is_no_level_is_refused(desk: Desk, wanted: str) -> None:
     desk.env[own_log.VARIABLE] = wanted
@@ -73,7 +100,7 @@ def test_some_components_can_be_chosen(folder: Path) -> None:
 def test_a_file_turns_over_and_old_files_go(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder.mkdir()
     for number in range(30):
-        (folder / f"orchard-2020010{number // 10}-00000{number % 10}-1.log").touch()
+        (folder / f"orchard-2020010{number // 10}-00000{number % 10}-999999999.log").touch()
     monkeypatch.setattr(own_log, "FILE_BYTES", 500)
     own_log.start("info", 0, folder.parent)
     for number in range(40):

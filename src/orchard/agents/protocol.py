@@ -106,6 +106,9 @@ class Task(Struct, frozen=True):
     """Calls of the model that were made for this turn already, before something cut it off: they count against the
     limits of the agent's own. `settings.max_turns` is what is left of the plan's."""
     limits: Limits = field(default_factory=Limits)
+    judges: bool = False
+    """Whether it checks or heals what others did in `folder`: commands and skills that lie there are not read, since
+    those whose work is judged could have written them."""
     trusted_project_settings: bool = False
     """Whether the user has agreed to what `folder` holds for this agent's own program: hooks, servers, addresses. Where
     not, the program is started so that none of it counts."""

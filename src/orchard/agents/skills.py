@@ -32,10 +32,11 @@ class Skill(Struct, frozen=True):
     of_user: bool = False
 
 
-def skills_for(top: Path, home: Path) -> tuple[Skill, ...]:
+def skills_for(top: Path | None, home: Path) -> tuple[Skill, ...]:
     """The skills that can be used, those of the repository first; of two with one name the first counts."""
     found: dict[str, Skill] = {}
-    for one in (*_skills(top, PLACES, of_user=False), *_skills(home, USER_PLACES, of_user=True)):
+    own = _skills(top, PLACES, of_user=False) if top is not None else ()
+    for one in (*own, *_skills(home, USER_PLACES, of_user=True)):
         if len(found) < MOST:
             found.setdefault(one.name, one)
     return tuple(found.values())

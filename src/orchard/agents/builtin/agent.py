@@ -138,7 +138,8 @@ class BuiltinAgent:
         before = await in_thread(sessions.read, task.private, session) if task.session is not None else []
         if before is None:
             return Result("session-lost", f"Session {session} is not there any more, or cannot be read.")
-        top, home = await in_thread(top_of, task.folder), Path(env.get("HOME") or Path.home())
+        top = None if task.judges else await in_thread(top_of, task.folder)
+        home = Path(env.get("HOME") or Path.home())
         told = await in_thread(expanded, task.instructions, top, home)
         for note in told.notes:
             watch.tell(Noted("setting", note))

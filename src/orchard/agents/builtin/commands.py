@@ -34,17 +34,21 @@ class Expanded(Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
-def expanded(instructions: str, top: Path, home: Path) -> Expanded:
-    """The same instructions, with the command that they begin with written out; a name that is none stays as it is."""
+def expanded(instructions: str, top: Path | None, home: Path) -> Expanded:
+    """The same instructions, with the command that they begin with written out; a name that is none stays as it is.
+
+    Where `top` is None, only the user's own commands count.
+    """
     called = _CALLED.match(instructions)
     if called is None:
         return Expanded(instructions)
     name, arguments, rest = called[1], (called[2] or "").strip(), instructions[called.end() :]
     for folder, whose, links in ((top, "this repository", False), (home, "the user", True)):
-        found = _find(folder, name, links=links)
+        found = _find(folder, name, links=links) if folder is not None else None
         if found is not None:
             return _written_out(name, arguments, rest, found, whose)
-    return Expanded(instructions, (f"'/{name}' is no command here: the agent is told it as it is.",))
+    why = "" if top is not None else " (a check or a healing reads only your own commands, not those of the repository)"
+    return Expanded(instructions, (f"'/{name}' is no command here{why}: the agent is told it as it is.",))
 
 
 def _written_out(name: str, arguments: str, rest: str, found: tuple[str, str], whose: str) -> Expanded:

@@ -176,6 +176,7 @@ async def _once(context: Context, asked: Asked, calls: int) -> tuple[protocol.Re
             session=asked.session,
             calls_before=calls,
             limits=asked.limits,
+            judges=asked.purpose in ("check", "heal"),
             trusted_project_settings=trusted,
         )
         started = context.workspace.note_start(context.phase)

@@ -13,7 +13,9 @@ from pathlib import Path
 
 from msgspec import to_builtins
 
+from orchard import own_log
 from orchard.app import open_app
+from orchard.config.user_dirs import user_dirs
 from orchard.errors import EXIT_FAILED, OrchardError
 from orchard.process.privacy import hide_memory
 from orchard.surfaces.mcp_channel import teach
@@ -29,6 +31,7 @@ def main(argv: list[str]) -> int:
             os.close(ready)
 
     try:
+        own_log.start(os.environ.get(own_log.VARIABLE), 0, user_dirs().state)
         app = open_app(Path(argv[0]), in_commands)
         teach(app)
         asyncio.run(app.serve_until_idle(say_ready))

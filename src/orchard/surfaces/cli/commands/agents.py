@@ -301,7 +301,7 @@ def lone_choice(
     if meant.agent not in (None, BUILTIN):
         raise UsageError(
             f"{quoted('@' + named[1])} is work for agent '{meant.agent}', and here the built-in one works alone.",
-            f'Give it to a plan: orchard do "@{named[1]} ..."',
+            f'Give it to a job of a plan: work: "@{named[1]} ..."',
         )
     chosen = by_definition(found, it, meant.definition, has_model=has_model)
     return "\n\n---\n\n".join(part for part in (named[2], chosen.role) if part), chosen
