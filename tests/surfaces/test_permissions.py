@@ -74,9 +74,11 @@ def test_calls_are_asked_about_allowed_and_denied_from_another_terminal(
     assert "by tool" in said, "what it would write"
     assert "orchard allow a --question 1" in said and "orchard deny a --question 1" in said
     assert "waiting: permission" in orchard("status").stdout
+    assert "by tool" in orchard("job", "a").stdout
 
     allowed = orchard("allow", "a")
     assert allowed.returncode == 0 and "uses write_file (a.txt)" in allowed.stdout
+    assert "by tool" in allowed.stdout, "what the agent says it is about is not all"
     until_waiting(orchard, "bash")
     denied = orchard("deny", "a", "--reason", "No commands.", "--json")
     assert json.loads(denied.stdout)["tool"] == "bash"

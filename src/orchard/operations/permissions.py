@@ -32,6 +32,8 @@ class Answered(DoneJob, frozen=True, kw_only=True):
     question: int
     tool: str
     about: str
+    input: str
+    """What it is called with, whole."""
 
 
 def open_call(run: Run, job: JobId, number: int | None) -> CallAsked:
@@ -68,7 +70,8 @@ def _decide_deny(run: Run, args: DenyCall, _: object, scene: Scene) -> Decision:
 def _decided(job: JobId, call: CallAsked, *, allowed: bool, why: str = "", always: bool = False) -> Decision:
     where = (job, call.attempt, call.number)
     answered = CallAnswered(*where, allowed=allowed, why=why, always=always, subtask=call.subtask)
-    return Decision([answered], {"job": job, "question": call.number, "tool": call.tool, "about": call.about})
+    told = {"question": call.number, "tool": call.tool, "about": call.about, "input": call.input}
+    return Decision([answered], {"job": job, **told})
 
 
 async def _tell(scene: Scene, run: Run, args: OfCall, decided: Decision) -> Json:

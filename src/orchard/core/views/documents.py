@@ -256,6 +256,8 @@ class Hold(Struct, frozen=True):
 
     kind: str
     reason: str
+    input: str | None = None
+    """What the call would be made with, whole, where it waits for a permission."""
 
 
 class Said(Struct, frozen=True):

@@ -420,7 +420,8 @@ def _waits(record: JobRecord) -> documents.Hold | None:
     """What a job waits for: to go on at all, or with a call of its agent."""
     if record.hold is not None:
         return documents.Hold(record.hold.kind, record.hold.reason)
-    return next((documents.Hold(PERMISSION, asked_words(call)) for call, _ in record.questions), None)
+    asked = (call for call, _ in record.questions)
+    return next((documents.Hold(PERMISSION, asked_words(call), call.input or None) for call in asked), None)
 
 
 def _job_view(run: Run, job_id: JobId, *, stopped: bool) -> documents.JobView:

@@ -13,10 +13,10 @@ from orchard.engine.context import Context
 from orchard.engine.programs import redacted
 from orchard.engine.turns.scope import scope_of
 from orchard.model.events.plans import CallAnswered, CallAsked
-from orchard.text import one_line, shortened
+from orchard.text import one_line
 
-ABOUT, INPUT = 300, 4000
-"""Characters of a call that a person is shown."""
+ABOUT, INPUT = 300, 32_000
+"""Characters of a call that a person is shown. All of its input is shown: a longer one is refused unasked."""
 MOST_ASKED = 200
 """Questions of one turn; whoever asks more often is refused without one."""
 
@@ -36,6 +36,8 @@ class Person(Struct):
         if self.asked > MOST_ASKED:
             return Permit(False, f"you have asked a person {MOST_ASKED} times in this turn, and that is enough")
         question = self._question(wanted)
+        if len(question.input) > INPUT:
+            return Permit(False, f"it is too long for a person to read: make it shorter than {INPUT:,} characters")
         key = (context.run.id, context.job_id, question.number)
         answer: asyncio.Future[CallAnswered] = asyncio.get_running_loop().create_future()
         context.engine.questions[key] = answer
@@ -71,7 +73,7 @@ class Person(Struct):
             self.agent,
             one_line(wanted.tool, 100),
             one_line(about, ABOUT),
-            shortened(given, INPUT),
+            given,
             context.subtask,
             None if seconds is None else context.world.clock() + seconds,
         )

@@ -12,7 +12,7 @@ class CallAsked(AttemptFact, frozen=True):
     tool: str
     about: str = ""
     input: str = ""
-    """What it would be called with, shortened, without secrets."""
+    """What it would be called with, whole, without secrets."""
     subtask: str | None = None
     until: float | None = None
     """When it is refused if nobody has answered; None: it waits as long as the turn."""

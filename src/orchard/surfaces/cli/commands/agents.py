@@ -218,8 +218,6 @@ MOST_TURNS = 1000
 FOLDER = "agent"
 """In the user's state: sessions of agents that run alone."""
 KEPT_SESSIONS = 200
-SHOWN_INPUT = 40
-"""Lines of a call that are shown to whoever is asked about it."""
 
 _EXITS = {"done": EXIT_DONE, "session-lost": EXIT_NOT_FOUND, "timeout": EXIT_TIMED_OUT}
 _HINTS = {
@@ -364,7 +362,7 @@ async def work(
 
 async def _asked_here(terminal: Terminal, wanted: Wanted) -> Permit:
     """The word of the person at this terminal, to whom the call is shown."""
-    shown = [text.raw(row) for row in safe_lines(wanted.input)[:SHOWN_INPUT]]
+    shown = [text.raw(row) for row in safe_lines(wanted.input, len(wanted.input) * 4)]
     terminal.note(*shown)
     asked = f"May the agent use {wanted.tool}{f': {wanted.about}' if wanted.about else ''}?"
     return Permit(await asyncio.to_thread(terminal.agreed, asked), "the person at the terminal said no")

@@ -81,7 +81,7 @@ def allow(asked: Asked) -> int:
     _only_a_person(asked)
     answer = asked.request()
     more = " It is not asked about again." if asked.values["always"] else ""
-    return asked.tell(answer, text.done(f"The agent of job '{asked.job}' uses {_call(answer)}.{more}"))
+    return asked.tell(answer, text.done(f"The agent of job '{asked.job}' uses {_call(answer)}.{more}"), *_input(answer))
 
 
 @action(deny_call, examples="orchard deny api\norchard deny api --reason 'Use the test database'")
@@ -98,6 +98,12 @@ def _only_a_person(asked: Asked) -> None:
     assert isinstance(asked.operation.verb, Verb)
     meant = f"orchard {asked.operation.verb.name} {asked.plan}:{asked.job}"
     refuse_in_job(asked.app, "answer what a person is asked", meant)
+
+
+def _input(answer: Mapping[str, object]) -> list[Line]:
+    """What the call is made with, whole: what it is about is said by the agent."""
+    given = str(answer["input"])
+    return [[("    ", ""), (row, "dim")] for row in safe_lines(given, len(given) * 4)] if given else []
 
 
 def _call(answer: Mapping[str, object]) -> str:

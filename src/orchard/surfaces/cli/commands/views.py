@@ -141,15 +141,12 @@ def waiting(terminal: Terminal) -> int:
     return EXIT_WAITING if found else EXIT_DONE
 
 
-SHOWN_INPUT = 20
-"""Lines of what a call would be made with."""
-
-
 def waiting_lines(row: Waiting) -> list[Line]:
     where = f"{row.plan} ({safe(row.name, 60)})"
     job = "" if row.job is None or row.job.startswith("__") else f", job {safe(row.job)}"
     since = f"  since {text.day(row.since)}" if row.since else ""
-    rows = safe_lines(row.input, 500)[:SHOWN_INPUT] if row.input else []
+    # Whoever allows a call has to have seen all that it would do.
+    rows = safe_lines(row.input, len(row.input) * 4) if row.input else []
     shown: list[Line] = [[("    ", ""), (line, "dim")] for line in rows]
     others = " or ".join(in_commands(step) for step in row.next[1:])
     return [

@@ -11,7 +11,8 @@ from orchard.surfaces.cli.render.lines import Line, Meaning, padded, safe, safe_
 from orchard.surfaces.cli.render.tree import Look
 
 LABEL_COLUMNS = 12
-LONG = ("says", "called done", "outcome", "error", "commits")
+ASKED = "would do"
+LONG = (ASKED, "says", "called done", "outcome", "error", "commits")
 """What may take several lines."""
 SHOWN_ABOVE = ("id", "name", "group", "needs", "task", "tools", "deny_tools", "ask_tools")
 
@@ -58,6 +59,7 @@ def _rows(job: JobDetails) -> Iterator[tuple[str, str | None, Meaning]]:
     yield "needs", ", ".join(job.needs), ""
     yield "needed by", ", ".join("validation" if one == VALIDATION else one for one in job.needed_by), ""
     yield "waits for", f"{waiting.kind}: {waiting.reason}" if waiting else "", "wait"
+    yield ASKED, (waiting.input or "") if waiting else "", "wait"
     yield "waits for", "" if job.deployed else "a person or an agent to deploy it", "wait"
     if worker:
         told = f", {text.many(worker.queued, 'message')} to be told" if worker.queued else ""
@@ -97,7 +99,9 @@ def _several(label: str, value: object, meaning: Meaning) -> Iterator[Line]:
     if len(label) > LABEL_COLUMNS:  # the label has a line of its own rather than being cut
         yield [(f"  {label}", "dim")]
         label = ""
-    for number, row in enumerate(safe_lines(value)[:20]):
+    # What a person is asked about is shown whole.
+    rows = safe_lines(value, 1_000_000) if label == ASKED else safe_lines(value)[:20]
+    for number, row in enumerate(rows):
         yield [(f"  {padded(label if number == 0 else '', LABEL_COLUMNS)}", "dim"), (row, meaning)]
 
 

@@ -14,10 +14,12 @@ from orchard.app import App
 from orchard.core.views.plans import asked_words, job_view
 from orchard.errors import InvalidInput, Problem, UsageError
 from orchard.model.events.plans import Json
+from orchard.model.plan import JobId
 from orchard.model.plan_codec import work_json
 from orchard.operations.command import Command
 from orchard.operations.operation import Alias, Argument, Operation, arguments_of
 from orchard.operations.operation import Tool as Declared
+from orchard.operations.permissions import open_call
 from orchard.operations.table import OPERATIONS
 from orchard.planfile import parse
 from orchard.planfile.fields import BudgetFields
@@ -92,14 +94,17 @@ def _runs(command: Operation, more: tuple[str, ...]) -> Callable[[Call, Any], Aw
             meant = await meant_job(call, given.plan, given.job, verb, or_subtask=command.of_subtasks)
         else:
             meant = await meant_plan(call, given.plan, verb)
-        args = {"job": meant.worker} if isinstance(meant, MeantJob) else {}
+        args: Json = {"job": meant.worker} if isinstance(meant, MeantJob) else {}
         for one in own:
             value = getattr(given, one.name)
             if one.name in given.model_fields_set and (value is not None or one.form == "works"):
                 args[one.name] = await _read(call, meant, one, value)
-        if question is not None:
+        if question is not None or command.name in ANSWERS:
             await refuse_first(call, command, meant)
-            await confirm(call, await call.served.read(question, call.served.app, meant))
+        if command.name in ANSWERS:  # the answer is to what is shown now, whatever is asked meanwhile
+            args["question"] = await call.served.read(_number, call.served.app, meant, args.get("question"))
+        if question is not None:
+            await confirm(call, await call.served.read(question, call.served.app, meant, args))
         name, args = command.becomes(args) if isinstance(command, Alias) else (command.name, args)
         answer = await ask(call, name, _asked_about(meant, args), **args)
         told = {_told_as(command, name): value for name, value in answer.items()}
@@ -146,18 +151,18 @@ def _standing(app: App, meant: MeantJob) -> Json:
 # ---------------------------------------------------------------------------------------- questions
 
 
-def _landing(app: App, meant: Meant) -> str:
+def _landing(app: App, meant: Meant, args: Json) -> str:
     summary = app.summary(meant.plan)
     jobs = summary.counts["total"] - 1
     target = summary.target.branch or "its target"
     return f"Land plan '{summary.name}' ({meant.plan}, {jobs} jobs) on branch '{target}'?"
 
 
-def _undo(app: App, meant: Meant) -> str:
+def _undo(app: App, meant: Meant, args: Json) -> str:
     return f"Take the landing of plan '{meant.plan}' on branch '{app.summary(meant.plan).target.branch}' back?"
 
 
-def _approval(app: App, meant: Meant) -> str:
+def _approval(app: App, meant: Meant, args: Json) -> str:
     view = job_view(app.run_of(meant.plan), meant.job)
     files = view.summary.added + view.summary.modified + view.summary.deleted
     why = f" {view.waiting.reason}" if view.waiting else ""
@@ -165,12 +170,22 @@ def _approval(app: App, meant: Meant) -> str:
     return f"Approve job '{view.name}' ({meant.job}) of plan '{meant.plan}', {changed}?{why}"
 
 
-def _call(app: App, meant: Meant) -> str:
-    asked = app.run_of(meant.plan).records[meant.job].questions
-    return "; ".join(f"{call.number}. {asked_words(call)}" for call, _ in asked) + "?"
+def _call(app: App, meant: Meant, args: Json) -> str:
+    """The call that is asked about, with all that it would be made with: what it is about is said by the agent."""
+    call = open_call(app.run_of(meant.plan), JobId(meant.job), args["question"])
+    always = " It would not be asked about this tool again." if args.get("always") else ""
+    return f"{call.number}. {asked_words(call)}?{always}\n{call.input}".rstrip()
 
 
-QUESTIONS: Mapping[str, Callable[[App, Meant], str]] = {
+def _number(app: App, meant: Meant, number: int | None) -> int:
+    return open_call(app.run_of(meant.plan), JobId(meant.job), number).number
+
+
+ANSWERS = ("allow_call", "deny_call")
+"""Commands that answer one question of an agent."""
+
+
+QUESTIONS: Mapping[str, Callable[[App, Meant, Json], str]] = {
     "land_plan": _landing,
     "undo_plan": _undo,
     "approve_job": _approval,
