@@ -128,6 +128,12 @@ _TABLE = (
     ),
     Key("worktree.pool", SLOTS, "warm worktrees that an engine keeps while it runs; 0: none", loosens=_more),
     Key(
+        "worktree.submodules",
+        flag(),
+        "whether the worktrees of a plan that does not say have their submodules, and jobs may move those",
+        loosens=_more,
+    ),
+    Key(
         "capacity.global",
         SLOTS,
         "jobs at once over all repositories of the user; 0: no limit",

@@ -57,6 +57,7 @@ class Worktree(Struct, frozen=True):
     link: tuple[str, ...] = ()
     keep: tuple[str, ...] = ()
     pool: int = 4
+    submodules: bool = False
 
 
 class Capacity(Struct, frozen=True):

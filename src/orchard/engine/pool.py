@@ -212,7 +212,8 @@ class Pool:
 
     async def give(self, saved: Saved) -> None:
         self._in_use.discard(saved.worktree.name)
-        if len(self._free) < self.world.config.worktree.pool:
+        # A checkout leaves submodules as they are: the next job would find those of this one.
+        if saved.submodules is None and len(self._free) < self.world.config.worktree.pool:
             self._free.append(saved)
             self._changed.set()
         else:

@@ -2,14 +2,21 @@
 
 from collections.abc import Iterable
 
+from msgspec.structs import replace
+
 from orchard.engine.context import Context
 from orchard.engine.outcome import Failed, Held, Outcome, Passed, Skipped
 from orchard.engine.programs import TAIL_LINES, command_line, environment, failure, folder_of, limits_of, redacted
 from orchard.engine.turns.work import run_agent_work
-from orchard.engine.workspace import setup_works
+from orchard.engine.workspace import UPDATE_SUBMODULES, setup_works
 from orchard.model.phases import Phase, at_or_after
 from orchard.model.plan import AgentWork, Work
 from orchard.store.logs import tail
+
+_NO_SUBMODULES = (
+    "Git has to reach the remotes that '.gitmodules' names, without being asked for a password. See whether 'git "
+    "submodule update --init --recursive' works in a new clone, then retry the job."
+)
 
 
 async def setup(context: Context) -> Outcome:
@@ -20,7 +27,11 @@ async def setup(context: Context) -> Outcome:
     if workspace.is_set_up:
         return Passed("the worktree was set up for an earlier job")
     copied, linked = await workspace.fill()
-    failed = await run_works(context, setup_works(context.plan, context.job, context.world.setup))
+    world = context.world
+    works = await world.in_thread(setup_works, context.plan, context.job, world, context.base)
+    failed = await run_works(context, works)
+    if isinstance(failed, Failed) and failed.command == " ".join(command_line(UPDATE_SUBMODULES)):
+        return replace(failed, hint=_NO_SUBMODULES)
     if failed is not None:
         return failed
     await workspace.note_set_up()

@@ -27,6 +27,7 @@ from orchard.core.run import Run
 from orchard.core.states import JobState
 from orchard.engine.engine import Engine
 from orchard.engine.pool import Pool
+from orchard.engine.world import World
 from orchard.errors import OrchardError
 from orchard.git.history import worktree_diff
 from orchard.git.refs import keep_ref, subtask_ref, wip_ref
@@ -35,18 +36,27 @@ from orchard.git.worktree.commit import Changes, CommitInfo, Committed, Refused,
 from orchard.git.worktree.save import Saved, ensure_saved
 from orchard.git.worktree.setup import Linked, copy_included, fills_nothing, included_files, link_folders
 from orchard.git.worktree.status import fingerprint
+from orchard.git.worktree.submodules import fingerprints, modules_of
 from orchard.git.worktree.transfer import write_changes
 from orchard.model.events import plans as events
 from orchard.model.limits import Limits
 from orchard.model.names import JobId, token_of
 from orchard.model.phases import Phase
-from orchard.model.plan import AgentWork, Job, Plan, Work
+from orchard.model.plan import AgentWork, Job, OnFailure, Plan, ProcessWork, Work
 from orchard.model.plan_codec import work_json
 from orchard.process.failpoint import failpoint
 from orchard.process.family import end_family_now
 from orchard.process.identity import Identity
 from orchard.process.launcher import Launcher
 from orchard.process.program import Ended, run_program
+
+UPDATE_SUBMODULES = ProcessWork(
+    executable="git",
+    # Not `--init`, which would write to the settings that all worktrees share with the user.
+    args=("-c", "submodule.active=.", "submodule", "update", "--recursive"),
+    env={"GIT_TERMINAL_PROMPT": "0"},
+    on_failure=OnFailure(heal=False, message="The submodules of the worktree could not be checked out"),
+)
 
 
 class Held(Struct, frozen=True):
@@ -211,8 +221,10 @@ class Workspace:
         return await self._world.in_thread(worktree_changes, self._world.repo, self._open)
 
     async def state(self, droppings: Callable[[str], bool]) -> str:
-        git = self._world.repo.worktree_git(self._open.name, self._open.path)
-        return await self._world.in_thread(fingerprint, git, self._open.path, droppings)
+        repo, worktree = self._world.repo, self._open
+        git = repo.worktree_git(worktree.name, worktree.path)
+        inside = partial(fingerprints, repo.filters, worktree.path, modules_of(repo, worktree))
+        return await self._world.in_thread(fingerprint, git, worktree.path, droppings, inside)
 
     async def diff(self, base: str, most: int) -> str:
         """What differs there from a commit, as people read it, up to so many bytes."""
@@ -233,7 +245,10 @@ class Workspace:
         worktree, trees, live = self._open, self._pool.worktrees, self._world.integration.live
         trees.settle_index(worktree)
         made_from = trees.made_from(worktree)
-        result = commit_work(self._world.repo, worktree, base, info, live, made_from=made_from, stays=stays)
+        submodules = wants_submodules(self._run.plan, self._world)
+        result = commit_work(
+            self._world.repo, worktree, base, info, live, made_from=made_from, stays=stays, submodules=submodules
+        )
         if made_from == base:
             trees.note_index(worktree, made_from, result.left if isinstance(result, Committed) else None)
         return result
@@ -346,8 +361,9 @@ class JobWorkspace(Workspace):
     async def _key_of_setup(self, commit: str) -> str | None:
         """The tree, the works, their variables, what is copied and linked; an agent's work is done anew each time."""
         world, plan, job = self._world, self._run.plan, self._run.job(self._job)
-        config, works, top = world.config.worktree, setup_works(plan, job, world.setup), world.repo.main_top
-        if any(isinstance(work, AgentWork) for work in works):
+        config, top = world.config.worktree, world.repo.main_top
+        works = await world.in_thread(setup_works, plan, job, world, commit)
+        if any(isinstance(work, AgentWork) or work is UPDATE_SUBMODULES for work in works):
             return None
         fills = not fills_nothing(top, config.include, config.link)
         if not works and not fills:
@@ -419,11 +435,21 @@ def workspace_of(
     return JobWorkspace(engine, run, job_id, attempt, job_id)
 
 
-def setup_works(plan: Plan, job: Job, configured: tuple[Work, ...]) -> tuple[Work, ...]:
-    """What is run in a new worktree: what the job says, else the plan, else the configuration."""
+def setup_works(plan: Plan, job: Job, world: World, commit: str) -> tuple[Work, ...]:
+    """What is run in a new worktree at a commit: what the job says, else the plan, else the configuration."""
+    first = (UPDATE_SUBMODULES,) if wants_submodules(plan, world) and _has_submodules(world, commit) else ()
     if job.setup is not None:
-        return job.setup
-    return plan.setup if plan.setup is not None else configured
+        return (*first, *job.setup)
+    return (*first, *(plan.setup if plan.setup is not None else world.setup))
+
+
+def wants_submodules(plan: Plan, world: World) -> bool:
+    return plan.submodules if plan.submodules is not None else world.config.worktree.submodules
+
+
+def _has_submodules(world: World, commit: str) -> bool:
+    live = world.integration.live
+    return live.census.below(live.objects.tree_of(commit)).submodules
 
 
 def folders_of(run: Run) -> list[Worktree]:

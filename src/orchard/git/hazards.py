@@ -147,10 +147,10 @@ def _content(repo: Repository) -> Iterator[Hazard]:
     modes = [row.split(b"\t", 1) for row in main("ls-files", "-s", "-z").fields]
     submodules = [display(name) for facts, name in modes if facts.startswith(b"160000")]
     if submodules:
-        message = f"There are submodules ({', '.join(submodules[:LISTED])}), which are empty folders in worktrees."
-        yield Hazard(
-            "submodules", message, "Add 'git submodule update --init' to 'setup' if jobs need them.", "warning"
-        )
+        names = ", ".join(submodules[:LISTED])
+        message = f"There are submodules ({names}), which are empty folders in worktrees unless a plan says otherwise."
+        hint = "If jobs need them, set 'submodules: true' in the plan, or 'worktree.submodules' for all plans."
+        yield Hazard("submodules", message, hint, "warning")
 
 
 def _place(repo: Repository) -> Iterator[Hazard]:

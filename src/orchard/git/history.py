@@ -226,7 +226,7 @@ def worktree_diff(repo: Repository, worktree: Worktree, base: str, limit: int) -
         walk_unblocked(git, worktree.path)
     except (Blocked, OSError) as error:
         return f"{error}\n"
-    plain = ("--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=all")
+    plain = ("--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=dirty", "--submodule=short")
     shown = git(
         "diff", *plain, "--stat", "-p", base, "--", ok=(0, 1, 128), timeout=120, limit=4 * limit, cut=True
     ).stdout

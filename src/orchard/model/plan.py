@@ -149,6 +149,8 @@ class Plan(Struct, frozen=True, kw_only=True, dict=True):
     land: Literal["auto", "ask", "never"] = "auto"
     push: bool | None = None
     """None: from the configuration."""
+    submodules: bool | None = None
+    """Whether worktrees have them checked out, and jobs may move them; None: from the configuration."""
     deploy: Literal["auto", "manual"] = "auto"
     budget: Budget = Budget()
 

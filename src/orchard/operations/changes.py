@@ -104,7 +104,7 @@ update_plan = Alias(
     name="update_plan",
     sentence="Change fields of a plan.",
     details="At any time: `max_parallel env verify land push budget resolver cleanup`; before it has started also "
-    "`name base target setup after worktree_root merge deploy`.",
+    "`name base target setup submodules after worktree_root merge deploy`.",
     args=UpdatePlan,
     answer=DoneJobs,
     example={"plan": "add-login", "fields": {"verify": "make test", "max_parallel": 2}},

@@ -423,6 +423,11 @@ class PlanFields(Fields):
     push: bool = _optional(
         "Whether the target is pushed after landing; if that fails, the landing stands.", "from the configuration"
     )
+    submodules: bool = _optional(
+        "Whether each worktree gets its submodules, and those inside them, before it is set up. A job may then move a "
+        "submodule to another commit that its remote has; edits inside of one are refused.",
+        "from the configuration",
+    )
     deploy: Literal["auto", "manual"] = _optional(
         "`auto`: jobs start by themselves; `manual`: a job runs only when a person or an agent deploys it.",
         "auto",

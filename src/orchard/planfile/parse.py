@@ -155,7 +155,9 @@ def parse_plan_update(value: object, plan: Plan, started: bool, path: str, *, cl
 UPDATED_ALWAYS = frozenset(
     {"description", "max_parallel", "env", "verify", "land", "push", "budget", "resolver", "cleanup"}
 )
-UPDATED_BEFORE = frozenset({"name", "base", "target", "setup", "after", "worktree_root", "merge", "deploy"})
+UPDATED_BEFORE = frozenset(
+    {"name", "base", "target", "setup", "submodules", "after", "worktree_root", "merge", "deploy"}
+)
 """What can be changed of a plan at any time, and what only before it has started."""
 CLONED = UPDATED_ALWAYS | UPDATED_BEFORE | {"start_paused"}
 

@@ -41,7 +41,7 @@ from orchard.files import replace_whole
 from orchard.git.command import GitError
 from orchard.git.history import files, show_path
 from orchard.git.merge.conflicts import Merge
-from orchard.git.objects.reader import Change
+from orchard.git.objects.reader import GITLINK, Change
 from orchard.git.refs import subtask_ref
 from orchard.git.worktree.commit import CommitInfo, Committed, Refused
 from orchard.git.worktree.transfer import changed_paths, in_the_way, is_busy, merge_onto
@@ -461,7 +461,7 @@ async def pull(context: Context, subtask: Subtask) -> Json:
     answer: Json = {"id": subtask.id, "status": "merged", "files": [], "conflicts": []}
     if merge.conflicts or taken:
         told = [{"path": show_path(one.path), "kind": str(one.kind)} for one in merge.conflicts]
-        told += [{"path": show_path(path), "kind": "in the way"} for path in taken]
+        told += [{"path": show_path(path), "kind": kind} for path, kind in taken]
         return {**answer, "status": "conflict", "conflicts": told[:LISTED_PATHS]}
     failpoint("subtask.before-pull")
     try:
@@ -479,10 +479,15 @@ async def pull(context: Context, subtask: Subtask) -> Json:
 
 def _merged(
     world: World, folder: Path, commits: tuple[str, str, str]
-) -> tuple[Merge, Sequence[Change], Sequence[bytes]]:
+) -> tuple[Merge, Sequence[Change], list[tuple[bytes, str]]]:
+    """The merge, what it changes, and the paths at which whoever asked for it has to do something first."""
     live = world.integration.live
     merge = merge_onto(live, *commits)
     if merge.conflicts:
-        return merge, (), ()
+        return merge, (), []
     changes = changed_paths(live, commits[1], merge.tree)
-    return merge, changes, in_the_way(live, folder, commits[1], changes)
+    taken = [(path, "in the way") for path in in_the_way(live, folder, commits[1], changes)]
+    # What lies in a submodule is for its own git to change: nothing of ours writes there.
+    moved = ((one.path, one.new.oid) for one in changes if one.new is not None and one.new.mode == GITLINK)
+    taken += [(path, f"submodule: check out {oid} there, then pull again") for path, oid in moved]
+    return merge, changes, taken

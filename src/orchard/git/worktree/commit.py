@@ -8,7 +8,7 @@ a result that would make a later git run something, or write outside of its work
 import itertools
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from msgspec import Struct, field
@@ -31,15 +31,22 @@ from orchard.git.worktree.status import (
     picture,
     seen_as,
     stage,
-    submodule_problems,
     try_again,
 )
+from orchard.git.worktree.submodules import Submodule, named_by, submodules_in
 from orchard.process.failpoint import failpoint
 
 LISTED_PATHS = 1000
 _NOT_STORED = "The job left files whose names git does not store"
 _OTHER_NAMES = (
     "Have the job choose other names: no part of a path may pass for '.git', and '.gitmodules' may not be a link."
+)
+
+_BY_DEFAULT = ", and plans do not commit that unless they say so."
+_TO_MOVE = "Set 'submodules: true' in the plan if jobs may move submodules; or move it yourself, before the plan."
+_TO_PUSH = (
+    "Push it to a branch of that remote first, from the submodule's folder in the worktree; then retry the job. Others "
+    "could not fetch it."
 )
 
 
@@ -110,15 +117,17 @@ def commit_work(
     *,
     made_from: str | None = None,
     stays: bool = True,
+    submodules: bool = False,
 ) -> Committed | Refused:
     """Turn what a job left in its worktree, and what it committed itself, into one result.
 
     `made_from`: the commit we made the worktree's index from, if no other git wrote to it since. `stays`:
     an agent goes on in this worktree, so its HEAD and index have to follow; otherwise they may stay behind.
+    `submodules`: the job may move them to other commits that their remotes have.
     """
     if live is None:
         with Live(repo) as own:
-            return commit_work(repo, worktree, base, info, own, made_from=made_from, stays=stays)
+            return commit_work(repo, worktree, base, info, own, made_from=made_from, stays=stays, submodules=submodules)
     if worktree.path.is_symlink() or not worktree.path.is_dir():
         # Behind a link lies what is not the job's to commit.
         return Refused(f"The job's folder {worktree.path} is gone.", "Retry the job with '--fresh'.")
@@ -144,21 +153,48 @@ def commit_work(
         names = tuple(display(name) for name in contents.nested)
         said = f"The job left git repositories inside its folder ({', '.join(names[:5])})."
         return Refused(said, "Have the job remove their '.git', or put them outside of the worktree.", names)
-    for name, problem in submodule_problems(repo, worktree, contents, head):
-        said = f"Submodule {name} {problem}, and plans do not commit submodules."
-        return Refused(said, "Change submodules in a commit of your own, before the plan.", (name,))
+    links = _links(repo, worktree, contents, (base, head), may_move=submodules)
+    if isinstance(links, Refused):
+        return links
     if not is_ancestor(repo, base, head):
         return Refused(
             f"The job moved HEAD to {head:.12}, which does not build on the commit it was given, {base:.12}",
             "Have the job commit on top of what it was given, or not commit at all.",
         )
-    contents, dropped = _without_droppings(git, contents, info)
+    moved = tuple((one.name, at) for one, at in links if one.moved or one.name in contents.staged)
+    contents, dropped = _without_droppings(git, replace(contents, moved=moved), info)
     left = None if dropped else left
     if contents.clean and head == base:
         return Committed(base, changed=False, dropped=dropped, left=left)
-    work = _Work(repo, live, worktree, base, head, info, plain=plain and head == base, stays=stays, left=left)
+    places = {one.name: at for one, at in links}
+    work = _Work(repo, live, worktree, base, head, info, plain and head == base, stays, left, places)
     result = _commit_once_more_if_objects_vanished(work, contents)
     return replace(result, dropped=dropped) if isinstance(result, Committed) else result
+
+
+def _links(
+    repo: Repository, worktree: Worktree, contents: Contents, commits: tuple[str, str], *, may_move: bool
+) -> list[tuple[Submodule, str]] | Refused:
+    """The submodules that the job may have moved, and the commits that they are at; or why one may not stay so.
+
+    `commits` are the one that the job was given and its HEAD.
+    """
+    base, head = commits
+    places: list[tuple[Submodule, str]] = []
+    try:
+        for one in submodules_in(repo, worktree, contents.submodules, head):
+            if one.problem is not None or one.at is None:
+                said = f"Submodule {one.shown} {one.problem}, and plans do not commit what is in submodules."
+                return Refused(said, "Change submodules in commits of their own, and push those.", (one.shown,))
+            if not may_move and one.moved:
+                return Refused(f"Submodule {one.shown} is at another commit{_BY_DEFAULT}", _TO_MOVE, (one.shown,))
+            if may_move and one.at != named_by(repo.git, base, one.name) and not one.is_held:
+                said = f"Submodule {one.shown} is at commit {one.at:.12}, which no remote of it has."
+                return Refused(said, _TO_PUSH, (one.shown,))
+            places += [(one, one.at)] if may_move else []
+    except (GitError, OSError) as error:
+        return Refused(f"A submodule cannot be looked into: {error}", "Retry the job with '--fresh'.")
+    return places
 
 
 def _without_droppings(git: Git, contents: Contents, info: CommitInfo) -> tuple[Contents, tuple[str, ...]]:
@@ -223,6 +259,8 @@ class _Work(Struct, frozen=True):
     plain: bool
     stays: bool
     left: Left | None
+    moved: Mapping[bytes, str]
+    """Where the submodules are that the job may have moved."""
 
     @property
     def git(self) -> Git:
@@ -237,7 +275,8 @@ def _commit_once_more_if_objects_vanished(work: _Work, contents: Contents) -> Co
                 # The open processes may remember packs that are gone.
                 work.live.close()
                 work.git("read-tree", "--reset", work.head)
-                contents, _ = _without_droppings(work.git, look(work.git, work.worktree.path), work.info)
+                found = replace(look(work.git, work.worktree.path), moved=contents.moved)
+                contents, _ = _without_droppings(work.git, found, work.info)
                 work = replace(work, plain=False)
             return _commit(work, contents)
         except (GitError, ObjectMissing) as error:
@@ -313,7 +352,7 @@ def _staged(work: _Work, contents: Contents) -> tuple[str, Reviewed | Finding]:
             names = tuple(display(path) for path in refused)
             return "", Finding(f"{_NOT_STORED}: {', '.join(names[:5])}", _OTHER_NAMES, names[:LISTED])
         tree = work.git("write-tree").text
-    return tree, review(work.repo, work.base, tree)
+    return tree, review(work.repo, work.base, tree, work.moved)
 
 
 def _written(work: _Work, files: Files) -> tuple[str, Reviewed | Finding]:

@@ -84,6 +84,8 @@ class Unfit(OrchardError):
 
 def refuse_unfit(git_dir: Path, saved: Saved) -> None:
     """Raise `Unfit` if something that git would leave as it is has rights, or a second name, of a job's making."""
+    if saved.submodules is not None:
+        raise Unfit(saved.worktree.path, "it has submodules, which would show the next job what this one had")
     odd = saved.seen.picture.odd if saved.seen is not None and saved.seen.picture is not None else ()
     if odd:
         folder, index = saved.worktree.path, _index(git_dir, len(saved.head or "") // 2)

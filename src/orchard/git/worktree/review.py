@@ -9,7 +9,7 @@ The rules look at raw differences (modes, ids and bytes), because names are the 
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
@@ -19,6 +19,7 @@ from orchard.git.worktree.status import display
 GITLINK = "160000"
 LINK = "120000"
 LISTED = 20
+NOTHING_MOVED: Mapping[bytes, str] = {}
 BINARY_LOOK = 8000
 """A file with a NUL in this many bytes is binary to git."""
 
@@ -58,13 +59,20 @@ class Reviewed(Struct, frozen=True):
         return self.added + self.modified + self.deleted
 
 
-def review(repo: Repository, base: str, tree: str) -> Reviewed | Finding:
-    return judge(repo, tree, *differences(repo, base, tree))
+def review(repo: Repository, base: str, tree: str, moved: Mapping[bytes, str] = NOTHING_MOVED) -> Reviewed | Finding:
+    """`moved`: the submodules that the job may have moved, each to this commit only."""
+    return judge(repo, tree, *differences(repo, base, tree), moved)
 
 
-def judge(repo: Repository, tree: str, differences: list[Difference], lines: tuple[int, int]) -> Reviewed | Finding:
+def judge(
+    repo: Repository,
+    tree: str,
+    differences: list[Difference],
+    lines: tuple[int, int],
+    moved: Mapping[bytes, str] = NOTHING_MOVED,
+) -> Reviewed | Finding:
     """Hold the differences that led to `tree` against the rules; `lines` came and went."""
-    present = [one for one in differences if one.present]
+    present = [one for one in differences if one.present and not _may_move(one, moved)]
     for rule in _RULES:
         found = sorted(set(rule.find(repo, tree, present)))
         if found:
@@ -97,6 +105,10 @@ def differences(repo: Repository, base: str, tree: str) -> tuple[list[Difference
             came += int(plus) if plus != b"-" else 0
             went += int(minus) if minus != b"-" else 0
     return found, (came, went)
+
+
+def _may_move(one: Difference, moved: Mapping[bytes, str]) -> bool:
+    return one.old_mode == one.new_mode == GITLINK and moved.get(one.path) == one.oid
 
 
 def _new_gitlinks(_: Repository, __: str, present: list[Difference]) -> list[bytes]:
@@ -201,8 +213,9 @@ _RULES = (
     ),
     _Rule(
         _moved_gitlinks,
-        "The job moved submodules to other commits, which plans do not allow by default",
-        "Update submodules in a commit of your own, before the plan.",
+        "The job moved submodules to other commits",
+        "With 'submodules: true' in the plan a job may: it checks the commit out in the submodule's folder. Or update "
+        "submodules in a commit of your own, before the plan.",
     ),
     _Rule(_git_names, "The job added paths that pass for '.git' on some systems", "Have the job choose other names."),
     _Rule(

@@ -42,9 +42,9 @@ from orchard.git.worktree.status import (
     seen_as,
     stage,
     stamps,
-    submodule_problems,
     try_again,
 )
+from orchard.git.worktree.submodules import Loss, Places, Settled, modules_of, settle
 from orchard.process.failpoint import failpoint
 
 REF_TRIES = 5
@@ -104,6 +104,8 @@ class Saved(Struct, frozen=True):
     """The commit that the worktree holds, file by file and nothing besides, while HEAD and the index are at `head`."""
     changes: tuple[Change, ...] = ()
     """From `head` to the commit that the worktree stands at."""
+    submodules: Places | None = None
+    """The submodules that are checked out, and where; None where git keeps nothing of any for the worktree."""
 
     @property
     def refs(self) -> tuple[tuple[str, str], ...]:
@@ -228,8 +230,12 @@ def _save(repo: Repository, worktree: Worktree, index: Path, request: _Request) 
     head = contents.head or request.base
     if request.fresh:
         head = _head(repo, worktree) or request.base
-    _refuse_what_cannot_be_saved(repo, worktree, contents, head)
+    if contents.nested:
+        names = tuple(display(name) for name in contents.nested)
+        raise CannotSave(worktree, f"there are other git repositories in it ({', '.join(names[:5])}).", names)
     proof = _proof(repo, worktree, seen_as(worktree.path, contents, seen))
+    settled = _settled(repo, worktree, contents.submodules, head)
+    contents = replace(contents, moved=settled.moved)
     ref = None
     commit = None
     staged = staged_apart(git, contents)
@@ -244,6 +250,8 @@ def _save(repo: Repository, worktree: Worktree, index: Path, request: _Request) 
         proof,
         commit=commit,
         ref=ref,
+        dirty=not contents.clean,
+        submodules=settled.places,
         index_usable=index_usable and not contents.hidden,
         more=_hold_remains(repo, worktree, replace(request, base=request.base or head), (head, staged)),
     )
@@ -275,6 +283,8 @@ def _in_result(
         if not live.is_plain(made_from) or not live.is_plain(result):
             return None
         notes = live.repo.common_dir / "worktrees" / worktree.name
+        if os.path.lexists(modules_of(live.repo, worktree)):
+            return None
         found = left or _look_again(live.repo, worktree, notes)
         proof, contents = _proof(live.repo, worktree, found), found.contents
         files = read_files(worktree.path, contents)
@@ -307,6 +317,7 @@ def _save_head_only(repo: Repository, worktree: Worktree, request: _Request) -> 
     ref = None
     if head and head != request.base and not _is_held(repo.git, head, request.base):
         ref = _hold(repo.git, request, head)
+    _settled(repo, worktree, (), head or request.base)
     more = _hold_remains(repo, worktree, replace(request, base=request.base or head or ""), (head or "", b""))
     token = secrets.token_hex(8)
     return Saved(worktree, head if ref else None, ref, head, False, 0, (), False, False, token, None, more)
@@ -362,12 +373,12 @@ def _head(repo: Repository, worktree: Worktree) -> str | None:
     return git("rev-parse", "-q", "--verify", "HEAD^{commit}", ok=(0, 1, 128)).text or None
 
 
-def _refuse_what_cannot_be_saved(repo: Repository, worktree: Worktree, contents: Contents, head: str) -> None:
-    if contents.nested:
-        names = tuple(display(name) for name in contents.nested)
-        raise CannotSave(worktree, f"there are other git repositories in it ({', '.join(names[:5])}).", names)
-    for name, problem in submodule_problems(repo, worktree, contents, head):
-        raise CannotSave(worktree, f"submodule {name} {problem}.", (name,))
+def _settled(repo: Repository, worktree: Worktree, names: tuple[bytes, ...], head: str) -> Settled:
+    """Where the worktree's submodules are; CannotSave if they hold what no remote has."""
+    settled = settle(repo, worktree, names, head)
+    if isinstance(settled, Loss):
+        raise CannotSave(worktree, f"submodule {settled.name} {settled.problem}.", (settled.name,))
+    return settled
 
 
 def _commit(git: Git, worktree: Worktree, contents: Contents, why: tuple[str, str]) -> str:

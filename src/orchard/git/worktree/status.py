@@ -14,19 +14,17 @@ import os
 import re
 import stat
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
 
-from orchard.files import open_plain, read_plain
-from orchard.git.checkout_state import PATH_BYTES
+from orchard.files import open_plain
 from orchard.git.command import Blocked, Git, GitError
 from orchard.git.folders import lstat
 from orchard.git.objects.reader import ObjectMissing
 from orchard.git.pipes import ELSEWHERE, special_notes
-from orchard.git.repository import Repository, Worktree, block_filters
 from orchard.text import escaped
 
 PACKED_FROM = 100
@@ -77,11 +75,13 @@ class Contents(Struct, frozen=True):
     empty_folders: bool
     hidden: bool
     """Some index entries carried flags that keep git from looking at the file."""
+    moved: tuple[tuple[bytes, str], ...] = ()
+    """Submodules that are at another commit than HEAD says, and that commit; a look at the folder alone finds none."""
 
     @property
     def clean(self) -> bool:
         """Whether index and folder hold what HEAD holds, and nothing more but ignored files."""
-        return not (self.changed or self.staged or self.untracked or self.unmerged)
+        return not (self.changed or self.staged or self.untracked or self.unmerged or self.moved)
 
     @property
     def clutter(self) -> bool:
@@ -103,13 +103,14 @@ def look(git: Git, path: Path, *, untouched: bool = False) -> Contents:
         hidden = _unhide(git, path, flagged)
     found: dict[str, list[bytes]] = {"changed": [], "staged": [], "untracked": [], "ignored": [], "unmerged": []}
     head = _read_status(git, found)
-    # What a submodule's folder holds is for `submodule_problems` to say; that it is gone means nothing.
+    # What a submodule's folder holds is for `submodules_in` to say; that it is gone means nothing.
     top = os.fsencode(path) + b"/"
     kept = set(submodules)
     found["changed"] = [name for name in found["changed"] if name not in kept or _is_file(top + name)]
     nested, special, empty = walked.outside({row.rstrip(b"/") for row in found["ignored"]})
     # Git shows a repository inside an untracked folder as "folder/", and never looks into it.
     nested += [row.rstrip(b"/") for row in found["untracked"] if row.endswith(b"/")]
+    below = tuple(name + b"/" for name in submodules)  # what is in those is for `submodules_in` as well
     return Contents(
         head=head,
         changed=tuple(found["changed"]),
@@ -118,7 +119,7 @@ def look(git: Git, path: Path, *, untouched: bool = False) -> Contents:
         ignored=tuple(found["ignored"]),
         unmerged=tuple(found["unmerged"]),
         submodules=tuple(submodules),
-        nested=tuple(sorted(set(nested) - set(submodules))),
+        nested=tuple(sorted(one for one in {*nested} - kept if not one.startswith(below))),
         special=tuple(special),
         empty_folders=empty,
         hidden=hidden,
@@ -208,10 +209,16 @@ def _usual_modes(path: Path) -> frozenset[int]:
     return frozenset({folder, stat.S_IFREG | plain, stat.S_IFREG | plain | (plain & 0o444) >> 2})
 
 
-def fingerprint(git: Git, path: Path, but: Callable[[str], bool] = lambda name: False) -> str:
+def fingerprint(
+    git: Git,
+    path: Path,
+    but: Callable[[str], bool] = lambda name: False,
+    inside: Callable[[tuple[bytes, ...]], Iterable[bytes]] = lambda submodules: (),
+) -> str:
     """What differs as soon as a program has changed something in a folder: files, their contents, HEAD, the index.
 
     Of large files, and of what is ignored, only sizes and times are looked at. New files that `but` names are left out.
+    What `inside` tells of submodules is taken in.
     """
     contents = look(git, path)
     digest = hashlib.sha256(repr((contents.head, contents.staged, contents.ignored, contents.special)).encode())
@@ -219,6 +226,8 @@ def fingerprint(git: Git, path: Path, but: Callable[[str], bool] = lambda name: 
     untracked = (name for name in contents.untracked if not but(os.fsdecode(name)))
     for name in sorted({*contents.changed, *untracked, *contents.staged}):
         digest.update(name + b"\0" + _content(top + name) + b"\n")
+    for told in inside(contents.submodules):
+        digest.update(told)
     seen, waiting = 0, [top + name for name in contents.ignored]
     while waiting and seen < FINGERPRINTED:
         place = waiting.pop().rstrip(b"/")
@@ -255,17 +264,11 @@ def stage(git: Git, path: Path, contents: Contents) -> tuple[bytes, ...]:
     links: dict[bytes, bool] = {b"": False}
     gone = {name for name in wanted if _is_behind_link(top, name, links) or not _storable(top + b"/" + name)}
     _update_index(git, ("--force-remove",), gone)
-    return _update_index(git, ("--add", "--remove", "--replace"), wanted - gone)
-
-
-def submodule_problems(
-    repo: Repository, worktree: Worktree, contents: Contents, head: str
-) -> Iterator[tuple[str, str]]:
-    """The submodules whose folder holds what no commit of this repository leads to, and why."""
-    for name in contents.submodules:
-        problem = _submodule_problem(repo, worktree.path / os.fsdecode(name), name, head)
-        if problem:
-            yield display(name), problem
+    refused = _update_index(git, ("--add", "--remove", "--replace"), wanted - gone)
+    if contents.moved:
+        rows = b"".join(b"160000 %s\t%s\0" % (commit.encode(), name) for name, commit in contents.moved)
+        git("update-index", "-z", "--index-info", stdin=rows)
+    return refused
 
 
 def try_again(error: GitError | ObjectMissing | OSError, number: int) -> bool:
@@ -286,25 +289,6 @@ def try_again(error: GitError | ObjectMissing | OSError, number: int) -> bool:
 def display(path: bytes) -> str:
     """A path for people: what is not printable is escaped."""
     return escaped(path.decode(errors="backslashreplace"))
-
-
-def _submodule_problem(repo: Repository, folder: Path, name: bytes, head: str) -> str | None:
-    """Look into a submodule, without obeying the settings that it brings along."""
-    if folder.is_symlink() or not folder.is_dir() or not any(folder.iterdir()):
-        return None  # never checked out
-    try:
-        pointer = read_plain(folder / ".git", PATH_BYTES)
-    except OSError:
-        return "has files that no commit holds"
-    git_dir = Path(os.path.normpath(folder / os.fsdecode(pointer.removeprefix(b"gitdir: ").rstrip(b"\n"))))
-    if not git_dir.is_relative_to(repo.common_dir) or not git_dir.is_dir():
-        return "has a repository of its own that this one does not know"
-    git = block_filters(Git(git_dir, git_dir, cwd=folder, work_tree=folder), repo.filters)
-    inside = look(git, folder)
-    if not inside.clean or inside.nested or inside.submodules:
-        return "has changes"
-    wanted = repo.git("ls-tree", "-z", head, "--", b":(literal)" + name).stdout.split()[2:3]
-    return None if wanted == [(inside.head or "").encode()] else "is at another commit"
 
 
 def _update_index(git: Git, options: tuple[str, ...], paths: Iterable[bytes]) -> tuple[bytes, ...]:

@@ -45,6 +45,7 @@ from orchard.git.worktree import fitness
 from orchard.git.worktree.remains import AT_REST
 from orchard.git.worktree.save import Saved, still_holds
 from orchard.git.worktree.status import ADD_TIMEOUT, Left
+from orchard.git.worktree.submodules import stayed
 from orchard.process.failpoint import failpoint
 
 LOCK_TIMEOUT = 60.0
@@ -383,6 +384,8 @@ class Worktrees(Struct):
         git = self.repo.worktree_git(worktree.name, worktree.path)
         untouched = WORKTREE_NAME.fullmatch(worktree.name) is not None and self.made_from(worktree) is not None
         try:
+            if not stayed(self.repo, worktree, saved.submodules, saved.head or ""):
+                return False
             with private_file(self.repo) as index:
                 return still_holds(git, worktree.path, saved.seen, index, untouched=untouched)
         except (GitError, OSError):

@@ -115,7 +115,7 @@ def _runs_program(run: Run, event: events.PhaseStarted) -> bool:
     """Whether the phase has something to run; one that has not is over at once."""
     job = run.job(event.job)
     works = {
-        Phase.SETUP: bool(run.plan.setup if job.setup is None else job.setup),
+        Phase.SETUP: bool(run.plan.submodules or (run.plan.setup if job.setup is None else job.setup)),
         Phase.PRECHECKS: bool(job.prechecks),
         Phase.WORK: job.work is not None,
         Phase.POSTCHECKS: bool(job.postchecks),

@@ -66,6 +66,8 @@ def _settings(plan: Plan) -> Iterator[tuple[str, object]]:
         yield "land", plan.land
     if plan.push:
         yield "push", "yes, after landing"
+    if plan.submodules:
+        yield "submodules", "yes, in every worktree"
     if plan.env:
         yield "env", _environment(plan.env)
 

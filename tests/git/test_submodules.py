@@ -1,0 +1,351 @@
+"""A job that moves a submodule commits that, if a remote has the commit; nothing in a submodule runs or is lost."""
+
+from pathlib import Path
+
+import pytest
+
+from orchard.git.repository import Worktree
+from orchard.git.worktree.commit import Committed, Refused, commit_work
+from orchard.git.worktree.fitness import Unfit
+from orchard.git.worktree.save import CannotSave
+from orchard.git.worktree.status import fingerprint
+from orchard.git.worktree.submodules import fingerprints, modules_of
+from orchard.git.worktree.worktrees import ProofIsOld, Worktrees
+from orchard.testing import Repo
+from tests.git.test_hazards_worktree import canary, info, ran, save
+
+__all__ = ["canary"]
+
+UPDATE = (
+    "-c",
+    "protocol.file.allow=always",
+    "-c",
+    "submodule.active=.",
+    "submodule",
+    "--quiet",
+    "update",
+    "--recursive",
+)
+ME = ("-c", "user.name=x", "-c", "user.email=x@y")
+LATER = "v2, which nothing here is at yet\n"
+
+
+class Place:
+    """A repository with the submodule `sub`, which has `deep` in it, and a worktree of it with both."""
+
+    def __init__(self, repo: Repo, trees: Worktrees, folder: Path) -> None:
+        self.repo, self.trees = repo, trees
+        self.deep = Repo.make(folder / "deep", files={"deep": "1\n"})
+        self.library = Repo.make(folder / "library", files={"lib": "1\n"})
+        self.add(self.library, self.deep, "deep")
+        self.add(repo, self.library, "sub")
+        self.first = self.library.head()
+        self.base = repo.head()
+        self.later = self.library.commit({"lib": LATER})
+        self.worktree = self.take()
+
+    @staticmethod
+    def add(into: Repo, what: Repo, name: str) -> None:
+        into("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(what.path), name)
+        into.commit()
+
+    def take(self) -> Worktree:
+        worktree = self.trees.add(self.base, "job")
+        Repo(worktree.path)(*UPDATE)
+        return worktree
+
+    @property
+    def job(self) -> Repo:
+        return Repo(self.worktree.path)
+
+    @property
+    def sub(self) -> Repo:
+        return Repo(self.worktree.path / "sub")
+
+    def move(self, to: str | None = None) -> None:
+        """As a job would: to what the remote has."""
+        self.sub("checkout", "-q", to or self.later)
+
+    def make(self, files: dict[str, str]) -> str:
+        """A commit in the submodule that nobody else has."""
+        self.sub.write(files)
+        self.sub("add", "-A")
+        self.sub(*ME, "commit", "-qm", "own")
+        return self.sub.head()
+
+    def commit(self, *, submodules: bool = True, number: int = 1) -> Committed | Refused:
+        return commit_work(self.trees.repo, self.worktree, self.base, info(number), submodules=submodules)
+
+    def named(self, commit: str) -> str:
+        return self.repo("ls-tree", commit, "sub").split()[2]
+
+
+@pytest.fixture
+def place(repo: Repo, trees: Worktrees, tmp_path: Path) -> Place:
+    return Place(repo, trees, tmp_path)
+
+
+@pytest.mark.parametrize("how", ["checked out", "added", "committed"])
+def test_a_submodule_that_a_job_moves_is_in_its_commit(place: Place, how: str) -> None:
+    place.move()
+    place.job.write({"work": "x\n"})
+    if how != "checked out":
+        place.job("add", "sub")
+    if how == "committed":
+        place.job(*ME, "commit", "-qm", "own")
+
+    done = place.commit()
+
+    assert isinstance(done, Committed) and done.changed
+    assert place.named(done.commit) == place.later
+    assert (done.added, done.modified) == (1, 1)
+    saved = save(place.trees, place.worktree, done.commit)
+    assert saved.commit is None and saved.submodules == ((b"sub", place.later),)
+
+
+def test_a_submodule_alone_is_work_and_without_the_setting_it_is_refused(place: Place) -> None:
+    place.move()
+
+    refused = place.commit(submodules=False)
+    done = place.commit()
+
+    assert isinstance(refused, Refused) and "submodules: true" in refused.hint
+    assert isinstance(done, Committed) and place.named(done.commit) == place.later
+
+
+def test_a_job_that_moves_nothing_commits_nothing(place: Place) -> None:
+    done = place.commit()
+
+    assert isinstance(done, Committed) and not done.changed
+
+
+def test_a_submodule_that_is_moved_back_is_no_work(place: Place) -> None:
+    place.move()
+    place.job("add", "sub")
+    place.move(place.first)
+
+    done = place.commit()
+
+    assert isinstance(done, Committed) and not done.changed
+
+
+def test_a_commit_that_no_remote_has_is_refused_and_never_lost(place: Place) -> None:
+    own = place.make({"lib": "own\n"})
+
+    refused = place.commit()
+
+    assert isinstance(refused, Refused) and refused.paths == ("sub",)
+    assert own[:12] in refused.message and "ush it" in refused.hint
+    with pytest.raises(CannotSave, match=f"another commit, {own[:12]}, which no remote"):
+        save(place.trees, place.worktree, place.base)
+    place.library("checkout", "-q", "--detach")
+    place.sub("push", "-q", "origin", "HEAD:refs/heads/topic")
+    done = place.commit()
+    assert isinstance(done, Committed) and place.named(done.commit) == own
+
+
+@pytest.mark.parametrize("where", ["branch", "reflog", "stash", "tag", "folder gone", "inside"])
+def test_a_commit_that_only_the_submodule_knows_keeps_the_worktree(place: Place, where: str) -> None:
+    if where == "stash":
+        place.sub.write({"lib": "edited\n"})
+        place.sub(*ME, "stash", "-q")
+    elif where == "tag":
+        tree = place.sub("rev-parse", "HEAD^{tree}").strip()
+        commit = place.sub(*ME, "commit-tree", "-m", "x", tree).strip()
+        place.sub("tag", "mine", commit)
+    elif where == "inside":
+        inner = Repo(place.worktree.path / "sub/deep")
+        inner(*ME, "commit", "-q", "--allow-empty", "-m", "x")
+        inner("checkout", "-q", "HEAD~1")
+    else:
+        place.make({"lib": "own\n"})
+        place.sub("branch", "mine") if where == "branch" else None
+        place.move(place.first)
+    if where == "folder gone":
+        place.job("rm", "-qf", "sub")
+
+    assert isinstance(place.commit(), Committed), "what lands is whole"
+    with pytest.raises(CannotSave, match="which no remote of it has"):
+        save(place.trees, place.worktree, place.base)
+
+
+def test_a_commit_that_was_fetched_by_its_name_is_no_loss(place: Place) -> None:
+    """The base names a commit that is on no branch of the remote any more."""
+    place.library("checkout", "-q", "--detach")
+    lonely = place.library.commit({"lib": "lonely\n"})
+    place.library("config", "uploadpack.allowAnySHA1InWant", "true")
+    place.repo("update-index", "--cacheinfo", f"160000,{lonely},sub")
+    tree = place.repo("write-tree").strip()
+    place.base = place.repo(*ME, "commit-tree", "-p", "HEAD", "-m", "x", tree).strip()
+    place.library("checkout", "-q", "main")
+    place.worktree = place.take()
+    assert place.sub.head() == lonely
+
+    place.move()
+    done = place.commit()
+
+    assert isinstance(done, Committed) and place.named(done.commit) == place.later
+    place.trees.remove(place.worktree, save(place.trees, place.worktree, done.commit))
+
+
+@pytest.mark.parametrize("change", ["edit", "new file", "inside", "inside moved"])
+def test_edits_inside_a_submodule_stay_refused(place: Place, change: str) -> None:
+    if change == "inside moved":
+        newer = place.deep.commit({"deep": "2\n"})
+        inner = Repo(place.worktree.path / "sub/deep")
+        inner("fetch", "-q")
+        inner("checkout", "-q", newer)
+    else:
+        place.sub.write({{"edit": "lib", "new file": "new", "inside": "deep/deep"}[change]: "edited\n"})
+
+    refused = place.commit()
+
+    assert isinstance(refused, Refused) and "has changes" in refused.message
+    with pytest.raises(CannotSave, match="has changes"):
+        save(place.trees, place.worktree, place.base)
+
+
+@pytest.mark.parametrize("populated", [True, False])
+def test_a_pointer_that_nobody_checked_out_is_not_committed(place: Place, populated: bool) -> None:
+    if not populated:
+        place.worktree = place.trees.add(place.base, "job")
+    place.job("update-index", "--cacheinfo", f"160000,{place.base},sub")
+
+    done = place.commit()
+
+    if populated:
+        assert isinstance(done, Committed) and not done.changed, "the folder counts, as for files"
+    else:
+        assert isinstance(done, Refused) and "moved submodules" in done.message
+
+
+def test_a_new_submodule_stays_refused(place: Place) -> None:
+    place.job("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(place.deep.path), "more")
+
+    refused = place.commit()
+
+    assert isinstance(refused, Refused) and "added submodules" in refused.message
+
+
+# -------------------------------------------------------------------------------------------- hostile
+
+
+def test_nothing_that_a_submodule_brings_along_runs(place: Place, canary: Path) -> None:
+    place.move()
+    git_dir = Path(place.sub("rev-parse", "--absolute-git-dir").strip())
+    place.sub("config", "core.fsmonitor", str(canary))
+    place.sub("config", "core.hooksPath", str(git_dir / "hooks"))
+    place.sub("config", "core.pager", str(canary))
+    place.sub("config", "core.sshCommand", str(canary))
+    place.sub("config", "core.alternateRefsCommand", str(canary))
+    place.sub("config", "diff.external", str(canary))
+    for key in ("clean", "smudge", "process"):
+        place.sub("config", f"filter.evil.{key}", str(canary))
+    (git_dir / "info").mkdir(exist_ok=True)
+    (git_dir / "info/attributes").write_text("unrelated filter=evil\n")
+    for name in ("post-checkout", "reference-transaction", "post-index-change", "pre-commit"):
+        (git_dir / "hooks").mkdir(exist_ok=True)
+        (git_dir / "hooks" / name).symlink_to(canary)
+
+    repo, worktree = place.trees.repo, place.worktree
+    inside = lambda names: fingerprints(repo.filters, worktree.path, modules_of(repo, worktree), names)  # noqa: E731
+    fingerprint(repo.worktree_git(worktree.name, worktree.path), worktree.path, inside=inside)
+    done = place.commit()
+    assert isinstance(done, Committed) and place.named(done.commit) == place.later
+    place.trees.remove(worktree, save(place.trees, worktree, done.commit))
+
+    assert not ran(canary)
+
+
+def test_a_filter_of_the_submodules_own_fails_instead_of_running(place: Place, canary: Path) -> None:
+    place.sub("config", "filter.evil.clean", str(canary))
+    git_dir = Path(place.sub("rev-parse", "--absolute-git-dir").strip())
+    (git_dir / "info").mkdir(exist_ok=True)
+    (git_dir / "info/attributes").write_text("* filter=evil\n")
+    (place.worktree.path / "sub/lib").write_text("1 \n")
+
+    assert isinstance(place.commit(), Refused)
+    assert not ran(canary)
+
+
+def test_a_link_in_the_place_of_a_submodule_is_not_followed(place: Place, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    (place.worktree.path / "sub").rename(outside)
+    (place.worktree.path / "sub").symlink_to(outside)
+
+    refused = place.commit()
+
+    assert isinstance(refused, Refused) and "point outside" in refused.message
+
+
+@pytest.mark.parametrize("where", ["users submodule", "main repository", "another worktree", "through a link"])
+def test_a_submodule_whose_notes_are_elsewhere_is_refused_and_nothing_there_is_touched(
+    place: Place, tmp_path: Path, where: str
+) -> None:
+    common = place.trees.repo.common_dir
+    if where == "another worktree":
+        other = place.take()
+        target = modules_of(place.trees.repo, other) / "sub"
+    elif where == "through a link":
+        target = modules_of(place.trees.repo, place.worktree) / "link"
+        target.symlink_to(common / "modules/sub")
+    else:
+        target = common / "modules/sub" if where == "users submodule" else common
+    (place.worktree.path / "sub/.git").write_text(f"gitdir: {target}\n")
+    place.repo("update-index", "--assume-unchanged", "README.md")
+    before = (common / "index").read_bytes(), (common / "modules/sub/index").read_bytes()
+
+    refused = place.commit()
+
+    assert isinstance(refused, Refused) and "repository of its own" in refused.message
+    with pytest.raises(CannotSave, match="repository of its own"):
+        save(place.trees, place.worktree, place.base)
+    assert before == ((common / "index").read_bytes(), (common / "modules/sub/index").read_bytes())
+
+
+# ----------------------------------------------------------------------------------- used again, removed
+
+
+@pytest.mark.parametrize("moved", [True, False])
+def test_a_worktree_with_submodules_is_removed_and_not_used_again(place: Place, moved: bool) -> None:
+    if moved:
+        place.move()
+    saved = save(place.trees, place.worktree, place.base)
+
+    with pytest.raises(Unfit, match="has submodules"):
+        place.trees.reset(place.worktree, place.base, saved)
+    assert (saved.commit is not None) == moved
+    if saved.commit is not None:
+        assert place.named(saved.commit) == place.later
+    place.trees.remove(place.worktree, saved)
+    assert not place.worktree.path.exists() and not modules_of(place.trees.repo, place.worktree).exists()
+
+
+@pytest.mark.parametrize("what", ["commit", "edit", "move"])
+def test_what_happens_in_a_submodule_after_it_was_saved_keeps_the_worktree(place: Place, what: str) -> None:
+    saved = save(place.trees, place.worktree, place.base)
+    if what == "move":
+        place.move()
+    else:
+        place.make({"lib": "own\n"}) if what == "commit" else place.sub.write({"lib": "edited\n"})
+        place.move(place.first) if what == "commit" else None
+
+    with pytest.raises(ProofIsOld):
+        place.trees.remove(place.worktree, saved)
+
+
+def test_a_fingerprint_tells_what_happened_in_a_submodule(place: Place) -> None:
+    repo, worktree = place.trees.repo, place.worktree
+
+    def now() -> str:
+        inside = lambda names: fingerprints(repo.filters, worktree.path, modules_of(repo, worktree), names)  # noqa: E731
+        return fingerprint(repo.worktree_git(worktree.name, worktree.path), worktree.path, inside=inside)
+
+    states = [now()]
+    assert now() == states[0]
+    place.move()
+    states.append(now())
+    for name in ("lib", "deep/deep"):
+        place.sub.write({name: "x\n"})
+        states.append(now())
+    assert len(set(states)) == 4
