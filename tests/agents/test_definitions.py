@@ -245,6 +245,26 @@ def test_tools_are_translated_and_a_part_of_a_tool_gives_nothing() -> None:
     assert chosen(Definition("a", tools=()))[2] == "none"
 
 
+@pytest.mark.parametrize(
+    ("said", "words", "told"),
+    [
+        ("'*'", "all, without *", ()),
+        ("Bash(rm:*), Write", "all, without bash, write_file", ("'Bash(rm:*)' in f.md takes the whole tool away",)),
+        ("Bash(rm -rf:*, git push:*)", "all, without bash", ("takes the whole tool away",)),
+        ("Bash Write", "all, without bash, write_file", ("takes the whole tool away",)),
+        ("mcp__docs", "all, without mcp__docs, mcp__docs__*", ()),
+        ("mcp__*__write", "all, without mcp__*", ("takes the whole tool away",)),
+        ("!!, Write", "all, without write_file", ("'!!' in f.md takes nothing away: it names no tool.",)),
+        (", ".join(f"t{number}" for number in range(101)), "all, without *", ()),
+    ],
+)
+def test_what_a_definition_denies_is_never_less_than_it_says(said: str, words: str, told: tuple[str, ...]) -> None:
+    _, notes, found = chosen(parse(text("a", disallowedTools=said), "a", "f.md"))
+
+    assert found == words
+    assert len(notes) == len(told) and all(part in note for part, note in zip(told, notes, strict=True))
+
+
 def test_a_row_of_the_configuration_says_its_tools_in_our_words(repo: Repo) -> None:
     found = described(repo, configured(tools="read-only", deny_tools=["git_log"], description="Designs"))
 

@@ -13,7 +13,7 @@ from orchard.agents.catalog import Catalog, meaning_of
 from orchard.agents.definitions import Definition
 from orchard.agents.prompts.role import role_text
 from orchard.agents.protocol import Agent
-from orchard.model.permissions import ALL, Tools, canonical, named, narrowed
+from orchard.model.permissions import ALL, Tools, denied, named, narrowed
 from orchard.model.plan import Tier
 from orchard.text import quoted
 
@@ -103,8 +103,11 @@ def _tools(definition: Definition) -> tuple[Tools, tuple[str, ...]]:
     if definition.origin == "config":
         return definition.permissions, ()
     only, parts = named(definition.tools) if definition.tools is not None else (ALL, ())
-    tools = narrowed(only, Tools(deny=tuple(canonical(name) for name in definition.denied)))
-    if not parts:
-        return tools, ()
-    listed = ", ".join(quoted(part) for part in parts)
-    return tools, (f"{listed} in {definition.file} gives no tool: only whole tools can be given.",)
+    deny, wider, lost = denied(definition.denied)
+    notes = (
+        (parts, "gives no tool: only whole tools can be given."),
+        (wider, "takes the whole tool away: a part of it cannot be."),
+        (lost, "takes nothing away: it names no tool."),
+    )
+    said = ((", ".join(map(quoted, words)), end) for words, end in notes if words)
+    return narrowed(only, Tools(deny=deny)), tuple(f"{listed} in {definition.file} {end}" for listed, end in said)

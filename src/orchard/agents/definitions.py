@@ -94,7 +94,7 @@ def parse(text: str, stem: str, file: str = "", origin: Origin = "repository") -
         body,
         None if model.lower() in _NO_MODEL or not _MODEL.fullmatch(model) else model,
         _tools(fields.get("tools")),
-        _tools(fields.get("disallowedtools")) or (),
+        _denied(fields.get("disallowedtools")),
         file,
         origin,
     )
@@ -114,10 +114,20 @@ def _tools(said: str | None) -> tuple[str, ...] | None:
     """`Read, Grep`, `["read", "search"]`, or a list below it; nothing, or `*`, is all of them, and `[]` is none."""
     if said is None or not said.strip():
         return None
+    words = tuple(word for word in _entries(said) if _TOOL.fullmatch(word))
+    return None if "*" in words else words[:MOST_TOOLS]
+
+
+def _denied(said: str | None) -> tuple[str, ...]:
+    """Every entry, whatever it looks like: what is not understood must not be lost. Too many of them are all tools."""
+    words = tuple(_entries(said or ""))
+    return words if len(words) <= MOST_TOOLS else ("*",)
+
+
+def _entries(said: str) -> Iterator[str]:
     # A comma within parentheses belongs to one tool: `Bash(git log:*, git diff:*)`.
     parts = re.split(r"[,\n](?![^(\n]*\))", said.strip().removeprefix("[").removesuffix("]"))
-    words = tuple(word for part in parts if (word := head.value(part)) and _TOOL.fullmatch(word))
-    return None if "*" in words else words[:MOST_TOOLS]
+    return (word for part in parts if (word := head.value(part)))
 
 
 # --------------------------------------------------------------------------------------- in a folder

@@ -62,6 +62,8 @@ _NAMES: Mapping[str, str] = {
 
 ENTRY = r"[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,199}\*?|\*"
 """How a tool may be named: a name, or its beginning and `*`. A part of a tool, such as `Bash(git:*)`, is none."""
+_DENIED = re.compile(r"(?<![^\s])([A-Za-z0-9_][A-Za-z0-9_.:/-]{0,199}|)(?:(\*)\S*|\([^)]*\)?|(?=\s|$))")
+"""The names in an entry that is none: whole tools of which it has a part, and beginnings."""
 MOST = 200
 """Names in one list."""
 _SERVER = "mcp__"
@@ -200,6 +202,23 @@ def named(names: Iterable[str]) -> tuple[Tools, tuple[str, ...]]:
     entries = _once(tuple(entry(name) for name in good))
     lists = () if "*" in entries else (entries,)
     return Tools(lists), tuple(name for name in given if name not in good)
+
+
+def denied(names: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """What a list takes away that was written for any program: the rules; the names that had to be taken for more than
+    they say, such as `Bash(rm:*)` for `bash`; and those that name nothing.
+    """
+    rules: list[str] = []
+    wider: list[str] = []
+    lost: list[str] = []
+    for name in names:
+        exact = re.fullmatch(ENTRY, name) is not None
+        found = [name] if exact else [a + b for a, b in _DENIED.findall(name) if a or b]
+        (lost if not found else [] if exact else wider).append(name)
+        rules += [entry(rule) for rule in found]
+        # Some programs name a server by itself, and mean all that it has.
+        rules += [f"{rule}__*" for rule in found if re.fullmatch(rf"{_SERVER}(?!.*__)[^*]+", rule)]
+    return _once(tuple(rules)), tuple(wider), tuple(lost)
 
 
 def wrong(entries: object, *, modes: bool) -> str | None:
