@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchard.agents.protocol import digest
 from orchard.core.health import (
     COMMAND_SECONDS,
     MOST_CALLS,
@@ -139,6 +140,22 @@ def test_calls_whose_input_is_not_known_are_none() -> None:
         fake.activity.called(fake.now, Call("edit", "a.py", ""))
 
     assert not fake.look().holds
+
+
+@pytest.mark.parametrize("tool", ["await_subtasks", "mcp__orchard__await_subtasks", "orchard/a2a_await_subtasks"])
+def test_waiting_for_subtasks_again_and_again_is_none(tool: str) -> None:
+    fake = Fake()
+    for _ in range(10):
+        fake.call(tool, "same")
+    for _ in range(10):
+        fake.call(tool, "same").call(input="same")
+
+    assert not fake.found
+
+
+def test_calls_without_input_can_be_a_loop_and_those_whose_input_is_not_known_cannot() -> None:
+    assert digest({}) and digest({}) != digest({"a": 1})
+    assert digest(None) == digest("") == ""
 
 
 def test_most_of_the_last_ten_calls_failed() -> None:

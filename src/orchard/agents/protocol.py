@@ -131,8 +131,9 @@ class Called(Struct, frozen=True):
 
 
 def digest(arguments: object) -> str:
-    """What stands for the input of a tool; empty where there is none."""
-    return sha256(repr(arguments).encode(errors="replace")).hexdigest()[:16] if arguments else ""
+    """What stands for the input of a tool, also of one that takes nothing (`{}`); empty where it is not known."""
+    known = bool(arguments) or isinstance(arguments, dict)
+    return sha256(repr(arguments).encode(errors="replace")).hexdigest()[:16] if known else ""
 
 
 class Used(Struct, frozen=True):

@@ -29,6 +29,8 @@ MOST_CALLS = 100
 """Calls that are remembered, by a digest of their input; no setting looks further back."""
 ABOUT = 200
 
+_WAITS = re.compile(r"(?<![A-Za-z])await_subtasks\b")
+"""A tool of our own server that waits, whatever an agent puts before its name: it is there to be called again."""
 _COMMAND = re.compile(r"bash|shell|exec|command|terminal|^sh$", re.IGNORECASE)
 
 
@@ -75,6 +77,8 @@ class Activity(Struct):
             self.doing = doing[:ABOUT]
 
     def called(self, now: float, call: Call) -> None:
+        if _WAITS.search(call.tool):
+            call.input = ""
         self.calls.append(call)
         self.touch(now, "call", call.shown)
         if _COMMAND.search(call.tool):

@@ -158,7 +158,8 @@ class _Call(Struct):
     input: str = ""
 
     def learn(self, update: Json) -> None:
-        self.input = digest(update.get("rawInput")) or self.input
+        # An empty input is what a call has whose input is still to come.
+        self.input = digest(update.get("rawInput") or None) or self.input
         self.kind = one_line(text(update.get("kind")), 40) or self.kind
         self.name = one_line(text(update.get("name")), 40) or self.name
         self.title = _line(text(update.get("title"))) or self.title
