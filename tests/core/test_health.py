@@ -18,7 +18,13 @@ from orchard.core.health import (
     due,
     wants_cpu,
 )
+from orchard.core.health_replay import APPLY_HEALTH
+from orchard.core.records import Attempt, JobRecord, Subtask, Turn
+from orchard.core.run import Run
+from orchard.model.events.plans import HealthNoted, MessageSent
 from orchard.model.health import ALARMS, Health
+from orchard.model.phases import Phase
+from orchard.model.plan import JobId, PlanId
 
 DEFAULT = Health()
 
@@ -368,3 +374,21 @@ def test_whatever_happens_memory_is_bounded_and_the_next_look_is_to_come(steps: 
         assert len(fake.activity.calls) <= MOST_CALLS and len(fake.activity.doing) <= 200
         if fake.activity.resting:
             assert at is None and not conditions(fake.activity, fake.health, fake.now)
+
+
+# ------------------------------------------------------------------------------------------ idle workers
+
+
+def test_what_was_said_to_a_worker_is_counted_for_this_worker_alone() -> None:
+    job, one = JobId("a"), Subtask("s", 1, "one", "x", "0" * 40, 0.0)
+    turn = Turn("one", "subtask", Phase.WORK, 0.0, subtask="s")
+    record = JobRecord(attempts=[Attempt(1, 0.0, Phase.WORK, turns=[turn])], subtasks={"s": one})
+    record.messages += [MessageSent(job, 1, "To the job."), MessageSent(job, 2, "And again.")]
+    one.messages.append(MessageSent(job, 1, "To the subtask.", "s"))
+    run = Run(PlanId("p"))
+    run.records[job] = record
+
+    APPLY_HEALTH[HealthNoted](run, HealthNoted(job, 1, "idle", "It waits.", "ask", "s"), 1.0)
+
+    assert [mark.messages for mark in turn.marks] == [1]
+    assert (record.messages_to(None), record.messages_to("s")) == (2, 1)

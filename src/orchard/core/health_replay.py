@@ -19,7 +19,7 @@ def _delivered(run: Run, event: events.UpdatesDelivered, at: float) -> None:
 
 def _noted(run: Run, event: events.HealthNoted, at: float) -> None:
     if (turn := _turn(run, event)) is not None:
-        messages = len(run.records[event.job].messages)
+        messages = run.records[event.job].messages_to(event.subtask)
         turn.marks.append(Mark(event.condition, event.evidence, event.action, at, messages=messages))
 
 

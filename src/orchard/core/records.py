@@ -36,7 +36,7 @@ class Mark(Struct):
     since: float
     ended: float | None = None
     messages: int = 0
-    """How many messages the job had got by then."""
+    """How many messages the worker had got by then."""
 
 
 class Turn(Struct):
@@ -244,6 +244,10 @@ class JobRecord(Struct):
     updates: list[events.UpdateQueued] = field(default_factory=list)
     updates_delivered: dict[str | None, int] = field(default_factory=dict)
     """By the subtask whose agent was told, or None: the number of the last update that it is known to have."""
+
+    def messages_to(self, subtask: str | None) -> int:
+        """How many messages the job's own agent has got, or that of a subtask."""
+        return len(self.messages if subtask is None else self.subtasks[subtask].messages)
 
     @property
     def queued(self) -> list[events.MessageSent]:

@@ -324,7 +324,7 @@ class Monitor:
         if attempt is None or turn is None or not still() or turn.conditions:
             return
         action = self._settings.on_idle
-        messages = len(run.records[scope.job].messages)
+        messages = run.records[scope.job].messages_to(scope.subtask)
         marks = [mark for one in attempt.turns if one.subtask == scope.subtask for mark in one.marks]
         if any((mark.condition, mark.action, mark.messages) == ("idle", "ask", messages) for mark in marks):
             action = "tell"  # it was asked already, and nobody has said anything since
