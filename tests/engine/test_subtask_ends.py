@@ -10,8 +10,10 @@ from orchard.agents.protocol import Result
 from orchard.engine.server import start as opening
 from orchard.engine.server.session import Session
 from orchard.engine.turns import turn as turns
+from orchard.errors import UsageError
 from orchard.model.events.plans import (
     ProgressReported,
+    SubtaskCompleted,
     SubtaskEnded,
     SubtasksAnswered,
     SubtasksAwaited,
@@ -19,6 +21,7 @@ from orchard.model.events.plans import (
     SubtaskStarted,
 )
 from orchard.model.plan import PlanId
+from orchard.operations import subtasks
 from tests.engine.conftest import Orchard, job, statuses
 from tests.engine.helpers import Asker, Line, by_task, run
 from tests.engine.scripted import ScriptedAgents
@@ -439,6 +442,39 @@ async def test_progress_is_shown_and_bounded(orchard: Orchard, agents: ScriptedA
 
     assert job(status, "a")["progress"] == {"message": "Step 199 of many", "percent": 49.75}
     assert answers == [True] * 200 + [False] * 3 and len(orchard.events(ProgressReported)) == 200
+
+
+async def test_what_an_agent_asks_for_without_end_is_recorded_so_often_and_no_more(
+    orchard: Orchard, agents: ScriptedAgents, line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subtasks, "MOST_ASKED", 5)
+    go, refused = asyncio.Event(), list[str]()
+
+    async def flood(asker: Asker, verb: str, **args: Any) -> None:
+        for _ in range(10):
+            try:
+                await asker.ask(verb, **args)
+            except UsageError as error:
+                refused.append(f"{verb} {error.message}")
+
+    async def parent(asker: Asker) -> str:
+        await asker.spawn("Child")
+        await flood(asker, "await_subtasks", timeout_s=0)
+        go.set()
+        await asker.ask("await_subtasks")  # one that waits is not counted
+        asker.write(mine="mine")
+        return "Done."
+
+    async def child(asker: Asker) -> str:
+        await go.wait()
+        await flood(asker, "complete_subtask", result="Done.")
+        return "Done."
+
+    agents.add("one", by_task(line, parent=parent, child=child))
+    await run(orchard, line, PLAN)
+
+    assert len(orchard.events(SubtaskCompleted)) == 5 and len(orchard.events(SubtasksAwaited)) <= 6
+    assert [one.split()[0] for one in refused] == ["await_subtasks"] * 5 + ["complete_subtask"] * 5
 
 
 async def test_a_secret_that_is_handed_on_is_not_recorded(

@@ -30,7 +30,7 @@ from orchard.model.permissions import ALL, Tools, all_of, narrowed
 from orchard.model.phases import Phase
 from orchard.model.plan import AgentWork, JobId
 from orchard.operations.operation import Operation, says
-from orchard.operations.subtasks import OfTurn, desk_of_turn, own_subtask, service, told_of
+from orchard.operations.subtasks import OfTurn, count, desk_of_turn, own_subtask, service, told_of
 
 Action = Literal["send", "interrupt", "pause", "resume", "complete"]
 GOES_ON: tuple[Action, ...] = ("send", "resume")
@@ -171,6 +171,7 @@ async def _steer_subtask(engine: Engine, args: SteerSubtask) -> Json:
         raise UsageError("'send' needs a 'message', and nothing else has one.")
     if len(args.message.encode(errors="replace")) > MESSAGE_BYTES:
         raise UsageError(f"A message holds at most {MESSAGE_BYTES // 1024} KiB.")
+    count(desk)
     order, goes_on = None, args.action in GOES_ON
     if goes_on:
         order = await prepare(engine, run, job_id, one)

@@ -43,6 +43,10 @@ MESSAGE = 500
 """Characters of a word about progress."""
 MOST_TOLD = 200
 """How often an agent can tell in one turn how far it is."""
+MOST_ASKED = 200
+"""How often an agent can do something about subtasks in one turn, each of which is recorded."""
+SHORT_WAIT = 1.0
+"""Seconds: waits that are shorter are counted, because each is recorded as well."""
 LONGEST_WAIT = 45.0
 """Seconds: some hosts give up on a call after a minute."""
 Seconds = Annotated[float, says("At most 45.", ge=0, le=LONGEST_WAIT)]
@@ -68,6 +72,13 @@ def desk_of_turn(engine: Engine, args: OfTurn) -> Desk:
     if not isinstance(found, Desk) or not found.seated:
         raise UsageError("Only an agent at work on a job can ask for this, and only while its turn lasts.")
     return found
+
+
+def count(desk: Desk, hint: str = "End your turn; the next one can go on.") -> None:
+    """Refuse what an agent asks for again and again in one turn, so that the journal does not grow without end."""
+    if desk.asked >= MOST_ASKED:
+        raise UsageError(f"You have asked for things like this {MOST_ASKED} times in this turn.", hint=hint)
+    desk.asked += 1
 
 
 # ------------------------------------------------------------------------------------- who can help
@@ -266,6 +277,8 @@ async def _wait(desk: Desk, ids: list[str], seconds: float, enough: Callable[[li
     turn = desk.seated
     if enough(found) or not turn:
         return
+    if seconds < SHORT_WAIT:
+        count(desk, "Wait longer: 'timeout_s' can be 45.")
     with desk.waiting():
         try:
             async with asyncio.timeout(max(0.0, min(seconds, LONGEST_WAIT))):
@@ -336,6 +349,7 @@ async def _complete_subtask(engine: Engine, args: CompleteSubtask) -> Json:
         raise UsageError("This is for the agent of a subtask.", hint="A job's own agent is done when its turn ends.")
     if not args.result.strip():
         raise UsageError("'result' is empty: say in a few sentences what came of it.")
+    count(desk)
     said, size = await context.world.in_thread(keep_result, context, args.result)
     about = (context.job_id, context.number, context.subtask)
     context.engine.record(context.run.id, SubtaskCompleted(*about, said, args.succeeded, size))
@@ -356,6 +370,7 @@ async def _pull_subtask_changes(engine: Engine, args: PullSubtaskChanges) -> Jso
         raise UsageError(f"Subtask '{args.id}' is {found.status}.", hint="await_subtasks waits for it.")
     if found.commit is None:
         return {"id": args.id, "status": "nothing", "files": [], "conflicts": []}
+    count(desk)
     async with desk.folder:
         _refuse_if_left(desk, turn)  # the turn may have ended while others had the folder
         return await pull(desk.context, found)

@@ -58,6 +58,9 @@ class Desk(Struct, eq=False):
     waits: int = 0
     """How many of its calls wait for subtasks; while there are any, its slot is lent."""
     told: int = 0
+    """How often the agent has told in this turn how far it is."""
+    asked: int = 0
+    """How many of its requests in this turn were recorded, of those that it could make without end."""
     seen: set[str] = field(default_factory=set)
     """Subtasks of which the agent was told how they ended, or that they wait for it."""
     hurry: asyncio.Event = field(default_factory=asyncio.Event)
@@ -75,7 +78,7 @@ class Desk(Struct, eq=False):
         """The agent begins a turn."""
         self.context, self.agent, self.settings, self.work = context, agent, settings, work
         self.turns += 1
-        self.seated, self.told = self.turns, 0
+        self.seated, self.told, self.asked = self.turns, 0, 0
 
     def stand_up(self) -> None:
         """The turn is over. What the agent was not told of its subtasks meanwhile, its next turn tells."""
