@@ -115,21 +115,37 @@ async def stay(terminal: Terminal, app: App, session: Session, followed: Followe
 
 
 async def _take_all(session: Session, run: Run, progress: Progress) -> None:
+    await _take(session, run, progress)
+    if session.owns_engine:
+        await _wait_for_others(session, run, progress)
+
+
+async def _take(session: Session, run: Run, progress: Progress) -> None:
     async for batch in session.follow(run.id, run):
         progress.take(batch)
-    if session.owns_engine:
-        await _wait_for_others(session, progress)
 
 
-async def _wait_for_others(session: Session, progress: Progress) -> None:
-    """Plans that other people gave to our engine are finished before it ends."""
+async def _wait_for_others(session: Session, run: Run, progress: Progress) -> None:
+    """What else our engine does is finished before it ends: subtasks of a plan that waits, and plans of others."""
+    said = ""
+    idle = asyncio.ensure_future(session.wait_idle())
     try:
-        async with asyncio.timeout(PATIENCE):
-            await session.wait_idle()
-            return
-    except TimeoutError:
-        progress.say(text.done(text.OTHER_PLANS))
-    await session.wait_idle()
+        while not (await asyncio.wait({idle}, timeout=PATIENCE))[0]:
+            await _take(session, run, progress)
+            if (why := _what_still_runs(run)) != said:
+                progress.say(text.done(why))
+                said = why
+        await idle
+        await _take(session, run, progress)
+    finally:
+        idle.cancel()
+
+
+def _what_still_runs(run: Run) -> str:
+    subtasks = [one for record in run.records.values() for one in record.subtasks.values()]
+    if any(not one.over and not one.at_rest for one in subtasks):
+        return text.SUBTASKS_RUN
+    return text.OTHER_PLANS if run.settled else text.OTHER_PLANS_WAITING
 
 
 async def _listen(
