@@ -92,8 +92,13 @@ def turn(line: Line, does: Asking) -> Turn:
 
 
 def by_task(line: Line, **turns: Asking) -> Turn:
-    """What is done depends on the word that the instructions begin with."""
-    return turn(line, lambda asker: turns[asker.task.instructions.split(maxsplit=1)[0].strip(":.").lower()](asker))
+    """What is done depends on the first word of the instructions that is one of these."""
+
+    def chosen(asker: Asker) -> Awaitable[str | Result]:
+        words = (word.strip(":.").lower() for word in asker.task.instructions.split())
+        return turns[next(word for word in words if word in turns)](asker)
+
+    return turn(line, chosen)
 
 
 async def run(orchard: Orchard, line: Line, plan: str) -> Json:

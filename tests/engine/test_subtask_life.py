@@ -240,7 +240,8 @@ async def test_a_parent_talks_with_an_interactive_subtask_and_completes_it(
     done = await orchard.run("name: Help\njobs: [{id: a, work: '@one Parent'}]", during=line.open)
 
     assert done["plan"]["status"] == "succeeded", job(done, "a")["error"]
-    assert child.heard[1:] == ["Child: go on.\n", "Child: a last time.\n"]
+    who = "The agent that handed you this task says:\n\n```text\n"
+    assert child.heard[1:] == [f"{who}Child: go on.\n```\n", f"{who}Child: a last time.\n```\n"]
     assert [status for _, status in seen] == ["waiting", "paused", "paused", "waiting", "completed"]
     assert {"said1.txt", "said2.txt", "said3.txt"} <= orchard.repo.files("work").keys()
 
@@ -325,7 +326,7 @@ async def test_people_talk_with_a_subtask_by_the_name_of_its_job_and_its_own(
     agents.add("one", by_task(line, parent=parent, child=child))
     await orchard.run(TALK, during=people)
 
-    assert child.heard[1:] == ["Child: go on.\n", "Child: later.\n"]
+    assert child.heard[1:] == ["A person says:\n\nChild: go on.\n", "A person says:\n\nChild: later.\n"]
     assert subtask(orchard)["message"] == "A person said that it is done."
 
 
@@ -404,7 +405,7 @@ async def test_an_idle_subtask_outlives_its_engine_and_one_that_ran_is_told_as_i
         await until(lambda: worker(orchard) == "idle" and len(told) == 2)
         await session.request("cancel_plan", plan=plan)
 
-    assert child.heard[1] == "Child: still there?\n"
+    assert child.heard[1] == "A person says:\n\nChild: still there?\n"
     assert "The engine was stopped while it ran." in told[1] and saved(orchard, "half.txt")
     assert status(orchard) == "completed"
 

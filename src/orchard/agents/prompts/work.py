@@ -4,8 +4,8 @@ The task is the user's own text and stands as it is, complete and first. Everyth
 as output of programs and words of other agents, is made plain, cut to a size, and fenced by more backticks than it
 holds, so that it cannot end its block and pass for ours. Secrets have to be taken out before: see `store.redact`.
 
-A message to an agent at work is a person's own text, so it stands as it is. A session that goes on is given the new
-ones only; one that begins anew gets the task and everything that was said since.
+A message to an agent at work is a person's own text, so it stands as it is; one to a subtask says who sent it. A
+session that goes on is given the new ones only; one that begins anew gets the task and everything that was said since.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from orchard.agents.prompts.quote import code, data, listed, tail, verbatim
+from orchard.agents.prompts.quote import code, data, fenced, listed, tail, verbatim
 from orchard.agents.prompts.subtask import FOLDERS, PATH, UNANSWERED, permitted, reach, tools_text
 from orchard.git.history import show_path
 from orchard.git.merge.conflicts import MANIFEST, Conflict
@@ -29,11 +29,22 @@ def message_instructions(messages: Sequence[str], *, again: bool = False) -> str
     return "\n\n---\n\n".join([*([_AGAIN] if again else []), *(verbatim(text) for text in messages)]) + "\n"
 
 
-def with_messages(instructions: str, messages: Sequence[str], *, again: bool = False) -> str:
-    """These instructions, and below them what people have said since the task was given."""
+def said_by(by: str, text: str) -> str:
+    """A message to the agent of a subtask, which hears a person and the agent that asked for it: who says it.
+
+    The words of an agent are fenced, so that no part of them can pass for a person's.
+    """
+    if by == "person":
+        return f"A person says:\n\n{text}"
+    return f"The agent that handed you this task says:\n\n{fenced(text, len(text) + 1)}"
+
+
+def with_messages(instructions: str, messages: Sequence[str], *, again: bool = False, signed: bool = False) -> str:
+    """These instructions, and below them what was said since the task was given; `signed`: each says by whom."""
     if not messages:
         return instructions
-    head = "## What you were told since\n\nMessages from the person you work for, the newest last: part of your task."
+    whose = "Messages, each with who says it" if signed else "Messages from the person you work for"
+    head = f"## What you were told since\n\n{whose}, the newest last: part of your task."
     return f"{instructions.rstrip()}\n\n{head}\n\n{message_instructions(messages, again=again)}"
 
 

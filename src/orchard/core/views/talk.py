@@ -111,7 +111,12 @@ class Listener:
         return _Said("words", event.agent, self._asker, text, reason if event.text else f"{event.reason}")
 
     def _message(self, event: events.MessageSent) -> _Said | None:
-        return _Said("message", event.by, "agent", event.text) if event.subtask == self._subtask else None
+        if event.subtask == self._subtask:
+            return _Said("message", event.by, "agent", event.text)
+        one = self._subtasks.get(event.subtask) if event.subtask is not None else None
+        if one is None or one.parent != self._subtask or event.by != "parent":
+            return None
+        return _Said("message", "agent", one.id, event.text)
 
     def _update(self, event: events.UpdateQueued) -> _Said | None:
         if event.to != self._subtask:

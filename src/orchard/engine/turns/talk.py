@@ -15,7 +15,7 @@ twice. The same holds for the task itself.
 
 from msgspec.structs import replace
 
-from orchard.agents.prompts.work import go_on_instructions, message_instructions, with_messages
+from orchard.agents.prompts.work import go_on_instructions, message_instructions, said_by, with_messages
 from orchard.agents.protocol import Result
 from orchard.core.records import JobRecord, Subtask, Turn
 from orchard.engine.context import Context
@@ -25,7 +25,7 @@ from orchard.engine.turns.idle import WORKER, waiting_worker
 from orchard.engine.turns.news import tell_unseen
 from orchard.engine.turns.scope import desk_of
 from orchard.engine.turns.turn import Asked, run_turn
-from orchard.model.events.plans import AgentEnded, MessagesDelivered, SubtaskIdle, WorkerIdle
+from orchard.model.events.plans import AgentEnded, MessagesDelivered, MessageSent, SubtaskIdle, WorkerIdle
 from orchard.model.phases import Phase
 
 
@@ -177,17 +177,24 @@ def _with_what_was_said(party: _Party, first: Asked) -> Asked:
     """The first turn of an attempt, when there are messages that have not been told yet."""
     whole = _whole(party, first)
     texts, again = _queued(party)
-    told = with_messages(first.instructions, texts, again=again) if first.session else whole
+    signed = isinstance(party.state, Subtask)
+    told = with_messages(first.instructions, texts, again=again, signed=signed) if first.session else whole
     return replace(first, instructions=told, whole=whole, messages=party.newest)
 
 
 def _queued(party: _Party) -> tuple[list[str], bool]:
     """What the agent has still to be told, and whether an earlier turn was to tell some of it."""
     queued = party.state.queued
-    return [message.text for message in queued], any(party.was_told(one.number) for one in queued)
+    return _texts(party, queued), any(party.was_told(one.number) for one in queued)
 
 
 def _whole(party: _Party, first: Asked) -> str:
     """Everything, for a session that knows nothing."""
     task = first.whole or first.instructions
-    return with_messages(task, [message.text for message in party.state.messages])
+    return with_messages(task, _texts(party, party.state.messages), signed=isinstance(party.state, Subtask))
+
+
+def _texts(party: _Party, messages: list[MessageSent]) -> list[str]:
+    """To a job's own agent only people speak."""
+    signed = isinstance(party.state, Subtask)
+    return [said_by(one.by, one.text) if signed else one.text for one in messages]

@@ -170,6 +170,12 @@ def _agent_noted(run: Run, event: events.AgentNoted) -> list[Line]:
     return [_line(_job(event.job), f"{safe(event.agent)}: {safe(event.kind)}", "wait", safe(event.message, 2000))]
 
 
+def _message(run: Run, event: events.MessageSent) -> list[Line]:
+    sender = "a person" if event.by == "person" else "the agent that asked for it"
+    whose = f"message to {event.subtask} from {sender}" if event.subtask is not None else "message"
+    return [_line(_job(event.job), whose, "busy", safe(event.text, 200))]
+
+
 def _spawned(run: Run, event: events.SubtaskSpawned) -> list[Line]:
     called = f"{safe(event.name, 200)} " if event.name else ""
     return [_line(_job(event.job), f"hands out {event.subtask}", "busy", f"{called}to {safe(event.agent)}")]
@@ -286,7 +292,7 @@ LINES: Mapping[type[Event], Callable[[Run, Any], list[Line]]] = {
     events.HoldReleased: _released,
     events.WorkSaved: _saved,
     events.JobDeployed: lambda run, event: [_line(_job(event.job), "deployed", "busy")],
-    events.MessageSent: lambda run, event: [_line(_job(event.job), "message", "busy", safe(event.text, 200))],
+    events.MessageSent: _message,
     events.WorkerCompleted: lambda run, event: [
         _line(_job(event.job), "completed", "good", "the work of its agent is done")
     ],
