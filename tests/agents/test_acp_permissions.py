@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from orchard.agents.acp.agent import AcpAgent
+from orchard.agents.acp.permission import asked_about, permitted
 from orchard.agents.protocol import McpServer, Permit, Result, Settings, Wanted
 from orchard.model.agent_rows import AgentRow
 from orchard.model.permissions import Tools, made
@@ -17,7 +18,7 @@ from tests.agents.test_acp import agent, task_at
 pytestmark = pytest.mark.anyio
 
 KINDS = ("read", "search", "think", "edit", "delete", "move", "execute", "fetch", "switch_mode", "other", None)
-READ = {"read", "search", "think"}
+READ = {"read", "search"}
 EDIT = READ | {"edit", "delete", "move"}
 OURS = McpServer("orchard", "relay", offered=True)
 
@@ -93,6 +94,43 @@ async def test_a_person_is_asked_and_the_agent_gets_that_answer(desk: Desk, ear:
     assert allowed is answer
     assert seen == [Wanted("execute", "make clean", '{"command": "make clean"}')]
     assert bool(ear.notes("denied")) is not answer
+
+
+NAMED = {"_meta": {"claudeCode": {"toolName": "mcp__docs__write"}}}
+
+
+@pytest.mark.parametrize(
+    ("call", "tool"),
+    [
+        ({"kind": "other", "title": "Send mail"}, "other: Send mail"),
+        ({"kind": "think", "title": "Send mail"}, "other: Send mail"),
+        ({"kind": "made up", "title": "Send mail"}, "other: Send mail"),
+        ({"kind": "other", "title": "Send mail", **NAMED}, "mcp__docs__write"),
+        ({"kind": "other", "title": "execute"}, "other: execute"),
+        ({"kind": "execute", "title": "ls"}, "execute"),
+    ],
+)
+async def test_what_is_allowed_for_good_is_a_tool_and_not_all_that_is_other(
+    desk: Desk, ear: Ear, call: dict[str, Any], tool: str
+) -> None:
+    seen: list[str] = []
+
+    async def person(wanted: Wanted) -> Permit:
+        seen.append(wanted.tool)
+        return Permit(True)
+
+    await asked(desk, ear, call, made("ask"), person)
+    assert seen == [tool]
+
+
+@pytest.mark.parametrize(
+    ("name", "own"),
+    [("orchard__get_plan", True), ("orchard__evil__get_plan", False), ("orchard___get_plan", False)],
+)
+def test_a_server_whose_name_begins_like_ours_is_not_ours(name: str, own: bool) -> None:
+    call = {"kind": "other", "_meta": {"x": {"toolName": f"mcp__{name}"}}}
+    assert permitted(call, made("read-only"), ["orchard"]) is own
+    assert asked_about(call, made("ask"), ["orchard"]) is not own
 
 
 async def test_nobody_is_asked_about_reading_or_about_what_is_refused_anyway(desk: Desk, ear: Ear) -> None:

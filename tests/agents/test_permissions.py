@@ -165,6 +165,6 @@ async def test_a_row_takes_tools_away_whatever_the_task_says(desk: Desk, ear: Ea
 def test_every_kind_of_the_protocol_is_one_of_ours() -> None:
     edit = made("edit")
     assert {kind for kind, ours in ACP_KINDS.items() if permits_kind(edit, ours)} == {
-        "read", "search", "think", "edit", "delete", "move",
+        "read", "search", "edit", "delete", "move",
     }  # fmt: skip
     assert not permits_kind(made(["edit_file"]), "edit"), "it may be any tool that edits"

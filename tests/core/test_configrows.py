@@ -173,6 +173,8 @@ BAD: list[tuple[dict[str, object], str]] = [
     ({"agents": {"x": {"command": "y", "env": {"A": 1}}}}, "agents.x.env: 'A' must be text"),
     ({"agents": {"x": {"command": "y", "env": {"A": "a\0b"}}}}, "agents.x.env: 'A' must not hold a NUL"),
     ({"agents": {f"x{n}": {"command": "y"} for n in range(101)}}, "agents: must hold at most 100 rows, not 101"),
+    ({"mcp_servers": {"orchard__evil": {"command": "x"}}}, "mcp_servers.orchard__evil: must have no '__' in its name"),
+    ({"mcp_servers": {"docs_": {"command": "x"}}}, "no '_' at its end"),
     ({"mcp_servers": {"s": {}}}, "mcp_servers.s: needs 'command' or 'url', and not both"),
     ({"mcp_servers": {"s": {"command": "x", "url": "http://x"}}}, "needs 'command' or 'url', and not both"),
     ({"mcp_servers": {"s": {"url": "http://x", "env": {"A": "b"}}}}, "'args' and 'env' are for a 'command'"),

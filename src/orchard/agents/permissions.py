@@ -83,10 +83,10 @@ def _parts_of_servers(tools: Tools) -> tuple[str, ...]:
 
 
 ACP_KINDS: Mapping[str, Kind] = {
-    "read": "read", "search": "read", "think": "own", "edit": "edit", "delete": "edit", "move": "edit",
+    "read": "read", "search": "read", "think": "other", "edit": "edit", "delete": "edit", "move": "edit",
     "execute": "run", "fetch": "other", "switch_mode": "other", "other": "other",
 }  # fmt: skip
-"""What the Agent Client Protocol calls the kinds of tools. Thinking does nothing that could be taken away."""
+"""What the Agent Client Protocol calls the kinds of tools. Any call can be said to be thinking."""
 
 _OF_KIND: Mapping[Kind, tuple[str, ...]] = {
     "read": ("read_file", "list_files", "search_files"),

@@ -247,7 +247,7 @@ def make_rows(values: Mapping[str, object]) -> tuple[Rows, dict[str, str]]:
     servers = {name: ServerRow(**row) for name, row in tables["mcp_servers"].items()}
     wrong = {
         **{f"agents.{name}": problem for name, row in agents.items() if (problem := _wrong_agent(name, row))},
-        **{f"mcp_servers.{name}": problem for name, row in servers.items() if (problem := _wrong_server(row))},
+        **{f"mcp_servers.{name}": problem for name, row in servers.items() if (problem := _wrong_server(row, name))},
     }
     if builtin.compact and builtin.compact_keep_recent >= builtin.compact_threshold:
         wrong["agents.builtin.compact_keep_recent"] = "must be less than compact_threshold"
@@ -276,7 +276,9 @@ def _wrong_definition(name: str, row: AgentRow) -> str | None:
     return None
 
 
-def _wrong_server(row: ServerRow) -> str | None:
+def _wrong_server(row: ServerRow, name: str = "") -> str | None:
+    if "__" in name or name.endswith("_"):
+        return "must have no '__' in its name, and no '_' at its end: its tools could be taken for another server's"
     if (row.command is None) == (row.url is None):
         return "needs 'command' or 'url', and not both"
     if row.url is not None and (row.args or row.env):

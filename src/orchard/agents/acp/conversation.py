@@ -15,7 +15,7 @@ from msgspec import Struct
 from orchard import __version__
 from orchard.agents.acp.failures import ASKED_FOR, from_error, from_words
 from orchard.agents.acp.lines import Json, Lines
-from orchard.agents.acp.permission import asked_about, choice, objection
+from orchard.agents.acp.permission import asked_about, choice, objection, tool_of_call
 from orchard.agents.acp.settings import Offer, apply_settings, server_list
 from orchard.agents.acp.updates import Finished, VersionOne, dollars, note_spent, spent_before
 from orchard.agents.backends.stream import part, text
@@ -325,7 +325,7 @@ class Conversation:
             return "a person would have to be asked, and this job has no way to ask one"
         title = one_line(" ".join(text(call.get("title")).split()), 200)
         shown = json.dumps(call.get("rawInput") or call.get("content") or {}, ensure_ascii=False, default=str)
-        answer = await self._watch.person(Wanted(text(call.get("kind")) or "tool", title, shown))
+        answer = await self._watch.person(Wanted(tool_of_call(call, title), title, shown))
         return None if answer.allowed else answer.why
 
     def _deny(self, call: Json, why: str) -> None:

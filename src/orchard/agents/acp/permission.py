@@ -34,7 +34,7 @@ def kind_of_call(call: Mapping[str, Any]) -> Kind:
     return ACP_KINDS.get(said, "other") if isinstance(said, str) else "other"
 
 
-def _named_tool(call: Mapping[str, Any]) -> str | None:
+def named_tool(call: Mapping[str, Any]) -> str | None:
     """The name of a server's tool, where the agent tells it."""
     meta = call.get("_meta")
     tables = [call, *(meta.values() if isinstance(meta, dict) else ())]
@@ -45,18 +45,29 @@ def _named_tool(call: Mapping[str, Any]) -> str | None:
     return None
 
 
+def _is_own(name: str, servers: Sequence[str]) -> bool:
+    """Whether a tool is of one of these servers, and not of one whose name only begins like theirs: `orchard__evil`."""
+    return any(re.fullmatch(rf"mcp__{re.escape(one)}__(?!_)(?!.*__).+", name) is not None for one in servers)
+
+
+def tool_of_call(call: Mapping[str, Any], title: str) -> str:
+    """What a person allows for good: the tool by its name, or by its title where its kind says nothing."""
+    said = call.get("kind")
+    told = isinstance(said, str) and said in ACP_KINDS and said not in ("other", "think")
+    # A title is never taken for a name or a kind.
+    return named_tool(call) or (str(said) if told else f"other: {title}")
+
+
 def permitted(call: Mapping[str, Any], tools: Tools, own: Sequence[str]) -> bool:
     """Whether a call is among what may be used; `own`: the names of servers that are the orchestrator's."""
-    if (name := _named_tool(call)) is not None:
-        is_own = any(name.startswith(f"mcp__{server}__") for server in own)
-        return tools.permits(name, "own" if is_own else None)
+    if (name := named_tool(call)) is not None:
+        return tools.permits(name, "own" if _is_own(name, own) else None)
     return permits_kind(tools, kind_of_call(call))
 
 
 def asked_about(call: Mapping[str, Any], tools: Tools, own: Sequence[str]) -> bool:
-    if (name := _named_tool(call)) is not None:
-        is_own = any(name.startswith(f"mcp__{server}__") for server in own)
-        return tools.asks(name, "own" if is_own else None)
+    if (name := named_tool(call)) is not None:
+        return tools.asks(name, "own" if _is_own(name, own) else None)
     return asks_kind(tools, kind_of_call(call))
 
 
