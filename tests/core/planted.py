@@ -16,6 +16,7 @@ MODULES = {
     "states": "orchard.core.states",
     "records": "orchard.core.records",
     "run": "orchard.core.run",
+    "worker_replay": "orchard.core.worker_replay",
     "replay": "orchard.core.replay",
     "reshape": "orchard.planfile.reshape",
     "scheduler": "orchard.core.scheduler",
@@ -30,6 +31,7 @@ class Core:
     states: Any
     records: Any
     run: Any
+    worker_replay: Any
     replay: Any
     reshape: Any
     scheduler: Any
@@ -198,7 +200,7 @@ BUGS: Mapping[str, Bug] = {
     "a released job makes a new attempt": Bug(
         "replay", "record.continues, record.resume_from = True,", "record.continues, record.resume_from = False,"
     ),
-    "completed work is done once more": Bug("replay", "record.resume_from = Phase.COMMIT", "pass"),
+    "completed work is done once more": Bug("worker_replay", "record.resume_from = Phase.COMMIT", "pass"),
     "a canceled job keeps waiting for a person": Bug(
         "replay",
         '    _end(run, event.job, at, "canceled")\n    run.set_hold(event.job, None)\n',

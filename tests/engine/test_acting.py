@@ -444,7 +444,7 @@ async def test_the_configuration_decides_about_a_push_where_the_plan_does_not(
 
 async def test_work_for_an_agent_that_nobody_knows_is_refused_before_anything_is_made(orchard: Orchard) -> None:
     with pytest.raises(
-        UsageError, match="Job 'a' is work for an agent: There is no agent 'cluade'; did you mean 'claude'"
+        UsageError, match=r"Job 'a' is work for an agent: There is no agent 'cluade', .*; did you mean 'claude'"
     ):
         await orchard.run("name: Agent\njobs: [{id: a, work: '@cluade write a poem'}]")
     assert orchard.app.plans() == []

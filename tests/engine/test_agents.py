@@ -191,7 +191,8 @@ async def test_a_canceled_turn_leaves_its_work_saved_and_is_not_healed(
 
     async def cancel(session: object, plan: str) -> None:
         await until(lambda: bool(agent.tasks) and (agent.tasks[0].folder / "half.txt").exists())
-        assert job(orchard.status(), "a")["agent"] == {"name": "one", "doing": "work"}
+        at_work = job(orchard.status(), "a")["agent"]
+        assert (at_work["name"], at_work["doing"]) == ("one", "work")
         await session.request("cancel_plan", plan=plan)  # type: ignore[attr-defined]
 
     status = await orchard.run("name: Stop\njobs: [{id: a, work: '@agent Write a'}]", during=cancel)

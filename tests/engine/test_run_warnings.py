@@ -9,7 +9,7 @@ from tests.engine.conftest import Orchard, statuses
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_damaged_list_of_slots_is_told_in_the_run_that_counts_alone(orchard: Orchard) -> None:
+async def test_a_damaged_list_of_slots_is_told_in_the_run_that_counts_anew(orchard: Orchard) -> None:
     place = orchard.app.dirs.state / "slots.db"
     place.parent.mkdir(parents=True, exist_ok=True)
     place.write_bytes(b"garbage" * 1000)
@@ -18,7 +18,7 @@ async def test_a_damaged_list_of_slots_is_told_in_the_run_that_counts_alone(orch
 
     assert statuses(done) == {"a": "succeeded", "b": "succeeded"}
     [warning] = done["plan"]["warnings"]
-    assert "counts its own jobs" in warning and str(place) in warning
+    assert "counts the jobs of this user anew" in warning and str(place) in warning
 
 
 async def test_a_machine_that_cannot_be_kept_awake_is_told_in_every_run_that_takes_long(
