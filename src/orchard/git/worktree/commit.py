@@ -146,13 +146,9 @@ def commit_work(
     except (GitError, OSError) as error:
         return Refused(f"The worktree cannot be read: {error}", "Retry the job with '--fresh'.")
     head = contents.head or base
-    unfinished = _unfinished(git.git_dir, contents)
+    unfinished = _unfinished(git.git_dir, contents) or _nested(contents)
     if unfinished is not None:
         return unfinished
-    if contents.nested:
-        names = tuple(display(name) for name in contents.nested)
-        said = f"The job left git repositories inside its folder ({', '.join(names[:5])})."
-        return Refused(said, "Have the job remove their '.git', or put them outside of the worktree.", names)
     links = _links(repo, worktree, contents, (base, head), may_move=submodules)
     if isinstance(links, Refused):
         return links
@@ -170,6 +166,14 @@ def commit_work(
     work = _Work(repo, live, worktree, base, head, info, plain and head == base, stays, left, places)
     result = _commit_once_more_if_objects_vanished(work, contents)
     return replace(result, dropped=dropped) if isinstance(result, Committed) else result
+
+
+def _nested(contents: Contents) -> Refused | None:
+    if not contents.nested:
+        return None
+    names = tuple(display(name) for name in contents.nested)
+    said = f"The job left git repositories inside its folder ({', '.join(names[:5])})."
+    return Refused(said, "Have the job remove their '.git', or put them outside of the worktree.", names)
 
 
 def _links(
