@@ -18,9 +18,7 @@ from orchard.model.events.plans import Event, HoldReleased, JobMarkedDone, PlanF
 from orchard.model.phases import Phase, at_or_after
 from orchard.model.plan import VALIDATION, AgentWork, JobId
 from orchard.operations.command import Command, Decision, Scene
-from orchard.operations.operation import OfWorker, Route, Tool, Verb, says
-from orchard.operations.plans import job_of
-from orchard.operations.talking import (
+from orchard.operations.conversation import (
     JOB,
     Ready,
     Told,
@@ -31,6 +29,8 @@ from orchard.operations.talking import (
     turn_of,
     what_it_does,
 )
+from orchard.operations.operation import OfWorker, Route, Tool, Verb, says
+from orchard.operations.plans import job_of
 
 RESULT = 16_000
 """Characters of a result."""

@@ -6,7 +6,7 @@
     resume      let it go on in its session
 
 An agent that is idle is a job that is held (see `idling`), so whoever says something releases it. All of it can be
-about a subtask as well (`JOB/subtask-xxxxx`): what that means is in `steering`. Saying that work is done is in
+about a subtask as well (`JOB/subtask-xxxxx`): what that means is in `subtask_commands`. Saying that work is done is in
 `completion`.
 """
 
@@ -28,7 +28,7 @@ from orchard.errors import Next, UsageError
 from orchard.model.events.plans import Event, HoldReleased, Json, MessageSent, WorkerIdle
 from orchard.model.phases import Phase, at_or_after
 from orchard.model.plan import VALIDATION, AgentWork, JobId
-from orchard.operations import steering
+from orchard.operations import subtask_commands
 from orchard.operations.command import Command, Decision, Outdated, Scene
 from orchard.operations.operation import Absent, DoneJob, OfWorker, Operation, Route, Tool, Verb, says
 from orchard.operations.plans import PLAN, job_of, worker_of
@@ -69,7 +69,8 @@ async def look_for(scene: Scene, run: Run, args: OfWorker) -> Ready:
     if isinstance(args, SendMessage):
         _check_message(args.message)
     if subtask is not None:
-        return Ready(order=await steering.prepare(scene.engine, run, job_id, run.records[job_id].subtasks[subtask]))
+        one = run.records[job_id].subtasks[subtask]
+        return Ready(order=await subtask_commands.prepare(scene.engine, run, job_id, one))
     record, work, world = _worker(run, job_id), run.job(job_id).work, scene.engine.world
     if not isinstance(work, AgentWork) or not is_idle(record):
         return Ready()
@@ -85,22 +86,22 @@ async def look_for_nobody(scene: Scene, run: Run, args: OfWorker) -> Ready:
 
 
 def of_subtask(
-    scene: Scene, run: Run, args: OfWorker, ready: Ready, action: steering.Action, message: str = ""
+    scene: Scene, run: Run, args: OfWorker, ready: Ready, action: subtask_commands.Action, message: str = ""
 ) -> Decision | None:
     """What is decided where a subtask is meant; None: it is about the job's own agent."""
     job_id, subtask = worker_of(run, args.job)
     if subtask is None:
         return None
     one = run.records[job_id].subtasks[subtask]
-    if action in steering.GOES_ON and one.at_rest and ready.order is None:
+    if action in subtask_commands.GOES_ON and one.at_rest and ready.order is None:
         raise Outdated  # it fell idle meanwhile
-    events = steering.decide(scene.engine, run, job_id, one, action, message, "person")
+    events = subtask_commands.decide(scene.engine, run, job_id, one, action, message, "person")
     number = {"number": len(one.messages) + 1, "queued": one.status != "idle"} if action == "send" else {}
     return Decision(events, {"job": args.job, **number})
 
 
 def then(
-    action: steering.Action, perform: Callable[[Scene, Run, OfWorker], Awaitable[None]] | None = None
+    action: subtask_commands.Action, perform: Callable[[Scene, Run, OfWorker], Awaitable[None]] | None = None
 ) -> Callable[[Scene, Run, Any, Decision], Awaitable[Json]]:
     """What follows a decision about a worker: it is done, and how the worker stands is told."""
 
@@ -111,9 +112,9 @@ def then(
                 await perform(scene, run, args)
             return {**decided.answer, "worker": worker_state(run, job_id)}
         one = run.records[job_id].subtasks[subtask]
-        goes_on = action in steering.GOES_ON
-        order = await steering.prepare(scene.engine, run, job_id, one, again=True) if goes_on else None
-        await steering.perform(scene.engine, run, job_id, one, action, order)
+        goes_on = action in subtask_commands.GOES_ON
+        order = await subtask_commands.prepare(scene.engine, run, job_id, one, again=True) if goes_on else None
+        await subtask_commands.perform(scene.engine, run, job_id, one, action, order)
         return {**decided.answer, "worker": subtask_state(one)}
 
     return after

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from orchard.operations import (
     changes,
     completion,
+    conversation,
     drafts,
     job_queries,
     jobs,
@@ -13,12 +14,11 @@ from orchard.operations import (
     plans,
     queries,
     removal,
-    steering,
+    subtask_commands,
     subtask_queries,
     subtasks,
     system,
     system_queries,
-    talking,
     worker_queries,
     workers,
 )
@@ -50,7 +50,7 @@ _ALL: tuple[Operation, ...] = (
     *permissions.OPERATIONS,
     workers.deploy_jobs,
     workers.deploy_task,
-    *talking.OPERATIONS,
+    *conversation.OPERATIONS,
     completion.complete_task,
     *plan_queries.OPERATIONS,
     *job_queries.OPERATIONS,
@@ -59,7 +59,7 @@ _ALL: tuple[Operation, ...] = (
     *system_queries.OPERATIONS,
     queries.list_events,
     *subtasks.OPERATIONS,
-    *steering.OPERATIONS,
+    *subtask_commands.OPERATIONS,
     system.ping,
 )
 

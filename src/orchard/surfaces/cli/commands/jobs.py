@@ -9,12 +9,12 @@ from orchard.core.job_names import find_job, job_word, jobs_called, jobs_in_grou
 from orchard.errors import NotFound, UsageError
 from orchard.model.plan import VALIDATION, Job, JobId, PlanId
 from orchard.operations.completion import complete_task
+from orchard.operations.conversation import MESSAGE_BYTES, interrupt_worker, send_message
 from orchard.operations.jobs import approve_job, cancel_jobs, force_fail_job, retry_plan
 from orchard.operations.operation import Verb
 from orchard.operations.permissions import allow_call, deny_call
 from orchard.operations.plans import cancel_plan
 from orchard.operations.selection import find_plan, named
-from orchard.operations.talking import MESSAGE_BYTES, interrupt_worker, send_message
 from orchard.operations.workers import deploy_jobs
 from orchard.surfaces.cli.action import Asked, action
 from orchard.surfaces.cli.group import verb

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from orchard.errors import UsageError
 from orchard.model.events.plans import Json
-from orchard.operations import steering, subtasks
+from orchard.operations import subtask_commands, subtasks
 from orchard.operations.operation import Operation
 from orchard.operations.subtasks import OfTurn
 from orchard.surfaces.mcp.messages import compact
@@ -158,5 +158,5 @@ SHOWN: Mapping[str, tuple[type[Struct], Callable[[Json], Json]]] = {
 
 TOOLS: tuple[Tool, ...] = tuple(
     declared(one, gives, _runs(one, shown), without=TURN)
-    for one, (gives, shown) in ((one, SHOWN[one.name]) for one in (*subtasks.OPERATIONS, *steering.OPERATIONS))
+    for one, (gives, shown) in ((one, SHOWN[one.name]) for one in (*subtasks.OPERATIONS, *subtask_commands.OPERATIONS))
 )
