@@ -20,6 +20,7 @@ from orchard.git.landing.recovery import settle_all
 from orchard.git.repository import find_repository
 from orchard.surfaces.next_steps import in_commands
 from orchard.testing import Repo
+from tests.git.moment import unnoticed_but_for_the_index
 from tests.git.test_landing import Scene, ignore, make_scene, picture
 from tests.git.test_landing_steps import at, killed_at
 
@@ -204,6 +205,7 @@ def test_what_the_user_stages_after_removing_our_lock_stays_staged(
         scene.repo.write({"mine.txt": "staged\n"})
         scene.repo("add", "mine.txt")
         scene.repo.write({"mine.txt": "edited\n"})
+        unnoticed_but_for_the_index(scene.repo.path / ".git/index", scene.repo.path, b"mine.txt")
 
     at("checkout.swapped", user, monkeypatch)
 

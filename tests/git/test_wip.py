@@ -16,6 +16,7 @@ from orchard.git.scratch import commit_index, private_file
 from orchard.git.worktree.save import CannotSave, Saved, ensure_saved, restore, saved_work
 from orchard.git.worktree.worktrees import ProofIsOld, Worktrees
 from orchard.testing import Repo
+from tests.git.moment import unnoticed_but_for_the_index
 
 REF = "refs/orchard/wip/p1/build/1"
 
@@ -41,6 +42,20 @@ def test_a_clean_worktree_needs_no_saving(repo: Repo, trees: Worktrees, worktree
 
     assert (saved.commit, saved.ref, saved.dirty, saved.clutter) == (None, None, False, False)
     assert repo.refs() == {}
+
+
+def test_an_edit_of_the_moment_in_which_the_file_was_staged_is_saved(
+    repo: Repo, trees: Worktrees, worktree: Worktree, job: Repo
+) -> None:
+    job.write({"a": "staged\n"})
+    job("add", "a")
+    job.write({"a": "edited\n"})
+    unnoticed_but_for_the_index(trees.repo.common_dir / "worktrees" / worktree.name / "index", worktree.path, b"a")
+    assert job("--no-optional-locks", "status", "--porcelain") == "MM a\n"
+
+    saved = save(trees, worktree, repo.head())
+
+    assert saved.ref is not None and repo.files(saved.ref)["a"] == "edited\n"
 
 
 def test_staged_unstaged_untracked_and_deleted_are_saved(

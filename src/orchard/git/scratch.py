@@ -26,6 +26,15 @@ def private_file(repo: Repository) -> Iterator[Path]:
         file.with_name(f"{file.name}.lock").unlink(missing_ok=True)
 
 
+def copy_index(index: Path, copy: Path) -> None:
+    """Copy an index with its times.
+
+    Git tells an edit of the moment in which it wrote the index only by the time of the index: in a copy that were
+    younger, a file of the same size would pass for unchanged.
+    """
+    shutil.copy2(index, copy)
+
+
 def sweep(place: Path) -> None:
     """Remove what processes that ended without doing so have left; each name begins with the number of its process."""
     for left in list(place.iterdir()) if place.is_dir() else []:

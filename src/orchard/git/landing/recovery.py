@@ -14,7 +14,6 @@ removed. While a place cannot be found, nothing is touched, and our notes stay (
 import hashlib
 import os
 import secrets
-import shutil
 import stat
 import time
 from collections.abc import Iterator
@@ -49,6 +48,7 @@ from orchard.git.landing.placement import edited_aside, kept_aside, remove_empty
 from orchard.git.objects.reader import SYMLINK, TREE, Entry, Objects
 from orchard.git.refs import read_ref
 from orchard.git.repository import Repository, block_filters
+from orchard.git.scratch import copy_index
 from orchard.process.failpoint import failpoint
 
 _READY, _MERGED, _STAGE, _TRASH = "index.ready", "index.merged", "stage.path", "trash-"
@@ -191,7 +191,7 @@ def _publish_late(repo: Repository, claim: Path, intent: Intent, head: str) -> b
     known = stand(os.fsencode(index))
     merged.unlink(missing_ok=True)
     with suppress(FileNotFoundError):
-        shutil.copyfile(index, merged)
+        copy_index(index, merged)
     git = Git(repo.common_dir, intent.git_dir, cwd=intent.top, work_tree=intent.top, index=merged)
     if git("read-tree", "-i", "-m", intent.old, intent.new, ok=range(256), timeout=_TIMEOUT).status != 0:
         return False

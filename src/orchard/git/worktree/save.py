@@ -13,7 +13,6 @@ import hashlib
 import itertools
 import os
 import secrets
-import shutil
 from pathlib import Path
 
 from msgspec import Struct
@@ -28,7 +27,7 @@ from orchard.git.objects.reader import Change, ObjectMissing
 from orchard.git.pipes import remove_blocked_notes
 from orchard.git.refs import PREFIX, RefMoved, hold, job_of_ref_part, job_ref_part, next_number
 from orchard.git.repository import WORKTREE_NAME, Repository, Worktree, block_filters
-from orchard.git.scratch import commit_index, private_file
+from orchard.git.scratch import commit_index, copy_index, private_file
 from orchard.git.worktree.fast_commit import holds, read_files
 from orchard.git.worktree.remains import commit_notes, escaped, find_remains, named_objects, nothing_but, staged_apart
 from orchard.git.worktree.status import (
@@ -348,7 +347,7 @@ def _open_index(repo: Repository, worktree: Worktree, index: Path, request: _Req
     if not request.fresh:
         git = repo.worktree_git(worktree.name, worktree.path).with_index(index)
         try:
-            shutil.copyfile(git.git_dir / "index", index)
+            copy_index(git.git_dir / "index", index)
         except FileNotFoundError:
             git("read-tree", "HEAD")
             return git, False
@@ -469,7 +468,7 @@ def still_holds(git: Git, path: Path, before: Witness, index: Path, *, untouched
     if not (git.git_dir / "index").exists():
         return True  # git never knew this folder, or its notes were damaged: it cannot be asked
     if not untouched:
-        shutil.copyfile(git.git_dir / "index", index)
+        copy_index(git.git_dir / "index", index)
         git = git.with_index(index)
     return look(git, path, untouched=untouched) == before.contents and stamps(path, before.contents) == before.stamps
 
