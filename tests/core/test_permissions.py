@@ -1,7 +1,7 @@
 """What an agent may do: modes, lists, and that whatever is handed on has never more than whoever hands it on."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.json import decode, encode
 
@@ -85,6 +85,8 @@ def test_the_journal_gives_back_what_it_was_given(value: Tools) -> None:
     assert decode(encode(value), type=Tools) == value
 
 
+@example(made([ASK, ASK]))
+@example(made([], ask=[ASK]))
 @given(tools)
 def test_what_is_written_down_means_the_same(value: Tools) -> None:
     said = written(value)

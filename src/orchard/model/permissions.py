@@ -170,7 +170,7 @@ def made(tools: Iterable[str] | str | None = None, deny: Iterable[str] = (), ask
         asking = (ASK, *asking) if ASK in given else asking
         entries = tuple(rule if rule in MODES else entry(rule) for rule in given if rule != ASK)
         # `ask` alone takes nothing away; `all` and `*` neither.
-        lists = (entries,) if (entries or given != (ASK,)) and not {"all", "*"} & {*entries} else ()
+        lists = (entries,) if (entries or {*given} != {ASK}) and not {"all", "*"} & {*entries} else ()
     return Tools(_smallest(lists), _once(tuple(entry(rule) for rule in deny)), _once(asking))
 
 
@@ -181,13 +181,15 @@ FIELDS = ("tools", "deny_tools", "ask_tools")
 def written(tools: Tools) -> dict[str, str | list[str]]:
     """The fields that `made` makes this value of, without those that say nothing. It holds one list at most."""
     (given,) = tools.lists or ((),)
-    words = [*([ASK] if ASK in tools.ask else []), *given]
+    # Beside a list that names nothing, `ask` says no more than which tools are asked about.
+    only_asked = not given and bool(tools.lists)
+    words = [*([ASK] if ASK in tools.ask and not only_asked else []), *given]
     found: dict[str, str | list[str]] = {}
     if words or tools.lists:
         found["tools"] = words[0] if len(words) == 1 and words[0] in (*MODES, ASK) else words
     if tools.deny:
         found["deny_tools"] = list(tools.deny)
-    if asked := [rule for rule in tools.ask if rule != ASK]:
+    if asked := [rule for rule in tools.ask if rule != ASK or only_asked]:
         found["ask_tools"] = asked
     return found
 
