@@ -30,7 +30,7 @@ from orchard.bench.rounds import Bar, Figures, Measure
 from orchard.config.user_dirs import user_dirs
 from orchard.git.repository import find_repository
 from orchard.process.stopwatch import Broken, started, timed
-from orchard.surfaces.http.address import read_http_address
+from orchard.surfaces.http.daemon.address import read_http_address
 
 PATIENCE = 60.0
 LOOK = 0.02

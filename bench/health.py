@@ -13,10 +13,10 @@ from orchard.bench.place import Bench
 from orchard.bench.rounds import Bar, Figures, Measure
 from orchard.config.layers import Config
 from orchard.core.replay import replay
-from orchard.engine.health import Monitor
 from orchard.engine.interruption import Interruptible
+from orchard.engine.machine.vigil import PULSE_SECONDS
+from orchard.engine.turns.health import Monitor
 from orchard.engine.turns.job_tokens import Scope
-from orchard.engine.vigil import PULSE_SECONDS
 from orchard.engine.world import World
 from orchard.model.events.plans import PlanSubmitted, Recorded
 from orchard.model.health import Health

@@ -17,8 +17,8 @@ from bench.repositories import QUICK, Shape, copy_repository, make_repository
 from orchard.bench.machine import Watch, caution, described, file_system
 from orchard.bench.place import git, open_bench
 from orchard.bench.rounds import Bar, Figures, Measure, Point, Row, Samples, Scaling, judge, run_rounds, table
+from orchard.process.families.table import all_processes
 from orchard.process.stopwatch import Broken, held_signals, started, timed
-from orchard.process.table import all_processes
 from tests.test_docs import tool
 
 ROOT = Path(__file__).parent.parent

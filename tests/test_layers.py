@@ -77,7 +77,7 @@ MAY_MAKE_LAUNCHERS = (
     "process/launcher.py",
     "engine/workspace.py",
     "agents/planner.py",
-    "agents/probe.py",
+    "agents/facts/probe.py",
     "surfaces/cli/commands/agents.py",
 )
 
@@ -94,7 +94,7 @@ MAY_IMPORT_TESTING = ("testing.py", "surfaces/cli/commands/demo.py")
 
 # Models, and hosts in which Orchard is installed, are not agents that it starts, though some have the same name.
 MAY_NAME_AGENTS = (
-    "agents/model_lists.py",
+    "agents/facts/model_lists.py",
     "model/agent_rows.py",
     "agents/backends/",
     "agents/acp/named.py",

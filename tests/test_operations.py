@@ -9,7 +9,7 @@ from orchard.errors import UsageError
 from orchard.operations.arguments import by_own_names, read_arguments
 from orchard.operations.command import Command
 from orchard.operations.operation import Absent, Alias, Argument, Operation, arguments_of
-from orchard.operations.queries import Query
+from orchard.operations.query import Query
 from orchard.operations.table import OPERATIONS
 from orchard.surfaces.cli.group import cli
 from orchard.surfaces.cli.verbs import VERBS

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from orchard.agents.protocol import Called, Noted, Said, Session, Settings, Task, Telling, Used, Watch
 from orchard.model.limits import Limits
 from orchard.model.usage import Usage, total
-from orchard.process.identity import Identity
+from orchard.process.families.identity import Identity
 from orchard.process.launcher import Launcher
 
 pytest.register_assert_rewrite("tests.agents.claims", "tests.agents.turns")

@@ -18,7 +18,7 @@ from orchard.errors import OrchardError
 from orchard.model.agent_rows import AgentRow
 from orchard.model.limits import Limits
 from orchard.model.usage import Usage
-from orchard.process.family import members
+from orchard.process.families.family import members
 from orchard.surfaces.next_steps import in_commands
 from tests.agents.conftest import Desk, Ear
 

@@ -12,18 +12,18 @@ from msgspec.structs import replace
 from orchard.agents.acp import named
 from orchard.agents.acp.agent import AcpAgent
 from orchard.agents.cli import CliAgent, backend
-from orchard.agents.describe import describe
 from orchard.agents.droppings import droppings_of
 from orchard.agents.environment import agent_environment
-from orchard.agents.known import AcpKnown
-from orchard.agents.models import Models
-from orchard.agents.programs import acp_known, all_known, known_of, own_folders, traits_of
+from orchard.agents.facts.describe import describe
+from orchard.agents.facts.known import AcpKnown
+from orchard.agents.facts.models import Models
+from orchard.agents.facts.programs import acp_known, all_known, known_of, own_folders, traits_of
 from orchard.agents.project_settings import read_by
 from orchard.agents.protocol import Result
 from orchard.agents.registry import Agents, NoAgent
 from orchard.config.kinds import agent_name
 from orchard.config.layers import Config
-from orchard.engine.reach import reach_warning
+from orchard.engine.machine.reach import reach_warning
 from orchard.engine.turns.work import given_to
 from orchard.model.agent_rows import ACP_AGENTS, BACKENDS, AgentRow, BuiltinRow
 from orchard.surfaces.next_steps import in_commands

@@ -13,7 +13,7 @@ from orchard.agents.acp.agent import AcpAgent
 from orchard.agents.protocol import Called, McpServer, Result, Settings, Task
 from orchard.model.agent_rows import AgentRow
 from orchard.model.usage import Usage
-from orchard.process.family import members
+from orchard.process.families.family import members
 from tests.agents.conftest import Desk, Ear
 from tests.agents.llm import Call, Hang, Mcp, Say, ScriptedLlm, Shell, routes, steps
 from tests.agents.programs import program

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from orchard.agents.acp.failures import from_answer, from_words, warning_of
 from orchard.agents.acp.lines import sound
 from orchard.agents.acp.updates import MOST_CALLS, MOST_WARNINGS, VersionOne, used
-from orchard.agents.programs import traits_of
+from orchard.agents.facts.programs import traits_of
 from orchard.agents.protocol import Called, Noted, Telling, Used
 from orchard.model.usage import Usage
 

@@ -7,7 +7,7 @@ import pytest
 from orchard.agents.acp.agent import servers
 from orchard.agents.backends import claude, codex, copilot, custom, gemini, opencode, qwen
 from orchard.agents.cli import Backend
-from orchard.agents.programs import traits_of
+from orchard.agents.facts.programs import traits_of
 from orchard.agents.protocol import McpServer, Settings
 from orchard.model.agent_rows import AgentRow
 from tests.agents.conftest import Desk, Ear

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from orchard.agents.catalog import Catalog, NoSuchAgent, catalog, meaning_of, of_repository
-from orchard.agents.choice import choose
-from orchard.agents.definitions import FILE_BYTES, Definition, in_commit, in_folder, parse
-from orchard.agents.ignored import ignored_notes
+from orchard.agents.definitions.catalog import Catalog, NoSuchAgent, catalog, meaning_of, of_repository
+from orchard.agents.definitions.choice import choose
+from orchard.agents.definitions.definition import FILE_BYTES, Definition, in_commit, in_folder, parse
+from orchard.agents.definitions.ignored import ignored_notes
 from orchard.agents.prompts.role import role_text
 from orchard.config.layers import Config, Layer, Worktree, merge_layers
 from orchard.errors import InvalidInput, UsageError

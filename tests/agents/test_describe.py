@@ -8,11 +8,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from orchard.agents.cache import HOUR, Cache
 from orchard.agents.cli import backend
-from orchard.agents.describe import AgentInfo, describe
-from orchard.agents.known import program_login
-from orchard.agents.probe import Question, ask
+from orchard.agents.facts.cache import HOUR, Cache
+from orchard.agents.facts.describe import AgentInfo, describe
+from orchard.agents.facts.known import program_login
+from orchard.agents.facts.probe import Question, ask
 from orchard.agents.registry import Agents
 from orchard.config.layers import Config
 from orchard.model.agent_rows import BACKENDS, AgentRow

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from orchard.agents.cli import backend
-from orchard.agents.known import program_login
+from orchard.agents.facts.known import program_login
 from orchard.agents.registry import Agents, NoAgent
 from orchard.config.layers import Config
 from orchard.model.agent_rows import AgentRow

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from orchard.agents.cache import Cache
-from orchard.agents.model_lists import is_among, models_of, newest, tier_of, vendor_of
-from orchard.agents.models import Models
+from orchard.agents.facts.cache import Cache
+from orchard.agents.facts.model_lists import is_among, models_of, newest, tier_of, vendor_of
+from orchard.agents.facts.models import Models
 from orchard.agents.registry import Agents
 from orchard.config.layers import Config
 from orchard.errors import UsageError

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from orchard.agents.cache import Cache
-from orchard.agents.describe import describe
-from orchard.agents.models import Models
+from orchard.agents.facts.cache import Cache
+from orchard.agents.facts.describe import describe
+from orchard.agents.facts.models import Models
 from orchard.agents.registry import Agents
 from orchard.config.layers import Config
 from orchard.model.agent_rows import BACKENDS

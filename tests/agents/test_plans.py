@@ -16,7 +16,7 @@ from orchard.engine.server.session import Session
 from orchard.engine.turns import turn as turns
 from orchard.model.events.plans import AgentNoted, ConflictSettled, HealTried
 from orchard.model.plan import PlanId
-from orchard.process.table import TOKEN_VARIABLE
+from orchard.process.families.table import TOKEN_VARIABLE
 from orchard.testing import Repo
 from tests.agents.claims import NOWHERE
 from tests.agents.llm import Hang, Say, ScriptedLlm, Shell, routes, steps

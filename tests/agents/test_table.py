@@ -7,7 +7,7 @@ import pytest
 
 from orchard.agents.builtin.agent import BuiltinAgent
 from orchard.agents.cli import CliAgent, backend
-from orchard.agents.known import BUILTIN_ABILITIES
+from orchard.agents.facts.known import BUILTIN_ABILITIES
 from orchard.agents.protocol import McpServer, Noted, Settings, Task, Telling
 from orchard.agents.registry import Agents, NoAgent
 from orchard.config.layers import Config

@@ -14,7 +14,7 @@ import pytest
 
 from orchard.agents.environment import agent_environment
 from orchard.agents.protocol import Agent, Result, Task
-from orchard.process.table import TOKEN_VARIABLE
+from orchard.process.families.table import TOKEN_VARIABLE
 from tests.agents.conftest import Ear
 from tests.agents.llm import ScriptedLlm
 from tests.agents.programs import program

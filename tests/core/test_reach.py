@@ -4,7 +4,7 @@ from pathlib import PurePath
 
 import pytest
 
-from orchard.engine.reach import reach_warning
+from orchard.engine.machine.reach import reach_warning
 from orchard.errors import InvalidInput
 from orchard.planfile.parse import parse_value
 

@@ -20,7 +20,7 @@ from orchard.core.replay import apply, foresee, replay
 from orchard.core.run import Run
 from orchard.core.scheduler import pick
 from orchard.core.states import ACTIVE, JobState
-from orchard.engine.runs import Chain, Runs
+from orchard.engine.plans.runs import Chain, Runs
 from orchard.errors import OrchardError
 from orchard.model.events import plans as e
 from orchard.model.plan import Job, JobId, Plan, PlanId, ShellWork

@@ -9,9 +9,9 @@ from typing import Any
 from tests.core.planted import Bug, copy_of
 
 MODULES = {
-    "plans": "orchard.operations.plans",
-    "changes": "orchard.operations.changes",
-    "jobs": "orchard.operations.jobs",
+    "plans": "orchard.operations.commands.plans",
+    "changes": "orchard.operations.commands.changes",
+    "jobs": "orchard.operations.commands.jobs",
     "table": "orchard.operations.table",
     "handler": "orchard.operations.handler",
     "snapshot": "orchard.engine.snapshot",

@@ -5,8 +5,8 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from orchard.agents.catalog import Catalog, catalog
-from orchard.agents.definitions import Definition
+from orchard.agents.definitions.catalog import Catalog, catalog
+from orchard.agents.definitions.definition import Definition
 from orchard.agents.protocol import Agent, McpServer, Result, Said, Session, Task, Used, Watch
 from orchard.config.layers import Config
 from orchard.errors import OrchardError, UsageError

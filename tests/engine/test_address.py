@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from orchard.engine.server.address import Address, read_address, write_address
-from orchard.process.identity import identify
-from orchard.surfaces.http.address import HttpAddress, read_http_address, write_http_address
+from orchard.process.families.identity import identify
+from orchard.surfaces.http.daemon.address import HttpAddress, read_http_address, write_http_address
 from orchard.testing import Repo
 from tests.nursery import command
 

@@ -13,13 +13,13 @@ from orchard.config.layers import Config
 from orchard.config.load import Settings
 from orchard.config.user_dirs import UserDirs
 from orchard.core.views.documents import bare_summary
-from orchard.engine.doctor import Finding, examine, healthy
+from orchard.engine.machine.doctor import Finding, examine, healthy
 from orchard.engine.server.address import LOCK_FILE, Address, write_address
 from orchard.git.repository import find_repository
 from orchard.git.worktree.worktrees import TRASH
 from orchard.model.events.plans import PlanSubmitted
 from orchard.model.plan import PlanId
-from orchard.process.identity import identify
+from orchard.process.families.identity import identify
 from orchard.store.journal import Journal
 from orchard.store.plan_list import PlanRow
 from orchard.store.slots import Slots

@@ -18,7 +18,7 @@ from orchard.engine.server.address import read_address
 from orchard.engine.server.session import Session
 from orchard.errors import OrchardError
 from orchard.model.plan import PlanId
-from orchard.process.identity import is_stopped
+from orchard.process.families.identity import is_stopped
 from orchard.store.db import StoreError
 from orchard.surfaces.next_steps import in_commands
 from tests.engine.conftest import Orchard, until

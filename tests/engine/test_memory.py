@@ -8,7 +8,7 @@ import pytest
 
 from orchard.core.run import Run
 from orchard.core.views.documents import bare_summary
-from orchard.engine.runs import KEPT_ENDED
+from orchard.engine.plans.runs import KEPT_ENDED
 from orchard.engine.server.session import Session
 from orchard.engine.server.start import OwnEngine
 from orchard.errors import UsageError

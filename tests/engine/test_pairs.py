@@ -20,8 +20,8 @@ from orchard.model.events import plans as e
 from orchard.model.phases import Phase
 from orchard.model.plan import VALIDATION, AgentWork, Job, JobId, Plan, PlanId, ShellWork
 from orchard.model.plan_codec import plan_json
-from orchard.operations import changes
 from orchard.operations.command import Command
+from orchard.operations.commands import changes
 from orchard.operations.table import OPERATIONS
 from tests.core.simulation import known_of
 from tests.engine.clients import WHEN, ClientsMachine

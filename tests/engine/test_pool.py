@@ -12,7 +12,7 @@ import pytest
 
 from orchard.agents.registry import Agents
 from orchard.config.layers import Config
-from orchard.engine.pool import PATIENCE, Pool
+from orchard.engine.machine.pool import PATIENCE, Pool
 from orchard.engine.world import World
 from orchard.errors import OrchardError
 from orchard.git.merge.integration import Integration

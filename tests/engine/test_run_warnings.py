@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchard.engine import vigil
+from orchard.engine.machine import vigil
 from orchard.process import awake
 from tests.engine.conftest import Orchard, statuses
 

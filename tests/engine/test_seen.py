@@ -11,8 +11,9 @@ from orchard.app import App, open_app
 from orchard.core.run import Run
 from orchard.engine.server.session import Session
 from orchard.model.plan import PlanId
-from orchard.operations import job_queries, plan_queries
 from orchard.operations.operation import OfJob
+from orchard.operations.queries import jobs as job_queries
+from orchard.operations.queries import plans as plan_queries
 from orchard.surfaces.mcp.tools.names import standing
 from orchard.surfaces.next_steps import in_commands
 from tests.engine.conftest import Orchard, until

@@ -21,7 +21,7 @@ from orchard.model.events.plans import (
     SubtaskStarted,
 )
 from orchard.model.plan import PlanId
-from orchard.operations import subtasks
+from orchard.operations.commands import subtasks
 from tests.engine.conftest import Orchard, job, statuses
 from tests.engine.helpers import Asker, Line, by_task, run
 from tests.engine.scripted import ScriptedAgents

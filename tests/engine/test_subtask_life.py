@@ -490,7 +490,7 @@ async def test_a_long_result_is_kept_whole_and_read_in_pages(
 
 
 def read_whole(orchard: Orchard, number: int) -> str:
-    from orchard.operations.subtask_queries import GetSubtask, get_subtask
+    from orchard.operations.queries.subtasks import GetSubtask, get_subtask
 
     app, name = orchard.app, f"a/{subtask(orchard, number)['id']}"
     found, offset = "", 0

@@ -20,7 +20,7 @@ from orchard.engine.server.session import Session
 from orchard.errors import OrchardError
 from orchard.model.events.plans import SubtaskEnded, SubtaskSpawned, SubtaskStarted
 from orchard.model.plan import PlanId
-from orchard.process.orphans import children
+from orchard.process.families.orphans import children
 from tests.engine.conftest import Orchard, job
 from tests.engine.helpers import Asker, Line, turn
 from tests.engine.scripted import ScriptedAgents

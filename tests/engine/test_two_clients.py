@@ -13,7 +13,7 @@ from orchard.engine.server.session import Session
 from orchard.errors import InvalidInput, OrchardError, UsageError
 from orchard.model.events import plans as e
 from orchard.model.plan import Plan, PlanId
-from orchard.operations import changes
+from orchard.operations.commands import changes
 from orchard.process import failpoint
 from tests.engine.conftest import Orchard, statuses, until
 

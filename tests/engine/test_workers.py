@@ -461,7 +461,7 @@ async def test_a_worker_that_is_done_hears_nothing(orchard: Orchard, agents: Scr
 async def test_only_so_many_messages_wait(
     orchard: Orchard, agents: ScriptedAgents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orchard.operations.conversation.QUEUED_MESSAGES", 2)
+    monkeypatch.setattr("orchard.operations.commands.conversation.QUEUED_MESSAGES", 2)
     go = asyncio.Event()
     agent = agents.add("one", until_told(go, {"a.txt": "a"}), writes({"b.txt": "b"}))
 

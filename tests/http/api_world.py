@@ -18,11 +18,11 @@ from orchard.app import App, open_app
 from orchard.config.user_dirs import make_runtime_dir, user_dirs
 from orchard.process.background import beside
 from orchard.surfaces.http.api import routes
-from orchard.surfaces.http.door import Door, Traffic
-from orchard.surfaces.http.repos import Repos
+from orchard.surfaces.http.daemon.door import Door, Traffic
+from orchard.surfaces.http.daemon.repos import Repos
+from orchard.surfaces.http.daemon.tokens import Tokens, make_folder
+from orchard.surfaces.http.daemon.wire import listen_at, make_server
 from orchard.surfaces.http.streams import Streams
-from orchard.surfaces.http.tokens import Tokens, make_folder
-from orchard.surfaces.http.wire import listen_at, make_server
 from orchard.surfaces.next_steps import in_commands
 from orchard.surfaces.served import Served
 from tests.http.api_held import held, operation_of

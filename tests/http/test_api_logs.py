@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchard.operations.log_pages import read_page
+from orchard.operations.queries.log_pages import read_page
 from orchard.store.redact import Redactor
 from orchard.surfaces.http.logs import Place
 from orchard.testing import Repo

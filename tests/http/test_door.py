@@ -20,9 +20,9 @@ from urllib.request import HTTPCookieProcessor, ProxyHandler, Request, build_ope
 
 import pytest
 
-from orchard.surfaces.http import wire
-from orchard.surfaces.http.owners import Peer
-from orchard.surfaces.http.wire import MOST_LOOKS, OF_ANOTHER_USER, listen_at
+from orchard.surfaces.http.daemon import wire
+from orchard.surfaces.http.daemon.owners import Peer
+from orchard.surfaces.http.daemon.wire import MOST_LOOKS, OF_ANOTHER_USER, listen_at
 from tests.acceptance.program import desks
 from tests.http.daemon import Answer, Client, Daemon, served
 

@@ -16,7 +16,7 @@ import filelock
 import psutil
 import pytest
 
-from orchard.surfaces.http.address import read_http_address
+from orchard.surfaces.http.daemon.address import read_http_address
 from tests.acceptance.program import Desk, desks, until
 from tests.acceptance.test_control import begun, gate, open_gate, two_in_a_row
 from tests.http.daemon import Daemon, serve, served

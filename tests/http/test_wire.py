@@ -9,8 +9,8 @@ import pytest
 
 from orchard.errors import OrchardError, UsageError
 from orchard.process.background import beside
-from orchard.surfaces.http import wire
-from orchard.surfaces.http.door import Message, Receive, Scope, Send
+from orchard.surfaces.http.daemon import wire
+from orchard.surfaces.http.daemon.door import Message, Receive, Scope, Send
 
 pytestmark = pytest.mark.anyio
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchard.surfaces.mcp.frames import DEPTH, Lines, Refused, encode, error_line, parse
+from orchard.surfaces.mcp.server.frames import DEPTH, Lines, Refused, encode, error_line, parse
 
 GOOD: list[dict[str, Any]] = [
     {"jsonrpc": "2.0", "id": 1, "method": "ping"},

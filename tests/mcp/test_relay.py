@@ -18,8 +18,8 @@ from orchard.engine.server.session import Session
 from orchard.engine.server.start import OwnEngine
 from orchard.engine.turns.job_tokens import JobTokens, Scope
 from orchard.model.plan import JobId, PlanId
-from orchard.surfaces.mcp.engine_connection import NoDaemon, Wanted
-from orchard.surfaces.mcp.relay import Relay
+from orchard.surfaces.mcp.relay.engine_connection import NoDaemon, Wanted
+from orchard.surfaces.mcp.relay.relay import Relay
 from orchard.surfaces.mcp_channel import teach
 from orchard.surfaces.next_steps import in_commands
 from orchard.testing import Repo
@@ -199,7 +199,7 @@ def test_a_selection_holds_over_the_wire(desk: Desk) -> None:
 
 
 def test_the_process_that_hosts_start_imports_nothing_slow() -> None:
-    found = imported_by("-c", "import orchard.surfaces.mcp.relay")
+    found = imported_by("-c", "import orchard.surfaces.mcp.relay.relay")
 
     assert not found & {"pydantic", "ruamel", "rich", "psutil", "asyncio", "click", "mcp", "mcp_types", "anyio"}
 
@@ -385,7 +385,7 @@ def _plan(name: str) -> object:
     return parse_value({"name": name, "jobs": [{"id": "a", "work": "true"}]}, "test", scaffolding=True)
 
 
-AGENT = ["-m", "orchard.surfaces.mcp.relay"]
+AGENT = ["-m", "orchard.surfaces.mcp.relay.relay"]
 
 
 def _speak_as_agent(desk: Desk, path: Path, own: str, other: str) -> None:

@@ -3,9 +3,9 @@
 import json
 from typing import Any
 
-from orchard.surfaces.mcp.frames import Refused
-from orchard.surfaces.mcp.handshake_cache import Greeting
-from orchard.surfaces.mcp.relay_state import OPEN, SENDINGS, Desk
+from orchard.surfaces.mcp.relay.handshake_cache import Greeting
+from orchard.surfaces.mcp.relay.state import OPEN, SENDINGS, Desk
+from orchard.surfaces.mcp.server.frames import Refused
 from tests.mcp.wires import HELLO, LEGACY, META, MODERN
 
 GREETING = Greeting(

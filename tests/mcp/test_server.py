@@ -15,12 +15,12 @@ from orchard.engine.server.session import Session
 from orchard.engine.turns.job_tokens import Scope
 from orchard.model.events.plans import Json
 from orchard.model.plan import PlanId
-from orchard.surfaces.mcp import subscriptions as news
 from orchard.surfaces.mcp import toolbox
 from orchard.surfaces.mcp.resources import job_uri, log_uri, parse_uri, plan_uri
 from orchard.surfaces.mcp.selection import Selection
-from orchard.surfaces.mcp.server import Host, make_server
-from orchard.surfaces.mcp.subscriptions import Listeners, Subscribers
+from orchard.surfaces.mcp.server import subscriptions as news
+from orchard.surfaces.mcp.server.server import Host, make_server
+from orchard.surfaces.mcp.server.subscriptions import Listeners, Subscribers
 from orchard.surfaces.mcp.tool import Answer, Call
 from orchard.surfaces.next_steps import in_commands
 from orchard.surfaces.served import Served

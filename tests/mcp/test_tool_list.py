@@ -11,9 +11,10 @@ from orchard.engine.turns.job_tokens import Scope
 from orchard.model.events.plans import Json
 from orchard.model.plan import JobId, PlanId
 from orchard.planfile import parse
-from orchard.surfaces.mcp import tool_channel, tool_list, toolbox
+from orchard.surfaces.mcp import tool_list, toolbox
 from orchard.surfaces.mcp.selection import OWN_PLAN, TOOLSETS, Selection
-from orchard.surfaces.mcp.server import listed_tools
+from orchard.surfaces.mcp.server import tool_channel
+from orchard.surfaces.mcp.server.server import listed_tools
 from orchard.surfaces.mcp.tool import Tool
 from tests.mcp.toolbench import Bench, Validator, bench
 

@@ -13,12 +13,12 @@ from orchard.engine.turns.job_tokens import Scope
 from orchard.errors import UsageError
 from orchard.model.events.plans import JobFailed
 from orchard.model.plan import JobId, PlanId
-from orchard.operations.job_queries import get_job_failure
 from orchard.operations.operation import OfJob
+from orchard.operations.queries.jobs import get_job_failure
 from orchard.planfile import parse
 from orchard.surfaces.mcp import toolbox
 from orchard.surfaces.mcp.selection import OWN_PLAN, TOOL_NAMES, TOOLSETS, Selection
-from orchard.surfaces.mcp.server import listed_tools
+from orchard.surfaces.mcp.server.server import listed_tools
 from orchard.surfaces.mcp.tool import Tool
 from orchard.surfaces.mcp.tools import creation
 from tests.mcp.toolbench import Bench, Validator, bench, person

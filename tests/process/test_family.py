@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from orchard.process import family
-from orchard.process.exits import send
-from orchard.process.family import end_family, end_family_now, ladder, look, members
-from orchard.process.identity import Identity, identify, is_alive
-from orchard.process.orphans import LAST_RESORT, QUIET_LOOKS, become_subreaper
-from orchard.process.table import TOKEN_VARIABLE
+from orchard.process.families import family
+from orchard.process.families.exits import send
+from orchard.process.families.family import end_family, end_family_now, ladder, look, members
+from orchard.process.families.identity import Identity, identify, is_alive
+from orchard.process.families.orphans import LAST_RESORT, QUIET_LOOKS, become_subreaper
+from orchard.process.families.table import TOKEN_VARIABLE
 from tests.process.zoo import nap, survivors
 
 
@@ -225,7 +225,7 @@ def answer_of(script: str, **environment: str) -> str:
 def test_whoever_ends_a_family_with_its_own_token_outlives_that_with_its_ancestors() -> None:
     script = (
         "import subprocess\n"
-        "from orchard.process.family import end_family_now\n"
+        "from orchard.process.families.family import end_family_now\n"
         f'child = subprocess.Popen(["sleep", "{nap()}"], start_new_session=True)\n'
         'print(end_family_now("inherited", None, None, grace=10.0), child.wait())\n'
     )
@@ -237,7 +237,7 @@ def test_nobody_vouches_for_the_session_that_we_are_in() -> None:
     """Even when the process that opened the session is gone, as it is for a daemon."""
     script = (
         "import os, subprocess\n"
-        "from orchard.process.family import members\n"
+        "from orchard.process.families.family import members\n"
         "if os.fork() == 0:\n"
         "    opener = os.setsid() or os.getpid()\n"
         "    if os.fork() == 0:\n"

@@ -12,13 +12,13 @@ from pathlib import Path
 import anyio
 import pytest
 
-from orchard.process.family import end_family_now, members
-from orchard.process.identity import Identity, identify
-from orchard.process.marks import carries, mark_of, marked, read_mark, unmarked
-from orchard.process.occupants import occupants
-from orchard.process.orphans import adopted, become_subreaper
+from orchard.process.families.family import end_family_now, members
+from orchard.process.families.identity import Identity, identify
+from orchard.process.families.marks import carries, mark_of, marked, read_mark, unmarked
+from orchard.process.families.occupants import occupants
+from orchard.process.families.orphans import adopted, become_subreaper
+from orchard.process.families.table import Moment, began_since, moment
 from orchard.process.program import run_program
-from orchard.process.table import Moment, began_since, moment
 from tests.process.zoo import nap, shell, survivors, until
 
 pytestmark = pytest.mark.anyio
@@ -32,7 +32,7 @@ HIDES = (
 ENGINE = """
 import asyncio, sys
 from pathlib import Path
-from orchard.process.orphans import become_subreaper
+from orchard.process.families.orphans import become_subreaper
 from orchard.model.limits import Limits
 from orchard.process.program import Launch, run_program
 become_subreaper()

@@ -10,8 +10,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from orchard.process import table
-from orchard.process.identity import boot_id, identify, is_alive
+from orchard.process.families import table
+from orchard.process.families.identity import boot_id, identify, is_alive
 
 
 def test_we_are_alive() -> None:

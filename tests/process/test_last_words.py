@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from orchard.process import program
+from orchard.process.families.table import read_stat
 from orchard.process.pipes import Pipes
 from orchard.process.program import Launch, run_program
-from orchard.process.table import read_stat
 
 pytestmark = pytest.mark.anyio
 

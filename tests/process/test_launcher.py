@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from orchard.model.limits import Limits
-from orchard.process.family import end_family_now, members
-from orchard.process.identity import Identity
+from orchard.process.families.family import end_family_now, members
+from orchard.process.families.identity import Identity
 from orchard.process.launcher import Launcher
 from orchard.process.program import run_program
 

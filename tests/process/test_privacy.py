@@ -86,7 +86,7 @@ def test_a_process_that_hides_its_memory_can_still_be_signalled_and_starts_reada
     script = (
         "import os, subprocess, sys, time\n"
         "from orchard.process.privacy import hide_memory\n"
-        "from orchard.process.table import own_children, read_stat\n"
+        "from orchard.process.families.table import own_children, read_stat\n"
         "assert hide_memory()\n"
         "child = subprocess.Popen(['sleep', '60'])\n"
         "while read_stat(child.pid).state == 'R' or not os.access(f'/proc/{child.pid}/environ', os.R_OK):\n"

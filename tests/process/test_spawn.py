@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from orchard.process.identity import Identity, identify
+from orchard.process.families.identity import Identity, identify
 from orchard.process.program import Ended, Launch, run_program
 from tests.process.zoo import nap, shell, survivors
 

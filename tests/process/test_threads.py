@@ -10,8 +10,8 @@ import anyio.to_thread
 import pytest
 
 from orchard.model.limits import Limits
+from orchard.process.families.table import LINUX
 from orchard.process.program import Launch, run_program
-from orchard.process.table import LINUX
 
 pytestmark = [pytest.mark.anyio, pytest.mark.skipif(not LINUX, reason="told by /proc")]
 

@@ -7,9 +7,9 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
-from orchard.process.identity import Identity
+from orchard.process.families.identity import Identity
+from orchard.process.families.usage import family_usage
 from orchard.process.program import run_program
-from orchard.process.usage import family_usage
 from orchard.text import one_line
 from tests.process.zoo import nap, shell, until, until_ready
 

@@ -11,10 +11,10 @@ import anyio
 import pytest
 
 from orchard.model.limits import Limits
-from orchard.process import table
-from orchard.process.family import end_family, members
-from orchard.process.identity import Identity
-from orchard.process.orphans import LAST_RESORT, adopted, become_subreaper
+from orchard.process.families import table
+from orchard.process.families.family import end_family, members
+from orchard.process.families.identity import Identity
+from orchard.process.families.orphans import LAST_RESORT, adopted, become_subreaper
 from orchard.process.program import Ended, run_program
 from tests.process.zoo import GRACE, ZOO, Animal, nap, shell, survivors, until, until_ready, zombies
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import anyio
 
 from orchard.model.limits import Limits
+from orchard.process.families.table import all_processes
 from orchard.process.program import Launch
-from orchard.process.table import all_processes
 
 GRACE = 0.3
 

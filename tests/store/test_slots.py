@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from msgspec.structs import replace
 
-from orchard.process.identity import identify
+from orchard.process.families.identity import identify
 from orchard.store.slots import Slots
 
 ME = identify(os.getpid())

@@ -11,8 +11,8 @@ from msgspec import to_builtins
 
 from orchard.agents.protocol import Called, Heard, Result, Said, Session, Task, Watch
 from orchard.core.views.documents import ActivityView, time_text
-from orchard.engine.health import FILE
 from orchard.engine.server import start as opening
+from orchard.engine.turns.health import FILE
 from orchard.model.events.plans import HealthCleared, HealthNoted, Recorded
 from orchard.model.plan import JobId, PlanId
 from orchard.surfaces.cli.render import health

@@ -18,8 +18,8 @@ import pytest
 
 from orchard.surfaces.cli.external_text import read_text
 from orchard.surfaces.cli.start import run_command_line
-from orchard.surfaces.mcp.handshake_cache import read_greeting
 from orchard.surfaces.mcp.hosts import HOSTS
+from orchard.surfaces.mcp.relay.handshake_cache import read_greeting
 from orchard.surfaces.mcp.selection import Selection
 from orchard.testing import Repo
 
@@ -496,7 +496,7 @@ def test_without_an_installed_script_python_is_named_and_that_is_said(
 
 
 def test_what_the_server_says_first_is_written_down(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orchard.surfaces.mcp.sessions._RECORDED", set())
+    monkeypatch.setattr("orchard.surfaces.mcp.server.sessions._RECORDED", set())
 
     desk.install("claude", "project", "--yes", "--toolsets", "core, jobs", "--read-only")
 

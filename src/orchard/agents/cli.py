@@ -19,8 +19,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from orchard.agents.environment import find_program, first_word
-from orchard.agents.known import Known
-from orchard.agents.model_lists import Asking, Found
+from orchard.agents.facts.known import Known
+from orchard.agents.facts.model_lists import Asking, Found
 from orchard.agents.permissions import Holds, unheld
 from orchard.agents.protocol import (
     Called,

@@ -7,7 +7,7 @@ repository tracks already is its own, whatever its name.
 import re
 from collections.abc import Iterable, Mapping
 
-from orchard.agents.programs import known_of, of_program
+from orchard.agents.facts.programs import known_of, of_program
 from orchard.config.layers import Config
 
 OTHERS: Mapping[str, tuple[str, ...]] = {"aider": (".aider*",), "crush": (".crush/",)}

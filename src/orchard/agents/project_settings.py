@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 
 from msgspec import Struct, field
 
-from orchard.agents.programs import all_known
+from orchard.agents.facts.programs import all_known
 from orchard.config.trust import agreed_projects, digest
 from orchard.files import NOT_A_FILE, read_plain
 from orchard.git.objects.reader import EXECUTABLE, FILE, SYMLINK

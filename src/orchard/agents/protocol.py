@@ -21,7 +21,7 @@ from orchard.model.limits import Limits
 from orchard.model.permissions import ALL, Tools
 from orchard.model.plan import Effort, Tier
 from orchard.model.usage import Usage
-from orchard.process.identity import Identity
+from orchard.process.families.identity import Identity
 from orchard.process.launcher import Launcher
 
 Reason = Literal[

@@ -11,16 +11,16 @@ from importlib.util import find_spec
 
 from msgspec.structs import replace
 
-from orchard.agents.cache import user_cache
-from orchard.agents.catalog import SEE_AGENTS as SEE_AGENTS
-from orchard.agents.catalog import Catalog, catalog
 from orchard.agents.cli import CliAgent, backend
-from orchard.agents.definitions import Definition
+from orchard.agents.definitions.catalog import SEE_AGENTS as SEE_AGENTS
+from orchard.agents.definitions.catalog import Catalog, catalog
+from orchard.agents.definitions.definition import Definition
 from orchard.agents.environment import agent_environment, find_program, first_word
-from orchard.agents.known import BUILTIN_LOGIN, AcpKnown, Known, Login, builtin_login, key_variable, program_login
-from orchard.agents.models import Models
+from orchard.agents.facts.cache import user_cache
+from orchard.agents.facts.known import BUILTIN_LOGIN, AcpKnown, Known, Login, builtin_login, key_variable, program_login
+from orchard.agents.facts.models import Models
+from orchard.agents.facts.programs import known_of, of_program
 from orchard.agents.permissions import Holds
-from orchard.agents.programs import known_of, of_program
 from orchard.agents.protocol import Agent, McpServer
 from orchard.config.layers import Config
 from orchard.errors import Next, OrchardError, UsageError

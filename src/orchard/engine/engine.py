@@ -20,23 +20,23 @@ from orchard.core.replay import apply, foresee
 from orchard.core.run import Run
 from orchard.core.scheduler import StartJob, free_slots, next_turns, pick
 from orchard.core.states import ACTIVE
-from orchard.engine.budget import Budgets
-from orchard.engine.health import Monitor
 from orchard.engine.interruption import Interruptible
-from orchard.engine.leases import Leases, SubtaskSlots
-from orchard.engine.pool import Pool
-from orchard.engine.runs import Chain, Runs
+from orchard.engine.machine.leases import Leases, SubtaskSlots
+from orchard.engine.machine.pool import Pool
+from orchard.engine.machine.vigil import Vigil
+from orchard.engine.plans.budget import Budgets
+from orchard.engine.plans.runs import Chain, Runs
 from orchard.engine.trace.trace import Tracing
+from orchard.engine.turns.health import Monitor
 from orchard.engine.turns.idle import Idling
 from orchard.engine.turns.job_tokens import JobTokens, Scope
-from orchard.engine.vigil import Vigil
 from orchard.engine.world import World
 from orchard.errors import OrchardError, SystemRefused
 from orchard.git.worktree.worktrees import Worktrees
 from orchard.model.events import plans as events
 from orchard.model.plan import VALIDATION, JobId, PlanId
 from orchard.model.statuses import JobStatus
-from orchard.process.orphans import become_subreaper, children, end_adopted
+from orchard.process.families.orphans import become_subreaper, children, end_adopted
 from orchard.store.journal import Journal, JournalFailed
 from orchard.store.plan_list import PlanRow
 from orchard.store.slots import Slots

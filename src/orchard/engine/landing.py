@@ -15,7 +15,7 @@ from orchard.core.sides import SIDES, nothing_to_land
 from orchard.engine.context import Context
 from orchard.engine.engine import Engine
 from orchard.engine.outcome import Held, Outcome, Passed
-from orchard.engine.refs_of_plan import slug
+from orchard.engine.plans.refs import slug
 from orchard.engine.snapshot import landing_id
 from orchard.errors import Hint, NeedsPerson, Next, UsageError, parts_of
 from orchard.git.landing import landing as git_landing

@@ -19,11 +19,11 @@ from orchard.core.run import Run
 from orchard.core.states import JobState
 from orchard.engine.engine import Engine
 from orchard.engine.landing import settle, settle_undo, tell_settled
-from orchard.engine.refs_of_plan import slug
+from orchard.engine.machine.vigil import last_pulse
+from orchard.engine.plans.refs import slug
 from orchard.engine.turns.idle import WORKER, waiting_worker
 from orchard.engine.turns.subtask import end_abandoned, settle_subtasks
 from orchard.engine.turns.turn import remove_scratch
-from orchard.engine.vigil import last_pulse
 from orchard.engine.workspace import end_all, folders_of, release_unneeded, workspace_of
 from orchard.errors import Next, OrchardError, plain_hint
 from orchard.git.landing.recovery import Settled, settle_all

@@ -9,7 +9,7 @@ from orchard.engine.engine import Engine
 from orchard.engine.merges.authorship import NAMED_JOBS, met_by
 from orchard.engine.merges.gather import Between, commit_time, conflict, resolve
 from orchard.engine.outcome import Outcome, Passed
-from orchard.engine.refs_of_plan import target_of
+from orchard.engine.plans.refs import target_of
 from orchard.engine.turns.resolve import Met, met, record_pick
 from orchard.errors import OrchardError
 from orchard.git.merge.conflicts import Merge, Resolution

@@ -26,7 +26,7 @@ from orchard.core.records import Subtask
 from orchard.core.run import Run
 from orchard.core.states import JobState
 from orchard.engine.engine import Engine
-from orchard.engine.pool import Pool
+from orchard.engine.machine.pool import Pool
 from orchard.engine.world import World
 from orchard.errors import OrchardError
 from orchard.git.history import worktree_diff
@@ -45,8 +45,8 @@ from orchard.model.phases import Phase
 from orchard.model.plan import AgentWork, Job, OnFailure, Plan, ProcessWork, Work
 from orchard.model.plan_codec import work_json
 from orchard.process.failpoint import failpoint
-from orchard.process.family import end_family_now
-from orchard.process.identity import Identity
+from orchard.process.families.family import end_family_now
+from orchard.process.families.identity import Identity
 from orchard.process.launcher import Launcher
 from orchard.process.program import Ended, run_program
 

@@ -10,8 +10,8 @@ from typing import ParamSpec, Protocol, TypeVar
 
 from msgspec import Struct, field
 
-from orchard.agents.catalog import Catalog, of_checkout, of_repository
-from orchard.agents.definitions import Definition, in_folder
+from orchard.agents.definitions.catalog import Catalog, of_checkout, of_repository
+from orchard.agents.definitions.definition import Definition, in_folder
 from orchard.agents.project_settings import ProjectSettings, covered, lying_in
 from orchard.agents.protocol import Agent, McpServer
 from orchard.config.layers import Config, variables_of

@@ -32,8 +32,8 @@ from msgspec.structs import replace
 from orchard import own_log
 from orchard.errors import RUN_DOCTOR, Next, OrchardError
 from orchard.git.pipes import OTHERS, special_notes, waiting_worktrees
-from orchard.process.identity import identify
-from orchard.process.marks import unmarked
+from orchard.process.families.identity import identify
+from orchard.process.families.marks import unmarked
 
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 

@@ -11,9 +11,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from orchard.git.command import MARK, TERMINATE_GRACE, mark_of
-from orchard.process.exits import wait_exit
-from orchard.process.identity import Identity, boot_id, identity_of, is_alive
-from orchard.process.table import all_processes
+from orchard.process.families.exits import wait_exit
+from orchard.process.families.identity import Identity, boot_id, identity_of, is_alive
+from orchard.process.families.table import all_processes
 
 ENVIRONMENT_BYTES = 256 * 1024
 

@@ -4,19 +4,19 @@ import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cache, partial
 
-from orchard.agents.choice import choose
+from orchard.agents.definitions.choice import choose
 from orchard.agents.permissions import unheld
 from orchard.config.layers import Config, allowed_env
 from orchard.config.reach import reach_of
-from orchard.engine.reach import folder_meant
-from orchard.engine.refs_of_plan import check_base, check_target
+from orchard.engine.machine.reach import folder_meant
+from orchard.engine.plans.refs import check_base, check_target
 from orchard.engine.turns.permissions import for_job
 from orchard.engine.world import Agents
 from orchard.errors import OrchardError, Say
 from orchard.git.repository import Repository
 from orchard.model.permissions import ALL, all_of
 from orchard.model.plan import AgentWork, Job, Plan
-from orchard.operations.definitions import Described, agent_meant, described_for
+from orchard.operations.queries.definitions import Described, agent_meant, described_for
 from orchard.operations.selection import find_plan
 from orchard.planfile.places import Finding
 from orchard.planfile.works import Paths, Refuses, reserved, reserved_findings, works_of

@@ -15,8 +15,8 @@ from typing import Any
 from orchard import own_log
 from orchard.core.run import Run
 from orchard.engine.engine import Engine
+from orchard.engine.plans.refs import new_plan_id
 from orchard.engine.recovery import recover_plan
-from orchard.engine.refs_of_plan import new_plan_id
 from orchard.errors import Next, NotFound, OrchardError, UsageError
 from orchard.model.events.plans import Json
 from orchard.model.plan import Plan, PlanId

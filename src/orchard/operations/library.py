@@ -188,7 +188,7 @@ class Library(ABC):
     def _with_time(self, run: Run) -> Run:
         """The run as it is now: engines live, and the time of an idle worker runs out, while nothing is recorded."""
         if run.is_active:
-            from orchard.engine.vigil import last_pulse
+            from orchard.engine.machine.vigil import last_pulse
 
             run.alive_at = max(run.alive_at, last_pulse(self.repo.state))
         if not any(hold.kind == "worker" for hold in run.waiting_for):
@@ -248,7 +248,7 @@ class Library(ABC):
         if not run.active or not any(job.agent is not None or job.subtasks for job in jobs):
             return jobs
         from orchard.core.views.health import with_activity
-        from orchard.engine.health import published
+        from orchard.engine.turns.health import published
 
         seen = published(self.repo.state) if self.engine_alive() else {}
         return [with_activity(run.id, job, seen) for job in jobs] if seen else jobs
@@ -427,8 +427,8 @@ class Library(ABC):
 
     def _processes(self, run: Run, job_id: JobId) -> list[ProcessView]:
         from orchard.model.names import token_of
-        from orchard.process.identity import Identity
-        from orchard.process.usage import family_usage
+        from orchard.process.families.identity import Identity
+        from orchard.process.families.usage import family_usage
 
         last = run.records[job_id].last
         if last is None or last.program is None or last.ended is not None:

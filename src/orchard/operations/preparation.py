@@ -5,14 +5,14 @@ All of it may take long, so it is done before anybody decides about the plan, an
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from orchard.agents.ignored import ignored_notes
+from orchard.agents.definitions.ignored import ignored_notes
 from orchard.core.run import Run
-from orchard.engine.refs_of_plan import check_start
+from orchard.engine.plans.refs import check_start
 from orchard.engine.world import World
 from orchard.errors import InvalidInput, OrchardError, Problem, UsageError
 from orchard.model.plan import VALIDATION, AgentWork, Job, Plan, Work
-from orchard.operations.definitions import Described, agents_of, definition_notes, described_to
 from orchard.operations.foresight import agent_findings, check_agent, permission_notes, refusals
+from orchard.operations.queries.definitions import Described, agents_of, definition_notes, described_to
 from orchard.planfile.works import named, refusal, spoken
 from orchard.process.failpoint import failpoint
 

@@ -2,27 +2,27 @@
 
 from collections.abc import Mapping
 
-from orchard.operations import (
+from orchard.operations import query as queries
+from orchard.operations.commands import (
     changes,
     completion,
     conversation,
     drafts,
-    job_queries,
     jobs,
     permissions,
-    plan_queries,
     plans,
-    queries,
     removal,
     subtask_commands,
-    subtask_queries,
     subtasks,
     system,
-    system_queries,
-    worker_queries,
     workers,
 )
 from orchard.operations.operation import Operation
+from orchard.operations.queries import jobs as job_queries
+from orchard.operations.queries import plans as plan_queries
+from orchard.operations.queries import subtasks as subtask_queries
+from orchard.operations.queries import system as system_queries
+from orchard.operations.queries import workers as worker_queries
 
 _ALL: tuple[Operation, ...] = (
     plans.create_plan,

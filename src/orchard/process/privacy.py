@@ -4,7 +4,7 @@ Any process of the user may otherwise read `/proc/PID/environ` and `/proc/PID/me
 the user. A program that we start is as readable as any: the kernel forgets this at `exec`.
 """
 
-from orchard.process.table import LINUX
+from orchard.process.families.table import LINUX
 
 _PR_SET_DUMPABLE = 4
 

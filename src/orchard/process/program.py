@@ -26,14 +26,14 @@ from msgspec import Struct, field
 
 from orchard import own_log
 from orchard.model.limits import Limits
-from orchard.process.exits import child_exit_notice, wait_last_thread
 from orchard.process.failpoint import failpoint
-from orchard.process.family import end_family, look
-from orchard.process.identity import Identity, boot_id, identify
-from orchard.process.marks import marked
-from orchard.process.orphans import leading
+from orchard.process.families.exits import child_exit_notice, wait_last_thread
+from orchard.process.families.family import end_family, look
+from orchard.process.families.identity import Identity, boot_id, identify
+from orchard.process.families.marks import marked
+from orchard.process.families.orphans import leading
+from orchard.process.families.table import TOKEN_VARIABLE
 from orchard.process.pipes import Converse, Pipes, Talk, open_pipes
-from orchard.process.table import TOKEN_VARIABLE
 from orchard.text import one_line
 
 Reason = Literal["exit", "signal", "timeout", "idle", "output-limit", "spawn-failed"]

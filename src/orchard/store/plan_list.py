@@ -12,7 +12,7 @@ from msgspec import Struct, ValidationError, convert
 
 from orchard.core.views.documents import PlanSummary, bare_summary
 from orchard.model.names import PlanId
-from orchard.process.table import FileKey, file_key
+from orchard.process.families.table import FileKey, file_key
 from orchard.store.db import Schema, explained, open_read_only
 
 JOURNAL_FILE = "journal.db"

@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from orchard.process.identity import Identity, identify, is_alive
+from orchard.process.families.identity import Identity, identify, is_alive
 from orchard.store.db import BUSY_SECONDS, Damaged, Schema, StoreError, explain, open_database
 
 CHECK_SECONDS = 5.0

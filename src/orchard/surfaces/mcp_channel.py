@@ -18,11 +18,11 @@ def teach(app: App) -> None:
 async def speak_mcp(session: Session, caller: Caller, served: Served | None = None) -> None:
     """Speak MCP on a connection until it ends; who keeps the repository open lends what it is read with."""
     # The SDK takes a second to import: in a thread, the engine goes on meanwhile.
-    channel = await asyncio.to_thread(import_module, "orchard.surfaces.mcp.channel")
+    channel = await asyncio.to_thread(import_module, "orchard.surfaces.mcp.server.channel")
     await channel.speak(session, caller, served)
 
 
 async def speak_tools(session: Session, caller: Caller, served: Served | None = None) -> None:
     """Lend our tools to an agent within this process until its turn ends."""
-    channel = await asyncio.to_thread(import_module, "orchard.surfaces.mcp.tool_channel")
+    channel = await asyncio.to_thread(import_module, "orchard.surfaces.mcp.server.tool_channel")
     await channel.speak(session, caller, served)

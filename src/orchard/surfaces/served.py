@@ -15,7 +15,7 @@ from hashlib import sha256
 from typing import Any, ParamSpec, TypeVar
 
 from orchard.app import App
-from orchard.engine.refs_of_plan import slug
+from orchard.engine.plans.refs import slug
 from orchard.engine.server.server import EngineGone
 from orchard.engine.server.session import Session
 from orchard.errors import OrchardError

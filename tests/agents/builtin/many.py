@@ -15,7 +15,7 @@ from orchard.agents.builtin.agent import BuiltinAgent
 from orchard.agents.protocol import Result, Task, Telling, Used, Watch
 from orchard.model.agent_rows import BuiltinRow
 from orchard.model.usage import Usage, total
-from orchard.process.identity import Identity
+from orchard.process.families.identity import Identity
 from orchard.process.launcher import Launcher
 
 BEAT = 0.02

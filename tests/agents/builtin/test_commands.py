@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from orchard.agents.builtin.commands import FILE_BYTES, expanded
+from orchard.agents.definitions.skills import MOST, skills_for, skills_text
 from orchard.agents.protocol import Noted, Settings
-from orchard.agents.skills import MOST, skills_for, skills_text
 from orchard.model.permissions import made
 from tests.agents.builtin.kit import open_box
 from tests.agents.builtin.test_agent import KEY, agent

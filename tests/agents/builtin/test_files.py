@@ -16,7 +16,7 @@ from orchard.agents.builtin.confine import BadPath, Confines
 from orchard.agents.builtin.tool import LONGEST_ANSWER
 from orchard.agents.builtin.tools.files import file_tools, glob_matches
 from orchard.agents.builtin.tools.git import find_checkout
-from orchard.process.family import members
+from orchard.process.families.family import members
 from orchard.testing import Repo
 from tests.agents.builtin.kit import Box, make_context, open_box
 

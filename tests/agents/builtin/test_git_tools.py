@@ -12,7 +12,7 @@ from orchard.agents.builtin.tool import LONGEST_ANSWER, ToolError
 from orchard.agents.builtin.tools import git as git_module
 from orchard.agents.builtin.tools.git import ask, find_checkout
 from orchard.git.repository import LOCK_REASON
-from orchard.process.family import members
+from orchard.process.families.family import members
 from orchard.testing import Repo
 from tests.agents.builtin.kit import Box, make_context, open_box
 

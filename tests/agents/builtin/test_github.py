@@ -18,7 +18,7 @@ from orchard.agents.builtin.agent import TOKENS, BuiltinAgent
 from orchard.agents.builtin.tool import LONGEST_ANSWER, Answer
 from orchard.agents.builtin.tools import github
 from orchard.agents.builtin.tools.github import proxy_for
-from orchard.process.family import members
+from orchard.process.families.family import members
 from orchard.testing import Repo
 from tests.agents.builtin.kit import Box, open_box
 

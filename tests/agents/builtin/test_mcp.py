@@ -21,8 +21,8 @@ from orchard.agents.builtin.tools.mcp import Patience, Server
 from orchard.agents.builtin.tools.mcp_content import BadTool, input_schema, tool_name
 from orchard.agents.protocol import McpServer, Noted, Telling
 from orchard.process.background import beside
-from orchard.process.family import members
-from orchard.process.identity import Identity, identify, is_alive
+from orchard.process.families.family import members
+from orchard.process.families.identity import Identity, identify, is_alive
 from tests.agents.builtin.kit import Box, make_context, open_box
 from tests.agents.programs import program
 

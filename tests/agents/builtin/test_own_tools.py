@@ -13,7 +13,8 @@ from orchard.agents.builtin.tool import ToolError
 from orchard.agents.builtin.tools import own
 from orchard.agents.protocol import McpServer
 from orchard.engine.server.server import Caller
-from orchard.surfaces.mcp import tool_channel, toolbox
+from orchard.surfaces.mcp import toolbox
+from orchard.surfaces.mcp.server import tool_channel
 from tests.acceptance.program import Desk
 from tests.agents.llm import Call, Say, ScriptedLlm, steps
 

@@ -10,8 +10,8 @@ import pytest
 from orchard.agents.builtin.tool import LONGEST_ANSWER, head_and_tail, plain_text
 from orchard.agents.builtin.tools import shell
 from orchard.agents.builtin.tools.shell import danger
-from orchard.process.family import members
-from orchard.process.identity import Identity
+from orchard.process.families.family import members
+from orchard.process.families.identity import Identity
 from orchard.text import shortened
 from tests.agents.builtin.kit import Box, open_box
 

@@ -14,9 +14,9 @@ from orchard.agents.acp.conversation import ANSWER_WITHIN, Conversation
 from orchard.agents.backends.project_files import foreign, refuse
 from orchard.agents.backends.stream import is_private, private_home, server_row, servers_file
 from orchard.agents.cli import judged, served
-from orchard.agents.known import AcpTraits
+from orchard.agents.facts.known import AcpTraits
+from orchard.agents.facts.programs import traits_of
 from orchard.agents.permissions import Holds, unheld
-from orchard.agents.programs import traits_of
 from orchard.agents.protocol import McpServer, Noted, Reason, Result, Task, Watch
 from orchard.errors import OrchardError
 from orchard.model.agent_rows import AgentRow

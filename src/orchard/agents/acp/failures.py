@@ -10,7 +10,7 @@ from typing import Any
 
 from orchard.agents.backends.stream import part
 from orchard.agents.cli import reason_of
-from orchard.agents.programs import traits_of_program
+from orchard.agents.facts.programs import traits_of_program
 from orchard.agents.protocol import Reason, Result
 from orchard.text import one_line
 

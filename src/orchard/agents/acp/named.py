@@ -10,7 +10,7 @@ What stands here was seen with the program, or is in its maker's documents; what
     droppings   what it leaves for itself in a worktree
 """
 
-from orchard.agents.known import AcpKnown
+from orchard.agents.facts.known import AcpKnown
 
 CURSOR = AcpKnown(
     name="cursor",

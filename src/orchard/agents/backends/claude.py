@@ -8,8 +8,8 @@ from orchard.agents.backends.claude_stream import MessageReader, api_seconds
 from orchard.agents.backends.project_files import with_own_words
 from orchard.agents.backends.stream import amount, count, is_private, part, private_home, server_row, servers_file
 from orchard.agents.cli import Command, Json, KnownBackend, options
-from orchard.agents.known import AcpTraits, Known, can
-from orchard.agents.model_lists import Asking, Found, ask_anthropic, with_aliases
+from orchard.agents.facts.known import AcpTraits, Known, can
+from orchard.agents.facts.model_lists import Asking, Found, ask_anthropic, with_aliases
 from orchard.agents.permissions import Catalogue, denied_of_server, of_server, split
 from orchard.agents.protocol import McpServer, Task, Tell
 from orchard.model.agent_rows import AgentRow

@@ -23,8 +23,8 @@ from orchard.agents.backends.stream import (
     text,
 )
 from orchard.agents.cli import Command, Enough, Json, KnownBackend, options, reason_of
-from orchard.agents.known import AcpTraits, Known, can, holds
-from orchard.agents.model_lists import Asking, Found, ask_openai, listed, told
+from orchard.agents.facts.known import AcpTraits, Known, can, holds
+from orchard.agents.facts.model_lists import Asking, Found, ask_openai, listed, told
 from orchard.agents.permissions import denied_of_server, of_server
 from orchard.agents.protocol import Called, McpServer, Noted, Reason, Result, Said, Task, Tell, Used, digest
 from orchard.model.agent_rows import AgentRow

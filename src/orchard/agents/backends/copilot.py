@@ -30,8 +30,8 @@ from orchard.agents.backends.stream import (
     write_private,
 )
 from orchard.agents.cli import Command, Enough, Json, KnownBackend, options, reason_of
-from orchard.agents.known import AcpTraits, Known, can
-from orchard.agents.model_lists import Asking, Found, ask_anthropic, ask_openai, listed, told
+from orchard.agents.facts.known import AcpTraits, Known, can
+from orchard.agents.facts.model_lists import Asking, Found, ask_anthropic, ask_openai, listed, told
 from orchard.agents.permissions import Catalogue, denied_of_server, of_server, split
 from orchard.agents.protocol import TRANSIENT, McpServer, Noted, Reason, Result, Session, Task, Tell, Used
 from orchard.files import open_plain

@@ -22,8 +22,8 @@ from orchard.agents.backends.stream import (
     write_private,
 )
 from orchard.agents.cli import Command, Json, KnownBackend, no_effect, options, reason_of
-from orchard.agents.known import AcpTraits, Known, can
-from orchard.agents.model_lists import Asking, Found, ask_gemini, with_aliases
+from orchard.agents.facts.known import AcpTraits, Known, can
+from orchard.agents.facts.model_lists import Asking, Found, ask_gemini, with_aliases
 from orchard.agents.permissions import Catalogue, split
 from orchard.agents.protocol import Noted, Reason, Result, Said, Task, Tell, Used
 from orchard.model.agent_rows import AgentRow

@@ -12,8 +12,8 @@ from pathlib import Path
 from orchard.agents.backends.project_files import anywhere, refuse, with_own_words
 from orchard.agents.backends.stream import StreamReader, amount, count, is_private, part, sentence, telling_line, text
 from orchard.agents.cli import Command, Json, KnownBackend, options, reason_of
-from orchard.agents.known import AcpTraits, Known, can
-from orchard.agents.model_lists import Asking, Found, listed
+from orchard.agents.facts.known import AcpTraits, Known, can
+from orchard.agents.facts.model_lists import Asking, Found, listed
 from orchard.agents.permissions import Catalogue, denied_of_server, of_server, split
 from orchard.agents.protocol import McpServer, Noted, Reason, Result, Task, Tell, Used
 from orchard.model.agent_rows import AgentRow

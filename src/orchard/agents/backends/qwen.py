@@ -20,8 +20,8 @@ from orchard.agents.backends.stream import (
     write_private,
 )
 from orchard.agents.cli import Command, Json, KnownBackend, options
-from orchard.agents.known import AcpTraits, Known, can
-from orchard.agents.model_lists import Asking, Found, ask_openai, told
+from orchard.agents.facts.known import AcpTraits, Known, can
+from orchard.agents.facts.model_lists import Asking, Found, ask_openai, told
 from orchard.agents.permissions import Catalogue, split
 from orchard.agents.protocol import Noted, Reason, Task, Tell
 from orchard.model.agent_rows import AgentRow

@@ -28,10 +28,10 @@ from orchard.agents.builtin.tool import ToolContext, in_thread
 from orchard.agents.builtin.toolbox import open_toolbox
 from orchard.agents.builtin.tools.skills import READ_SKILL
 from orchard.agents.cli import no_effect
-from orchard.agents.known import BUILTIN_KEYS, BUILTIN_SERVERS, key_variable
+from orchard.agents.definitions.skills import skills_for, skills_text
+from orchard.agents.facts.known import BUILTIN_KEYS, BUILTIN_SERVERS, key_variable
 from orchard.agents.permissions import Holds
 from orchard.agents.protocol import Heard, Noted, Permit, Result, Session, Task, Tell, Used, Wanted, Watch
-from orchard.agents.skills import skills_for, skills_text
 from orchard.model.agent_rows import BuiltinRow
 from orchard.model.limits import Limits
 from orchard.model.permissions import narrowed

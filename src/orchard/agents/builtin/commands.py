@@ -12,7 +12,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from orchard.agents import head
+from orchard.agents.definitions import head
 from orchard.agents.prompts.quote import code, fenced
 
 PLACE = ".claude/commands"

@@ -10,11 +10,11 @@ from typing import Any, ParamSpec, TypeVar
 
 from msgspec import Struct, field
 
-from orchard.agents.skills import Skill
+from orchard.agents.definitions.skills import Skill
 from orchard.model.limits import Limits
 from orchard.model.permissions import Kind, Tools, kind_of
 from orchard.process.background import to_its_end
-from orchard.process.identity import Identity
+from orchard.process.families.identity import Identity
 from orchard.process.launcher import Launcher
 from orchard.process.pipes import Pipes
 from orchard.process.program import Ended, run_program

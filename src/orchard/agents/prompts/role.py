@@ -4,7 +4,7 @@ The text may be a stranger's, so it stands in a block that it cannot end. It say
 where, and with which rights is said elsewhere, and holds whatever the text says.
 """
 
-from orchard.agents.definitions import FILE_BYTES, Definition
+from orchard.agents.definitions.definition import FILE_BYTES, Definition
 from orchard.agents.prompts.quote import code, fenced, listed
 
 _WHOSE = {

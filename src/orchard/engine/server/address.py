@@ -13,7 +13,7 @@ from msgspec.structs import asdict
 
 from orchard.errors import OrchardError
 from orchard.files import read_plain, replace_whole
-from orchard.process.identity import Identity, is_alive
+from orchard.process.families.identity import Identity, is_alive
 
 ADDRESS_FILE = "daemon.json"
 LOCK_FILE = "engine.lock"

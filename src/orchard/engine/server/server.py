@@ -48,7 +48,7 @@ from orchard.errors import (
     hint_from,
 )
 from orchard.model.events.plans import Json
-from orchard.process.identity import identify
+from orchard.process.families.identity import identify
 from orchard.store.journal import Journal
 
 LINE_BYTES = 32 * 1024 * 1024

@@ -30,8 +30,8 @@ from orchard.git.merge.integration import Integration
 from orchard.git.repository import Repository
 from orchard.model.events.plans import Json
 from orchard.model.plan import Work
-from orchard.process.exits import wait_exit
-from orchard.process.identity import is_stopped
+from orchard.process.families.exits import wait_exit
+from orchard.process.families.identity import is_stopped
 from orchard.process.privacy import hide_memory
 from orchard.store.journal import Journal, JournalFailed
 from orchard.store.logs import LogFiles

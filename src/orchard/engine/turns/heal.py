@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 
 from msgspec.structs import replace
 
-from orchard.agents.choice import Choice
+from orchard.agents.definitions.choice import Choice
 from orchard.agents.prompts.work import Failure, Try, heal_instructions
 from orchard.agents.protocol import Result, Settings
 from orchard.engine.context import Context

@@ -6,7 +6,7 @@ from, so that it can be read later.
 
 from collections.abc import Sequence
 
-from orchard.agents.choice import Choice
+from orchard.agents.definitions.choice import Choice
 from orchard.config.layers import Config
 from orchard.config.load import REPOSITORY_FILE
 from orchard.core.records import JobRecord

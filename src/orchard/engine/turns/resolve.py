@@ -15,7 +15,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from orchard.agents.choice import Choice
+from orchard.agents.definitions.choice import Choice
 from orchard.agents.environment import agent_environment
 from orchard.agents.prompts.work import ResolveContext, Side, resolve_instructions
 from orchard.agents.protocol import Agent, Settings

@@ -173,6 +173,6 @@ def with_server(context: Context, agent: Agent, purpose: str, settings: Settings
         with os.fdopen(os.open(file, flags, 0o600), "w") as out:
             json.dump({"socket": job_tokens.socket, "pass": secret}, out)
         # Neither the job's worktree nor its variables may decide which program this is: it shows the token.
-        words = ("-E", "-P", "-m", "orchard.surfaces.mcp.relay", "--pass", str(file))
+        words = ("-E", "-P", "-m", "orchard.surfaces.mcp.relay.relay", "--pass", str(file))
         server = McpServer(_name(settings), sys.executable, words, offered=True)
         yield replace(settings, mcp_servers=(*settings.mcp_servers, server))

@@ -18,7 +18,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from orchard.agents.choice import Choice
+from orchard.agents.definitions.choice import Choice
 from orchard.agents.prompts.subtask import SubtaskContext, subtask_instructions
 from orchard.agents.protocol import Agent, Result, Settings
 from orchard.core.records import Subtask, children_of, depth_of

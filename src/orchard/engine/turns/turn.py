@@ -21,9 +21,9 @@ from msgspec.structs import replace
 from orchard.agents import protocol
 from orchard.agents.prompts.work import go_on_instructions, repeated
 from orchard.engine.context import Context
-from orchard.engine.health import Watched
 from orchard.engine.interruption import Interruptible
 from orchard.engine.programs import redacted
+from orchard.engine.turns.health import Watched
 from orchard.engine.turns.questions import Person
 from orchard.engine.turns.scope import at_desk, scope_of, with_server
 from orchard.engine.turns.updates import joined

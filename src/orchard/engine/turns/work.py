@@ -6,7 +6,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from orchard.agents.choice import Choice, choose
+from orchard.agents.definitions.choice import Choice, choose
 from orchard.agents.environment import agent_environment
 from orchard.agents.prompts.work import (
     Delivered,
@@ -21,9 +21,9 @@ from orchard.agents.protocol import Agent, Result, Settings
 from orchard.config.layers import Config, allowed_env
 from orchard.core.records import Attempt, JobRecord
 from orchard.engine.context import Context
+from orchard.engine.machine.reach import folder_meant
 from orchard.engine.outcome import Failed, Held
 from orchard.engine.programs import TAIL_LINES, folder_of, limits_of, redacted, shown
-from orchard.engine.reach import folder_meant
 from orchard.engine.turns.permissions import for_job
 from orchard.engine.turns.scope import offered_name
 from orchard.engine.turns.talk import talk

@@ -12,7 +12,7 @@ from orchard.config.trust import digest, trust
 from orchard.engine.server.address import read_address
 from orchard.errors import NeedsPerson, NotFound, UsageError
 from orchard.model.events.plans import Json
-from orchard.process.table import ancestors, inside_job
+from orchard.process.families.table import ancestors, inside_job
 from orchard.store.repositories import known_repositories
 from orchard.surfaces.cli.render import text
 from orchard.surfaces.cli.render.lines import Line, safe, safe_lines

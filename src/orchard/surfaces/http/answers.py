@@ -8,8 +8,8 @@ from starlette.responses import Response
 
 from orchard.core.views.documents import PlanChanges
 from orchard.model.events.plans import Json
-from orchard.operations.job_queries import GetJobLogs, get_job_logs, wanted_logs
-from orchard.operations.system_queries import Repositories, Repository
+from orchard.operations.queries.jobs import GetJobLogs, get_job_logs, wanted_logs
+from orchard.operations.queries.system import Repositories, Repository
 from orchard.planfile.parse import parse_plan_update
 from orchard.surfaces.http import events, logs
 from orchard.surfaces.http.operation import EVENTS, JSON, SVG, TEXT, Asked, Nothing, Operation, answer

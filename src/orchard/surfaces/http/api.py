@@ -20,10 +20,10 @@ from orchard import own_log
 from orchard.errors import OrchardError, Problem
 from orchard.surfaces.http import problems
 from orchard.surfaces.http.bodies import check_media, read_body, read_fields, read_json, read_path, read_query
+from orchard.surfaces.http.daemon.repos import Repos
 from orchard.surfaces.http.operation import JSON, Asked, Kept, Operation, Part, Query
 from orchard.surfaces.http.operations import ROUTES, matching
 from orchard.surfaces.http.problems import Refused, json_bytes
-from orchard.surfaces.http.repos import Repos
 from orchard.surfaces.http.streams import Streams
 from orchard.surfaces.served import Served
 from orchard.text import did_you_mean, quoted

@@ -18,7 +18,7 @@ from orchard.core.views.events import event_view
 from orchard.errors import NotFound, UsageError
 from orchard.model.events.plans import Recorded
 from orchard.model.plan import PlanId
-from orchard.operations.plan_queries import plan_document
+from orchard.operations.queries.plans import plan_document
 from orchard.surfaces.http.problems import json_bytes
 from orchard.surfaces.http.streams import Streams, first_frame, frame
 from orchard.surfaces.served import Served

@@ -1,4 +1,4 @@
-"""What programs print, as it comes; `operations.log_pages` cuts it into pages."""
+"""What programs print, as it comes; `operations.queries.log_pages` cuts it into pages."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -13,7 +13,7 @@ from orchard.core.records import Attempt
 from orchard.core.run import Run
 from orchard.errors import UsageError
 from orchard.model.phases import PHASES, Phase
-from orchard.operations.log_pages import (
+from orchard.operations.queries.log_pages import (
     LogPage,
     Wanted,
     attempt_of,

@@ -11,9 +11,9 @@ from msgspec import Struct
 from orchard.app import App
 from orchard.errors import OrchardError
 from orchard.operations.operation import Args
-from orchard.operations.system_queries import get_capacity
-from orchard.surfaces.http.door import Traffic
-from orchard.surfaces.http.repos import Repos
+from orchard.operations.queries.system import get_capacity
+from orchard.surfaces.http.daemon.door import Traffic
+from orchard.surfaces.http.daemon.repos import Repos
 
 MISSING = "The numbers need a package that is not installed."
 MISSING_HINT = "Install it with: pip install prometheus-client"

@@ -17,11 +17,11 @@ from starlette.responses import Response
 
 from orchard.model.events.plans import Json
 from orchard.model.plan import JobId, PlanId
-from orchard.operations.queries import LARGEST_SEQ
+from orchard.operations.query import LARGEST_SEQ
 from orchard.planfile.fields import Fields
+from orchard.surfaces.http.daemon.repos import Repos
 from orchard.surfaces.http.events import Documents, Feed
 from orchard.surfaces.http.problems import Refused, json_bytes
-from orchard.surfaces.http.repos import Repos
 from orchard.surfaces.http.streams import Streams
 from orchard.surfaces.served import Served
 

@@ -18,7 +18,7 @@ from orchard.model.events.plans import Json
 from orchard.model.plan import JobId, PlanId
 from orchard.model.plan_codec import work_json
 from orchard.operations import operation as declared
-from orchard.operations import queries
+from orchard.operations import query as queries
 from orchard.operations.operation import Alias, Argument, Route, arguments_of
 from orchard.operations.table import OPERATIONS
 from orchard.planfile.fields import BudgetFields, Checks, Fields, JobFields, PhaseName, Work, names_of

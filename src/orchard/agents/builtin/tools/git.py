@@ -35,7 +35,7 @@ from orchard.agents.builtin.tool import (
 from orchard.errors import OrchardError
 from orchard.git.command import TERMINATE_GRACE, Git, start_git
 from orchard.git.repository import LOCK_REASON, Repository, block_filters, find_repository
-from orchard.process.table import TOKEN_VARIABLE
+from orchard.process.families.table import TOKEN_VARIABLE
 
 MOST_BYTES = 512 * 1024
 """Of an answer that is shown; lists of files may be longer."""

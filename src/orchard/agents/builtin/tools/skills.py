@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from orchard.agents import head
 from orchard.agents.builtin.confine import BadPath, Confines
 from orchard.agents.builtin.tool import (
     Answer,
@@ -16,7 +15,8 @@ from orchard.agents.builtin.tool import (
     schema,
     text,
 )
-from orchard.agents.skills import FILE, FILE_BYTES, Skill
+from orchard.agents.definitions import head
+from orchard.agents.definitions.skills import FILE, FILE_BYTES, Skill
 
 READ_SKILL = "read_skill"
 LISTED_FILES = 100

@@ -14,14 +14,14 @@ import click
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from orchard.agents.cache import user_cache
-from orchard.agents.catalog import Catalog, NoSuchAgent, meaning_of
-from orchard.agents.choice import Choice, by_definition
-from orchard.agents.definitions import NOBODY, Definition
-from orchard.agents.describe import AgentInfo, describe
-from orchard.agents.known import ABILITIES
-from orchard.agents.model_lists import Found
-from orchard.agents.models import Models, model_document
+from orchard.agents.definitions.catalog import Catalog, NoSuchAgent, meaning_of
+from orchard.agents.definitions.choice import Choice, by_definition
+from orchard.agents.definitions.definition import NOBODY, Definition
+from orchard.agents.facts.cache import user_cache
+from orchard.agents.facts.describe import AgentInfo, describe
+from orchard.agents.facts.known import ABILITIES
+from orchard.agents.facts.model_lists import Found
+from orchard.agents.facts.models import Models, model_document
 from orchard.agents.permissions import HELD
 from orchard.agents.protocol import Called, Heard, Noted, Permit, Result, Said, Session, Task, Telling, Used, Wanted
 from orchard.agents.protocol import Settings as AgentSettings
@@ -34,7 +34,7 @@ from orchard.model.agent_rows import ACP, BUILTIN, BuiltinRow
 from orchard.model.events.plans import Json
 from orchard.model.permissions import ALL, ASK, MODES, Tools, made, narrowed, wrong
 from orchard.model.usage import Usage, total
-from orchard.operations.definitions import definition_item, definition_items, described_here
+from orchard.operations.queries.definitions import definition_item, definition_items, described_here
 from orchard.store.redact import Redactor, redact_text
 from orchard.surfaces.cli.commands.run import Screen, not_remembered, read_words, until_stopped
 from orchard.surfaces.cli.group import verb

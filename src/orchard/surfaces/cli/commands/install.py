@@ -233,7 +233,7 @@ def _said(asked: Asked, command: list[str], done: Json, *, portable: bool) -> li
 
 def _warm(toolsets: str | None, read_only: bool) -> None:
     """Write down what the server says first, so that even the first start of a host is answered at once."""
-    from orchard.surfaces.mcp.sessions import recorded  # brings the MCP SDK
+    from orchard.surfaces.mcp.server.sessions import recorded  # brings the MCP SDK
 
     with suppress(OSError, OrchardError):  # the daemon writes it as well
         asyncio.run(recorded(Selection.from_names(toolsets, read_only=read_only)))

@@ -8,14 +8,14 @@ from orchard.app import App
 from orchard.core.job_names import find_job, job_word, jobs_called, jobs_in_group
 from orchard.errors import NotFound, UsageError
 from orchard.model.plan import VALIDATION, Job, JobId, PlanId
-from orchard.operations.completion import complete_task
-from orchard.operations.conversation import MESSAGE_BYTES, interrupt_worker, send_message
-from orchard.operations.jobs import approve_job, cancel_jobs, force_fail_job, retry_plan
+from orchard.operations.commands.completion import complete_task
+from orchard.operations.commands.conversation import MESSAGE_BYTES, interrupt_worker, send_message
+from orchard.operations.commands.jobs import approve_job, cancel_jobs, force_fail_job, retry_plan
+from orchard.operations.commands.permissions import allow_call, deny_call
+from orchard.operations.commands.plans import cancel_plan
+from orchard.operations.commands.workers import deploy_jobs
 from orchard.operations.operation import Verb
-from orchard.operations.permissions import allow_call, deny_call
-from orchard.operations.plans import cancel_plan
 from orchard.operations.selection import find_plan, named
-from orchard.operations.workers import deploy_jobs
 from orchard.surfaces.cli.action import Asked, action
 from orchard.surfaces.cli.group import verb
 from orchard.surfaces.cli.options import app_of, complete_plans_and_jobs, not_empty, options_of, plan_option

@@ -47,8 +47,8 @@ def mcp(
         if toolsets or tools or exclude_tools or read_only or pass_file is not None:
             raise UsageError(f"What is for '{verb}' has to stand behind it.", f"orchard mcp {verb} --help")
         return 0
-    from orchard.surfaces.mcp.engine_connection import Wanted
-    from orchard.surfaces.mcp.relay import relay
+    from orchard.surfaces.mcp.relay.engine_connection import Wanted
+    from orchard.surfaces.mcp.relay.relay import relay
 
     if is_terminal(sys.stdin):
         terminal.note(text.done("This talks with programs. To make a host start it: orchard mcp install --host claude"))

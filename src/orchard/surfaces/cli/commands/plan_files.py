@@ -51,11 +51,11 @@ def reviewed(terminal: Terminal, file: str) -> tuple[Plan, list[str]]:
 
     Outside of a repository: if it is a plan.
     """
-    from orchard.agents.ignored import ignored_notes
+    from orchard.agents.definitions.ignored import ignored_notes
     from orchard.agents.registry import Agents
-    from orchard.engine.reach import reach_warnings
-    from orchard.operations.definitions import agents_of, definition_notes, described_for
+    from orchard.engine.machine.reach import reach_warnings
     from orchard.operations.foresight import foreseen, permission_notes
+    from orchard.operations.queries.definitions import agents_of, definition_notes, described_for
     from orchard.planfile.parse import review  # brings pydantic
 
     data, name = _read(terminal, file)

@@ -13,10 +13,10 @@ from orchard.errors import InvalidInput, UsageError
 from orchard.model import limits
 from orchard.model.events.plans import Json, LandingIntended, UndoIntended
 from orchard.model.plan import Resolver
-from orchard.operations.changes import land_plan, reshape_plan, undo_plan
-from orchard.operations.conversation import pause_worker, resume_worker
-from orchard.operations.plans import finalize_plan, pause_plan, resume_plan
-from orchard.operations.removal import delete_plan, purge_plan
+from orchard.operations.commands.changes import land_plan, reshape_plan, undo_plan
+from orchard.operations.commands.conversation import pause_worker, resume_worker
+from orchard.operations.commands.plans import finalize_plan, pause_plan, resume_plan
+from orchard.operations.commands.removal import delete_plan, purge_plan
 from orchard.surfaces.cli.action import Asked, action, document_in
 from orchard.surfaces.cli.group import verb
 from orchard.surfaces.cli.options import app_of, find_file, not_empty

@@ -22,8 +22,8 @@ from orchard.model import limits
 from orchard.model.events.plans import Json
 from orchard.model.plan import Plan, PlanId
 from orchard.model.usage import Usage
-from orchard.operations.plans import create_plan
-from orchard.process.identity import Identity
+from orchard.operations.commands.plans import create_plan
+from orchard.process.families.identity import Identity
 from orchard.store.redact import redact_text
 from orchard.surfaces.cli.followed import act_and_follow
 from orchard.surfaces.cli.group import verb
@@ -212,7 +212,7 @@ def read_words(given: str, what: str, example: str) -> str:
 
 def place_for(terminal: Terminal, file: Path | None, goal: str, *, yes: bool) -> Path:
     """Where the plan is saved, decided before an agent is paid for it; what is there is not replaced unasked."""
-    from orchard.engine.refs_of_plan import slug
+    from orchard.engine.plans.refs import slug
 
     if file is None:
         name, number = slug(goal), 1
@@ -253,7 +253,7 @@ def ask_agent(terminal: Terminal, app: App, goal: str, name: str | None, model: 
     from orchard.agents.planner import Seat, check_for_here, make_plan, open_desk
     from orchard.agents.protocol import Settings, Watch
     from orchard.agents.registry import Agents
-    from orchard.operations.definitions import described_here
+    from orchard.operations.queries.definitions import described_here
     from orchard.planfile.parse import parse
 
     config = app.settings.config

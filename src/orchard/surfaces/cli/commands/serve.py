@@ -18,14 +18,14 @@ from orchard.config.user_dirs import make_state_dir, user_dirs
 from orchard.engine.server.server import decode_error, encode_error
 from orchard.errors import NeedsPerson, NotFound, OrchardError, UsageError
 from orchard.process.detached import start_detached
-from orchard.process.exits import send, wait_exit
+from orchard.process.families.exits import send, wait_exit
 from orchard.store.repositories import known_repositories
 from orchard.surfaces.cli.group import VerbCommand, verb
 from orchard.surfaces.cli.options import app_for_work
 from orchard.surfaces.cli.render import text
 from orchard.surfaces.cli.render.lines import safe
 from orchard.surfaces.cli.terminal import Terminal
-from orchard.surfaces.http.address import HttpAddress, daemons, read_http_address
+from orchard.surfaces.http.daemon.address import HttpAddress, daemons, read_http_address
 from orchard.surfaces.next_steps import in_commands
 
 START_SECONDS = 45.0
@@ -115,7 +115,7 @@ def stop(terminal: Terminal, now: bool, every: bool) -> int:
 
 
 def _stop(terminal: Terminal, address: HttpAddress, *, now: bool) -> None:
-    from orchard.surfaces.http.shutdown import BEGIN, BEGIN_STOP
+    from orchard.surfaces.http.daemon.shutdown import BEGIN, BEGIN_STOP
 
     if not send(address.identity, BEGIN_STOP if now else BEGIN):
         raise OrchardError(f"Process {address.pid} may not be stopped by you.", "Stop it as the user who started it.")
@@ -174,7 +174,7 @@ def _apps(terminal: Terminal, given: tuple[Path, ...], every: bool) -> list[App]
 
 def _in_foreground(terminal: Terminal, apps: list[App], options: dict[str, Any], ready: int | None) -> int:
     """Be the daemon for those that nobody serves yet."""
-    from orchard.surfaces.http.server import Daemon, Options, claim
+    from orchard.surfaces.http.daemon.server import Daemon, Options, claim
 
     tls = (options["tls_cert"], options["tls_key"]) if options["tls_cert"] else None
     how = Options(options["host"], options["port"], options["names"], tls, options["on_stop"], options["until_idle"])
@@ -268,7 +268,7 @@ def _tell_where(terminal: Terminal, apps: list[App], *, already: bool) -> None:
 
 
 def tell(terminal: Terminal, address: HttpAddress, *, already: bool) -> None:
-    from orchard.surfaces.http.tokens import new_code
+    from orchard.surfaces.http.daemon.tokens import new_code
 
     url = f"{address.url}#code={new_code(address.folder)}"
     if terminal.json:

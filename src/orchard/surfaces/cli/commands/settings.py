@@ -52,7 +52,7 @@ def config(terminal: Terminal, what: str, origin: bool) -> None:
 @verb("capacity", examples="orchard capacity\norchard capacity --json")
 def capacity(terminal: Terminal) -> None:
     """All repositories of a user share the limit `capacity.global`; `max_parallel` is the limit of one plan."""
-    from orchard.operations.system_queries import get_capacity
+    from orchard.operations.queries.system import get_capacity
 
     found = get_capacity.read(app_of(terminal), get_capacity.args())
     most = f"{found.used} of {found.total}" if found.total else f"{found.used}, without a limit"

@@ -20,8 +20,8 @@ from orchard.engine.server.server import EngineGone
 from orchard.errors import EXIT_DONE, EXIT_WAITING, UsageError
 from orchard.model.events.plans import Json
 from orchard.model.plan import PlanId
-from orchard.operations.queries import MOST_EVENTS, ListEvents, list_events, read_events
-from orchard.operations.subtask_queries import LONGEST_PAGE, GetSubtask, get_subtask
+from orchard.operations.queries.subtasks import LONGEST_PAGE, GetSubtask, get_subtask
+from orchard.operations.query import MOST_EVENTS, ListEvents, list_events, read_events
 from orchard.surfaces.cli.group import verb
 from orchard.surfaces.cli.options import app_of, job_argument, options_of, plan_argument, plan_option
 from orchard.surfaces.cli.render import text

@@ -9,7 +9,7 @@ from orchard.app import App
 from orchard.core.views.talk import TalkEntry
 from orchard.engine.server.server import EngineGone
 from orchard.model.plan import PlanId
-from orchard.operations.worker_queries import MOST_ENTRIES, GetJobTalk, ListWorkers, get_job_talk, list_workers
+from orchard.operations.queries.workers import MOST_ENTRIES, GetJobTalk, ListWorkers, get_job_talk, list_workers
 from orchard.surfaces.cli.group import verb
 from orchard.surfaces.cli.options import app_of, job_argument, options_of, plan_option
 from orchard.surfaces.cli.render import text

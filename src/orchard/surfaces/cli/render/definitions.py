@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from orchard.agents.catalog import Catalog
-from orchard.agents.definitions import Definition
+from orchard.agents.definitions.catalog import Catalog
+from orchard.agents.definitions.definition import Definition
 from orchard.core.views.definitions import DefinitionItem
 from orchard.surfaces.cli.render.lines import Line, Piece, safe, table
 from orchard.text import for_screen

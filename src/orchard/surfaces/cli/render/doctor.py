@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from orchard.app import App
 from orchard.config.user_dirs import user_dirs
-from orchard.engine.doctor import Finding, examine, health, healthy
+from orchard.engine.machine.doctor import Finding, examine, health, healthy
 from orchard.errors import EXIT_DONE, EXIT_FAILED
 from orchard.surfaces.cli.render.lines import Line, Meaning, safe
 from orchard.surfaces.cli.terminal import Terminal

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from orchard.core.views.documents import AttemptView, Failure, JobDetails, SubtaskView, TurnView
 from orchard.model.plan import VALIDATION
-from orchard.operations.subtask_queries import SubtaskDetails
+from orchard.operations.queries.subtasks import SubtaskDetails
 from orchard.surfaces.cli.render import health, text
 from orchard.surfaces.cli.render.lines import Line, Meaning, padded, safe, safe_lines
 from orchard.surfaces.cli.render.tree import Look

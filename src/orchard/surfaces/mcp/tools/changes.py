@@ -11,7 +11,7 @@ from orchard.errors import InvalidInput, Problem, UsageError
 from orchard.model import limits
 from orchard.model.events.plans import Json
 from orchard.model.plan import Job, PlanId, topological_order
-from orchard.operations import changes, drafts
+from orchard.operations.commands import changes, drafts
 from orchard.planfile import parse
 from orchard.planfile.fields import JobFields, PlanFields
 from orchard.planfile.reshape import FIELDS

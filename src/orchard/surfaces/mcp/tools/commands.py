@@ -17,9 +17,9 @@ from orchard.model.events.plans import Json
 from orchard.model.plan import JobId
 from orchard.model.plan_codec import work_json
 from orchard.operations.command import Command
+from orchard.operations.commands.permissions import open_call
 from orchard.operations.operation import Alias, Argument, Operation, arguments_of
 from orchard.operations.operation import Tool as Declared
-from orchard.operations.permissions import open_call
 from orchard.operations.table import OPERATIONS
 from orchard.planfile import parse
 from orchard.planfile.fields import BudgetFields

@@ -4,7 +4,8 @@ from typing import Any
 
 from orchard.core.views.documents import Waiting as NeedsPerson
 from orchard.model.events.plans import Json
-from orchard.operations import removal, system_queries
+from orchard.operations.commands import removal
+from orchard.operations.queries import system as system_queries
 from orchard.surfaces.mcp.messages import compact
 from orchard.surfaces.mcp.tool import Call, Output
 from orchard.surfaces.mcp.tools.declaration import declared

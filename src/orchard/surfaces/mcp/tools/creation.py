@@ -6,11 +6,11 @@ from typing import Any
 from msgspec.structs import replace
 
 from orchard.app import App
-from orchard.engine.refs_of_plan import slug
+from orchard.engine.plans.refs import slug
 from orchard.errors import InvalidInput, UsageError
 from orchard.model.events.plans import Json
 from orchard.model.plan import VALIDATION, AgentWork, Plan, PlanId
-from orchard.operations import drafts, plans
+from orchard.operations.commands import drafts, plans
 from orchard.planfile import parse
 from orchard.planfile.fields import JobFields, PlanFields
 from orchard.surfaces.mcp.messages import compact

@@ -7,7 +7,7 @@ from orchard.app import App
 from orchard.core.run import Run
 from orchard.core.scheduler import group_statuses
 from orchard.model.events.plans import Json
-from orchard.operations import plan_queries
+from orchard.operations.queries import plans as plan_queries
 from orchard.surfaces.mcp.messages import compact
 from orchard.surfaces.mcp.tool import Output
 from orchard.surfaces.mcp.tools.declaration import declared, paged

@@ -15,7 +15,8 @@ from orchard.core.views.plans import job_view
 from orchard.errors import UsageError, hint_from
 from orchard.model.events.plans import Json
 from orchard.model.plan import VALIDATION, JobId
-from orchard.operations import job_queries, plan_queries
+from orchard.operations.queries import jobs as job_queries
+from orchard.operations.queries import plans as plan_queries
 from orchard.store.redact import Redactor
 from orchard.surfaces.mcp.messages import compact, first_line
 from orchard.surfaces.mcp.tool import Output

@@ -10,7 +10,7 @@ from pydantic import ConfigDict, Field, WithJsonSchema
 
 from orchard.model.statuses import JobStatusName as JobStatusName
 from orchard.model.statuses import PlanStatusName as PlanStatusName
-from orchard.operations.workers import WorkerState as WorkerState
+from orchard.operations.commands.workers import WorkerState as WorkerState
 from orchard.planfile.fields import Fields, JobFields, PlanFields
 from orchard.surfaces.mcp.schemas import plan_part
 from orchard.surfaces.mcp.tool import Input, Output

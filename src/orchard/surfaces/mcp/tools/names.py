@@ -15,7 +15,7 @@ from orchard.core.scheduler import group_statuses
 from orchard.core.states import JobState
 from orchard.core.views.documents import Waiting
 from orchard.core.views.plans import needs_person, plan_summary
-from orchard.engine.refs_of_plan import slug
+from orchard.engine.plans.refs import slug
 from orchard.errors import InvalidInput, NeedsPerson, Next, NotFound, UsageError
 from orchard.model.events.plans import Json
 from orchard.model.plan import VALIDATION, Job, JobId, PlanId

@@ -11,8 +11,9 @@ from orchard.errors import UsageError
 from orchard.git.history import LONGEST_DIFF
 from orchard.model.events.plans import Json
 from orchard.model.phases import Phase
-from orchard.operations import job_queries, subtask_queries
-from orchard.operations.log_pages import Wanted, page
+from orchard.operations.queries import jobs as job_queries
+from orchard.operations.queries import subtasks as subtask_queries
+from orchard.operations.queries.log_pages import Wanted, page
 from orchard.store.logs import read
 from orchard.store.redact import Redactor
 from orchard.surfaces.mcp.messages import compact

@@ -15,7 +15,7 @@ from orchard.errors import UsageError
 from orchard.model.events.event import JobEvent, PlanEvent
 from orchard.model.events.plans import JobPicked, Json
 from orchard.model.plan import JobId, PlanId
-from orchard.operations import plan_queries
+from orchard.operations.queries import plans as plan_queries
 from orchard.surfaces.mcp.messages import compact, first_line
 from orchard.surfaces.mcp.tool import Call, Output
 from orchard.surfaces.mcp.tools.declaration import declared, paged

@@ -7,7 +7,7 @@ from msgspec import defstruct
 from msgspec.structs import asdict, replace
 
 from orchard.model.events.plans import Json
-from orchard.operations.queries import Query, list_events
+from orchard.operations.query import Query, list_events
 from orchard.surfaces.mcp.tool import Call, Tool
 from orchard.surfaces.mcp.tools.declaration import declared
 from orchard.surfaces.mcp.tools.models import Arguments, Told

@@ -7,9 +7,9 @@ from msgspec import Struct
 
 from orchard.errors import UsageError
 from orchard.model.events.plans import Json
-from orchard.operations import subtask_commands, subtasks
+from orchard.operations.commands import subtask_commands, subtasks
+from orchard.operations.commands.subtasks import OfTurn
 from orchard.operations.operation import Operation
-from orchard.operations.subtasks import OfTurn
 from orchard.surfaces.mcp.messages import compact
 from orchard.surfaces.mcp.tool import Call, Output, Tool
 from orchard.surfaces.mcp.tools.declaration import declared

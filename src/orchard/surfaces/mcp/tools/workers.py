@@ -15,7 +15,9 @@ from orchard.core.views import worker_list as views
 from orchard.core.views.figures import AgentUsage
 from orchard.model.events.plans import Json
 from orchard.model.plan import Plan, PlanId
-from orchard.operations import drafts, system_queries, worker_queries
+from orchard.operations.commands import drafts
+from orchard.operations.queries import system as system_queries
+from orchard.operations.queries import workers as worker_queries
 from orchard.planfile import parse
 from orchard.planfile.fields import JobFields, PlanFields
 from orchard.surfaces.mcp.messages import compact

@@ -1,0 +1,1 @@
+"""Agents that a text describes, with the commands and skills that stand beside such texts."""

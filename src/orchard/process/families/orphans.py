@@ -1,0 +1,151 @@
+"""Orphans among our descendants: they come to us, so none of them can get out of sight (Linux).
+
+A process that asks for it (`become_subreaper`) becomes the parent of whatever its descendants leave
+behind. Its children are then a short list that the kernel keeps, where a look at every process takes
+long and is never quite up to date.
+"""
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Iterable, Iterator
+
+from orchard.process.families.exits import send, wait_exit
+from orchard.process.families.identity import Identity, identity_of
+from orchard.process.families.table import LINUX, Stat, all_processes, own_children, read_stat
+
+QUIET_LOOKS = 2
+KILL_WAIT = 0.25
+LAST_RESORT = 5.0
+"""How long we go on after the grace before we give up on what even SIGKILL does not end."""
+
+_PR_SET_CHILD_SUBREAPER = 36
+
+_leaders: set[int] = set()
+_subreaper = False
+
+
+@contextlib.contextmanager
+def leading(pid: int) -> Iterator[None]:
+    """Inside the `with` this child of ours leads a family, and is not waited for."""
+    _leaders.add(pid)
+    try:
+        yield
+    finally:
+        _leaders.discard(pid)
+
+
+def become_subreaper() -> bool:
+    global _subreaper  # noqa: PLW0603 (it is the process that becomes one)
+    if LINUX:
+        import ctypes  # only the engine needs it, once
+
+        _subreaper = bool(ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
+    return _subreaper
+
+
+def children() -> frozenset[int]:
+    return frozenset(stat.pid for stat in _own_children())
+
+
+def _own_children() -> list[Stat]:
+    pids = own_children()
+    if pids is None:
+        me = os.getpid()
+        return [stat for stat in all_processes() if stat.parent == me]
+    return [stat for pid in pids if (stat := read_stat(pid)) is not None]
+
+
+def end_adopted(known: Iterable[int]) -> int:
+    """End the orphans that came to us and that no family claims: they hid from every sweep.
+
+    While another engine of this process has a family at work none is ended: an orphan may be that family's.
+    """
+    if _leaders:
+        return 0
+    ended = quiet = 0
+    deadline = time.monotonic() + LAST_RESORT
+    while quiet < QUIET_LOOKS and time.monotonic() < deadline:
+        found = adopted(known)
+        quiet = 0 if found else quiet + 1
+        for identity in found:
+            ended += send(identity, signal.SIGKILL)
+            wait_exit(identity, KILL_WAIT)
+    return ended
+
+
+def adopted(known: Iterable[int]) -> list[Identity]:
+    """Children of ours that nobody started on purpose; those that have ended already are buried.
+
+    `known` must hold the pid of every child that was started on purpose in a session of its own:
+    one that is neither known nor in our session came to us as an orphan.
+    """
+    ours, me, expected = os.getsid(0), os.getpid(), frozenset(known)
+    living = []
+    for stat in _own_children():
+        if stat.parent == me and stat.session != ours and stat.pid not in expected:
+            bury(stat)
+            if not stat.dead:
+                living.append(identity_of(stat))
+    return living
+
+
+def left_alone(leader: Identity | None) -> bool:
+    """Whether an ended leader certainly leaves nobody, told by our own children instead of every process.
+
+    Orphans among our descendants come to us. So a process that is left is our child now, or hangs below one: and
+    our children are the leaders of families, or helpers in our own session, which no program can enter. What other
+    threads have started are such helpers: orphans are put where the main thread's children are.
+    """
+    if not _subreaper or leader is None or leader.pid not in _leaders:
+        return False
+    pids, ours = own_children(helpers=False), os.getsid(0)
+    if pids is None or leader.pid not in pids:
+        return False
+    return _has_ended(leader.pid) and all(pid in _leaders or _session_of(pid) in (None, ours) for pid in pids)
+
+
+def _has_ended(pid: int) -> bool:
+    """Whether a child that was not waited for has ended, with all its threads."""
+    try:
+        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        return False
+
+
+def _session_of(pid: int) -> int | None:
+    try:
+        return os.getsid(pid)
+    except ProcessLookupError:
+        return None
+
+
+class Orphans:
+    """Orphans that came to us, told by our own children: a list that none can slip through.
+
+    A process that forks and leaves, again and again, may be gone before it is looked at and its child too
+    young for the same look. But each leaves itself to us when it ends. So nobody is left when no orphan lives
+    and none has died since the look before.
+    """
+
+    def __init__(self) -> None:
+        self._dead: set[int] = set()
+
+    def restless(self) -> bool:
+        """Whether there may be a process that was not seen."""
+        pids = own_children() if _subreaper else None
+        if pids is None:
+            return False
+        ours = os.getsid(0)
+        strange = [stat for pid in pids if pid not in _leaders and (stat := read_stat(pid)) and stat.session != ours]
+        dead = {stat.pid for stat in strange if stat.dead}
+        new, self._dead = dead - self._dead, dead
+        return bool(new) or len(dead) < len(strange)
+
+
+def bury(stat: Stat) -> None:
+    """Wait for an orphan that has ended: no other process will."""
+    if stat.dead and stat.parent == os.getpid():
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(stat.pid, os.WNOHANG)

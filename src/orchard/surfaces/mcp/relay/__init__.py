@@ -1,0 +1,1 @@
+"""`orchard mcp`: the small process between a host and the daemon; nothing heavy is imported here."""
