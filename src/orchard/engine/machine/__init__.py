@@ -1,1 +1,1 @@
-"""What an engine takes of this machine and looks after: slots, warm folders, wakefulness, and what could go wrong here."""
+"""What an engine takes of this machine and looks after: slots, warm folders, being awake, what could go wrong."""
