@@ -1,0 +1,113 @@
+"""A wall made by bubblewrap: namespaces and mounts, set up before the program's first instruction.
+
+`bwrap_options` is the whole profile; it looks at nothing, so it can be read and tested as a list. It is handed over on
+a descriptor (`--args FD`) and not in argv, for two reasons: every user may read the argv of a process, and the
+program's environment is in there. That environment must not be bwrap's own: bwrap starts outside the wall, and an
+`LD_PRELOAD` of the job's would run outside, too. So bwrap is started by its full path with `ENVIRONMENT`, and the
+program gets its variables by `--setenv`.
+
+What the flags do is told where they stand. What no flag does: see docs/sandbox.md.
+"""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from orchard.process.sandbox.ground import Ground, Place
+from orchard.process.sandbox.policy import READ_ONLY, Policy
+
+ENVIRONMENT: Mapping[str, str] = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
+"""All that bwrap and nsenter themselves are started with. Who looks for a job's processes by a variable adds that."""
+
+NO_ONE = "65534"
+"""What root is called behind the wall. A name only: outside it is root still, so files are as root's own mode says."""
+
+NAMESPACES = (
+    "--unshare-user",  # named, or --disable-userns has nothing to act on
+    "--unshare-ipc",  # shared memory and queues of other programs
+    "--unshare-pid",  # no process outside can be seen, signalled or traced; all inside end with the first
+    "--unshare-uts",
+    "--unshare-cgroup-try",  # old kernels have none
+)
+RIGHTS = (
+    "--disable-userns",  # a namespace of one's own would give back mounts and every bug behind them
+    "--cap-drop",  # root keeps all capabilities otherwise, and could mount the disk writable again
+    "ALL",
+    "--new-session",  # no terminal to type into (TIOCSTI)
+    "--die-with-parent",  # nothing stays when bwrap is killed
+)
+
+
+def bwrap_argv(bwrap: Path, policy: Policy, options: int, *, nsenter: Path | None = None) -> tuple[str, ...]:
+    """What stands before the program's argv; `options` is the descriptor to read `packed(bwrap_options(...))` from.
+
+    A job whose network a keeper keeps is put into the keeper's namespaces first, and makes its own inside of these.
+    """
+    wrap = (str(bwrap), "--args", str(options), "--")
+    if policy.netns is None or policy.network == "on":
+        return wrap
+    enter = str(nsenter or "nsenter")
+    return (enter, "--preserve-credentials", "--user", "--net", "-t", str(policy.netns), "--", *wrap)
+
+
+def packed(options: tuple[str, ...]) -> bytes:
+    return b"".join(option.encode(errors="surrogateescape") + b"\0" for option in options)
+
+
+def bwrap_options(
+    policy: Policy, ground: Ground, env: Mapping[str, str], folder: Path, *, seccomp: int | None = None
+) -> tuple[str, ...]:
+    """The whole profile, for a program that starts in `folder` with exactly `env`, and its own HOME and TMPDIR."""
+    return (
+        *NAMESPACES,
+        *_network(policy),
+        *RIGHTS,
+        *(("--uid", NO_ONE, "--gid", NO_ONE) if ground.root else ()),
+        *_system(ground, policy.resources.memory),
+        *_mounts(ground.places),
+        *_variables({**env, "HOME": str(policy.home), "TMPDIR": str(policy.temporary)}),
+        *("--chdir", str(folder)),
+        *(("--seccomp", str(seccomp)) if seccomp is not None else ()),
+    )
+
+
+def _network(policy: Policy) -> tuple[str, ...]:
+    """Without a keeper there is a network of its own with nothing in it; with one we are in the keeper's already."""
+    return ("--unshare-net",) if policy.network != "on" and policy.netns is None else ()
+
+
+def _system(ground: Ground, memory: int | None) -> tuple[str, ...]:
+    """The disk, read-only; processes and devices of its own. Shared memory counts as the memory that it is."""
+    return (
+        *("--ro-bind", "/", "/"),
+        *("--proc", "/proc"),
+        *_mounts(ground.proc),
+        *("--dev", "/dev"),
+        *(("--size", str(memory)) if memory else ()),
+        *("--perms", "1777", "--tmpfs", "/dev/shm"),
+        *("--remount-ro", "/dev"),
+    )
+
+
+def _mounts(places: Iterable[Place]) -> tuple[str, ...]:
+    """Parents first, so that the deepest place has the last word. What is empty is closed at the end: other mounts had
+    to be put into it, and a file written there would fill the memory of the machine."""
+    options: list[str] = []
+    empty: list[str] = []
+    for place in places:
+        path = str(place.path)
+        if place.link is not None:
+            options += ("--symlink", str(place.link), path)
+        elif place.access in READ_ONLY:
+            options += ("--ro-bind", path, path)
+        elif place.access == "writable":
+            options += ("--bind", path, path)
+        elif place.folder:
+            options += ("--tmpfs", path)
+            empty += ("--remount-ro", path)
+        else:
+            options += ("--ro-bind", "/dev/null", path)
+    return (*options, *empty)
+
+
+def _variables(env: Mapping[str, str]) -> tuple[str, ...]:
+    return ("--clearenv", *(part for name, value in env.items() for part in ("--setenv", name, value)))

@@ -1,0 +1,227 @@
+"""The ground that a wall is built on: where the places of a policy really are, and what stands there.
+
+A wall is made of mounts, and a mount covers a file or folder, never a name. Four things follow.
+
+- Links are resolved first. A link that is exposed inside something hidden stays one, and what it leads to is exposed.
+- A folder above a protected file could be moved away, and another one put in its place. So every folder between a
+  writable place and a protected one is pinned: it is mounted on itself, and what is mounted cannot be renamed.
+- A name that does not exist cannot be covered. `make_placeholders` puts an empty folder there, of which git sees
+  nothing; `remove_placeholders` takes it away. A mount ends when the host removes what is below it, so the second is
+  called when the last program behind the wall is gone, not after each. Until then no program of the host's may
+  replace a protected file, either.
+- A name that is a link cannot be covered. What it leads to is protected, the name is a gap, and is told.
+"""
+
+import os
+import stat
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct
+
+from orchard.process.sandbox.policy import READ_ONLY, Access, Policy, SandboxError
+from orchard.process.sandbox.secrets import secrets_of_the_system
+
+PROC_READ_ONLY = ("sys", "sysrq-trigger", "irq", "bus", "fs")
+"""What the kernel lets user 0 write without any capability; `core_pattern` runs a program as root on the host."""
+PROC_HIDDEN = ("acpi", "asound", "scsi", "kcore", "keys")
+PROC_HIDDEN_FROM_ROOT = ("timer_list", "latency_stats", "sched_debug", "kpageflags", "kpagecount", "kpagecgroup")
+
+Kind = Literal["folder", "file", "link", "missing"]
+"""What stands at a path, looked at without following a link; a socket or device is a file to a mount."""
+
+
+class Place(Struct, frozen=True):
+    """One thing to mount."""
+
+    path: Path
+    access: Access
+    folder: bool
+    link: Path | None = None
+    """Not a mount but a link to here, made in an empty place."""
+
+
+class Ground(Struct, frozen=True, kw_only=True):
+    places: tuple[Place, ...]
+    """Parents before what is in them, and nothing that changes nothing."""
+    proc: tuple[Place, ...] = ()
+    """What is read-only or hidden in `/proc`, of what this kernel has."""
+    gaps: tuple[Path, ...] = ()
+    """Protected names that stay unprotected, for they are links or behind one."""
+    root: bool = False
+    """Whether it is root who starts programs here."""
+
+
+def kind_of(path: Path) -> Kind:
+    """What we may not look at is missing: the program behind the wall has no more rights than we have."""
+    try:
+        mode = path.lstat().st_mode
+    except OSError:
+        return "missing"
+    if stat.S_ISLNK(mode):
+        return "link"
+    return "folder" if stat.S_ISDIR(mode) else "file"
+
+
+class Account(Struct, frozen=True):
+    """Who starts programs behind the wall: what he may read and others may not is not for them."""
+
+    user: int
+    groups: frozenset[int] = frozenset()
+
+    @staticmethod
+    def own() -> "Account":
+        return Account(os.geteuid(), frozenset({os.getegid(), *os.getgroups()}))
+
+
+def survey(policy: Policy, account: Account | None = None) -> Ground:
+    """Look where everything is, secrets of the system among it; a writable place or a socket that is not there is an
+    error, and so is a protected name without its placeholder."""
+    account = account or Account.own()
+    secrets = secrets_of_the_system(account.user, account.groups)
+    table, links, gaps = _real_places(policy, secrets)
+    kinds = {path: kind_of(path) for path in table}
+    places = {
+        path: Place(path, access, kinds[path] == "folder") for path, access in table.items() if kinds[path] != "missing"
+    }
+    kept: dict[Path, Place] = {}
+    for path in sorted(places, key=lambda path: len(path.parts)):
+        place, around = places[path], _around(path, table)
+        if _same_effect(place.access, around[1]):
+            continue
+        if place.access in READ_ONLY and around[1] == "writable":
+            kept |= {pin: Place(pin, "writable", True) for pin in _between(around[0], path) if pin not in kept}
+        kept[path] = place
+    for path, target in links.items():
+        if path not in kept and _around(path, table)[1] == "hidden":
+            kept[path] = Place(path, "exposed", False, target)
+    return Ground(
+        places=tuple(sorted(kept.values(), key=lambda place: len(place.path.parts))),
+        proc=_proc(root=account.user == 0),
+        gaps=tuple(dict.fromkeys(gaps)),
+        root=account.user == 0,
+    )
+
+
+@cache
+def _proc(*, root: bool) -> tuple[Place, ...]:
+    wanted: dict[str, Access] = {
+        **dict.fromkeys(PROC_READ_ONLY, "exposed"),
+        **dict.fromkeys(PROC_HIDDEN, "hidden"),
+        **dict.fromkeys(PROC_HIDDEN_FROM_ROOT if root else (), "hidden"),
+    }
+    found = [(Path("/proc", name), access, kind_of(Path("/proc", name))) for name, access in wanted.items()]
+    return tuple(Place(path, access, kind == "folder") for path, access, kind in found if kind in ("folder", "file"))
+
+
+def _real_places(policy: Policy, secrets: Iterable[Path]) -> tuple[dict[Path, Access], dict[Path, Path], list[Path]]:
+    """Real paths with what is allowed there, links to keep with what they lead to, and gaps."""
+    table: dict[Path, Access] = dict.fromkeys(secrets, "hidden")
+    links: dict[Path, Path] = {}
+    for path, access in policy.places():
+        if access == "protected":
+            continue
+        real, kind = _real(path), kind_of(_real(path))
+        if kind == "missing" and access in ("writable", "socket"):
+            raise SandboxError(f"'{path}' is not there, so it cannot be opened to a program behind the wall.")
+        if kind in ("missing", "link"):
+            continue  # there is nothing to hide or to show; a link that is still one leads in a circle
+        table[real] = access
+        here = _real(path.parent) / path.name
+        if real != here and access in ("exposed", "socket"):
+            links[here] = real
+    gaps: list[Path] = []
+    writable = [path for path, access in table.items() if access == "writable"]
+    for path in sorted(policy.protected, key=lambda path: len(path.parts)):
+        gaps += _links_on_the_way(path, writable)
+        standing = _standing_for(path, table)
+        if standing is not None and table.get(standing) != "socket":
+            table[standing] = "protected"
+    return table, links, gaps
+
+
+def _standing_for(path: Path, table: Mapping[Path, Access]) -> Path | None:
+    """What has to be mounted so that a protected name stays as it is."""
+    here = _real(path.parent) / path.name
+    kind = kind_of(here)
+    if kind == "link":
+        return None if kind_of(_real(here)) in ("missing", "link") else _real(here)
+    if kind != "missing":
+        return here
+    if _around(here, table)[1] != "writable":
+        return None
+    standing, kind = _standing(here)
+    if kind == "folder":
+        raise SandboxError(
+            f"The protected name '{path}' does not exist, and has no placeholder.",
+            hint="This is a bug: placeholders are made before the first program is started.",
+        )
+    return standing  # a file where a folder would have to be: as long as it stays, the name cannot be made
+
+
+def _real(path: Path) -> Path:
+    return Path(os.path.realpath(path))
+
+
+def _standing(path: Path) -> tuple[Path, Kind]:
+    """The path, or the nearest one above it that exists."""
+    while (kind := kind_of(path)) == "missing" and path != path.parent:
+        path = path.parent
+    return path, kind
+
+
+def _links_on_the_way(path: Path, writable: Iterable[Path]) -> list[Path]:
+    """Which names below a writable place could be replaced because they are links."""
+    steps = [_real(step.parent) / step.name for step in (path, *path.parents) if step != step.parent]
+    return [
+        step
+        for step in steps
+        if kind_of(step) == "link" and any(step.is_relative_to(place) and step != place for place in writable)
+    ]
+
+
+def _around(path: Path, table: Mapping[Path, Access]) -> tuple[Path, Access]:
+    """The place that holds this one; the root of the disk may be read."""
+    return next(((above, table[above]) for above in path.parents if above in table), (Path("/"), "exposed"))
+
+
+def _same_effect(inner: Access, outer: Access) -> bool:
+    """A socket can be connected to wherever it can be seen."""
+    if inner == "socket":
+        return outer != "hidden"
+    return inner == outer or (inner in READ_ONLY and outer in READ_ONLY)
+
+
+def _between(outer: Path, inner: Path) -> list[Path]:
+    return [path for path in inner.parents if path != outer and path.is_relative_to(outer)]
+
+
+# ----------------------------------------------------------------------------------- placeholders
+
+
+def make_placeholders(policy: Policy) -> tuple[Path, ...]:
+    """Put empty folders where protected names are missing in writable places; these are they, outermost first."""
+    made: list[Path] = []
+    real = {_real(path): access for path, access in policy.places()}
+    for path in policy.protected:
+        here = _real(path.parent) / path.name
+        if kind_of(here) != "missing" or _around(here, real)[1] != "writable":
+            continue
+        standing, kind = _standing(here)
+        if kind != "folder":
+            continue  # a file is in the way, and is protected in its place
+        for folder in reversed([here, *_between(standing, here)]):
+            folder.mkdir(mode=0o755)
+            made.append(folder)
+    return tuple(made)
+
+
+def remove_placeholders(made: Iterable[Path]) -> None:
+    """Take them away again, if they are still empty; to be called when no program runs behind the wall any more."""
+    for folder in sorted(made, key=lambda path: -len(path.parts)):
+        try:
+            folder.rmdir()
+        except OSError:
+            continue  # not empty, or gone: then it is no longer ours

@@ -1,0 +1,51 @@
+"""Programs behind a wall of bubblewrap, as any user: started as the product starts them, and waited for."""
+
+import os
+import subprocess
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from orchard.process.sandbox.bwrap import ENVIRONMENT, bwrap_argv, bwrap_options, packed
+from orchard.process.sandbox.ground import Account, survey
+from orchard.process.sandbox.policy import Policy
+
+ORDINARY = 12345
+"""A user without a name, a home, or anything else."""
+BWRAP = Path("/usr/bin/bwrap")
+PATH = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
+
+Change = Callable[[tuple[str, ...]], tuple[str, ...]]
+"""What a mutant does to the options."""
+
+
+def walled(
+    policy: Policy,
+    argv: tuple[str, ...],
+    folder: Path,
+    *,
+    user: int | None = None,
+    env: Mapping[str, str] = PATH,
+    change: Change = lambda options: options,
+) -> subprocess.CompletedProcess[str]:
+    account = Account.own() if user is None else Account(user, frozenset({user}))
+    options = change(bwrap_options(policy, survey(policy, account), env, folder))
+    descriptor = os.memfd_create("options")
+    try:
+        os.write(descriptor, packed(options))
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        return subprocess.run(
+            (*bwrap_argv(BWRAP, policy, descriptor), *argv),
+            pass_fds=(descriptor,),
+            env=dict(ENVIRONMENT),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=60,
+            check=False,
+            user=user,
+            group=user,
+            extra_groups=None if user is None else [],
+        )
+    finally:
+        os.close(descriptor)
