@@ -20,6 +20,9 @@ from orchard.errors import OrchardError
 Network = Literal["on", "off", "proxy"]
 """on: the host's network as it is; proxy: nothing but our proxy; off: nothing."""
 
+Level = Literal["bwrap", "landlock", "off"]
+"""Which wall: namespaces and mounts, rules of the kernel for files and sockets, or none."""
+
 Access = Literal["hidden", "exposed", "writable", "protected", "socket"]
 """Nothing is there; may be read; may be written; may be read although all around it may be written; may be
 connected to."""
