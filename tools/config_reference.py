@@ -7,7 +7,7 @@ python tools/config_reference.py --check    exit 1 if the page shows another one
 import sys
 from pathlib import Path
 
-from orchard.config.keys import KEYS, LATER, Key
+from orchard.config.keys import KEYS, Key
 from orchard.config.layers import Config, flatten
 from orchard.config.rows import AGENT_FIELDS, BUILTIN_FIELDS, SERVER_FIELDS
 from orchard.model.agent_rows import AgentRow, BuiltinRow, ServerRow
@@ -27,8 +27,7 @@ def table() -> str:
         trust = " (in a repository's file: looser only after `orchard trust`)" if key.loosens else trust
         default = defaults[key.name] if defaults[key.name] is not None or key.nothing == 0 else key.nothing
         rows.append(f"| `{key.name}` | {shown(default)} | {variable} | {key.meaning}{trust} |")
-    later = ", ".join(f"`{name}`" for name in LATER)
-    return "\n".join([*rows, "", f"Not in this version, and refused: {later}.", "", *row_tables()])
+    return "\n".join([*rows, "", *row_tables()])
 
 
 def row_tables() -> list[str]:

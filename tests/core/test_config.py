@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec import Struct
 from msgspec.structs import fields
 
-from orchard.config.keys import KEYS, LATER, NAMES_AGENT, NEEDS_TRUST, ROWS
+from orchard.config.keys import KEYS, NAMES_AGENT, NEEDS_TRUST, ROWS
 from orchard.config.layers import (
     DEFAULT,
     Config,
@@ -87,6 +87,16 @@ def test_setup_keeps_works_as_they_were_written() -> None:
     assert merge_layers([Layer("x", {"setup": ["make", work]})]).config.setup == ("make", work)
 
 
+def test_the_level_of_the_wall_may_be_written_as_one_word() -> None:
+    assert merge_layers([Layer("user", {"sandbox": "bwrap"})]).config.sandbox.level == "bwrap"
+    both = merge_layers(
+        [Layer("user", {"sandbox": {"level": "bwrap", "expose": ["~/x"]}}), Layer("v", {"sandbox": "off"})]
+    )
+    assert (both.config.sandbox.level, both.config.sandbox.expose) == ("off", ("~/x",))
+    layers, warnings = environment_layers({"ORCHARD_SANDBOX": "landlock"})
+    assert (merge_layers(layers).config.sandbox.level, warnings) == ("landlock", [])
+
+
 def test_zero_lifts_a_time_limit_of_a_weaker_layer() -> None:
     resolved = merge_layers([Layer("user", {"limits": {"idle": 60}}), Layer("repo", {"limits": {"idle": 0}})])
 
@@ -126,7 +136,15 @@ BAD: list[tuple[dict[str, object], str, str]] = [
     ({"worktree_root": "a/.."}, "worktree_root", "must be the path of a folder of its own"),
     ({"worktree_root": "-x"}, "worktree_root", "leading '-' or '~'"),
 ]
-BAD += [({name: "x"}, name, "comes with a later one") for name in LATER]
+BAD += [
+    ({"sandbox": "none"}, "sandbox.level", "must be one of off, landlock, auto, bwrap, not 'none'"),
+    ({"sandbox": 3}, "sandbox", "must be a table, [sandbox]"),
+    ({"sandbox": {"expose": ["data"]}}, "sandbox.expose", "must be a path that begins with '/' or '~/'"),
+    ({"sandbox": {"write": ["~/../other"]}}, "sandbox.write", "without '..'"),
+    ({"sandbox": {"allow": ["host/path"]}}, "sandbox.allow", "must be a host"),
+    ({"sandbox": {"allow": ["host:70000"]}}, "sandbox.allow", "must be a host"),
+    ({"sandbox": {"memory": -1}}, "sandbox.memory", "must be from 0 to"),
+]
 
 
 @pytest.mark.parametrize(("values", "path", "message"), BAD, ids=[f"{n}-{bad[1]}" for n, bad in enumerate(BAD)])
@@ -190,7 +208,13 @@ def test_the_user_may_put_worktrees_anywhere() -> None:
 
 def test_what_runs_programs_or_loosens_safety_needs_trust() -> None:
     runs_programs = {"setup", "worktree.link", "pass_env", "agents", "mcp_servers"}
-    assert set(NEEDS_TRUST) == runs_programs | {"tracing.endpoint", "tracing.headers_env"}
+    assert set(NEEDS_TRUST) == runs_programs | {
+        "tracing.endpoint",
+        "tracing.headers_env",
+        "sandbox.expose",
+        "sandbox.write",
+        "sandbox.allow",
+    }
 
 
 def test_every_key_that_can_name_a_command_as_an_agent_is_known() -> None:
@@ -226,6 +250,15 @@ def test_every_key_can_be_set_by_a_variable_named_after_it() -> None:
         "ORCHARD_WORKTREE_POOL": "0",
         "ORCHARD_WORKTREE_SUBMODULES": "yes",
         "ORCHARD_CAPACITY_GLOBAL": "3",
+        "ORCHARD_SANDBOX_LEVEL": "bwrap",
+        "ORCHARD_SANDBOX_NETWORK": "off",
+        "ORCHARD_SANDBOX_EXPOSE": "~/data",
+        "ORCHARD_SANDBOX_WRITE": "~/.cache/x",
+        "ORCHARD_SANDBOX_ALLOW": "10.0.0.5:443",
+        "ORCHARD_SANDBOX_MEMORY": "1000000",
+        "ORCHARD_SANDBOX_PROCESSES": "100",
+        "ORCHARD_SANDBOX_FILES": "256",
+        "ORCHARD_SANDBOX_DISK": "1000000",
         "ORCHARD_LIMITS_GRACE": "1.5",
         "ORCHARD_LIMITS_LOG_BYTES": "2048",
         "ORCHARD_LIMITS_IDLE": "60",
@@ -281,14 +314,14 @@ def test_an_empty_variable_counts_as_not_set() -> None:
 
 
 def test_unknown_variables_are_warned_about_and_the_engines_own_are_not() -> None:
-    env = {"ORCHARD_MAX_PARALEL": "1", "ORCHARD_SANDBOX": "x", "ORCHARD_JOB": "a", "ORCHARD_TOKEN": "b", "HOME": "c"}
+    env = {"ORCHARD_MAX_PARALEL": "1", "ORCHARD_SANDBOXX": "x", "ORCHARD_JOB": "a", "ORCHARD_TOKEN": "b", "HOME": "c"}
 
     layers, warnings = environment_layers(env)
 
     assert not layers
     assert warnings == [
         "ORCHARD_MAX_PARALEL is not a setting and is ignored; did you mean 'ORCHARD_MAX_PARALLEL'?",
-        "ORCHARD_SANDBOX has no effect in this version; it comes with a later one",
+        "ORCHARD_SANDBOXX is not a setting and is ignored; did you mean 'ORCHARD_SANDBOX'?",
     ]
 
 
@@ -307,7 +340,7 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
     max_leaves=6,
 )
-NAMES = st.sampled_from([*KEYS, "heal", "worktree", "limits", "capacity", *ROWS, *LATER]) | st.text(max_size=12)
+NAMES = st.sampled_from([*KEYS, "heal", "worktree", "limits", "capacity", *ROWS, "sandbox"]) | st.text(max_size=12)
 
 
 @given(st.dictionaries(NAMES, VALUES, max_size=5), st.booleans())

@@ -194,6 +194,8 @@ LOOSER = [
     ("health.idle", 10.0), ("health.slow", 10.0), ("health.stuck", 10.0), ("health.looping", 2), ("health.failing", 1),
     ("health.on_idle", "ask"), ("health.on_slow", "interrupt"), ("health.on_stuck", "fail"),
     ("health.on_looping", "fail"), ("health.on_failing", "interrupt"),
+    ("sandbox.level", "off"), ("sandbox.level", "landlock"), ("sandbox.network", "on"), ("sandbox.memory", 0),
+    ("sandbox.processes", 0), ("sandbox.files", 100_000), ("sandbox.disk", 2**40),
 ]  # fmt: skip
 OWN = {
     "limits.log_bytes": 2**20, "limits.wall": 3600, "limits.idle": 600, "limits.interactive": 60, "limits.grace": 5,
@@ -204,6 +206,8 @@ OWN = {
     "health.idle": 60.0, "health.slow": 600.0, "health.stuck": 600.0, "health.looping": 6, "health.failing": 20,
     "health.on_idle": "tell", "health.on_slow": "tell", "health.on_stuck": "tell", "health.on_looping": "tell",
     "health.on_failing": "tell",
+    "sandbox.level": "bwrap", "sandbox.network": "off", "sandbox.memory": 2**30, "sandbox.processes": 100,
+    "sandbox.files": 256, "sandbox.disk": 2**30,
 }  # fmt: skip
 
 
@@ -222,7 +226,7 @@ def test_a_repositorys_file_loosens_nothing_before_trust(place: Place, name: str
 
     trust(place.top, str(asked.untrusted_digest), place.dirs.state)
     agreed = place.load()
-    assert flatten(agreed.config)[name] == (value or (None if name.startswith("limits") else value))
+    assert flatten(agreed.config)[name] == (value or (None if name.startswith(("limits", "sandbox")) else value))
     assert not agreed.untrusted
 
 

@@ -13,11 +13,13 @@ from orchard.config.kinds import (
     Kind,
     address,
     agent,
+    endpoint,
     flag,
     link,
     list_of,
     maybe,
     one_of,
+    outside,
     pattern,
     place,
     seconds,
@@ -25,9 +27,10 @@ from orchard.config.kinds import (
     text_of,
     variable,
     whole,
+    whole_or_none,
     works,
 )
-from orchard.model import health, limits
+from orchard.model import health, limits, sandbox
 from orchard.model.names import Resolver
 
 
@@ -51,6 +54,8 @@ class Key(Struct, frozen=True):
         full = "ORCHARD_" + self.name.upper().replace(".", "_")
         section, _, rest = self.name.partition(".")
         short = {"limits": f"ORCHARD_{rest.upper()}", "capacity": "ORCHARD_CAPACITY"}.get(section)
+        if SHORT.get(section) == self.name:
+            short = f"ORCHARD_{section.upper()}"
         return (full,) if short is None or not rest else (full, short)
 
 
@@ -81,6 +86,10 @@ def _more_drastic(value: str, other: str) -> bool:
 def _on(condition: str, meaning: str) -> Key:
     said = f"what is done about a worker that {meaning}: `tell`, `ask` it, `interrupt` its turn, or `fail` the attempt"
     return Key(f"health.on_{condition}", one_of(*health.ACTIONS), said, loosens=_more_drastic)
+
+
+def _weaker(value: sandbox.Level, other: sandbox.Level) -> bool:
+    return sandbox.LEVELS.index(value) < sandbox.LEVELS.index(other)
 
 
 SLOTS = whole(0, limits.MAX_PARALLEL)
@@ -192,6 +201,60 @@ _TABLE = (
     _on("stuck", "is stuck"),
     _on("looping", "loops"),
     _on("failing", "fails at most calls"),
+    Key(
+        "sandbox.level",
+        one_of(*sandbox.LEVELS),
+        'the wall around every program of a job: `auto` is the strictest that works here; or `sandbox = "auto"`',
+        loosens=_weaker,
+    ),
+    Key(
+        "sandbox.network",
+        one_of(*sandbox.NETWORKS),
+        "whether programs behind the wall that are no agents reach the network; never this machine's own ports",
+        loosens=lambda value, other: value == "on" and other == "off",
+    ),
+    Key(
+        "sandbox.expose",
+        list_of(outside),
+        "folders and files that programs may read behind the wall, although they are below the home folder",
+        needs_trust=True,
+    ),
+    Key(
+        "sandbox.write",
+        list_of(outside),
+        "folders beside the worktree that programs may write to behind the wall, such as caches",
+        needs_trust=True,
+    ),
+    Key(
+        "sandbox.allow",
+        list_of(endpoint),
+        "addresses that every job may reach behind the wall (`host`, `host:port`, `*.host`), also private ones",
+        needs_trust=True,
+    ),
+    Key(
+        "sandbox.memory",
+        whole_or_none(2**50),
+        "bytes of memory per program behind the wall; 0: no limit",
+        loosens=_more_or_endless,
+    ),
+    Key(
+        "sandbox.processes",
+        whole_or_none(2**22),
+        "processes of a job behind the wall; 0: no limit",
+        loosens=_more_or_endless,
+    ),
+    Key(
+        "sandbox.files",
+        whole_or_none(2**22),
+        "open files per program behind the wall; 0: no limit",
+        loosens=_more_or_endless,
+    ),
+    Key(
+        "sandbox.disk",
+        whole_or_none(2**50),
+        "bytes of a file that a program writes behind the wall; 0: no limit",
+        loosens=_more_or_endless,
+    ),
     Key("tracing.endpoint", maybe(address), "where traces go, as OTLP over HTTP", needs_trust=True, nothing=""),
     Key("tracing.headers_env", maybe(variable), "the variable with headers for it", needs_trust=True, nothing=""),
 )
@@ -203,8 +266,8 @@ ROWS = ("agents", "mcp_servers")
 """Tables of rows that the user names: `[agents.NAME]`, `[mcp_servers.NAME]`; `configrows` says what is in them."""
 NEEDS_TRUST: tuple[str, ...] = (*(key.name for key in _TABLE if key.needs_trust), *ROWS)
 
-LATER = ("sandbox",)
-"""Keys of the design whose effect does not exist yet; taking them in silence would be a lie."""
+SHORT: Mapping[str, str] = {"sandbox": "sandbox.level"}
+"""Tables that may also be written as one value, and the key that it is then."""
 
 # Set by the engine for its jobs, or by tests for the engine: an Orchard inside a job inherits them.
 NOT_SETTINGS = frozenset(

@@ -68,6 +68,12 @@ def seconds_or_none(high: float) -> Kind:
     return Kind(lambda value: given.check(value) or None, _number)
 
 
+def whole_or_none(high: int) -> Kind:
+    """0 stands for "no limit", as it does for seconds."""
+    given = whole(0, high)
+    return Kind(lambda value: given.check(value) or None, _number)
+
+
 def flag() -> Kind:
     words = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
 
@@ -183,6 +189,15 @@ def address(text: str) -> str | None:
     return None if fits else "must begin with http:// or https://"
 
 
+def endpoint(text: str) -> str | None:
+    """A host, `*.host`, `host:port`, or an address with either in front of it."""
+    name = r"(?:\*\.)?[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?(?:\.[A-Za-z0-9-]+)*\.?|\[[0-9A-Fa-f:.]+\]"
+    fits = re.fullmatch(rf"(?:https?://)?(?:{name})(?::([0-9]{{1,5}}))?/?", text)
+    if fits is None or (fits[1] and not 0 < int(fits[1]) < 65536):
+        return "must be a host, with a port where it is not that of http or https, such as 'pypi.org' or '10.0.0.5:443'"
+    return None
+
+
 def agent_name(text: str) -> str | None:
     """A name, or `acp:` and a command; nothing stands for the first agent that is usable."""
     if text.startswith(ACP):
@@ -199,6 +214,13 @@ def place(text: str) -> str | None:
     if not text.isprintable() or text.startswith(("-", "~")):
         return "must be a path without control characters, leading '-' or '~'"
     return "must be the path of a folder of its own" if (_parts(text) or [".."])[-1] == ".." else None
+
+
+def outside(text: str) -> str | None:
+    """A path anywhere on the disk; `~/` is the home folder."""
+    if not text.isprintable() or not text.startswith(("/", "~/")) or ".." in _parts(text) or not _parts(text):
+        return "must be a path that begins with '/' or '~/', without '..'"
+    return None
 
 
 def stays_inside(text: str) -> str | None:

@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from orchard.config.keys import KEYS, LATER, NOT_SETTINGS, ROWS
+from orchard.config.keys import KEYS, NOT_SETTINGS, ROWS, SHORT
 from orchard.config.kinds import RawWork, checked_text, found_instead, stays_inside
 from orchard.config.rows import (
     SERVERS_VARIABLE,
@@ -33,6 +33,7 @@ from orchard.model.health import Health
 from orchard.model.limits import Limits
 from orchard.model.names import Resolver
 from orchard.model.permissions import ALL, Tools, narrowed
+from orchard.model.sandbox import Sandbox
 from orchard.text import did_you_mean, nearest, quoted
 
 DEFAULT = "default"
@@ -102,6 +103,7 @@ class Config(Struct, frozen=True):
     limits: WorkLimits = WorkLimits()
     health: Health = Health()
     tracing: Traces = Traces()
+    sandbox: Sandbox = Sandbox()
     agents: Mapping[str, AgentRow] = field(default_factory=dict)
     """The rows of `[agents.NAME]`, without `[agents.builtin]`."""
     builtin: BuiltinRow = field(default_factory=BuiltinRow)
@@ -125,13 +127,14 @@ def allowed_env(config: Config, agent: str | None) -> tuple[str, ...]:
     return row.allow_env if row is not None else ()
 
 
-SECTIONS: Mapping[str, type[Heal | Worktree | Capacity | WorkLimits | Health | Traces]] = {
+SECTIONS: Mapping[str, type[Heal | Worktree | Capacity | WorkLimits | Health | Traces | Sandbox]] = {
     "heal": Heal,
     "worktree": Worktree,
     "capacity": Capacity,
     "limits": WorkLimits,
     "health": Health,
     "tracing": Traces,
+    "sandbox": Sandbox,
 }
 
 
@@ -250,7 +253,7 @@ def lookup(values: Mapping[str, object], name: str) -> object | None:
     """What the tables of a file hold under a dotted key."""
     section, dot, rest = name.partition(".")
     found = values.get(section)
-    if not dot:
+    if not dot or (SHORT.get(section) == name and isinstance(found, str)):
         return found
     return found.get(rest) if isinstance(found, dict) else None
 
@@ -287,6 +290,8 @@ def _leaves(layer: Layer, problems: list[Problem]) -> Iterator[tuple[str, object
         elif name not in SECTIONS:
             # A dot inside a quoted key must not pass for a table and its key.
             yield (name if "." not in name else quoted(name)), value
+        elif name in SHORT and isinstance(value, str):
+            yield SHORT[name], value
         elif isinstance(value, dict):
             yield from ((f"{name}.{rest}", given) for rest, given in value.items())
         else:
@@ -294,9 +299,7 @@ def _leaves(layer: Layer, problems: list[Problem]) -> Iterator[tuple[str, object
 
 
 def _unknown(name: str) -> str:
-    if name in LATER:
-        return "is not available in this version; it comes with a later one"
-    near = did_you_mean(name, (*KEYS, *SECTIONS, *ROWS, *LATER))
+    near = did_you_mean(name, (*KEYS, *SECTIONS, *ROWS))
     if not near:
         # The right key in the wrong table, or in none.
         leaves = {key.rpartition(".")[2]: key for key in KEYS}
@@ -306,8 +309,6 @@ def _unknown(name: str) -> str:
 
 
 def _stranger(name: str, known: Sequence[str]) -> str:
-    if name.removeprefix("ORCHARD_").lower() in LATER:
-        return f"{name} has no effect in this version; it comes with a later one"
     return f"{_plain(name)} is not a setting and is ignored{did_you_mean(name, known)}"
 
 
