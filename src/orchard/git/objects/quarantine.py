@@ -1,0 +1,123 @@
+"""Objects that a job's own git wrote: kept in a folder of the job's, and brought into the repository after a look.
+
+A job behind a wall cannot write to the repository's objects. Its git gets a folder of its own (`variables`), reads the
+repository's beside it, and `bring_in` brings what it wrote into the repository before our own git looks at the
+worktree: an index or a HEAD may name objects that exist nowhere else.
+
+The folder is a stranger's. Git is never pointed at it, since a file in it could name further folders to read from. What
+looks like an object or a pack is copied into a folder of ours, and git reads, packs and checks that (`--strict`).
+"""
+
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from msgspec import Struct
+
+from orchard.errors import OrchardError
+from orchard.files import read_plain
+from orchard.git.command import Git, GitError
+from orchard.git.folders import entries
+from orchard.git.repository import Repository
+from orchard.git.scratch import SCRATCH
+
+_FOLDER, _LOOSE = re.compile("[0-9a-f]{2}"), re.compile("[0-9a-f]{38}|[0-9a-f]{62}")
+_PACK = re.compile(r"pack-[0-9a-f]{40,64}\.pack")
+LARGEST = 2 << 30
+"""Bytes of one object or pack that are brought in."""
+_TIMEOUT = 600.0
+
+
+class Brought(Struct, frozen=True):
+    objects: int = 0
+    refused: str | None = None
+    """Why some of them stayed where they are."""
+
+
+def variables(folder: Path, repo: Repository) -> dict[str, str]:
+    """What a job's git is told so that it writes there."""
+    return {
+        "GIT_OBJECT_DIRECTORY": str(folder),
+        "GIT_ALTERNATE_OBJECT_DIRECTORIES": str(repo.common_dir / "objects"),
+    }
+
+
+def is_empty(folder: Path) -> bool:
+    """Whether a job's git wrote nothing there; most jobs never use git themselves."""
+    return next(_found(folder), None) is None
+
+
+def bring_in(repo: Repository, folder: Path) -> Brought:
+    """Bring what lies there into the repository and take it away there; what git refuses stays, with the reason."""
+    found = list(_found(folder))
+    if not found:
+        return Brought()
+    ours = repo.state / SCRATCH / f"{os.getpid()}-{secrets.token_hex(8)}"
+    (ours / "pack").mkdir(mode=0o700, parents=True)
+    try:
+        brought = _bring(repo, found, ours)
+    except (GitError, OSError, OrchardError) as error:
+        why = error.message if isinstance(error, OrchardError) else error.strerror or str(error)
+        return Brought(refused=why)
+    finally:
+        shutil.rmtree(ours, ignore_errors=True)
+    for path in found:
+        path.unlink(missing_ok=True)
+    return brought
+
+
+def _bring(repo: Repository, found: list[Path], ours: Path) -> Brought:
+    names: list[str] = []
+    git = repo.git.with_environment(**variables(ours, repo))
+    for path in found:
+        content = read_plain(path, LARGEST)
+        if path.parent.name != "pack":
+            (ours / path.parent.name).mkdir(exist_ok=True)
+            (ours / path.parent.name / path.name).write_bytes(content)
+            names.append(path.parent.name + path.name)
+            continue
+        pack = ours / "pack" / path.name
+        pack.write_bytes(content)
+        git("index-pack", str(pack), timeout=_TIMEOUT)
+        listed = git("show-index", stdin=pack.with_suffix(".idx").read_bytes(), timeout=_TIMEOUT).stdout
+        names += [line.split()[1].decode() for line in listed.splitlines()]
+    wanted = "".join(f"{name}\n" for name in sorted({*names})).encode()
+    made = git("pack-objects", "-q", str(ours / "new"), stdin=wanted, timeout=_TIMEOUT).text
+    _publish(repo.git, ours / f"new-{made}.pack", repo.common_dir / "objects" / "pack")
+    return Brought(len({*names}))
+
+
+def _publish(git: Git, pack: Path, goal: Path) -> None:
+    """Check the pack and what it links to in the repository, and move it there.
+
+    Its index makes it count, so that comes last; both are on the disk before, for an index or a ref names these objects
+    next.
+    """
+    pack.with_suffix(".idx").unlink()
+    git("index-pack", "--strict", str(pack), timeout=_TIMEOUT)
+    goal.mkdir(exist_ok=True)
+    name = pack.name.replace("new-", "pack-")
+    for suffix in (".pack", ".idx"):
+        part = pack.with_suffix(suffix)
+        with part.open("rb") as file:
+            os.fsync(file.fileno())
+        part.chmod(0o444)
+        part.replace((goal / name).with_suffix(suffix))
+
+
+def _found(folder: Path) -> Iterator[Path]:
+    """What looks like an object or a pack."""
+    for entry in entries(folder):
+        if not entry.is_dir(follow_symlinks=False):
+            continue
+        fits = _PACK if entry.name == "pack" else _LOOSE if _FOLDER.fullmatch(entry.name) else None
+        if fits is None:
+            continue
+        yield from (
+            Path(one.path)
+            for one in entries(entry.path)
+            if fits.fullmatch(one.name) and one.is_file(follow_symlinks=False)
+        )
