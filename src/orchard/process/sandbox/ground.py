@@ -3,8 +3,9 @@
 A wall is made of mounts, and a mount covers a file or folder, never a name. Four things follow.
 
 - Links are resolved first. A link that is exposed inside something hidden stays one, and what it leads to is exposed.
-- A folder above a protected file could be moved away, and another one put in its place. So every folder between a
-  writable place and a protected one is pinned: it is mounted on itself, and what is mounted cannot be renamed.
+- A folder above a protected file could be moved away and another one put in its place; one above a hidden file could
+  be moved to where it is not hidden the next time. So every folder between a writable place and another one is pinned:
+  it is mounted on itself, and what is mounted cannot be renamed.
 - A name that does not exist cannot be covered. `make_placeholders` puts an empty folder there, of which git sees
   nothing; `remove_placeholders` takes it away. A mount ends when the host removes what is below it, so the second is
   called when the last program behind the wall is gone, not after each. Until then no program of the host's may
@@ -91,7 +92,7 @@ def survey(policy: Policy, account: Account | None = None) -> Ground:
         place, around = places[path], _around(path, table)
         if _same_effect(place.access, around[1]):
             continue
-        if place.access in READ_ONLY and around[1] == "writable":
+        if place.access != "writable" and around[1] == "writable":
             kept |= {pin: Place(pin, "writable", True) for pin in _between(around[0], path) if pin not in kept}
         kept[path] = place
     for path, target in links.items():
