@@ -1,6 +1,5 @@
 """What holds for every file that we keep: sizes, links, locks, and no trace of the machine it was written on."""
 
-import importlib.metadata
 import os
 import re
 import subprocess
@@ -167,12 +166,6 @@ def test_the_locks_hold_what_the_project_asks_for() -> None:
 
 def test_there_is_no_other_lock() -> None:
     assert not (ROOT / "uv.lock").exists()
-
-
-def test_the_version_is_told_once() -> None:
-    from orchard import __version__
-
-    assert importlib.metadata.version("orchard") == __version__
 
 
 @pytest.mark.parametrize("script", [".ci/run", "tools/lock.sh"])

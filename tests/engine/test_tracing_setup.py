@@ -177,7 +177,7 @@ def test_without_the_extra_a_plan_runs_and_one_line_says_what_to_install(orchard
     )
 
     assert done.returncode == 0, done.stderr
-    assert (done.stdout + done.stderr).replace("\n", " ").count("pip install opentelemetry-sdk") == 1
+    assert (done.stdout + done.stderr).replace("\n", " ").count("orchard-agents[tracing]") == 1
 
 
 @pytest.mark.parametrize(

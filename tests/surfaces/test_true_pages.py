@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -214,9 +215,12 @@ def test_every_body_that_the_page_of_the_api_shows_is_accepted() -> None:
 def test_no_text_tells_people_to_install_a_package_that_is_not_ours() -> None:
     places = [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md", *(ROOT / "src").rglob("*.py")]
 
-    named = [str(place) for place in places if re.search(r"pip install '?orchard", place.read_text("utf-8"))]
+    installed = r"(?:pip|pipx|tool) install '?(orchard[\w-]*)|orchard-agents\[([\w,]+)\]"
+    named = {found.groups() for place in places for found in re.finditer(installed, place.read_text("utf-8"))}
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
 
-    assert named == []
+    assert {name for name, _ in named if name} == {"orchard-agents"}
+    assert {one for _, some in named if some for one in some.split(",")} == {"metrics", "tracing"} <= set(extras)
 
 
 def test_the_demo_asks_no_agent_for_anything(desk: Desk, tmp_path: Path) -> None:

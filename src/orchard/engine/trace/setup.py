@@ -18,10 +18,7 @@ from orchard.engine.trace.trace import Tracing
 FLUSH_SECONDS = 2.0
 """For how long the last spans may keep a process that has nothing else to do."""
 
-INSTALL = (
-    "Plans are not traced, although that is configured: pip install "
-    "opentelemetry-sdk opentelemetry-exporter-otlp-proto-http"
-)
+INSTALL = "Plans are not traced, although that is configured: install Orchard's extra, 'orchard-agents[tracing]'."
 
 
 class Route(Struct, frozen=True):

@@ -62,9 +62,23 @@ class Terminal(Struct):
         else:
             self.show(*lines)
 
+    def page(self, shown: str) -> None:
+        """Print a long answer where a person can read it: in the pager of the user's, unless it fits on the screen."""
+        if not self.live or shown.count("\n") < os.get_terminal_size(sys.stdout.fileno()).lines:
+            put(sys.stdout, shown)
+            return
+        import click  # known by then
+
+        os.environ.setdefault("LESS", "FRX")  # as git does: colours, and nothing left to quit where all is seen
+        sys.stdout.flush()
+        click.echo_via_pager(shown, color=True)
+
+    @property
+    def colors_wanted(self) -> bool:
+        return not (self.no_color or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb")
+
     def colors(self, stream: IO[str]) -> bool:
-        unwanted = self.no_color or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-        return not unwanted and is_terminal(stream)
+        return self.colors_wanted and is_terminal(stream)
 
     @property
     def live(self) -> bool:

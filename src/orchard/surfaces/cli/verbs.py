@@ -83,6 +83,6 @@ VERBS: Mapping[str, Verb] = {
     "schema": Verb("set up", "plan_files:schema", "Print the JSON Schema of plan files, for editors."),
     "doctor": Verb("set up", "settings:doctor", "Look for what could go wrong here; changes nothing."),
     "bench": Verb("set up", "bench:bench", "Measure how fast Orchard is on this repository and this machine."),
-    "help": Verb("set up", "settings:help_about", "Explain a command, or a topic such as 'planning'."),
+    "help": Verb("set up", "topics:help_about", "Explain a command, or read a page such as 'plan-file'."),
     "completion": Verb("set up", "settings:completion", "Print a script that completes commands in your shell."),
 }

@@ -16,7 +16,7 @@ from orchard.surfaces.http.daemon.door import Traffic
 from orchard.surfaces.http.daemon.repos import Repos
 
 MISSING = "The numbers need a package that is not installed."
-MISSING_HINT = "Install it with: pip install prometheus-client"
+MISSING_HINT = "Install Orchard's extra: orchard-agents[metrics]"
 
 
 class Numbers(Struct, frozen=True):

@@ -1,6 +1,4 @@
-"""Verbs about Orchard itself: its settings, its health, its help."""
-
-from collections.abc import Callable, Mapping
+"""Verbs about Orchard itself: its settings, its health, completion of its words."""
 
 import click
 
@@ -10,9 +8,8 @@ from orchard.store.masked_settings import shown_settings
 from orchard.surfaces.cli.group import cli, verb
 from orchard.surfaces.cli.options import app_of
 from orchard.surfaces.cli.render import text
-from orchard.surfaces.cli.render.lines import Line, safe, safe_lines, table
+from orchard.surfaces.cli.render.lines import Line, safe, table
 from orchard.surfaces.cli.terminal import Terminal, json_text
-from orchard.surfaces.cli.verbs import VERBS
 
 
 @verb("trust", examples="orchard trust --show\norchard trust")
@@ -92,47 +89,3 @@ def completion(terminal: Terminal, shell: str) -> None:
     if found is None:
         raise UsageError(f"There is no completion for '{shell}'.", text.see_help("orchard completion"))
     click.echo(found(cli, {}, "orchard", "_ORCHARD_COMPLETE").source())
-
-
-def _planning() -> str:
-    from orchard.agents.prompts.plan import planning_guide  # brings pydantic
-
-    return planning_guide()
-
-
-TOPICS: Mapping[str, tuple[str, Callable[[], str]]] = {
-    "planning": ("what makes a plan good, its format, and examples", _planning),
-}
-
-
-def _known(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    return [name for name in (*TOPICS, *VERBS) if name.startswith(incomplete)]
-
-
-@verb("help", examples="orchard help planning\norchard help run")
-@click.argument("topic", metavar="[TOPIC]", required=False, shell_complete=_known)
-def help_about(terminal: Terminal, topic: str | None) -> None:
-    if topic is None:
-        rows = "\n".join(f"  {name}  {about}" for name, (about, _) in TOPICS.items())
-        explained = f"{_of_command(None)}\n\nTopics ('orchard help TOPIC'):\n{rows}"
-    elif topic in TOPICS:
-        explained = TOPICS[topic][1]()
-    elif topic in VERBS:
-        explained = _of_command(topic)
-    else:
-        raise UsageError(f"There is no help about '{topic}'{_guess(topic)}", f"Topics: {', '.join(TOPICS)}")
-    lines: list[Line] = [[(row, "")] for row in safe_lines(explained, 10_000)]
-    terminal.answer({"topic": topic, "text": explained}, *lines)
-
-
-def _of_command(name: str | None) -> str:
-    whole = click.Context(cli, info_name="orchard", obj=Terminal(), **cli.context_settings)
-    command = cli if name is None else cli.get_command(whole, name)
-    assert command is not None
-    return command.get_help(whole if name is None else click.Context(command, whole, info_name=name))
-
-
-def _guess(topic: str) -> str:
-    from orchard.text import did_you_mean
-
-    return did_you_mean(topic, [*TOPICS, *VERBS]) or "."

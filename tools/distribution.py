@@ -1,0 +1,64 @@
+"""What building a distribution adds to `pyproject.toml`: the pages for `orchard help`, and addresses.
+
+hatchling imports this file. Where the project lives is known to whoever releases it, so the addresses come from
+`ORCHARD_REPOSITORY` (such as `https://forge.example/owner/orchard`), which the release workflow sets: a build without
+it names no address at all, and never somebody else's.
+"""
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from hatchling.metadata.plugin.interface import MetadataHookInterface
+
+ROOT = Path(__file__).parent.parent
+VARIABLE = "ORCHARD_REPOSITORY"
+PAGES = "orchard/docs"
+"""Where the pages are in the wheel."""
+
+_LINK = re.compile(r"(!?\[[^\]\n]*\]\()(?!https?://|#|mailto:)([^)\s]+\))")
+
+
+class Pages(BuildHookInterface[Any]):
+    """Puts the pages of `docs/` into the wheel; an editable install reads them where they are."""
+
+    PLUGIN_NAME = "custom"
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        if self.target_name == "wheel" and version != "editable":
+            pages = sorted((Path(self.root) / "docs").glob("*.md"))
+            build_data["force_include"].update({str(page): f"{PAGES}/{page.name}" for page in pages})
+
+
+class Addresses(MetadataHookInterface):
+    """The README with links that lead somewhere from anywhere, and the addresses of the project."""
+
+    PLUGIN_NAME = "custom"
+
+    def update(self, metadata: dict[str, Any]) -> None:
+        home = os.environ.get(VARIABLE, "").rstrip("/")
+        text = (Path(self.root) / "README.md").read_text("utf-8")
+        metadata["readme"] = {"content-type": "text/markdown", "text": absolute(text, home) if home else text}
+        metadata["urls"] = addresses(home) if home else {}
+
+
+def addresses(home: str) -> dict[str, str]:
+    return {
+        "Homepage": home,
+        "Documentation": f"{home}/blob/main/docs/index.md",
+        "Changelog": f"{home}/blob/main/CHANGELOG.md",
+        "Source": home,
+        "Issues": f"{home}/issues",
+    }
+
+
+def absolute(text: str, home: str) -> str:
+    """The text with every link into the repository written out; a picture is the file itself, not a page about it."""
+
+    def written_out(found: re.Match[str]) -> str:
+        kind = "raw" if found[1].startswith("!") else "blob"
+        return f"{found[1]}{home}/{kind}/main/{found[2]}"
+
+    return _LINK.sub(written_out, text)
