@@ -113,6 +113,7 @@ WORDS: Mapping[Access, str] = {"hidden": "--", "exposed": "r-", "writable": "rw"
     ordinary=st.booleans(),
 )
 @example({"a/a/f": "protected"}, "writable", {"new/deep"}, True)
+@example({"a": "writable", "a/a": "protected"}, "writable", set(), False)
 @example({"a": "hidden", "a/a": "exposed", "a/a/a": "writable", "a/a/a/f": "protected"}, "writable", set(), False)
 @example({"a": "hidden", "a/a": "exposed", "a/a/a": "writable", "a/a/a/a": "hidden"}, "exposed", {"a/new/deep"}, True)
 def test_the_deepest_place_decides_and_nothing_is_moved_or_left(

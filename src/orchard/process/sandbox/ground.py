@@ -91,6 +91,7 @@ def survey(policy: Policy, account: Account | None = None) -> Ground:
     for path in sorted(places, key=lambda path: len(path.parts)):
         place, around = places[path], _around(path, table)
         if _same_effect(place.access, around[1]):
+            del table[path]  # what is in it must be pinned up to the place that is mounted
             continue
         if place.access != "writable" and around[1] == "writable":
             kept |= {pin: Place(pin, "writable", True) for pin in _between(around[0], path) if pin not in kept}
