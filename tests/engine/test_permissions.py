@@ -200,3 +200,25 @@ async def test_a_subtask_with_tools_that_cannot_be_meant_is_refused(
     agents.add("one", by_task(line, parent=parent))
 
     assert statuses(await run(orchard, line, "name: H\njobs: [{id: a, work: '@one Parent'}]")) == {"a": "succeeded"}
+
+
+async def test_a_tool_of_ours_that_is_denied_is_refused_whatever_the_program_can_be_held_to(
+    orchard: Orchard, agents: ScriptedAgents, line: Line
+) -> None:
+    refused: list[str] = []
+
+    async def parent(asker: Asker) -> str:
+        with pytest.raises(UsageError, match="may not use spawn_subtask") as error:
+            await asker.spawn("Child")
+        refused.append(error.value.message)
+        asker.write(done="done")
+        return "Done."
+
+    agent = agents.add("one", by_task(line, parent=parent))
+    plan = "name: Deny\njobs: [{id: a, deny_tools: [mcp__orchard__spawn_subtask], work: '@one Parent'}]"
+
+    status = await run(orchard, line, plan)
+
+    assert statuses(status) == {"a": "succeeded"}, job(status, "a")["error"]
+    assert refused and not job(status, "a")["subtasks"]
+    assert "`spawn_subtask`: hand" not in agent.tasks[0].instructions

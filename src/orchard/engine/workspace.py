@@ -232,7 +232,8 @@ class Workspace:
 
     async def write_changes(self, old: str, new: str) -> None:
         """Write what differs between what the worktree holds, `old`, and a tree."""
-        await self._world.in_thread(write_changes, self._world.integration.live, self._open, old, new)
+        git = self._world.repo.worktree_git(self._open.name, self._open.path)
+        await self._world.in_thread(write_changes, self._world.integration.live, git, old, new)
 
     async def collect(self, info: CommitInfo, base: str, *, stays: bool = True) -> Committed | Refused:
         """Turn what was left there since `base` into a commit; `stays`: somebody goes on in the worktree."""

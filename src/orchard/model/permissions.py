@@ -93,6 +93,10 @@ class Tools(Struct, frozen=True, omit_defaults=True):
             return False
         return any(found != "read" if rule == ASK else covers(rule, name) for rule in self.ask)
 
+    def permits_own(self, tool: str) -> bool:
+        """Whether a tool of the orchestrator may be used: it is, unless it is denied."""
+        return self.permits(f"{_SERVER}orchard__{tool}", "own")
+
     def permits_server(self, server: str) -> bool:
         """Whether any tool of an MCP server could be used: if none can, nobody starts it."""
         prefix = canonical(f"{_SERVER}{server}__")

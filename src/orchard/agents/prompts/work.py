@@ -102,6 +102,8 @@ class WorkerContext(Struct, frozen=True, kw_only=True):
     """What it may use, in words; empty: all that it has."""
     interactive: bool = False
     server: str | None = None
+    may_spawn: bool = True
+    """Whether it may hand work to others."""
     role: str | None = None
     """Of `role.role_text`: by which definition it works."""
 
@@ -157,7 +159,7 @@ def work_instructions(context: WorkerContext) -> str:
         _about(context.about),
         _needs(context.needs),
         _read_first(context.context_files),
-        tools_text(context.server) if context.server else None,
+        tools_text(context.server, may_spawn=context.may_spawn) if context.server else None,
         _done(context),
     )
 
@@ -245,7 +247,7 @@ def heal_instructions(
         "## What the job is for\n\n" + data("the job's task", context.task, INTENT) if context.task.strip() else None,
         "## What the job has changed so far\n\n" + data("diff", diff, DIFF) if diff.strip() else None,
         "## Earlier tries\n\n" + "\n\n".join(_tried(number, one) for number, one in earlier) if earlier else None,
-        tools_text(context.server) if context.server else None,
+        tools_text(context.server, may_spawn=context.may_spawn) if context.server else None,
         _FOREIGN,
         _SUMMARY,
     )

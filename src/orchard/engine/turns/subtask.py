@@ -10,9 +10,8 @@ so. `pull` brings what it changed into the worktree of the agent that asked for 
 """
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
@@ -35,16 +34,13 @@ from orchard.engine.turns.turn import Asked
 from orchard.engine.turns.work import environment_for, intent_of, limits_for, summary_of
 from orchard.engine.works import setup
 from orchard.engine.workspace import workspace_of
-from orchard.engine.world import World
 from orchard.errors import OrchardError, SystemRefused
 from orchard.files import replace_whole
 from orchard.git.command import GitError
 from orchard.git.history import files, show_path
-from orchard.git.merge.conflicts import Merge
-from orchard.git.objects.reader import GITLINK, Change
 from orchard.git.refs import subtask_ref
 from orchard.git.worktree.commit import CommitInfo, Committed, Refused
-from orchard.git.worktree.transfer import changed_paths, in_the_way, is_busy, merge_onto
+from orchard.git.worktree.transfer import Transfer, is_busy, transfer
 from orchard.model.events.plans import Json, SubtaskEnded, SubtaskPulled, SubtaskStarted
 from orchard.model.permissions import ALL, Source, Tools, all_of
 from orchard.model.phases import Phase
@@ -222,7 +218,7 @@ def _asked(desk: Desk, order: Order, context: Context) -> Asked:
     work = desk.work or ShellWork(command="true")
     sources = _sources(desk, order)
     settings = replace(_settings(desk, order), tools=all_of(sources))
-    may_spawn = depth_of(context.state.subtasks, order.id) < MOST_DEPTH
+    may_spawn = depth_of(context.state.subtasks, order.id) < MOST_DEPTH and settings.tools.permits_own("spawn_subtask")
     told = SubtaskContext(
         task=order.task,
         folder=context.place.folder,
@@ -456,38 +452,27 @@ async def pull(context: Context, subtask: Subtask) -> Json:
     world, workspace = context.world, context.workspace
     ours = await workspace.picture(context.base, f"before the changes of {subtask.id} were pulled")
     commits = (subtask.base, ours, subtask.commit)
-    step = partial(world.in_thread, _merged, world, workspace.folder, commits)
-    merge, changes, taken = await world.again_if_vanished(step)
+    step = partial(world.in_thread, transfer, world.integration.live, workspace.folder, *commits)
+    found = await world.again_if_vanished(step)
     answer: Json = {"id": subtask.id, "status": "merged", "files": [], "conflicts": []}
-    if merge.conflicts or taken:
-        told = [{"path": show_path(one.path), "kind": str(one.kind)} for one in merge.conflicts]
-        told += [{"path": show_path(path), "kind": kind} for path, kind in taken]
-        return {**answer, "status": "conflict", "conflicts": told[:LISTED_PATHS]}
+    if conflicts := conflicts_of(found):
+        return {**answer, "status": "conflict", "conflicts": conflicts}
     failpoint("subtask.before-pull")
     try:
-        await workspace.write_changes(ours, merge.tree)
+        await workspace.write_changes(ours, found.merge.tree)
     except GitError as error:
         if not is_busy(error):
             raise
         return {**answer, "status": "busy"}
     failpoint("subtask.after-pull")
-    paths = [show_path(change.path) for change in changes]
+    paths = [show_path(change.path) for change in found.changes]
     pulled = SubtaskPulled(context.job_id, context.number, subtask.id, subtask.commit, tuple(paths[:LISTED_PATHS]))
     context.record(pulled)
     return {**answer, "files": paths[:LISTED_PATHS]}
 
 
-def _merged(
-    world: World, folder: Path, commits: tuple[str, str, str]
-) -> tuple[Merge, Sequence[Change], list[tuple[bytes, str]]]:
-    """The merge, what it changes, and the paths at which whoever asked for it has to do something first."""
-    live = world.integration.live
-    merge = merge_onto(live, *commits)
-    if merge.conflicts:
-        return merge, (), []
-    changes = changed_paths(live, commits[1], merge.tree)
-    taken = [(path, "in the way") for path in in_the_way(live, folder, commits[1], changes)]
-    # What lies in a submodule is for its own git to change: nothing of ours writes there.
-    moved = ((one.path, one.new.oid) for one in changes if one.new is not None and one.new.mode == GITLINK)
-    taken += [(path, f"submodule: check out {oid} there, then pull again") for path, oid in moved]
-    return merge, changes, taken
+def conflicts_of(found: Transfer) -> list[Json]:
+    """Where two sides do not go together, or something is in the way, as whoever pulls is told."""
+    told = [{"path": show_path(one.path), "kind": str(one.kind)} for one in found.merge.conflicts]
+    told += [{"path": show_path(path), "kind": kind} for path, kind in found.in_the_way]
+    return told[:LISTED_PATHS]

@@ -304,6 +304,7 @@ async def worker_context(
         allowed_urls=agent_work.allowed_urls if agent_work else (),
         interactive=agent_work.interactive if agent_work else False,
         server=server,
+        may_spawn=tools.permits_own("spawn_subtask"),
     )
 
 

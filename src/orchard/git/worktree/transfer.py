@@ -1,7 +1,9 @@
 """What was done in one worktree, brought into another one in which an agent is at work.
 
     merge_onto     the merge, in memory: both sides began at the same commit
+    transfer       the merge, what it changes, and what is in its way
     write_changes  the paths that differ, and nothing else, written into the worktree
+    picture_of     a checkout of the user's as a commit, for whoever begins with what lies there
 
 A conflict is a value, and so is a file that lies in the way: then nothing is written at all. Git itself checks, before
 it writes the first file, that none of those it would replace was changed since it was last looked at. The index of the
@@ -13,13 +15,16 @@ import stat
 from collections.abc import Sequence
 from pathlib import Path
 
-from orchard.git.command import GitError
+from msgspec import Struct
+
+from orchard.git.command import Git, GitError
 from orchard.git.merge.account import Trees, check
 from orchard.git.merge.conflicts import Merge
 from orchard.git.objects.processes import Live
-from orchard.git.objects.reader import TREE, Change, Objects
-from orchard.git.repository import Worktree
-from orchard.git.scratch import private_file
+from orchard.git.objects.reader import GITLINK, TREE, Change, Objects
+from orchard.git.refs import hold
+from orchard.git.repository import Checkout, Repository
+from orchard.git.scratch import commit_index, copy_index, private_file
 from orchard.git.worktree.fast_commit import changes_of
 from orchard.git.worktree.status import ADD_TIMEOUT
 
@@ -50,15 +55,52 @@ def in_the_way(live: Live, folder: Path, ours: str, changes: Sequence[Change]) -
     return [path for path in new if _is_taken(live.objects, before, os.fsencode(folder), path)]
 
 
-def write_changes(live: Live, worktree: Worktree, ours: str, tree: str) -> None:
-    """Make a worktree that holds the commit `ours` hold a tree; GitError, and nothing written, if it has changed."""
+class Transfer(Struct, frozen=True):
+    """What a merge would write into a folder; nothing is written where there are conflicts."""
+
+    merge: Merge
+    changes: Sequence[Change] = ()
+    in_the_way: Sequence[tuple[bytes, str]] = ()
+    """Paths at which whoever works in the folder has to do something first, and what."""
+
+
+def transfer(live: Live, folder: Path, start: str, ours: str, theirs: str) -> Transfer:
+    """Merge `theirs`, made on `start`, with a folder that holds `ours`, and look whether it can be written there."""
+    merge = merge_onto(live, start, ours, theirs)
+    if merge.conflicts:
+        return Transfer(merge)
+    changes = changed_paths(live, ours, merge.tree)
+    taken = [(path, "in the way") for path in in_the_way(live, folder, ours, changes)]
+    # What lies in a submodule is for its own git to change: nothing of ours writes there.
+    moved = ((one.path, one.new.oid) for one in changes if one.new is not None and one.new.mode == GITLINK)
+    taken += [(path, f"submodule: check out {oid} there, then pull again") for path, oid in moved]
+    return Transfer(merge, changes, taken)
+
+
+def write_changes(live: Live, at: Git, ours: str, tree: str) -> None:
+    """Make the folder of `at` hold a tree; GitError, and nothing written, if it does not hold the commit `ours`."""
     repo, before = live.repo, live.objects.tree_of(ours)
     with private_file(repo) as index:
-        git = repo.worktree_git(worktree.name, worktree.path).with_index(index)
+        git = at.with_index(index)
         git("read-tree", before)
         # What is not as the index says is found again below, where it matters.
         git("update-index", "-q", "--refresh", ok=(0, 1), timeout=ADD_TIMEOUT)
         git("read-tree", "-m", "-u", before, tree, timeout=ADD_TIMEOUT)
+
+
+def picture_of(repo: Repository, checkout: Checkout, ref: str, message: str) -> str:
+    """A commit that holds what a checkout of the user's holds now; its index and its files are not touched."""
+    with private_file(repo) as index:
+        git = repo.checkout_git(checkout).with_index(index)
+        head = git("rev-parse", "-q", "--verify", "HEAD^{commit}").text
+        try:
+            copy_index(checkout.git_dir / "index", index)
+        except FileNotFoundError:
+            git("read-tree", "HEAD")
+        git("add", "-A", timeout=ADD_TIMEOUT)
+        commit = commit_index(git, [head], message)
+        hold(repo.git, ref, commit, head)
+    return commit
 
 
 def is_busy(error: GitError) -> bool:

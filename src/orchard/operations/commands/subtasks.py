@@ -411,6 +411,12 @@ def service(
     *next: str,
     **example: Any,
 ) -> Service:
+    async def held(engine: Engine, given: Any) -> Json:
+        """Our own tools are ours to refuse, whichever agent asks and whatever its program can be held to."""
+        if isinstance(given, OfTurn) and not desk_of_turn(engine, given).settings.tools.permits_own(name):
+            raise UsageError(f"You may not use {name} here ('deny_tools').", hint="Do without it.")
+        return await serve(engine, given)
+
     return Service(
         name=name,
         sentence=sentence,
@@ -422,7 +428,7 @@ def service(
         next=next,
         repeatable=name in ("list_helpers", "await_subtasks", "complete_subtask"),
         reads=name == "list_helpers",  # who awaits subtasks lends its slot to other work meanwhile
-        serve=serve,
+        serve=held,
     )
 
 

@@ -6,6 +6,7 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,6 +27,7 @@ from orchard.agents.permissions import HELD
 from orchard.agents.protocol import Called, Heard, Noted, Permit, Result, Said, Session, Task, Telling, Used, Wanted
 from orchard.agents.protocol import Settings as AgentSettings
 from orchard.agents.registry import SEE_AGENTS, Agents
+from orchard.app import App
 from orchard.config.layers import Config, tools_of
 from orchard.config.load import Settings, load_settings
 from orchard.errors import EXIT_DONE, EXIT_FAILED, EXIT_NOT_FOUND, EXIT_TIMED_OUT, NotFound, OrchardError, UsageError
@@ -273,15 +275,17 @@ def agent(
     when it is not, 3 when the session is not there, 124 when its time is over and 130 when it was interrupted.
     """
     wanted = read_words(task, "task", 'orchard agent "Add a --version option"')
-    config = config_here(terminal)
+    app = app_here(terminal)
+    config = app.settings.config if app is not None else load_settings(None, {}, os.environ).config
     row = row_for(config.builtin, provider, max_turns)
+    config = replace(config, builtin=row)
     wanted, chosen = lone_choice(terminal, config, row, wanted, has_model=model is not None)
     permitted = narrowed(narrowed(tools_of(config, BUILTIN), chosen.tools), tools)
     chosen = replace(chosen, tools=permitted)
     terminal.note(*[text.warning(note) for note in chosen.notes])
     screen = LoneScreen(terminal)
     asked = (model or chosen.model, max_turns, session)
-    result = until_stopped(lambda: work(terminal, config, chosen, wanted, asked, screen.tell))
+    result = until_stopped(lambda: work(terminal, app, config, chosen, wanted, asked, screen.tell))
     return screen.end(result)
 
 
@@ -305,13 +309,13 @@ def lone_choice(
     return "\n\n---\n\n".join(part for part in (named[2], chosen.role) if part), chosen
 
 
-def config_here(terminal: Terminal) -> Config:
-    """The settings that hold here, in a repository or outside of any."""
+def app_here(terminal: Terminal) -> App | None:
+    """The repository that the agent works in; None outside of any."""
     try:
         find_repository(terminal.repo)
     except OrchardError:
-        return load_settings(None, {}, os.environ).config
-    return app_for_work(terminal).settings.config
+        return None
+    return app_for_work(terminal)
 
 
 def row_for(row: BuiltinRow, provider: str | None, max_turns: int | None) -> BuiltinRow:
@@ -324,6 +328,7 @@ def row_for(row: BuiltinRow, provider: str | None, max_turns: int | None) -> Bui
 
 async def work(
     terminal: Terminal,
+    app: App | None,
     config: Config,
     chosen: Choice,
     task: str,
@@ -337,22 +342,31 @@ async def work(
     from orchard.agents.registry import Agents
     from orchard.config.user_dirs import make_state_dir, user_dirs
     from orchard.process.launcher import Launcher
+    from orchard.surfaces.cli.lone_subtasks import lone_subtasks
 
     model, max_turns, session = asked
     it = chosen.agent
     servers = Agents(config, os.environ).servers(config.mcp_servers)
     private = make_state_dir(make_state_dir(user_dirs().state) / FOLDER)
     forget_old(private, KEPT_SESSIONS)
-    with TemporaryDirectory(prefix="orchard-agent-", ignore_cleanup_errors=True) as scratch:
+    folder = terminal.repo.resolve()
+    async with AsyncExitStack() as stack:
+        scratch = stack.enter_context(TemporaryDirectory(prefix="orchard-agent-", ignore_cleanup_errors=True))
+        # Helpers go by the configuration, whose provider may know nothing of a model of another one.
+        is_same = app is not None and app.settings.config.builtin.provider == config.builtin.provider
+        helping = lone_subtasks(app, folder, model if is_same else None, chosen.tools, tell)
+        helpers = await stack.enter_async_context(helping)
         given = Task(
             instructions=task,
-            folder=terminal.repo.resolve(),
+            folder=folder,
             env=agent_environment(os.environ, (*it.variables, *config.pass_env)),
             private=private,
             scratch=Path(scratch),
             log=Path(scratch) / "turn.log",
             launcher=Launcher(),
-            settings=AgentSettings(model=model, max_turns=max_turns, mcp_servers=servers, tools=chosen.tools),
+            settings=AgentSettings(
+                model=model, max_turns=max_turns, mcp_servers=(*servers, *helpers), tools=chosen.tools
+            ),
             session=session,
             limits=config.limits,
         )
