@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from orchard.process.sandbox.bwrap import ENVIRONMENT, bwrap_argv, bwrap_options, packed
-from orchard.process.sandbox.ground import Account, survey
+from orchard.process.sandbox.ground import Account, forget, survey
 from orchard.process.sandbox.policy import Policy
 
 ORDINARY = 12345
@@ -28,6 +28,7 @@ def walled(
     change: Change = lambda options: options,
 ) -> subprocess.CompletedProcess[str]:
     account = Account.own() if user is None else Account(user, frozenset({user}))
+    forget()
     options = change(bwrap_options(policy, survey(policy, account), env, folder))
     descriptor = os.memfd_create("options")
     try:

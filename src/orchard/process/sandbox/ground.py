@@ -15,6 +15,7 @@ A wall is made of mounts, and a mount covers a file or folder, never a name. Fou
 
 import os
 import stat
+import time
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
@@ -24,6 +25,9 @@ from msgspec import Struct
 
 from orchard.process.sandbox.policy import READ_ONLY, Access, Policy, SandboxError
 from orchard.process.sandbox.secrets import secrets_of_the_system
+
+SECONDS = 5.0
+"""How long it is believed where a place is that no job can write to."""
 
 PROC_READ_ONLY = ("sys", "sysrq-trigger", "irq", "bus", "fs")
 """What the kernel lets user 0 write without any capability; `core_pattern` runs a program as root on the host."""
@@ -125,19 +129,19 @@ def _real_places(policy: Policy, secrets: Iterable[Path]) -> tuple[dict[Path, Ac
     for path, access in policy.places():
         if access == "protected":
             continue
-        real, kind = _real(path), kind_of(_real(path))
+        real, here, kind = _seen(path) if access in ("hidden", "exposed") else _look(path)
         if kind == "missing" and access in ("writable", "socket"):
             raise SandboxError(f"'{path}' is not there, so it cannot be opened to a program behind the wall.")
         if kind in ("missing", "link"):
             continue  # there is nothing to hide or to show; a link that is still one leads in a circle
         table[real] = access
-        here = _real(path.parent) / path.name
         if real != here and access in ("exposed", "socket"):
             links[here] = real
     gaps: list[Path] = []
-    writable = [path for path, access in table.items() if access == "writable"]
+    writable = frozenset(path for path, access in table.items() if access == "writable")
+    reals: dict[Path, Path] = {}
     for path in sorted(policy.protected, key=lambda path: len(path.parts)):
-        gaps += _links_on_the_way(path, writable)
+        gaps += _links_on_the_way(path, writable, reals)
         standing = _standing_for(path, table)
         if standing is not None and table.get(standing) != "socket":
             table[standing] = "protected"
@@ -167,6 +171,31 @@ def _real(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
+def _look(path: Path) -> tuple[Path, Path, Kind]:
+    """What a path leads to, where its own name really is, and what stands at the end."""
+    above = _real(path.parent)
+    here = above / path.name
+    real = here if kind_of(here) != "link" else _real(path)
+    return real, here, kind_of(real)
+
+
+_SEEN: dict[Path, tuple[float, tuple[Path, Path, Kind]]] = {}
+
+
+def forget() -> None:
+    """Look at every place again: for tests, which change the ground faster than people do."""
+    _SEEN.clear()
+
+
+def _seen(path: Path) -> tuple[Path, Path, Kind]:
+    """The same, as it was a moment ago: a hundred places that hold for all programs are not looked for each time."""
+    now = time.monotonic()
+    known = _SEEN.get(path)
+    if known is None or known[0] < now:
+        _SEEN[path] = known = (now + SECONDS, _look(path))
+    return known[1]
+
+
 def _standing(path: Path) -> tuple[Path, Kind]:
     """The path, or the nearest one above it that exists."""
     while (kind := kind_of(path)) == "missing" and path != path.parent:
@@ -174,14 +203,18 @@ def _standing(path: Path) -> tuple[Path, Kind]:
     return path, kind
 
 
-def _links_on_the_way(path: Path, writable: Iterable[Path]) -> list[Path]:
-    """Which names below a writable place could be replaced because they are links."""
-    steps = [_real(step.parent) / step.name for step in (path, *path.parents) if step != step.parent]
-    return [
-        step
-        for step in steps
-        if kind_of(step) == "link" and any(step.is_relative_to(place) and step != place for place in writable)
-    ]
+def _links_on_the_way(path: Path, writable: frozenset[Path], reals: dict[Path, Path]) -> list[Path]:
+    """Which names below a writable place could be replaced because they are links; `reals` is what was found so far."""
+    found = []
+    for step in (path, *path.parents):
+        if step == step.parent:
+            break
+        if step.parent not in reals:
+            reals[step.parent] = _real(step.parent)
+        here = reals[step.parent] / step.name
+        if not writable.isdisjoint(here.parents) and kind_of(here) == "link":
+            found.append(here)
+    return found
 
 
 def _around(path: Path, table: Mapping[Path, Access]) -> tuple[Path, Access]:
@@ -197,7 +230,7 @@ def _same_effect(inner: Access, outer: Access) -> bool:
 
 
 def _between(outer: Path, inner: Path) -> list[Path]:
-    return [path for path in inner.parents if path != outer and path.is_relative_to(outer)]
+    return list(inner.parents[: len(inner.parts) - len(outer.parts) - 1])
 
 
 # ----------------------------------------------------------------------------------- placeholders
