@@ -8,6 +8,7 @@ from pathlib import Path
 from orchard.process.sandbox.bwrap import ENVIRONMENT, bwrap_argv, bwrap_options, packed
 from orchard.process.sandbox.ground import Account, forget, survey
 from orchard.process.sandbox.policy import Policy
+from orchard.process.sandbox.seccomp import seccomp_filter
 
 ORDINARY = 12345
 """A user without a name, a home, or anything else."""
@@ -26,19 +27,21 @@ def walled(
     user: int | None = None,
     env: Mapping[str, str] = PATH,
     change: Change = lambda options: options,
+    before: tuple[str, ...] = (),
+    stdin: int = subprocess.DEVNULL,
+    filtered: bool = True,
 ) -> subprocess.CompletedProcess[str]:
     account = Account.own() if user is None else Account(user, frozenset({user}))
     forget()
-    options = change(bwrap_options(policy, survey(policy, account), env, folder))
-    descriptor = os.memfd_create("options")
+    calls = _memory(seccomp_filter(unix=True, inet="all")) if filtered else None
+    options = change(bwrap_options(policy, survey(policy, account), env, folder, seccomp=calls))
+    descriptors = (_memory(packed(options)), *(() if calls is None else (calls,)))
     try:
-        os.write(descriptor, packed(options))
-        os.lseek(descriptor, 0, os.SEEK_SET)
         return subprocess.run(
-            (*bwrap_argv(BWRAP, policy, descriptor), *argv),
-            pass_fds=(descriptor,),
+            (*before, *bwrap_argv(BWRAP, policy, descriptors[0]), *argv),
+            pass_fds=descriptors,
             env=dict(ENVIRONMENT),
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             capture_output=True,
             text=True,
             errors="replace",
@@ -49,4 +52,12 @@ def walled(
             extra_groups=None if user is None else [],
         )
     finally:
-        os.close(descriptor)
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def _memory(content: bytes) -> int:
+    descriptor = os.memfd_create("orchard-wall")
+    os.write(descriptor, content)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor

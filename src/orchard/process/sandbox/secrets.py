@@ -16,7 +16,17 @@ from pathlib import Path
 
 PLACES = tuple(map(Path, ("/etc", "/boot", "/opt", "/srv", "/usr/local/etc", "/var")))
 KERNEL = tuple(
-    map(Path, ("/sys/kernel/debug", "/sys/kernel/tracing", "/sys/kernel/security", "/sys/fs/bpf", "/sys/fs/pstore"))
+    map(
+        Path,
+        (
+            "/sys/firmware",
+            "/sys/kernel/debug",
+            "/sys/kernel/tracing",
+            "/sys/kernel/security",
+            "/sys/fs/bpf",
+            "/sys/fs/pstore",
+        ),
+    )
 )
 """Where the kernel tells root what the machine does."""
 DEPTH = 5

@@ -1,0 +1,146 @@
+"""All attacks in one start behind a wall, and which of them succeeded."""
+
+import json
+import os
+import pty
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from orchard.process.sandbox.ground import make_placeholders
+from orchard.process.sandbox.policy import Level
+from tests.process.sandbox.corpus.attack import Attack
+from tests.process.sandbox.corpus.files import FILES
+from tests.process.sandbox.corpus.kernel import KERNEL
+from tests.process.sandbox.corpus.metadata import METADATA
+from tests.process.sandbox.corpus.processes import PROCESSES
+from tests.process.sandbox.corpus.sockets import SOCKETS
+from tests.process.sandbox.corpus.world import PYTHON, World, world
+from tests.process.sandbox.walled import Change, walled
+
+# What spoils the world comes after what needs it whole.
+ATTACKS: tuple[Attack, ...] = (*SOCKETS, *PROCESSES, *KERNEL, *FILES, *METADATA)
+
+Words = Mapping[str, str]
+"""What each attack printed, by its name."""
+
+
+def succeeded(
+    level: Level,
+    user: int | None,
+    *,
+    attacks: Iterable[Attack] = ATTACKS,
+    change: Change = lambda options: options,
+    filtered: bool = True,
+) -> tuple[frozenset[str], Words]:
+    """The names of those that did what they should not have been able to."""
+    attacks = tuple(attacks)
+    with world(user) as attacked, _terminal() as (stdin, name):
+        orders = attacked.top / "job/home/orders.json"
+        facts = {**attacked.facts, "terminal": name}
+        orders.write_text(json.dumps({"world": facts, "attacks": [(one.name, one.code) for one in attacks]}))
+        orders.chmod(0o644)
+        driver = attacked.top / "job/home/driver.py"
+        shutil.copy(Path(__file__).with_name("driver.py"), driver)
+        if level != "off":
+            make_placeholders(attacked.policy)
+        before = {one.lost: _state(attacked, one.lost) for one in attacks if one.lost}
+        done = _start(attacked, level, (PYTHON, "-IS", str(driver), str(orders)), user, stdin, change, filtered)
+        words = dict(json.loads(line) for line in done.stdout.splitlines())
+        assert len(words) == len(attacks), (done.returncode, done.stderr[-2000:], len(words))
+        marked = _marked(attacked)
+        won = {
+            one.name
+            for one in attacks
+            if attacked.secret in words[one.name]
+            or "WON" in words[one.name].split()
+            or one.name in marked
+            or (one.lost and _state(attacked, one.lost) != before[one.lost])
+        }
+        if _end_orphans(attacked.facts["orphan"]):
+            won.add("stay after the end")
+        return frozenset(won), words
+
+
+def _start(
+    attacked: World,
+    level: Level,
+    argv: tuple[str, ...],
+    user: int | None,
+    stdin: int,
+    change: Change,
+    filtered: bool,
+) -> subprocess.CompletedProcess[str]:
+    """With a terminal, as a program has it that was started from one."""
+    before = ("setsid", "--ctty", "--wait")
+    policy, folder = attacked.policy, Path(attacked.facts["wt"])
+    if level == "bwrap":
+        return walled(
+            policy,
+            argv,
+            folder,
+            user=user,
+            env=attacked.env,
+            change=change,
+            before=before,
+            stdin=stdin,
+            filtered=filtered,
+        )
+    # Mounts that an attack makes are not the machine's.
+    alone = ("unshare", "--mount", "--propagation", "private") if os.geteuid() == 0 and user is None else ()
+    return subprocess.run(
+        (*before, *alone, *argv),
+        cwd=folder, env=attacked.env, stdin=stdin, capture_output=True, text=True, errors="replace", timeout=120,
+        check=False, user=user, group=user, extra_groups=None if user is None else [],
+    )  # fmt: skip
+
+
+@contextmanager
+def _terminal() -> Iterator[tuple[int, str]]:
+    master, slave = pty.openpty()
+    try:
+        os.fchmod(slave, 0o666)
+        yield slave, os.ttyname(slave)
+    finally:
+        os.close(slave)
+        os.close(master)
+
+
+def _marked(attacked: World) -> frozenset[str]:
+    """The attacks whose mark stands in a file that the job may not write."""
+    found: set[str] = set()
+    for folder, _, files in os.walk(attacked.top):
+        for name in files:
+            path = Path(folder, name)
+            if attacked.policy.may_write(path) or path.is_symlink():
+                continue
+            with suppress(OSError):
+                found |= {mark.decode() for mark in re.findall(rb"PWNED:([^\n]+)\n", path.read_bytes())}
+    return frozenset(found)
+
+
+def _state(attacked: World, lost: str) -> object:
+    """What is there: of a process whether it lives, of a file everything that matters."""
+    if lost.startswith("!"):
+        return attacked.victims[lost[1:]].poll()
+    path = Path(attacked.facts[lost[1:]]) if lost.startswith("@") else attacked.top / lost
+    try:
+        status = path.lstat()
+        return (status.st_ino, status.st_mode, status.st_mtime_ns, path.read_bytes())
+    except OSError:
+        return None
+
+
+def _end_orphans(word: str) -> bool:
+    """Whether a process of that name has outlived its wall; it is ended."""
+    found = False
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            with suppress(OSError):
+                if word.encode() in (entry / "cmdline").read_bytes():
+                    os.kill(int(entry.name), 9)
+                    found = True
+    return found
