@@ -189,7 +189,7 @@ VERBS = [
             "attempts": " a",
         }.items()
     ),
-    *(said(f"{verb} of too much", f"{verb} x", 2, "unexpected extra") for verb in ("schema", "doctor", "list")),
+    *(said(f"{verb} of too much", f"{verb} x", 2, "unexpected extra") for verb in ("schema plan", "doctor", "list")),
     said("reshape of an unknown plan", "reshape x --remove y", 3, "no plan"),
     said("status of two plans", "status a b", 2, "unexpected extra argument"),
     said("status with an unknown option", "status --nope", 2, "--nope"),

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -173,7 +174,7 @@ def test_the_starter_settings_name_every_key_at_its_default(tmp_path: Path) -> N
     text = (tmp_path / "orchard.toml").read_text()
     assert merge_layers([Layer("file", tomllib.loads(text))]) == merge_layers([])
 
-    opened = "\n".join(line.removeprefix("# ") if " = " in line else line for line in text.splitlines())
+    opened = re.sub(r"^# (\w+ = )", r"\1", text, flags=re.MULTILINE)
     resolved = merge_layers([Layer("file", tomllib.loads(opened))])
 
     assert resolved.config == merge_layers([]).config

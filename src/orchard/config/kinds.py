@@ -17,6 +17,9 @@ from orchard.text import did_you_mean, kind_of, quoted
 RawWork = str | Mapping[str, Any]
 """A work as it was written; `planfile.parse_work` makes a `Work` of it."""
 
+TEXT: Mapping[str, Any] = {"type": "string"}
+TEXTS: Mapping[str, Any] = {"type": "array", "items": TEXT}
+
 ROW_NAME = r"[a-z0-9][a-z0-9_-]{0,31}"
 
 
@@ -25,6 +28,8 @@ class Kind(Struct, frozen=True):
 
     check: Callable[[object], object]
     read: Callable[[str], object]
+    schema: Mapping[str, Any] = {}
+    """The same as JSON Schema, as far as it can say it: for editors."""
 
 
 def found_instead(value: object) -> str:
@@ -47,7 +52,7 @@ def whole(low: int, high: int) -> Kind:
             raise ValueError(f"must be from {low} to {high}, not {value if abs(value) < 2**64 else 'that'}")
         return value
 
-    return Kind(check, _number)
+    return Kind(check, _number, {"type": "integer", "minimum": low, "maximum": high})
 
 
 def seconds(high: float) -> Kind:
@@ -59,19 +64,19 @@ def seconds(high: float) -> Kind:
             raise ValueError(f"must be from 0 to {high:g} seconds")
         return float(value)
 
-    return Kind(check, _number)
+    return Kind(check, _number, {"type": "number", "minimum": 0, "maximum": high})
 
 
 def seconds_or_none(high: float) -> Kind:
     """0 stands for "no limit", because TOML has no word for nothing and a layer must be able to say it."""
     given = seconds(high)
-    return Kind(lambda value: given.check(value) or None, _number)
+    return Kind(lambda value: given.check(value) or None, _number, given.schema)
 
 
 def whole_or_none(high: int) -> Kind:
     """0 stands for "no limit", as it does for seconds."""
     given = whole(0, high)
-    return Kind(lambda value: given.check(value) or None, _number)
+    return Kind(lambda value: given.check(value) or None, _number, given.schema)
 
 
 def flag() -> Kind:
@@ -82,7 +87,7 @@ def flag() -> Kind:
             raise ValueError(f"must be true or false, {found_instead(value)}")
         return value
 
-    return Kind(check, lambda text: words.get(text.lower(), text))
+    return Kind(check, lambda text: words.get(text.lower(), text), {"type": "boolean"})
 
 
 def one_of(*choices: str) -> Kind:
@@ -95,15 +100,15 @@ def one_of(*choices: str) -> Kind:
             )
         return value
 
-    return Kind(check, str)
+    return Kind(check, str, {"enum": list(choices)})
 
 
 def text_of(rule: Callable[[str], str | None]) -> Kind:
-    return Kind(lambda value: checked_text(value, rule), str)
+    return Kind(lambda value: checked_text(value, rule), str, TEXT)
 
 
 def maybe(rule: Callable[[str], str | None]) -> Kind:
-    return Kind(lambda value: checked_text(value, lambda text: rule(text) if text else None) or None, str)
+    return Kind(lambda value: checked_text(value, lambda text: rule(text) if text else None) or None, str, TEXT)
 
 
 def list_of(rule: Callable[[str], str | None]) -> Kind:
@@ -112,16 +117,20 @@ def list_of(rule: Callable[[str], str | None]) -> Kind:
             raise ValueError(f"must be a list of texts, {found_instead(value)}")
         return tuple(checked_text(item, rule) for item in value)
 
-    return Kind(check, _split)
+    return Kind(check, _split, TEXTS)
 
 
 def tool_set() -> Kind:
     """What an agent may use: a word, or a list of tools. A variable holds either, a list with commas."""
-    return Kind(lambda value: _tools(value, modes=True), lambda text: _split(text) if "," in text else text)
+    return Kind(
+        lambda value: _tools(value, modes=True),
+        lambda text: _split(text) if "," in text else text,
+        {"anyOf": [{"enum": [*permissions.MODES, permissions.ASK]}, TEXTS]},
+    )
 
 
 def tool_names() -> Kind:
-    return Kind(lambda value: _tools(value, modes=False), _split)
+    return Kind(lambda value: _tools(value, modes=False), _split, TEXTS)
 
 
 def _tools(value: object, *, modes: bool) -> str | tuple[str, ...]:
@@ -147,7 +156,7 @@ def table_of(name: Callable[[str], str | None], rule: Callable[[str], str | None
                 raise ValueError(f"{quoted(key)} {wrong}")
         return dict(value)
 
-    return Kind(check, str)
+    return Kind(check, str, {"type": "object", "additionalProperties": TEXT})
 
 
 def works() -> Kind:
@@ -160,7 +169,8 @@ def works() -> Kind:
             raise ValueError(f"must hold at most {limits.SETUP_WORKS} works, not {len(value)}")
         return tuple(item if isinstance(item, dict) else checked_text(item, command) for item in value)
 
-    return Kind(check, lambda text: [line for line in text.splitlines() if line.strip()])
+    most = {"type": "array", "items": {"type": ["string", "object"]}, "maxItems": limits.SETUP_WORKS}
+    return Kind(check, lambda text: [line for line in text.splitlines() if line.strip()], most)
 
 
 def checked_text(value: object, rule: Callable[[str], str | None]) -> str:
@@ -206,7 +216,7 @@ def agent_name(text: str) -> str | None:
 
 
 def agent() -> Kind:
-    return Kind(lambda value: checked_text(value, agent_name) or None, str)
+    return Kind(lambda value: checked_text(value, agent_name) or None, str, TEXT)
 
 
 def place(text: str) -> str | None:

@@ -162,11 +162,14 @@ UPDATED_BEFORE = frozenset(
 CLONED = UPDATED_ALWAYS | UPDATED_BEFORE | {"start_paused"}
 
 
+SCHEMA_ID = "urn:orchard-agents:plan-file"
+
+
 def schema() -> dict[str, Any]:
     """The JSON Schema of a plan file, for editors and other programs."""
     made = fields.PlanFields.model_json_schema()
     _simplify(made)
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **made}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": SCHEMA_ID, **made}
 
 
 def _simplify(part: Any) -> None:

@@ -80,7 +80,7 @@ VERBS: Mapping[str, Verb] = {
     "models": Verb("set up", "agents:models", "List the models of the agents, with vendor and tier."),
     "mcp": Verb("set up", "mcp:mcp", "Be an MCP server on stdin and stdout, for a program that talks with a model."),
     "skill": Verb("set up", "install:skill", "Teach an agent that prefers the command line how to use Orchard."),
-    "schema": Verb("set up", "plan_files:schema", "Print the JSON Schema of plan files, for editors."),
+    "schema": Verb("set up", "plan_files:schema", "Print the JSON Schema of plan files, or of settings, for editors."),
     "doctor": Verb("set up", "settings:doctor", "Look for what could go wrong here; changes nothing."),
     "bench": Verb("set up", "bench:bench", "Measure how fast Orchard is on this repository and this machine."),
     "help": Verb("set up", "topics:help_about", "Explain a command, or read a page such as 'plan-file'."),

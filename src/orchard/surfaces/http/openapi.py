@@ -178,7 +178,7 @@ def _schemas() -> Json:
     schemas.update(told)
     whole = _moved(plan_schema())
     schemas.update(whole.pop("$defs"))
-    whole.pop("$schema")
+    del whole["$schema"], whole["$id"]
     schemas["PlanFields"] = whole
     for one in ROUTES:
         if isinstance(one.body, Part):

@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import get_args
 
 import click
 
@@ -16,6 +17,7 @@ from orchard.model.plan import Plan
 from orchard.model.statuses import JobStatus
 from orchard.planfile.places import Finding
 from orchard.planfile.works import Paths
+from orchard.surfaces.cli.editor_schemas import SCHEMAS, What, first_line
 from orchard.surfaces.cli.group import verb
 from orchard.surfaces.cli.options import app_of, find_file
 from orchard.surfaces.cli.render import text
@@ -115,11 +117,11 @@ def graph(terminal: Terminal, plan: str | None, form: str, output: Path | None) 
     return show_graph(terminal, run.plan, statuses, form, output)
 
 
-@verb("schema", examples="orchard schema > plan.schema.json")
-def schema(terminal: Terminal) -> None:
-    from orchard.planfile.parse import schema as plan_schema  # brings pydantic
-
-    terminal.data(plan_schema())
+@verb("schema", examples="orchard schema > plan.schema.json\norchard schema settings > orchard.schema.json")
+@click.argument("what", type=click.Choice(get_args(What)), default="plan")
+def schema(terminal: Terminal, what: What) -> None:
+    """Files that 'orchard init' wrote name them in their first line, for editors that look there."""
+    terminal.data(SCHEMAS[what]())
 
 
 PLAN_NAME = "plan.yaml"
@@ -133,7 +135,7 @@ STARTER = """\
 #   orchard graph plan.yaml        draw it
 #   orchard run plan.yaml          run it and land the result
 #
-# Every field is explained in docs/plan-file.md; `orchard schema` serves editors.
+# Every field is explained by: orchard help plan-file
 name: My plan
 
 # Where the result goes. Left out: the branch you are on, or a new branch `orchard/my-plan` if you
@@ -165,7 +167,7 @@ jobs:
 """
 
 ROWS = """\
-## Agents and MCP servers are rows with a name (trust); docs/configuration.md has all that they may hold:
+## Agents and MCP servers are rows with a name (trust); 'orchard help configuration' has all that they may hold:
 ##
 ## [agents.claude]
 ## model = "opus"
@@ -181,7 +183,7 @@ ROWS = """\
 
 def run_init(terminal: Terminal, folder: Path, *, config: bool = False, name: str | None = None) -> int:
     path = folder / (name or (CONFIG_NAME if config else PLAN_NAME))
-    _create(path, starter_config() if config else STARTER)
+    _create(path, first_line("settings", path) + starter_config() if config else first_line("plan", path) + STARTER)
     shown = safe(os.path.relpath(path))
     command = "orchard config show --origin" if config else f"orchard run {shown}"
     lines: list[Line] = [[("Wrote ", ""), (shown, "name")], [("next: ", "wait"), (command, "strong")]]

@@ -25,6 +25,7 @@ from orchard.model.usage import Usage
 from orchard.operations.commands.plans import create_plan
 from orchard.process.families.identity import Identity
 from orchard.store.redact import redact_text
+from orchard.surfaces.cli.editor_schemas import keep_schemas
 from orchard.surfaces.cli.followed import act_and_follow
 from orchard.surfaces.cli.group import verb
 from orchard.surfaces.cli.options import (
@@ -70,7 +71,7 @@ def run(terminal: Terminal, file: str, detach: bool, idempotency_key: str | None
     """
     app = app_for_work(terminal)
     plan = changed(read_plan(terminal, app, file), **changes)
-    asked = submit(terminal, plan, file, app.settings.config, idempotency_key)
+    asked = submit(terminal, app, plan, file, idempotency_key)
     return act_and_follow(terminal, app, asked, detach=detach)
 
 
@@ -86,11 +87,13 @@ def changed(plan: Plan, *, start_paused: bool, **given: Any) -> Plan:
     return replace(plan, start_paused=plan.start_paused or start_paused, **said)
 
 
-def submit(terminal: Terminal, plan: Plan, file: str, config: Config, key: str | None = None) -> Any:
+def submit(terminal: Terminal, app: App, plan: Plan, file: str, key: str | None = None) -> Any:
+    repo, config = app.repo, app.settings.config
 
     async def ask(session: Session) -> PlanId:
         given = {"file": None if file == "-" else file, "idempotency_key": key}
         answer = await session.request("create_plan", plan=plan, **given)
+        keep_schemas(repo)
         terminal.say([("Plan ", ""), (safe(plan.name), "name"), (" is ", ""), (safe(answer["plan"]), "strong")])
         if answer["known"]:
             terminal.note(text.done("It was made with this key before; nothing new was made."))
@@ -160,7 +163,7 @@ def plan(
     terminal.show(*proposal_lines(made.plan))
     terminal.say(*made.talk(), [("Saved as ", ""), (safe(place), "strong")])
     if run and (yes or terminal.agreed(f"Run these {text.many(len(made.plan.jobs) - 1, 'job')} now?")):
-        return act_and_follow(terminal, app, submit(terminal, made.plan, str(place), app.settings.config))
+        return act_and_follow(terminal, app, submit(terminal, app, made.plan, str(place)))
     terminal.say(text.next_command(f"orchard run {shlex.quote(str(place))}"))
     return 0
 
