@@ -12,6 +12,7 @@ import os
 import subprocess
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
@@ -113,41 +114,28 @@ def _look_for(name: str, folder: Path, env: Mapping[str, str], policy: Policy) -
 
 def _by_thread(policy: Policy, argv: Sequence[str], arguments: dict[str, Any]) -> subprocess.Popen[bytes]:
     env = {**_environment(arguments), "HOME": str(policy.home), "TMPDIR": str(policy.temporary)}
-    start = _Start(policy, on_the_ground(policy), argv, arguments | {"env": env})
-    start.thread.start()
-    try:
-        start.thread.join()
-    except BaseException:
-        start.thread.join()
-        if start.process is not None:
-            _undo(start.process)
-        raise
-    if start.error is not None:
-        raise start.error
-    assert start.process is not None
-    return start.process
-
-
-class _Start:
-    """A thread that lives for one start."""
-
-    def __init__(self, policy: Policy, ground: Ground, argv: Sequence[str], arguments: dict[str, Any]) -> None:
-        self._policy, self._ground, self._argv, self._arguments = policy, ground, argv, arguments
-        # A path of a UNIX socket is none of Landlock's business, so either all can be connected to or none.
-        unix = bool(policy.sockets)
-        self._calls = _filter(unix=unix, inet=_INET[policy.network], listen=unix or policy.network == "on")
-        self.process: subprocess.Popen[bytes] | None = None
-        self.error: BaseException | None = None
-        self.thread = threading.Thread(target=self._run, name="orchard-wall")
-
-    def _run(self) -> None:
+    # A path of a UNIX socket is none of Landlock's business, so either all can be connected to or none.
+    unix = bool(policy.sockets)
+    calls = _filter(unix=unix, inet=_INET[policy.network], listen=unix or policy.network == "on")
+    with ThreadPoolExecutor(1, "orchard-wall") as thread:
+        start = thread.submit(_start, policy, on_the_ground(policy), calls, argv, arguments | {"env": env})
         try:
-            with _collector_paused():
-                restrict(self._policy, self._ground, _outputs(self._arguments))
-                filter_calls(self._calls)
-                self.process = subprocess.Popen(self._argv, **self._arguments)
-        except BaseException as error:
-            self.error = error
+            return start.result()
+        except BaseException:
+            if start.exception() is None:  # we were interrupted while it was being started
+                _undo(start.result())
+            raise
+
+
+def _start(
+    policy: Policy, ground: Ground, calls: bytes, argv: Sequence[str], arguments: dict[str, Any]
+) -> subprocess.Popen[bytes]:
+    """What the thread does in its short life."""
+    with _collector_paused():
+        restrict(policy, ground, _outputs(arguments))
+        filter_calls(calls)
+        process: subprocess.Popen[bytes] = subprocess.Popen(argv, **arguments)
+    return process
 
 
 def _outputs(arguments: Mapping[str, Any]) -> Iterator[int]:
