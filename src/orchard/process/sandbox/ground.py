@@ -180,6 +180,7 @@ def _look(path: Path) -> tuple[Path, Path, Kind]:
 
 
 _SEEN: dict[Path, tuple[float, tuple[Path, Path, Kind]]] = {}
+_MOST = 4096
 
 
 def forget() -> None:
@@ -188,10 +189,14 @@ def forget() -> None:
 
 
 def _seen(path: Path) -> tuple[Path, Path, Kind]:
-    """The same, as it was a moment ago: a hundred places that hold for all programs are not looked for each time."""
+    """The same, as it was a moment ago: a hundred places that hold for all programs are not looked for each time.
+
+    What was missing is looked for again: it may have been made since, and then has to be hidden at once."""
     now = time.monotonic()
     known = _SEEN.get(path)
-    if known is None or known[0] < now:
+    if known is None or known[0] < now or known[1][2] == "missing":
+        if len(_SEEN) > _MOST:
+            _SEEN.clear()
         _SEEN[path] = known = (now + SECONDS, _look(path))
     return known[1]
 
