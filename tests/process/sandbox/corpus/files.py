@@ -109,6 +109,12 @@ SYSTEM_WRITES = (
         ("open /etc/passwd to write", "open('/etc/passwd', 'r+').close(); won()"),
         ("open the C library to write", "open(next(l.split()[-1] for l in open('/proc/self/maps') if 'libc.so' in l), 'r+').close(); won()"),
         ("make a file among the devices", "n = f'/dev/orchard-{os.getpid()}-{time.time()}'; os.mkdir(n); os.rmdir(n); won()"),
+        *(
+            (f"fill the memory through the hidden {name}", f"open(W['{name}'] + '/fill', 'w').close(); os.unlink(W['{name}'] + '/fill'); won()")
+            for name in ("home", "repo", "state", "tmp", "run")
+        ),
+        ("fill the memory through root's home", "os.close(os.open('/root', os.O_TMPFILE | os.O_RDWR, 0o600)); won()"),
+        ("fill the memory beside the worktree", "n = os.path.dirname(W['wt']) + '/fill'; open(n, 'w').close(); os.unlink(n); won()"),
         ("leave a set-user-id program", "open('suid', 'w').close(); os.chmod('suid', 0o4755); won()"),
     ),
     *attacks(

@@ -21,7 +21,7 @@ NAMESPACES = attacks(
     ("enter the network of another process", "d = os.open(f'/proc/{pid_of(\"victim-root\")}/ns/net', 0); call((308, 268), d, 0); won()"),
     ("mount a memory disk", "mount('none', W['jobtmp'], 'tmpfs', 0); won(); LIBC.umount2(W['jobtmp'].encode(), 2)"),
     ("mount a folder elsewhere", "mount(W['top'], W['jobtmp'], None, 4096); won(); LIBC.umount2(W['jobtmp'].encode(), 2)"),
-    ("make the disk writable again", "mount('none', '/', None, 32 | 4096); won()"),
+    ("make the disk writable again", "mount('none', '/', None, 32 | 4096 | (6 if os.statvfs('/').f_flag & 6 else 0)); won()"),
     ("take a cover away", "LIBC.umount2(W['home'].encode(), 2); read(W['home'] + '/.netrc')"),
     ("open a tree of mounts", "call(428, -100, W['top'].encode(), 1); won()"),
     ("make a new file system", "call(430, b'tmpfs', 0); won()"),

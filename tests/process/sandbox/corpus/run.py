@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from orchard.process.sandbox.ground import make_placeholders
 from orchard.process.sandbox.policy import Level
 from tests.process.sandbox.corpus.attack import Attack
 from tests.process.sandbox.corpus.files import FILES
@@ -18,7 +17,7 @@ from tests.process.sandbox.corpus.kernel import KERNEL
 from tests.process.sandbox.corpus.metadata import METADATA
 from tests.process.sandbox.corpus.processes import PROCESSES
 from tests.process.sandbox.corpus.sockets import SOCKETS
-from tests.process.sandbox.corpus.world import PYTHON, World, world
+from tests.process.sandbox.corpus.world import PYTHON, World, lay_placeholders, world
 from tests.process.sandbox.walled import Change, walled
 
 # What spoils the world comes after what needs it whole.
@@ -28,7 +27,16 @@ Words = Mapping[str, str]
 """What each attack printed, by its name."""
 
 
-def succeeded(
+def succeeded(level: Level, user: int | None) -> tuple[frozenset[str], Words]:
+    """The names of all that did what they should not have been able to, and what they said."""
+    with world(user) as attacked:
+        if level != "off":
+            lay_placeholders(attacked, user)
+        return attempt(attacked, level, user)
+
+
+def attempt(
+    attacked: World,
     level: Level,
     user: int | None,
     *,
@@ -36,33 +44,41 @@ def succeeded(
     change: Change = lambda options: options,
     filtered: bool = True,
 ) -> tuple[frozenset[str], Words]:
-    """The names of those that did what they should not have been able to."""
+    """One start in a world that stands already; what earlier starts have done to it does not count."""
     attacks = tuple(attacks)
-    with world(user) as attacked, _terminal() as (stdin, name):
-        orders = attacked.top / "job/home/orders.json"
-        facts = {**attacked.facts, "terminal": name}
-        orders.write_text(json.dumps({"world": facts, "attacks": [(one.name, one.code) for one in attacks]}))
-        orders.chmod(0o644)
-        driver = attacked.top / "job/home/driver.py"
-        shutil.copy(Path(__file__).with_name("driver.py"), driver)
-        if level != "off":
-            make_placeholders(attacked.policy)
-        before = {one.lost: _state(attacked, one.lost) for one in attacks if one.lost}
-        done = _start(attacked, level, (PYTHON, "-IS", str(driver), str(orders)), user, stdin, change, filtered)
-        words = dict(json.loads(line) for line in done.stdout.splitlines())
-        assert len(words) == len(attacks), (done.returncode, done.stderr[-2000:], len(words))
-        marked = _marked(attacked)
-        won = {
-            one.name
-            for one in attacks
-            if attacked.secret in words[one.name]
-            or "WON" in words[one.name].split()
-            or one.name in marked
-            or (one.lost and _state(attacked, one.lost) != before[one.lost])
-        }
-        if _end_orphans(attacked.facts["orphan"]):
-            won.add("stay after the end")
-        return frozenset(won), words
+    lost = {one.lost: _state(attacked, one.lost) for one in attacks if one.lost}
+    marked = _marked(attacked)
+    with _terminal() as (stdin, name):
+        argv = _orders(attacked, attacks, name)
+        done = _start(attacked, level, argv, user, stdin, change, filtered)
+    words = dict(json.loads(line) for line in done.stdout.splitlines())
+    if len(words) != len(attacks):
+        raise NotStarted(done.stderr[-500:])
+    marked = _marked(attacked) - marked
+    won = {
+        one.name
+        for one in attacks
+        if attacked.secret in words[one.name]
+        or "WON" in words[one.name].split()
+        or one.name in marked
+        or (one.lost and _state(attacked, one.lost) != lost[one.lost])
+    }
+    if _end_orphans(attacked.facts["orphan"]):
+        won.add("stay after the end")
+    return frozenset(won), words
+
+
+class NotStarted(Exception):
+    """The wall could not be built, so nothing was attacked."""
+
+
+def _orders(attacked: World, attacks: Iterable[Attack], terminal: str) -> tuple[str, ...]:
+    folder = attacked.top / "job/home"
+    facts = {**attacked.facts, "terminal": terminal}
+    orders = {"world": facts, "attacks": [(one.name, one.code) for one in attacks]}
+    (folder / "orders.json").write_text(json.dumps(orders))
+    shutil.copy(Path(__file__).with_name("driver.py"), folder)
+    return (PYTHON, "-IS", str(folder / "driver.py"), str(folder / "orders.json"))
 
 
 def _start(

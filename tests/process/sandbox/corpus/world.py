@@ -16,6 +16,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from orchard.process.sandbox.ground import make_placeholders
 from orchard.process.sandbox.policy import Policy
 from tests.process.sandbox.corpus.files import HOME_SECRETS
 from tests.process.sandbox.corpus.sockets import DOORS
@@ -77,6 +78,12 @@ def world(user: int | None) -> Iterator[World]:
         facts["pids"] = {name: victim.pid for name, victim in victims.items()}
         facts["interfaces"] = [name for _, name in socket.if_nameindex()]
         yield World(top, secret, _policy(top), facts, victims)
+
+
+def lay_placeholders(attacked: World, user: int | None) -> None:
+    for path in make_placeholders(attacked.policy):
+        if user is not None:
+            os.chown(path, user, user)
 
 
 def _places(top: Path) -> dict[str, Path]:
