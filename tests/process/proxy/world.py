@@ -108,19 +108,28 @@ async def world(
 async def server(talk: Talk, tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
     """A server for each connection of which `talk` speaks; its port."""
 
+    talks: set[asyncio.Task[None]] = set()
+
     async def one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        talks.add(task)
         try:
             await talk(reader, writer)
         except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass
         finally:
-            writer.transport.abort() if reader.exception() else writer.close()
+            talks.discard(task)
+            writer.close()
 
     serving = await asyncio.start_server(one, "127.0.0.1", 0, ssl=tls)
     try:
         yield serving.sockets[0].getsockname()[1]
     finally:
         serving.close()
+        for task in talks:
+            task.cancel()
+        await asyncio.sleep(0)
 
 
 class Site:

@@ -93,7 +93,8 @@ class Door:
         self.token = token
         self._proxy = proxy
         self._listener = listener
-        self._visits: dict[asyncio.Task[None], Wire | None] = {}
+        self._visits: dict[asyncio.Task[None], Wire | socket.socket] = {}
+        """What each is about: the bare connection until the loop has it."""
         self._listening = False
         self._closed = False
         named = {route.name: route for route in routes}
@@ -169,7 +170,7 @@ class Door:
                 return
             connection.setblocking(False)
             visit = loop.create_task(self._visit(connection))
-            self._visits[visit] = None
+            self._visits[visit] = connection
             visit.add_done_callback(self._left)
 
     async def _visit(self, connection: socket.socket) -> None:
@@ -177,7 +178,6 @@ class Door:
         try:
             await asyncio.get_running_loop().connect_accepted_socket(lambda: wire, connection)
         except OSError:
-            connection.close()
             return
         task = asyncio.current_task()
         if task is not None and not wire.lost:
@@ -186,10 +186,12 @@ class Door:
             await Visit(wire, self._terms).serve()
 
     def _left(self, visit: "asyncio.Task[None]") -> None:
-        wire = self._visits.pop(visit)
-        if wire is not None:
-            wire.user = None
-            wire.cut()
+        end = self._visits.pop(visit)
+        if isinstance(end, Wire):
+            end.user = None
+            end.cut()
+        else:
+            end.close()  # also where the visit was cancelled before it began
         if not visit.cancelled() and (error := visit.exception()) is not None:
             asyncio.get_running_loop().call_exception_handler({"message": "a visit ended in a bug", "exception": error})
         self._proxy.gives_place()
@@ -205,3 +207,4 @@ class Door:
             visit.cancel()
         if visits:
             await asyncio.wait(visits)
+            await asyncio.sleep(0)  # the loop closes what was cut in its next round
