@@ -50,7 +50,10 @@ def secrets_below(places: Iterable[Path], user: int, groups: frozenset[int]) -> 
             seen += 1
             if entry.is_symlink():
                 continue
-            status = entry.stat(follow_symlinks=False)
+            try:
+                status = entry.stat(follow_symlinks=False)
+            except OSError:
+                continue  # it went away meanwhile
             if _is_secret(status, user, groups):
                 found.append(Path(entry.path))
             elif stat.S_ISDIR(status.st_mode) and depth < DEPTH:
