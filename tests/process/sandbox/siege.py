@@ -184,13 +184,14 @@ def _changes(kind: str, name: str) -> list[tuple[Any, str, Any]]:
     return {
         "": nothing,
         "files": [(landlock, "known_rights", lambda abi: landlock.MAKE_CHAR)],
+        "policy": [(landlock, "grants", lambda policy, ground: [landlock.Grant("/", landlock.ALL)])],
         "right": [(landlock, "RIGHTS_SINCE", [(1, ((1 << 16) - 1) & ~int(name if name.isdigit() else 0))])],
         "ports": [(landlock, "NETWORK_SINCE", 99)],
         "signals": [(landlock, "SIGNALS", 0)],
         "abstract": [(landlock, "ABSTRACT_SOCKETS", 0)],
         "capabilities": [(landlock, "drop_capabilities", lambda: None)],
         "privileges": [(landlock, "gain_no_privileges", lambda: None)],
-        "secrets": [(ground, "secrets_of_the_system", lambda user, groups: ())],
+        "secrets": [(module, "secrets_of_the_system", lambda user, groups: ()) for module in (ground, landlock)],
         "devices": [(landlock, "DEVICES", {"/dev": landlock.WRITE | landlock.IOCTL_DEV})],
         "calls": [(spawn, "filter_calls", lambda program: None)],
         "call": [(seccomp, table, _less(getattr(seccomp, table), name)) for table in ("REFUSED", "CHECKED")]

@@ -2,11 +2,13 @@
 
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from orchard.process.sandbox.landlock import (
+    ALL,
     CONNECT_TCP,
     DEVICES,
     EXECUTE,
@@ -20,9 +22,11 @@ from orchard.process.sandbox.landlock import (
     grants,
     known_rights,
     on_the_ground,
+    system_grants,
     version,
 )
 from orchard.process.sandbox.policy import Policy
+from orchard.process.sandbox.secrets import secrets_of_the_system
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux" or version() == 0, reason="this kernel has no Landlock")
 
@@ -36,7 +40,10 @@ def rules(policy: Policy) -> dict[str, int]:
 
 
 def allowed(policy: Policy, path: Path) -> int:
-    found = rules(policy)
+    return granted(rules(policy), path)
+
+
+def granted(found: Mapping[str, int], path: Path) -> int:
     rights = 0
     for place in (path, *path.parents):
         rights |= found.get(str(place), 0)
@@ -99,11 +106,21 @@ def test_of_the_devices_only_harmless_ones_are_there() -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root owns them")
 def test_root_does_not_see_what_only_root_may_read() -> None:
-    policy = policy_of(Path("/tmp"))
+    secrets = [str(path) for path in secrets_of_the_system(0, frozenset({0}))]
+    found = {grant.path: grant.rights for grant in system_grants(secrets)}
+
+    assert granted(found, Path("/etc/shadow")) == 0
+    assert granted(found, Path("/etc/passwd")) == ALL
+    assert granted(found, Path("/sys/kernel/debug")) == 0
+    assert granted(found, Path("/proc/self/status")) == ALL
+
+
+def test_the_policy_may_hide_what_is_a_secret_anyway() -> None:
+    policy = policy_of(Path("/tmp"), hidden=(Path("/etc"),), exposed=(Path("/etc/passwd"),))
 
     assert allowed(policy, Path("/etc/shadow")) == 0
+    assert allowed(policy, Path("/etc/group")) == 0
     assert allowed(policy, Path("/etc/passwd")) == READ
-    assert allowed(policy, Path("/sys/kernel/debug")) == 0
 
 
 def test_an_older_kernel_is_asked_for_what_it_knows() -> None:

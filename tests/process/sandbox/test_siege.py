@@ -210,6 +210,7 @@ OF_ROOT = {
 """Only with capabilities, which root loses as well: both have to be taken out."""
 PARTS: list[tuple[Siege, str]] = [
     ({"without": "files"}, "read_ssh_key"),
+    ({"without": "policy"}, "read_ssh_key"),
     *(({"without": f"right:{right}"}, name) for right, name in FILE_RIGHTS.items()),
     ({"without": "ports"}, "connect_tcp"),
     ({"without": "ports"}, "bind_tcp"),

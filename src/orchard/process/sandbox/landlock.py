@@ -5,6 +5,10 @@ that no rule names, so the folder around it is not named either, but each of its
 appears in such a folder later is not there for the program. Rules add up, so nothing can be closed below a place that
 is open: files inside of writable folders stay writable. That and what else it does not stop is told by `gaps`.
 
+Two sets of rules are kept, one after the other, and both must allow what is done. The first hides the secrets of the
+system, which are many and the same for every program; it is made once, and again when something about it has changed.
+The second is the policy's.
+
 What is written here for each version of Landlock is what the kernel is asked for at run time (`version`); an older one
 gets as many of the rights as it knows.
 """
@@ -13,14 +17,15 @@ import errno
 import os
 import stat
 import struct
-from collections.abc import Iterable, Iterator
+import threading
+from collections.abc import Iterable, Iterator, Set
 from functools import cache
 from pathlib import Path
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from orchard.process.sandbox.ground import Ground, survey
+from orchard.process.sandbox.ground import Account, Ground, survey
 from orchard.process.sandbox.kernel import (
     allow_file,
     allow_place,
@@ -30,7 +35,8 @@ from orchard.process.sandbox.kernel import (
     gain_no_privileges,
     keep_rules,
 )
-from orchard.process.sandbox.policy import Access, Policy
+from orchard.process.sandbox.policy import Policy
+from orchard.process.sandbox.secrets import secrets_of_the_system
 
 _ASK_VERSION = 1
 
@@ -45,6 +51,7 @@ WRITE = (
     READ | WRITE_FILE | TRUNCATE | REMOVE_DIR | REMOVE_FILE | REFER
     | MAKE_DIR | MAKE_REG | MAKE_SOCK | MAKE_FIFO | MAKE_SYM
 )  # fmt: skip
+ALL = -1
 ON_FILES = EXECUTE | READ_FILE | WRITE_FILE | TRUNCATE | IOCTL_DEV
 
 RIGHTS_SINCE = ((1, (1 << 13) - 1), (2, REFER), (3, TRUNCATE), (5, IOCTL_DEV))
@@ -86,20 +93,36 @@ def on_the_ground(policy: Policy) -> Ground:
 
 
 def grants(policy: Policy, ground: Ground) -> Iterator[Grant]:
-    """The rules: what may be read or written, by the largest folders that hold nothing hidden."""
-    table: dict[str, Access] = {os.fspath(place.path): place.access for place in ground.places if place.link is None}
-    hidden = [path for path, access in table.items() if access == "hidden"]
-    # Of those the ground has only what exists; what is made later is hidden, too.
-    hidden += [os.path.realpath(path) for path in policy.hidden]
-    divided = {"/", *(above for path in hidden for above in _above(path))}
-    folders = {os.fspath(place.path): place.folder for place in ground.places}
+    """The policy's rules: what may be read or written, by the largest folders that hold nothing hidden."""
+    secrets = set(_secrets())
+    places = {os.fspath(place.path): place for place in ground.places if place.link is None}
+    table = {path: place.access for path, place in places.items() if path not in secrets or place.access != "hidden"}
+    # Of what the policy hides the ground has only what exists; what is made later is hidden, too.
+    hidden = [os.path.realpath(path) for path in policy.hidden]
+    divided = _all_above([*hidden, *(path for path, access in table.items() if access == "hidden")])
+    apart = {*table, "/dev"}
     for path, access in ({"/": "exposed"} | table).items():
         if access in ("exposed", "writable", "protected"):
             rights = WRITE if access == "writable" else READ
-            yield from _parts(Grant(path, rights, folders.get(path, True)), divided, table.keys())
+            yield from _parts(Grant(path, rights, path == "/" or places[path].folder), divided, apart)
     for path, rights in DEVICES.items():
         if table.get(path) != "hidden":
             yield Grant(path, rights, path == "/dev/shm")
+
+
+def system_grants(secrets: Iterable[str]) -> Iterator[Grant]:
+    """The first rules: everything but the secrets of the system."""
+    hidden = set(secrets)
+    yield from _parts(Grant("/", ALL), _all_above(hidden), hidden)
+
+
+def _secrets() -> tuple[str, ...]:
+    account = Account.own()
+    return tuple(map(os.fspath, secrets_of_the_system(account.user, account.groups)))
+
+
+def _all_above(paths: Iterable[str]) -> set[str]:
+    return {"/", *(above for path in paths for above in _above(path))}
 
 
 def _above(path: str) -> Iterator[str]:
@@ -108,10 +131,8 @@ def _above(path: str) -> Iterator[str]:
         yield path
 
 
-def _parts(whole: Grant, divided: set[str], places: Iterable[str]) -> Iterator[Grant]:
+def _parts(whole: Grant, divided: Set[str], apart: Set[str]) -> Iterator[Grant]:
     """The place, or what is in it if something there is hidden; links lead to what has a rule of its own."""
-    if whole.path == "/dev":
-        return
     if whole.path not in divided:
         yield whole
         return
@@ -121,10 +142,10 @@ def _parts(whole: Grant, divided: set[str], places: Iterable[str]) -> Iterator[G
     except OSError:
         return  # closed to us, so to the program as well
     for path, folder in inside:
-        if path not in places:
+        if path not in apart:
             part = Grant(path, whole.rights, folder)
             if folder:
-                yield from _parts(part, divided, places)
+                yield from _parts(part, divided, apart)
             else:
                 yield part
 
@@ -138,6 +159,7 @@ def restrict(policy: Policy, ground: Ground, outputs: Iterable[int] = ()) -> Non
     try:
         gain_no_privileges()
         drop_capabilities()
+        _system.keep()
         keep_rules(rules)
     finally:
         os.close(rules)
@@ -149,12 +171,8 @@ def _rules(policy: Policy, ground: Ground, outputs: Iterable[int]) -> int:
     network = BIND_TCP | CONNECT_TCP if policy.network != "on" and abi >= NETWORK_SINCE else 0
     size = 24 if abi >= SCOPES_SINCE else 16 if abi >= NETWORK_SINCE else 8
     attributes = struct.pack("=QQQ", handled, network, ABSTRACT_SOCKETS | SIGNALS)[:size]
-    rules = create_ruleset(attributes)
+    rules = _ruleset(attributes, grants(policy, ground), handled)
     try:
-        for grant in grants(policy, ground):
-            rights = grant.rights & handled & (-1 if grant.folder else ON_FILES)
-            if rights:
-                allow_place(rules, grant.path, rights, folder=grant.folder)
         for output in outputs:
             if stat.S_ISREG(os.fstat(output).st_mode):  # a pipe has no place on the disk, and needs no rule
                 allow_file(rules, output, (WRITE_FILE | TRUNCATE) & handled)
@@ -164,6 +182,54 @@ def _rules(policy: Policy, ground: Ground, outputs: Iterable[int]) -> int:
         os.close(rules)
         raise
     return rules
+
+
+def _ruleset(attributes: bytes, allowed: Iterable[Grant], handled: int) -> int:
+    rules = create_ruleset(attributes)
+    try:
+        for grant in allowed:
+            rights = grant.rights & handled & (-1 if grant.folder else ON_FILES)
+            if rights:
+                allow_place(rules, grant.path, rights, folder=grant.folder)
+    except BaseException:
+        os.close(rules)
+        raise
+    return rules
+
+
+class _System:
+    """The rules that hide the secrets of the system, kept open for the next start."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._seen: object = None
+        self._rules: int | None = None
+
+    def keep(self) -> None:
+        secrets = _secrets()
+        if not secrets:
+            return
+        # What came into a folder or left it changes the folder's time: then the rules are made again.
+        seen = (secrets, [_last_change(path) for path in sorted(_all_above(secrets))])
+        with self._lock:
+            if self._rules is None or self._seen != seen:
+                handled = known_rights(version())
+                fresh = _ruleset(struct.pack("=Q", handled), system_grants(secrets), handled)
+                if self._rules is not None:
+                    os.close(self._rules)
+                self._rules, self._seen = fresh, seen
+            keep_rules(self._rules)
+
+
+def _last_change(folder: str) -> tuple[int, int] | None:
+    try:
+        status = Path(folder).stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns
+
+
+_system = _System()
 
 
 def gaps(policy: Policy, abi: int | None = None) -> tuple[str, ...]:
