@@ -178,7 +178,8 @@ def test_without_the_filter_the_same_attacks_fail(attacked: tuple[World, int | N
     names = {mutant.attack for mutant in MISSED.values()}
     standing, user = attacked
 
-    won, words = attempt(standing, "bwrap", user, attacks=[one for one in ATTACKS if one.name in names], filtered=False)
+    attacks = [one for one in ATTACKS if one.name in names]
+    won, words = attempt(standing, "bwrap", user, attacks=attacks, mutation=lambda options: options)
 
     assert {name: words[name] for name in won} == {}
 
@@ -192,9 +193,7 @@ def test_an_attack_succeeds_when_the_part_is_taken_out(key: str, attacked: tuple
         pytest.skip("this user's wall does not need it, or this machine has no such thing")
     [attack] = [one for one in ATTACKS if one.name == mutant.attack]
 
-    won, words = attempt(
-        standing, "bwrap", user, attacks=[attack], change=without(key, mutant, standing.top), filtered=False
-    )
+    won, words = attempt(standing, "bwrap", user, attacks=[attack], mutation=without(key, mutant, standing.top))
 
     assert won == {attack.name}, words
 
@@ -204,8 +203,11 @@ def test_a_call_that_only_the_filter_stops_succeeds_without_it(attacked: tuple[W
     standing, user = attacked
     filtered = [one for one in ATTACKS if one.filtered]
 
-    assert attempt(standing, "bwrap", user, attacks=filtered)[0] == frozenset()
-    assert "add a key to the keyring" in attempt(standing, "bwrap", user, attacks=filtered, filtered=False)[0]
+    stopped = attempt(standing, "bwrap", user, attacks=filtered)[0]
+    unfiltered = attempt(standing, "bwrap", user, attacks=filtered, mutation=lambda options: options)[0]
+
+    assert stopped == frozenset()
+    assert "add a key to the keyring" in unfiltered
 
 
 @pytest.mark.parametrize("held", [True, False], ids=["held", "taken out"])

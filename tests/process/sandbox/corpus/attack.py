@@ -15,8 +15,6 @@ class Attack(Struct, frozen=True, kw_only=True):
     code: str
     lost: str = ""
     """What is there before, by its path in the world, and is gone or changed after a success."""
-    passes: frozenset[str] = frozenset()
-    """The levels that promise nothing about it."""
     sometimes: bool = False
     """Needs something that not every machine has: a device, an old kernel."""
     filtered: bool = False

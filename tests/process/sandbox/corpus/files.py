@@ -125,19 +125,11 @@ SYSTEM_WRITES = (
 )  # fmt: skip
 
 # What stands in the documentation as open: it is shown by a run like everything else.
-OPEN = (
-    Attack(
-        topic="not stopped", name="read what every user may read",
-        code="won() if open('/etc/passwd').read() else None", passes=frozenset({"bwrap", "landlock"}),
-    ),
-    Attack(
-        topic="not stopped", name="read a file where no place says anything",
-        code="read(W['top'] + '/visible')", passes=frozenset({"bwrap", "landlock"}),
-    ),
-    Attack(
-        topic="not stopped", name="spoil its own worktree",
-        code="open('README', 'w').close(); won()", passes=frozenset({"bwrap", "landlock"}),
-    ),
-)  # fmt: skip
+OPEN = attacks(
+    "not stopped",
+    ("read what every user may read", "won() if open('/etc/passwd').read() else None"),
+    ("read a file where no place says anything", "read(W['top'] + '/visible')"),
+    ("spoil its own worktree", "open('README', 'w').close(); won()"),
+)
 
 FILES = (*SECRETS, *SYSTEM_SECRETS, *WRITES, *LOSSES, *SYSTEM_WRITES, *OPEN)

@@ -5,12 +5,14 @@ import os
 import pty
 import re
 import shutil
-import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryFile
 
+from orchard.process.sandbox.ground import forget
 from orchard.process.sandbox.policy import Level
+from orchard.process.sandbox.spawn import popen
 from tests.process.sandbox.corpus.attack import Attack
 from tests.process.sandbox.corpus.files import FILES
 from tests.process.sandbox.corpus.kernel import KERNEL
@@ -41,19 +43,20 @@ def attempt(
     user: int | None,
     *,
     attacks: Iterable[Attack] = ATTACKS,
-    change: Change = lambda options: options,
-    filtered: bool = True,
+    mutation: Change | None = None,
 ) -> tuple[frozenset[str], Words]:
-    """One start in a world that stands already; what earlier starts have done to it does not count."""
+    """One start in a world that stands already; what earlier starts have done to it does not count.
+
+    A mutation is made in the profile of bubblewrap, and then no system call is filtered."""
     attacks = tuple(attacks)
     lost = {one.lost: _state(attacked, one.lost) for one in attacks if one.lost}
     marked = _marked(attacked)
     with _terminal() as (stdin, name):
         argv = _orders(attacked, attacks, name)
-        done = _start(attacked, level, argv, user, stdin, change, filtered)
-    words = dict(json.loads(line) for line in done.stdout.splitlines())
+        printed, complaint = _start(attacked, level, argv, user, stdin, mutation)
+    words = dict(json.loads(line) for line in printed.splitlines())
     if len(words) != len(attacks):
-        raise NotStarted(done.stderr[-500:])
+        raise NotStarted(complaint[-500:])
     marked = _marked(attacked) - marked
     won = {
         one.name
@@ -82,36 +85,47 @@ def _orders(attacked: World, attacks: Iterable[Attack], terminal: str) -> tuple[
 
 
 def _start(
-    attacked: World,
-    level: Level,
-    argv: tuple[str, ...],
-    user: int | None,
-    stdin: int,
-    change: Change,
-    filtered: bool,
-) -> subprocess.CompletedProcess[str]:
-    """With a terminal, as a program has it that was started from one."""
-    before = ("setsid", "--ctty", "--wait")
-    policy, folder = attacked.policy, Path(attacked.facts["wt"])
-    if level == "bwrap":
-        return walled(
-            policy,
-            argv,
-            folder,
-            user=user,
-            env=attacked.env,
-            change=change,
-            before=before,
-            stdin=stdin,
-            filtered=filtered,
-        )
-    # Mounts that an attack makes are not the machine's.
-    alone = ("unshare", "--mount", "--propagation", "private") if os.geteuid() == 0 and user is None else ()
-    return subprocess.run(
-        (*before, *alone, *argv),
-        cwd=folder, env=attacked.env, stdin=stdin, capture_output=True, text=True, errors="replace", timeout=120,
-        check=False, user=user, group=user, extra_groups=None if user is None else [],
+    attacked: World, level: Level, argv: tuple[str, ...], user: int | None, stdin: int, mutation: Change | None
+) -> tuple[str, str]:
+    """What it printed and complained about. It has a terminal, as a program has that was started from one."""
+    argv = ("setsid", "--ctty", "--wait", *argv)
+    if mutation is not None:
+        done = walled(
+            attacked.policy, argv[3:], Path(attacked.facts["wt"]), user=user, env=attacked.env, change=mutation,
+            before=argv[:3], stdin=stdin, filtered=False,
+        )  # fmt: skip
+        return done.stdout, done.stderr
+    if level == "off" and user is None and os.geteuid() == 0:
+        argv = ("unshare", "--mount", "--propagation", "private", *argv)  # mounts of an attack are not the machine's
+    with TemporaryFile() as stdout, TemporaryFile() as stderr:
+        pid = os.fork()
+        if pid == 0:
+            status = 70
+            try:
+                status = _as(attacked, level, argv, user, (stdin, stdout.fileno(), stderr.fileno()))
+            except BaseException as error:
+                os.write(stderr.fileno(), repr(error).encode())
+            os._exit(status)
+        os.waitpid(pid, 0)
+        texts = [os.pread(file.fileno(), 1 << 22, 0).decode(errors="replace") for file in (stdout, stderr)]
+    return texts[0], texts[1]
+
+
+def _as(attacked: World, level: Level, argv: tuple[str, ...], user: int | None, streams: tuple[int, int, int]) -> int:
+    """Become the user, as whom the engine would run, and start the program as the engine does."""
+    if user is not None:
+        os.setgroups([])
+        os.setresgid(user, user, user)
+        os.setresuid(user, user, user)
+    forget()
+    process = popen(
+        attacked.policy, level, argv, cwd=attacked.facts["wt"], env=attacked.env, start_new_session=True,
+        stdin=streams[0], stdout=streams[1], stderr=streams[2],
     )  # fmt: skip
+    try:
+        return process.wait(120)
+    finally:
+        process.kill()
 
 
 @contextmanager
