@@ -51,3 +51,21 @@ def test_an_update_can_give_a_job_to_an_agent_and_a_plan_another_description() -
     new = reshape(plan, [], changes)
     assert new.jobs[JobId("a")].work == AgentWork(instructions="Write a", agent="codex")
     assert new.description == "After"
+
+
+@pytest.mark.parametrize("where", ["jobs", "nodes"])
+def test_the_jobs_of_a_plan_and_of_its_groups_may_be_called_nodes(where: str) -> None:
+    group = {"name": "g", where: [{"id": "b", "work": "true", "needs": ["a"]}]}
+    plan = parse_value({"name": "p", where: [{"producer_id": "a", "work": "true"}], "groups": [group]})
+    assert [*plan.jobs][:2] == ["a", "g/b"] and plan.jobs[JobId("g/b")].needs == ("a",)
+
+
+def test_problems_of_nodes_stand_where_they_were_written_and_both_names_at_once_are_refused() -> None:
+    with pytest.raises(InvalidInput) as error:
+        parse_value({"name": "p", "nodes": [{"id": "a", "wrok": "true", "needs": ["b"]}]})
+    assert {one.path for one in error.value.problems} == {"nodes[0].wrok", "nodes[0].needs[0]"}
+    with pytest.raises(InvalidInput, match="same field"):
+        parse_value({"name": "p", "jobs": [{"id": "a"}], "nodes": [{"id": "b"}]})
+    with pytest.raises(InvalidInput) as empty:
+        parse_value({"name": "p", "nodes": []})
+    assert [one.path for one in empty.value.problems] == ["nodes"]

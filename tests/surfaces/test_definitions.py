@@ -72,6 +72,49 @@ def test_the_agent_that_works_alone_takes_a_definition(desk: Desk, repo: Repo) -
         assert "Where does it go?\\n\\n---\\n\\n## Your role: `architect`" in str(asked.body["messages"]).replace(
             "\n", "\\n"
         )
-        assert set(asked.tools) == {"read_file"}
+        assert {name for name in asked.tools if not name.startswith("mcp__orchard__")} == {"read_file"}
         other = desk.orchard("agent", "@claude:architect x", cwd=repo.path, **env)
     assert other.code == 2 and "the built-in one works alone" in other.err
+
+
+def test_validate_tells_all_problems_at_once_whatever_kind_they_are(desk: Desk, repo: Repo) -> None:
+    (repo.path / "plan.yaml").write_text("""
+name: P
+base: nowhere
+jobs:
+  - {id: a, work: "@architekt Go", agnet: x}
+  - {id: b, needs: [q], work: {command: make, timeout: never}}
+  - {id: c, work: make, postchecks: {instructions: look, interactive: true}}
+""")
+    done = desk.orchard("validate", "plan.yaml", cwd=repo.path)
+
+    assert done.code == 2
+    for said in (
+        "base: There is no branch or commit 'nowhere'",
+        "There is no agent 'architekt', and no definition of that name",
+        "unknown field 'agnet'; did you mean 'agent'?",
+        "there is no job 'q'",
+        "'never' is not a duration",
+        "only the work of a job can be",
+    ):
+        assert said in done.err, done.err
+
+
+def test_validate_tells_unknown_tools_with_the_nearest_name_and_a_task_that_no_agent_does(
+    desk: Desk, repo: Repo
+) -> None:
+    (repo.path / "plan.yaml").write_text("""
+name: P
+jobs:
+  - {id: a, task: Write it}
+  - id: b
+    tools: [Read, raed_file, "git_*", "mcp__x__y"]
+    work: {agent: builtin, instructions: go, deny_tools: [bsah, "gti_*"]}
+""")
+    done = desk.orchard("validate", "plan.yaml", cwd=repo.path, ANTHROPIC_API_KEY="x")
+
+    assert done.code == 0, done.err
+    assert "job 'a' has a 'task' but neither 'agent' nor 'work'" in done.err
+    assert "'tools: raed_file' names no tool that is known here; did you mean 'read_file'?" in done.err
+    assert "'deny_tools: bsah' names no tool that is known here; did you mean 'bash'?" in done.err
+    assert "'deny_tools: gti_*'" in done.err and "mcp__x__y" not in done.err and "'tools: git_*'" not in done.err

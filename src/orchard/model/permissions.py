@@ -270,6 +270,21 @@ def covers(rule: str, name: str, kind: Kind | None = None) -> bool:
     return name.startswith(rule[:-1]) if rule.endswith("*") else name == rule
 
 
+def unknown_names(tools: Tools) -> list[tuple[str, str]]:
+    """Entries that mean no tool of ours, with the field that they stand in. What a server has nobody knows here."""
+    said = [("tools", name) for each in tools.lists for name in each if name not in MODES]
+    said += [("deny_tools", name) for name in tools.deny] + [("ask_tools", name) for name in tools.ask]
+    return [
+        (field, name)
+        for field, name in dict.fromkeys(said)
+        if name not in (ASK, "*") and not canonical(name).startswith(_SERVER) and not _means_some(name)
+    ]
+
+
+def _means_some(rule: str) -> bool:
+    return any(covers(rule, name) for name in KINDS)
+
+
 def _reaches(rule: str, prefix: str) -> bool:
     """Whether an entry can be about a tool whose name begins so."""
     if rule in MODES:

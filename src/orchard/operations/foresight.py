@@ -14,13 +14,14 @@ from orchard.engine.turns.permissions import for_job
 from orchard.engine.world import Agents
 from orchard.errors import OrchardError, Say
 from orchard.git.repository import Repository
-from orchard.model.permissions import ALL, all_of
-from orchard.model.plan import AgentWork, Job, Plan
+from orchard.model.permissions import ALL, KINDS, Tools, all_of, canonical, unknown_names
+from orchard.model.plan import VALIDATION, AgentWork, Job, Plan
 from orchard.operations.queries.definitions import Described, agent_meant, described_for
 from orchard.operations.selection import find_plan
 from orchard.planfile.places import Finding
 from orchard.planfile.works import Paths, Refuses, reserved, reserved_findings, works_of
 from orchard.store.plan_list import PlanRow
+from orchard.text import did_you_mean
 
 
 def foreseen(
@@ -100,14 +101,33 @@ def _of_plan(repo: Repository, rows: Sequence[PlanRow], plan: Plan, say: Say) ->
 
 
 def permission_notes(config: Config, agents: Agents, described: Described, plan: Plan) -> list[str]:
-    """What of the tools that a plan gives its agents has no effect with them."""
+    """What of the tools that a plan gives its agents has no effect with them, or names nothing that is known."""
     found: dict[str, None] = {}
     for job in plan.jobs.values():
+        found |= dict.fromkeys(_unknown_tools(f"job '{job.id}'", job.tools))
         works = [job.work, *job.prechecks, *job.postchecks, *(job.setup or plan.setup or ())]
         for work in works:
             if isinstance(work, AgentWork):
+                found |= dict.fromkeys(_unknown_tools(f"job '{job.id}'", work.tools))
                 found |= dict.fromkeys(_unheld(config, agents, described, job, work))
     return list(found)
+
+
+def _unknown_tools(where: str, tools: Tools) -> Iterator[str]:
+    """Names that mean no tool that is known: a slip in what is denied lets a call through that was not wanted."""
+    for field, name in unknown_names(tools):
+        near = did_you_mean(canonical(name), KINDS)
+        near = near or "; the agent's program may have one of that name"
+        yield f"{where}: '{field}: {name}' names no tool that is known here{near}"
+
+
+def idle_notes(plan: Plan) -> list[str]:
+    """Jobs that say what is to be done, and have no work that does it."""
+    return [
+        f"job '{job.id}' has a 'task' but neither 'agent' nor 'work', so no agent does it."
+        for job in plan.jobs.values()
+        if job.task.strip() and job.runs_nothing and job.id != VALIDATION
+    ]
 
 
 def _unheld(config: Config, agents: Agents, described: Described, job: Job, work: AgentWork) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from orchard.engine.plans.refs import check_start
 from orchard.engine.world import World
 from orchard.errors import InvalidInput, OrchardError, Problem, UsageError
 from orchard.model.plan import VALIDATION, AgentWork, Job, Plan, Work
-from orchard.operations.foresight import agent_findings, check_agent, permission_notes, refusals
+from orchard.operations.foresight import agent_findings, check_agent, idle_notes, permission_notes, refusals
 from orchard.operations.queries.definitions import Described, agents_of, definition_notes, described_to
 from orchard.planfile.works import named, refusal, spoken
 from orchard.process.failpoint import failpoint
@@ -41,7 +41,7 @@ async def agent_warnings(world: World, plan: Plan) -> list[str]:
         names = agents_of(world.agents, described, plan)
         ignored = ignored_notes(world.repo, world.config, names) if names else []
         held = permission_notes(world.config, world.agents, described, plan)
-        return [*definition_notes(world.agents, described, plan), *held, *ignored]
+        return [*definition_notes(world.agents, described, plan), *held, *idle_notes(plan), *ignored]
 
     return await world.in_thread(look)
 

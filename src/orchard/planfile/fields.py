@@ -49,6 +49,7 @@ class _NoPlugins(ModuleType):
 sys.modules.setdefault("pydantic.plugin._loader", _NoPlugins("pydantic.plugin._loader"))
 
 OTHER_NAMES: dict[str, str] = {
+    "jobs": "nodes",
     "id": "producer_id",
     "task": "description",
     "needs": "dependencies",
@@ -447,7 +448,7 @@ MODELS: tuple[type[Fields], ...] = (
 )
 FORMS: dict[str, type[Fields]] = {"shell": ShellFields, "process": ProcessFields, "agent": AgentFields}
 INSIDE: dict[str, type[Fields]] = {
-    "jobs": JobFields,
+    **dict.fromkeys(names_of("jobs"), JobFields),
     "groups": GroupFields,
     "budget": BudgetFields,
     **dict.fromkeys(names_of("on_failure"), OnFailureFields),

@@ -47,6 +47,7 @@ _JOBS: TypeAdapter[list[fields.JobFields]] = TypeAdapter(list[fields.JobFields],
 
 _ID_NAMES = fields.names_of("id")
 _NEEDS_NAMES = fields.names_of("needs")
+_JOBS_NAMES = fields.names_of("jobs")
 
 # Comparing one unknown name with every job costs milliseconds in a large plan.
 _GUESSES = 20
@@ -59,12 +60,31 @@ def parse(data: bytes, name: str = "plan.yaml", format: Format | None = None, *,
 
 
 def review(data: bytes, name: str, look: Callable[[Plan, Paths], list[Finding]]) -> Plan:
-    """The plan in a file, if nothing is wrong with it by itself, and nothing that `look` finds."""
+    """The plan in a file, if nothing is wrong with it by itself, and nothing that `look` finds.
+
+    What is wrong with single fields does not hide what `look` finds: it looks at the plan without them.
+    """
     document = read_document(data, name, None)
-    plan, paths = _placed(document)
-    if found := look(plan, paths):
+    placed, found = _looked_at(document)
+    rest = placed or _looked_at(Document(_without(document.value, [one.path for one in found]), name))[0]
+    if rest is not None:
+        found = [*found, *interactive_findings(*rest), *look(*rest)]
+    if found or placed is None:
         raise document.refuse(found)
-    return plan
+    return placed[0]
+
+
+def _without(value: Any, paths: Iterable[Path]) -> Any:
+    """A value without these fields of it; jobs and groups stay, so that the places of the others do."""
+    gone = {path[: 1 + max(at for at, part in enumerate(path) if isinstance(part, str))] for path in paths if path}
+    gone = {path for path in gone if path[-1] not in (*_JOBS_NAMES, "groups")}
+
+    def kept(part: Any, path: Path) -> Any:
+        if isinstance(part, dict):
+            return {name: kept(inner, (*path, name)) for name, inner in part.items() if (*path, name) not in gone}
+        return [kept(inner, (*path, number)) for number, inner in enumerate(part)] if isinstance(part, list) else part
+
+    return kept(value, ())
 
 
 def parse_value(value: object, name: str = "plan", *, scaffolding: bool = False) -> Plan:
@@ -200,14 +220,26 @@ def _outside_value(value: object, name: str, root: str = "") -> Document:
 
 
 def _plan(document: Document, *, scaffolding: bool = False) -> Plan:
-    return _placed(document, scaffolding=scaffolding)[0]
+    plan, paths = _placed(document, scaffolding=scaffolding)
+    if talking := interactive_findings(plan, paths):
+        raise document.refuse(talking)
+    return plan
 
 
 def _placed(document: Document, *, scaffolding: bool = False) -> tuple[Plan, Paths]:
+    placed, found = _looked_at(document, scaffolding=scaffolding)
+    if placed is None:
+        raise document.refuse(found)
+    return placed
+
+
+def _looked_at(document: Document, *, scaffolding: bool = False) -> tuple[tuple[Plan, Paths] | None, list[Finding]]:
+    """The plan with the places of its jobs, or None and what is wrong with it."""
     value = document.value
     outline = _Outline()
     if isinstance(value, dict):
-        outline.add_jobs(value.get("jobs"), ("jobs",), None)
+        jobs = _given_name(value, _JOBS_NAMES) or "jobs"
+        outline.add_jobs(value.get(jobs), (jobs,), None)
         outline.add_groups(value.get("groups"), ("groups",), None)
         if outline.entries or not scaffolding:
             outline.count(value)
@@ -215,15 +247,12 @@ def _placed(document: Document, *, scaffolding: bool = False) -> tuple[Plan, Pat
     try:
         model = fields.PlanFields.model_validate(value)
     except ValidationError as error:
-        raise document.refuse(outline.found + findings(error, value, fields.PlanFields)) from None
+        return None, outline.found + findings(error, value, fields.PlanFields)
     if outline.found:
-        raise document.refuse(outline.found)
-    jobs = [_job(one, entry) for one, entry in zip(_job_models(model), outline.entries, strict=True)]
-    plan = _built(model, {job.id: job for job in jobs})
-    paths = {job.id: entry.path for job, entry in zip(jobs, outline.entries, strict=True)}
-    if talking := interactive_findings(plan, paths):
-        raise document.refuse(talking)
-    return plan, paths
+        return None, outline.found
+    made = [_job(one, entry) for one, entry in zip(_job_models(model), outline.entries, strict=True)]
+    plan = _built(model, {job.id: job for job in made})
+    return (plan, {job.id: entry.path for job, entry in zip(made, outline.entries, strict=True)}), []
 
 
 # ---------------------------------------------------------------------------------------- graph
@@ -262,16 +291,18 @@ class _Outline(Struct):
             full = "/".join(part for part in (around, name) if isinstance(part, str))
             if full.count("/") >= DEEPEST_GROUP and isinstance(name, str) and name.count("/") < DEEPEST_GROUP:
                 self.found.append(Finding((*here, "name"), f"groups are nested at most {DEEPEST_GROUP} deep"))
-            self.add_jobs(group.get("jobs"), (*here, "jobs"), full or None)
+            jobs = _given_name(group, _JOBS_NAMES) or "jobs"
+            self.add_jobs(group.get(jobs), (*here, jobs), full or None)
             self.add_groups(group.get("groups"), (*here, "groups"), full or None)
 
     def count(self, value: dict[str, Any]) -> None:
-        lists = [value[name] for name in ("jobs", "groups") if name in value]
+        lists = [value[name] for name in (*_JOBS_NAMES, "groups") if name in value]
+        jobs = _given_name(value, _JOBS_NAMES)
         if len(self.entries) > limits.JOBS:
             message = f"a plan has at most {limits.JOBS} jobs, not {len(self.entries)}"
-            self.found.append(Finding(("jobs",) if "jobs" in value else ("groups",), message))
+            self.found.append(Finding((jobs or "groups",), message))
         elif not self.entries and all(isinstance(given, list) for given in lists):
-            self.found.append(Finding(("jobs",) if "jobs" in value else (), "a plan needs at least one job"))
+            self.found.append(Finding((jobs,) if jobs else (), "a plan needs at least one job"))
 
     def check(self) -> None:
         for entry in self.entries:

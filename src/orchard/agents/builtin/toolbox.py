@@ -16,7 +16,7 @@ from orchard.agents.builtin.tools.own import open_own_tools
 from orchard.agents.builtin.tools.shell import shell_tools
 from orchard.agents.builtin.tools.skills import skill_tools
 from orchard.agents.protocol import McpServer, Noted, Tell
-from orchard.model.permissions import ASK, KINDS, MODES, Tools, covers
+from orchard.model.permissions import Tools, covers, unknown_names
 from orchard.process.background import beside
 
 LEAVING_SECONDS = 10.0
@@ -54,11 +54,7 @@ async def open_toolbox(
 
 def _tell_of_strangers(permitted: Tools, tools: Sequence[Tool], tell: Tell) -> None:
     """Names that mean no tool here: a slip in what is denied would let through what nobody wanted."""
-    said = [("tools", name) for each in permitted.lists for name in each if name not in MODES]
-    said += [("deny_tools", name) for name in permitted.deny] + [("ask_tools", name) for name in permitted.ask]
-    for field, name in dict.fromkeys(said):
-        if name in (ASK, "*") or name.startswith("mcp__") or name in KINDS:
-            continue
+    for field, name in unknown_names(permitted):
         if not any(covers(name, tool.name) for tool in tools):
             tell(Noted("setting", f"'{field}: {plain_text(name)}' has no effect: there is no such tool."))
 

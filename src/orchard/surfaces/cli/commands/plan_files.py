@@ -56,7 +56,7 @@ def reviewed(terminal: Terminal, file: str) -> tuple[Plan, list[str]]:
     from orchard.agents.definitions.ignored import ignored_notes
     from orchard.agents.registry import Agents
     from orchard.engine.machine.reach import reach_warnings
-    from orchard.operations.foresight import foreseen, permission_notes
+    from orchard.operations.foresight import foreseen, idle_notes, permission_notes
     from orchard.operations.queries.definitions import agents_of, definition_notes, described_for
     from orchard.planfile.parse import review  # brings pydantic
 
@@ -74,6 +74,7 @@ def reviewed(terminal: Terminal, file: str) -> tuple[Plan, list[str]]:
         described = described_for(app.repo, agents, plan)
         notes.extend(definition_notes(agents, described, plan))
         notes.extend(permission_notes(config, agents, described, plan))
+        notes.extend(idle_notes(plan))
         if names := agents_of(agents, described, plan):
             notes.extend(ignored_notes(app.repo, config, names))
         return foreseen(app.repo, config, agents, app.reader.plans(), plan, paths, in_commands)
