@@ -36,7 +36,7 @@ from orchard.core.views.figures import UsageReport
 from orchard.core.views.saved_work import Restored, SavedRef, SavedWorkView
 from orchard.engine.server.address import is_at_work
 from orchard.errors import Next, NotFound, OrchardError, Say, UsageError
-from orchard.git.repository import Repository
+from orchard.git.repository import Repository, Worktree
 from orchard.model import limits
 from orchard.model.events.plans import Json
 from orchard.model.phases import PHASES, Phase
@@ -323,15 +323,19 @@ class Library(ABC):
         return diff(self.repo, base, commit, stat=stat, most=most)
 
     def changed_between(self, job: str | None, plan: str | None) -> tuple[str, str]:
-        """The commits between which a job, or the whole plan, made its changes."""
+        """The commits between which a job, or the whole plan, made its changes; a tree, of a worker that is at rest."""
         if job is not None:
             run, job_id, subtask = self.worker_of(job, plan)
             record = run.records[job_id]
             if subtask is not None:
                 one = record.subtasks[subtask]
+                if one.at_rest and one.worktree is not None and one.path is not None:
+                    return one.base, self._held_in(Worktree(one.worktree, Path(one.path)))
                 if not one.over:
                     raise NotFound(f"Subtask '{subtask}' has no result yet; it is {one.status}.")
                 return one.base, one.commit or one.base
+            if record.hold is not None and record.hold.kind == "worker" and (taken := record.worktree) is not None:
+                return taken.base, self._held_in(Worktree(taken.worktree, Path(taken.path)))
             if job_id != VALIDATION:
                 commit = record.work_commit.commit if record.work_commit else record.commit
                 if commit is None or record.base is None:
@@ -342,6 +346,11 @@ class Library(ABC):
         if not run.snapshot.generation:
             raise NotFound(f"Plan '{run.id}' has no result yet; it is {run.status}.")
         return run.snapshot.start, run.snapshot.tip
+
+    def _held_in(self, worktree: Worktree) -> str:
+        from orchard.git.worktree.transfer import tree_now
+
+        return tree_now(self.repo, worktree)
 
     def saved_work(self, plan: str | None = None) -> list[SavedWorkView]:
         from orchard.git.worktree.save import saved_work

@@ -15,8 +15,8 @@ from orchard.core.views.documents import Moment, time_text
 from orchard.model.events import plans as events
 from orchard.model.plan import AgentWork, Job, JobId
 
-TEXT = 8000
-"""Characters of one entry."""
+TEXT = 256 * 1024
+"""Characters of one entry: as long as the longest task or message."""
 
 Kind = Literal[
     "task", "message", "update", "progress", "words", "subtask", "result", "interrupted", "paused", "done", "failed",

@@ -3,6 +3,7 @@
     merge_onto     the merge, in memory: both sides began at the same commit
     transfer       the merge, what it changes, and what is in its way
     write_changes  the paths that differ, and nothing else, written into the worktree
+    tree_now       what a worktree holds now, for whoever looks at it
     picture_of     a checkout of the user's as a commit, for whoever begins with what lies there
 
 A conflict is a value, and so is a file that lies in the way: then nothing is written at all. Git itself checks, before
@@ -23,10 +24,10 @@ from orchard.git.merge.conflicts import Merge
 from orchard.git.objects.processes import Live
 from orchard.git.objects.reader import GITLINK, TREE, Change, Objects
 from orchard.git.refs import hold
-from orchard.git.repository import Checkout, Repository
+from orchard.git.repository import Checkout, Repository, Worktree
 from orchard.git.scratch import commit_index, copy_index, private_file
 from orchard.git.worktree.fast_commit import changes_of
-from orchard.git.worktree.status import ADD_TIMEOUT
+from orchard.git.worktree.status import ADD_TIMEOUT, look, stage
 
 
 def merge_onto(live: Live, start: str, ours: str, theirs: str) -> Merge:
@@ -86,6 +87,18 @@ def write_changes(live: Live, at: Git, ours: str, tree: str) -> None:
         # What is not as the index says is found again below, where it matters.
         git("update-index", "-q", "--refresh", ok=(0, 1), timeout=ADD_TIMEOUT)
         git("read-tree", "-m", "-u", before, tree, timeout=ADD_TIMEOUT)
+
+
+def tree_now(repo: Repository, worktree: Worktree) -> str:
+    """The tree of what a worktree of ours holds now; its files and its index are not touched, and no ref is made."""
+    with private_file(repo) as index:
+        git = repo.worktree_git(worktree.name, worktree.path).with_index(index)
+        try:
+            copy_index(git.git_dir / "index", index)
+        except FileNotFoundError:
+            git("read-tree", "HEAD")
+        stage(git, worktree.path, look(git, worktree.path))
+        return git("write-tree").text
 
 
 def picture_of(repo: Repository, checkout: Checkout, ref: str, message: str) -> str:

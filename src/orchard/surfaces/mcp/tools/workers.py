@@ -44,7 +44,9 @@ SAID = 1_000
 TASKS = 50
 """Tasks of a plan that are named in a list."""
 ENTRY = 2_000
-"""Characters of one entry of a conversation."""
+"""Characters of one entry of a conversation, and of one that is asked for alone."""
+ONE_ENTRY = 50_000
+CUT = "Entries with `whole: false` are cut. One alone is told in full: get_job_talk with limit=1 and since={since}."
 
 
 # ------------------------------------------------------------------------------------------ looking
@@ -150,7 +152,7 @@ def _how(one: views.WorkerRow | views.SubtaskRow) -> Json:
     return {
         "model": one.model,
         "interactive": one.interactive or None,
-        "said": one.said[-SAID:],
+        "said": one.said if len(one.said) <= SAID else f"[get_job_talk has all of it] {one.said[-SAID:]}",
         "progress": to_builtins(one.progress),
         **_used(one.usage),
         "health": to_builtins(one.health),
@@ -181,12 +183,16 @@ class Talk(Told, kw_only=True):
 def _talk(app: App, meant: MeantJob, given: Any) -> Json:
     args = worker_queries.GetJobTalk(plan=meant.plan, job=meant.worker, since=given.since, limit=given.limit)
     found: Json = to_builtins(worker_queries.get_job_talk.read(app, args))
-    return {**found, "entries": [_entry(one) for one in found["entries"]]}
+    most = ENTRY if given.limit > 1 else ONE_ENTRY
+    entries = [_entry(one, most) for one in found["entries"]]
+    cut = next((one["seq"] for one in entries if one.get("whole") is False), None)
+    notes = [CUT.format(since=cut - 1)] if cut is not None and given.limit > 1 else []
+    return {**found, "entries": entries, **compact({"notes": notes})}
 
 
-def _entry(entry: Json) -> Json:
-    cut = len(entry["text"]) > ENTRY
-    told = {**entry, "text": for_screen(entry["text"][:ENTRY]), "whole": None if entry["whole"] and not cut else False}
+def _entry(entry: Json, most: int) -> Json:
+    cut = len(entry["text"]) > most
+    told = {**entry, "text": for_screen(entry["text"][:most]), "whole": None if entry["whole"] and not cut else False}
     return compact(told)
 
 
