@@ -89,7 +89,7 @@ SYNTAX = [
 
 FIELDS = [
     (top("verfy: make"), "p.yaml:3:1 verfy: unknown field 'verfy'; did you mean 'verify'?"),
-    (top("sandbox: auto"), "p.yaml:3:1 sandbox: unknown field 'sandbox'"),
+    (top("sandbox: off"), "p.yaml:3:10 sandbox: must be 'auto', 'landlock' or 'bwrap', not 'off'"),
     (top("target_brnch: x"),
      "p.yaml:3:1 target_brnch: unknown field 'target_brnch'; did you mean 'target_branch'?"),
     (top('"\\e[2J": x'), "p.yaml:3:1 [\"\\u001b[2J\"]: unknown field '\\x1b[2J'"),

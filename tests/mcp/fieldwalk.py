@@ -88,7 +88,7 @@ SAMPLES: dict[str, Any] = {
     "Plan.description": "What it is for",
     "Plan.start_paused": True, "Plan.after": "Standing", "Plan.cleanup": False, "Plan.worktree_root": ".elsewhere",
     "Plan.merge": "merge", "Plan.resolver": "theirs", "Plan.land": "ask", "Plan.push": True, "Plan.deploy": "manual",
-    "Plan.budget": {"minutes": 5},
+    "Plan.budget": {"minutes": 5}, "Plan.sandbox": "bwrap", "Plan.network": "off", "Job.network": "off",
     "Job.id": "other", "Job.name": "Other", "Job.task": "For people", "Job.group": "backend", "Job.needs": ["first"],
     "Job.agent": "fake",
     "Job.work": SHELL, "Job.prechecks": [SHELL, "true"], "Job.postchecks": "make test", "Job.setup": "make ready",

@@ -61,7 +61,6 @@ CASES: dict[str, tuple[Callable[[Launch], Launch], str]] = {
     "NUL in an argument": (lambda launch: replace(launch, argv=("echo", "a\0b")), "embedded null byte"),
     "bad variable name": (lambda launch: replace(launch, env={"A=B": "c"}), "illegal environment variable name"),
     "lone surrogate": (lambda launch: replace(launch, argv=("echo", "\ud800")), "'echo' cannot be started"),
-    "missing sandbox": (lambda launch: replace(launch, wrap=("no-such-wrap",)), "There is no program 'no-such-wrap'"),
     "log in a missing folder": (
         lambda launch: replace(launch, log=launch.cwd / "gone" / "log"),
         "cannot be opened: No such file or directory",
@@ -124,15 +123,6 @@ async def test_the_environment_is_what_was_given_and_the_token(tmp_path: Path) -
     assert set(launch.log.read_text().split("\n")) == {
         f"PATH={os.environ['PATH']}", "A=b", "c", f"ORCHARD_TOKEN={launch.token}", "",
     }  # fmt: skip
-
-
-async def test_a_wrapper_is_put_before_the_command(tmp_path: Path) -> None:
-    launch = replace(shell(tmp_path, ""), argv=("echo", "hello"), wrap=("env", "A=b", "nice"))
-
-    ended = await run_program(launch)
-
-    assert ended.ok
-    assert launch.log.read_bytes() == b"hello\n"
 
 
 async def test_the_start_is_told_with_the_identity_while_the_program_is_there(tmp_path: Path) -> None:

@@ -204,7 +204,9 @@ def endpoint(text: str) -> str | None:
     name = r"(?:\*\.)?[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?(?:\.[A-Za-z0-9-]+)*\.?|\[[0-9A-Fa-f:.]+\]"
     fits = re.fullmatch(rf"(?:https?://)?(?:{name})(?::([0-9]{{1,5}}))?/?", text)
     if fits is None or (fits[1] and not 0 < int(fits[1]) < 65536):
-        return "must be a host, with a port where it is not that of http or https, such as 'pypi.org' or '10.0.0.5:443'"
+        return (
+            "must be a host, with a port where it is not that of http or https, such as 'example.org' or '10.0.0.5:443'"
+        )
     return None
 
 

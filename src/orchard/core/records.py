@@ -115,6 +115,8 @@ class Attempt(Struct):
     """When the scheduler gave it a slot."""
     completed: events.WorkerCompleted | None = None
     """Somebody said that its work is done."""
+    refused: dict[tuple[str, str, str, str | None], events.SandboxRefused] = field(default_factory=dict)
+    """What the wall kept its programs from: the kind, the name, the reason and the subtask, with what was told last."""
 
     def turn_of(self, subtask: str | None) -> Turn | None:
         """The turn that is under way, or was last, of the attempt's own agent or of a subtask's."""

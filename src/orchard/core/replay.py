@@ -10,6 +10,7 @@ from orchard.core.health_replay import APPLY_HEALTH
 from orchard.core.question_replay import APPLY_QUESTIONS
 from orchard.core.records import Attempt, PhaseRecord, Snapshot, Turn
 from orchard.core.run import Run
+from orchard.core.sandbox_replay import APPLY_SANDBOX
 from orchard.core.sides import SIDES
 from orchard.core.states import JobState, after
 from orchard.core.subtask_replay import APPLY_SUBTASKS, stop_waiting
@@ -478,4 +479,5 @@ APPLY: Mapping[type[events.Event], Callable[[Run, Any, float], None]] = {
     **APPLY_WORKERS,
     **APPLY_HEALTH,
     **APPLY_QUESTIONS,
+    **APPLY_SANDBOX,
 }

@@ -18,6 +18,7 @@ from orchard.engine.world import World
 from orchard.model.events.event import Event
 from orchard.model.phases import Phase
 from orchard.model.plan import Job, JobId, Plan
+from orchard.model.sandbox import Network
 
 
 class Context(Struct, dict=True):
@@ -71,6 +72,10 @@ class Context(Struct, dict=True):
     def state(self) -> JobRecord:
         return self.run.records[self.job_id]
 
+    @property
+    def network(self) -> Network | None:
+        return self.job.network or self.plan.network
+
     def traced(self, env: Mapping[str, str]) -> Mapping[str, str]:
         """The variables of a program, and where plans are traced those by which it can join the trace."""
         tracing = self.engine.tracing
@@ -102,5 +107,7 @@ class Context(Struct, dict=True):
     @property
     def place(self) -> Place:
         evidence = self.world.logs.evidence_path(self.run.id, self.job_id, self.number)
+        if self.workspace.launcher.wall is not None:
+            evidence = self.workspace.enclosure.folders.out / f"evidence-{self.number}.json"
         target = self.run.pinned.target_branch
         return Place(self.workspace.folder, self.run.id, self.job_id, self.number, self.base, target, evidence)

@@ -22,7 +22,9 @@ from orchard.core.scheduler import StartJob, free_slots, next_turns, pick
 from orchard.core.states import ACTIVE
 from orchard.engine.interruption import Interruptible
 from orchard.engine.machine.leases import Leases, SubtaskSlots
+from orchard.engine.machine.network import Network
 from orchard.engine.machine.pool import Pool
+from orchard.engine.machine.sandbox import Sandboxes
 from orchard.engine.machine.vigil import Vigil
 from orchard.engine.plans.budget import Budgets
 from orchard.engine.plans.runs import Chain, Runs
@@ -96,6 +98,8 @@ class Engine:
         self.asked = 0
         """Requests that are being carried out; while there are any, the engine is not idle."""
         self.job_tokens = JobTokens()
+        self.sandboxes = Sandboxes(world)
+        self.network = Network()
         self.desks: dict[Scope, Any] = {}
         """Where agents sit (`scope.Desk`), each with the subtasks that it handed out."""
         self.questions: dict[tuple[PlanId, JobId, int], asyncio.Future[events.CallAnswered]] = {}
@@ -465,6 +469,7 @@ async def running(engine: Engine) -> AsyncIterator[Engine]:
                 awake.cancel()
                 await engine.close()
                 await asyncio.wait([drive, awake])
+                await engine.network.close()
     except BaseExceptionGroup as several:
         # Whoever holds the block knows the error by its own name, not as one of a group.
         if len(several.exceptions) == 1:

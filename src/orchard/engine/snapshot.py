@@ -4,6 +4,8 @@ The snapshot is derived: leaves and the commit it starts from make it what it is
 when its refs are not where the journal says (a crash between the two): it is built again.
 """
 
+from msgspec.structs import replace
+
 from orchard.core.run import Run
 from orchard.engine.engine import Engine
 from orchard.engine.merges.authorship import NAMED_JOBS, met_by
@@ -48,7 +50,8 @@ async def start_plan(engine: Engine, run: Run) -> None:
 
 def _pin(engine: Engine, run: Run, others: list[str]) -> PlanStarted:
     repo = engine.world.repo
-    started = target_of(repo, run.plan, others)
+    level = engine.sandboxes.level(run.plan)
+    started = replace(target_of(repo, run.plan, others), sandbox=level)
     hold = keep_ref(run.id, BASE, 0)
     failpoint("plan.before-pin")
     update_refs(repo.git, [Update(hold, started.base_commit, ANY)], f"orchard: base of {run.id}")

@@ -6,9 +6,9 @@ from msgspec.structs import replace
 
 from orchard.engine.context import Context
 from orchard.engine.outcome import Failed, Held, Outcome, Passed, Skipped
+from orchard.engine.plans.setup import UPDATE_SUBMODULES, setup_works
 from orchard.engine.programs import TAIL_LINES, command_line, environment, failure, folder_of, limits_of, redacted
 from orchard.engine.turns.work import run_agent_work
-from orchard.engine.workspace import UPDATE_SUBMODULES, setup_works
 from orchard.model.phases import Phase, at_or_after
 from orchard.model.plan import AgentWork, Work
 from orchard.store.logs import tail

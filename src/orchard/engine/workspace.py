@@ -17,6 +17,7 @@ import asyncio
 import hashlib
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
 
@@ -25,9 +26,10 @@ from msgspec import Struct
 from orchard.core.records import Subtask
 from orchard.core.run import Run
 from orchard.core.states import JobState
+from orchard.engine.enclosure import Enclosure
 from orchard.engine.engine import Engine
 from orchard.engine.machine.pool import Pool
-from orchard.engine.world import World
+from orchard.engine.plans.setup import UPDATE_SUBMODULES, setup_works, wants_submodules
 from orchard.errors import OrchardError
 from orchard.git.history import worktree_diff
 from orchard.git.refs import keep_ref, subtask_ref, wip_ref
@@ -42,21 +44,13 @@ from orchard.model.events import plans as events
 from orchard.model.limits import Limits
 from orchard.model.names import JobId, token_of
 from orchard.model.phases import Phase
-from orchard.model.plan import AgentWork, Job, OnFailure, Plan, ProcessWork, Work
+from orchard.model.plan import AgentWork
 from orchard.model.plan_codec import work_json
 from orchard.process.failpoint import failpoint
 from orchard.process.families.family import end_family_now
 from orchard.process.families.identity import Identity
 from orchard.process.launcher import Launcher
 from orchard.process.program import Ended, run_program
-
-UPDATE_SUBMODULES = ProcessWork(
-    executable="git",
-    # Not `--init`, which would write to the settings that all worktrees share with the user.
-    args=("-c", "submodule.active=.", "submodule", "update", "--recursive"),
-    env={"GIT_TERMINAL_PROMPT": "0"},
-    on_failure=OnFailure(heal=False, message="The submodules of the worktree could not be checked out"),
-)
 
 
 class Held(Struct, frozen=True):
@@ -84,6 +78,7 @@ class Workspace:
         """Whether it holds already what setting it up would leave."""
         self._setup_key: str | None = None
         self._worktree: Worktree | None = None  # from `prepare` to `end`
+        self.enclosure = Enclosure(engine, run, job_id, whose)
         self._borrowed: Held | None = None
 
     @property
@@ -137,6 +132,7 @@ class Workspace:
             if usable and await self._world.in_thread(pool.worktrees.exists, held.worktree):
                 pool.keep(held.worktree)
                 self._worktree = held.worktree
+                await self.enclosure.build(self._worktree)
                 return
             await self.end("before a new start")
             if self.held is not None:
@@ -148,6 +144,7 @@ class Workspace:
         failpoint("worktree.after-take")
         self.is_new = True
         self._note_taken(worktree, commit)
+        await self.enclosure.build(self._worktree)
 
     async def fill(self) -> tuple[list[str], Linked]:
         """Put into a new worktree what git does not: copies of ignored files, and links to ignored folders."""
@@ -170,7 +167,7 @@ class Workspace:
     @property
     def launcher(self) -> Launcher:
         """Starts every process that works there; those of a subtask can end without those of its attempt."""
-        return Launcher(token_of(self._run.id, self._job, self._attempt, self._subtask))
+        return Launcher(token_of(self._run.id, self._job, self._attempt, self._subtask), self.enclosure.wall)
 
     def note_start(self, phase: Phase) -> Callable[[Identity], Awaitable[None]]:
         """Hears of a program that was started there, so that whoever comes after us can end it."""
@@ -196,13 +193,18 @@ class Workspace:
     ) -> Ended:
         """Run a program of the plan's there, to the end of everything that it started."""
         self.repair()
-        launch = self.launcher.launch(argv, folder, env, log, limits)
-        # At most once per attempt: that it began must outlive us before it begins.
-        await self._engine.durable()
-        failpoint("program.before-start")
-        ended = await run_program(launch, self.note_start(phase), hurry)
-        failpoint("program.after-end")
-        return ended
+        async with self.opened(phase) as launcher:
+            launch = launcher.launch(argv, folder, env, log, limits)
+            # At most once per attempt: that it began must outlive us before it begins.
+            await self._engine.durable()
+            failpoint("program.before-start")
+            ended = await run_program(launch, self.note_start(phase), hurry)
+            failpoint("program.after-end")
+            return ended
+
+    def opened(self, phase: Phase) -> AbstractAsyncContextManager[Launcher]:
+        """The launcher, with a way out for programs of the plan."""
+        return self.enclosure.opened(self.launcher, self._attempt, phase, self._subtask)
 
     def repair(self) -> None:
         """Put back what whoever worked there before may have broken, so that git works for the next."""
@@ -218,9 +220,11 @@ class Workspace:
             await in_thread(end_family_now, token, None, log)
 
     async def changes(self) -> Changes:
+        await self.enclosure.bring_in()
         return await self._world.in_thread(worktree_changes, self._world.repo, self._open)
 
     async def state(self, droppings: Callable[[str], bool]) -> str:
+        await self.enclosure.bring_in()
         repo, worktree = self._world.repo, self._open
         git = repo.worktree_git(worktree.name, worktree.path)
         inside = partial(fingerprints, repo.filters, worktree.path, modules_of(repo, worktree))
@@ -228,6 +232,7 @@ class Workspace:
 
     async def diff(self, base: str, most: int) -> str:
         """What differs there from a commit, as people read it, up to so many bytes."""
+        await self.enclosure.bring_in()
         return await self._world.in_thread(worktree_diff, self._world.repo, self._open, base, most)
 
     async def write_changes(self, old: str, new: str) -> None:
@@ -237,6 +242,7 @@ class Workspace:
 
     async def collect(self, info: CommitInfo, base: str, *, stays: bool = True) -> Committed | Refused:
         """Turn what was left there since `base` into a commit; `stays`: somebody goes on in the worktree."""
+        await self.enclosure.bring_in()
         failpoint("commit.before")
         result = await self._world.in_thread(self._commit, info, base, stays)
         failpoint("commit.after")
@@ -267,6 +273,7 @@ class Workspace:
         held = self.held
         if held is None:
             return None
+        await self.enclosure.bring_in()
         trees, live = self._pool.worktrees, self._world.integration.live
         made_from, left = trees.made_from(held.worktree), trees.left_by(held.worktree) if to_pool else None
         known = partial(ensure_saved, live=live, made_from=made_from, held_by=held.ref, left=left)
@@ -286,6 +293,7 @@ class Workspace:
 
     async def picture(self, base: str, why: str) -> str:
         """A commit that holds what the worktree holds now, untouched; what is more than `base` has is held by a ref."""
+        await self.enclosure.bring_in()
         saved = await self._world.in_thread(ensure_saved, *self._to_save(self._open, why), base)
         if self._record_saved(saved, why):
             await self._engine.durable()
@@ -325,6 +333,7 @@ class Workspace:
                 on_disk = True
             except asyncio.CancelledError as error:
                 canceled = error
+        await self.enclosure.remove()
         failpoint("worktree.before-release")
         try:
             await self._pool.give(saved)
@@ -434,23 +443,6 @@ def workspace_of(
     if attempt is None:
         attempt = record.last.number if record.last is not None else 1
     return JobWorkspace(engine, run, job_id, attempt, job_id)
-
-
-def setup_works(plan: Plan, job: Job, world: World, commit: str) -> tuple[Work, ...]:
-    """What is run in a new worktree at a commit: what the job says, else the plan, else the configuration."""
-    first = (UPDATE_SUBMODULES,) if wants_submodules(plan, world) and _has_submodules(world, commit) else ()
-    if job.setup is not None:
-        return (*first, *job.setup)
-    return (*first, *(plan.setup if plan.setup is not None else world.setup))
-
-
-def wants_submodules(plan: Plan, world: World) -> bool:
-    return plan.submodules if plan.submodules is not None else world.config.worktree.submodules
-
-
-def _has_submodules(world: World, commit: str) -> bool:
-    live = world.integration.live
-    return live.census.below(live.objects.tree_of(commit)).submodules
 
 
 def folders_of(run: Run) -> list[Worktree]:

@@ -22,6 +22,7 @@ from orchard.model.names import PlanId as PlanId
 from orchard.model.names import Resolver as Resolver
 from orchard.model.permissions import ALL, Tools
 from orchard.model.phases import Phase
+from orchard.model.sandbox import Level, Network
 
 VALIDATION = JobId("__snapshot-validation__")
 
@@ -110,6 +111,8 @@ class Job(Struct, frozen=True, kw_only=True):
     approve: bool = False
     tools: Tools = ALL
     """Of every agent that works on the job: its work, its checks, its subtasks, and whoever heals it."""
+    network: Network | None = None
+    """None: what the plan says."""
 
     @property
     def runs_nothing(self) -> bool:
@@ -153,6 +156,9 @@ class Plan(Struct, frozen=True, kw_only=True, dict=True):
     """Whether worktrees have them checked out, and jobs may move them; None: from the configuration."""
     deploy: Literal["auto", "manual"] = "auto"
     budget: Budget = Budget()
+    sandbox: Level | None = None
+    """Never weaker than what the configuration says, which is meant by None."""
+    network: Network | None = None
 
     @cached_property
     def needed_by(self) -> Mapping[JobId, tuple[JobId, ...]]:

@@ -155,6 +155,11 @@ ToolSet = Annotated[
         }
     ),
 ]
+Network = Annotated[
+    Literal["on", "off"],
+    PlainValidator(rules.switch),
+    WithJsonSchema({"enum": ["on", "off", True, False]}),
+]
 Positive = Annotated[float, Field(gt=0)]
 PhaseName = Literal["merge-fi", "setup", "prechecks", "work", "commit", "postchecks", "merge-ri"]
 Needs = Annotated[
@@ -347,6 +352,7 @@ class JobFields(Fields):
     )
     deny_tools: ToolList = _optional("Tools that none of them may use; `git_*` stands for all that begin so.", "[]")
     ask_tools: ToolList = _optional("Tools before each use of which a person is asked.", "[]")
+    network: Network = _optional("`off`: behind the wall, its programs reach no network.", "from the plan")
 
     @model_validator(mode="after")
     def task_of_an_agent_is_its_work(self) -> Self:
@@ -434,6 +440,11 @@ class PlanFields(Fields):
         "auto",
     )
     budget: BudgetFields = _optional("What it may use before it pauses.", "no limit")
+    sandbox: Literal["auto", "landlock", "bwrap"] = _optional(
+        "The wall around its programs, where the configuration has none or a weaker one; it cannot take one away.",
+        "from the configuration",
+    )
+    network: Network = _optional("`off`: behind the wall, its programs reach no network.", "from the configuration")
 
 
 MODELS: tuple[type[Fields], ...] = (

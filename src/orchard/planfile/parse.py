@@ -173,10 +173,10 @@ def parse_plan_update(value: object, plan: Plan, started: bool, path: str, *, cl
 
 
 UPDATED_ALWAYS = frozenset(
-    {"description", "max_parallel", "env", "verify", "land", "push", "budget", "resolver", "cleanup"}
+    {"description", "max_parallel", "env", "verify", "land", "push", "budget", "resolver", "cleanup", "network"}
 )
 UPDATED_BEFORE = frozenset(
-    {"name", "base", "target", "setup", "submodules", "after", "worktree_root", "merge", "deploy"}
+    {"name", "base", "target", "setup", "submodules", "after", "worktree_root", "merge", "deploy", "sandbox"}
 )
 """What can be changed of a plan at any time, and what only before it has started."""
 CLONED = UPDATED_ALWAYS | UPDATED_BEFORE | {"start_paused"}

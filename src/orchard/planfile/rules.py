@@ -132,6 +132,15 @@ def heal_value(value: Any) -> bool | int:
     return int(value) if 0 <= value <= 100 else refuse("must be a whole number from 0 to 100")
 
 
+def switch(value: Any) -> str:
+    """`on` and `off`, which some readers of YAML take for true and false."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if value not in ("on", "off"):
+        refuse(must_be("on or off", value))
+    return str(value)
+
+
 def seconds(value: Any) -> float:
     if isinstance(value, str):
         parts = _DURATION.fullmatch(value.strip()) if value.strip() else None

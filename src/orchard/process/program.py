@@ -19,6 +19,7 @@ import stat
 import subprocess
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -34,6 +35,8 @@ from orchard.process.families.marks import marked
 from orchard.process.families.orphans import leading
 from orchard.process.families.table import TOKEN_VARIABLE
 from orchard.process.pipes import Converse, Pipes, Talk, open_pipes
+from orchard.process.sandbox.policy import SandboxError
+from orchard.process.sandbox.wall import Wall
 from orchard.text import one_line
 
 Reason = Literal["exit", "signal", "timeout", "idle", "output-limit", "spawn-failed"]
@@ -62,8 +65,8 @@ class Launch(Struct, frozen=True):
     token: str
     """Unique to this attempt: what carries it is ended with the attempt."""
     limits: Limits = field(default_factory=Limits)
-    wrap: tuple[str, ...] = ()
-    """Put before argv: a sandbox that starts the program in its own way."""
+    wall: Wall | None = None
+    """What stands around the program and all that it starts."""
     pipes: bool = False
     """Standard input and output are pipes to us, for `converse`; only standard error goes to the log."""
     farewell: float | None = None
@@ -187,7 +190,6 @@ async def _end(child: _Child, hurry: asyncio.Event | None, settle: float, *, has
 
 def _spawn(launch: Launch) -> _Child | Ended:
     started = time.monotonic()
-    argv = launch.wrap + launch.argv
     if not launch.argv:
         return _not_started("There is no program to start: the command is empty.", started)
     try:
@@ -196,8 +198,8 @@ def _spawn(launch: Launch) -> _Child | Ended:
         return _not_started(f"The log {one_line(str(launch.log))} cannot be opened: {error.strerror}.", started)
     try:
         with marked(launch.token):
-            process = subprocess.Popen(
-                argv,
+            process = _popen(launch.wall)(
+                launch.argv,
                 cwd=launch.cwd,
                 env={**launch.env, TOKEN_VARIABLE: launch.token},
                 stdin=subprocess.PIPE if launch.pipes else subprocess.DEVNULL,
@@ -205,13 +207,21 @@ def _spawn(launch: Launch) -> _Child | Ended:
                 stderr=log_fd,
                 start_new_session=True,
             )
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, SandboxError) as error:
         os.close(log_fd)
         return _not_started(_why_not_started(launch, error), started)
     # Only a child that ended in no time, in a process that ignores SIGCHLD, is not in the table any more.
     identity = identify(process.pid) or Identity(process.pid, 0.0, boot_id())
     own_log.debug("process", f"{launch.argv[0]} started as {process.pid} in {launch.cwd}")
     return _Child(process, identity, log_fd, launch, started)
+
+
+def _popen(wall: Wall | None) -> Callable[..., subprocess.Popen[bytes]]:
+    if wall is None:
+        return subprocess.Popen
+    from orchard.process.sandbox.spawn import popen  # only who builds a wall needs it
+
+    return partial(popen, wall.policy, wall.level)
 
 
 def _open_log(path: Path) -> int:
@@ -229,8 +239,10 @@ def _not_started(message: str, started: float) -> Ended:
     return Ended("spawn-failed", None, None, message, time.monotonic() - started)
 
 
-def _why_not_started(launch: Launch, error: OSError | ValueError) -> str:
-    program = one_line((launch.wrap + launch.argv)[0], 80)
+def _why_not_started(launch: Launch, error: OSError | ValueError | SandboxError) -> str:
+    program = one_line(launch.argv[0], 80)
+    if isinstance(error, SandboxError):
+        return f"'{program}' cannot be started behind a wall: {error.message}"
     if not isinstance(error, OSError):
         return f"'{program}' cannot be started: {one_line(str(error))}."
     if not launch.cwd.is_dir():
@@ -247,7 +259,7 @@ def _why_not_started(launch: Launch, error: OSError | ValueError) -> str:
 def _exists(launch: Launch) -> bool:
     import shutil  # brings the compression modules, for this one message
 
-    name = (launch.wrap + launch.argv)[0]
+    name = launch.argv[0]
     found = shutil.which(name, path=launch.env.get("PATH", os.defpath)) if "/" not in name else name
     return found is not None and (launch.cwd / found).is_file()
 

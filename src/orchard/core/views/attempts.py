@@ -9,6 +9,7 @@ from orchard.core.records import Attempt, JobRecord, Subtask, Turn
 from orchard.core.run import Run
 from orchard.core.views import documents
 from orchard.core.views.health import conditions_view, marks_view
+from orchard.core.views.sandbox import refusals
 from orchard.core.views.usage import agents_usage
 from orchard.model.events.plans import JobFailed, ProgressReported
 from orchard.model.permissions import ALL, Source, all_of
@@ -70,6 +71,7 @@ def _attempt(record: JobRecord, attempt: Attempt) -> documents.AttemptView:
         subtasks=subtasks_view(record, attempt),
         usage=agents_usage(one for turn in attempt.turns for one in turn.used.values()),
         failure=None if failure is None else failure_view(failure),
+        refused=refusals(attempt),
     )
 
 

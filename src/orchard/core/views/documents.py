@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from orchard.core.views.figures import AgentUsage, JobUsage, PlanUsage
+from orchard.core.views.sandbox import RefusalView
 from orchard.core.views.saved_work import SavedRef
 from orchard.errors import Next
 from orchard.model.permissions import Mode
@@ -136,6 +137,7 @@ class PlanSummary(Struct, frozen=True, kw_only=True):
     pushed: Push | None = None
     groups: Annotated[dict[str, JobStatus], Meta(description="Every group with what it shows.")] = {}
     after: Annotated[str | None, Meta(description="The plan that has to succeed before this one starts.")] = None
+    sandbox: Annotated[str | None, Meta(description="The wall around its programs: `bwrap`, `landlock`, `off`.")] = None
     deleted: bool = False
     deleted_at: Annotated[Moment | None, Meta(description="When it was deleted.")] = None
     key: Annotated[
@@ -421,6 +423,7 @@ class AttemptView(Struct, frozen=True, kw_only=True):
     subtasks: list[SubtaskView]
     usage: AgentUsage
     failure: Failure | None
+    refused: Annotated[list[RefusalView], Meta(description="What the wall kept its programs from.")] = []
 
 
 class ProcessView(Struct, frozen=True, kw_only=True):

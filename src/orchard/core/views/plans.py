@@ -110,6 +110,7 @@ def plan_summary(run: Run, say: Say, *, interrupted: bool = False) -> documents.
             run.landed.new if run.landed and not run.undone else None,
         ),
         landed=run.landed is not None and run.undone is None,
+        sandbox=started.sandbox if started else None,
         undone=run.undone is not None,
         undoing=run.undo is not None,
         landing=gone and run.records[VALIDATION].released in ("landing", "rewritten"),

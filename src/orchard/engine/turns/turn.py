@@ -10,8 +10,8 @@ import os
 import random
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from hashlib import sha256
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from orchard.agents import protocol
+from orchard.agents.home import make_home
 from orchard.agents.prompts.work import go_on_instructions, repeated
 from orchard.engine.context import Context
 from orchard.engine.interruption import Interruptible
@@ -35,6 +36,7 @@ from orchard.model.phases import Phase
 from orchard.model.plan import JobId, PlanId, Work
 from orchard.model.usage import Usage, add, believed
 from orchard.process.failpoint import failpoint
+from orchard.process.launcher import Launcher
 
 WAITS = (2.0, 5.0, 15.0, 45.0, 90.0)
 """Seconds before each further try of a turn that met an error which passes."""
@@ -156,7 +158,6 @@ async def _once(context: Context, asked: Asked, calls: int) -> tuple[protocol.Re
     await context.engine.durable()
     failpoint("agent.before-turn")
     trusted = await _project_settings_trusted(context, asked)
-    result: protocol.Result | None = None
     with (
         _scratch(context) as scratch,
         with_server(context, agent, asked.purpose, asked.settings, scratch) as settings,
@@ -164,42 +165,77 @@ async def _once(context: Context, asked: Asked, calls: int) -> tuple[protocol.Re
         context.in_trace(),
         _watched(context) as watched,
     ):
-        task = protocol.Task(
-            instructions=asked.instructions,
-            folder=asked.folder,
-            env=context.traced(asked.env),
-            private=private_folder(context, agent.name),
-            scratch=scratch,
-            log=log,
-            launcher=context.workspace.launcher,
-            settings=settings if most is None else replace(settings, max_turns=most - calls),
-            session=asked.session,
-            calls_before=calls,
-            limits=asked.limits,
-            judges=asked.purpose in ("check", "heal"),
-            trusted_project_settings=trusted,
-        )
-        started = context.workspace.note_start(context.phase)
-        watch = protocol.Watch(
-            hearing.tell,
-            started,
-            context.hurry,
-            lambda: context.engine.budgets.used_up(context.run),
-            alive=lambda: context.engine.activity.touch(watched.scope, "traffic"),
-            person=Person(context, agent.name).ask if asked.purpose != "resolve" else None,
-        )
-        try:
-            result = await watched.part.run(agent.run(task, watch))
-            if result is None:
-                result = protocol.Result("health", watched.verdict or "")
-            if result.hint:
-                result = replace(result, message=f"{result.message} {context.world.say(result.hint)}", hint=None)
-        finally:
-            hearing.end(result)
+        given = settings if most is None else replace(settings, max_turns=most - calls)
+        private = private_folder(context, agent.name)
+        async with _launcher(context, asked, private, scratch) as launcher:
+            task = protocol.Task(
+                instructions=asked.instructions,
+                folder=asked.folder,
+                env=context.traced(asked.env),
+                private=private,
+                scratch=scratch,
+                log=log,
+                launcher=launcher,
+                settings=given,
+                session=asked.session,
+                calls_before=calls,
+                limits=asked.limits,
+                judges=asked.purpose in ("check", "heal"),
+                trusted_project_settings=trusted,
+            )
+            result = await _performed(context, asked, task, hearing, watched)
     failpoint("agent.after-turn")
     if result.leftovers:
         context.notes.append(f"{result.leftovers} background processes were still running and were ended")
     return result, hearing.heard
+
+
+async def _performed(
+    context: Context, asked: Asked, task: protocol.Task, hearing: "_Hearing", watched: Watched
+) -> protocol.Result:
+    """The agent does the task, heard and watched."""
+    result: protocol.Result | None = None
+    watch = protocol.Watch(
+        hearing.tell,
+        context.workspace.note_start(context.phase),
+        context.hurry,
+        lambda: context.engine.budgets.used_up(context.run),
+        alive=lambda: context.engine.activity.touch(watched.scope, "traffic"),
+        person=Person(context, asked.agent.name).ask if asked.purpose != "resolve" else None,
+    )
+    try:
+        result = await watched.part.run(asked.agent.run(task, watch))
+        if result is None:
+            result = protocol.Result("health", watched.verdict or "")
+        if result.hint:
+            result = replace(result, message=f"{result.message} {context.world.say(result.hint)}", hint=None)
+    finally:
+        hearing.end(result)
+    return result
+
+
+@asynccontextmanager
+async def _launcher(context: Context, asked: Asked, private: Path, scratch: Path) -> AsyncIterator[Launcher]:
+    """Starts the agent's programs: behind a wall they have its folders, a home with its login, and doors."""
+    enclosure = context.workspace.enclosure
+    if not context.workspace.is_open:  # a conflict is resolved in a folder apart
+        await enclosure.build(None)
+    launcher = context.workspace.launcher
+    if launcher.wall is None:
+        yield launcher
+        return
+    home, socket = private / "home", context.engine.job_tokens.socket
+    own = make_home(asked.agent.name, asked.env, home)
+    folders = [path for path in asked.settings.allowed_folders if path.is_dir()]
+    launcher = launcher.opened(
+        writable=(asked.folder, private, scratch, *own, *folders),
+        sockets=() if socket is None else (Path(socket),),
+        home=home,
+        temporary=scratch,
+    )
+    allowed = enclosure.allowed(asked.settings.allowed_urls)
+    async with enclosure.opened(launcher, context.number, context.phase, context.subtask, allowed) as opened:
+        yield opened
 
 
 def _watched(context: Context) -> AbstractContextManager[Watched]:

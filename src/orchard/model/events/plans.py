@@ -42,6 +42,7 @@ from orchard.model.events.health import UpdateQueued as UpdateQueued
 from orchard.model.events.health import UpdatesDelivered as UpdatesDelivered
 from orchard.model.events.permissions import CallAnswered as CallAnswered
 from orchard.model.events.permissions import CallAsked as CallAsked
+from orchard.model.events.sandbox import SandboxRefused as SandboxRefused
 from orchard.model.events.subtasks import ProgressReported as ProgressReported
 from orchard.model.events.subtasks import SubtaskCompleted as SubtaskCompleted
 from orchard.model.events.subtasks import SubtaskEnded as SubtaskEnded
@@ -82,6 +83,8 @@ class PlanStarted(PlanEvent, frozen=True):
     target_branch: str
     target_commit: str | None
     """None: the branch does not exist yet and is made by landing."""
+    sandbox: str | None = None
+    """The wall around its programs: `bwrap`, `landlock` or `off`; None: written before there were walls."""
 
 
 class PlanPaused(PlanEvent, frozen=True):

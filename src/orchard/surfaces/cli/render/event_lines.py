@@ -56,7 +56,8 @@ def _took(run: Run, job: JobId) -> str:
 
 def _plan_started(run: Run, event: events.PlanStarted) -> list[Line]:
     where = f"from {safe(event.base_branch or '')} {text.short(event.base_commit)} for {safe(event.target_branch)}"
-    return [_line("plan", "started", "busy", " ".join(where.split()))]
+    wall = f", sandbox {event.sandbox}" if event.sandbox not in (None, "off") else ""
+    return [_line("plan", "started", "busy", " ".join(where.split()) + wall)]
 
 
 def _paused(run: Run, event: events.PlanPaused) -> list[Line]:
@@ -220,6 +221,13 @@ def _health(run: Run, event: events.HealthNoted) -> list[Line]:
     return [_line(_job(event.job), f"{who}{safe(event.condition)}", health.meaning(event.condition), shown)]
 
 
+def _refused(run: Run, event: events.SandboxRefused) -> list[Line]:
+    who, times = f"{event.subtask} " if event.subtask else "", f" {event.count} times" if event.count > 1 else ""
+    opens = f"; to open it: {safe(event.setting, 300)}" if event.setting else ""
+    shown = f"{safe(event.name, 300)} ({safe(event.reason)}){times}{opens}"
+    return [_line(_job(event.job), f"{who}kept from", "wait", shown)]
+
+
 def _well(run: Run, event: events.HealthCleared) -> list[Line]:
     who = f"{event.subtask} " if event.subtask else ""
     return [_line(_job(event.job), f"{who}not {safe(event.condition)} any more", "good")]
@@ -302,6 +310,7 @@ LINES: Mapping[type[Event], Callable[[Run, Any], list[Line]]] = {
     events.AgentNoted: _agent_noted,
     events.HealTried: _heal_tried,
     events.HealthNoted: _health,
+    events.SandboxRefused: _refused,
     events.HealthCleared: _well,
     events.SubtaskSpawned: _spawned,
     events.SubtaskEnded: _subtask_ended,

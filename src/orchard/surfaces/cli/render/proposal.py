@@ -59,7 +59,7 @@ def _settings(plan: Plan) -> Iterator[tuple[str, object]]:
     """What else a plan decides that its reader would want to know."""
     if plan.description:
         yield "description", plan.description
-    for word in ("base", "target", "after", "resolver", "worktree_root"):
+    for word in ("base", "target", "after", "resolver", "worktree_root", "sandbox", "network"):
         if (value := getattr(plan, word)) is not None:
             yield word, value
     if plan.land != "auto":

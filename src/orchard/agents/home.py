@@ -1,0 +1,48 @@
+"""The home of an agent's program behind a wall: a folder of the job's own, with the agent's own login in it.
+
+The user's home is not there. What the program needs of it to speak with its model is copied: the files in which it
+keeps a login, and nothing of other agents. Where the user has given it another folder by its variable, that folder
+is opened as it is.
+"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from orchard.agents.facts.programs import known_of
+from orchard.files import read_plain, replace_whole
+
+_MOST_BYTES = 1 << 20
+
+
+def make_home(agent: str, env: Mapping[str, str], home: Path) -> tuple[Path, ...]:
+    """Make the home of an agent, and say what else of the user's folders it needs."""
+    home.mkdir(mode=0o700, exist_ok=True)
+    known = known_of(agent)
+    if known is None:
+        return ()
+    variable, below = known.folder
+    if variable and (moved := env.get(variable)):
+        return (Path(moved),) if Path(moved).is_dir() else ()
+    users = Path(env.get("HOME") or Path.home())
+    for name in (*(f"{below}/{file}" for file in known.files), *(file for file, _ in known.settings)):
+        _copy(users / name, home, name)
+    return ()
+
+
+def _copy(source: Path, home: Path, name: str) -> None:
+    """A newer login replaces an older copy; one that the program has renewed there stays.
+
+    Programs have written in that home since: where one has put a link in the way, nothing is copied.
+    """
+    goal = home / name
+    try:
+        if goal.exists() and goal.stat().st_mtime >= source.stat().st_mtime:
+            return
+        content = read_plain(Path(os.path.realpath(source)), _MOST_BYTES)
+    except OSError:
+        return
+    if Path(os.path.realpath(goal.parent)) != Path(os.path.realpath(home), *Path(name).parts[:-1]):
+        return
+    goal.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    replace_whole(goal, content)

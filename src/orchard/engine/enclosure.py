@@ -1,0 +1,82 @@
+"""What a workspace has of walls: the wall itself, private folders, a way out for its programs, and what those left.
+
+A workspace without a wall has one of these too: nothing of it costs anything then, and what programs behind an earlier
+wall wrote (an engine before this one may have had another setting) is brought in all the same.
+"""
+
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+
+from msgspec.structs import replace
+
+from orchard.core.run import Run
+from orchard.engine.engine import Engine
+from orchard.engine.machine.network import setting_for
+from orchard.engine.machine.sandbox import Folders, folders_of_workspace
+from orchard.git.objects.quarantine import bring_in, is_empty
+from orchard.git.repository import Worktree
+from orchard.model.events.plans import SandboxRefused
+from orchard.model.names import JobId
+from orchard.model.phases import Phase
+from orchard.process.launcher import Launcher
+from orchard.process.proxy.allowed import Allowed, Reach
+from orchard.process.proxy.refusals import Refusal
+from orchard.process.sandbox.wall import Wall
+
+
+class Enclosure:
+    def __init__(self, engine: Engine, run: Run, job: JobId, whose: str) -> None:
+        self._engine, self._run, self._job, self._whose = engine, run, job, whose
+        self.wall: Wall | None = None
+
+    @property
+    def folders(self) -> Folders:
+        """What programs have for themselves; the next attempt goes on with them, as it does with the worktree."""
+        return folders_of_workspace(self._engine.world.repo, f"{self._run.id} {self._whose}")
+
+    async def build(self, worktree: Worktree | None) -> None:
+        """Put the wall up, where there is to be one; SandboxError where it cannot be had."""
+        around, plan = self._engine.sandboxes.around, self._run.plan
+        if self._engine.sandboxes.is_off(plan):
+            self.wall = None
+            return
+        network = self._run.job(self._job).network or plan.network
+        self.wall = await self._engine.world.in_thread(around, plan, network, worktree, self.folders)
+
+    async def bring_in(self) -> None:
+        """Bring the objects that its programs' own git wrote into the repository."""
+        world = self._engine.world
+        if is_empty(self.folders.objects):
+            return
+        brought = await world.in_thread(bring_in, world.repo, self.folders.objects)
+        if brought.refused is not None:
+            told = (
+                f"What git wrote in the job is no part of its result, since git does not accept it: {brought.refused}"
+            )
+            self._engine.warn(self._run.id, told, self._job)
+
+    async def remove(self) -> None:
+        """Once the worktree is given back; nothing that was to be kept is in there any more."""
+        await self._engine.world.in_thread(self.folders.remove)
+
+    def allowed(self, urls: Iterable[str] = (), *, reach: Reach = "public") -> Allowed:
+        """What its programs may reach: what is public or only what is listed, and what the user's settings name."""
+        return Allowed.of(reach, tuple(urls), self._engine.world.config.sandbox.allow)
+
+    @asynccontextmanager
+    async def opened(
+        self, launcher: Launcher, attempt: int, phase: Phase, subtask: str | None, allowed: Allowed | None = None
+    ) -> AsyncIterator[Launcher]:
+        """The launcher, with a way out for programs behind a wall; `allowed` None: to whatever is public."""
+        wall = launcher.wall
+        if wall is None:
+            yield launcher
+            return
+
+        def tell(refusal: Refusal) -> None:
+            name = f"{refusal.host}:{refusal.port}"
+            refused = SandboxRefused(self._job, attempt, phase, "network", name, refusal.reason, setting_for(refusal))
+            self._engine.record(self._run.id, replace(refused, count=refusal.count, subtask=subtask))
+
+        async with self._engine.network.door(wall, allowed or self.allowed(), tell) as (opened, _):
+            yield launcher.behind(opened)

@@ -1,0 +1,178 @@
+"""The wall around the programs of a workspace: what they may reach, made of the repository, the plan and the settings.
+
+What a program behind the wall sees of this machine: the disk to read, without the user's home, temporary and runtime
+folders, checkouts and worktrees; of the home the toolchains and what `sandbox.expose` names; of the repository's `.git`
+all that git needs to read, and nothing that belongs to us or to other worktrees. It writes to its worktree, to git's
+notes on that, and to private folders of its attempt: a home, a temporary folder, and the objects that its own git
+makes (`git.objects.quarantine`).
+"""
+
+import hashlib
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterable
+from functools import cached_property
+from pathlib import Path
+
+from msgspec import Struct
+
+import orchard
+from orchard.agents.project_settings import read_by
+from orchard.engine.world import World
+from orchard.git.objects import quarantine
+from orchard.git.repository import Repository, Worktree
+from orchard.model.plan import Plan
+from orchard.model.sandbox import Network, stricter
+from orchard.process.sandbox.level import walls
+from orchard.process.sandbox.policy import Level, Policy, Resources
+from orchard.process.sandbox.toolchains import toolchains
+from orchard.process.sandbox.wall import Wall
+
+_RUNTIME = ("/tmp", "/var/tmp", "/run", "/var/run", "/dev/shm", "/mnt", "/media")
+PROTECTED = (".git", ".github/workflows", ".vscode", ".husky")
+"""Beside what agents' programs obey: names at the top of a worktree that make others run what stands in them."""
+
+
+class Folders(Struct, frozen=True):
+    """What an attempt, or a subtask, has for itself beside its worktree."""
+
+    top: Path
+
+    @property
+    def home(self) -> Path:
+        return self.top / "home"
+
+    @property
+    def temporary(self) -> Path:
+        return self.top / "tmp"
+
+    @property
+    def objects(self) -> Path:
+        return self.top / "objects"
+
+    @property
+    def out(self) -> Path:
+        """Where programs leave what is for us."""
+        return self.top / "out"
+
+    def make(self, identity: tuple[str, str]) -> None:
+        for folder in (self.home, self.temporary, self.out, self.objects / "info", self.objects / "pack"):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        name, email = (part.replace("\\", "").replace('"', "") for part in identity)
+        settings = f'[user]\n\tname = "{name}"\n\temail = "{email}"\n[gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n'
+        file = self.home / ".gitconfig"
+        if not os.path.lexists(file):
+            file.write_text(settings, "utf-8", errors="replace")
+
+    def remove(self) -> None:
+        shutil.rmtree(self.top, ignore_errors=True)
+
+
+def folders_of_workspace(repo: Repository, whose: str) -> Folders:
+    return Folders(repo.state / "jobs" / hashlib.sha256(whose.encode()).hexdigest()[:16])
+
+
+class Sandboxes:
+    """The walls that one engine builds."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def level(self, plan: Plan) -> Level:
+        """The level that holds for a plan: SandboxError where none can be had. The first call tries it out."""
+        return walls().choose(stricter(self._world.config.sandbox.level, plan.sandbox))
+
+    def is_off(self, plan: Plan) -> bool:
+        return stricter(self._world.config.sandbox.level, plan.sandbox) == "off"
+
+    def around(self, plan: Plan, network: Network | None, worktree: Worktree | None, folders: Folders) -> Wall | None:
+        """The wall for programs in a worktree, or in private folders only, which are made; None: there is none."""
+        level = self.level(plan)
+        if level == "off":
+            return None
+        world, config = self._world, self._world.config.sandbox
+        folders.make(world.identity)
+        own, kept = _of_worktree(world.repo, worktree) if worktree is not None else ((), ())
+        policy = Policy(
+            home=folders.home,
+            temporary=folders.temporary,
+            writable=(*own, folders.home, folders.temporary, folders.out, folders.objects, *self._writable),
+            protected=(*kept, folders.objects / "info"),
+            hidden=tuple(self._hidden(worktree)),
+            exposed=(world.repo.common_dir, *self._exposed),
+            network="off" if "off" in (config.network, network) else "on",
+            resources=Resources(memory=config.memory, processes=config.processes, files=config.files, disk=config.disk),
+        )
+        env = {**self._told, **quarantine.variables(folders.objects, world.repo)}
+        return Wall(level, policy, env)
+
+    @cached_property
+    def _home(self) -> Path:
+        return Path(self._world.environment.get("HOME") or Path.home()).resolve()
+
+    def _hidden(self, worktree: Worktree | None) -> Iterable[Path]:
+        world, repo = self._world, self._world.repo
+        yield from dict.fromkeys([self._home, *map(Path, _RUNTIME), Path(tempfile.gettempdir()).resolve()])
+        yield from (place for place in (repo.main_top, repo.top) if place is not None)
+        if worktree is not None:
+            yield worktree.path.parent
+        yield from self._checkouts()
+        yield from (repo.state, repo.common_dir / "worktrees")
+        yield from (place for place in (world.user_state,) if place is not None)
+
+    def _checkouts(self) -> list[Path]:
+        """Where linked worktrees are, the user's own among them, as git's notes on them say."""
+        found = []
+        for file in (self._world.repo.common_dir / "worktrees").glob("*/gitdir"):
+            try:
+                place = Path(file.read_text("utf-8", errors="surrogateescape").strip())
+            except OSError:
+                continue
+            if place.is_absolute() and ".." not in place.parts:
+                found.append(place.parent)
+        return found
+
+    @cached_property
+    def _chains(self) -> tuple[tuple[Path, ...], dict[str, str]]:
+        found = toolchains(self._home, self._world.environment)
+        paths = tuple(path for chain in found for path in chain.paths)
+        return paths, {name: value for chain in found for name, value in chain.variables.items()}
+
+    @cached_property
+    def _exposed(self) -> tuple[Path, ...]:
+        """Toolchains, environments on the PATH, what the settings name, and the programs that are ours."""
+        paths = [*self._chains[0]]
+        for part in self._world.environment.get("PATH", "").split(os.pathsep):
+            top = Path(part).parent
+            if part.startswith("/") and (top / "pyvenv.cfg").is_file() and ".." not in top.parts:
+                paths.append(top)  # a virtual environment is found by its programs, and needs all of it
+        own = [Path(sys.prefix), Path(sys.base_prefix), *(Path(place).parent for place in orchard.__path__)]
+        named = [_place(text, self._home) for text in self._world.config.sandbox.expose]
+        return tuple(dict.fromkeys(path for path in (*paths, *own, *named) if path.exists()))
+
+    @cached_property
+    def _writable(self) -> tuple[Path, ...]:
+        named = [_place(text, self._home) for text in self._world.config.sandbox.write]
+        return tuple(path for path in named if path.is_dir())
+
+    @property
+    def _told(self) -> dict[str, str]:
+        return self._chains[1]
+
+
+def _place(text: str, home: Path) -> Path:
+    return home / text.removeprefix("~/") if text.startswith("~/") else Path(text)
+
+
+def _of_worktree(repo: Repository, worktree: Worktree) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
+    """What programs in a worktree may write to, and what of that has to stay as it is."""
+    notes = repo.common_dir / "worktrees" / worktree.name
+    (notes / "config.worktree").touch()
+    kept = [notes / name for name in ("commondir", "gitdir", "config.worktree")]
+    names = sorted({*PROTECTED, *(name.partition("/")[0] for name in read_by() if not name.endswith(".env"))})
+    return (worktree.path, notes), (
+        *kept,
+        *(worktree.path / name for name in names if os.path.lexists(worktree.path / name)),
+    )

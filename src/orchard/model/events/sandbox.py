@@ -1,0 +1,19 @@
+"""Facts about the wall around a job's programs."""
+
+from typing import Literal
+
+from orchard.model.events.event import PhaseFact
+
+
+class SandboxRefused(PhaseFact, frozen=True):
+    """The wall kept a program from something; told at the 1st, 10th, 100th ... time."""
+
+    kind: Literal["network", "file"]
+    name: str
+    """A host and port, or a path."""
+    reason: str
+    """One word: `not-listed`, `network-off`, `private`, `loopback`, `hidden`, `read-only`, ..."""
+    setting: str | None = None
+    """The line of the configuration or the plan that opens exactly this; None: no line does."""
+    count: int = 1
+    subtask: str | None = None

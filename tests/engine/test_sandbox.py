@@ -1,0 +1,238 @@
+"""Plans whose programs stand behind a wall: they do their work, reach nothing else, and what they did lands."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from orchard.model.events.plans import PlanStarted, SandboxRefused
+from orchard.process.sandbox.level import walls
+from tests.engine.conftest import Orchard, job
+
+pytestmark = pytest.mark.anyio
+
+LEVELS = [finding.level for finding in walls().findings if finding.works]
+
+
+@pytest.fixture(params=LEVELS)
+def level(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("ORCHARD_SANDBOX", request.param)
+    return str(request.param)
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The user's own folder, with a secret in it."""
+    home = tmp_path / "home"
+    (home / ".ssh").mkdir(parents=True)
+    (home / ".ssh/id_ed25519").write_text("the secret\n")
+    monkeypatch.setenv("HOME", str(home))
+    return home
+
+
+def plan(command: str, more: str = "") -> str:
+    body = "\n".join(f"      {line}" for line in command.strip().splitlines())
+    return f"name: n\n{more}\njobs:\n  - id: a\n    work: |\n{body}\n"
+
+
+async def test_work_behind_a_wall_lands(orchard: Orchard, level: str) -> None:
+    status = await orchard.run(plan("echo one > one.txt; echo $HOME > home.txt"))
+
+    assert status["plan"]["status"] == "succeeded"
+    assert orchard.repo.files("work")["one.txt"] == "one\n"
+    (started,) = orchard.events(PlanStarted)
+    assert started.sandbox == status["plan"]["sandbox"] == level
+
+
+async def test_the_home_other_folders_and_our_own_state_are_not_there(
+    orchard: Orchard, home: Path, level: str, tmp_path: Path
+) -> None:
+    (tmp_path / "outside.txt").write_text("private\n")
+    tried = f"""
+        cat {home}/.ssh/id_ed25519 {tmp_path}/outside.txt > read.txt 2>/dev/null
+        cat {orchard.repo.path}/README.md >> read.txt 2>/dev/null
+        cat {orchard.repo.path}/.git/orchard/journal.db >> read.txt 2>/dev/null
+        echo x > {home}/planted; echo x > {tmp_path}/planted; echo x > {orchard.repo.path}/planted
+        echo x > /tmp/planted-by-a-job; echo x > /var/tmp/planted-by-a-job
+        true
+    """
+    status = await orchard.run(plan(tried))
+
+    assert status["plan"]["status"] == "succeeded"
+    assert orchard.repo.files("work")["read.txt"] == ""
+    places = (home, tmp_path, orchard.repo.path)
+    assert not [place for place in places if (place / "planted").exists()]
+    assert not Path("/tmp/planted-by-a-job").exists() and not Path("/var/tmp/planted-by-a-job").exists()
+
+
+async def test_a_job_uses_git_and_its_commits_are_part_of_its_result(orchard: Orchard, level: str) -> None:
+    own = """
+        git status --short
+        echo one > one.txt; git add one.txt; git commit -qm mine; git log --oneline | wc -l > count.txt
+        echo two > staged.txt; git add staged.txt; echo changed > staged.txt; git diff --stat
+    """
+    status = await orchard.run(plan(own))
+
+    assert status["plan"]["status"] == "succeeded", job(status, "a")
+    files = orchard.repo.files("work")
+    assert (files["one.txt"], files["count.txt"].strip(), files["staged.txt"]) == ("one\n", "2", "changed\n")
+    assert "no part of its result" not in str(status["plan"]["warnings"])
+    orchard.repo("fsck", "--strict")
+    assert not list((orchard.repo.path / ".git/orchard/jobs").iterdir())
+
+
+async def test_refs_settings_hooks_and_objects_of_the_repository_stay_as_they_are(orchard: Orchard, level: str) -> None:
+    git = orchard.repo.path / ".git"
+    before = {path: path.read_bytes() for path in (git / "config", git / "HEAD", git / "refs/heads/work")}
+    tried = """
+        dir=$(git rev-parse --path-format=absolute --git-common-dir)
+        git branch evil; git update-ref refs/heads/work HEAD~1; git config user.name evil; git tag evil
+        echo evil > $dir/hooks/post-checkout; chmod +x $dir/hooks/post-checkout
+        rm -rf $dir/objects/pack $dir/objects/??; echo evil >> $dir/config; echo evil > $dir/info/attributes
+        echo evil > $dir/objects/info/alternates
+        echo fine > fine.txt
+    """
+    status = await orchard.run(plan(tried, "land: never"))
+
+    assert status["plan"]["status"] == "succeeded", job(status, "a")
+    assert {path: path.read_bytes() for path in before} == before
+    assert not (git / "hooks/post-checkout").exists() and not (git / "objects/info/alternates").exists()
+    assert "evil" not in orchard.repo("for-each-ref")
+    orchard.repo("fsck", "--strict")
+
+
+async def test_evidence_of_work_without_changes_is_heard(orchard: Orchard, level: str) -> None:
+    status = await orchard.run(
+        plan("""echo '{"summary": "nothing had to change", "type": "analysis"}' > $ORCHARD_EVIDENCE""")
+    )
+
+    assert status["plan"]["status"] == "succeeded", job(status, "a")
+
+
+async def test_a_check_setup_and_verify_stand_behind_the_same_wall(orchard: Orchard, home: Path, level: str) -> None:
+    look = f"! cat {home}/.ssh/id_ed25519 2>/dev/null"
+    more = f"setup: '{look}'\nverify: '{look}'"
+    row = f"jobs:\n  - {{id: a, prechecks: '{look}', work: 'echo > a', postchecks: '{look}'}}"
+
+    status = await orchard.run(f"name: n\n{more}\n{row}\n")
+
+    assert status["plan"]["status"] == "succeeded", status["jobs"]
+
+
+@pytest.fixture
+def local_server() -> Iterator[tuple[int, list[bytes]]]:
+    """A server on this machine that jobs must not reach, and what it heard."""
+    heard: list[bytes] = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            while True:
+                try:
+                    connection, _ = server.accept()
+                except OSError:
+                    return
+                with connection:
+                    heard.append(connection.recv(100))
+                    connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi")
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield server.getsockname()[1], heard
+
+
+THROUGH = (
+    "import base64, http.client as h, os, urllib.parse as p; u = p.urlsplit(os.environ['HTTP_PROXY']); "
+    "who = base64.b64encode('{{}}:{{}}'.format(u.username, u.password).encode()).decode(); "
+    "c = h.HTTPConnection(u.hostname, u.port); "
+    "c.request('GET', 'http://127.0.0.1:{port}/', headers=dict([('Proxy-Authorization', 'Basic ' + who)])); "
+    "assert c.getresponse().status == 200"
+)
+"""Asks for a port of this machine by the way out, and not beside it."""
+ASK = "import os, urllib.request as r; print(r.urlopen('http://{host}:{port}/', timeout=5).read())"
+
+
+async def test_no_program_reaches_this_machine_and_the_refusal_says_what_would_open_it(
+    orchard: Orchard, level: str, local_server: tuple[int, list[bytes]]
+) -> None:
+    port, heard = local_server
+    direct = f"import socket; socket.create_connection(('127.0.0.1', {port}), 2).sendall(b'direct')"
+    asked = THROUGH.format(port=port)
+    work = f"""
+        python3 -c "{direct}" && echo direct > reached.txt
+        python3 -c "{asked}" && echo proxy >> reached.txt
+        echo done > done.txt
+    """
+    status = await orchard.run(plan(work))
+
+    assert status["plan"]["status"] == "succeeded"
+    assert not heard and "reached.txt" not in orchard.repo.files("work")
+    (refused,) = orchard.events(SandboxRefused)
+    assert (refused.kind, refused.name, refused.reason) == ("network", f"127.0.0.1:{port}", "loopback")
+    assert refused.setting == f'sandbox.allow = ["127.0.0.1:{port}"]'
+    (shown,) = orchard.attempts("a")[0]["refused"]
+    assert (shown["name"], shown["phase"]) == (f"127.0.0.1:{port}", "work")
+
+
+async def test_what_the_user_s_settings_name_is_reached(
+    orchard: Orchard, level: str, local_server: tuple[int, list[bytes]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port, heard = local_server
+    monkeypatch.setenv("ORCHARD_SANDBOX_ALLOW", f"127.0.0.1:{port}")
+    asked = THROUGH.format(port=port)
+
+    status = await orchard.run(plan(f'python3 -c "{asked}" && echo > reached.txt'))
+
+    assert status["plan"]["status"] == "succeeded", job(status, "a")
+    assert len(heard) == 1 and not orchard.events(SandboxRefused)
+
+
+@pytest.mark.parametrize("where", ["network: off", "job"])
+async def test_without_network_there_is_not_even_a_way_out(
+    orchard: Orchard, level: str, where: str, local_server: tuple[int, list[bytes]]
+) -> None:
+    port, heard = local_server
+    row = "    network: off\n" if where == "job" else ""
+    text = plan(f"env | grep -ci proxy > proxies.txt; {ASK.format(host='127.0.0.1', port=port)!r}; true", "")
+    text = text.replace("    work:", f"{row}    work:") if row else f"{where}\n{text}"
+
+    status = await orchard.run(text)
+
+    assert status["plan"]["status"] == "succeeded", job(status, "a")
+    assert orchard.repo.files("work")["proxies.txt"] == "0\n" and not heard
+
+
+async def test_a_failed_attempt_goes_on_with_what_its_git_wrote(orchard: Orchard, level: str) -> None:
+    first = """
+        test -e one.txt || { echo one > one.txt; git add one.txt; git commit -qm mine; exit 3; }
+        git log -1 --format=%s > said.txt
+    """
+    failed = await orchard.run(plan(first))
+    assert failed["plan"]["status"] == "failed"
+
+    status = await orchard.ask("retry_plan")
+
+    assert status["plan"]["status"] == "succeeded", job(status, "a")
+    assert orchard.repo.files("work")["said.txt"] == "mine\n"
+
+
+async def test_a_plan_does_not_start_where_its_wall_cannot_be_had(
+    orchard: Orchard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from orchard.process.sandbox import level as levels
+
+    found = levels.Walls((levels.Finding("bwrap", False, "The program 'bwrap' is not installed."),))
+    monkeypatch.setattr("orchard.engine.machine.sandbox.walls", lambda: found)
+    monkeypatch.setenv("ORCHARD_SANDBOX", "auto")
+
+    status = await orchard.run(plan("touch ran"))
+
+    assert status["plan"]["status"] == "waiting"
+    assert "No wall can be put around programs" in status["plan"]["paused"]
+    assert not job(status, "a")["started_at"]
+
+
+async def test_a_plan_may_ask_for_a_wall_where_the_settings_have_none(orchard: Orchard, home: Path) -> None:
+    status = await orchard.run(plan(f"cat {home}/.ssh/id_ed25519 > read.txt || true", f"sandbox: {LEVELS[0]}"))
+
+    assert (status["plan"]["sandbox"], orchard.repo.files("work")["read.txt"]) == (LEVELS[0], "")
