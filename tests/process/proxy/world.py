@@ -105,7 +105,9 @@ async def world(
 
 
 @asynccontextmanager
-async def server(talk: Talk, tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
+async def server(
+    talk: Talk, tls: ssl.SSLContext | None = None, *, place: tuple[str, int] = ("127.0.0.1", 0)
+) -> AsyncIterator[int]:
     """A server for each connection of which `talk` speaks; its port."""
 
     talks: set[asyncio.Task[None]] = set()
@@ -122,7 +124,7 @@ async def server(talk: Talk, tls: ssl.SSLContext | None = None) -> AsyncIterator
             talks.discard(task)
             writer.close()
 
-    serving = await asyncio.start_server(one, "127.0.0.1", 0, ssl=tls)
+    serving = await asyncio.start_server(one, *place, ssl=tls)
     try:
         yield serving.sockets[0].getsockname()[1]
     finally:
