@@ -89,11 +89,9 @@ def meant(call: str, a: tuple[int, ...], unix: bool, inet: str, listen: bool) ->
 def socket_meant(family: int, kind: int, protocol: int, unix: bool, inet: str) -> bool:
     if family == 1:
         return unix
-    if inet == "none":
-        return False
     if family == 16:
         return protocol == 0
-    if family not in (2, 10):
+    if family not in (2, 10) or inet == "none":
         return False
     return (kind == 1 and protocol in (0, 6)) or (inet == "all" and kind == 2 and protocol in (0, 17))
 

@@ -4,6 +4,7 @@ import asyncio
 import gc
 import os
 import signal
+import socket
 import statistics
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from msgspec.structs import replace
 from orchard.process.families.table import TOKEN_VARIABLE
 from orchard.process.sandbox.landlock import version
 from orchard.process.sandbox.level import Walls, walls
-from orchard.process.sandbox.policy import Level, Policy, SandboxError
+from orchard.process.sandbox.policy import Level, Network, Policy, SandboxError
 from orchard.process.sandbox.spawn import popen
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux" or version() == 0, reason="this kernel has no Landlock")
@@ -170,6 +171,7 @@ def settled(before: tuple[list[str], list[str], bool]) -> tuple[list[str], list[
 
 def test_no_descriptor_and_no_thread_is_left(policy: Policy, level: Level) -> None:
     run(policy, level, "/bin/true")
+    time.sleep(0.3)
     before = state()
 
     for _ in range(10):
@@ -202,14 +204,40 @@ def test_many_threads_start_at_once(policy: Policy, level: Level, tmp_path: Path
     assert gc.isenabled()
 
 
-def test_it_is_started_from_a_running_loop_and_outlives_the_thread(policy: Policy, level: Level) -> None:
+@pytest.mark.parametrize("network", ["on", "off"])
+def test_it_is_started_from_a_running_loop_and_outlives_the_thread(
+    policy: Policy, level: Level, network: Network
+) -> None:
     async def start() -> tuple[int, bool]:
         argv = ["/bin/sh", "-c", "sleep 0.3; exit 5"]
-        process = popen(policy, level, argv, cwd=policy.home, env=ENV, start_new_session=True)
+        process = popen(replace(policy, network=network), level, argv, cwd=policy.home, env=ENV, start_new_session=True)
         await asyncio.sleep(0.1)
         return await asyncio.to_thread(process.wait, 30), process.pid == os.getpid()
 
     assert asyncio.run(start()) == (5, False)
+
+
+ABSTRACT = """
+import socket, sys
+own, other = socket.socket(socket.AF_UNIX), socket.socket(socket.AF_UNIX)
+own.bind("\\0" + sys.argv[1] + "-own"); own.listen(); other.connect("\\0" + sys.argv[1] + "-own")
+try: socket.socket(socket.AF_UNIX).connect("\\0" + sys.argv[1]); print("connected")
+except OSError: print("refused")
+"""
+
+
+@pytest.mark.skipif(version() < 6, reason="this kernel cannot keep them apart")
+def test_abstract_sockets_of_the_machine_are_out_of_reach_on_its_network(policy: Policy, level: Level) -> None:
+    if level == "landlock":
+        pytest.skip("no such socket can be made at all, see the siege")
+    name = f"orchard-test-{os.getpid()}"
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(f"\0{name}")
+        server.listen()
+        argv = (os.path.realpath(sys.executable), "-I", "-S", "-c", ABSTRACT, name)
+        told = run(replace(policy, network="on"), level, *argv)
+
+    assert told == (0, "connected\n" if level == "off" else "refused\n", "")
 
 
 def test_it_can_be_signalled_from_outside(policy: Policy, level: Level) -> None:

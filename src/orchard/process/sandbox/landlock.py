@@ -165,6 +165,16 @@ def restrict(policy: Policy, ground: Ground, outputs: Iterable[int] = ()) -> Non
         os.close(rules)
 
 
+def give_up_abstract_sockets() -> None:
+    """Keep this thread, and what it starts, from the abstract UNIX sockets of others; everything else stays open."""
+    rules = create_ruleset(struct.pack("=QQQ", 0, 0, ABSTRACT_SOCKETS))
+    try:
+        gain_no_privileges()
+        keep_rules(rules)
+    finally:
+        os.close(rules)
+
+
 def _rules(policy: Policy, ground: Ground, outputs: Iterable[int]) -> int:
     abi = version()
     handled = known_rights(abi)

@@ -219,11 +219,11 @@ def _bodies(*, unix: bool, inet: Inet, listen: bool) -> dict[str, _Body]:
 
 def _socket(*, unix: bool, inet: Inet) -> _Body:
     family: _Body = [_argument(0), *_if_equal(_UNIX, [_answer(ALLOW if unix else REFUSE)])]
-    if inet == "none":
-        return [*family, _answer(REFUSE)]
-    # Addresses and routes of the machine can be read, and not changed without capabilities: Node's list of network
-    # interfaces is an exception without it. (The C library's name lookup does without.)
+    # Addresses and routes of the machine can be read, and not changed without capabilities. The C library's name lookup
+    # does without, but Node's list of network interfaces is an exception then, and programs ask for it when they start.
     route = _if_equal(_NETLINK, [_argument(2), *_if_equal(_ROUTE, [_answer(ALLOW)]), _answer(REFUSE)])
+    if inet == "none":
+        return [*family, *route, _answer(REFUSE)]
     internet: _Body = [
         _argument(1),
         (_AND, 0, 0, _TYPE_BITS),

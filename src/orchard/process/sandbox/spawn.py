@@ -3,16 +3,22 @@
 bubblewrap is a program that starts another one; its profile and its filter of system calls are handed over in memory
 that has no name (memfd). Landlock needs no program: what a thread gives up it gives up for itself and for what it
 starts. So a thread is made for each start, goes behind the wall, starts the program and ends; the others of this
-process notice nothing. (bubblewrap cannot be started by such a thread: it ends with the thread that started it.)
+process notice nothing.
+
+bubblewrap ends with the thread that started it (`--die-with-parent`), so it is started by one that stays. A program on
+the network of the machine would find there the abstract UNIX sockets of the machine as well, desktop and all; Landlock
+can keep it from these without keeping bubblewrap from its mounts. So there is one more thread, for as long as we live,
+that gave up these sockets and nothing else.
 """
 
 import errno
 import gc
 import os
+import stat
 import subprocess
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
@@ -22,7 +28,13 @@ from orchard.process.families.table import TOKEN_VARIABLE
 from orchard.process.sandbox.bwrap import ENVIRONMENT, bwrap_argv, bwrap_options, packed
 from orchard.process.sandbox.ground import Ground, survey
 from orchard.process.sandbox.kernel import filter_calls
-from orchard.process.sandbox.landlock import on_the_ground, restrict
+from orchard.process.sandbox.landlock import (
+    SCOPES_SINCE,
+    give_up_abstract_sockets,
+    on_the_ground,
+    restrict,
+    version,
+)
 from orchard.process.sandbox.level import bwrap_program
 from orchard.process.sandbox.policy import Level, Policy
 from orchard.process.sandbox.resources import hold
@@ -82,7 +94,25 @@ def _by_bwrap(policy: Policy, argv: Sequence[str], arguments: dict[str, Any]) ->
         filtered = _memory(stack, calls)
         options = _memory(stack, packed(bwrap_options(policy, survey(policy), env, folder, seccomp=filtered)))
         arguments |= {"env": outside, "pass_fds": (*arguments.get("pass_fds", ()), filtered, options)}
-        return subprocess.Popen((*bwrap_argv(program, policy, options), *argv), **arguments)
+        whole = (*bwrap_argv(program, policy, options), *argv)
+        if policy.network == "on" and version() >= SCOPES_SINCE and not program.stat().st_mode & stat.S_ISUID:
+            return _handed_over(_apart().submit(subprocess.Popen, whole, **arguments))
+        return subprocess.Popen(whole, **arguments)
+
+
+@cache
+def _apart() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(1, "orchard-bwrap", initializer=give_up_abstract_sockets)
+
+
+def _handed_over(start: "Future[subprocess.Popen[bytes]]") -> subprocess.Popen[bytes]:
+    """The program that another thread starts; none, if we are interrupted while we wait for it."""
+    try:
+        return start.result()
+    except BaseException:
+        if start.exception() is None:
+            _undo(start.result())
+        raise
 
 
 def _memory(stack: ExitStack, content: bytes) -> int:
@@ -118,13 +148,7 @@ def _by_thread(policy: Policy, argv: Sequence[str], arguments: dict[str, Any]) -
     unix = bool(policy.sockets)
     calls = _filter(unix=unix, inet=_INET[policy.network], listen=unix or policy.network == "on")
     with ThreadPoolExecutor(1, "orchard-wall") as thread:
-        start = thread.submit(_start, policy, on_the_ground(policy), calls, argv, arguments | {"env": env})
-        try:
-            return start.result()
-        except BaseException:
-            if start.exception() is None:  # we were interrupted while it was being started
-                _undo(start.result())
-            raise
+        return _handed_over(thread.submit(_start, policy, on_the_ground(policy), calls, argv, arguments | {"env": env}))
 
 
 def _start(
