@@ -81,7 +81,7 @@ name: All forms of work
 setup: [npm ci]
 jobs:
   - id: lint
-    expects_no_changes: true
+    changes: forbidden
     work: npm run lint
   - id: build
     timeout: 10m

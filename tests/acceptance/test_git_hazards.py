@@ -312,7 +312,7 @@ def test_a_job_that_stashes_its_work_is_told_so_and_the_users_stash_stays(desk: 
     draft = desk.repo.head("refs/stash")
     files = desk.picture().files
 
-    ran = desk.run(f"echo x > README.md; {ME} stash -q")
+    ran = desk.run({"id": "j1", "work": f"echo x > README.md; {ME} stash -q", "changes": "required"})
 
     assert ran.code == 1 and ran.job("j1")["reason"] == "no-changes", ran.said
     assert draft in desk.repo("reflog", "show", "--format=%H", "refs/stash")

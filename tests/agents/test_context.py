@@ -137,7 +137,7 @@ def test_the_evidence_that_a_worker_is_shown_is_what_the_engine_takes(tmp_path: 
 
 
 def test_a_job_that_must_change_nothing_is_told_so_and_not_the_opposite() -> None:
-    text = work_instructions(replace(CONTEXT, expects_no_changes=True))
+    text = work_instructions(replace(CONTEXT, changes="forbidden"))
 
     assert "a change makes it fail" in text
     assert "ORCHARD_EVIDENCE" not in text and "changes no file fails" not in text

@@ -109,7 +109,7 @@ async def test_the_agent_is_told_the_goal_the_guide_and_what_not_to_do() -> None
     (prompt,) = ask.prompts
     assert "## The goal\n\nMake the\n`thing` work\n" in prompt
     assert "change nothing in it" in prompt and PLAN_FILE in prompt
-    assert "# How to plan" in prompt and "`expects_no_changes` (" in prompt
+    assert "# How to plan" in prompt and "`changes` (" in prompt
 
 
 async def test_an_agent_that_was_wrong_is_told_everything_and_asked_again() -> None:

@@ -105,7 +105,7 @@ def jobs(draw: st.DrawFn, job: JobId, group: str | None, needs: tuple[JobId, ...
         needs=needs,
         work=draw(st.none() | _simple_works),
         priority=draw(st.integers(-2, 2)),
-        expects_no_changes=draw(st.booleans()),
+        changes=draw(st.sampled_from([None, "required", "optional", "forbidden"])),
     )
     if draw(st.integers(0, 3)):
         return plain

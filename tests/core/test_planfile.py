@@ -159,7 +159,7 @@ def test_every_field_has_its_camel_case_and_its_older_name() -> None:
     assert plan.setup == (ShellWork(command="a"), ShellWork(command="b"))
     assert (plan.max_parallel, plan.start_paused) == (0, True)
     second = plan.jobs[JobId("b")]
-    assert (second.needs, second.heal, second.expects_no_changes) == (("a",), 3, True)
+    assert (second.needs, second.heal, second.changes) == (("a",), 3, "forbidden")
 
 
 def test_checks_and_setup_take_one_work_or_many() -> None:

@@ -109,14 +109,29 @@ async def test_a_preferred_side_resolves_a_conflict_and_is_recorded(
     assert (merged.resolved, merged.resolver) == (("shared.txt",), resolver)
 
 
-async def test_work_that_changes_nothing_fails_and_says_what_to_do(orchard: Orchard) -> None:
+async def test_work_that_has_to_change_something_and_does_not_fails_and_says_what_to_do(orchard: Orchard) -> None:
     done = await orchard.run("""
         name: Nothing
-        jobs: [{id: a, work: "true"}]
+        jobs: [{id: a, work: "true", changes: required}]
     """)
     failed = job(done, "a")
     assert (failed["status"], failed["reason"], failed["failed_phase"]) == ("failed", "no-changes", "commit")
-    assert "expects_no_changes" in failed["hint"]
+    assert "changes: optional" in failed["hint"]
+
+
+async def test_a_program_with_nothing_to_do_succeeds_and_its_plan_can_be_run_twice(orchard: Orchard) -> None:
+    plan = """
+        name: Codemod
+        jobs:
+          - {id: here, work: "echo new > here.txt"}
+          - {id: there, needs: [here], work: "true", postchecks: "grep new here.txt"}
+    """
+    first, second = await orchard.run(plan), await orchard.run(plan)
+
+    assert (first["plan"]["status"], first["plan"]["landed"]) == ("succeeded", True)
+    assert (second["plan"]["status"], second["plan"]["landed"]) == ("succeeded", False)
+    assert statuses(second) == {"here": "succeeded", "there": "succeeded"}
+    assert job(second, "there")["commit"] == second["plan"]["base"]["commit"]
 
 
 async def test_a_check_job_passes_without_changes_and_fails_with_them(orchard: Orchard) -> None:
@@ -139,6 +154,7 @@ async def test_evidence_stands_for_work_that_changed_no_file(orchard: Orchard) -
             env: {TOLD: '{"summary": "called it", "type": "external_effect", "outcome": {"id": 7}}'}
             work: echo "$TOLD" > "$ORCHARD_EVIDENCE"
           - id: mumbled
+            changes: required
             env: {TOLD: '{"summary": ""}'}
             work: echo "$TOLD" > "$ORCHARD_EVIDENCE"
     """)

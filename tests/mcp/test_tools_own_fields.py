@@ -360,9 +360,9 @@ async def adds_all_or_none(tools: Bench, tool: str) -> None:
 @check("postchecks", "retry_job", "retry_plan")
 async def does_something_else(tools: Bench, tool: str) -> None:
     plan = await failed(tools)
-    await retry(tools, tool, plan, work="echo work", prechecks="echo pre", postchecks=["echo post", "echo more"])
+    await retry(tools, tool, plan, work="echo work; false", prechecks="echo pre", postchecks=["echo post", "echo more"])
     [event] = events(tools, plan, JobRetried)
-    assert event.work == {"type": "shell", "command": "echo work"}
+    assert event.work == {"type": "shell", "command": "echo work; false"}
     assert [work["command"] for work in (*event.prechecks, *event.postchecks)] == ["echo pre", "echo post", "echo more"]
     await tools.ended(plan, "failed")
     await retry(tools, tool, plan, postchecks=[])

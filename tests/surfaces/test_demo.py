@@ -132,7 +132,7 @@ def test_the_plan_of_the_demo_shows_what_plans_can_do(tmp_path: Path) -> None:
     assert len(plan.jobs) > 8 and len({job.group for job in plan.jobs.values() if job.group}) >= 3
     assert max(len(after) for after in plan.needed_by.values()) >= 4
     assert max(len(job.needs) for job in plan.jobs.values()) >= 3
-    assert any(job.expects_no_changes and not job.id.startswith("__") for job in plan.jobs.values())
+    assert any(job.changes == "forbidden" and not job.id.startswith("__") for job in plan.jobs.values())
     assert plan.verify is not None
 
 

@@ -33,4 +33,4 @@ def _plan_lines(graph: Graph, parallel: int, work: str | None, changes: bool) ->
         if work is not None:
             yield f"    work: {json.dumps(work.format(job=job))}\n"
         if not changes:
-            yield "    expects_no_changes: true\n"
+            yield "    changes: forbidden\n"

@@ -35,6 +35,7 @@ PhaseFunction = Callable[[Context], Awaitable[Outcome]]
 
 EVIDENCE_BYTES = 64 * 1024
 LISTED_PATHS = 10
+NOTHING_TO_CHANGE = "no file had to be changed"
 TYPES = ("file_changes", "external_effect", "analysis", "validation")
 
 
@@ -187,24 +188,26 @@ async def commit(context: Context) -> Outcome:
         evidence = {"summary": said, "type": "analysis"}  # whoever called it done says why nothing had to change
     proven = evidence is not None or read_only(context.state)
     failed = _proof_is_missing(job, result.changed, proven, wrong)
-    if failed is None and job.expects_no_changes and result.changed:
+    if failed is None and job.may_change == "forbidden" and result.changed:
         failed = await _unexpected(context, result.commit)
     if failed is not None:
         return failed
     counts = await _counts(context, result) if result.changed else {}
     context.commit, context.healed = result.commit, False
     context.record(WorkCommitted(context.job_id, number, context.base, result.commit, counts, evidence))
-    return Passed(evidence["summary"] if evidence and not result.changed else "")
+    if result.changed:
+        return Passed()
+    return Passed(evidence["summary"] if evidence else wrong or ("" if job.work is None else NOTHING_TO_CHANGE))
 
 
 def _proof_is_missing(job: Job, changed: bool, proven: bool, wrong: str | None) -> Failed | None:
-    if changed or job.expects_no_changes or proven or job.work is None:
+    if changed or job.may_change != "required" or proven or job.work is None:
         return None
     said = f" ({wrong})" if wrong else ""
     return Failed(
         "no-changes",
         f"The work succeeded but changed no file{said}.",
-        hint="Set 'expects_no_changes: true' if that is right, or have the work write why to $ORCHARD_EVIDENCE.",
+        hint="Set 'changes: optional' if that is right, or have the work write why to $ORCHARD_EVIDENCE.",
         resume_from=Phase.WORK,
     )
 
@@ -215,8 +218,8 @@ async def _unexpected(context: Context, commit_: str) -> Failed:
     more = f" and {len(changed) - LISTED_PATHS} more" if len(changed) > LISTED_PATHS else ""
     return Failed(
         "unexpected-changes",
-        f"The job expects to change nothing, but it changed {listed}{more}.",
-        hint="Remove 'expects_no_changes' if the change is wanted; it is kept under a ref of ours.",
+        f"The job must not change files, but it changed {listed}{more}.",
+        hint="Remove 'changes: forbidden' if the change is wanted; it is kept under a ref of ours.",
         resume_from=Phase.WORK,
     )
 

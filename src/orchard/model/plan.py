@@ -32,6 +32,7 @@ STRAYS = PlanId("strays")
 Shell = Literal["sh", "bash", "zsh", "pwsh"]
 Tier = Literal["fast", "standard", "premium"]
 Effort = Literal["low", "medium", "high", "xhigh"]
+Changes = Literal["required", "optional", "forbidden"]
 
 
 class OnFailure(Struct, frozen=True):
@@ -100,7 +101,8 @@ class Job(Struct, frozen=True, kw_only=True):
     postchecks: tuple[Work, ...] = ()
     setup: tuple[Work, ...] | None = None
     """None: what the plan says."""
-    expects_no_changes: bool = False
+    changes: Changes | None = None
+    """Whether it has to change files; None: an agent has to, a program may."""
     heal: bool | int | None = None
     """None: what the configuration says; a number is heal attempts per phase."""
     env: Mapping[str, str] = field(default_factory=dict)
@@ -113,6 +115,11 @@ class Job(Struct, frozen=True, kw_only=True):
     """Of every agent that works on the job: its work, its checks, its subtasks, and whoever heals it."""
     network: Network | None = None
     """None: what the plan says."""
+
+    @property
+    def may_change(self) -> Changes:
+        """Whether it has to change files: what it says itself, else what its kind of work is for."""
+        return self.changes or ("required" if isinstance(self.work, AgentWork) else "optional")
 
     @property
     def runs_nothing(self) -> bool:
@@ -246,7 +253,7 @@ def with_validation(plan: Plan) -> Plan:
         task="Check the merged result and land it.",
         needs=leaves,
         work=plan.verify if old is None else old.work,
-        expects_no_changes=True,
+        changes="forbidden",
         setup=old.setup if old is not None else None,
     )
     return replace(plan, jobs={**jobs, VALIDATION: validation})

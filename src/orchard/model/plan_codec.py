@@ -61,7 +61,10 @@ def job_json(job: Job) -> Json:
 
 
 def _job_from_json(body: Mapping[str, Any]) -> Job:
-    job = Job(**{"name": _own_name(body["id"]), **_each(_FROM_JSON, _without_tools(body))})
+    values = {"name": _own_name(body["id"]), **_each(_FROM_JSON, _without_tools(body))}
+    if values.pop("expects_no_changes", False):  # as journals had it before `changes`
+        values["changes"] = "forbidden"
+    job = Job(**values)
     return replace(job, tools=_tools(body)) if _names_tools(body) else job
 
 

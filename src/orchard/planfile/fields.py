@@ -30,7 +30,7 @@ from pydantic import (
 )
 
 from orchard.model import limits, permissions
-from orchard.model.plan import Effort, Resolver, Shell, Tier
+from orchard.model.plan import Changes, Effort, Resolver, Shell, Tier
 from orchard.planfile import rules
 
 
@@ -331,9 +331,12 @@ class JobFields(Fields):
     prechecks: Checks = _optional("Has to pass before the work starts.")
     postchecks: Checks = _optional("Has to pass on the commit that the work led to.")
     setup: Setup = _optional("Sets its worktree up, instead of the plan's `setup`.", "the plan's")
-    expects_no_changes: bool = _optional(
-        "For work that should change no file, such as a linter: no change is success, and a change is failure.", "false"
+    changes: Changes = _optional(
+        "Whether it has to change files. `required`: without a change, or evidence of why there is none, it fails; "
+        "`optional`: it succeeds either way; `forbidden`: a change fails, as of a linter or a test.",
+        "`required` for the work of an agent, else `optional`",
     )
+    expects_no_changes: bool = _optional("`true` is `changes: forbidden`.", "false", exclude=True)
     heal: Heal = _optional(
         "Whether an agent heals failures: `true`, `false`, or how often it may try in each phase.",
         "from the configuration",
@@ -353,6 +356,13 @@ class JobFields(Fields):
     deny_tools: ToolList = _optional("Tools that none of them may use; `git_*` stands for all that begin so.", "[]")
     ask_tools: ToolList = _optional("Tools before each use of which a person is asked.", "[]")
     network: Network = _optional("`off`: behind the wall, its programs reach no network.", "from the plan")
+
+    @model_validator(mode="after")
+    def changes_are_said_once(self) -> Self:
+        """Refuse two answers to one question."""
+        if {"changes", "expects_no_changes"} <= self.model_fields_set:
+            rules.refuse("'changes' and 'expects_no_changes' are both given; give 'changes'")
+        return self
 
     @model_validator(mode="after")
     def task_of_an_agent_is_its_work(self) -> Self:
@@ -446,6 +456,9 @@ class PlanFields(Fields):
     )
     network: Network = _optional("`off`: behind the wall, its programs reach no network.", "from the configuration")
 
+
+HIDDEN = frozenset({"no_auto_heal", "expects_no_changes"})
+"""Old spellings: they are read, and shown to nobody who writes a plan today."""
 
 MODELS: tuple[type[Fields], ...] = (
     PlanFields,

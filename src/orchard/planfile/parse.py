@@ -133,7 +133,8 @@ def parse_job_update(value: object, job: Job, known: Collection[JobId], path: st
         problems = [replace(one, path=one.path.replace(f"{path}[0]", path, 1)) for one in error.problems]
         raise InvalidInput(error.what, problems, error.hint) from None
     given = fields.JobFields.model_validate(whole).model_fields_set - {"id", "group"}
-    given = given - {"agent"} | {"work"} if "agent" in given else given
+    for other, meant in {"agent": "work", "expects_no_changes": "changes"}.items():
+        given = given - {other} | {meant} if other in given else given
     about_tools = given & {"tools", "deny_tools", "ask_tools"}
     values = {name: getattr(new, name) for name in given - about_tools}
     return replace(job, tools=_new_tools(job.tools, new.tools, about_tools), **values)
@@ -203,7 +204,8 @@ def _simplify(part: Any) -> None:
             del part["default"]
         for name, inner in part.items():
             if name in ("properties", "$defs"):
-                inner.pop("no_auto_heal", None)
+                for hidden in fields.HIDDEN:
+                    inner.pop(hidden, None)
                 for item in inner.values():
                     item.pop("title", None)
                     _simplify(item)
@@ -396,6 +398,8 @@ def _job(model: fields.JobFields, entry: _Entry) -> Job:
     values = _given(model)
     values.update(id=entry.id, group=entry.group, needs=tuple(entry.needs))
     values.setdefault("name", model.id)
+    if values.pop("expects_no_changes", False):
+        values["changes"] = "forbidden"
     if "work" in values:
         values["work"] = _work(values["work"])
     elif "agent" in values:

@@ -17,6 +17,7 @@ from orchard.agents.prompts.quote import code, data, fenced, listed, tail, verba
 from orchard.agents.prompts.subtask import FOLDERS, PATH, UNANSWERED, permitted, reach, tools_text
 from orchard.git.history import show_path
 from orchard.git.merge.conflicts import MANIFEST, Conflict
+from orchard.model.plan import Changes
 
 _AGAIN = (
     "Your last turn was stopped before it was certain that you had read what follows. What of it you have done "
@@ -94,7 +95,7 @@ class WorkerContext(Struct, frozen=True, kw_only=True):
     needed_by: tuple[str, ...] = ()
     checks: tuple[str, ...] = ()
     verify: str | None = None
-    expects_no_changes: bool = False
+    changes: Changes = "required"
     context_files: tuple[str, ...] = ()
     allowed_folders: tuple[Path, ...] = ()
     allowed_urls: tuple[str, ...] = ()
@@ -365,8 +366,10 @@ def _done(context: WorkerContext) -> str:
             rows.append(f"  - and {len(context.checks) - CHECKS} more")
     if context.verify:
         rows.append(f"- The results of all jobs are merged and then checked by {code(context.verify, CHECK)}.")
-    if context.expects_no_changes:
+    if context.changes == "forbidden":
         rows.append("- This job must leave every file as it is: **a change makes it fail**.")
+    elif context.changes == "optional":
+        rows.append("- Where nothing has to be changed, leave every file as it is and say so.")
     else:
         kinds = ", ".join(f"`{one}`" for one in EVIDENCE_TYPES)
         rows.append(

@@ -297,7 +297,7 @@ async def worker_context(
         needed_by=tuple(one for one in plan.needed_by[context.job_id] if one != VALIDATION),
         checks=checks,
         verify=shown(plan.verify) if plan.verify is not None else None,
-        expects_no_changes=job.expects_no_changes or tools.only_reads,
+        changes="forbidden" if tools.only_reads else job.may_change,
         tools=tools.words if tools != ALL else "",
         context_files=agent_work.context_files if agent_work else (),
         allowed_folders=tuple(Path(name) for name in agent_work.allowed_folders) if agent_work else (),

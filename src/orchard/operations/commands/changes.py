@@ -82,7 +82,7 @@ reshape_plan = Command(
                 {
                     "op": "add_after",
                     "id": "api",
-                    "job": {"id": "lint", "work": "ruff check", "expects_no_changes": True},
+                    "job": {"id": "lint", "work": "ruff check", "changes": "forbidden"},
                 },
                 {"op": "remove", "id": "docs"},
             ],

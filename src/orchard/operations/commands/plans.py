@@ -149,9 +149,9 @@ create_plan = Command(
         "Create a plan",
         details="Jobs run in parallel, each in its own git worktree, after the jobs they need; their work is merged, "
         "checked by `verify` and landed on `target`. The user's checkout is not touched.\n"
-        "A job must change files, unless it has `expects_no_changes`. Do not commit: Orchard does. Put detailed tasks "
-        "into work.instructions; `name` and `task` are for people only. For many jobs use scaffold_plan, add_job, "
-        "finalize_plan. Everything about fields: resource orchard://help/planning.",
+        "An agent's job must change files, unless it has `changes: optional`. Do not commit: Orchard does. Put "
+        "detailed tasks into work.instructions; `name` and `task` are for people only. For many jobs use "
+        "scaffold_plan, add_job, finalize_plan. Everything about fields: resource orchard://help/planning.",
         example={
             "name": "Add login",
             "target": "feature/login",

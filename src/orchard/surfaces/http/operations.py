@@ -21,7 +21,7 @@ from orchard.operations import operation as declared
 from orchard.operations import query as queries
 from orchard.operations.operation import Alias, Argument, Route, arguments_of
 from orchard.operations.table import OPERATIONS
-from orchard.planfile.fields import BudgetFields, Checks, Fields, JobFields, PhaseName, Work, names_of
+from orchard.planfile.fields import HIDDEN, BudgetFields, Checks, Fields, JobFields, PhaseName, Work, names_of
 from orchard.planfile.parse import CLONED, UPDATED_ALWAYS, UPDATED_BEFORE, parse, parse_work
 from orchard.surfaces.http.answers import DOCUMENT, RENDERED
 from orchard.surfaces.http.operation import Asked, Nothing, Operation, Part, Query
@@ -90,7 +90,7 @@ PARTS = {
         "JobUpdate",
         "Fields of a job that has not started. Its `id` and `group` stay.",
         "JobFields",
-        frozenset(JobFields.model_fields) - {"id", "group"},
+        frozenset(JobFields.model_fields) - HIDDEN - {"id", "group"},
     ),
 }
 """What the whole body is for an argument of this form."""

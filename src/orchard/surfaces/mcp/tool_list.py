@@ -50,7 +50,7 @@ FORM: Mapping[str, Mapping[str, str]] = {
         "work": "A shell command, `@agent TASK`, or an object with command, executable or instructions.",
         "prechecks": "Works that must pass before.",
         "postchecks": "Works that must pass on its commit.",
-        "expects_no_changes": "For work that should change no file.",
+        "changes": "Whether it has to change files.",
         "heal": "Whether an agent repairs failures, or how often.",
         "env": "",
         "timeout": "Of each work: seconds, or `10m`.",

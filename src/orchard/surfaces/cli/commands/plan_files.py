@@ -164,7 +164,7 @@ jobs:
   - id: look
     needs: [shout, count]
     work: cat shout.txt count.txt
-    expects_no_changes: true
+    changes: forbidden
 """
 
 ROWS = """\

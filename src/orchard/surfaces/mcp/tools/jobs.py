@@ -197,7 +197,7 @@ def _remedies(run: Run, job: JobId, told: Json) -> list[str]:
     if reason == "no-changes":
         return [
             f"retry_job({at}, work=...) with work that changes files.",
-            "If no change is right: retry after update, or clone_plan and set expects_no_changes.",
+            "If no change is right: retry after update, or clone_plan and set changes: optional.",
             log,
         ]
     if reason == "timeout":

@@ -7,11 +7,12 @@ not in it, so its fields are declared with the type of their value alone, as in 
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, WithJsonSchema
+from pydantic.json_schema import SkipJsonSchema
 
 from orchard.model.statuses import JobStatusName as JobStatusName
 from orchard.model.statuses import PlanStatusName as PlanStatusName
 from orchard.operations.commands.workers import WorkerState as WorkerState
-from orchard.planfile.fields import Fields, JobFields, PlanFields
+from orchard.planfile.fields import HIDDEN, Fields, JobFields, PlanFields
 from orchard.surfaces.mcp.schemas import plan_part
 from orchard.surfaces.mcp.tool import Input, Output
 
@@ -44,7 +45,8 @@ def plan_fields(model: type[Fields], *, without: tuple[str, ...] = (), only: tup
     for name, field in model.model_fields.items():
         if name in without or (only and name not in only):
             continue
-        kind = Annotated[Any, WithJsonSchema(plan_part(f"{owner}.{name}"))]
+        shown = WithJsonSchema(plan_part(f"{owner}.{name}"))
+        kind = Annotated[Any, SkipJsonSchema() if name in HIDDEN else shown]
         made[name] = (kind, Field() if field.is_required() and not only else Field(default=None))
     return made
 
