@@ -53,12 +53,17 @@ def popen(policy: Policy, level: Level, argv: Sequence[str], **arguments: Any) -
     elif level == "landlock":
         process = _by_thread(policy, argv, arguments)
     else:
-        process = subprocess.Popen(argv, **arguments)
+        process = _plainly(argv, arguments)
     try:
         hold(process.pid, policy.resources)
     except BaseException:
         _undo(process)
         raise
+    return process
+
+
+def _plainly(argv: Sequence[str], arguments: Mapping[str, Any]) -> subprocess.Popen[bytes]:
+    process: subprocess.Popen[bytes] = subprocess.Popen(argv, **arguments)
     return process
 
 
@@ -96,8 +101,8 @@ def _by_bwrap(policy: Policy, argv: Sequence[str], arguments: dict[str, Any]) ->
         arguments |= {"env": outside, "pass_fds": (*arguments.get("pass_fds", ()), filtered, options)}
         whole = (*bwrap_argv(program, policy, options), *argv)
         if policy.network == "on" and version() >= SCOPES_SINCE and not program.stat().st_mode & stat.S_ISUID:
-            return _handed_over(_apart().submit(subprocess.Popen, whole, **arguments))
-        return subprocess.Popen(whole, **arguments)
+            return _handed_over(_apart().submit(_plainly, whole, arguments))
+        return _plainly(whole, arguments)
 
 
 @cache
@@ -158,8 +163,7 @@ def _start(
     with _collector_paused():
         restrict(policy, ground, _outputs(arguments))
         filter_calls(calls)
-        process: subprocess.Popen[bytes] = subprocess.Popen(argv, **arguments)
-    return process
+        return _plainly(argv, arguments)
 
 
 def _outputs(arguments: Mapping[str, Any]) -> Iterator[int]:
