@@ -1,15 +1,15 @@
 """What a job behind bubblewrap can do, and what it is started with."""
 
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from orchard.process.sandbox.bwrap import bwrap_argv, bwrap_options, packed
+from orchard.process.sandbox.bwrap import bwrap_argv, bwrap_options, bwrap_program, packed
 from orchard.process.sandbox.ground import Ground
-from orchard.process.sandbox.level import bwrap_program
 from orchard.process.sandbox.policy import Policy, Resources
 from orchard.process.sandbox.toolchains import toolchains
 from tests.process.sandbox.corpus.world import PYTHON, World, lay_placeholders, world
@@ -107,6 +107,28 @@ def test_without_a_keeper_there_is_no_network_and_with_one_it_is_the_keeper_s(
     assert ("--unshare-net" in bwrap_options(policy, NOTHING, {}, Path("/"))) is alone
     assert (argv[:7] == ("/usr/bin/nsenter", "--preserve-credentials", "--user", "--net", "-t", "7", "--")) is entered
     assert argv[-4:] == (str(BWRAP), "--args", "5", "--")
+
+
+@pytest.mark.skipif(shutil.which("nsenter") is None, reason="util-linux is not installed")
+def test_a_job_is_put_into_the_network_of_its_keeper_and_behind_the_same_wall(tmp_path: Path) -> None:
+    argv = ("unshare", "--user", "--map-current-user", "--net", "sh", "-c", "echo ready; exec sleep 60")
+    with subprocess.Popen(argv, stdout=subprocess.PIPE) as keeper:
+        try:
+            assert keeper.stdout is not None
+            keeper.stdout.readline()
+            policy = Policy(home=tmp_path, temporary=tmp_path, writable=(tmp_path,), network="proxy", netns=keeper.pid)
+            line = "readlink /proc/self/ns/net; touch x; touch /x 2>&1; unshare -U true 2>&1; grep -c . /proc/net/dev"
+
+            said = walled(policy, ("/bin/sh", "-c", line), tmp_path).stdout.splitlines()
+
+            assert said[0] == os.readlink(f"/proc/{keeper.pid}/ns/net")  # noqa: PTH115 — not a path, a name of a space
+            assert said[0] != os.readlink("/proc/self/ns/net")  # noqa: PTH115
+            assert (tmp_path / "x").exists()
+            assert (len(said), said[-1]) == (4, "3")
+            assert "Read-only file system" in said[1]
+            assert "unshare failed" in said[2]
+        finally:
+            keeper.kill()
 
 
 def test_shared_memory_is_as_large_as_the_job_s_memory() -> None:

@@ -16,9 +16,8 @@ import psutil
 import pytest
 from msgspec import Struct
 
-from orchard.process.sandbox.bwrap import bwrap_options
+from orchard.process.sandbox.bwrap import bwrap_options, bwrap_program
 from orchard.process.sandbox.ground import Account, survey
-from orchard.process.sandbox.level import bwrap_program
 from tests.process.sandbox.corpus.run import ATTACKS, attempt
 from tests.process.sandbox.corpus.world import World, lay_placeholders, world
 from tests.process.sandbox.walled import BWRAP, ORDINARY, Change

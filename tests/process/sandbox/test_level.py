@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from orchard.process.sandbox.level import Finding, Walls, bwrap_program, try_bwrap, try_landlock, walls
+from orchard.process.sandbox.bwrap import bwrap_program
+from orchard.process.sandbox.level import Finding, Walls, try_bwrap, try_landlock, walls
 from orchard.process.sandbox.policy import SandboxError
 
 WORKS = Walls((Finding("bwrap", True), Finding("landlock", True)))
@@ -51,7 +52,7 @@ def test_one_that_cannot_be_executed_is_told(tmp_path: Path) -> None:
     assert try_bwrap(program).reason == "It could not be started: Permission denied."
 
 
-def test_the_kernel_is_asked_for_landlock() -> None:
+def test_a_program_is_started_behind_landlock() -> None:
     assert try_landlock() == Finding("landlock", True)
 
 

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from orchard.process.sandbox.bwrap import bwrap_program
 from orchard.process.sandbox.ground import make_placeholders, remove_placeholders
-from orchard.process.sandbox.level import bwrap_program
 from orchard.process.sandbox.policy import Access, Policy
 from tests.process.sandbox.walled import ORDINARY, walled
 

@@ -56,6 +56,12 @@ def test_no_variable_shows_the_whole_home(tmp_path: Path) -> None:
     assert not [value for value in values if toolchains(tmp_path, {"GOPATH": value, "NVM_DIR": value, "PATH": value})]
 
 
+def test_a_place_that_cannot_be_looked_at_is_none(tmp_path: Path) -> None:
+    (tmp_path / ".pyenv").symlink_to(tmp_path / ".pyenv")
+
+    assert toolchains(tmp_path, {"NVM_DIR": f"{tmp_path}/{'x' * 300}", "PATH": f"{tmp_path}/.pyenv"}) == ()
+
+
 def test_folders_of_the_path_are_shown_when_no_toolchain_holds_them(tmp_path: Path) -> None:
     for name in (".fzf/bin", ".cargo/bin"):
         (tmp_path / name).mkdir(parents=True)

@@ -9,7 +9,9 @@ program gets its variables by `--setenv`.
 What the flags do is told where they stand. What no flag does: see docs/sandbox.md.
 """
 
+import shutil
 from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
 
 from orchard.process.sandbox.ground import Ground, Place
@@ -35,6 +37,13 @@ RIGHTS = (
     "--new-session",  # no terminal to type into (TIOCSTI)
     "--die-with-parent",  # nothing stays when bwrap is killed
 )
+
+
+@cache
+def bwrap_program() -> Path | None:
+    """By the system's own path: a program of that name in a job's or a repository's folder is not it."""
+    found = shutil.which("bwrap", path=ENVIRONMENT["PATH"])
+    return Path(found) if found else None
 
 
 def bwrap_argv(bwrap: Path, policy: Policy, options: int, *, nsenter: Path | None = None) -> tuple[str, ...]:

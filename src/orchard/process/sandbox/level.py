@@ -5,20 +5,22 @@ says so only when asked. So a program is started behind the real profile, and mu
 What was found holds as long as this process lives.
 """
 
-import os
-import shutil
 import subprocess
 import sys
-import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory, TemporaryFile
 from typing import Literal
 
 from msgspec import Struct
 
-from orchard.process.sandbox.bwrap import ENVIRONMENT, bwrap_argv, bwrap_options, packed
+from orchard.process.sandbox.bwrap import ENVIRONMENT, bwrap_argv, bwrap_options, bwrap_program, packed
 from orchard.process.sandbox.ground import survey
 from orchard.process.sandbox.policy import Level, Policy, SandboxError
+from orchard.process.sandbox.seccomp import seccomp_filter
+from orchard.process.sandbox.spawn import popen
 
 Wanted = Literal["auto", "bwrap", "landlock", "off"]
 
@@ -29,8 +31,8 @@ _BOUNDED = 'test "$$" -lt 5 && ! test -e "$1" && ! touch / 2>/dev/null && ! unsh
 """What the trial asks: are we in processes of our own, is the hidden hidden, the disk closed, and nesting refused?"""
 
 
-_CREATE_RULESET = 444  # the same number on all machines
-_VERSION = 1
+_CLOSED = '! ls "$1" >/dev/null 2>&1 && ! touch ../there 2>/dev/null && touch here && echo walled'
+"""The same for a wall without namespaces."""
 
 
 class Finding(Struct, frozen=True):
@@ -66,28 +68,16 @@ def walls() -> Walls:
     return Walls((try_bwrap(bwrap_program()), try_landlock()))
 
 
-@cache
-def bwrap_program() -> Path | None:
-    """By the system's own path: a program of that name in a job's or a repository's folder is not it."""
-    found = shutil.which("bwrap", path=ENVIRONMENT["PATH"])
-    return Path(found) if found else None
-
-
 def try_bwrap(program: Path | None) -> Finding:
     """Start a program behind the whole profile."""
     if not sys.platform.startswith("linux"):
         return Finding("bwrap", False, "It exists on Linux only.")
     if program is None:
         return Finding("bwrap", False, "The program 'bwrap' is not installed.")
-    with tempfile.TemporaryDirectory(prefix="orchard-wall-") as name:
-        folder = Path(name).resolve()
-        hidden = folder / "hidden"
-        (hidden / "inside").mkdir(parents=True)
-        policy = Policy(home=folder, temporary=folder, writable=(folder,), hidden=(hidden,), network="off")
-        options = bwrap_options(policy, survey(policy), ENVIRONMENT, folder)
+    with _trial() as (policy, hidden):
         argv = ("/bin/sh", "-c", _BOUNDED, "sh", str(hidden / "inside"))
         try:
-            done = _run(program, policy, options, argv)
+            done = _run(program, policy, argv)
         except OSError as error:
             return Finding("bwrap", False, f"It could not be started: {error.strerror}.")
         except subprocess.TimeoutExpired:
@@ -99,32 +89,56 @@ def try_bwrap(program: Path | None) -> Finding:
 
 
 def try_landlock() -> Finding:
-    """Ask the kernel which rules it knows: the call makes nothing, and needs no right."""
+    """Start a program behind it: a container may forbid the calls although the kernel knows them."""
     if not sys.platform.startswith("linux"):
         return Finding("landlock", False, "It exists on Linux only.")
-    import ctypes  # only who builds a wall needs it
-
-    version = int(ctypes.CDLL(None, use_errno=True).syscall(_CREATE_RULESET, None, 0, _VERSION))
-    if version > 0:
+    with _trial() as (policy, hidden):
+        argv = ("/bin/sh", "-c", _CLOSED, "sh", str(hidden))
+        try:
+            said = _output(policy, argv)
+        except OSError as error:
+            return Finding("landlock", False, f"A trial could not be started: {error.strerror}.")
+        except subprocess.TimeoutExpired:
+            return Finding("landlock", False, f"A trial did not end within {SECONDS:.0f} seconds.")
+    if said == b"walled\n":
         return Finding("landlock", True)
-    return Finding("landlock", False, f"The kernel has it not: {os.strerror(ctypes.get_errno())}.")
+    return Finding("landlock", False, "A trial came through: the rules do not hold here.")
 
 
-def _run(
-    program: Path, policy: Policy, options: tuple[str, ...], argv: tuple[str, ...]
-) -> subprocess.CompletedProcess[bytes]:
-    descriptor = os.memfd_create("orchard-wall")
-    try:
-        os.write(descriptor, packed(options))
-        os.lseek(descriptor, 0, os.SEEK_SET)
+@contextmanager
+def _trial() -> Iterator[tuple[Policy, Path]]:
+    """A folder to be written to and one to be hidden, for a moment."""
+    with TemporaryDirectory(prefix="orchard-wall-") as name:
+        work, hidden = Path(name).resolve() / "work", Path(name).resolve() / "hidden"
+        work.mkdir()
+        (hidden / "inside").mkdir(parents=True)
+        yield Policy(home=work, temporary=work, writable=(work,), hidden=(hidden,), network="off"), hidden
+
+
+def _output(policy: Policy, argv: tuple[str, ...]) -> bytes:
+    with popen(
+        policy, "landlock", argv, env=dict(ENVIRONMENT), cwd=policy.home, stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+    ) as process:  # fmt: skip
+        try:
+            return process.communicate(timeout=SECONDS)[0]
+        finally:
+            process.kill()
+
+
+def _run(program: Path, policy: Policy, argv: tuple[str, ...]) -> subprocess.CompletedProcess[bytes]:
+    with TemporaryFile() as options, TemporaryFile() as calls:
+        calls.write(seccomp_filter(unix=True, inet="all"))
+        profile = bwrap_options(policy, survey(policy), ENVIRONMENT, policy.home, seccomp=calls.fileno())
+        options.write(packed(profile))
+        for file in (calls, options):
+            file.seek(0)
         return subprocess.run(
-            (*bwrap_argv(program, policy, descriptor), *argv),
-            pass_fds=(descriptor,),
+            (*bwrap_argv(program, policy, options.fileno()), *argv),
+            pass_fds=(options.fileno(), calls.fileno()),
             env=dict(ENVIRONMENT),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=SECONDS,
             check=False,
         )
-    finally:
-        os.close(descriptor)

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from orchard.process.families.table import TOKEN_VARIABLE
-from orchard.process.sandbox.bwrap import ENVIRONMENT, bwrap_argv, bwrap_options, packed
+from orchard.process.sandbox.bwrap import ENVIRONMENT, bwrap_argv, bwrap_options, bwrap_program, packed
 from orchard.process.sandbox.ground import Ground, survey
 from orchard.process.sandbox.kernel import filter_calls
 from orchard.process.sandbox.landlock import (
@@ -35,7 +35,6 @@ from orchard.process.sandbox.landlock import (
     restrict,
     version,
 )
-from orchard.process.sandbox.level import bwrap_program
 from orchard.process.sandbox.policy import Level, Policy
 from orchard.process.sandbox.resources import hold
 from orchard.process.sandbox.seccomp import Inet, seccomp_filter

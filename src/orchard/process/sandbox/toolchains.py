@@ -109,7 +109,7 @@ def toolchains(home: Path, env: Mapping[str, str]) -> tuple[Toolchain, ...]:
     others = dict.fromkeys(
         path
         for path in (Path(part) for part in env.get("PATH", "").split(":") if part.startswith("/"))
-        if ".." not in path.parts and path.is_relative_to(home) and path != home and path.is_dir()
+        if ".." not in path.parts and path.is_relative_to(home) and path != home and _there(path)
         if not any(path.is_relative_to(place) for place in shown)
     )
     return (*known, Toolchain("PATH", tuple(others))) if others else known
@@ -121,6 +121,15 @@ def _found(home: Path, env: Mapping[str, str]) -> Iterator[Toolchain]:
         root = Path(moved) if moved.startswith("/") and ".." not in Path(moved).parts else home / row.root
         if root in (home, *home.parents):
             continue  # whatever it is, it would show the whole home
-        paths = tuple(root / part for part in row.parts if (root / part).exists())
+        paths = tuple(root / part for part in row.parts if _there(root / part))
         if paths:
             yield Toolchain(row.name, paths, {row.variable: str(root)} if row.told and row.variable else {})
+
+
+def _there(path: Path) -> bool:
+    """Whether we may see it: a variable may lead into the home of another user."""
+    try:
+        path.stat()
+    except OSError:
+        return False
+    return True
