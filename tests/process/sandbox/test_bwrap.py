@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -61,6 +62,21 @@ def test_programs_inside_share_memory_and_semaphores(job: tuple[World, int | Non
     )
 
     assert said(job, line.replace("m.shared_memory", "m.Queue()")) == ("", "")
+
+
+def test_a_policy_that_hides_the_host_s_shared_memory_leaves_the_job_its_own(tmp_path: Path) -> None:
+    secret = Path("/dev/shm", f"orchard-{os.getpid()}-{time.time_ns()}")
+    secret.touch()
+    policy = Policy(
+        home=tmp_path, temporary=tmp_path, hidden=tuple(map(Path, ("/dev/shm", "/dev/pts", "/proc", "/dev")))
+    )
+    line = f'test -e {secret} || {PYTHON} -c "import multiprocessing as m, os; m.Lock(); os.openpty(); print(1)"'
+    try:
+        done = walled(policy, ("/bin/sh", "-c", line), Path("/"))
+    finally:
+        secret.unlink()
+
+    assert (done.stdout, done.stderr) == ("1\n", "")
 
 
 def test_a_socket_of_the_policy_s_can_be_connected_to(job: tuple[World, int | None]) -> None:

@@ -97,6 +97,10 @@ def _system(ground: Ground, memory: int | None) -> tuple[str, ...]:
     )
 
 
+OWN = tuple(map(Path, ("/dev", "/dev/pts", "/dev/shm", "/proc")))
+"""Places that are the job's own already: a policy that hides the host's must not close these."""
+
+
 def _mounts(places: Iterable[Place]) -> tuple[str, ...]:
     """Parents first, so that the deepest place has the last word. What is empty is closed at the end: other mounts had
     to be put into it, and a file written there would fill the memory of the machine."""
@@ -104,6 +108,8 @@ def _mounts(places: Iterable[Place]) -> tuple[str, ...]:
     empty: list[str] = []
     for place in places:
         path = str(place.path)
+        if place.access == "hidden" and place.path in OWN:
+            continue
         if place.link is not None:
             options += ("--symlink", str(place.link), path)
         elif place.access in READ_ONLY:
