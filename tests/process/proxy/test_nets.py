@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -140,6 +141,26 @@ async def test_who_waits_no_more_for_a_slot_leaves_it_to_the_next() -> None:
         waiting.cancel()
         second, third = await nets.take(), await nets.take()
         assert len({first.pid, second.pid, third.pid}) == 3
+    except NoNets as error:
+        pytest.skip(str(error))
+    finally:
+        await nets.close()
+
+
+@needs
+@pytest.mark.anyio
+async def test_a_namespace_that_cannot_be_made_takes_none_of_the_others_along() -> None:
+    nets = Nets()
+    try:
+        first = await nets.take()
+        keeper = int(Path(f"/proc/{first.pid}/stat").read_text().split()[3])
+        soft, hard = resource.prlimit(keeper, resource.RLIMIT_NOFILE)
+        resource.prlimit(keeper, resource.RLIMIT_NOFILE, (1, hard))
+        with pytest.raises(NoNets, match="Too many open files"):
+            await nets.take()
+        resource.prlimit(keeper, resource.RLIMIT_NOFILE, (soft, hard))
+        assert is_alive(first.pid)
+        assert (await nets.take()).pid != first.pid
     except NoNets as error:
         pytest.skip(str(error))
     finally:

@@ -36,7 +36,10 @@ def main() -> None:
         signal.signal(number, signal.SIG_IGN)  # only the engine's end is ours
     while asked := engine.recv(64):
         if asked == b"+":
-            answer, listener = _begin(libc, alive, held, engine)
+            try:
+                answer, listener = _begin(libc, alive, held, engine)
+            except OSError as error:  # no more processes or descriptors: the others must not end for it
+                answer, listener = {"problem": f"child: {error.strerror}"}, None
             if listener is None:
                 engine.sendall(json.dumps(answer).encode())
             else:
