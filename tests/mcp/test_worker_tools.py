@@ -10,6 +10,7 @@ from orchard.agents.protocol import Heard, Result, Session, Task, Watch
 from orchard.engine.server import start as opening
 from orchard.engine.turns.job_tokens import Scope
 from orchard.model.plan import JobId, PlanId
+from orchard.operations.queries.system import list_agents
 from orchard.surfaces.mcp import toolbox
 from orchard.surfaces.mcp.selection import TOOLSETS, Selection
 from tests.engine.scripted import ScriptedAgents, writes
@@ -180,3 +181,17 @@ async def test_workers_are_listed_page_by_page(tools: Bench, agents: ScriptedAge
 
     assert [one["job"] for one in first["workers"] + second["workers"]] == ["j0", "j1", "j2"]
     assert (first["total"], "next_cursor" in second) == (3, False)
+
+
+async def test_capacity_can_be_read_and_agents_are_told_as_at_a_terminal(tools: Bench, agents: ScriptedAgents) -> None:
+    found = await tools("get_capacity")
+    assert found["used"] == 0 and found["holders"] == [] and found["max_parallel"] > 0
+
+    known = {one.name: one for one in list_agents.read(tools.served.app, list_agents.args()).agents}
+    agents.add("claude", writes({"a.txt": "a"}))
+    (row,) = (await tools("list_agents"))["agents"]
+    one = known["claude"]
+    assert (row["installed"], row["logged_in"], row["vendor"]) == (one.installed, one.logged_in, one.vendor)
+    assert row["permissions"] == one.permissions
+    assert row["abilities"] == [name for name, can in one.abilities.items() if can]
+    assert ("install" in row) is (not one.installed)

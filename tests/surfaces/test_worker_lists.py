@@ -102,3 +102,50 @@ def test_workers_of_all_repositories_are_listed_with_where_they_are(orchard: Run
 
 def test_where_no_plan_is_under_way_that_is_said(orchard: Run) -> None:
     assert "There is no plan that is not over" in orchard("workers").stdout
+
+
+ROLES = """
+name: Roles
+deploy: manual
+jobs:
+  - {id: idle, work: {instructions: Write it, interactive: true, tools: [read_file, bash], max_turns: 3}}
+  - {id: checked, work: "@architect Design it", postchecks: "false", heal: false}
+  - {id: later, needs: [idle], work: "@agent Later"}
+"""
+ARCHITECT = "---\nname: architect\ndescription: Designs\n---\nBe careful.\n"
+
+
+def test_workers_show_definitions_and_failures_and_a_pending_task_that_was_called_done(
+    orchard: Run, repo: Repo, tmp_path: Path
+) -> None:
+    repo.commit({".claude/agents/architect.md": ARCHITECT})
+    (tmp_path / "plan.yaml").write_text(ROLES)
+    orchard("run", str(tmp_path / "plan.yaml"))
+    orchard("deploy", "idle")
+    orchard("deploy", "checked")
+    done = orchard("complete", "later", "--result", "Was there already")
+    assert "later  called done  it runs nothing: Was there already" in done.stdout
+
+    listed = orchard("workers").stdout
+    assert "checked  completed, job failed  scribe as architect" in listed
+    assert "failed: 'false' exited with 1." in listed
+    assert "later  completed, job pending  agent" in listed and "says: Was there already" in listed
+    rows = {one["job"]: one for one in json.loads(orchard("workers", "--json").stdout)["workers"]}
+    assert (rows["checked"]["definition"], rows["checked"]["status"]) == ("architect", "failed")
+    assert "exited with 1" in rows["checked"]["error"] and rows["idle"]["error"] is None
+
+    status = " ".join(orchard("status").stdout.split())
+    assert "later called done" in status
+    assert "It was called done, and runs nothing, after idle: Was there already" in status
+    page = orchard("job", "idle").stdout
+    assert "interactive: true" in page and "tools: [read_file, bash]" in page and "True" not in page
+    checked = orchard("job", "checked").stdout
+    assert "scribe as architect work  done" in checked and "archite~" not in checked
+    assert "worker      scribe as architect completed" in checked
+
+    waiting = orchard("waiting").stdout
+    for offered in ("complete idle", "send idle MESSAGE", "pause", "cancel idle"):
+        assert f"orchard {offered}" in waiting, waiting
+    (item,) = [one for one in json.loads(orchard("waiting", "--json").stdout) if one["job"] == "idle"]
+    operations = [step["operation"] for step in item["next"]]
+    assert operations == ["complete_task", "send_message", "pause_worker", "cancel_job"]

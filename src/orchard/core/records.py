@@ -278,6 +278,11 @@ class JobRecord(Struct):
         return [one for turn in latest if turn.ended is None for one in turn.questions.values()]
 
     @property
+    def called_done(self) -> bool:
+        """Whether a person or a parent said that its work is done."""
+        return self.done is not None or (self.last is not None and self.last.completed is not None)
+
+    @property
     def result(self) -> str:
         """What it came to, in the words of whoever said that it is done."""
         if self.done is not None:

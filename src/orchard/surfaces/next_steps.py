@@ -37,6 +37,7 @@ COMMANDS = {
     "list_waiting": "waiting",
     "list_workers": "workers",
     "pause_plan": "pause [plan]",
+    "pause_worker": "pause [worker]",
     "purge_plan": "purge [plan]",
     "restore_saved_work": "recover [ref] [folder] [--plan plan]",
     "resume_plan": "resume [plan]",

@@ -251,6 +251,7 @@ class WorkerView(Struct, frozen=True, kw_only=True):
     health: Annotated[list[ConditionView], Meta(description="The conditions that it is in.")] = []
     activity: Annotated[ActivityView | None, Meta(description="What it does now; only while an engine runs it.")] = None
     model: Annotated[str | None, Meta(description="The model that it used last.")] = None
+    definition: Annotated[str | None, Meta(description="The definition by which it works.")] = None
 
 
 class Hold(Struct, frozen=True):

@@ -283,12 +283,27 @@ def _questions(run: Run) -> list[_Question]:
         if run.records[hold.job].is_paused:
             verb, operation = "resume", "resume_worker"
         step = Next(operation, run.id, None if operation.endswith("_plan") else hold.job)
-        found.append(_Question(hold.job, hold.kind, hold.reason, verb, step))
+        more = _steps_about(run, hold.job, step) if operation in ("complete_task", "resume_worker") else ()
+        found.append(_Question(hold.job, hold.kind, hold.reason, verb, step, more))
     if run.paused is not None and run.paused.waiting and not any(hold.kind == "budget" for hold in run.waiting_for):
         found.append(_Question(None, "plan", run.paused.reason, *_resume(run)))
     if run.status is PlanStatus.WAITING and run.paused is None and run.to_deploy:
         found.append(_Question(None, "deploy", to_deploy(run), "deploy", _deploy(run)))
     return found
+
+
+def _steps_about(run: Run, job: JobId, first: Next) -> tuple[Next, ...]:
+    """What else can be done about a worker, besides `first`."""
+    record = run.records[job]
+    at_rest = record.hold is not None
+    talk = Next("send_message", run.id, job, {"message": "MESSAGE"})
+    names = [
+        "complete_task",
+        *([] if record.is_paused else ["pause_worker"]),
+        *([] if at_rest else ["interrupt_worker"]),
+    ]
+    steps = (talk, *(Next(name, run.id, job) for name in names), Next("cancel_job", run.id, job))
+    return tuple(step for step in steps if step != first)
 
 
 def _calls(run: Run) -> list[_Question]:
@@ -308,10 +323,10 @@ def asked_words(call: CallAsked) -> str:
 
 def _alarms(run: Run) -> list[_Question]:
     """Workers with which something is wrong: nothing waits for an answer, and a person may want to end their turns."""
-    step = "interrupt_worker"
     return [
-        _Question(job, "health", sentence, "interrupt", Next(step, run.id, job))
+        _Question(job, "health", sentence, "interrupt", step, _steps_about(run, job, step))
         for job in run.active
+        for step in [Next("interrupt_worker", run.id, job)]
         for sentence in alarms_of(run.records[job])
     ]
 
@@ -464,5 +479,5 @@ def _job_view(run: Run, job_id: JobId, *, stopped: bool) -> documents.JobView:
         started_at=documents.time_text(last.started) if last else None,
         ended_at=documents.time_text(run.alive_at if stopped and last.ended is None else last.ended) if last else None,
         idle_seconds=round(last.idle_seconds, 3) if last else 0.0,
-        result=record.result or None,
+        result=record.result if record.called_done else None,
     )

@@ -27,6 +27,9 @@ from orchard.model.phases import Phase
 from orchard.model.plan import VALIDATION, AgentWork, JobId
 from orchard.model.statuses import JobStatus, PlanStatus
 
+FAILED = ("failed", "stopped", "interrupted")
+"""How a subtask ended that was not completed."""
+
 Repository = Annotated[str | None, Meta(description="Its folder, where all repositories were asked for.")]
 
 
@@ -53,6 +56,7 @@ class SubtaskRow(Struct, frozen=True, kw_only=True):
     state: WorkerState
     status: str
     agent: str
+    definition: str | None
     model: str | None
     interactive: bool
     turns: int
@@ -62,6 +66,7 @@ class SubtaskRow(Struct, frozen=True, kw_only=True):
     usage: AgentUsage
     health: list[ConditionView]
     activity: ActivityView | None
+    error: Annotated[str | None, Meta(description="Why it failed, or was stopped.")] = None
 
 
 class WorkerRow(WorkerView, frozen=True, kw_only=True):
@@ -77,6 +82,7 @@ class WorkerRow(WorkerView, frozen=True, kw_only=True):
     progress: Progress | None
     usage: JobUsage
     started_at: Moment | None
+    error: Annotated[str | None, Meta(description="Why the job failed.")] = None
     subtasks: list[SubtaskRow]
 
 
@@ -157,6 +163,7 @@ def _worker(run: Run, job: JobView, worker: WorkerView, repository: str | None) 
         progress=job.progress,
         usage=job.usage,
         started_at=job.started_at,
+        error=job.error,
         subtasks=_subtasks(run, job, job.subtasks, last),
     )
 
@@ -176,6 +183,8 @@ def _subtasks(run: Run, job: JobView, views: Sequence[SubtaskView], last: Attemp
                 state="error" if gone else subtask_state(records[view.id]),
                 status=view.status,
                 agent=view.agent,
+                definition=view.definition,
+                error=(view.message or None) if view.status in FAILED else None,
                 model=model_of(turns),
                 interactive=view.interactive,
                 turns=len(turns),

@@ -105,5 +105,6 @@ def worker_view(run: Run, job_id: JobId, *, stopped: bool = False) -> WorkerView
         queued=len(record.queued),
         said=record.result or (last.text if last else ""),
         model=model_of(turns),
+        definition=last.definition if last else None,
         health=[] if stopped else conditions_view(live),
     )

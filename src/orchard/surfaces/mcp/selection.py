@@ -27,7 +27,7 @@ TOOLSETS: Mapping[str, tuple[str, ...]] = {
     "workers": (
         "list_workers", "save_plan", "add_plan_task", "deploy_task", "complete_task", "cancel_task", "retry_task",
         "send_message", "allow_call", "deny_call", "interrupt_worker", "pause_worker", "resume_worker", "get_subtask",
-        "get_job_talk", "list_agents", "list_models",
+        "get_job_talk", "list_agents", "list_models", "get_capacity",
     ),
     "subtasks": (
         "list_agents", "spawn_subtask", "await_subtasks", "steer_subtask", "complete_subtask",

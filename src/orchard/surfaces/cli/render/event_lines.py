@@ -276,6 +276,11 @@ def _leaf_merged(run: Run, event: events.LeafMerged) -> list[Line]:
     return [_line(_job(event.job), "conflict resolved", "wait", f"{files} {how}".strip())]
 
 
+def _marked_done(run: Run, event: events.JobMarkedDone) -> list[Line]:
+    said = f": {safe(event.result, 200)}" if event.result else ""
+    return [_line(_job(event.job), "called done", "good", f"it runs nothing{said}")]
+
+
 LINES: Mapping[type[Event], Callable[[Run, Any], list[Line]]] = {
     events.PlanStarted: _plan_started,
     events.PlanPaused: _paused,
@@ -304,6 +309,7 @@ LINES: Mapping[type[Event], Callable[[Run, Any], list[Line]]] = {
     events.WorkerCompleted: lambda run, event: [
         _line(_job(event.job), "completed", "good", "the work of its agent is done")
     ],
+    events.JobMarkedDone: _marked_done,
     events.AgentStarted: _agent_started,
     events.CallAsked: _call_asked,
     events.CallAnswered: _call_answered,

@@ -7,7 +7,7 @@ from orchard.core.views.documents import AttemptView, Failure, JobDetails, Subta
 from orchard.model.plan import VALIDATION
 from orchard.operations.queries.subtasks import SubtaskDetails
 from orchard.surfaces.cli.render import health, text
-from orchard.surfaces.cli.render.lines import Line, Meaning, padded, safe, safe_lines
+from orchard.surfaces.cli.render.lines import Line, Meaning, cells, padded, safe, safe_lines
 from orchard.surfaces.cli.render.tree import Look
 
 LABEL_COLUMNS = 12
@@ -63,7 +63,8 @@ def _rows(job: JobDetails) -> Iterator[tuple[str, str | None, Meaning]]:
     yield "waits for", "" if job.deployed else "a person or an agent to deploy it", "wait"
     if worker:
         told = f", {text.many(worker.queued, 'message')} to be told" if worker.queued else ""
-        yield "worker", f"{worker.agent or 'agent'} {worker.state}{told}", ""
+        role = f" as {worker.definition}" if worker.definition else ""
+        yield "worker", f"{worker.agent or 'agent'}{role} {worker.state}{told}", ""
         yield "now", health.active(worker.activity, time.time(), 300), ""
         for one in worker.health:
             yield "health", f"{one.condition}: {one.evidence}", health.meaning(one.condition)
@@ -87,7 +88,7 @@ def _rows(job: JobDetails) -> Iterator[tuple[str, str | None, Meaning]]:
         yield "used", f"{used.tokens:,} tokens in {text.many(used.requests or 0, 'request')}{premium}{cost}", ""
     yield "healed", ", ".join(f"{one.phase} by {one.agent}" for one in job.healed), "wait"
     yield "worktree", job.worktree, ""
-    yield "called done", job.result, ""
+    yield "called done", "yes, and nothing was said about it" if job.result == "" else job.result, ""
     if evidence:
         yield "evidence", f"{evidence.get('type', '')}: {evidence.get('summary', '')}", ""
         yield "outcome", _compact(evidence.get("outcome") or ""), ""
@@ -106,11 +107,21 @@ def _several(label: str, value: object, meaning: Meaning) -> Iterator[Line]:
 
 
 def _compact(value: object) -> str:
-    if isinstance(value, Mapping):
-        return str(value.get("command") or ", ".join(f"{name}: {inner}" for name, inner in value.items()))
+    """A value as people write it; several works, one on each line."""
     if isinstance(value, list | tuple):
         return "\n".join(_compact(inner) for inner in value)
+    if isinstance(value, Mapping):
+        return str(value.get("command") or ", ".join(f"{name}: {_inside(inner)}" for name, inner in value.items()))
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _inside(value: object) -> str:
+    """A value within another: no form of ours is shown, and lists and objects are told apart."""
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(_inside(inner) for inner in value)}]"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{name}: {_inside(inner)}" for name, inner in value.items()) + "}"
+    return "none" if value is None else _compact(value)
 
 
 def _is_other(attempt: AttemptView, configuration: Mapping[str, object]) -> bool:
@@ -159,7 +170,7 @@ def _turn_lines(turn: TurnView, look: Look) -> Iterator[Line]:
     who = f"{turn.agent}{f' as {turn.definition}' if turn.definition else ''} {turn.trigger}"
     good = outcome in ("done", "passed")
     yield [
-        (f"    {padded(who, 20)}", "name"),
+        (f"    {padded(who, max(20, cells(who) + 2))}", "name"),
         (padded(outcome, 11), "good" if good else "wait"),
         (f"{spent:>7}  {more}", "dim"),
     ]

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from orchard.core.sides import kept_version, nothing_to_land
 from orchard.core.views.documents import AgentAtWork, HealedJob, JobView, PlanSummary, PlanView, Resolution
+from orchard.model.plan import VALIDATION
 from orchard.model.statuses import JobStatus
 from orchard.surfaces.cli.render import health, text
 from orchard.surfaces.cli.render.lines import Line, Piece, cells, padded, safe, safe_lines
@@ -126,6 +127,8 @@ def _word(row: Row) -> str:
         return f"waiting: {safe(job.waiting.kind, 20)}"
     if row.status == "failed" and job.failed_phase and not (job.validation and job.failed_phase == "work"):
         return f"failed: {job.failed_phase}"
+    if row.status == "pending" and job.result is not None:
+        return "called done"
     if row.status == "pending" and not job.deployed:
         return "not deployed"
     return row.status
@@ -154,12 +157,21 @@ def _detail_lines(job: JobView, indent: str) -> list[Line]:
     lines = health.evidence_lines(job.agent.health, indent) if job.agent is not None else []
     for one in job.subtasks:
         lines += health.evidence_lines(one.health, f"{indent}{safe(one.id, 40)} ")
-    reason = job.error or (job.waiting.reason if job.waiting else None)
+    reason = job.error or (job.waiting.reason if job.waiting else _called_done(job))
     for row in safe_lines(reason)[:20] if reason else []:
         lines.append([(indent, ""), (row, "bad" if job.error else "wait")])
     if job.hint:
         lines.append([(indent, ""), ("hint: ", "wait"), (safe(job.hint, 2000), "")])
     return lines
+
+
+def _called_done(job: JobView) -> str | None:
+    """Of a job that was called done before it began: that it runs nothing, and waits for what it needs."""
+    if job.status != "pending" or job.result is None:
+        return None
+    needs = [need for need in job.needs if need != VALIDATION]
+    after = f", after {', '.join(needs)}" if needs else ""
+    return f"It was called done, and runs nothing{after}{f': {job.result}' if job.result else '.'}"
 
 
 def counts_line(plan: PlanSummary, capacity: int | None = None) -> Line:

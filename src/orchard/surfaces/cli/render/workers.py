@@ -27,11 +27,18 @@ def _plan(plan: PlanRow, workers: Sequence[WorkerRow]) -> Iterator[Line]:
     yield [(safe(plan.plan), "strong"), (name, ""), text.status_piece(plan.status), (counts, "dim"), (where, "dim")]
     own = [one for one in workers if (one.repository, one.plan) == (plan.repository, plan.plan)]
     for worker in own:
-        yield _row(safe(worker.job), worker, 1, f" {worker.phase}" if worker.phase else "")
+        yield _row(safe(worker.job), worker, 1, f" {worker.phase}" if worker.phase else _not_over(worker))
         yield from _about(worker, 2)
         yield from _below(worker.subtasks, None, 2)
     for task in plan.tasks:
         yield _task(task)
+
+
+def _not_over(worker: WorkerRow) -> str:
+    """Of a worker whose job goes on differently than it: it was called done before it began, or its checks failed."""
+    if worker.state != "completed" or worker.status in ("succeeded", "running"):
+        return ""
+    return ", job failed" if worker.status == "failed" else f", job {worker.status}"
 
 
 def _below(subtasks: Sequence[SubtaskRow], parent: str | None, depth: int) -> Iterator[Line]:
@@ -45,7 +52,8 @@ def _below(subtasks: Sequence[SubtaskRow], parent: str | None, depth: int) -> It
 
 
 def _row(name: str, one: WorkerRow | SubtaskRow, depth: int, more: str) -> Line:
-    who = f"  {safe(one.agent or 'agent', 40)}" + (f" {safe(one.model, 60)}" if one.model else "")
+    role = f" as {safe(one.definition, 60)}" if one.definition else ""
+    who = f"  {safe(one.agent or 'agent', 40)}{role}" + (f" {safe(one.model, 60)}" if one.model else "")
     now = health.active(one.activity, time.time())
     queued = f"  {text.many(one.queued, 'message')} to be told" if one.queued else ""
     state: Piece = (f"  {one.state}{more}", STATES[one.state])
@@ -66,6 +74,8 @@ def _about(one: WorkerRow | SubtaskRow, depth: int) -> Iterator[Line]:
         far = f"{one.progress.percent:.0f} %  " if one.progress.percent is not None else ""
         yield [(indent, ""), (f"{far}{safe(one.progress.message, SAID)}", "")]
     yield from health.evidence_lines(one.health, indent)
+    if one.error:
+        yield [(indent, ""), ("failed: ", "bad"), (safe(one.error, 2 * SAID), "")]
     if one.said:
         yield [(indent, ""), ("says: ", "dim"), (safe(one.said, SAID), "")]
 

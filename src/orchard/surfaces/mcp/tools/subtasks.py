@@ -1,5 +1,6 @@
 """Tools for agents in jobs: help of other agents, and a word to people. Their job token says for whom they ask."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Literal
 
@@ -10,6 +11,7 @@ from orchard.model.events.plans import Json
 from orchard.operations.commands import subtask_commands, subtasks
 from orchard.operations.commands.subtasks import OfTurn
 from orchard.operations.operation import Operation
+from orchard.operations.queries.system import AgentItem, list_agents
 from orchard.surfaces.mcp.messages import compact
 from orchard.surfaces.mcp.tool import Call, Output, Tool
 from orchard.surfaces.mcp.tools.declaration import declared
@@ -25,6 +27,14 @@ class AgentRow(Output, kw_only=True):
     usable: bool
     default: bool
     why_not: str | None = None
+    vendor: str | None = None
+    installed: bool | None = None
+    version: str | None = None
+    logged_in: str | None = None
+    abilities: list[str] | None = None
+    permissions: str | None = None
+    install: str | None = None
+    login: str | None = None
 
 
 class DefinitionRow(Output, kw_only=True):
@@ -102,9 +112,29 @@ def _runs(operation: Operation, shown: Callable[[Json], Json]) -> Callable[[Call
                 hint="create_plan runs several agents beside each other.",
             )
         turn = {name: getattr(scope, name) for name in TURN} if scope is not None else {}
-        return shown(await call.served.ask(operation.name, **turn, **given.model_dump()))
+        found = await call.served.ask(operation.name, **turn, **given.model_dump())
+        if scope is None:
+            found = {**found, "agents": await _with_facts(call, found["agents"])}
+        return shown(found)
 
     return run
+
+
+async def _with_facts(call: Call, rows: list[Json]) -> list[Json]:
+    """Agents with what `orchard agents` tells of each; an agent in a job needs none of it, and waits for no program."""
+    known = await asyncio.to_thread(list_agents.read, call.served.app, list_agents.args())
+    facts = {one.name: one for one in known.agents}
+    return [{**row, **(_facts(facts[row["name"]]) if row["name"] in facts else {})} for row in rows]
+
+
+def _facts(one: AgentItem) -> Json:
+    ready = one.installed and one.logged_in == "yes"
+    return {
+        **{name: getattr(one, name) for name in ("vendor", "installed", "version", "logged_in", "permissions")},
+        "abilities": [name for name, can in one.abilities.items() if can],
+        "install": None if one.installed else one.install,
+        "login": None if ready or not one.installed else one.login,
+    }
 
 
 def _agents(found: Json) -> Json:

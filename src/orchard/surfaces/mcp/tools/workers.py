@@ -60,6 +60,8 @@ class WorkerRow(Output, kw_only=True):
     status: JobStatusName | None = None
     phase: PhaseName | None = None
     agent: str | None = None
+    definition: str | None = None
+    error: str | None = None
     model: str | None = None
     interactive: bool | None = None
     turns: int | None = None
@@ -151,6 +153,8 @@ def _subtask(one: views.SubtaskRow) -> Json:
 def _how(one: views.WorkerRow | views.SubtaskRow) -> Json:
     return {
         "model": one.model,
+        "definition": one.definition,
+        "error": one.error,
         "interactive": one.interactive or None,
         "said": one.said if len(one.said) <= SAID else f"[get_job_talk has all of it] {one.said[-SAID:]}",
         "progress": to_builtins(one.progress),
@@ -253,6 +257,33 @@ async def list_models(call: Call, given: Any) -> Json:
     return {"models": [compact(row) for row in found["models"]], **compact({"notes": problems})}
 
 
+class HolderRow(Output, kw_only=True):
+    pid: int
+    slots: int
+    repository: str | None = None
+    plans: list[str] | None = None
+
+
+class CapacityTold(Told, kw_only=True):
+    total: int
+    used: int
+    max_parallel: int
+    holders: list[HolderRow]
+    problem: str | None = None
+
+
+async def get_capacity(call: Call, given: Any) -> Json:
+    """How many jobs of the user may run at once, and which engines run how many."""
+    query = system_queries.get_capacity
+    found: Json = to_builtins(await call.served.read(query.read, call.served.app, query.args()))
+    return {
+        **compact(found),
+        "used": found["used"],
+        "total": found["total"],
+        "holders": [*map(compact, found["holders"])],
+    }
+
+
 TASK = {**plan_fields(JobFields, without=("id",)), **plan_fields(JobFields, only=("id",))}
 TOOLS = (
     declared(worker_queries.list_workers, WorkerList, list_workers, without=("all",), more=paged()),
@@ -272,4 +303,5 @@ TOOLS = (
     ),
     declared(drafts.add_plan_task, Shaped, add_plan_task, without=("fields",), more=TASK, check=_check_task),
     declared(system_queries.list_models, ModelList, list_models),
+    declared(system_queries.get_capacity, CapacityTold, get_capacity),
 )
