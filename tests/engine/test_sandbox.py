@@ -236,3 +236,50 @@ async def test_a_plan_may_ask_for_a_wall_where_the_settings_have_none(orchard: O
     status = await orchard.run(plan(f"cat {home}/.ssh/id_ed25519 > read.txt || true", f"sandbox: {LEVELS[0]}"))
 
     assert (status["plan"]["sandbox"], orchard.repo.files("work")["read.txt"]) == (LEVELS[0], "")
+
+
+@pytest.mark.parametrize(
+    ("command", "reason", "setting"),
+    [
+        ("cat {home}/data/in.txt > out.txt", "hidden", 'sandbox.expose = ["~/data/in.txt"]'),
+        ("{home}/tools/own-tool > out.txt", "hidden", 'sandbox.expose = ["~/tools/own-tool"]'),
+        ("mkdir /etc/planted", "read-only", 'sandbox.write = ["/etc"]'),
+        ("echo x > .github/workflows/ci.yml", "protected", 'unprotected: [".github/workflows"]'),
+    ],
+)
+async def test_a_failure_behind_the_wall_says_which_line_opens_what_it_needed(
+    orchard: Orchard, home: Path, monkeypatch: pytest.MonkeyPatch, command: str, reason: str, setting: str
+) -> None:
+    monkeypatch.setenv("ORCHARD_SANDBOX", LEVELS[0])
+    orchard.repo.commit({".github/workflows/ci.yml": "on: push\n"})
+    (home / "data").mkdir()
+    (home / "data/in.txt").write_text("in\n")
+    (home / "tools").mkdir()
+    (home / "tools/own-tool").write_text("#!/bin/sh\necho ours\n")
+    (home / "tools/own-tool").chmod(0o755)
+
+    status = await orchard.run(plan(command.format(home=home)))
+
+    assert status["plan"]["status"] == "failed"
+    (refused,) = orchard.events(SandboxRefused)
+    assert (refused.kind, refused.reason, refused.setting) == ("file", reason, setting)
+    assert setting in str(job(status, "a")["hint"])
+
+
+async def test_what_the_settings_or_the_plan_open_is_open(
+    orchard: Orchard, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ORCHARD_SANDBOX", LEVELS[0])
+    orchard.repo.commit({".github/workflows/ci.yml": "on: push\n"})
+    (home / "data").mkdir()
+    (home / "data/in.txt").write_text("in\n")
+    (home / "cache").mkdir()
+    monkeypatch.setenv("ORCHARD_SANDBOX_EXPOSE", "~/data")
+    monkeypatch.setenv("ORCHARD_SANDBOX_WRITE", "~/cache")
+    used = f"cat {home}/data/in.txt > .github/workflows/ci.yml; echo kept > {home}/cache/kept; ! touch {home}/data/x"
+
+    status = await orchard.run(plan(used, "unprotected: ['.github/workflows']"))
+
+    assert status["plan"]["status"] == "succeeded", job(status, "a")
+    assert orchard.repo.files("work")[".github/workflows/ci.yml"] == "in\n"
+    assert (home / "cache/kept").read_text() == "kept\n"

@@ -90,6 +90,7 @@ SAMPLES: dict[str, Any] = {
     "Plan.merge": "merge", "Plan.resolver": "theirs", "Plan.land": "ask", "Plan.push": True, "Plan.deploy": "manual",
     "Plan.budget": {"minutes": 5}, "Plan.sandbox": "bwrap", "Plan.network": "off", "Job.network": "off",
     "Plan.submodules": True,
+    "Plan.unprotected": [".github"], "Job.unprotected": [".claude"],
     "Job.id": "other", "Job.name": "Other", "Job.task": "For people", "Job.group": "backend", "Job.needs": ["first"],
     "Job.agent": "fake",
     "Job.work": SHELL, "Job.prechecks": [SHELL, "true"], "Job.postchecks": "make test", "Job.setup": "make ready",

@@ -6,13 +6,15 @@ wall wrote (an engine before this one may have had another setting) is brought i
 
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 from msgspec.structs import replace
 
 from orchard.core.run import Run
 from orchard.engine.engine import Engine
 from orchard.engine.machine.network import setting_for
-from orchard.engine.machine.sandbox import Folders, folders_of_workspace
+from orchard.engine.machine.refusals import kept_from
+from orchard.engine.machine.sandbox import Asked, Folders, folders_of_workspace
 from orchard.git.objects.quarantine import bring_in, is_empty
 from orchard.git.repository import Worktree
 from orchard.model.events.plans import SandboxRefused
@@ -40,8 +42,22 @@ class Enclosure:
         if self._engine.sandboxes.is_off(plan):
             self.wall = None
             return
-        network = self._run.job(self._job).network or plan.network
-        self.wall = await self._engine.world.in_thread(around, plan, network, worktree, self.folders)
+        job = self._run.job(self._job)
+        unprotected = plan.unprotected if job.unprotected is None else job.unprotected
+        asked = Asked(job.network or plan.network, unprotected)
+        self.wall = await self._engine.world.in_thread(around, plan, asked, worktree, self.folders)
+
+    def kept_from(self, said: str, attempt: int, phase: Phase, subtask: str | None) -> str | None:
+        """Record what the last words of a failed program say that the wall kept it from; the line that opens that."""
+        if self.wall is None:
+            return None
+        env = self._engine.world.environment
+        kept = kept_from(said, self.wall.policy, env)
+        home = Path(env.get("HOME") or Path.home())
+        for one in kept:
+            told = SandboxRefused(self._job, attempt, phase, "file", str(one.path), one.reason, one.setting(home))
+            self._engine.record(self._run.id, replace(told, subtask=subtask))
+        return kept[0].setting(home) if kept else None
 
     async def bring_in(self) -> None:
         """Bring the objects that its programs' own git wrote into the repository."""

@@ -9,6 +9,7 @@ from orchard.engine.outcome import Failed, Held, Outcome, Passed, Skipped
 from orchard.engine.plans.setup import UPDATE_SUBMODULES, setup_works
 from orchard.engine.programs import TAIL_LINES, command_line, environment, failure, folder_of, limits_of, redacted
 from orchard.engine.turns.work import run_agent_work
+from orchard.errors import parts_of
 from orchard.model.phases import Phase, at_or_after
 from orchard.model.plan import AgentWork, Work
 from orchard.store.logs import tail
@@ -72,4 +73,9 @@ async def _run_work(context: Context, one: Work) -> Failed | Held | None:
     if ended.ok:
         return None
     said = redacted(tail(context.log, TAIL_LINES), world.hidden_in, context.run)
-    return failure(ended, one, said)
+    failed = failure(ended, one, said)
+    opens = context.workspace.enclosure.kept_from(said, context.number, context.phase, context.subtask)
+    if opens is None:
+        return failed
+    told = f"The wall around the job may be why: {opens} opens what it was kept from."
+    return replace(failed, hint=(*parts_of(failed.hint), told))

@@ -115,6 +115,7 @@ class Job(Struct, frozen=True, kw_only=True):
     """Of every agent that works on the job: its work, its checks, its subtasks, and whoever heals it."""
     network: Network | None = None
     """None: what the plan says."""
+    unprotected: tuple[str, ...] | None = None
 
     @property
     def may_change(self) -> Changes:
@@ -166,6 +167,8 @@ class Plan(Struct, frozen=True, kw_only=True, dict=True):
     sandbox: Level | None = None
     """Never weaker than what the configuration says, which is meant by None."""
     network: Network | None = None
+    unprotected: tuple[str, ...] = ()
+    """Protected names at the top of worktrees that jobs may change."""
 
     @cached_property
     def needed_by(self) -> Mapping[JobId, tuple[JobId, ...]]:

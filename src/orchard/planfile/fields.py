@@ -160,6 +160,7 @@ Network = Annotated[
     PlainValidator(rules.switch),
     WithJsonSchema({"enum": ["on", "off", True, False]}),
 ]
+Protected = Annotated[str, AfterValidator(rules.checked_cwd)]
 Positive = Annotated[float, Field(gt=0)]
 PhaseName = Literal["merge-fi", "setup", "prechecks", "work", "commit", "postchecks", "merge-ri"]
 Needs = Annotated[
@@ -356,6 +357,10 @@ class JobFields(Fields):
     deny_tools: ToolList = _optional("Tools that none of them may use; `git_*` stands for all that begin so.", "[]")
     ask_tools: ToolList = _optional("Tools before each use of which a person is asked.", "[]")
     network: Network = _optional("`off`: behind the wall, its programs reach no network.", "from the plan")
+    unprotected: list[Protected] = _optional(
+        "Names at the top of the worktree that are protected behind the wall, and that it may change: `.github`.",
+        "from the plan",
+    )
 
     @model_validator(mode="after")
     def changes_are_said_once(self) -> Self:
@@ -455,6 +460,9 @@ class PlanFields(Fields):
         "from the configuration",
     )
     network: Network = _optional("`off`: behind the wall, its programs reach no network.", "from the configuration")
+    unprotected: list[Protected] = _optional(
+        "Names at the top of the worktree that are protected behind the wall, and that its jobs may change.", "[]"
+    )
 
 
 HIDDEN = frozenset({"no_auto_heal", "expects_no_changes"})

@@ -174,7 +174,19 @@ def parse_plan_update(value: object, plan: Plan, started: bool, path: str, *, cl
 
 
 UPDATED_ALWAYS = frozenset(
-    {"description", "max_parallel", "env", "verify", "land", "push", "budget", "resolver", "cleanup", "network"}
+    {
+        "description",
+        "max_parallel",
+        "env",
+        "verify",
+        "land",
+        "push",
+        "budget",
+        "resolver",
+        "cleanup",
+        "network",
+        "unprotected",
+    }
 )
 UPDATED_BEFORE = frozenset(
     {"name", "base", "target", "setup", "submodules", "after", "worktree_root", "merge", "deploy", "sandbox"}

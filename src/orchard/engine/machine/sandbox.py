@@ -74,6 +74,13 @@ def folders_of_workspace(repo: Repository, whose: str) -> Folders:
     return Folders(repo.state / "jobs" / hashlib.sha256(whose.encode()).hexdigest()[:16])
 
 
+class Asked(Struct, frozen=True):
+    """What a plan or a job says about its wall."""
+
+    network: Network | None = None
+    unprotected: tuple[str, ...] = ()
+
+
 class Sandboxes:
     """The walls that one engine builds."""
 
@@ -87,14 +94,14 @@ class Sandboxes:
     def is_off(self, plan: Plan) -> bool:
         return stricter(self._world.config.sandbox.level, plan.sandbox) == "off"
 
-    def around(self, plan: Plan, network: Network | None, worktree: Worktree | None, folders: Folders) -> Wall | None:
+    def around(self, plan: Plan, asked: Asked, worktree: Worktree | None, folders: Folders) -> Wall | None:
         """The wall for programs in a worktree, or in private folders only, which are made; None: there is none."""
         level = self.level(plan)
         if level == "off":
             return None
         world, config = self._world, self._world.config.sandbox
         folders.make(world.identity)
-        own, kept = _of_worktree(world.repo, worktree) if worktree is not None else ((), ())
+        own, kept = _of_worktree(world.repo, worktree, asked) if worktree is not None else ((), ())
         policy = Policy(
             home=folders.home,
             temporary=folders.temporary,
@@ -102,7 +109,7 @@ class Sandboxes:
             protected=(*kept, folders.objects / "info"),
             hidden=tuple(self._hidden(worktree)),
             exposed=(world.repo.common_dir, *self._exposed),
-            network="off" if "off" in (config.network, network) else "on",
+            network="off" if "off" in (config.network, asked.network) else "on",
             resources=Resources(memory=config.memory, processes=config.processes, files=config.files, disk=config.disk),
         )
         env = {**self._told, **quarantine.variables(folders.objects, world.repo)}
@@ -166,13 +173,17 @@ def _place(text: str, home: Path) -> Path:
     return home / text.removeprefix("~/") if text.startswith("~/") else Path(text)
 
 
-def _of_worktree(repo: Repository, worktree: Worktree) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
+def _same_or_around(one: str, name: str) -> bool:
+    return name == one or name.startswith(f"{one}/") or one.startswith(f"{name}/")
+
+
+def _of_worktree(repo: Repository, worktree: Worktree, asked: Asked) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
     """What programs in a worktree may write to, and what of that has to stay as it is."""
     notes = repo.common_dir / "worktrees" / worktree.name
     (notes / "config.worktree").touch()
     kept = [notes / name for name in ("commondir", "gitdir", "config.worktree")]
-    names = sorted({*PROTECTED, *(name.partition("/")[0] for name in read_by() if not name.endswith(".env"))})
-    return (worktree.path, notes), (
-        *kept,
-        *(worktree.path / name for name in names if os.path.lexists(worktree.path / name)),
-    )
+    names = {*PROTECTED, *(name for name in read_by() if not name.endswith(".env"))}
+    opened = [name.strip("/") for name in asked.unprotected]
+    names = {name for name in names if name == ".git" or not any(_same_or_around(one, name) for one in opened)}
+    found = (worktree.path / name for name in sorted(names))
+    return (worktree.path, notes), (*kept, *(path for path in found if os.path.lexists(path)))

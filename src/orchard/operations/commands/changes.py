@@ -103,8 +103,8 @@ class UpdatePlan(OfPlan, frozen=True, kw_only=True):
 update_plan = Alias(
     name="update_plan",
     sentence="Change fields of a plan.",
-    details="At any time: `max_parallel env verify land push budget resolver cleanup network`; before it has started "
-    "also `name base target setup submodules after worktree_root merge deploy sandbox`.",
+    details="At any time: `max_parallel env verify land push budget resolver cleanup network unprotected`; before it "
+    "has started also `name base target setup submodules after worktree_root merge deploy sandbox`.",
     args=UpdatePlan,
     answer=DoneJobs,
     example={"plan": "add-login", "fields": {"verify": "make test", "max_parallel": 2}},

@@ -1,0 +1,77 @@
+"""What a wall probably kept a failed program from: read out of its last words, and judged by its policy.
+
+A kernel tells nobody but the program that it was refused something. Most programs say it: the path, and the words of
+the system for it. A path counts only where the policy closes it and it is there on the host; so a guess can be wrong
+about what the failure came from, and never about what would open the path.
+"""
+
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct
+
+from orchard.process.sandbox.policy import Policy
+
+_WORDS = (
+    ": not found|Permission denied|Read-only file system|No such file or directory|Operation not permitted"
+    "|EACCES|EROFS|ENOENT"
+)
+_PATH = re.compile(r"(?<![\w/.~-])((?:/|\.[\w-]+/?|[\w-]+/)[^\s:'\"`,;()<>|]{1,400})")
+_NAME = re.compile(r"(?:^|[\s:'\"])([\w.+-]{1,64}): (?:command )?not found|No such command: '?([\w.+-]{1,64})")
+_LINES, _MOST = 60, 5
+
+
+class Kept(Struct, frozen=True):
+    path: Path
+    reason: Literal["hidden", "read-only", "protected"]
+    worktree: Path | None = None
+    place: Path = Path()
+    """What is protected: the path, or a folder that holds it."""
+
+    def setting(self, home: Path) -> str:
+        """The line of the configuration, or of the plan, that opens exactly this."""
+        if self.worktree is not None and self.path.is_relative_to(self.worktree):
+            return f'unprotected: ["{self.place.relative_to(self.worktree)}"]'
+        place = self.path if self.reason == "hidden" or self.path.is_dir() else self.path.parent
+        shown = f"~/{place.relative_to(home)}" if place.is_relative_to(home) and place != home else str(place)
+        return f'sandbox.{"expose" if self.reason == "hidden" else "write"} = ["{shown}"]'
+
+
+def kept_from(said: str, policy: Policy, env: Mapping[str, str]) -> tuple[Kept, ...]:
+    """What of the host the last lines of a program complain about, and its policy closes."""
+    found: dict[Path, Kept] = {}
+    for line in said.splitlines()[-_LINES:]:
+        for path, writes in _named(line, policy.writable[0], env):
+            kept = _judged(path, policy, writes=writes)
+            if kept is not None and len(found) < _MOST:
+                found.setdefault(path, kept)
+    return tuple(found.values())
+
+
+def _named(line: str, folder: Path, env: Mapping[str, str]) -> Iterator[tuple[Path, bool]]:
+    """Paths in a line of complaint, and whether it may be about writing; programs that were not found."""
+    if re.search(_WORDS, line):
+        writes = re.search("No such file|not found|ENOENT", line) is None
+        yield from ((Path(os.path.normpath(folder / path)), writes) for path in _PATH.findall(line))
+    for names in _NAME.findall(line):
+        found = shutil.which(next(filter(None, names)), path=env.get("PATH", ""))
+        if found is not None:
+            yield Path(found), False
+
+
+def _judged(path: Path, policy: Policy, *, writes: bool) -> Kept | None:
+    real = Path(os.path.realpath(path))
+    access = policy.access(real) if policy.access(path) != "hidden" else "hidden"
+    if access == "hidden":
+        return Kept(path, "hidden") if path.exists() else None
+    if access == "protected" and writes:
+        holds = next((place for place in policy.writable if path.is_relative_to(place)), None)
+        place = next(place for place in policy.protected if path.is_relative_to(place))
+        return Kept(path, "protected", holds, place)
+    if access == "exposed" and writes and (path.exists() or path.parent.is_dir()):
+        return Kept(path, "read-only")
+    return None
