@@ -283,3 +283,15 @@ async def test_what_the_settings_or_the_plan_open_is_open(
     assert status["plan"]["status"] == "succeeded", job(status, "a")
     assert orchard.repo.files("work")[".github/workflows/ci.yml"] == "in\n"
     assert (home / "cache/kept").read_text() == "kept\n"
+
+
+async def test_changed_files_that_other_programs_obey_are_told_apart_before_they_land(orchard: Orchard) -> None:
+    work = "mkdir -p .github/workflows .claude src; echo > .github/workflows/ci.yml; echo > .claude/settings.json"
+
+    held = await orchard.run(plan(f"{work}; echo > src/a.py", "land: ask"))
+
+    told = "It changes files that other programs obey: .claude/settings.json, .github/workflows/ci.yml."
+    (waiting,) = held["plan"]["waiting"]
+    assert told in waiting["reason"] and told in held["plan"]["warnings"]
+    landed = await orchard.ask("land_plan")
+    assert landed["plan"]["landed"] and landed["plan"]["warnings"].count(told) == 1

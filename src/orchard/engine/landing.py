@@ -7,6 +7,7 @@ does not. The commit was made before the intent, so doing it again is the same l
 """
 
 import asyncio
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from orchard.core.run import Run
 from orchard.core.sides import SIDES, nothing_to_land
 from orchard.engine.context import Context
 from orchard.engine.engine import Engine
+from orchard.engine.machine.sandbox import is_obeyed
 from orchard.engine.outcome import Held, Outcome, Passed
 from orchard.engine.plans.refs import slug
 from orchard.engine.snapshot import landing_id
@@ -28,10 +30,15 @@ from orchard.model.events import plans as events
 from orchard.model.phases import Phase
 from orchard.model.plan import VALIDATION
 from orchard.process.failpoint import failpoint
+from orchard.text import escaped
 
 
 class Moved(Passed, frozen=True):
     """The target is not where the snapshot began: merge and validate again."""
+
+
+_OBEYED = 10
+"""Changed files that other programs obey are named up to so many."""
 
 
 async def land(context: Context) -> Outcome:
@@ -42,12 +49,30 @@ async def land(context: Context) -> Outcome:
     if tip == run.snapshot.start:
         context.engine.record(run.id, events.NothingToLand())
         return Passed(f"{_why_nothing(run)}: there is nothing to land")
+    obeyed = await _tell_of_obeyed(context, tip)
     if context.plan.land == "never":
         return await _leave_on_branch(context, tip)
     if context.plan.land == "ask" and context.approved != "landing":
-        reason = f"The result is validated and waits to be landed on '{run.pinned.target_branch}'."
+        reason = f"The result is validated and waits to be landed on '{run.pinned.target_branch}'.{obeyed}"
         return Held("landing", reason, Phase.MERGE_RI)
     return await _land(context, tip)
+
+
+async def _tell_of_obeyed(context: Context, tip: str) -> str:
+    """Tell of changed files that other programs obey, such as workflows and settings of agents: apart from the rest."""
+    run, objects = context.run, context.world.integration.objects
+
+    def changed() -> list[str]:
+        trees = objects.tree_of(run.snapshot.start), objects.tree_of(tip)
+        return sorted(escaped(os.fsdecode(one.path)) for one in objects.diff_trees(*trees) if is_obeyed(one.path))
+
+    paths = await context.world.in_thread(changed)
+    if not paths:
+        return ""
+    more = f" and {len(paths) - _OBEYED} more" if len(paths) > _OBEYED else ""
+    told = f"It changes files that other programs obey: {', '.join(paths[:_OBEYED])}{more}."
+    context.engine.warn(run.id, told)
+    return f" {told}"
 
 
 def _why_nothing(run: Run) -> str:

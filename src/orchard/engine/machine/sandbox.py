@@ -13,7 +13,8 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterable
-from functools import cached_property
+from fnmatch import fnmatch
+from functools import cache, cached_property
 from pathlib import Path
 
 from msgspec import Struct
@@ -33,6 +34,24 @@ from orchard.process.sandbox.wall import Wall
 _RUNTIME = ("/tmp", "/var/tmp", "/run", "/var/run", "/dev/shm", "/mnt", "/media")
 PROTECTED = (".git", ".github/workflows", ".vscode", ".husky")
 """Beside what agents' programs obey: names at the top of a worktree that make others run what stands in them."""
+
+
+@cache
+def obeyed_names() -> frozenset[str]:
+    """Names at the top of a repository that other programs obey: hooks, workflows, settings of agents."""
+    return frozenset({*PROTECTED, *(name for name in read_by() if not name.endswith(".env"))})
+
+
+def is_obeyed(path: bytes) -> bool:
+    """Whether a path of a commit is one of them, or in one."""
+    parts = os.fsdecode(path).split("/")
+    steps = ("/".join(parts[:depth]) for depth in range(1, len(parts) + 1))
+    return any(step in obeyed_names() or any(fnmatch(step, name) for name in _patterns()) for step in steps)
+
+
+@cache
+def _patterns() -> tuple[str, ...]:
+    return tuple(name for name in obeyed_names() if "*" in name)
 
 
 class Folders(Struct, frozen=True):
@@ -182,8 +201,7 @@ def _of_worktree(repo: Repository, worktree: Worktree, asked: Asked) -> tuple[tu
     notes = repo.common_dir / "worktrees" / worktree.name
     (notes / "config.worktree").touch()
     kept = [notes / name for name in ("commondir", "gitdir", "config.worktree")]
-    names = {*PROTECTED, *(name for name in read_by() if not name.endswith(".env"))}
     opened = [name.strip("/") for name in asked.unprotected]
-    names = {name for name in names if name == ".git" or not any(_same_or_around(one, name) for one in opened)}
+    names = {name for name in obeyed_names() if name == ".git" or not any(_same_or_around(one, name) for one in opened)}
     found = (worktree.path / name for name in sorted(names))
     return (worktree.path, notes), (*kept, *(path for path in found if os.path.lexists(path)))
