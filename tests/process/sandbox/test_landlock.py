@@ -78,12 +78,12 @@ def test_the_deepest_place_decides(tree: Path) -> None:
 
 
 def test_what_is_hidden_before_it_exists_is_hidden_when_it_does(tree: Path) -> None:
-    policy = policy_of(tree, hidden=(tree / "other/later",))
+    found = rules(policy_of(tree, hidden=(tree / "other/later",)))
 
     (tree / "other/later").mkdir()
 
-    assert allowed(policy, tree / "other/later") == 0
-    assert allowed(policy, tree / "other/file") == READ
+    assert granted(found, tree / "other/later") == 0
+    assert granted(found, tree / "other/file") == READ
 
 
 def test_a_link_to_a_hidden_place_opens_nothing(tree: Path) -> None:
