@@ -1,6 +1,6 @@
 """Write the API as TypeScript types, for the dashboard: every document, and what each operation takes and answers.
 
-    python tools/typescript_types.py [FILE]     web/src/generated/api.ts, unless another file is named
+    python tools/typescript_types.py [FILE]     web/src/generated/api.ts, unless another file is named; `-`: print it
 
 It is made from the OpenAPI document, which is made from the table of operations. The file is build output: `make types`
 writes it, and git does not keep it.
@@ -119,6 +119,9 @@ def _type(part: Json, indent: str = "") -> str:
 
 
 def main() -> None:
+    if sys.argv[1:] == ["-"]:
+        sys.stdout.write(types(document()))
+        return
     file = Path(sys.argv[1]) if len(sys.argv) > 1 else FILE
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(types(document()))

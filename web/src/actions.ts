@@ -1,0 +1,204 @@
+// What can be done with plans and jobs: the same operations as everywhere, and a question first where work is stopped.
+import { Refused, ask, operationOf, type Answer, type Name } from "./api";
+import type { JobView, Next, Operations, PlanSummary } from "./generated/api";
+import { asked, note, type Question } from "./parts/overlay";
+import { store } from "./state";
+
+const PHASES = ["merge-fi", "setup", "prechecks", "work", "commit", "postchecks", "merge-ri"] as const;
+
+/** Do it, tell what became of it, and show the plan as it is then; whether it was done. */
+export async function run<N extends Name>(name: N, parameters: Operations[N]["parameters"], body?: Operations[N]["body"], done?: string): Promise<Answer<N> | null> {
+  try {
+    const answer = await ask(name, parameters, body);
+    if (done) note(done);
+    const { repo, plan } = parameters as { repo?: string; plan?: string };
+    if (repo && plan) {
+      await store.refresh(repo, plan);
+      await store.lookAround(repo);
+    }
+    return answer;
+  } catch (error) {
+    note(sentence(error), "bad");
+    return null;
+  }
+}
+
+/** What went wrong, with what to do about it. */
+export function sentence(error: unknown): string {
+  if (error instanceof Refused) return [error.problem.detail, error.problem.hint].filter(Boolean).join(" ");
+  return error instanceof Error ? error.message : String(error);
+}
+
+export interface Action {
+  name: string;
+  label: string;
+  icon: string;
+  danger?: boolean;
+  main?: boolean;
+  run: () => Promise<unknown>;
+}
+
+const OVER = new Set(["succeeded", "failed", "canceled"]);
+const CANCEL: Omit<Question, "title"> = {
+  told: "Everything of it that runs is stopped. Its worktrees are kept, and no commit is lost; it can be retried.",
+  yes: "Cancel it",
+  danger: true,
+  field: { label: "Why (for those who read the plan later)" },
+};
+
+/** What can be done with a plan as it is now. */
+export function planActions(repo: string, plan: PlanSummary): Action[] {
+  const at = { repo, plan: plan.id };
+  const found: Action[] = [];
+  const add = (action: Action, possible: boolean) => possible && found.push(action);
+  const over = OVER.has(plan.status);
+  const counts = plan.counts;
+  add({ name: "finalize", label: "Finalize", icon: "play", main: true, run: () => run("finalizePlan", at, {}, "It starts.") }, plan.status === "scaffolding");
+  add({ name: "resume", label: "Resume", icon: "play", main: true, run: () => run("resumePlan", at, {}, "It goes on.") }, plan.status === "paused" || Boolean(plan.idle_since));
+  const lands = plan.waiting?.some((one) => one.kind === "landing") || (plan.status === "succeeded" && !plan.landed && Boolean(plan.result));
+  add({ name: "land", label: "Land", icon: "land", main: true, run: () => run("landPlan", at, undefined, "It lands.") }, Boolean(lands));
+  add({ name: "retry", label: "Retry failed", icon: "retry", main: true, run: () => run("retryPlan", at, {}, "It is tried again.") }, over && ((counts["failed"] ?? 0) > 0 || (counts["canceled"] ?? 0) > 0));
+  add({ name: "pause", label: "Pause", icon: "pause", run: () => run("pausePlan", at, undefined, "Running jobs finish; nothing new starts.") }, ["running", "pending", "waiting"].includes(plan.status));
+  add({ name: "undo", label: "Undo landing", icon: "undo", run: () => undo(repo, plan) }, plan.landed && !plan.undone);
+  add({ name: "clone", label: "Run again", icon: "copy", run: () => clone(repo, plan) }, over);
+  add({ name: "cancel", label: "Cancel", icon: "stop", danger: true, run: () => cancelPlan(repo, plan) }, !over);
+  add({ name: "delete", label: "Delete", icon: "trash", danger: true, run: () => removePlan(repo, plan) }, true);
+  return found;
+}
+
+async function cancelPlan(repo: string, plan: PlanSummary): Promise<unknown> {
+  const said = await asked({ title: `Cancel '${plan.name}'?`, ...CANCEL });
+  return said && run("cancelPlan", { repo, plan: plan.id }, said.text ? { reason: said.text } : {}, "It was canceled.");
+}
+
+async function undo(repo: string, plan: PlanSummary): Promise<unknown> {
+  const told = `${plan.target.branch ?? "The target"} goes back to where it was before this plan landed, unless it has moved since. The result is kept, and can be landed again.`;
+  const said = await asked({ title: `Take the landing of '${plan.name}' back?`, told, yes: "Undo", danger: true });
+  return said && run("undoPlan", { repo, plan: plan.id }, undefined, "The landing was taken back.");
+}
+
+async function clone(repo: string, plan: PlanSummary): Promise<unknown> {
+  const said = await asked({ title: `Run '${plan.name}' again?`, told: "A new plan with the same jobs starts from the base branch as it is now.", yes: "Run again" });
+  const made = said && (await run("clonePlan", { repo, plan: plan.id }, {}, "A new plan was made."));
+  if (made) location.hash = `#/r/${encodeURIComponent(repo)}/${encodeURIComponent(made.plan)}`;
+  return made;
+}
+
+async function removePlan(repo: string, plan: PlanSummary): Promise<unknown> {
+  const told = "What runs is stopped. What is in its worktrees is saved before they are removed, and its commits are kept until it is purged.";
+  const said = await asked({ title: `Delete '${plan.name}'?`, told, yes: "Delete", danger: true });
+  if (!said) return null;
+  const done = await run("deletePlan", { repo, plan: plan.id }, undefined, "It was deleted.");
+  await store.list(repo);
+  return done;
+}
+
+/** What can be done with a job as it is now. */
+export function jobActions(repo: string, plan: string, job: JobView): Action[] {
+  const at = { repo, plan, job: job.id };
+  const found: Action[] = [];
+  const add = (action: Action, possible: boolean) => possible && found.push(action);
+  const active = job.status === "running" || job.status === "scheduled";
+  const over = ["failed", "canceled", "succeeded"].includes(job.status);
+  add({ name: "approve", label: "Approve", icon: "ok", main: true, run: () => run("approveJob", at, undefined, "It goes on.") }, job.waiting?.kind === "approval");
+  add({ name: "retry", label: "Retry", icon: "retry", main: true, run: () => retry(repo, plan, job) }, job.status === "failed" || job.status === "canceled");
+  add({ name: "deploy", label: "Deploy", icon: "play", main: true, run: () => run("deployTask", at, undefined, "It may run now.") }, !job.deployed && !over && !active);
+  const worker = job.worker;
+  add({ name: "resume", label: "Resume agent", icon: "play", main: true, run: () => run("resumeWorker", at, undefined, "The agent goes on.") }, worker?.state === "paused");
+  add({ name: "complete", label: "Call it done", icon: "ok", run: () => complete(repo, plan, job) }, worker?.state === "idle");
+  add({ name: "interrupt", label: "Interrupt", icon: "pause", run: () => run("interruptWorker", at, undefined, "The turn of the agent ends.") }, worker?.state === "running" && active);
+  add({ name: "pause", label: "Pause agent", icon: "pause", run: () => run("pauseWorker", at, undefined, "The agent waits until it is resumed.") }, (worker?.state === "running" || worker?.state === "idle") && active);
+  add({ name: "fail", label: "Force-fail", icon: "bad", danger: true, run: () => forceFail(repo, plan, job) }, active);
+  add({ name: "cancel", label: "Cancel", icon: "stop", danger: true, run: () => cancelJob(repo, plan, job) }, !over);
+  return found;
+}
+
+async function retry(repo: string, plan: string, job: JobView): Promise<unknown> {
+  const said = await asked({
+    title: `Retry '${job.name}'?`,
+    told: "A new attempt resumes at the phase that failed. What the worktree holds is saved before a fresh one is made.",
+    yes: "Retry",
+    field: { label: "New work (left empty: as before)", placeholder: "@agent Fix the import error in api.py", lines: 4 },
+    choices: [
+      { name: "from", label: "Begin at", options: [{ value: "", label: "the phase that failed" }, ...PHASES.map((phase) => ({ value: phase, label: phase }))] },
+      { name: "fresh", label: "Worktree", options: [{ value: "", label: "the same" }, { value: "fresh", label: "a fresh one" }] },
+      { name: "session", label: "Agent", options: [{ value: "", label: "goes on in its session" }, { value: "fresh", label: "begins a new session" }] },
+    ],
+  });
+  if (!said) return null;
+  const phase = PHASES.find((one) => one === said.choices["from"]);
+  return run(
+    "retryJob",
+    { repo, plan, job: job.id },
+    { ...(phase ? { from_phase: phase } : {}), ...(said.choices["fresh"] ? { fresh: true } : {}), ...(said.choices["session"] ? { fresh_session: true } : {}), ...(said.text ? { work: said.text } : {}) },
+    "It is tried again.",
+  );
+}
+
+async function complete(repo: string, plan: string, job: JobView): Promise<unknown> {
+  const said = await asked({ title: `Is '${job.name}' done?`, told: "The agent's session ends, and its work is committed and checked.", yes: "It is done", field: { label: "What it came to" } });
+  return said && run("completeWorker", { repo, plan, job: job.id }, said.text ? { result: said.text } : {}, "It was called done.");
+}
+
+async function forceFail(repo: string, plan: string, job: JobView): Promise<unknown> {
+  const said = await asked({ title: `Force-fail '${job.name}'?`, told: "It is stopped and counts as failed; what needs it is blocked. Its worktree is kept.", yes: "Fail it", danger: true, field: { label: "Why" } });
+  return said && run("forceFailJob", { repo, plan, job: job.id }, said.text ? { reason: said.text } : {}, "It was failed.");
+}
+
+async function cancelJob(repo: string, plan: string, job: JobView): Promise<unknown> {
+  const said = await asked({ title: `Cancel '${job.name}'?`, told: "It is stopped, or kept from starting; what it wrote is kept, and what needs it is blocked.", yes: "Cancel it", danger: true, field: { label: "Why" } });
+  return said && run("cancelJob", { repo, plan, job: job.id }, said.text ? { reason: said.text } : {}, "It was canceled.");
+}
+
+const LABELS: Partial<Record<Name, string>> = {
+  approveJob: "Approve",
+  allowCall: "Allow",
+  denyCall: "Deny",
+  landPlan: "Land",
+  resumePlan: "Resume",
+  retryJob: "Retry",
+  retryPlan: "Retry failed",
+  undoPlan: "Undo landing",
+  cancelPlan: "Cancel plan",
+  cancelJob: "Cancel job",
+  completeWorker: "Call it done",
+  resumeWorker: "Resume agent",
+  deployTask: "Deploy",
+  finalizePlan: "Finalize",
+  forceFailJob: "Force-fail",
+  deletePlan: "Delete",
+};
+const STOPS: Partial<Record<Name, string>> = {
+  cancelPlan: CANCEL.told,
+  cancelJob: "It is stopped; what it wrote is kept, and what needs it is blocked.",
+  forceFailJob: "It is stopped and counts as failed; its worktree is kept.",
+  undoPlan: "The target branch goes back to where it was, unless it has moved since.",
+  deletePlan: "What its worktrees hold is saved, and its commits are kept until it is purged.",
+};
+
+/** Refuse a call that an agent asks about, with words for the agent. */
+export async function denied(repo: string, next: Next): Promise<unknown> {
+  const said = await asked({ title: "Deny this call?", told: "The agent is told, and goes on without it.", yes: "Deny", danger: true, field: { label: "What the agent is told", placeholder: "Use the test database." } });
+  const at = { repo, plan: next.plan ?? "", job: next.job ?? "" };
+  return said && run("denyCall", at, { ...(next.args ?? {}), ...(said.text ? { reason: said.text } : {}) }, "The call was denied.");
+}
+
+/** A next step of the daemon's as a button; none: there is nothing to press. */
+export function stepAction(repo: string, next: Next): Action | null {
+  const name = operationOf(next);
+  const label = name && LABELS[name];
+  if (!name || !label) return null;
+  const told = STOPS[name];
+  return {
+    name,
+    label,
+    icon: name === "denyCall" ? "bad" : told ? "stop" : "ok",
+    danger: Boolean(told) || name === "denyCall",
+    run: async () => {
+      if (name === "denyCall") return denied(repo, next);
+      if (told && !(await asked({ title: `${label}?`, told, yes: label, danger: true }))) return null;
+      const parameters = { repo, plan: next.plan ?? undefined, ...(next.job ? { job: next.job } : {}) };
+      return run(name, parameters as never, (next.args ?? {}) as never, `Done: ${label.toLowerCase()}.`);
+    },
+  };
+}

@@ -1,0 +1,151 @@
+// The graph of a plan: live, with groups that fold, and the way that takes longest.
+import { Background, Controls, Handle, MiniMap, Position, ReactFlow, type Edge, type Node, type NodeProps } from "@xyflow/react";
+import { memo, useMemo, useState } from "react";
+import { jobsOf, type Plan } from "../deltas";
+import { FOLDED_FROM, criticalPath, draw, groupsOf, pathsOf } from "../graph";
+import type { JobStatus, JobView } from "../generated/api";
+import { count, duration, elapsed, visibleName } from "../format";
+import { Icon } from "../parts/icons";
+import { StatusIcon, jobTone, statusTone, type Tone } from "../parts/status";
+import { href } from "../route";
+import { useNow } from "../state";
+
+const COLOURS: Record<Tone, string> = { ok: "var(--ok)", run: "var(--run)", bad: "var(--bad)", wait: "var(--wait)", ask: "var(--ask)", off: "var(--line-strong)" };
+
+interface Data extends Record<string, unknown> {
+  tone: Tone;
+  status: string;
+  label: string;
+  sub: string;
+  address?: string;
+  vertical: boolean;
+  toggle?: () => void;
+  folded?: boolean;
+  waitsFor?: string;
+}
+
+export default function Graph({ repo, plan }: { repo: string; plan: Plan }) {
+  const jobs = useMemo(() => jobsOf(plan), [plan]);
+  const [direction, setDirection] = useState<"LR" | "TB">(innerWidth < 820 ? "TB" : "LR");
+  const [critical, setCritical] = useState(false);
+  const groups = useMemo(() => groupsOf(jobs), [jobs]);
+  const [folded, setFolded] = useState<ReadonlySet<string>>(() => new Set(jobs.length > FOLDED_FROM ? groups : []));
+  const now = useNow(jobs.some((job) => job.status === "running"));
+  // Where things are depends on the shape alone; what they show is put in afterwards.
+  const shape = jobs.map((job) => `${job.id}<${job.needs.join(",")}|${job.group ?? ""}`).join("\n");
+  const drawing = useMemo(() => draw(jobs, folded, direction), [shape, folded, direction]);
+  const path = useMemo(() => (critical ? criticalPath(jobs) : new Set<string>()), [critical, jobs]);
+  const toggle = (group: string) => {
+    const next = new Set(folded);
+    if (!next.delete(group)) next.add(group);
+    setFolded(next);
+  };
+  const vertical = direction === "TB";
+  const nodes = drawing.nodes.map((one): Node<Data> => {
+    const base = { id: one.id, position: { x: one.x, y: one.y }, width: one.width, height: one.height, draggable: false, selectable: false, focusable: false };
+    const name = one.id.slice(one.id.indexOf(":") + 1);
+    if (one.kind === "job") return { ...base, type: "job", data: jobData(repo, plan, name, now, vertical), ...(path.has(name) ? { className: "critical" } : {}) };
+    const status: JobStatus = plan.plan.groups?.[name] ?? "pending";
+    const inside = jobs.filter((job) => pathsOf(job.group).includes(name));
+    const done = inside.filter((job) => job.status === "succeeded").length;
+    const data: Data = { tone: statusTone(status), status, label: visibleName(name.split("/").at(-1) ?? name), sub: `${done} of ${count(inside.length, "job")}`, vertical, toggle: () => toggle(name), folded: one.kind === "folded" };
+    return { ...base, type: one.kind === "folded" ? "folded" : "box", data, zIndex: one.kind === "box" ? -1 : 0 };
+  });
+  const tones = new Map(nodes.map((node) => [node.id, node.data.tone]));
+  const edges = drawing.edges.map((edge): Edge => {
+    const [from, to] = [tones.get(edge.from), tones.get(edge.to)];
+    const style = from === "bad" ? "e-bad" : to === "run" ? "e-run" : from === "ok" ? "e-ok" : "";
+    const onPath = path.has(edge.from.slice(4)) && path.has(edge.to.slice(4));
+    return { id: edge.id, source: edge.from, target: edge.to, className: `${style} ${onPath ? "e-critical" : ""}`, animated: to === "run", focusable: false, selectable: false };
+  });
+  return (
+    <div className="card graph">
+      <div className="legend">
+        {groups.length > 0 && (
+          <button className="button tiny" onClick={() => setFolded(new Set(folded.size > 0 ? [] : groups))}>
+            {folded.size > 0 ? "Unfold groups" : "Fold groups"}
+          </button>
+        )}
+        <button className="button tiny" aria-pressed={critical} onClick={() => setCritical(!critical)}>
+          {critical ? "Hide" : "Show"} critical path
+        </button>
+        <button className="button tiny wide" onClick={() => setDirection(vertical ? "LR" : "TB")}>
+          {vertical ? "Left to right" : "Top to bottom"}
+        </button>
+      </div>
+      <ReactFlow key={`${direction} ${folded.size}`} nodes={nodes} edges={edges} nodeTypes={TYPES} fitView fitViewOptions={{ padding: 0.12, maxZoom: 1.05, minZoom: 0.35 }} minZoom={0.05} maxZoom={1.6} nodesDraggable={false} nodesConnectable={false} elementsSelectable={false} onlyRenderVisibleElements={nodes.length > 80} proOptions={{ hideAttribution: true }} panOnScroll={false} zoomOnDoubleClick={false} preventScrolling aria-label="The graph of the plan">
+        <Background gap={22} color="var(--line)" />
+        <Controls showInteractive={false} />
+        {nodes.length > 40 && <MiniMap className="wide" pannable zoomable nodeColor={(node) => COLOURS[(node.data as Data).tone]} />}
+      </ReactFlow>
+    </div>
+  );
+}
+
+function jobData(repo: string, plan: Plan, id: string, now: number, vertical: boolean): Data {
+  const job = plan.jobs.get(id);
+  if (!job) return { tone: "off", status: "pending", label: id, sub: "", vertical };
+  return { tone: jobTone(job), status: job.status, label: visibleName(job.validation ? "verify and land" : job.name), sub: subtitle(job, plan, now), vertical, address: href({ page: "job", repo, plan: plan.plan.id, job: id, tab: "log" }) };
+}
+
+function subtitle(job: JobView, plan: Plan, now: number): string {
+  const took = elapsed(job.started_at, job.ended_at, now, job.idle_seconds);
+  const time = took === null ? "" : duration(took);
+  if (job.waiting) return "waits for you";
+  if (job.status === "running") return [job.agent?.name, job.phase, time].filter(Boolean).join(" · ");
+  if (job.status === "pending" || job.status === "ready") {
+    const open = job.needs.filter((need) => plan.jobs.get(need)?.status !== "succeeded");
+    if (!job.deployed) return "waits to be deployed";
+    return open.length === 0 ? "waits for a slot" : `waits for ${open.length === 1 ? visibleName(open[0] ?? "") : count(open.length, "job")}`;
+  }
+  if (job.status === "blocked") return `blocked by ${visibleName(job.needs.find((need) => ["failed", "canceled", "blocked"].includes(plan.jobs.get(need)?.status ?? "")) ?? "what it needs")}`;
+  if (job.status === "failed") return [job.failed_phase ? `failed in ${job.failed_phase}` : "failed", time].filter(Boolean).join(" · ");
+  const { lines_added: added = 0, lines_deleted: deleted = 0 } = job.summary;
+  return [job.status === "succeeded" ? "" : job.status, time, added || deleted ? `+${added} −${deleted}` : "", job.healed.length > 0 ? "healed" : "", job.attempts > 1 ? `attempt ${job.attempts}` : ""].filter(Boolean).join(" · ");
+}
+
+function Ends({ vertical }: { vertical: boolean }) {
+  return (
+    <>
+      <Handle className="quiet" type="target" position={vertical ? Position.Top : Position.Left} isConnectable={false} />
+      <Handle className="quiet" type="source" position={vertical ? Position.Bottom : Position.Right} isConnectable={false} />
+    </>
+  );
+}
+
+const JobNode = memo(({ data }: NodeProps<Node<Data>>) => (
+  <a className={`node n-${data.tone} nopan ${data.tone === "off" ? "quiet" : ""}`} href={data.address} title={`${data.label}: ${data.status}${data.sub ? `, ${data.sub}` : ""}`}>
+    <Ends vertical={data.vertical} />
+    <span className="title cut">{data.label}</span>
+    <span className={`sub t-${data.tone}`}>
+      <StatusIcon tone={data.tone} status={data.status} size={13} />
+      <span className="cut">{data.sub || data.status}</span>
+    </span>
+  </a>
+));
+
+const FoldedNode = memo(({ data }: NodeProps<Node<Data>>) => (
+  <button className={`node folded nopan n-${data.tone}`} onClick={data.toggle} style={{ textAlign: "left" }} aria-expanded="false">
+    <Ends vertical={data.vertical} />
+    <span className="title cut row">
+      <Icon shape="unfold" size={13} />
+      {data.label}
+    </span>
+    <span className={`sub t-${data.tone}`}>
+      <StatusIcon tone={data.tone} status={data.status} size={13} />
+      {data.sub}
+    </span>
+  </button>
+));
+
+const BoxNode = memo(({ data }: NodeProps<Node<Data>>) => (
+  <div className="box">
+    <button className="nopan" onClick={data.toggle} aria-expanded="true" title="Fold this group">
+      <Icon shape="fold" size={13} />
+      <span className="cut">{data.label}</span>
+      <span className={`t-${data.tone} small`}>{data.sub}</span>
+    </button>
+  </div>
+));
+
+const TYPES = { job: JobNode, folded: FoldedNode, box: BoxNode };

@@ -1,0 +1,203 @@
+// A new plan: written as YAML and checked while it is written, begun from a template, or just a task for an agent.
+import { Suspense, lazy, useEffect, useMemo, useState } from "react";
+import { sentence } from "../actions";
+import { Refused, send } from "../api";
+import { draw } from "../graph";
+import type { Made } from "../generated/api";
+import { count, visible } from "../format";
+import { Banner, Loading } from "../parts/bits";
+import { note } from "../parts/overlay";
+import { located, readPlan, type Trouble } from "../planText";
+import { href } from "../route";
+import { useStore } from "../state";
+
+const Preview = lazy(() => import("./Preview"));
+const PAUSE = 350;
+
+const TEMPLATES: { name: string; text: string }[] = [
+  {
+    name: "A task for an agent",
+    text: `name: Say hello
+verify: test -f HELLO.md
+jobs:
+  - id: hello
+    work: "@agent Write HELLO.md, a short and friendly welcome"
+`,
+  },
+  {
+    name: "Two at once, then one",
+    text: `name: Add a greeting
+verify: sh greet.sh Ada | grep -q "hello, Ada"
+jobs:
+  - id: script
+    work: printf 'echo "$(cat greeting.txt), $1"\\n' > greet.sh
+  - id: words
+    work: echo "hello" > greeting.txt
+  - id: docs
+    needs: [script, words]
+    work: |
+      (echo "# Greeting"; echo; sh greet.sh you) > GREETING.md
+    postchecks: grep -q "hello, you" GREETING.md
+`,
+  },
+  {
+    name: "Groups, with approval",
+    text: `name: Login
+max_parallel: 4
+groups:
+  - name: backend
+    jobs:
+      - id: api
+        work: "@agent Add POST /login; a session cookie, as in docs/auth.md"
+        postchecks: pytest -q tests/api
+        approve: true
+  - name: frontend
+    jobs:
+      - id: page
+        needs: [backend/api]
+        work: "@agent Add the login page"
+jobs:
+  - id: docs
+    needs: [backend/api]
+    work: "@agent Document the login endpoint"
+`,
+  },
+];
+
+export function NewPlanPage({ repo: given }: { repo: string | undefined }) {
+  const repos = useStore((state) => state.repos);
+  const [chosen, setChosen] = useState(given ?? "");
+  const repo = repos.find((one) => one.id === chosen)?.id ?? repos[0]?.id ?? "";
+  const [text, setText] = useState(TEMPLATES[1]?.text ?? "");
+  const [goal, setGoal] = useState("");
+  const [busy, setBusy] = useState(false);
+  const read = useMemo(() => readPlan(text), [text]);
+  const checked = useChecked(repo, text, read);
+  const submit = async (body: unknown) => {
+    setBusy(true);
+    try {
+      const made = (await send("submitPlan", { repo }, body)) as Made;
+      location.hash = href({ page: "plan", repo, plan: made.plan, tab: "graph" });
+    } catch (error) {
+      note(sentence(error), "bad");
+    } finally {
+      setBusy(false);
+    }
+  };
+  const jobs = useMemo(() => previewed(read.value), [read]);
+  return (
+    <div className="content full">
+      <div className="head">
+        <div className="grow stack tight">
+          <h1>New plan</h1>
+          <p className="soft">Give one task to an agent, or write a plan of many jobs.</p>
+        </div>
+        {repos.length > 1 && (
+          <select className="input" aria-label="Repository" value={repo} onChange={(event) => setChosen(event.target.value)}>
+            {repos.map((one) => (
+              <option key={one.id} value={one.id}>
+                {one.name}
+              </option>
+            ))}
+          </select>
+        )}
+      </div>
+      <form
+        className="card pad row wrap"
+        onSubmit={(event) => {
+          event.preventDefault();
+          if (goal.trim()) void submit({ name: goal.trim().split("\n")[0]?.slice(0, 80), jobs: [{ id: "task", task: goal.trim().slice(0, 200), work: { instructions: goal.trim() } }] });
+        }}
+      >
+        <input className="input grow" placeholder="A task for an agent: Fix the flaky test in tests/api" aria-label="A task for an agent" value={goal} onChange={(event) => setGoal(event.target.value)} />
+        <button className="button main" type="submit" disabled={busy || !goal.trim()}>
+          Start the agent
+        </button>
+      </form>
+      <div className="row wrap">
+        <span className="soft small">Begin with:</span>
+        <div className="chips">
+          {TEMPLATES.map((one) => (
+            <button key={one.name} className="chip" aria-pressed={text === one.text} onClick={() => setText(one.text)}>
+              {one.name}
+            </button>
+          ))}
+        </div>
+      </div>
+      <div className="editor">
+        <div className="stack">
+          <textarea className="input" spellCheck={false} aria-label="The plan, as YAML" value={text} onChange={(event) => setText(event.target.value)} />
+          <div className="row wrap">
+            <button className="button main" disabled={busy || checked.troubles.length > 0 || checked.says === null} onClick={() => void submit(read.value)}>
+              Run it
+            </button>
+            <span className="soft small grow">{checked.says ?? "Checking …"}</span>
+          </div>
+          {checked.troubles.map((one, place) => (
+            <Banner key={place} tone="bad">
+              {one.line !== null && <b>Line {one.line}: </b>}
+              {visible(one.message)}
+            </Banner>
+          ))}
+        </div>
+        <Suspense fallback={<Loading />}>
+          <Preview drawing={jobs} />
+        </Suspense>
+      </div>
+    </div>
+  );
+}
+
+/** What the daemon says about a plan, a moment after the last key. */
+function useChecked(repo: string, text: string, read: ReturnType<typeof readPlan>): { troubles: Trouble[]; says: string | null } {
+  const [found, setFound] = useState<{ text: string; troubles: Trouble[]; says: string | null }>({ text: "", troubles: [], says: null });
+  useEffect(() => {
+    let wanted = true;
+    const check = async () => {
+      if (read.troubles.length > 0) return { troubles: read.troubles, says: "This is not YAML yet." };
+      try {
+        const valid = (await send("validatePlan", { repo }, read.value)) as { jobs: number };
+        return { troubles: [], says: `${count(valid.jobs, "job")}; nothing is wrong with it.` };
+      } catch (error) {
+        if (!(error instanceof Refused)) return { troubles: [], says: sentence(error) };
+        const all = located(error.problem.problems, read);
+        return { troubles: all.length > 0 ? all : [{ line: null, path: "", message: sentence(error) }], says: `${count(Math.max(1, all.length), "problem")}` };
+      }
+    };
+    const timer = setTimeout(() => void check().then((now) => wanted && setFound({ text, ...now })), PAUSE);
+    return () => {
+      wanted = false;
+      clearTimeout(timer);
+    };
+  }, [repo, text, read]);
+  return found.text === text ? found : { troubles: [], says: null };
+}
+
+interface Written {
+  id?: unknown;
+  needs?: unknown;
+  jobs?: unknown;
+  groups?: unknown;
+  name?: unknown;
+}
+
+/** The graph of what is written so far, as far as it can be read. */
+export function previewed(value: unknown): ReturnType<typeof draw> {
+  const found: { id: string; needs: string[]; group: string | null }[] = [];
+  const walk = (part: Written, group: string | null) => {
+    for (const job of Array.isArray(part.jobs) ? (part.jobs as Written[]) : [])
+      if (job && typeof job.id === "string") {
+        const needs = Array.isArray(job.needs) ? job.needs.map(String) : typeof job.needs === "string" ? [job.needs] : [];
+        const own = typeof (job as { group?: unknown }).group === "string" ? (job as { group: string }).group : null;
+        const path = [group, own].filter(Boolean).join("/") || null;
+        found.push({ id: path ? `${path}/${job.id}` : job.id, needs, group: path });
+      }
+    for (const inner of Array.isArray(part.groups) ? (part.groups as Written[]) : [])
+      if (inner && typeof inner.name === "string") walk(inner, group ? `${group}/${inner.name}` : inner.name);
+  };
+  if (value && typeof value === "object") walk(value as Written, null);
+  const known = new Map(found.map((job) => [job.id, job.id]));
+  for (const job of found) if (!known.has(job.id.split("/").at(-1) ?? "")) known.set(job.id.split("/").at(-1) ?? "", job.id);
+  const whole = found.map((job) => ({ ...job, needs: job.needs.flatMap((need) => known.get(job.group ? `${job.group}/${need}` : need) ?? known.get(need) ?? []) }));
+  return draw(whole, new Set(), "LR");
+}
