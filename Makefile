@@ -4,6 +4,9 @@
 #   make test         install, check and test: what CI runs
 #   make test-agents  install the real coding agents from npm, and test with them
 #   make check        formatting, lint and types only
+#   make web          build the dashboard; with its Node as a Python package where there is none
+#   make web-check    build the dashboard, check its types and test its logic
+#   make test-browser install Chromium where that can be done, and test the pages in it
 #   make test-all     the slow tests and the mutants as well
 #   make mutants      take each protection out and see its tests fail
 #   make bench        figures beside their floors
@@ -25,7 +28,7 @@ SOURCES := src tests bench tools
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install dev demo check test test-agents test-all mutants bench types lock clean
+.PHONY: help install dev demo check node web web-check test test-browser test-agents test-all mutants bench types lock clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -58,15 +61,29 @@ check: dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-test: check
+node: install
+	@command -v node > /dev/null && command -v npm > /dev/null || $(PIP) install --quiet --require-hashes -r requirements-web.lock
+
+web: node
+	$(BIN)/python tools/web.py
+
+web-check: node
+	$(BIN)/python tools/web.py --check
+
+test: check web-check
 	$(BIN)/python tools/run_tests.py -n $(WORKERS) -m "not slow"
+
+# Where there is no browser, these tests are skipped, loudly: a test does not install programs on a machine.
+test-browser: dev web
+	$(BIN)/python tools/install_browser.py
+	$(BIN)/python tools/run_tests.py tests/web
 
 # What `make test` skips: tests that run real programs. Few at once, for these are large.
 test-agents: dev
 	$(BIN)/python tools/install_agents.py
 	ORCHARD_TEST_AGENTS=1 $(BIN)/python tools/run_tests.py -n $(SLOW_WORKERS) tests/agents
 
-test-all: check
+test-all: check web-check
 	ORCHARD_TEST_ALL=1 $(BIN)/pytest -n $(SLOW_WORKERS)
 	$(MAKE) mutants
 
@@ -84,4 +101,5 @@ lock: dev
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	rm -rf web/node_modules web/src/generated src/orchard/surfaces/http/pages/dashboard
 	find $(SOURCES) -name __pycache__ -type d -prune -exec rm -rf {} +

