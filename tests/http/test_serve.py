@@ -93,7 +93,7 @@ def test_in_the_background_it_is_ready_when_the_command_returns_and_gone_when_st
     stopped = desk("stop", "--json")
 
     assert started.code == stopped.code == 0, started.talk
-    assert page.status == 200 and b"/start.js" in page.body
+    assert page.status == 200 and b"<title>Orchard</title>" in page.body
     assert [one["pid"] for one in stopped.json["stopped"]] == [daemon.said["pid"]]
     assert is_gone(process)
     assert not (desk.state / "http.json").exists() and not (desk.state / "daemon.json").exists()

@@ -6,8 +6,8 @@ in this order, and before any route is looked up:
     Host             a name of ours with our very port, else 421: no name of somebody else's leads here
     Origin           absent, or exactly what Host says, else 403
     Sec-Fetch-Site   absent, `same-origin` or `none`, else 403: not even another port of this machine
-    token            `Authorization: Bearer` with the token or a session; else 401. Only /healthz, the start page, which
-                     is the same for everybody, and exchanging a code for a session need none
+    token            `Authorization: Bearer` with the token or a session; else 401. Only /healthz, the dashboard's
+                     files, which are the same for everybody, and exchanging a code for a session need none
     body             JSON, else 415; at most 8 MiB, else 413. It is read here, as a whole, and never before the token
 
 There is no cookie: a browser sends those of a machine to every port of it, so also to the servers that jobs start. The
@@ -33,8 +33,7 @@ READING = frozenset({"GET", "HEAD", "OPTIONS"})
 METHODS = READING | {"POST", "PUT", "PATCH", "DELETE"}
 JSON_TYPES = frozenset({"application/json"})
 COMES_FROM_HERE = frozenset({"same-origin", "none"})
-OPEN_PATHS = frozenset({"/healthz", "/", "/start.js", "/start.css"})
-"""What is the same for everybody, and tells nothing."""
+HEALTH_PATH = "/healthz"
 SESSION_PATH = "/session"
 CODE_HEADER = "x-orchard-code"
 CONNECTION = "orchard.connection"
@@ -86,9 +85,18 @@ class Door:
     """Lets requests through to an application, or answers them itself."""
 
     def __init__(
-        self, app: App, tokens: Tokens, hosts: Collection[str], traffic: Traffic, scheme: str, port: int
+        self,
+        app: App,
+        tokens: Tokens,
+        hosts: Collection[str],
+        traffic: Traffic,
+        scheme: str,
+        port: int,
+        pages: Collection[str] = (),
     ) -> None:
+        """`pages`: paths of what is the same for everybody, and tells nothing."""
         self._app, self._tokens, self._traffic, self._scheme = app, tokens, traffic, scheme
+        self._open = {HEALTH_PATH, *pages}
         usual = {"http": 80, "https": 443}[scheme]
         self._hosts = {f"{host}:{port}" for host in hosts} | (set(hosts) if port == usual else set())
 
@@ -150,7 +158,7 @@ class Door:
             return Refusal(403, "Requests of other sites are refused.")
         if "sec-fetch-site" in headers and headers.only("sec-fetch-site").lower() not in COMES_FROM_HERE:
             return Refusal(403, "Requests of other sites are refused.")
-        if exchanging or (path in OPEN_PATHS and method in ("GET", "HEAD")):
+        if exchanging or (path in self._open and method in ("GET", "HEAD")):
             return NO_BODY if headers.has_body else None
         refusal = self._not_allowed(headers)
         if refusal is None:

@@ -12,10 +12,9 @@ import shutil
 import sys
 import time
 import traceback
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
 from importlib import import_module
-from importlib.resources import files
 from pathlib import Path
 
 import filelock
@@ -39,16 +38,12 @@ from orchard.surfaces.http.daemon.repository_host import Kept
 from orchard.surfaces.http.daemon.shutdown import Haste, OnStop, Stopping
 from orchard.surfaces.http.daemon.tokens import Tokens, make_folder
 from orchard.surfaces.http.daemon.wire import Server, listen_at, make_server
+from orchard.surfaces.http.dashboard import Page, pages
 from orchard.surfaces.http.metrics import MISSING, MISSING_HINT, metrics_text
 from orchard.surfaces.http.problems import problem
 
 LOCK_FILE = "http.lock"
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
-PAGES = {
-    "/": ("start.html", "text/html; charset=utf-8"),
-    "/start.js": ("start.js", "text/javascript; charset=utf-8"),
-    "/start.css": ("start.css", "text/css; charset=utf-8"),
-}
 LEAVING_SECONDS = 15.0
 PATIENCE = 5.0
 """Seconds for engines to begin; who takes longer, because it recovers or waits for another one, is not waited for."""
@@ -84,7 +79,9 @@ class Daemon:
                     beside(self._mcp.live(), leave=self._mcp.leave, patience=LEAVING_SECONDS)
                 )
                 traffic = doors.Traffic()
-                door = doors.Door(self._application(traffic), tokens, self._hosts(), traffic, self._scheme, port)
+                shown = pages()
+                application = self._application(traffic, shown)
+                door = doors.Door(application, tokens, self._hosts(), traffic, self._scheme, port, shown.keys())
                 server = make_server(door, self._options.tls)
                 for kept in self.kept:
                     stack.callback(kept.close)
@@ -108,16 +105,16 @@ class Daemon:
 
     # ------------------------------------------------------------------------------- what is served
 
-    def _application(self, traffic: doors.Traffic) -> Starlette:
+    def _application(self, traffic: doors.Traffic, shown: Mapping[str, Page]) -> Starlette:
         from orchard.surfaces.http.api import routes  # many models: only who serves pays for them
 
         async def metrics(request: Request) -> Response:
             found = await metrics_text(self.repos, traffic, self._began)
             return problem(501, MISSING, MISSING_HINT) if found is None else Response(found[0], media_type=found[1])
 
-        pages = (Route(path, _page(*page), methods=["GET"]) for path, page in PAGES.items())
+        every_page = (Route(path, _shown(page), methods=["GET"]) for path, page in shown.items())
         own = [Route("/healthz", _healthz, methods=["GET"]), Route("/metrics", metrics, methods=["GET"])]
-        every: list[BaseRoute] = [*own, *pages, *routes(self.repos), Route("/mcp", self._mcp)]
+        every: list[BaseRoute] = [*own, *every_page, *routes(self.repos), Route("/mcp", self._mcp)]
         # What a client or a route does wrong is told in one form; a bug is told without its cause, and logged.
         return Starlette(routes=every, exception_handlers={HTTPException: _no_such, Exception: _bug})
 
@@ -250,13 +247,13 @@ async def _healthz(request: Request) -> Response:
     return JSONResponse({"status": "ok"})
 
 
-def _page(name: str, kind: str) -> Callable[[Request], Awaitable[Response]]:
-    content = (files("orchard.surfaces.http") / "pages" / name).read_bytes()
+def _shown(page: Page) -> Callable[[Request], Awaitable[Response]]:
+    headers = {"content-type": page.kind, "cache-control": page.caching}
 
-    async def page(request: Request) -> Response:
-        return Response(content, headers={"content-type": kind})
+    async def show(request: Request) -> Response:
+        return Response(page.content, headers=headers)
 
-    return page
+    return show
 
 
 async def _no_such(request: Request, error: Exception) -> Response:
