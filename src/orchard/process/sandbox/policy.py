@@ -6,7 +6,7 @@ toolchain in it, with a writable cache in that, with a protected file in that. A
 disk's root is: it may be read.
 
 Nothing here looks at the disk, so two things are left to those who build a wall: links (paths are compared as they are
-written: see `bwrap.settled`), and protected names that do not exist yet (see `placeholders`).
+written: see `ground.survey`), and protected names that do not exist yet (see `ground.make_placeholders`).
 """
 
 from collections.abc import Iterator
