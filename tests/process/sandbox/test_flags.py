@@ -67,19 +67,13 @@ MISSED = {
     "--tmpfs /etc/ssl/private": Mutant("list private keys of the system"),
     "--tmpfs /sys/firmware": Mutant("read tables of the firmware"),
     "--tmpfs /root": Mutant("list root's home"),
+    "--tmpfs /tmp": Mutant("find a file in the system's /tmp", ordinary=True),
     "--tmpfs W/home": Mutant("read ~/.ssh/id_ed25519", ordinary=True),
     "--tmpfs W/repo": Mutant("read what is not committed in the user's checkout", ordinary=True),
     "--tmpfs W/repo/.git/orchard": Mutant("read the engine's nonce", ordinary=True),
     "--tmpfs W/tmp": Mutant("read another job's pass", ordinary=True),
     "--tmpfs W/run": Mutant("connect to docker", ordinary=True),
     "--tmpfs W/trees": Mutant("read another worktree", ordinary=True),
-    "--remount-ro W/home": Mutant("fill the memory through the hidden home", ordinary=True),
-    "--remount-ro W/repo": Mutant("fill the memory through the hidden repo", ordinary=True),
-    "--remount-ro W/repo/.git/orchard": Mutant("fill the memory through the hidden state", ordinary=True),
-    "--remount-ro W/tmp": Mutant("fill the memory through the hidden tmp", ordinary=True),
-    "--remount-ro W/run": Mutant("fill the memory through the hidden run", ordinary=True),
-    "--remount-ro W/trees": Mutant("fill the memory beside the worktree", ordinary=True),
-    "--remount-ro /root": Mutant("fill the memory through root's home"),
     "--ro-bind W/repo/.git W/repo/.git": Mutant("add a hook", ("--bind", "W/repo/.git", "W/repo/.git"), ordinary=True),
     "--ro-bind W/home/.cargo/bin W/home/.cargo/bin": Mutant(
         "add a program to an exposed toolchain",
@@ -109,10 +103,7 @@ NOT_MISSED = {
     "--unshare-cgroup-try": "hides only where in the tree of groups we are",
     "--die-with-parent": "has a test of its own",
     "--gid 65534": "belongs to --uid",
-    "--perms 1777": "belongs to /dev/shm",
     "--tmpfs /dev/shm": "lets programs share memory with each other",
-    "--tmpfs /tmp": "holds nothing of this world",
-    "--remount-ro /tmp": "holds nothing of this world",
     "--clearenv": "bubblewrap is started with nothing worth hiding",
     "--setenv": "lets variables in",
     "--chdir": "where the program starts",
@@ -121,19 +112,23 @@ NOT_MISSED = {
     "--ro-bind /proc": "bubblewrap may do the same by itself, this kernel may have nothing there",
     "--ro-bind /dev/null": "a secret of this machine or of another kernel",
     "--tmpfs /": "a secret of this machine or of another kernel",
-    "--remount-ro /": "closes one of those",
 }
 
 
 def parts(options: tuple[str, ...]) -> Iterator[Part]:
-    at = 0
+    """Flags with their arguments; what only says how the next one is made belongs to that."""
+    at = begin = 0
     while at < len(options):
-        length = 1 + ARITY.get(options[at], 0)
-        yield options[at : at + length]
-        at += length
+        flag = options[at]
+        at += 1 + ARITY.get(flag, 0)
+        if flag not in ("--size", "--perms"):
+            yield options[begin:at]
+            begin = at
 
 
 def named(part: Part, top: Path) -> str:
+    while part[0] in ("--size", "--perms"):
+        part = part[2:]
     return " ".join(part).replace(str(top), "W")
 
 
@@ -157,7 +152,7 @@ def without(key: str, mutant: Mutant, top: Path) -> Change:
         for part in parts(options):
             if named(part, top) == key:
                 kept += [word.replace("W", str(top), 1) if word.startswith("W/") else word for word in mutant.instead]
-            elif part[0] not in mutant.without and named(part, top) != key.replace("--tmpfs", "--remount-ro"):
+            elif part[0] not in mutant.without:
                 kept += part
         return tuple(kept)
 
@@ -195,6 +190,27 @@ def test_an_attack_succeeds_when_the_part_is_taken_out(key: str, attacked: tuple
     won, words = attempt(standing, "bwrap", user, attacks=[attack], mutation=without(key, mutant, standing.top))
 
     assert won == {attack.name}, words
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("word", "instead", "missed"),
+    [
+        ("0555", "0755", "mistake the hidden repo for the user's"),
+        ("4096", "409600", "fill the memory through a hidden folder"),
+    ],
+)
+def test_how_an_empty_folder_is_made_matters(
+    word: str, instead: str, missed: str, attacked: tuple[World, int | None]
+) -> None:
+    standing, user = attacked
+    [attack] = [one for one in ATTACKS if one.name == missed]
+
+    def change(options: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(instead if option == word else option for option in options)
+
+    assert attempt(standing, "bwrap", user, attacks=[attack], mutation=lambda options: options)[0] == frozenset()
+    assert attempt(standing, "bwrap", user, attacks=[attack], mutation=change)[0] == {missed}
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ What the flags do is told where they stand. What no flag does: see docs/sandbox.
 """
 
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
@@ -89,7 +89,7 @@ def _system(ground: Ground, memory: int | None) -> tuple[str, ...]:
     return (
         *("--ro-bind", "/", "/"),
         *("--proc", "/proc"),
-        *_mounts(ground.proc),
+        *(option for place in ground.proc for option in _mount(place)),
         *("--dev", "/dev"),
         *(("--size", str(memory)) if memory else ()),
         *("--perms", "1777", "--tmpfs", "/dev/shm"),
@@ -97,31 +97,40 @@ def _system(ground: Ground, memory: int | None) -> tuple[str, ...]:
     )
 
 
+SCRATCH = tuple(map(Path, ("/tmp", "/var/tmp")))
+"""Programs write there whatever `TMPDIR` says: hidden, these are empty, and what is written is gone with the job."""
+SCRATCH_BYTES = str(256 * 1024**2)
+EMPTY_BYTES = "4096"
+"""The other hidden folders refuse what is written to them, so that a program which means the user's files is told so.
+A job may open its own empty folder by `chmod`, and finds room for a page in it."""
+
 OWN = tuple(map(Path, ("/dev", "/dev/pts", "/dev/shm", "/proc")))
 """Places that are the job's own already: a policy that hides the host's must not close these."""
 
 
-def _mounts(places: Iterable[Place]) -> tuple[str, ...]:
-    """Parents first, so that the deepest place has the last word. What is empty is closed at the end: other mounts had
-    to be put into it, and a file written there would fill the memory of the machine."""
-    options: list[str] = []
-    empty: list[str] = []
-    for place in places:
-        path = str(place.path)
-        if place.access == "hidden" and place.path in OWN:
-            continue
-        if place.link is not None:
-            options += ("--symlink", str(place.link), path)
-        elif place.access in READ_ONLY:
-            options += ("--ro-bind", path, path)
-        elif place.access == "writable":
-            options += ("--bind", path, path)
-        elif place.folder:
-            options += ("--tmpfs", path)
-            empty += ("--remount-ro", path)
-        else:
-            options += ("--ro-bind", "/dev/null", path)
-    return (*options, *empty)
+def _mounts(places: tuple[Place, ...]) -> tuple[str, ...]:
+    """Parents first, so that the deepest place has the last word, but what is empty and stays so at the very end:
+    for each other mount bubblewrap reads the table of all that there are already."""
+    above = {folder for place in places for folder in place.path.parents}
+    ordered = sorted(places, key=lambda place: place.access == "hidden" and place.folder and place.path not in above)
+    return tuple(option for place in ordered for option in _mount(place))
+
+
+def _mount(place: Place) -> tuple[str, ...]:
+    path = str(place.path)
+    if place.link is not None:
+        return ("--symlink", str(place.link), path)
+    if place.access in READ_ONLY:
+        return ("--ro-bind", path, path)
+    if place.access == "writable":
+        return ("--bind", path, path)
+    if place.path in OWN:
+        return ()
+    if not place.folder:
+        return ("--ro-bind", "/dev/null", path)
+    if place.path in SCRATCH:
+        return ("--size", SCRATCH_BYTES, "--perms", "1777", "--tmpfs", path)
+    return ("--size", EMPTY_BYTES, "--perms", "0555", "--tmpfs", path)
 
 
 def _variables(env: Mapping[str, str]) -> tuple[str, ...]:

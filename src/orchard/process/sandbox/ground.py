@@ -29,10 +29,14 @@ from orchard.process.sandbox.secrets import secrets_of_the_system
 SECONDS = 5.0
 """How long it is believed where a place is that no job can write to."""
 
-PROC_READ_ONLY = ("sys", "sysrq-trigger", "irq", "bus", "fs")
-"""What the kernel lets user 0 write without any capability; `core_pattern` runs a program as root on the host."""
-PROC_HIDDEN = ("acpi", "asound", "scsi", "kcore", "keys")
-PROC_HIDDEN_FROM_ROOT = ("timer_list", "latency_stats", "sched_debug", "kpageflags", "kpagecount", "kpagecgroup")
+PROC_READ_ONLY = ("sys", "sysrq-trigger", "fs")
+"""What the kernel lets user 0 write without any capability; `core_pattern` runs a program as root on the host.
+(`irq` and `bus` are covered by bubblewrap itself.)"""
+PROC_HIDDEN = (
+    "acpi", "asound", "scsi", "kcore", "keys", "timer_list", "latency_stats", "sched_debug", "kpageflags", "kpagecount",
+    "kpagecgroup",
+)  # fmt: skip
+"""What the kernel tells user 0 without any capability."""
 
 Kind = Literal["folder", "file", "link", "missing"]
 """What stands at a path, looked at without following a link; a socket or device is a file to a mount."""
@@ -52,7 +56,7 @@ class Ground(Struct, frozen=True, kw_only=True):
     places: tuple[Place, ...]
     """Parents before what is in them, and nothing that changes nothing."""
     proc: tuple[Place, ...] = ()
-    """What is read-only or hidden in `/proc`, of what this kernel has."""
+    """What is read-only or hidden in `/proc` for root, of what this kernel has."""
     gaps: tuple[Path, ...] = ()
     """Protected names that stay unprotected, for they are links or behind one."""
     root: bool = False
@@ -113,12 +117,9 @@ def survey(policy: Policy, account: Account | None = None) -> Ground:
 
 @cache
 def _proc(*, root: bool) -> tuple[Place, ...]:
-    wanted: dict[str, Access] = {
-        **dict.fromkeys(PROC_READ_ONLY, "exposed"),
-        **dict.fromkeys(PROC_HIDDEN, "hidden"),
-        **dict.fromkeys(PROC_HIDDEN_FROM_ROOT if root else (), "hidden"),
-    }
-    found = [(Path("/proc", name), access, kind_of(Path("/proc", name))) for name, access in wanted.items()]
+    """For an ordinary user nothing of it is open."""
+    wanted: dict[str, Access] = {**dict.fromkeys(PROC_READ_ONLY, "exposed"), **dict.fromkeys(PROC_HIDDEN, "hidden")}
+    found = [(Path("/proc", name), access, kind_of(Path("/proc", name))) for name, access in wanted.items() if root]
     return tuple(Place(path, access, kind == "folder") for path, access, kind in found if kind in ("folder", "file"))
 
 

@@ -103,18 +103,19 @@ SYSTEM_WRITES = (
         "writes",
         *(
             (f"make a file in {folder}", f"os.close(os.open('{folder}', os.O_TMPFILE | os.O_RDWR, 0o600)); won()")
-            for folder in ("/", "/etc", "/usr/bin", "/usr/lib", "/var/lib", "/opt", "/root", "/etc/profile.d")
+            for folder in ("/", "/etc", "/usr/bin", "/usr/lib", "/var/lib", "/opt", "/root", "/etc/profile.d", "/srv")
         ),
-        ("make a file in the system's /tmp", "os.close(os.open('/tmp', os.O_TMPFILE | os.O_RDWR, 0o600)); won()"),
+        ("find a file in the system's /tmp", "won() if os.listdir('/tmp') else None"),
         ("open /etc/passwd to write", "open('/etc/passwd', 'r+').close(); won()"),
         ("open the C library to write", "open(next(l.split()[-1] for l in open('/proc/self/maps') if 'libc.so' in l), 'r+').close(); won()"),
         ("make a file among the devices", "n = f'/dev/orchard-{os.getpid()}-{time.time()}'; os.mkdir(n); os.rmdir(n); won()"),
         *(
-            (f"fill the memory through the hidden {name}", f"open(W['{name}'] + '/fill', 'w').close(); os.unlink(W['{name}'] + '/fill'); won()")
+            (f"mistake the hidden {name} for the user's", f"open(W['{name}'] + '/fill', 'w').close(); os.unlink(W['{name}'] + '/fill'); won()")
             for name in ("home", "repo", "state", "tmp", "run")
         ),
-        ("fill the memory through root's home", "os.close(os.open('/root', os.O_TMPFILE | os.O_RDWR, 0o600)); won()"),
-        ("fill the memory beside the worktree", "n = os.path.dirname(W['wt']) + '/fill'; open(n, 'w').close(); os.unlink(n); won()"),
+        ("mistake a place beside the worktree", "n = os.path.dirname(W['wt']) + '/fill'; open(n, 'w').close(); os.unlink(n); won()"),
+        ("fill the memory through a hidden folder",
+         "h = W['home']; os.path.ismount(h) and os.chmod(h, 0o755); f = open(h + '/fill', 'wb', 0); [f.write(bytes(4096)) for _ in range(64)]; os.unlink(h + '/fill'); won()"),
         ("leave a set-user-id program", "open('suid', 'w').close(); os.chmod('suid', 0o4755); won()"),
     ),
     *attacks(
