@@ -7,7 +7,7 @@ from orchard.model.plan import AgentWork, Plan
 from orchard.planfile.places import Path
 from orchard.planfile.works import Paths, works_of
 
-RIGHTS = "Agents run with your rights: there is no wall around them yet, so they can read and write whatever you can."
+RIGHTS = "Agents run with your rights while there is no wall around them: they can read and write whatever you can."
 
 
 def reach_of(plan: Plan, paths: Paths) -> Iterator[tuple[Path, str]]:

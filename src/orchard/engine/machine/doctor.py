@@ -34,6 +34,11 @@ from orchard.git.worktree.worktrees import TRASH, Worktrees
 from orchard.model.events.event import Json
 from orchard.model.statuses import OVER, PlanStatus
 from orchard.process.families.identity import Identity, is_alive
+from orchard.process.sandbox.landlock import gaps
+from orchard.process.sandbox.level import Finding as WallFinding
+from orchard.process.sandbox.level import walls
+from orchard.process.sandbox.policy import Policy, Resources
+from orchard.process.sandbox.resources import in_force
 from orchard.store.db import Damaged, explained, open_read_only, way_out
 from orchard.store.plan_list import JOURNAL
 from orchard.store.reader import read
@@ -144,10 +149,38 @@ def _sqlite(patient: Patient) -> Iterator[Finding]:
 
 
 def _agents(patient: Patient) -> Iterator[Finding]:
-    yield Finding(
-        "note", "agents", RIGHTS, "Give plans of strangers to agents only in a container or a virtual machine."
-    )
+    if patient.settings.config.sandbox.level == "off":
+        hint = 'Set sandbox = "auto", or give plans of strangers to agents only in a container or a virtual machine.'
+        yield Finding("note", "agents", RIGHTS, hint)
     yield from (Finding("note", "agents", said) for said in ignored_notes(patient.repo, patient.settings.config))
+
+
+def _sandbox(patient: Patient) -> Iterator[Finding]:
+    """Which walls can be built here, tried for real; what the one in force does not stop, and which limits hold."""
+    config = patient.settings.config.sandbox
+    for finding in walls().findings:
+        said = f"A wall of kind '{finding.level}' "
+        yield Finding("ok" if finding.works else "note", "sandbox", f"{said}{_works(finding)}")
+    level = walls().choose(config.level)
+    if level == "off":
+        yield Finding("note", "sandbox", "No wall stands around programs of jobs: sandbox is off.")
+        return
+    yield Finding("ok", "sandbox", f"Programs of jobs stand behind a wall of kind '{level}'.")
+    if level == "landlock":
+        place = patient.repo.home
+        policy = Policy(home=place, temporary=place, writable=(place,), protected=(place / ".git",), network="proxy")
+        yield from (Finding("note", "sandbox", f"It does not stop this: {gap}") for gap in gaps(policy))
+    limits = Resources(memory=config.memory, processes=config.processes, files=config.files, disk=config.disk)
+    yield from (Finding("ok", "sandbox", words) for words in in_force(limits).words)
+
+
+def _works(finding: WallFinding) -> str:
+    stops = {
+        "bwrap": "works here: it stops what is outside of the worktree, other processes, namespaces, devices and the "
+        "network beside the proxy.",
+        "landlock": "works here: it stops reading and writing elsewhere, signals, and the network beside the proxy.",
+    }
+    return stops.get(finding.level, "works here.") if finding.works else f"cannot be built here: {finding.reason}"
 
 
 # -------------------------------------------------------------------------------- the repository
@@ -394,6 +427,7 @@ PARTS: dict[str, Callable[[Patient], Iterator[Finding]]] = {
     "git": _git,
     "sqlite": _sqlite,
     "agents": _agents,
+    "sandbox": _sandbox,
     "repository": _repository,
     "programs": _programs,
     "commits": _commits,

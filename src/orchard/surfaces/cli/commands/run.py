@@ -21,6 +21,7 @@ from orchard.errors import NeedsPerson, UsageError
 from orchard.model import limits
 from orchard.model.events.plans import Json
 from orchard.model.plan import Plan, PlanId
+from orchard.model.sandbox import stricter
 from orchard.model.usage import Usage
 from orchard.operations.commands.plans import create_plan
 from orchard.process.families.identity import Identity
@@ -97,7 +98,9 @@ def submit(terminal: Terminal, app: App, plan: Plan, file: str, key: str | None 
         terminal.say([("Plan ", ""), (safe(plan.name), "name"), (" is ", ""), (safe(answer["plan"]), "strong")])
         if answer["known"]:
             terminal.note(text.done("It was made with this key before; nothing new was made."))
-        if asks_agents(plan):
+        if stricter(config.sandbox.level, plan.sandbox) != "off":
+            pass  # the line that says that the plan has started names the wall
+        elif asks_agents(plan):
             terminal.note(text.warning(RIGHTS))
         elif not terminal.quiet and may_ask_agents(plan, config) and _usable(config):
             terminal.note(text.warning(f"If a job fails or a merge conflicts, an agent may be asked to help. {RIGHTS}"))
