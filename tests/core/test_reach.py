@@ -33,6 +33,14 @@ def plan(**fields: object) -> dict[str, object]:
         "..",
         "?x",
         "data:,x y",
+        "*",
+        "*.org",
+        "localhost:3000",
+        "http://127.0.0.1:8000/x?y#z",
+        "10.0.0.5",
+        "https://169.254.169.254/latest",
+        "[::1]:80",
+        "example.org:0",
     ],
 )
 def test_what_is_no_address_of_the_web_is_refused_where_it_stands(url: str) -> None:
@@ -46,15 +54,20 @@ def test_what_is_no_address_of_the_web_is_refused_where_it_stands(url: str) -> N
     "url",
     [
         "https://example.org",
-        "http://127.0.0.1:8000/x?y#z",
+        "http://example.org:8000/x?y#z",
         "example.org",
         "*.github.com",
         "https://*.github.com",
-        "localhost:3000",
+        "example.org:*",
     ],
 )
 def test_addresses_and_names_of_hosts_are_taken(url: str) -> None:
     assert len(parse_value(plan(allowed_urls=[url])).jobs) == 2
+
+
+def test_the_refusal_of_an_address_says_who_can_name_it() -> None:
+    with pytest.raises(InvalidInput, match="only the user's own settings can name it"):
+        parse_value(plan(allowed_urls=["10.0.0.5:443"]))
 
 
 @pytest.mark.parametrize("folder", ["-x", "a\nb", "a\0b", " "])

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from orchard.model import limits, permissions
 from orchard.model.agent_rows import ACP
+from orchard.model.endpoints import problem
 from orchard.text import did_you_mean, kind_of, quoted
 
 RawWork = str | Mapping[str, Any]
@@ -200,14 +201,10 @@ def address(text: str) -> str | None:
 
 
 def endpoint(text: str) -> str | None:
-    """A host, `*.host`, `host:port`, or an address with either in front of it."""
-    name = r"(?:\*\.)?[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?(?:\.[A-Za-z0-9-]+)*\.?|\[[0-9A-Fa-f:.]+\]"
-    fits = re.fullmatch(rf"(?:https?://)?(?:{name})(?::([0-9]{{1,5}}))?/?", text)
-    if fits is None or (fits[1] and not 0 < int(fits[1]) < 65536):
-        return (
-            "must be a host, with a port where it is not that of http or https, such as 'example.org' or '10.0.0.5:443'"
-        )
-    return None
+    """A host, `*.host`, `host:port`, or an address with either in front of it; `model.endpoints` has the grammar."""
+    if problem(text, own=True) is None:
+        return None
+    return "must be a host, with a port where it is not that of http or https, such as 'example.org' or '10.0.0.5:443'"
 
 
 def agent_name(text: str) -> str | None:

@@ -243,7 +243,9 @@ class AgentFields(WorkFields):
     )
     allowed_folders: list[Folder] = _optional("Folders outside the worktree that it may write to.", "[]")
     allowed_urls: list[Address] = _optional(
-        "Addresses that it may reach. Not every agent has such a setting; the job says where it has no effect.", "[]"
+        "Addresses that it may reach: `host`, `host:port`, `*.host` or a URL. Behind a wall it reaches these and its "
+        "model; without one, only agents that have such a setting can be held to it, and the job says where not.",
+        "[]",
     )
     resume_session: bool = _optional(
         "On a retry: whether it goes on in the session of the attempt before.", "yes, if the agent can"

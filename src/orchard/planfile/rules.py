@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 from pydantic_core import PydanticCustomError
 
-from orchard.model import limits, permissions
+from orchard.model import endpoints, limits, permissions
 from orchard.model.plan import AgentWork, ShellWork, Work
 from orchard.text import kind_of, quoted
 
@@ -30,7 +30,6 @@ _DURATION = re.compile(r"(?:(\d{1,9})d)?(?:(\d{1,9})h)?(?:(\d{1,9})m)?(?:(\d{1,9
 _ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # A job that could point git elsewhere could make our own git commands read another repository.
 _GIT_NAMES = frozenset({"GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY"})
-_HOST = re.compile(r"(\*|(\*\.)?[A-Za-z0-9_][A-Za-z0-9._-]*|\[[0-9a-fA-F:.]+\])(:\d{1,5})?([/?#][^\s\\]*)?")
 _AGENT_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 _AGENT_TEXT = re.compile(rf"@({_AGENT_NAME}(?::{_AGENT_NAME})?)(?:\s+(.*))?", re.DOTALL)
 """`@claude TEXT`, `@architect TEXT`, `@claude:architect TEXT`."""
@@ -67,13 +66,9 @@ def checked_ref(text: str) -> str:
 
 def checked_url(text: str) -> str:
     """An address that an agent may reach, or the name of a host: nothing on this disk, nothing else than the web."""
-    scheme, mark, rest = text.partition("://")
-    host = rest if mark else text
-    if mark and scheme.lower() not in ("http", "https"):
-        refuse(f"{quoted(text)} is not an address of the web: use 'https://...' or the name of a host")
-    if not _HOST.fullmatch(host):
-        refuse(f"{quoted(text)} is not an address: use 'https://...' or the name of a host")
-    return checked_ref(text)
+    checked_ref(text)
+    wrong = endpoints.problem(text)
+    return text if wrong is None else refuse(wrong)
 
 
 def checked_id(text: str) -> str:

@@ -6,15 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchard.process.proxy.addresses import (
-    authority,
-    canonical_host,
-    is_this_machine,
-    objection,
-    parsed,
-    split_authority,
-)
-from orchard.process.proxy.allowed import Allowed, Entry, entry, entry_for, problem
+from orchard.model.addresses import authority, canonical_host, objection, parsed, split_authority
+from orchard.model.endpoints import Entry, entry, entry_for, problem
+from orchard.process.proxy.addresses import is_this_machine
+from orchard.process.proxy.allowed import Allowed
 
 WRITTEN = {
     "example.org": Entry("example.org"),

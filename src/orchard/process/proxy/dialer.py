@@ -6,7 +6,8 @@ import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from orchard.process.proxy.addresses import Address, is_this_machine, parsed
+from orchard.model.addresses import Address, parsed
+from orchard.process.proxy.addresses import is_this_machine
 from orchard.process.proxy.wires import Wire
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]

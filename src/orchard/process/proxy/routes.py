@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from orchard.process.proxy.addresses import authority, split_authority
+from orchard.model.addresses import authority, split_authority
 from orchard.process.proxy.heads import BadHead, Field, Request
 
 PREFIX = "/_key/"

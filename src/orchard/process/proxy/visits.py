@@ -10,8 +10,9 @@ from typing import NoReturn
 
 from msgspec import Struct
 
-from orchard.process.proxy.addresses import Address, authority, objection, split_authority
-from orchard.process.proxy.allowed import Allowed, entry_for
+from orchard.model.addresses import Address, authority, objection, split_authority
+from orchard.model.endpoints import entry_for
+from orchard.process.proxy.allowed import Allowed
 from orchard.process.proxy.bodies import LAST_CHUNK, Body, chunk
 from orchard.process.proxy.dialer import Dialer, RefusedAddress, Unreachable, not_this_machine
 from orchard.process.proxy.heads import (
