@@ -143,15 +143,14 @@ def _real_places(policy: Policy, secrets: Iterable[Path]) -> tuple[dict[Path, Ac
     reals: dict[Path, Path] = {}
     for path in sorted(policy.protected, key=lambda path: len(path.parts)):
         gaps += _links_on_the_way(path, writable, reals)
-        standing = _standing_for(path, table)
+        standing = _standing_for(path, reals[path.parent] / path.name, table)
         if standing is not None and table.get(standing) != "socket":
             table[standing] = "protected"
     return table, links, gaps
 
 
-def _standing_for(path: Path, table: Mapping[Path, Access]) -> Path | None:
-    """What has to be mounted so that a protected name stays as it is."""
-    here = _real(path.parent) / path.name
+def _standing_for(path: Path, here: Path, table: Mapping[Path, Access]) -> Path | None:
+    """What has to be mounted so that a protected name stays as it is; `here` is where the name really is."""
     kind = kind_of(here)
     if kind == "link":
         return None if kind_of(_real(here)) in ("missing", "link") else _real(here)
@@ -211,14 +210,17 @@ def _standing(path: Path) -> tuple[Path, Kind]:
 
 def _links_on_the_way(path: Path, writable: frozenset[Path], reals: dict[Path, Path]) -> list[Path]:
     """Which names below a writable place could be replaced because they are links; `reals` is what was found so far."""
+    if path.parent not in reals:
+        reals[path.parent] = _real(path.parent)
+    direct = reals[path.parent] == path.parent  # then no name but the last can be a link
     found = []
-    for step in (path, *path.parents):
+    for step in (path,) if direct else (path, *path.parents):
         if step == step.parent:
             break
         if step.parent not in reals:
             reals[step.parent] = _real(step.parent)
         here = reals[step.parent] / step.name
-        if not writable.isdisjoint(here.parents) and kind_of(here) == "link":
+        if kind_of(here) == "link" and not writable.isdisjoint(here.parents):
             found.append(here)
     return found
 

@@ -22,8 +22,8 @@ _LANDLOCK = frozenset(
         "connect to the session bus",
         "connect to the system bus",
         # The network is the host's: its addresses can be read, and nothing on it can be reached.
-    "see the network of the host",
-    # Processes are seen, and what they share by a key is shared with the job; what leaves its parents stays.
+        "see the network of the host",
+        # Processes are seen, and what they share by a key is shared with the job; what leaves its parents stays.
         "attach shared memory of the host",
         "list shared memory of the host",
         "open a queue of the host",
