@@ -222,7 +222,7 @@ async def test_a_plan_does_not_start_where_its_wall_cannot_be_had(
     from orchard.process.sandbox import level as levels
 
     found = levels.Walls((levels.Finding("bwrap", False, "The program 'bwrap' is not installed."),))
-    monkeypatch.setattr("orchard.engine.machine.sandbox.walls", lambda: found)
+    monkeypatch.setattr(levels, "walls", lambda: found)
     monkeypatch.setenv("ORCHARD_SANDBOX", "auto")
 
     status = await orchard.run(plan("touch ran"))

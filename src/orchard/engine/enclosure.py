@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from orchard.core.run import Run
 from orchard.engine.engine import Engine
-from orchard.engine.machine.network import setting_for
 from orchard.engine.machine.refusals import kept_from
 from orchard.engine.machine.sandbox import Asked, Folders, folders_of_workspace
 from orchard.git.objects.quarantine import bring_in, is_empty
@@ -91,8 +90,15 @@ class Enclosure:
 
         def tell(refusal: Refusal) -> None:
             name = f"{refusal.host}:{refusal.port}"
-            refused = SandboxRefused(self._job, attempt, phase, "network", name, refusal.reason, setting_for(refusal))
+            refused = SandboxRefused(self._job, attempt, phase, "network", name, refusal.reason, _setting_for(refusal))
             self._engine.record(self._run.id, replace(refused, count=refusal.count, subtask=subtask))
 
         async with self._engine.network.door(wall, allowed or self.allowed(), tell) as (opened, _):
             yield launcher.behind(opened)
+
+
+def _setting_for(refusal: Refusal) -> str | None:
+    """The line that would let it through."""
+    if refusal.entry is None:
+        return None
+    return f'sandbox.allow = ["{refusal.entry}"]' if refusal.own else f'allowed_urls: ["{refusal.entry}"]'

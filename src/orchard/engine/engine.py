@@ -22,7 +22,6 @@ from orchard.core.scheduler import StartJob, free_slots, next_turns, pick
 from orchard.core.states import ACTIVE
 from orchard.engine.interruption import Interruptible
 from orchard.engine.machine.leases import Leases, SubtaskSlots
-from orchard.engine.machine.network import Network
 from orchard.engine.machine.pool import Pool
 from orchard.engine.machine.sandbox import Sandboxes
 from orchard.engine.machine.vigil import Vigil
@@ -99,7 +98,7 @@ class Engine:
         """Requests that are being carried out; while there are any, the engine is not idle."""
         self.job_tokens = JobTokens()
         self.sandboxes = Sandboxes(world)
-        self.network = Network()
+        self._network: Any = None
         self.desks: dict[Scope, Any] = {}
         """Where agents sit (`scope.Desk`), each with the subtasks that it handed out."""
         self.questions: dict[tuple[PlanId, JobId, int], asyncio.Future[events.CallAnswered]] = {}
@@ -439,6 +438,19 @@ class Engine:
         if self.runs.too_many:
             self.wake()
 
+    @property
+    def network(self) -> Any:
+        """The way out of programs behind walls (`machine.network.Network`): imported and made for the first of them."""
+        if self._network is None:
+            from orchard.engine.machine.network import Network
+
+            self._network = Network()
+        return self._network
+
+    async def close_network(self) -> None:
+        if self._network is not None:
+            await self._network.close()
+
     def bind(self, group: asyncio.TaskGroup) -> None:
         self._group = group
 
@@ -469,7 +481,7 @@ async def running(engine: Engine) -> AsyncIterator[Engine]:
                 awake.cancel()
                 await engine.close()
                 await asyncio.wait([drive, awake])
-                await engine.network.close()
+                await engine.close_network()
     except BaseExceptionGroup as several:
         # Whoever holds the block knows the error by its own name, not as one of a group.
         if len(several.exceptions) == 1:

@@ -84,10 +84,3 @@ async def _open(door: Door) -> AsyncIterator[None]:
 def _with_door(wall: Wall, door: Door, port: int, keeper: int | None) -> Wall:
     policy = replace(wall.policy, network="proxy", proxy_port=port, netns=keeper)
     return replace(wall, policy=policy, env={**wall.env, **door.environment()})
-
-
-def setting_for(refusal: Refusal) -> str | None:
-    """The line that would let it through."""
-    if refusal.entry is None:
-        return None
-    return f'sandbox.allow = ["{refusal.entry}"]' if refusal.own else f'allowed_urls: ["{refusal.entry}"]'

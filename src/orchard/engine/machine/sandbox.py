@@ -26,9 +26,7 @@ from orchard.git.objects import quarantine
 from orchard.git.repository import Repository, Worktree
 from orchard.model.plan import Plan
 from orchard.model.sandbox import Network, stricter
-from orchard.process.sandbox.level import walls
 from orchard.process.sandbox.policy import Level, Policy, Resources
-from orchard.process.sandbox.toolchains import toolchains
 from orchard.process.sandbox.wall import Wall
 
 _RUNTIME = ("/tmp", "/var/tmp", "/run", "/var/run", "/dev/shm", "/mnt", "/media")
@@ -108,7 +106,12 @@ class Sandboxes:
 
     def level(self, plan: Plan) -> Level:
         """The level that holds for a plan: SandboxError where none can be had. The first call tries it out."""
-        return walls().choose(stricter(self._world.config.sandbox.level, plan.sandbox))
+        wanted = stricter(self._world.config.sandbox.level, plan.sandbox)
+        if wanted == "off":
+            return "off"
+        from orchard.process.sandbox import level  # with all that builds walls
+
+        return level.walls().choose(wanted)
 
     def is_off(self, plan: Plan) -> bool:
         return stricter(self._world.config.sandbox.level, plan.sandbox) == "off"
@@ -162,6 +165,8 @@ class Sandboxes:
 
     @cached_property
     def _chains(self) -> tuple[tuple[Path, ...], dict[str, str]]:
+        from orchard.process.sandbox.toolchains import toolchains  # only behind a wall
+
         found = toolchains(self._home, self._world.environment)
         paths = tuple(path for chain in found for path in chain.paths)
         return paths, {name: value for chain in found for name, value in chain.variables.items()}
