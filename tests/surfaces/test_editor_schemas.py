@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
+from orchard import __version__
 from orchard.config.schema import SCHEMA_ID, settings_schema
+from orchard.git.repository import find_repository
 from orchard.planfile import parse
 from orchard.surfaces.cli.commands.plan_files import starter_config
+from orchard.surfaces.cli.editor_schemas import keep_schemas, refresh_schemas
 from orchard.surfaces.cli.start import run_command_line
 from orchard.testing import Repo
 
@@ -43,6 +46,19 @@ def test_the_schema_of_settings_takes_every_default_and_no_unknown_key() -> None
         assert list(look.iter_errors(tomllib.loads(wrong))), wrong
 
 
+def test_a_run_replaces_schemas_of_another_version_and_makes_none_where_there_are_none(tmp_path: Path) -> None:
+    repo = find_repository(Repo.make(tmp_path / "repo").path)
+    refresh_schemas(repo)
+    assert not list(repo.state.glob("*.schema.json"))
+
+    keep_schemas(repo)
+    place = repo.state / "plan.schema.json"
+    ours = place.read_text()
+    place.write_text(ours.replace(__version__, "0.0.1"))
+    refresh_schemas(repo)
+    assert place.read_text() == ours
+
+
 def test_a_plan_that_was_begun_here_names_its_schema(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -57,6 +73,7 @@ def test_a_plan_that_was_begun_here_names_its_schema(
         found = re.fullmatch(r"#:schema (.*)" if config else r"# yaml-language-server: \$schema=(.*)", line)
         assert found is not None, line
         made = json.loads((folder / found[1]).read_text())
+        assert made.pop("$comment") == f"of Orchard {__version__}"
         assert made == (settings_schema() if config else parse.schema())
     assert repo("status", "--short").split() == ["??", "orchard.toml", "??", "plan.yaml", "??", "plans/"]
 

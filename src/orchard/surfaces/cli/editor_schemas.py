@@ -1,7 +1,7 @@
 """The schemas of plan files and of `orchard.toml` as editors find them.
 
 They are kept in the repository's `.git/orchard`, so that a file which names them there means the schema of the Orchard
-that is installed, without a network. `orchard init` and `orchard run` put them there.
+that is installed, without a network. `orchard init` puts them there; `orchard run` replaces those of other versions.
 """
 
 import os
@@ -10,12 +10,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
+from orchard import __version__
 from orchard.errors import OrchardError
 from orchard.files import replace_whole
 from orchard.git.repository import Repository, find_repository
 from orchard.surfaces.cli.terminal import json_text
 
 What = Literal["plan", "settings"]
+_VERSION = f"of Orchard {__version__}".encode()
 
 
 def _plan() -> dict[str, Any]:
@@ -42,10 +44,18 @@ def first_line(what: What, file: Path) -> str:
     return "" if place is None else LINES[what].format(place=os.path.relpath(place, file.absolute().parent))
 
 
+def refresh_schemas(repo: Repository) -> None:
+    """Where a file names the schemas, see that they are those of this version; making them takes a while."""
+    places = [repo.state / f"{what}.schema.json" for what in SCHEMAS]
+    with suppress(OSError):
+        if any(place.is_file() and _VERSION not in place.read_bytes()[:300] for place in places):
+            keep_schemas(repo)
+
+
 def keep_schemas(repo: Repository) -> None:
     """Put the schemas where files name them; what cannot be written is left, for nothing but an editor needs it."""
     for what, made in SCHEMAS.items():
-        content = (json_text(made(), 1) + "\n").encode()
+        content = (json_text({"$comment": f"of Orchard {__version__}", **made()}, 1) + "\n").encode()
         place = repo.state / f"{what}.schema.json"
         with suppress(OSError):
             if not place.is_file() or place.read_bytes() != content:

@@ -26,7 +26,7 @@ from orchard.model.usage import Usage
 from orchard.operations.commands.plans import create_plan
 from orchard.process.families.identity import Identity
 from orchard.store.redact import redact_text
-from orchard.surfaces.cli.editor_schemas import keep_schemas
+from orchard.surfaces.cli.editor_schemas import refresh_schemas
 from orchard.surfaces.cli.followed import act_and_follow
 from orchard.surfaces.cli.group import verb
 from orchard.surfaces.cli.options import (
@@ -94,7 +94,7 @@ def submit(terminal: Terminal, app: App, plan: Plan, file: str, key: str | None 
     async def ask(session: Session) -> PlanId:
         given = {"file": None if file == "-" else file, "idempotency_key": key}
         answer = await session.request("create_plan", plan=plan, **given)
-        keep_schemas(repo)
+        refresh_schemas(repo)
         terminal.say([("Plan ", ""), (safe(plan.name), "name"), (" is ", ""), (safe(answer["plan"]), "strong")])
         if answer["known"]:
             terminal.note(text.done("It was made with this key before; nothing new was made."))
