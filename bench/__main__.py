@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-from bench import agents, daemon, gitside, health, jobs, proxy, rest, shapes, subtasks
+from bench import agents, daemon, gitside, health, jobs, proxy, rest, shapes, subtasks, walls
 from bench.floors import ninja_program
 from orchard.bench import floors
 from orchard.bench.machine import Watch, caution, described
@@ -53,6 +53,7 @@ MEASURES: Mapping[str, Entry] = {
     "health": Entry(health.health, ("sleep",)),
     "subtasks": Entry(subtasks.subtasks),
     "proxy": Entry(proxy.proxy, ()),
+    "walls": Entry(walls.walls, ("git", "bwrap")),
     "mcp": Entry(daemon.mcp),
     "daemon": Entry(daemon.daemon),
 }

@@ -127,7 +127,7 @@ class Sandboxes:
         policy = Policy(
             home=folders.home,
             temporary=folders.temporary,
-            writable=(*own, folders.home, folders.temporary, folders.out, folders.objects, *self._writable),
+            writable=(*own, folders.top, *self._writable),
             protected=(*kept, folders.objects / "info"),
             hidden=tuple(self._hidden(worktree)),
             exposed=(world.repo.common_dir, *self._exposed),
