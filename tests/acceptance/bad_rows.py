@@ -118,7 +118,7 @@ USAGE = [
     said("no host", "mcp install", 2, "Missing option '--host'", "claude"),
     said("a skill for a host that is none", "skill install --host emacs", 2, "'emacs' is not one of"),
     said("an unknown option", "run FILE --fast", 2, "--fast", "orchard run --help"),
-    said("no plan", "run", 2, "Missing argument 'PLAN'"),
+    said("no plan", "run", 2, "no file plan.yaml", "orchard init"),
     said("two plans", "run FILE FILE", 2, "unexpected extra argument"),
     said("a file that is not there", "run nofile.yaml", 2, "no file nofile.yaml", "orchard init"),
     said("a folder as plan", "run .", 2, "Is a directory"),

@@ -89,7 +89,7 @@ SAMPLES: dict[str, Any] = {
     "Plan.start_paused": True, "Plan.after": "Standing", "Plan.cleanup": False, "Plan.worktree_root": ".elsewhere",
     "Plan.merge": "merge", "Plan.resolver": "theirs", "Plan.land": "ask", "Plan.push": True, "Plan.deploy": "manual",
     "Plan.budget": {"minutes": 5}, "Plan.sandbox": "bwrap", "Plan.network": "off", "Job.network": "off",
-    "Plan.submodules": True,
+    "Plan.submodules": True, "Plan.params": {"who": "Ada"},
     "Plan.unprotected": [".github"], "Job.unprotected": [".claude"],
     "Job.id": "other", "Job.name": "Other", "Job.task": "For people", "Job.group": "backend", "Job.needs": ["first"],
     "Job.agent": "fake",

@@ -328,7 +328,7 @@ def test_help_explains_topics_and_commands(capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr().out.strip() == planning_guide().strip()
 
     assert run_command_line(["help", "run"]) == 0
-    assert "Usage: orchard run [OPTIONS] PLAN" in capsys.readouterr().out
+    assert "Usage: orchard run [OPTIONS] [PLAN]" in capsys.readouterr().out
 
     assert run_command_line(["help"]) == 0
     shown = capsys.readouterr().out

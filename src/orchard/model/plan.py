@@ -150,6 +150,8 @@ class Plan(Struct, frozen=True, kw_only=True, dict=True):
     """None: from the configuration; 0: no limit of its own."""
     verify: Work | None = None
     setup: tuple[Work, ...] | None = None
+    params: Mapping[str, str] = field(default_factory=dict)
+    """What its parameters stood for: every text of the plan has them put in already."""
     env: Mapping[str, str] = field(default_factory=dict)
     start_paused: bool = False
     after: str | None = None
@@ -260,6 +262,17 @@ def with_validation(plan: Plan) -> Plan:
         setup=old.setup if old is not None else None,
     )
     return replace(plan, jobs={**jobs, VALIDATION: validation})
+
+
+def part_of(plan: Plan, wanted: Iterable[JobId]) -> Plan:
+    """The plan with only these jobs, and with what they need."""
+    kept: set[JobId] = set()
+    todo = list(wanted)
+    while todo:
+        if (job := todo.pop()) not in kept:
+            kept.add(job)
+            todo += plan.jobs[job].needs
+    return with_validation(replace(plan, jobs={job: one for job, one in plan.jobs.items() if job in kept}))
 
 
 def graph_problems(jobs: Iterable[Job]) -> list[Problem]:

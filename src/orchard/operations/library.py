@@ -8,8 +8,9 @@ import stat
 import time
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from msgspec import Struct, convert
@@ -363,13 +364,15 @@ class Library(ABC):
 
         return Restored(str(folder), restore(self.repo, ref, folder))
 
-    def parse_plan(self, path: Path | None, data: bytes | None = None) -> Plan:
-        """A plan from a file or from its text."""
+    def parse_plan(
+        self, path: Path | None, data: bytes | None = None, params: Mapping[str, str] = MappingProxyType({})
+    ) -> Plan:
+        """A plan from a file or from its text, with values for its parameters."""
         # The parser brings pydantic and a YAML reader, which no other command needs.
         from orchard.planfile.parse import parse
 
         if path is None:
-            return parse(data or b"", "<stdin>")
+            return parse(data or b"", "<stdin>", params=params)
         try:
             with path.open("rb") as file:
                 found = file.read(limits.PLAN_BYTES + 1)
@@ -379,7 +382,7 @@ class Library(ABC):
             ) from error
         except OSError as error:
             raise UsageError(f"{path} cannot be read: {error.strerror}") from error
-        return parse(found, str(path))
+        return parse(found, str(path), params=params)
 
     def secrets(self, run: Run | None = None) -> list[str]:
         """The values that must not be shown: what of a log leaves this program goes through a redactor first."""

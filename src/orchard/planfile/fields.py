@@ -137,6 +137,8 @@ Environment = dict[
     Annotated[str, AfterValidator(rules.checked_environment_name)],
     Annotated[str, PlainValidator(rules.environment_value), WithJsonSchema({"type": ["string", "number"]})],
 ]
+_ANY_TEXT = {"type": ["string", "number", "boolean", "null"]}
+Params = Annotated[dict[str, str], WithJsonSchema({"type": "object", "additionalProperties": _ANY_TEXT})]
 ToolName = {"type": "string", "pattern": f"^({permissions.ENTRY})$"}
 ToolList = Annotated[
     list[str],
@@ -425,6 +427,11 @@ class PlanFields(Fields):
         "Sets a worktree up for a job: installs what it needs. What git does not ignore of it is part of the job's "
         "work, and lands.",
         "from the configuration",
+    )
+    params: Params = _optional(
+        "Values that are put in wherever a text of the plan says `${{ name }}`. A value here is the default; a name "
+        "without one has to be given. `$${{` stands for `${{`.",
+        "{}",
     )
     env: Environment = _optional("Environment variables for every job.", "{}")
     start_paused: bool = _optional("Whether it waits to be resumed before its first job starts.", "false")

@@ -8,7 +8,7 @@ Two looks at the same value, so that one kind of mistake never hides the other:
 Only a value that passes both becomes a `Plan`.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from msgspec import Struct, field
@@ -35,6 +35,7 @@ from orchard.model.plan import (
 )
 from orchard.planfile import fields
 from orchard.planfile.document import Document, Format, read_document, value_findings
+from orchard.planfile.params import with_params
 from orchard.planfile.places import Finding, Path, show_path
 from orchard.planfile.problems import findings
 from orchard.planfile.rules import DEEPEST_GROUP, agent_meant, work_from_text, work_of_agent
@@ -54,17 +55,29 @@ _GUESSES = 20
 _SHOWN_CYCLE = 12
 
 
-def parse(data: bytes, name: str = "plan.yaml", format: Format | None = None, *, scaffolding: bool = False) -> Plan:
+NO_PARAMS: Mapping[str, str] = {}
+
+
+def parse(
+    data: bytes,
+    name: str = "plan.yaml",
+    format: Format | None = None,
+    *,
+    scaffolding: bool = False,
+    params: Mapping[str, str] = NO_PARAMS,
+) -> Plan:
     """The plan in a file; raises InvalidInput with everything that is wrong with it."""
-    return _plan(read_document(data, name, format), scaffolding=scaffolding)
+    return _plan(with_params(read_document(data, name, format), params), scaffolding=scaffolding)
 
 
-def review(data: bytes, name: str, look: Callable[[Plan, Paths], list[Finding]]) -> Plan:
+def review(
+    data: bytes, name: str, look: Callable[[Plan, Paths], list[Finding]], params: Mapping[str, str] = NO_PARAMS
+) -> Plan:
     """The plan in a file, if nothing is wrong with it by itself, and nothing that `look` finds.
 
     What is wrong with single fields does not hide what `look` finds: it looks at the plan without them.
     """
-    document = read_document(data, name, None)
+    document = with_params(read_document(data, name, None), params)
     placed, found = _looked_at(document)
     rest = placed or _looked_at(Document(_without(document.value, [one.path for one in found]), name))[0]
     if rest is not None:
@@ -89,7 +102,7 @@ def _without(value: Any, paths: Iterable[Path]) -> Any:
 
 def parse_value(value: object, name: str = "plan", *, scaffolding: bool = False) -> Plan:
     """The plan in a value that came from no file; one that is scaffolded may have no job yet."""
-    return _plan(_outside_value(value, name), scaffolding=scaffolding)
+    return _plan(with_params(_outside_value(value, name), NO_PARAMS), scaffolding=scaffolding)
 
 
 def parse_work(value: object, path: str) -> Work:

@@ -1,6 +1,7 @@
 """Which commits and branches a plan means, asked of git at the moment it matters."""
 
 import re
+import unicodedata
 from collections.abc import Callable, Collection, Mapping
 
 from orchard.errors import NotFound, UsageError
@@ -13,7 +14,8 @@ _ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
 
 
 def slug(name: str, length: int = 40) -> str:
-    words = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+    plain = "".join(mark for mark in unicodedata.normalize("NFKD", name.lower()) if not unicodedata.combining(mark))
+    words = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")
     return words[:length].strip("-") or "plan"
 
 

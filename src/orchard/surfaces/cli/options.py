@@ -187,6 +187,70 @@ def _short_names(argument: Argument) -> list[str]:
     return ["--from"] if argument.name == "from_phase" else []
 
 
+PLAN_FILES = ("plan.yaml", "plan.yml", "plan.json", "plan.toml")
+
+
+def _usual_plan(context: click.Context, parameter: click.Parameter, value: str | None) -> str:
+    """The plan file that is meant where none is named: the one that `orchard init` writes."""
+    if value is not None:
+        return value
+    terminal = context.ensure_object(Terminal)
+    found = [name for name in PLAN_FILES if os.path.isfile(find_file(terminal, name))]  # noqa: PTH113
+    return found[0] if found else PLAN_FILES[0]
+
+
+def plan_file_argument(function: Any) -> Any:
+    """`[PLAN]`: a file, `-` for stdin, or nothing for `plan.yaml`."""
+    return click.argument(
+        "file", metavar="[PLAN]", required=False, type=click.Path(allow_dash=True), callback=_usual_plan
+    )(function)
+
+
+def _assignments(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    """`NAME=VALUE`, each name once."""
+    found: dict[str, str] = {}
+    for one in values:
+        name, equals, value = one.partition("=")
+        if not equals or not name.strip() or name in found:
+            why = "is given twice" if name in found else "is not of the form NAME=VALUE"
+            raise click.BadParameter(f"'{safe(one)}' {why}.", context, parameter)
+        found[name] = value
+    return found
+
+
+def _variables(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    """`NAME=VALUE`, or `NAME` for the value that this shell has."""
+    for one in values:
+        if "=" not in one and one not in os.environ:
+            raise click.BadParameter(f"'{safe(one)}' is not set here.", context, parameter)
+    given = tuple(one if "=" in one else f"{one}={os.environ[one]}" for one in values)
+    return _assignments(context, parameter, given)
+
+
+def params_option(function: Any) -> Any:
+    return click.option(
+        "-p",
+        "--param",
+        "params",
+        metavar="NAME=VALUE",
+        multiple=True,
+        callback=_assignments,
+        help="A value for a parameter of the plan; may be given several times.",
+    )(function)
+
+
+def env_option(function: Any) -> Any:
+    return click.option(
+        "-e",
+        "--env",
+        "env",
+        metavar="NAME[=VALUE]",
+        multiple=True,
+        callback=_variables,
+        help="A variable for every job, over those of the plan; without a value, that of this shell.",
+    )(function)
+
+
 def yes_option(function: Any) -> Any:
     return click.option("-y", "--yes", is_flag=True, help="Do not ask.")(function)
 

@@ -28,6 +28,7 @@ TOPICS: Mapping[str, str] = {
 
 VERBS: Mapping[str, Verb] = {
     "run": Verb("start", "run:run", "Run the plan in the file PLAN and land its result."),
+    "do": Verb("start", "tasks:do", "Let agents do TASKS, all at once, and land the result; needs no plan file."),
     "demo": Verb("start", "demo:demo", "Run a real plan in a scratch repository and show it."),
     "init": Verb("start", "plan_files:init", "Write a commented plan file to start from."),
     "validate": Verb("start", "plan_files:validate", "Check a plan file and say everything that is wrong with it."),

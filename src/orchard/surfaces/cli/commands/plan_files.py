@@ -19,7 +19,7 @@ from orchard.planfile.places import Finding
 from orchard.planfile.works import Paths
 from orchard.surfaces.cli.editor_schemas import SCHEMAS, What, first_line
 from orchard.surfaces.cli.group import verb
-from orchard.surfaces.cli.options import app_of, find_file
+from orchard.surfaces.cli.options import app_of, find_file, params_option, plan_file_argument
 from orchard.surfaces.cli.render import text
 from orchard.surfaces.cli.render.lines import Line, safe
 from orchard.surfaces.cli.terminal import Terminal, is_terminal, read_input
@@ -35,10 +35,13 @@ def init(terminal: Terminal, config: bool, name: str | None) -> int:
 
 
 @verb("validate", examples="orchard validate plan.yaml")
-@click.argument("file", metavar="PLAN", type=click.Path(allow_dash=True))
-def validate(terminal: Terminal, file: str) -> None:
-    """In a repository its agents, models, base, target and the plan that it waits for are looked for as well."""
-    plan, notes = reviewed(terminal, file)
+@plan_file_argument
+@params_option
+def validate(terminal: Terminal, file: str, params: dict[str, str]) -> None:
+    """In a repository its agents, models, base, target and the plan that it waits for are looked for as well. Without
+    PLAN the file plan.yaml is meant.
+    """
+    plan, notes = reviewed(terminal, file, params)
     jobs = len(plan.jobs) - 1
     groups = len({job.group for job in plan.jobs.values() if job.group})
     document = {"valid": True, "name": plan.name, "jobs": jobs, "groups": groups, "leaves": list(plan.leaves)}
@@ -48,7 +51,7 @@ def validate(terminal: Terminal, file: str) -> None:
     terminal.note(*[text.warning(note) for note in notes])
 
 
-def reviewed(terminal: Terminal, file: str) -> tuple[Plan, list[str]]:
+def reviewed(terminal: Terminal, file: str, params: Mapping[str, str]) -> tuple[Plan, list[str]]:
     """The plan in a file, if it could start in the repository that is meant, and what a person should know of it.
 
     Outside of a repository: if it is a plan.
@@ -64,7 +67,7 @@ def reviewed(terminal: Terminal, file: str) -> tuple[Plan, list[str]]:
     try:
         app = app_of(terminal)
     except OrchardError:
-        return review(data, name, lambda plan, paths: []), []
+        return review(data, name, lambda plan, paths: [], params), []
     config = app.settings.config
     notes: list[str] = []
 
@@ -79,7 +82,7 @@ def reviewed(terminal: Terminal, file: str) -> tuple[Plan, list[str]]:
             notes.extend(ignored_notes(app.repo, config, names))
         return foreseen(app.repo, config, agents, app.reader.plans(), plan, paths, in_commands)
 
-    return review(data, name, look), notes
+    return review(data, name, look, params), notes
 
 
 def plan_in(terminal: Terminal, file: str) -> Plan:
@@ -132,9 +135,9 @@ STARTER = """\
 # A plan: jobs, and which jobs each of them needs. Every job works in a folder of its own (a git
 # worktree), so jobs run side by side without seeing each other's half-done files.
 #
-#   orchard validate plan.yaml     check it
-#   orchard graph plan.yaml        draw it
-#   orchard run plan.yaml          run it and land the result
+#   orchard validate     check it
+#   orchard run -n       see what would run
+#   orchard run          run it and land the result
 #
 # Every field is explained by: orchard help plan-file
 name: My plan
@@ -186,7 +189,8 @@ def run_init(terminal: Terminal, folder: Path, *, config: bool = False, name: st
     path = folder / (name or (CONFIG_NAME if config else PLAN_NAME))
     _create(path, first_line("settings", path) + starter_config() if config else first_line("plan", path) + STARTER)
     shown = safe(os.path.relpath(path))
-    command = "orchard config show --origin" if config else f"orchard run {shown}"
+    run = "orchard run" if path.name == PLAN_NAME else f"orchard run {shown}"
+    command = "orchard config show --origin" if config else run
     lines: list[Line] = [[("Wrote ", ""), (shown, "name")], [("next: ", "wait"), (command, "strong")]]
     terminal.answer({"file": str(path.absolute()), "next": command}, *lines)
     return 0

@@ -4,7 +4,7 @@ import asyncio
 import os
 import shlex
 import signal
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,45 +20,62 @@ from orchard.engine.server.session import Session
 from orchard.errors import NeedsPerson, UsageError
 from orchard.model import limits
 from orchard.model.events.plans import Json
-from orchard.model.plan import Plan, PlanId
+from orchard.model.plan import VALIDATION, JobId, Plan, PlanId, part_of
 from orchard.model.sandbox import stricter
 from orchard.model.usage import Usage
 from orchard.operations.commands.plans import create_plan
 from orchard.process.families.identity import Identity
 from orchard.store.redact import redact_text
+from orchard.surfaces.cli.dry_run import left_out, show_rehearsal, uncommitted
 from orchard.surfaces.cli.editor_schemas import refresh_schemas
 from orchard.surfaces.cli.followed import act_and_follow
 from orchard.surfaces.cli.group import verb
 from orchard.surfaces.cli.options import (
     app_for_work,
+    app_of,
     branch_text,
     complete_agents,
     detach_option,
+    env_option,
     find_file,
     not_empty,
     options_of,
+    params_option,
+    plan_file_argument,
     yes_option,
 )
 from orchard.surfaces.cli.render import text
 from orchard.surfaces.cli.render.lines import Line, safe
 from orchard.surfaces.cli.render.proposal import proposal_lines
 from orchard.surfaces.cli.terminal import Terminal, read_input
+from orchard.text import did_you_mean
 
 
 @verb(
     "run",
     examples="""
-orchard run plan.yaml
+orchard run                           # plan.yaml in this folder
+orchard run plan.yaml --dry-run       # what would run, in which order, by whom
+orchard run plan.yaml --only api      # that job, and what it needs
+orchard run plan.yaml -e DEBUG=1 -p version=2.1
 orchard run plan.yaml --target feature/login --land ask
 orchard run plan.yaml --detach        # then: orchard watch
 generate-plan | orchard run -         # a plan from stdin
 orchard run plan.yaml --json          # every event as a JSON line, the result last
 """,
 )
-@click.argument("file", metavar="PLAN", type=click.Path(allow_dash=True))
+@plan_file_argument
+@click.option("-n", "--dry-run", is_flag=True, help="Show what would run, and start nothing.")
+@click.option("--only", metavar="JOB", multiple=True, help="Run this job or group, and what it needs; may be repeated.")
+@env_option
+@params_option
 @click.option("--base", metavar="BRANCH", callback=branch_text, help="Start from this branch or commit.")
 @click.option("--target", metavar="BRANCH", callback=branch_text, help="Land on this branch.")
-@click.option("--land", type=click.Choice(["auto", "ask", "never"]), help="Land by itself, after asking, or not.")
+@click.option(
+    "--land",
+    type=click.Choice(["auto", "ask", "never"]),
+    help="Land by itself, when you approve, or never.",
+)
 @click.option(
     "--max-parallel", metavar="N", type=click.IntRange(0, limits.MAX_PARALLEL), help="Jobs at once; 0: no limit."
 )
@@ -66,21 +83,50 @@ orchard run plan.yaml --json          # every event as a JSON line, the result l
 @click.option("--start-paused", is_flag=True, help="Take the plan in, and start it with 'orchard resume'.")
 @options_of(create_plan, {"file": "", "scaffolding": ""})
 @detach_option
-def run(terminal: Terminal, file: str, detach: bool, idempotency_key: str | None, **changes: Any) -> int:
-    """PLAN is YAML, JSON or TOML; '-' reads it from stdin. The exit code is 0 when the plan has succeeded, 1 when
-    it failed, 4 when it waits for a person, and 130 when it was canceled.
+def run(
+    terminal: Terminal,
+    file: str,
+    dry_run: bool,
+    only: tuple[str, ...],
+    env: dict[str, str],
+    params: dict[str, str],
+    detach: bool,
+    idempotency_key: str | None,
+    **changes: Any,
+) -> int:
+    """PLAN is YAML, JSON or TOML; '-' reads it from stdin, and without it the file plan.yaml is meant. The exit code is
+    0 when the plan has succeeded, 1 when it failed, 4 when it waits for a person, and 130 when it was canceled.
     """
-    app = app_for_work(terminal)
-    plan = changed(read_plan(terminal, app, file), **changes)
+    app = app_of(terminal) if dry_run else app_for_work(terminal)
+    plan = changed(read_plan(terminal, app, file, params), **changes)
+    plan = replace(part_of(plan, jobs_meant(plan, only)) if only else plan, env={**plan.env, **env})
+    if dry_run:
+        return show_rehearsal(terminal, app, plan)
     asked = submit(terminal, app, plan, file, idempotency_key)
     return act_and_follow(terminal, app, asked, detach=detach)
 
 
-def read_plan(terminal: Terminal, app: App, file: str) -> Plan:
+def read_plan(terminal: Terminal, app: App, file: str, params: Mapping[str, str]) -> Plan:
     """The plan in a file, or on stdin; all its problems are reported at once."""
     if file == "-":
-        return app.parse_plan(None, read_input("-", limits.PLAN_BYTES))
-    return app.parse_plan(find_file(terminal, file))
+        return app.parse_plan(None, read_input("-", limits.PLAN_BYTES), params)
+    return app.parse_plan(find_file(terminal, file), params=params)
+
+
+def jobs_meant(plan: Plan, names: Iterable[str]) -> list[JobId]:
+    """The jobs that words name: by full id, by an id that is unique, or all of a group."""
+    jobs = [job for job in plan.jobs.values() if job.id != VALIDATION]
+    found: list[JobId] = []
+    for name in names:
+        exact = [job.id for job in jobs if job.id == name]
+        group = [job.id for job in jobs if job.group == name or (job.group or "").startswith(f"{name}/")]
+        own = [job.id for job in jobs if job.id.rpartition("/")[2] == name]
+        meant = exact or group or own
+        if not meant or (meant is own and len(own) > 1):
+            which = f"could be any of {', '.join(own)}" if own else f"is no job{did_you_mean(name, plan.jobs) or ''}"
+            raise UsageError(f"--only: '{safe(name)}' {which}", "The jobs: " + ", ".join(job.id for job in jobs[:20]))
+        found += meant
+    return found
 
 
 def changed(plan: Plan, *, start_paused: bool, **given: Any) -> Plan:
@@ -98,6 +144,8 @@ def submit(terminal: Terminal, app: App, plan: Plan, file: str, key: str | None 
         terminal.say([("Plan ", ""), (safe(plan.name), "name"), (" is ", ""), (safe(answer["plan"]), "strong")])
         if answer["known"]:
             terminal.note(text.done("It was made with this key before; nothing new was made."))
+        if plan.base is None and not terminal.quiet and (count := uncommitted(app)):
+            terminal.note(text.warning(left_out(count)))
         if stricter(config.sandbox.level, plan.sandbox) != "off":
             pass  # the line that says that the plan has started names the wall
         elif asks_agents(plan):

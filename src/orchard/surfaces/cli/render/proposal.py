@@ -13,12 +13,13 @@ TASK_LINES = 6
 """Of a task for an agent so many lines are shown; of a command all are."""
 
 
-def proposal_lines(plan: Plan) -> list[Line]:
+def proposal_lines(plan: Plan, agents: Mapping[JobId, str] | None = None) -> list[Line]:
+    """`agents`: who would do the work of jobs that an agent does, where that is known."""
     step = columns(plan)
     count = len(plan.jobs) - 1
     steps = text.many(max(step[job] for job in plan.jobs if job != VALIDATION) + 1, "step")
     lines: list[Line] = [[(safe(plan.name), "name"), (f"  {text.many(count, 'job')} in {steps}", "dim")], []]
-    lines += table([_row(job, step) for job in _by_step(plan, step)], 60)
+    lines += table([_row(job, step, (agents or {}).get(job.id, "")) for job in _by_step(plan, step)], 60)
     for job in _by_step(plan, step):
         lines += [[], [(safe(job.id), "strong"), (f"  {safe(job.task)}" if job.task else "", "dim")]]
         if job.env:
@@ -36,9 +37,10 @@ def _by_step(plan: Plan, step: Mapping[JobId, int]) -> list[Job]:
     return sorted(jobs, key=lambda job: step[job.id])
 
 
-def _row(job: Job, step: Mapping[JobId, int]) -> list[Piece]:
+def _row(job: Job, step: Mapping[JobId, int], agent: str) -> list[Piece]:
     after = f"after {', '.join(safe(need) for need in job.needs)}" if job.needs else ""
-    return [(f"  {step[job.id] + 1}", "dim"), (safe(job.id), "name"), (after, "dim")]
+    by = f"by {safe(agent)}" if agent else ""
+    return [(f"  {step[job.id] + 1}", "dim"), (safe(job.id), "name"), (by, "busy"), (after, "dim")]
 
 
 def _works(job: Job) -> Iterator[tuple[str, Work]]:
@@ -68,6 +70,8 @@ def _settings(plan: Plan) -> Iterator[tuple[str, object]]:
         yield "push", "yes, after landing"
     if plan.submodules:
         yield "submodules", "yes, in every worktree"
+    if plan.params:
+        yield "params", _environment(plan.params)
     if plan.env:
         yield "env", _environment(plan.env)
 
