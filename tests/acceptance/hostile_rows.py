@@ -180,7 +180,8 @@ VERBS = [
         said(f"{verb} of nothing", verb, 2, "Missing argument 'JOB'")
         for verb in ("job", "logs", "approve", "force-fail", "attempts")
     ),
-    *(said(f"{verb} of nothing", verb, 2, "Missing argument 'PLAN'") for verb in ("validate", "reshape")),
+    said("reshape of nothing", "reshape", 2, "Missing argument 'PLAN'"),
+    said("validate of nothing", "validate", 2, "Cannot read 'plan.yaml'"),
     *(
         said(f"{verb} where no plan is", f"{verb}{more}", 3, NONE)
         for verb, more in {
