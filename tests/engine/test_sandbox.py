@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from orchard.engine.server.session import Session
 from orchard.model.events.plans import PlanStarted, SandboxRefused
+from orchard.model.plan import PlanId
 from orchard.process.sandbox.level import walls
-from tests.engine.conftest import Orchard, job
+from tests.engine.conftest import Orchard, job, until
 
 pytestmark = pytest.mark.anyio
 
@@ -295,3 +297,24 @@ async def test_changed_files_that_other_programs_obey_are_told_apart_before_they
     assert told in waiting["reason"] and told in held["plan"]["warnings"]
     landed = await orchard.ask("land_plan")
     assert landed["plan"]["landed"] and landed["plan"]["warnings"].count(told) == 1
+
+
+async def test_a_canceled_program_behind_the_wall_has_its_grace(orchard: Orchard, level: str, tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    work = f"""
+        trap 'echo saved > {kept}/said; exit 0' TERM
+        echo > {kept}/ready
+        while true; do sleep 0.05; done
+    """
+
+    async def cancel(session: Session, plan_id: PlanId) -> None:
+        await until((kept / "ready").exists)
+        await session.request("cancel_plan", plan=plan_id)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ORCHARD_SANDBOX_WRITE", str(kept))
+        status = await orchard.run(plan(work), cancel)
+
+    assert status["plan"]["status"] == "canceled"
+    assert (kept / "said").read_text() == "saved\n"

@@ -67,7 +67,9 @@ def _judged(path: Path, policy: Policy, *, writes: bool) -> Kept | None:
     real = Path(os.path.realpath(path))
     access = policy.access(real) if policy.access(path) != "hidden" else "hidden"
     if access == "hidden":
-        return Kept(path, "hidden") if path.exists() else None
+        if path.exists():
+            return Kept(path, "hidden")
+        return Kept(path, "read-only") if writes and path.parent.is_dir() else None
     if access == "protected" and writes:
         holds = next((place for place in policy.writable if path.is_relative_to(place)), None)
         place = next(place for place in policy.protected if path.is_relative_to(place))

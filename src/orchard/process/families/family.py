@@ -13,8 +13,8 @@ A process that is older than the leader is never family, and neither are we, our
 children of ours that carry another token. Parents are not drawn in: the parent of an orphan may be
 the user's session manager.
 
-Ending is a ladder: SIGTERM, a grace, SIGKILL, and looking again until two looks in a row find
-nobody (one look is not atomic: a process can be forked behind it while its parent leaves in front
+Ending is a ladder: SIGTERM (to what is behind a wall, not to the wall), a grace, SIGKILL, and looking again until two
+looks in a row find nobody (one look is not atomic: a process can be forked behind it while its parent leaves in front
 of it). The ladder only decides; two drivers climb it, one for the event loop and one for recovery.
 """
 
@@ -45,6 +45,8 @@ from orchard.process.families.table import (
     writes_to,
 )
 
+WALLS = (b"bwrap", b"nsenter")
+"""Programs that stand around others: asked to end, they would take those with them at once. They end with them."""
 _DOUBT_WAIT, _LONGEST_DOUBT = 0.005, 0.5
 
 
@@ -233,7 +235,11 @@ def ladder(
         else:
             # A second SIGTERM means "at once" to many programs, so the group gets one, and newcomers one each.
             newcomers = [stat for stat in found if identity_of(stat) not in told]
-            immune |= _signal(newcomers, signal.SIGTERM, leader if not told else None)
+            asked = [stat for stat in newcomers if stat.name not in WALLS]
+            if asked and len(asked) < len(newcomers):
+                immune |= _signal(asked, signal.SIGTERM, None)
+            else:
+                immune |= _signal(newcomers, signal.SIGTERM, leader if not told else None)
             told.update(who)
             until, patient = kill_at, True
         hurried = (yield Wait(who, until, patient)) or hurried

@@ -69,6 +69,8 @@ class Stat(Struct, frozen=True):
     """Of the process itself and of the children it has waited for."""
     started: float
     """Clock ticks since boot on Linux, seconds since the epoch elsewhere: only good for comparing."""
+    name: bytes = b""
+    """Of its program, as the kernel keeps it, or as the process calls itself; empty where it is not told."""
 
     @property
     def dead(self) -> bool:
@@ -185,6 +187,7 @@ def _stat(pid: int, since: float) -> Stat | None:
         session=int(fields[3]),
         cpu_seconds=(int(fields[11]) + int(fields[12]) + int(fields[13]) + int(fields[14])) / _TICKS_PER_SECOND,
         started=started,
+        name=text[text.find(b"(") + 1 : text.rfind(b")")],
     )
 
 
