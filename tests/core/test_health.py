@@ -12,6 +12,7 @@ from orchard.core.health import (
     COMMAND_SECONDS,
     MOST_CALLS,
     RETRY_SECONDS,
+    START_SECONDS,
     Activity,
     Call,
     conditions,
@@ -97,7 +98,7 @@ def test_a_worker_is_stuck_when_nothing_was_seen_for_its_time() -> None:
 
 
 def test_a_worker_that_acts_again_is_not_stuck_and_can_be_stuck_anew() -> None:
-    fake = Fake(Health(slow=None)).wait(400).says()
+    fake = Fake(Health(slow=None)).says().wait(400).says()
     assert not fake.holds
 
     fake.wait(400)
@@ -105,10 +106,17 @@ def test_a_worker_that_acts_again_is_not_stuck_and_can_be_stuck_anew() -> None:
 
 
 def test_processes_that_begin_to_work_again_end_it_too() -> None:
-    fake = Fake(Health(slow=None), cpu=lambda now: max(0.0, now - 1500.0)).wait(1000)
+    fake = Fake(Health(slow=None), cpu=lambda now: max(0.0, now - 1500.0)).says().wait(1000)
 
     assert fake.found == [(300.0, "stuck")]
     assert not fake.holds
+
+
+def test_a_program_that_is_starting_is_not_stuck_and_one_that_never_says_a_word_is_after_a_minute_more() -> None:
+    impatient = Health(slow=None, stuck=10)
+    assert Fake(impatient).wait(START_SECONDS - 1).says().wait(5).found == []
+    assert Fake(impatient).wait(1000).found == [(START_SECONDS + 10, "stuck")]
+    assert Fake(impatient).says().wait(1000).found == [(10.0, "stuck")], "from its first word on silence counts"
 
 
 def test_the_same_call_five_times_in_a_row_is_a_loop() -> None:

@@ -121,6 +121,7 @@ async def test_every_condition_of_a_turn_has_its_action(
 async def test_what_is_stuck_and_acts_again_is_cleared_and_told_anew(orchard: Orchard, agents: ScriptedAgents) -> None:
     async def turn(task: Task, watch: Watch) -> Result:
         for _ in range(2):
+            watch.alive()
             await asyncio.sleep(2.5)
             watch.tell(Said("Here I am.\n"))
         return writes({"a.txt": "a"})(task, watch)  # type: ignore[return-value]
@@ -138,6 +139,7 @@ async def test_a_program_that_works_in_silence_is_not_stuck(orchard: Orchard, ag
 
     def runs(code: str) -> Turn:
         async def turn(task: Task, watch: Watch) -> Result:
+            watch.alive()
             argv = (sys.executable, "-c", code)
             launch = task.launcher.launch(argv, task.folder, task.env, task.log, task.limits)
             await run_program(launch, watch.on_start, watch.hurry)
@@ -212,6 +214,7 @@ async def test_a_parent_is_told_of_a_subtask_that_is_stuck_in_its_next_turn(
         return Result("done", text="Asked.", session="s1")
 
     async def child(asker: Asker) -> str:
+        asker.watch.alive()
         await asyncio.sleep(30)
         return "Helped."
 

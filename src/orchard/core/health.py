@@ -1,10 +1,11 @@
 """Whether a worker is well: from what was seen of it so far, which conditions hold now, and when to look again.
 
 `Activity` remembers what a worker does in one turn; everything in it is bounded. Times are seconds of a clock that
-stands still while the machine sleeps. Three things are told apart from silence that is a bad sign:
+stands still while the machine sleeps. Four things are told apart from silence that is a bad sign:
 
     a rest      the worker waits for somebody else: its subtasks, a person, the next try after a rate limit
     a retry     the agent says that it waits for its model; silence counts again after `RETRY_SECONDS`
+    a start     nothing was heard of the agent yet: its program may be loading for `START_SECONDS`
     a command   a shell runs for the agent, perhaps a build that prints nothing; it may, for `COMMAND_SECONDS`
 
 CPU is looked at only when everything else is silent: once early in the silence, to have something to compare with, and
@@ -20,6 +21,7 @@ from msgspec import Struct, field
 from orchard.model.health import Condition, Health
 
 RETRY_SECONDS = 180.0
+START_SECONDS = 60.0
 COMMAND_SECONDS = 3600.0
 FIRST_LOOK = 0.1
 """The part of `stuck` after which CPU is looked at for the first time."""
@@ -54,6 +56,8 @@ class Activity(Struct):
     """When something was seen of it last."""
     kind: str = "turn"
     """What that was: `turn` (its begin), `output`, `call`, `traffic`, `cpu`, or `retry`."""
+    heard: bool = False
+    """Whether anything came from its agent: before, its program is starting."""
     doing: str = ""
     """What it does now, as far as it is known: the last call of a tool, or the last words."""
     calls: deque[Call] = field(default_factory=lambda: deque(maxlen=MOST_CALLS))
@@ -72,7 +76,7 @@ class Activity(Struct):
     def touch(self, now: float, kind: str, doing: str = "") -> None:
         self.active, self.kind, self.cpu = now, kind, None
         if kind != "cpu":
-            self.command = None
+            self.command, self.heard = None, True
         if doing:
             self.doing = doing[:ABOUT]
 
@@ -124,6 +128,8 @@ class Activity(Struct):
     def silence_counts_from(self) -> float:
         if self.command is not None:
             return max(self.active, self.command + COMMAND_SECONDS)
+        if not self.heard:
+            return max(self.active, self.began + START_SECONDS)
         return self.active + (RETRY_SECONDS if self.kind == "retry" else 0.0)
 
     def stuck_at(self, seconds: float) -> float | None:
@@ -233,5 +239,5 @@ def _one_line(text: str) -> str:
 
 def _time(seconds: float) -> str:
     if seconds < 120:
-        return f"{seconds:.0f} seconds"
+        return "1 second" if round(seconds) == 1 else f"{seconds:.0f} seconds"
     return f"{seconds / 60:.0f} minutes" if seconds < 7200 else f"{seconds / 3600:.1f} hours"

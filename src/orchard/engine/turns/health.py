@@ -140,9 +140,9 @@ class Monitor:
         """Something was seen of a worker: `output`, `traffic`, or `retry`, where it waits for its model."""
         worker = self._workers.get(scope)
         if worker is not None:
+            starting = not worker.activity.heard
             worker.activity.touch(self._clock(), kind, about)
-            if worker.told:
-                self._judge(worker)
+            self._after(worker, starting)
 
     def told(self, scope: Scope, telling: Telling) -> None:
         """Take in what the agent of a worker tells."""
@@ -150,12 +150,15 @@ class Monitor:
         if worker is None:
             return
         now, activity = self._clock(), worker.activity
+        starting = not activity.heard
         if isinstance(telling, Called):
             if telling.failed:
                 activity.failed(now, telling.tool, telling.about)
             else:
                 activity.called(now, Call(telling.tool, telling.about, telling.input))
             self._judge(worker)
+            if starting:
+                self._arm(worker)
             return
         if isinstance(telling, Said):
             lines = [line for line in telling.text.splitlines() if line.strip()]
@@ -164,8 +167,14 @@ class Monitor:
             activity.touch(now, "retry" if telling.kind == "retry" else "output", telling.message)
         else:
             activity.touch(now, "traffic")
+        self._after(worker, starting)
+
+    def _after(self, worker: Watched, starting: bool) -> None:
+        """Something was seen: what held may have passed, and from the first word on silence counts sooner."""
         if worker.told:
             self._judge(worker)
+        if starting and worker.activity.heard:
+            self._arm(worker)
 
     @contextmanager
     def resting(self, scope: Scope) -> Iterator[None]:
