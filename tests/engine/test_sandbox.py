@@ -11,6 +11,7 @@ from orchard.engine.server.session import Session
 from orchard.model.events.plans import PlanStarted, SandboxRefused
 from orchard.model.plan import PlanId
 from orchard.process.sandbox.level import walls
+from orchard.testing import Repo
 from tests.engine.conftest import Orchard, job, until
 
 pytestmark = pytest.mark.anyio
@@ -211,6 +212,7 @@ async def test_a_failed_attempt_goes_on_with_what_its_git_wrote(orchard: Orchard
     """
     failed = await orchard.run(plan(first))
     assert failed["plan"]["status"] == "failed"
+    assert Repo(Path(orchard.attempts("a")[0]["worktree"]))("log", "-1", "--format=%s") == "mine\n"
 
     status = await orchard.ask("retry_plan")
 

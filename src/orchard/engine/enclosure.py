@@ -93,8 +93,12 @@ class Enclosure:
             refused = SandboxRefused(self._job, attempt, phase, "network", name, refusal.reason, _setting_for(refusal))
             self._engine.record(self._run.id, replace(refused, count=refusal.count, subtask=subtask))
 
-        async with self._engine.network.door(wall, allowed or self.allowed(), tell) as (opened, _):
-            yield launcher.behind(opened)
+        try:
+            async with self._engine.network.door(wall, allowed or self.allowed(), tell) as (opened, _):
+                yield launcher.behind(opened)
+        finally:
+            # People look into the worktree too, and their git reads what its HEAD and index name.
+            await self.bring_in()
 
 
 def _setting_for(refusal: Refusal) -> str | None:

@@ -77,7 +77,9 @@ async def _settle_plan(engine: Engine, run: Run) -> None:
             await end_abandoned(engine, run, job_id)
     for job_id in run.active:
         failpoint("recovery.before-job")
-        await workspace_of(engine, run, job_id).end_survivors()
+        workspace = workspace_of(engine, run, job_id)
+        await workspace.end_survivors()
+        await workspace.enclosure.bring_in()
         await settle_subtasks(engine, run, job_id)
         failpoint("recovery.after-survivors")
         await _settle_job(engine, run, job_id, since)
