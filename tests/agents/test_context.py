@@ -9,6 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from orchard.agents.definitions.definition import Definition
+from orchard.agents.prompts.role import role_text
+from orchard.agents.prompts.subtask import SubtaskContext, subtask_instructions
 from orchard.agents.prompts.work import (
     EVIDENCE_TYPES,
     Delivered,
@@ -298,3 +301,54 @@ def resolving(
     return ResolveContext(
         folder=folder, plan="Colours", ours=ours, theirs=theirs, conflicts=conflicts, tree=tree, problem=problem
     )
+
+
+READING = replace(CONTEXT, may_change=False, changes="forbidden", tools="read-only", server="orchard")
+
+
+def test_an_agent_that_only_reads_is_told_nothing_about_changes_of_its_own() -> None:
+    told = work_instructions(READING)
+
+    assert "must leave every file as it is" in told
+    for other in ("leave your changes", "pull_subtask_changes` merges", "what you changed", "ORCHARD_EVIDENCE"):
+        assert other not in told, other
+    assert "limited to: `read-only`, besides the tools of the orchestrator" in told
+    assert "leave your changes" in work_instructions(CONTEXT)
+
+
+def test_a_check_is_told_that_it_checks_and_not_that_it_has_to_change_files_or_is_checked() -> None:
+    told = work_instructions(replace(CONTEXT, is_check=True, checks=("make test",), changes="required"))
+
+    assert "You check what was done for this job." in told
+    for other in ("changes no file fails", "These checks run", "make test", "found by the checks"):
+        assert other not in told, other
+
+
+def test_submodules_are_told_of_where_they_may_be_moved() -> None:
+    assert "You may move one to a commit that its remote has" in work_instructions(replace(CONTEXT, submodules=True))
+    assert "Submodules" not in work_instructions(CONTEXT)
+    assert "Submodules" not in work_instructions(replace(READING, submodules=True))
+
+
+def test_a_subtask_that_only_reads_answers_by_its_words_and_keeps_the_tools_of_ours_by_any_definition() -> None:
+    definition = Definition(
+        name="reviewer", description="", origin="repository", file="r.md", instructions="Review.", tools=("Read",)
+    )
+    told = subtask_instructions(
+        SubtaskContext(
+            task="Look",
+            folder=Path("/w"),
+            plan="P",
+            job="a",
+            subtask="subtask-aaaaa",
+            server="orchard",
+            may_spawn=True,
+            may_change=False,
+            permitted="read-only",
+            role=role_text(definition),
+        )
+    )
+
+    assert "You may only read: leave every file as it is" in told and "complete_subtask" in told
+    assert "use only these: `Read`; what this page says of tools of the orchestrator holds" in told
+    assert "is committed for you" not in told and "merges what it changed" not in told

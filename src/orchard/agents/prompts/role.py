@@ -28,7 +28,8 @@ def role_text(definition: Definition | None, tools_named: bool = True) -> str | 
     ]
     if definition.tools is not None and tools_named:
         only = listed(definition.tools, 100)
-        rows.append(f"Of all your tools, use only these: {only}." if definition.tools else "Use no tools.")
+        kept = "what this page says of tools of the orchestrator holds all the same."
+        rows.append(f"Of your tools, use only these: {only}; {kept}" if definition.tools else f"Use no tools; {kept}")
     if definition.denied and tools_named:
         rows.append(f"Do not use these tools: {listed(definition.denied, 100)}.")
     return "\n\n".join(rows)

@@ -105,6 +105,12 @@ class WorkerContext(Struct, frozen=True, kw_only=True):
     server: str | None = None
     may_spawn: bool = True
     """Whether it may hand work to others."""
+    may_change: bool = True
+    """Whether it may change files at all."""
+    is_check: bool = False
+    """Whether it looks at work that was done, instead of doing it."""
+    submodules: bool = False
+    """Whether submodules are checked out, which it may move."""
     role: str | None = None
     """Of `role.role_text`: by which definition it works."""
 
@@ -160,7 +166,7 @@ def work_instructions(context: WorkerContext) -> str:
         _about(context.about),
         _needs(context.needs),
         _read_first(context.context_files),
-        tools_text(context.server, may_spawn=context.may_spawn) if context.server else None,
+        _tools(context),
         _done(context),
     )
 
@@ -248,7 +254,7 @@ def heal_instructions(
         "## What the job is for\n\n" + data("the job's task", context.task, INTENT) if context.task.strip() else None,
         "## What the job has changed so far\n\n" + data("diff", diff, DIFF) if diff.strip() else None,
         "## Earlier tries\n\n" + "\n\n".join(_tried(number, one) for number, one in earlier) if earlier else None,
-        tools_text(context.server, may_spawn=context.may_spawn) if context.server else None,
+        _tools(context),
         _FOREIGN,
         _SUMMARY,
     )
@@ -313,13 +319,19 @@ def _place(context: WorkerContext) -> str:
         "leave it: write nothing outside, and read no other worktree.",
     ]
     rows += reach(context.allowed_folders, context.allowed_urls)
-    rows += permitted(context.tools)
+    rows += permitted(context.tools, own=context.server is not None)
     if context.needed_by:
         rows.append(
             f"- Jobs that wait for your result: {listed(context.needed_by, FOLDERS)}. Leave their work to them."
         )
     rows.append(_ANSWERED if context.interactive else UNANSWERED)
     return "## Where you are\n\n" + "\n".join(rows)
+
+
+def _tools(context: WorkerContext) -> str | None:
+    if context.server is None:
+        return None
+    return tools_text(context.server, may_spawn=context.may_spawn, may_change=context.may_change)
 
 
 def _about(text: str) -> str | None:
@@ -359,14 +371,18 @@ def _read_first(files: Sequence[str]) -> str | None:
 
 def _done(context: WorkerContext) -> str:
     rows = []
-    if context.checks:
+    if context.is_check:
+        rows.append("- You check what was done for this job. You need not change a file.")
+    if context.checks and not context.is_check:
         rows.append("- These checks run when your turn ends, and all of them must pass:")
         rows += [f"  - {code(check, CHECK)}" for check in context.checks[:CHECKS]]
         if len(context.checks) > CHECKS:
             rows.append(f"  - and {len(context.checks) - CHECKS} more")
-    if context.verify:
+    if context.verify and not context.is_check:
         rows.append(f"- The results of all jobs are merged and then checked by {code(context.verify, CHECK)}.")
-    if context.changes == "forbidden":
+    if context.is_check and context.may_change:
+        pass
+    elif context.changes == "forbidden" or not context.may_change:
         rows.append("- This job must leave every file as it is: **a change makes it fail**.")
     elif context.changes == "optional":
         rows.append("- Where nothing has to be changed, leave every file as it is and say so.")
@@ -378,15 +394,24 @@ def _done(context: WorkerContext) -> str:
             '  ```json\n  {"summary": "what was done and found", "type": "analysis", "outcome": {}}\n  ```\n\n'
             f"  `type` is one of {kinds}; `outcome` may hold whatever belongs to it."
         )
-    rows.append(_hands_off())
-    rows.append("- Say honestly what is not done: work that only looks finished is found by the checks.")
-    return "## What counts as done\n\n" + "\n".join(rows) + "\n\n" + _SUMMARY
+    if context.submodules and context.may_change:
+        rows.append(
+            "- Submodules are checked out. You may move one to a commit that its remote has: the orchestrator commits "
+            "that. What you change inside of one is not kept."
+        )
+    reads = context.changes == "forbidden" or not context.may_change
+    rows.append(_hands_off(commits=not reads))
+    if not context.is_check:
+        rows.append("- Say honestly what is not done: work that only looks finished is found by the checks.")
+    summary = _SUMMARY.replace("what you changed", "what you found") if reads or context.is_check else _SUMMARY
+    return "## What counts as done\n\n" + "\n".join(rows) + "\n\n" + summary
 
 
-def _hands_off() -> str:
+def _hands_off(*, commits: bool = True) -> str:
+    first = "The orchestrator commits: leave your changes in the files of your folder. Do" if commits else "Do"
     return (
-        "- The orchestrator commits: leave your changes in the files of your folder. Do not push, do not switch or "
-        "make branches, do not reset, rebase or stash, and leave git's settings alone.\n"
+        f"- {first} not push, do not switch or make branches, do not reset, rebase or stash, and leave git's settings "
+        "alone.\n"
         "- Start nothing that goes on after your turn: what is still running then is ended."
     )
 

@@ -231,6 +231,7 @@ def _asked(desk: Desk, order: Order, context: Context) -> Asked:
         interactive=context.state.subtasks[order.id].interactive,
         server=offered_name(context, agent, "subtask", settings),
         may_spawn=may_spawn,
+        may_change=not settings.tools.only_reads,
         allowed_folders=settings.allowed_folders,
         allowed_urls=settings.allowed_urls,
         permitted=settings.tools.words if settings.tools != ALL else "",

@@ -23,6 +23,7 @@ from orchard.core.records import Attempt, JobRecord
 from orchard.engine.context import Context
 from orchard.engine.machine.reach import folder_meant
 from orchard.engine.outcome import Failed, Held
+from orchard.engine.plans.setup import wants_submodules
 from orchard.engine.programs import TAIL_LINES, folder_of, limits_of, redacted, shown
 from orchard.engine.turns.permissions import for_job
 from orchard.engine.turns.scope import offered_name
@@ -305,6 +306,9 @@ async def worker_context(
         interactive=agent_work.interactive if agent_work else False,
         server=server,
         may_spawn=tools.permits_own("spawn_subtask"),
+        may_change=not tools.only_reads,
+        is_check=agent_work is not None and context.phase is not Phase.WORK and context.phase is not Phase.SETUP,
+        submodules=wants_submodules(plan, context.world) and (context.place.folder / ".gitmodules").exists(),
     )
 
 

@@ -206,7 +206,8 @@ class LoneSubtasks(Struct, eq=False):
         whom, is_same = self._whom(agent)
         model = self.model if is_same else None
         work = AgentWork(instructions=instructions, agent=whom, model=model, interactive=interactive)
-        job = Job(id=JOB, name=called or "Subtask of an agent that works alone", work=work, tools=permitted)
+        titled = called or "Subtask of an agent that works alone"
+        job = Job(id=JOB, name=titled, work=work, tools=permitted, changes="optional")  # a question needs no change
         plan = with_validation(
             Plan(name=PLAN, jobs={JOB: job}, description=called, base=base, target=f"orchard/{base[:12]}", land="ask")
         )
