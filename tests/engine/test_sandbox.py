@@ -320,3 +320,11 @@ async def test_a_canceled_program_behind_the_wall_has_its_grace(orchard: Orchard
 
     assert status["plan"]["status"] == "canceled"
     assert (kept / "said").read_text() == "saved\n"
+
+
+async def test_the_wall_leaves_nothing_to_be_saved_and_nothing_behind(orchard: Orchard, level: str) -> None:
+    status = await orchard.run(plan("echo one > one.txt"))
+
+    assert status["plan"]["status"] == "succeeded"
+    assert not orchard.saved_work() and not list((orchard.repo.path / ".git/orchard/jobs").iterdir())
+    assert not list((orchard.repo.path / ".git").glob("worktrees/*/config.worktree"))

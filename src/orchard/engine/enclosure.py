@@ -13,7 +13,13 @@ from msgspec.structs import replace
 from orchard.core.run import Run
 from orchard.engine.engine import Engine
 from orchard.engine.machine.refusals import kept_from
-from orchard.engine.machine.sandbox import Asked, Folders, folders_of_workspace
+from orchard.engine.machine.sandbox import (
+    Asked,
+    Folders,
+    folders_of_workspace,
+    make_placeholders,
+    remove_placeholders,
+)
 from orchard.git.objects.quarantine import bring_in, is_empty
 from orchard.git.repository import Worktree
 from orchard.model.events.plans import SandboxRefused
@@ -87,6 +93,7 @@ class Enclosure:
         if wall is None:
             yield launcher
             return
+        make_placeholders(wall.policy)
 
         def tell(refusal: Refusal) -> None:
             name = f"{refusal.host}:{refusal.port}"
@@ -99,6 +106,7 @@ class Enclosure:
         finally:
             # People look into the worktree too, and their git reads what its HEAD and index name.
             await self.bring_in()
+            remove_placeholders(wall.policy)
 
 
 def _setting_for(refusal: Refusal) -> str | None:

@@ -197,6 +197,24 @@ def _place(text: str, home: Path) -> Path:
     return home / text.removeprefix("~/") if text.startswith("~/") else Path(text)
 
 
+PLACEHOLDER = "config.worktree"
+"""Among git's notes on a worktree: settings of its own, which a job could make. It stands there, empty, while programs
+run; our git takes its presence for settings that it does not know."""
+
+
+def make_placeholders(policy: Policy) -> None:
+    for path in policy.protected:
+        if path.name == PLACEHOLDER:
+            path.touch()
+
+
+def remove_placeholders(policy: Policy) -> None:
+    """Once no program runs; what has something in it is a job's doing, and is for our git to find."""
+    for path in policy.protected:
+        if path.name == PLACEHOLDER and path.is_file() and not path.is_symlink() and not path.stat().st_size:
+            path.unlink()
+
+
 def _same_or_around(one: str, name: str) -> bool:
     return name == one or name.startswith(f"{one}/") or one.startswith(f"{name}/")
 
@@ -204,8 +222,7 @@ def _same_or_around(one: str, name: str) -> bool:
 def _of_worktree(repo: Repository, worktree: Worktree, asked: Asked) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
     """What programs in a worktree may write to, and what of that has to stay as it is."""
     notes = repo.common_dir / "worktrees" / worktree.name
-    (notes / "config.worktree").touch()
-    kept = [notes / name for name in ("commondir", "gitdir", "config.worktree")]
+    kept = [notes / name for name in ("commondir", "gitdir", PLACEHOLDER)]
     opened = [name.strip("/") for name in asked.unprotected]
     names = {name for name in obeyed_names() if name == ".git" or not any(_same_or_around(one, name) for one in opened)}
     found = (worktree.path / name for name in sorted(names))

@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator, Mapping
 
 from orchard.core.views.documents import AttemptView, Failure, JobDetails, SubtaskView, TurnView
+from orchard.core.views.sandbox import RefusalView
 from orchard.model.plan import VALIDATION
 from orchard.operations.queries.subtasks import SubtaskDetails
 from orchard.surfaces.cli.render import health, text
@@ -158,7 +159,14 @@ def attempt_lines(attempt: AttemptView, look: Look, *, works: bool = True) -> li
     turns = [turn for turn in attempt.turns if not turn.subtask]
     lines += [line for turn in turns for line in _turn_lines(turn, look)]
     lines += [line for subtask in attempt.subtasks for line in _subtask_lines(subtask, look)]
+    lines += [_refusal_line(refusal) for refusal in attempt.refused]
     return lines + _failure_lines(attempt.failure)
+
+
+def _refusal_line(refusal: RefusalView) -> Line:
+    opens = f"; to open it: {safe(refusal.setting, 300)}" if refusal.setting else ""
+    times = f", {refusal.count} times or more" if refusal.count > 1 else ""
+    return [("    kept from ", "wait"), (f"{safe(refusal.name, 300)} ({safe(refusal.reason)}{times}){opens}", "dim")]
 
 
 def _turn_lines(turn: TurnView, look: Look) -> Iterator[Line]:

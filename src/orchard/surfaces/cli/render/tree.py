@@ -48,6 +48,8 @@ def header(plan: PlanSummary, look: Look) -> Line:
     if base or target:
         line += [(f"{safe(base or text.short(plan.base.commit), 60)} -> {safe(target or '?', 80)}", "dim"), ("  ", "")]
     line.append(text.status_piece(plan.status))
+    if plan.sandbox not in (None, "off"):
+        line.append((f"  sandbox {safe(plan.sandbox or '')}", "dim"))
     took = text.elapsed(plan.started_at, plan.ended_at or plan.idle_since, look.now, plan.idle_seconds)
     return [*line, (f"  {took}", "dim")] if took else line
 

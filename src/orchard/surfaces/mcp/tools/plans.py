@@ -40,6 +40,7 @@ class PlanPage(Told, kw_only=True):
     description: str | None = None
     base: str | None = None
     result: str | None = None
+    sandbox: str | None = None
     warnings: list[str] | None = None
     healed: list[dict[str, str]] | None = None
     resolutions: list[dict[str, Any]] | None = None
@@ -68,6 +69,7 @@ def _plan_page(app: App, meant: Meant, given: Any) -> Json:
             "description": run.plan.description if given.since is None else None,
             "base": summary.base.branch,
             "result": result.branch if result else None,
+            "sandbox": summary.sandbox if given.since is None else None,
             "warnings": summary.warnings[-5:],
             "healed": summary.healed[-NAMED:],
             "resolutions": summary.resolutions[-NAMED:],
