@@ -24,10 +24,17 @@ def table() -> str:
     for key in KEYS.values():
         variable = f"`{key.variables[-1]}`"
         trust = " (in a repository's file: after `orchard trust`)" if key.needs_trust else ""
-        trust = " (in a repository's file: looser only after `orchard trust`)" if key.loosens else trust
+        trust = f" (in a repository's file: {_more(key.name)} only after `orchard trust`)" if key.loosens else trust
         default = defaults[key.name] if defaults[key.name] is not None or key.nothing == 0 else key.nothing
         rows.append(f"| `{key.name}` | {shown(default)} | {variable} | {key.meaning}{trust} |")
     return "\n".join([*rows, "", *row_tables()])
+
+
+def _more(name: str) -> str:
+    """What a repository's file may not make of a setting by itself."""
+    if not name.startswith("health."):
+        return "looser"
+    return "more drastic" if name.startswith("health.on_") else "sooner"
 
 
 def row_tables() -> list[str]:

@@ -193,3 +193,27 @@ async def test_another_definition_at_a_retry_is_told_in_the_session(described: O
 
     assert job(status, "a")["status"] == "succeeded"
     assert "`critic`" in one.tasks[-1].instructions
+
+
+async def test_a_definition_can_resolve_conflicts(
+    described: Orchard, agents: ScriptedAgents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ORCHARD_RESOLVER_AGENT", "architect")
+
+    def resolves(task: Task, watch: Watch) -> Result:
+        for place in task.folder.rglob("*"):
+            if place.is_file() and "<<<<<<<" in place.read_text():
+                place.write_text("both\n")
+        return Result("done", text="Took both.")
+
+    one = agents.add("one", resolves)
+    status = await described.run("""
+        name: Clash
+        jobs:
+          - {id: a, work: "echo a > new.txt"}
+          - {id: b, work: "echo b > new.txt"}
+    """)
+
+    assert one.tasks, status["plan"]["error"]
+    assert "You are a careful architect." in one.tasks[0].instructions
+    assert described.events(AgentStarted)[0].definition == "architect"

@@ -341,5 +341,7 @@ def test_names_of_agents_are_completed_here_and_outside_of_a_repository(desk: De
 
     assert completed("orchard agents go", 2) == ["goose", "good"]
     assert completed("orchard agents go", 2, repo.path) == ["goose", "good"]
+    repo.commit({".claude/agents/gopher.md": "---\nname: gopher\ndescription: Digs\n---\nDig.\n"})
+    assert completed("orchard agents go", 2, repo.path) == ["goose", "good", "gopher"], "definitions are offered, too"
     assert completed("orchard models --agent cur", 3) == ["cursor"]
     assert completed("orchard plan --agent op", 3) == ["opencode", "openhands"]

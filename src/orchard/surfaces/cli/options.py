@@ -114,6 +114,27 @@ def complete_agents(context: click.Context, parameter: click.Parameter, incomple
     return [CompletionItem(name, help=agents.missing(name)) for name in found]
 
 
+def complete_agents_and_definitions(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
+    """Agents, and the definitions by which they can work: those of the repository, of the user and of the settings."""
+    from click.shell_completion import CompletionItem
+
+    from orchard.agents.registry import Agents
+    from orchard.config.load import load_settings
+    from orchard.operations.queries.definitions import described_here
+
+    items = complete_agents(context, parameter, incomplete)
+    try:
+        app = _completing_app(context)
+        described = described_here(app.repo, Agents(app.settings.config, os.environ))
+    except OrchardError:
+        try:
+            described = Agents(load_settings(None, {}, os.environ).config, os.environ).catalog(())
+        except OrchardError:
+            return items
+    usable = [one for one in described.all if not one.problem and one.name.startswith(incomplete)]
+    return [*items, *(CompletionItem(one.name, help=one.description or None) for one in usable)]
+
+
 def complete_plans_and_jobs(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
     return [*_plans(context, parameter, incomplete), *_jobs(context, parameter, incomplete)]
 

@@ -40,7 +40,12 @@ from orchard.operations.queries.definitions import definition_item, definition_i
 from orchard.store.redact import Redactor, redact_text
 from orchard.surfaces.cli.commands.run import Screen, not_remembered, read_words, until_stopped
 from orchard.surfaces.cli.group import verb
-from orchard.surfaces.cli.options import app_for_work, complete_agents, not_empty
+from orchard.surfaces.cli.options import (
+    app_for_work,
+    complete_agents,
+    complete_agents_and_definitions,
+    not_empty,
+)
 from orchard.surfaces.cli.render import text
 from orchard.surfaces.cli.render.lines import Line, Meaning, Piece, safe, safe_lines, table
 from orchard.surfaces.cli.terminal import Terminal, put
@@ -56,7 +61,7 @@ NOTHING_USABLE = "No agent can be used here yet. Install one and log in; any of 
 
 
 @verb("agents", examples="orchard agents\norchard agents claude")
-@click.argument("name", metavar="[NAME]", required=False, shell_complete=complete_agents)
+@click.argument("name", metavar="[NAME]", required=False, shell_complete=complete_agents_and_definitions)
 def agents(terminal: Terminal, name: str | None) -> None:
     """NAME shows one of them, with how to install it and how to log in, or one definition with its text. What is marked
     with * does the work that names no agent. Definitions are those of what is committed here, yours, and those of the

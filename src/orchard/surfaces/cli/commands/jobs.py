@@ -134,8 +134,9 @@ orchard send api/subtask-k3x9p "Only the parser"   # to the agent of a subtask
 """,
 )
 def send(asked: Asked) -> int:
-    """An idle agent goes on at once, in its session, and what it answers is shown. One that is at work is given MESSAGE
-    when its turn ends; 'orchard interrupt' ends it now. MESSAGE '-' is read from stdin.
+    """An idle agent goes on at once, in its session, and what it answers is shown; of a subtask 'orchard talk -f' shows
+    it. One that is at work is given MESSAGE when its turn ends; 'orchard interrupt' ends it now. MESSAGE '-' is read
+    from stdin.
     """
     if asked.values["message"] == "-":
         asked.values["message"] = read_input("-", MESSAGE_BYTES).decode(errors="replace")
@@ -143,7 +144,10 @@ def send(asked: Asked) -> int:
         answer = asked.request()
         waits = "it is resumed" if answer["worker"] == "paused" else "its turn ends"
         said = f"gets it when {waits}" if answer["queued"] else "goes on with it"
-        return asked.tell(answer, text.done(f"Subtask '{subtask}' {said}."), _see(asked))
+        answered = text.next_command(f"orchard talk {asked.job} --plan {asked.plan} -f")  # shows what it answers
+        return asked.tell(
+            answer, text.done(f"Subtask '{subtask}' {said}. What it answers is shown by 'talk'."), answered
+        )
     worker = asked.app.job(asked.job, asked.plan).worker
     if worker is not None and worker.state == "idle":
         return asked.go_on()
