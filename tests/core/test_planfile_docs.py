@@ -15,6 +15,7 @@ from orchard.model import plan
 from orchard.model.phases import Phase
 from orchard.planfile import fields as planmodel
 from orchard.planfile.parse import parse, schema
+from orchard.planfile.values import PhaseName
 
 TOP = Path(__file__).parents[2]
 PAGE = TOP / "docs" / "plan-file.md"
@@ -85,4 +86,4 @@ def test_the_documented_default_is_the_real_one(model: type[planmodel.Fields], v
 
 
 def test_every_phase_can_be_named() -> None:
-    assert list(get_args(planmodel.PhaseName)) == [phase.value for phase in Phase]
+    assert list(get_args(PhaseName)) == [phase.value for phase in Phase]

@@ -94,6 +94,7 @@ SAMPLES: dict[str, Any] = {
     "Job.id": "other", "Job.name": "Other", "Job.task": "For people", "Job.group": "backend", "Job.needs": ["first"],
     "Job.agent": "fake",
     "Job.work": SHELL, "Job.prechecks": [SHELL, "true"], "Job.postchecks": "make test", "Job.setup": "make ready",
+    "Job.retries": 2, "Job.allow_failure": True,
     "Job.changes": "forbidden", "Job.heal": 2, "Job.env": {"COLOUR": "red"}, "Job.timeout": "10m",
     "Job.priority": 7, "Job.retry_on_interrupt": True, "Job.approve": True,
     "Group.name": "other", "Group.jobs": [{"id": "a", "work": "true"}],

@@ -212,6 +212,8 @@ class JobRecord(Struct):
     """How many of its needs can no longer succeed unless they are retried."""
     attempts: list[Attempt] = field(default_factory=list)
     commit: str | None = None
+    stand_in: str | None = None
+    """Of a job that was allowed to fail: the commit that stands for its result."""
     base: str | None = None
     work_commit: events.WorkCommitted | None = None
     worktree: events.WorktreeTaken | None = None
@@ -348,8 +350,20 @@ class JobRecord(Struct):
         return JobStatus.READY if self.unmet == 0 and not waits else JobStatus.PENDING
 
     @property
+    def is_met(self) -> bool:
+        """Whether the jobs that need it may start: it succeeded, or was allowed to fail and has."""
+        return self.state is JobState.SUCCEEDED or (self.state is JobState.FAILED and self.stand_in is not None)
+
+    @property
+    def passed_on(self) -> str | None:
+        """The commit that the jobs which need it start from."""
+        return self.stand_in if self.state is JobState.FAILED else self.commit
+
+    @property
     def is_dead(self) -> bool:
-        return self.state in DEAD or (self.state is JobState.PENDING and self.dead > 0)
+        if self.state in DEAD:
+            return not self.is_met
+        return self.state is JobState.PENDING and self.dead > 0
 
     @property
     def started(self) -> bool:

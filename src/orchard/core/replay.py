@@ -266,7 +266,7 @@ def _retried(run: Run, event: events.JobRetried, at: float) -> None:
     if event.fresh_session:
         record.sessions.clear()
     record.resume_from = event.first_phase or record.resume_from
-    record.commit, record.released = None, None
+    record.commit, record.stand_in, record.released = None, None, None
     if event.work is not None or event.first_phase is not None:
         record.done = None
     run.canceled = None

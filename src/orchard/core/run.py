@@ -5,7 +5,8 @@ jobs by status) so that one event costs its dependents and not the whole plan; `
 the same from scratch, and a property test holds the two equal.
 
 A job that has not ended is *ready* when everything it needs has succeeded, and *blocked* when
-something it needs can no longer succeed: it failed, was canceled, or is itself blocked.
+something it needs can no longer succeed: it failed, was canceled, or is itself blocked. A job that was
+allowed to fail counts as if it had succeeded and changed nothing.
 """
 
 import heapq
@@ -273,12 +274,14 @@ class Run:
         before = record.state
         now = after(before, event, lambda: self.story(event.job))
         self.seq = seq
-        with_slot = self.takes_slot(event.job)
+        with_slot, was_met = self.takes_slot(event.job), record.is_met
+        if isinstance(event, events.JobFailed):
+            record.stand_in = event.stand_in
         self._change(event.job, state=now)
         if with_slot:
             self.slots_used += (now in ACTIVE) - (before in ACTIVE)
-        if (now is JobState.SUCCEEDED) != (before is JobState.SUCCEEDED):
-            step = -1 if now is JobState.SUCCEEDED else 1
+        if record.is_met != was_met:
+            step = -1 if record.is_met else 1
             for dependent in self.plan.needed_by[event.job]:
                 self._change(dependent, unmet=step)
 
@@ -337,7 +340,7 @@ class Run:
         for job_id in plan.in_order:
             needs = [self.records[need] for need in plan.jobs[job_id].needs]
             record = self.records[job_id]
-            record.unmet = sum(need.state is not JobState.SUCCEEDED for need in needs)
+            record.unmet = sum(not need.is_met for need in needs)
             record.dead = sum(need.is_dead for need in needs)
             record.undeployed = plan.deploy == "manual" and job_id != VALIDATION and not record.deployed
         self._count()
@@ -410,20 +413,24 @@ class Run:
 
 
 def statuses(
-    plan: Plan, states: Mapping[JobId, JobState], held: frozenset[JobId] = frozenset()
+    plan: Plan,
+    states: Mapping[JobId, JobState],
+    held: frozenset[JobId] = frozenset(),
+    allowed: frozenset[JobId] = frozenset(),
 ) -> dict[JobId, JobStatus]:
     """What people see of each job, computed from nothing but states: the meaning of the counters above.
 
-    `held`: the jobs that wait for a person, who has to decide or to deploy them.
+    `held`: the jobs that wait for a person, who has to decide or to deploy them. `allowed`: those whose failure is.
     """
+    dead = (JobStatus.FAILED, JobStatus.CANCELED, JobStatus.BLOCKED)
     found: dict[JobId, JobStatus] = {}
     for job in plan.in_order:
         state, needs = states[job], plan.jobs[job].needs
         if state is not JobState.PENDING:
             found[job] = JobStatus(state.value)
-        elif any(found[need] in (JobStatus.FAILED, JobStatus.CANCELED, JobStatus.BLOCKED) for need in needs):
+        elif any(found[need] in dead and need not in allowed for need in needs):
             found[job] = JobStatus.BLOCKED
-        elif job not in held and all(found[need] is JobStatus.SUCCEEDED for need in needs):
+        elif job not in held and all(found[need] is JobStatus.SUCCEEDED or need in allowed for need in needs):
             found[job] = JobStatus.READY
         else:
             found[job] = JobStatus.PENDING

@@ -46,7 +46,10 @@ async def _guarded(context: Context) -> Outcome:
     try:
         if context.job_id == VALIDATION:
             return await run_validation(context)
-        return await run_phases(context, JOB_PHASES)
+        outcome = await run_phases(context, JOB_PHASES)
+        if isinstance(outcome, Failed) and context.job.allow_failure:
+            context.stand_in = context.base or None  # None: what it needs does not fit together
+        return outcome
     except JournalFailed:
         raise
     except OrchardError as error:
@@ -82,6 +85,7 @@ def _record_failure(context: Context, failed: Failed) -> None:
         failed.resume_from,
         failed.left,
         advice=plain_hint(failed.hint),
+        stand_in=context.stand_in,
     )
     context.record(event)
 

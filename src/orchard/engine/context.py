@@ -34,6 +34,8 @@ class Context(Struct, dict=True):
     approved: str | None = None
     """The kind of hold that a person released before this start."""
     base: str = ""
+    stand_in: str | None = None
+    """What others start from where the attempt failed and was allowed to."""
     commit: str | None = None
     target_tip: str | None = None
     """Where the target was when the validation job last looked; None: the landing makes the branch."""

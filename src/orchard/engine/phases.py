@@ -27,7 +27,7 @@ from orchard.git.refs import Update, keep_ref, update_refs
 from orchard.git.worktree.commit import CommitInfo, Committed, Refused
 from orchard.model.events.plans import NeedsConsumed, PhaseEnded, PhaseStarted, WorkCommitted
 from orchard.model.phases import PHASES, Phase, at_or_after
-from orchard.model.plan import Job, Resolver
+from orchard.model.plan import Job, Resolver, Work
 
 WORDS: Mapping[type[Outcome], str] = {Failed: "failed", Skipped: "skipped", Held: "held"}
 
@@ -35,6 +35,8 @@ PhaseFunction = Callable[[Context], Awaitable[Outcome]]
 
 EVIDENCE_BYTES = 64 * 1024
 LISTED_PATHS = 10
+WORTH_ANOTHER_RUN = frozenset({"exit", "signal", "timeout", "idle"})
+"""How a program can fail that might not fail the next time."""
 NOTHING_TO_CHANGE = "no file had to be changed"
 TYPES = ("file_changes", "external_effect", "analysis", "validation")
 
@@ -77,7 +79,7 @@ def _problem(value: Any) -> str | None:
 async def merge_fi(context: Context) -> Outcome:
     run, record = context.run, context.state
     needs = context.job.needs
-    commits = [commit for need in needs if (commit := run.records[need].commit) is not None]
+    commits = [commit for need in needs if (commit := run.records[need].passed_on) is not None]
     hold = base_ref(run.id, context.job_id, context.number)
     resolver = context.plan.resolver or context.world.config.resolver
     base = run.pinned.base_commit
@@ -101,7 +103,7 @@ async def merge_fi(context: Context) -> Outcome:
 async def _note_picks(context: Context, base: str) -> None:
     """Record where a side was taken between two needs: what one of them did is not in what the job starts from."""
     world, run, needs = context.world, context.run, context.job.needs
-    made = {run.records[need].commit: need for need in needs}
+    made = {run.records[need].passed_on: need for need in needs}
     commits = [commit for commit in made if commit is not None]
     for pick in await world.in_thread(lambda: list(world.picks.inside(world.integration.objects, base, commits))):
         theirs = made.get(pick.theirs)
@@ -151,7 +153,20 @@ async def prechecks(context: Context) -> Outcome:
 async def work(context: Context) -> Outcome:
     if context.job.work is None:
         return Skipped()
-    return await run_works(context, [context.job.work]) or Passed()
+    outcome = await run_works(context, [context.job.work])
+    for number in range(1, context.job.retries + 1):
+        if not isinstance(outcome, Failed) or outcome.reason not in WORTH_ANOTHER_RUN:
+            break
+        context.notes.append(f"{outcome.message} It was run again, {number} of {context.job.retries}.")
+        outcome = await _run_again(context, context.job.work)
+    return outcome or Passed()
+
+
+async def _run_again(context: Context, one: Work) -> Failed | Held | None:
+    """Run a work anew, where nothing of the run before it is left; what that one left is saved."""
+    await context.workspace.prepare(context.base, fresh=True)
+    ready = await setup(context)
+    return ready if isinstance(ready, Failed | Held) else await run_works(context, [one])
 
 
 async def commit(context: Context) -> Outcome:

@@ -197,7 +197,7 @@ async def _bring_in_missing(context: Context) -> Failed | Held | None:
     for job_id in run.plan.leaves:
         if job_id in run.snapshot.merged:
             continue
-        commit = run.records[job_id].commit
+        commit = run.records[job_id].passed_on
         assert commit is not None, f"'{job_id}' has no result to validate"
         outcome = await merge_with_resolver(context, partial(merge_leaf, context.engine, run, job_id, commit))
         if isinstance(outcome, Failed | Held):

@@ -103,6 +103,10 @@ class Job(Struct, frozen=True, kw_only=True):
     """None: what the plan says."""
     changes: Changes | None = None
     """Whether it has to change files; None: an agent has to, a program may."""
+    retries: int = 0
+    """How often failed work that is no agent's is run again before it is healed."""
+    allow_failure: bool = False
+    """Whether others go on, as if it had changed nothing, when it has failed."""
     heal: bool | int | None = None
     """None: what the configuration says; a number is heal attempts per phase."""
     env: Mapping[str, str] = field(default_factory=dict)

@@ -22,16 +22,36 @@ from pydantic import (
     ConfigDict,
     Discriminator,
     Field,
-    PlainValidator,
-    StringConstraints,
     Tag,
-    WithJsonSchema,
     model_validator,
 )
 
-from orchard.model import limits, permissions
+from orchard.model import limits
 from orchard.model.plan import Changes, Effort, Resolver, Shell, Tier
 from orchard.planfile import rules
+from orchard.planfile.values import (
+    MARK,
+    Address,
+    AgentName,
+    Environment,
+    Folder,
+    Group,
+    Heal,
+    Id,
+    Line,
+    Needs,
+    Network,
+    Params,
+    PhaseName,
+    Positive,
+    Protected,
+    Seconds,
+    Text,
+    ToolList,
+    ToolSet,
+    Word,
+    form_of_list,
+)
 
 
 class _NoPlugins(ModuleType):
@@ -65,9 +85,6 @@ OTHER_NAMES: dict[str, str] = {
 }
 """Names that other tools use for the same fields."""
 
-MARK = "\0"
-"""How the name of a form begins."""
-
 
 def camel(name: str) -> str:
     """`max_parallel` as `maxParallel`."""
@@ -86,10 +103,6 @@ def _optional(description: str, absent: str = "none", **limit: Any) -> Any:
     return Field(default=None, description=description, json_schema_extra={"x-absent": absent}, **limit)
 
 
-def _form_of_list(value: object) -> str:
-    return MARK + ("list" if isinstance(value, list) else "one")
-
-
 class Fields(BaseModel):
     """What all models share: nothing unknown, nothing converted."""
 
@@ -100,74 +113,6 @@ class Fields(BaseModel):
         defer_build=True,
         alias_generator=AliasGenerator(validation_alias=lambda name: AliasChoices(*names_of(name))),
     )
-
-
-Line = Annotated[
-    str, StringConstraints(min_length=1, max_length=limits.NAME_LENGTH), AfterValidator(rules.checked_line)
-]
-Text = Annotated[str, StringConstraints(min_length=1), AfterValidator(rules.checked_text)]
-Word = Annotated[str, StringConstraints(min_length=1, max_length=limits.NAME_LENGTH), AfterValidator(rules.checked_ref)]
-AgentName = Annotated[
-    str, StringConstraints(min_length=1, max_length=limits.NAME_LENGTH), AfterValidator(rules.checked_agent)
-]
-Folder = Annotated[str, StringConstraints(min_length=1), AfterValidator(rules.checked_ref)]
-Address = Annotated[str, StringConstraints(min_length=1), AfterValidator(rules.checked_url)]
-Id = Annotated[
-    str, AfterValidator(rules.checked_id), WithJsonSchema({"type": "string", "pattern": limits.JOB_ID_PATTERN})
-]
-Group = Annotated[str, AfterValidator(rules.checked_group)]
-Seconds = Annotated[
-    float,
-    PlainValidator(rules.seconds),
-    WithJsonSchema(
-        {
-            "oneOf": [
-                {"type": "number", "exclusiveMinimum": 0},
-                {"type": "string", "pattern": r"^(\d+d)?(\d+h)?(\d+m)?(\d+(\.\d+)?s)?$", "minLength": 2},
-            ]
-        }
-    ),
-]
-Heal = Annotated[
-    bool | int,
-    PlainValidator(rules.heal_value),
-    WithJsonSchema({"oneOf": [{"type": "boolean"}, {"type": "integer", "minimum": 0, "maximum": 100}]}),
-]
-Environment = dict[
-    Annotated[str, AfterValidator(rules.checked_environment_name)],
-    Annotated[str, PlainValidator(rules.environment_value), WithJsonSchema({"type": ["string", "number"]})],
-]
-_ANY_TEXT = {"type": ["string", "number", "boolean", "null"]}
-Params = Annotated[dict[str, str], WithJsonSchema({"type": "object", "additionalProperties": _ANY_TEXT})]
-ToolName = {"type": "string", "pattern": f"^({permissions.ENTRY})$"}
-ToolList = Annotated[
-    list[str],
-    PlainValidator(rules.tool_names),
-    WithJsonSchema({"type": "array", "items": ToolName, "maxItems": permissions.MOST}),
-]
-ToolSet = Annotated[
-    str | list[str],
-    PlainValidator(rules.tool_set),
-    WithJsonSchema(
-        {
-            "oneOf": [
-                {"type": "string", "enum": [*permissions.MODES, permissions.ASK]},
-                {"type": "array", "items": ToolName, "maxItems": permissions.MOST},
-            ]
-        }
-    ),
-]
-Network = Annotated[
-    Literal["on", "off"],
-    PlainValidator(rules.switch),
-    WithJsonSchema({"enum": ["on", "off", True, False]}),
-]
-Protected = Annotated[str, AfterValidator(rules.checked_cwd)]
-Positive = Annotated[float, Field(gt=0)]
-PhaseName = Literal["merge-fi", "setup", "prechecks", "work", "commit", "postchecks", "merge-ri"]
-Needs = Annotated[
-    Annotated[str, Tag(MARK + "one")] | Annotated[list[str], Tag(MARK + "list")], Discriminator(_form_of_list)
-]
 
 
 class OnFailureFields(Fields):
@@ -308,12 +253,12 @@ Work = Annotated[
 Checks = Annotated[
     Annotated[Work, Tag(MARK + "one")]
     | Annotated[list[Work], Field(max_length=limits.CHECKS_PER_JOB), Tag(MARK + "list")],
-    Discriminator(_form_of_list),
+    Discriminator(form_of_list),
 ]
 Setup = Annotated[
     Annotated[Work, Tag(MARK + "one")]
     | Annotated[list[Work], Field(max_length=limits.SETUP_WORKS), Tag(MARK + "list")],
-    Discriminator(_form_of_list),
+    Discriminator(form_of_list),
 ]
 
 
@@ -340,6 +285,16 @@ class JobFields(Fields):
         "Whether it has to change files. `required`: without a change, or evidence of why there is none, it fails; "
         "`optional`: it succeeds either way; `forbidden`: a change fails, as of a linter or a test.",
         "`required` for the work of an agent, else `optional`",
+    )
+    retries: Annotated[int, Field(ge=0, le=100)] = _optional(
+        "How often work that is a command or a program is run again when it fails, each time in a clean worktree, "
+        "before an agent heals it.",
+        "0",
+    )
+    allow_failure: bool = _optional(
+        "Whether the plan goes on when it fails: its failure is shown, and the jobs that need it start as if it had "
+        "changed nothing.",
+        "false",
     )
     expects_no_changes: bool = _optional("`true` is `changes: forbidden`.", "false", exclude=True)
     heal: Heal = _optional(

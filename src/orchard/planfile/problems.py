@@ -6,9 +6,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from orchard.planfile.fields import FORMS, INSIDE, MARK, Fields, names_of
+from orchard.planfile.fields import FORMS, INSIDE, Fields, names_of
 from orchard.planfile.places import Finding, Path
 from orchard.planfile.rules import NO_FORM, RULE, must_be
+from orchard.planfile.values import MARK
 from orchard.text import did_you_mean, one_of, quoted
 
 _KINDS = {

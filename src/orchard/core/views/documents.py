@@ -318,6 +318,7 @@ class JobView(Struct, frozen=True, kw_only=True):
         float, Meta(description="For how long the last attempt was held, or without an engine, before it went on.")
     ]
     result: Annotated[str | None, Meta(description="What it came to, by whoever called it done.")] = None
+    allowed: Annotated[bool, Meta(description="Whether it failed, and the plan went on as it says.")] = False
 
 
 class PlanView(Struct, frozen=True):

@@ -480,4 +480,5 @@ def _job_view(run: Run, job_id: JobId, *, stopped: bool) -> documents.JobView:
         ended_at=documents.time_text(run.alive_at if stopped and last.ended is None else last.ended) if last else None,
         idle_seconds=round(last.idle_seconds, 3) if last else 0.0,
         result=record.result if record.called_done else None,
+        allowed=failure is not None and failure.stand_in is not None,
     )

@@ -256,6 +256,8 @@ class JobFailed(JobEvent, frozen=True):
     """When the engine that worked on it was last known to be at work, where the next one found this; 0: not known."""
     advice: tuple[str | Json, ...] = ()
     """The hint as words and steps, for programs and for other surfaces than a terminal; (): it names no step."""
+    stand_in: str | None = None
+    """Where the plan allows the failure: the commit that the jobs which need it start from instead of a result."""
 
 
 class JobCanceled(JobEvent, frozen=True):

@@ -125,13 +125,26 @@ def _chosen(run: Run, jobs: list[str] | None) -> list[JobId]:
                 f"Job '{job}' is {run.records[job].status}; only a failed or canceled job can be retried.",
                 hint=Next("get_plan", run.id),
             )
+        if _went_on_without(run, job):
+            raise UsageError(
+                f"Job '{job}' was allowed to fail, and the plan went on without it.",
+                hint=("Run the plan again: ", Next("clone_plan", run.id)),
+            )
     if not chosen:
         raise UsageError(f"Plan '{run.id}' has no failed or canceled job.", hint=Next("get_plan", run.id))
     return chosen
 
 
 def _retriable(run: Run) -> list[JobId]:
-    return [job for job, record in run.records.items() if record.state in (JobState.FAILED, JobState.CANCELED)]
+    ended = (JobState.FAILED, JobState.CANCELED)
+    return [job for job, record in run.records.items() if record.state in ended and not _went_on_without(run, job)]
+
+
+def _went_on_without(run: Run, job: JobId) -> bool:
+    """Whether a job was allowed to fail, and what comes after it has what stands for its result already."""
+    if run.records[job].stand_in is None:
+        return False
+    return job in run.snapshot.merged or any(run.records[after].started for after in run.plan.needed_by[job])
 
 
 def _with_canceled(run: Run, chosen: list[JobId]) -> list[JobId]:

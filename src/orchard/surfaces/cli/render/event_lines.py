@@ -133,6 +133,7 @@ def _succeeded(run: Run, event: events.JobSucceeded) -> list[Line]:
 def _failed(run: Run, event: events.JobFailed) -> list[Line]:
     plain = event.phase is None or (event.job == VALIDATION and event.phase is Phase.WORK)
     where = "failed" if plain else f"failed in {event.phase}"
+    where += ", which is allowed" if event.stand_in is not None else ""
     message = f"{_took(run, event.job)}  {safe(event.message, 2000)}".strip()
     lines = [_line(_job(event.job, event.phase), where, "bad", message)]
     tail = safe_lines(event.tail, 500)[-TAIL_LINES:] if event.tail.strip() else []

@@ -128,7 +128,7 @@ def _word(row: Row) -> str:
     if job.waiting is not None:
         return f"waiting: {safe(job.waiting.kind, 20)}"
     if row.status == "failed" and job.failed_phase and not (job.validation and job.failed_phase == "work"):
-        return f"failed: {job.failed_phase}"
+        return f"failed: {job.failed_phase}{' (allowed)' if job.allowed else ''}"
     if row.status == "pending" and job.result is not None:
         return "called done"
     if row.status == "pending" and not job.deployed:

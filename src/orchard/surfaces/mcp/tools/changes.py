@@ -196,7 +196,7 @@ def _same(path: str) -> str:
     return path
 
 
-UPDATED = [name for name in PlanFields.model_fields if name not in ("jobs", "groups", "start_paused")]
+UPDATED = [name for name in PlanFields.model_fields if name not in ("jobs", "groups", "params", "start_paused")]
 TOOLS = (
     declared(drafts.add_jobs, Shaped, add_jobs, more={"jobs": (Jobs, Field(description="The jobs. All or none."))}),
     declared(
