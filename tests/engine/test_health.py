@@ -323,3 +323,25 @@ async def test_nothing_is_watched_where_all_is_off(orchard: Orchard, agents: Scr
         await orchard.run(TALK)
 
     assert not orchard.events(HealthNoted) and len(orchard.events(AgentStarted)) == 1
+
+
+async def test_an_idle_subtask_is_told_of_after_another_engine_has_taken_over(
+    orchard: Orchard, agents: ScriptedAgents
+) -> None:
+    line = Line()
+
+    async def both(asker: Asker) -> str | Result:
+        if asker.scope["subtask"]:
+            return "What now?"
+        await asker.spawn("Help", interactive=True, blocking=True)
+        return "Asked."
+
+    agents.add("one", turn(line, both))
+    with set_to(OFF):
+        await run_asking(orchard, line, TALK)
+    with set_to(replace(OFF, idle=0.2)):
+        async with orchard.app.session():
+            await until(lambda: len(orchard.events(HealthNoted)) == 2)
+
+    noted = orchard.events(HealthNoted)
+    assert sorted((one.condition, one.subtask is not None) for one in noted) == [("idle", False), ("idle", True)]

@@ -144,13 +144,15 @@ async def test_an_update_is_told_again_where_the_turn_that_told_it_ended_before_
     assert [one.number for one in orchard.events(UpdatesDelivered)] == [1]
 
 
-async def test_updates_of_an_attempt_that_is_over_are_not_told_in_the_next(
+async def test_what_an_attempt_was_not_told_is_told_in_the_next_one(
     orchard: Orchard, agents: ScriptedAgents, held: Held
 ) -> None:
-    turn = queuing(held, ends(Result("failed", "No.")), ("error", "stuck"))
-    agent = agents.add("one", turn, writes({"a.txt": "a"}))
+    told = (("error", "it broke"), ("idle_response", "it waits"))
+    agent = agents.add("one", queuing(held, ends(Result("failed", "no")), *told), writes({"a.txt": "a"}))
     await orchard.run(PLAIN)
 
     await orchard.ask("retry_plan")
 
-    assert len(agent.tasks) == 2 and "stuck" not in agent.tasks[1].instructions
+    assert "In attempt 1, which is over: it broke" in agent.tasks[1].instructions
+    assert "it waits" not in agent.tasks[1].instructions
+    assert orchard.events(UpdatesDelivered)

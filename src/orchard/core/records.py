@@ -258,9 +258,12 @@ class JobRecord(Struct):
         return [message for message in self.messages if message.number > self.delivered]
 
     def updates_for(self, subtask: str | None) -> list[events.UpdateQueued]:
-        """What an agent of the attempt under way has still to be told, errors first; of progress only the latest."""
+        """What an agent of the attempt under way has still to be told, errors first; of progress only the latest.
+
+        What the job's own agent was not told in an earlier attempt is told in this one; who waited then waits no more.
+        """
         known = self.updates_delivered.get(subtask, 0)
-        new = [one for one in self.updates if (one.attempt, one.to) == (self.number, subtask) and one.number > known]
+        new = [one for one in self.updates if one.to == subtask and one.number > known and self._is_news(one)]
         latest = {one.about: one.number for one in new if one.kind == "progress"}
         told = [one for one in new if one.kind != "progress" or latest[one.about] == one.number]
         return sorted(told, key=lambda one: (one.kind != "error", one.number))
@@ -268,7 +271,11 @@ class JobRecord(Struct):
     @property
     def has_news(self) -> bool:
         """Whether the job's own agent gets a turn if it is idle: somebody said something, or an update wakes it."""
-        return not self.is_paused and (bool(self.queued) or any(one.wakes for one in self.updates_for(None)))
+        wakes = (one.wakes and one.attempt == self.number for one in self.updates_for(None))
+        return not self.is_paused and (bool(self.queued) or any(wakes))
+
+    def _is_news(self, one: events.UpdateQueued) -> bool:
+        return one.attempt == self.number or (one.to is None and one.kind != "idle_response")
 
     @property
     def questions(self) -> list[tuple[events.CallAsked, float]]:

@@ -26,9 +26,10 @@ from orchard.engine.context import Context
 from orchard.engine.engine import Engine
 from orchard.engine.outcome import Failed, Held
 from orchard.engine.programs import redacted
+from orchard.engine.turns.job_tokens import Scope
 from orchard.engine.turns.news import tell_of, tell_of_interruption
 from orchard.engine.turns.permissions import handed_on
-from orchard.engine.turns.scope import Desk, offered_name, scope_of
+from orchard.engine.turns.scope import Desk, desk_of, offered_name, scope_of
 from orchard.engine.turns.talk import talk
 from orchard.engine.turns.turn import Asked
 from orchard.engine.turns.work import environment_for, intent_of, limits_for, summary_of
@@ -431,6 +432,26 @@ async def settle_subtasks(engine: Engine, run: Run, job_id: JobId) -> None:
             await workspace.end_survivors()
             await _end_early(engine, run, job_id, subtask, _End("interrupted", "The engine was stopped while it ran."))
             tell_of_interruption(engine, run, job_id, subtask)
+        elif subtask.status == "idle":
+            _watch_again(engine, run, job_id, subtask)
+
+
+def _watch_again(engine: Engine, run: Run, job_id: JobId, subtask: Subtask) -> None:
+    """The same as `_watch_idle` after another engine: nothing is at work on it before somebody says something."""
+    context = Context(
+        engine, run, job_id, subtask.attempt, Phase.WORK, asyncio.Event(), base=run.records[job_id].base or "",
+        phase=Phase.WORK, subtask=subtask.parent,
+    )  # fmt: skip
+    scope = Scope(run.id, job_id, subtask.attempt, subtask.id)
+
+    def still() -> bool:
+        return subtask.status == "idle" and engine.interruptible(scope) is None
+
+    def fail(why: str) -> None:
+        desk = desk_of(context)
+        _spawn(desk, subtask.id, _finish_at_rest(desk, subtask.id, _End("failed", why, subtask.summary)))
+
+    engine.activity.idle(run, scope, still, fail)
 
 
 async def _end_early(engine: Engine, run: Run, job_id: JobId, subtask: Subtask, end: _End, then: str = "") -> None:

@@ -45,6 +45,10 @@ def queue_update(
         engine.record(run.id, HoldReleased(job_id), listed=True)
 
 
+def _dated(one: UpdateQueued, attempt: int) -> str:
+    return one.text if one.attempt == attempt else f"In attempt {one.attempt}, which is over: {one.text}"
+
+
 def joined(record: JobRecord, subtask: str | None, purpose: str, instructions: str) -> tuple[str, int]:
     """What a turn tells an agent, with the updates that wait for it; and the number of the last one, 0: none waits."""
     waiting = record.updates_for(subtask) if purpose in TOLD_IN else []
@@ -54,6 +58,6 @@ def joined(record: JobRecord, subtask: str | None, purpose: str, instructions: s
     before = (
         max((turn.updates for turn in record.last.turns if turn.subtask == subtask), default=0) if record.last else 0
     )
-    told = [Update(one.kind, one.text, one.about) for one in waiting]
+    told = [Update(one.kind, _dated(one, record.number), one.about) for one in waiting]
     again = any(one.number <= before for one in waiting)
     return with_updates(instructions, told, again=again), newest
