@@ -1,7 +1,7 @@
 """Making work go on, and staying with it: what `run`, `resume`, `retry`, `approve` and `land` share.
 
-Whoever owns the engine stays until its plans are settled, and ctrl-c cancels them; whoever only
-follows may leave at any time, and ctrl-c does just that.
+Whoever owns the engine stays until its plans are settled, and ctrl-c cancels them, but not a terminal that is
+closed; whoever only follows may leave at any time, and ctrl-c does just that.
 """
 
 import asyncio
@@ -151,13 +151,21 @@ def _what_still_runs(run: Run) -> str:
 async def _listen(
     session: Session, progress: Progress, pressed: "asyncio.Queue[int]", tasks: asyncio.TaskGroup
 ) -> None:
-    """Obey ctrl-c: an owner cancels, and the second time at once; a follower leaves, which ends this."""
-    for answer in chain((text.CANCELING,), repeat(text.HURRYING)):
-        await pressed.get()
+    """Obey ctrl-c: an owner cancels, and the second time at once; a follower leaves, which ends this.
+
+    A terminal that is closed takes no plan with it: its owner goes on unseen.
+    """
+    answers = chain((text.CANCELING,), repeat(text.HURRYING))
+    while True:
+        number = await pressed.get()
         if not session.owns_engine:
             progress.say(text.done(text.DETACHED))
             return
-        progress.say(text.done(answer))
+        if number == signal.SIGHUP:
+            for stream in (sys.stdin, sys.stdout, sys.stderr):
+                drop(stream)
+            continue
+        progress.say(text.done(next(answers)))
         # Not awaited: stopping takes a while, and the second ctrl-c must be heard in the meantime.
         tasks.create_task(_interrupt(session))
 
