@@ -199,6 +199,8 @@ export class Store {
         const { repos } = await this.line.ask("listRepos", {});
         if (signal.aborted) return;
         const engines = new Map(this.state.repos.map((one) => [one.id, one.engine]));
+        // A stream that was open while the daemon was away may never tell anything again.
+        if (this.state.connection.is === "away") for (const feed of this.feeds.values()) feed.restart();
         this.set({ repos, connection: { is: "live" } });
         await this.follow(repos, engines, signal);
         wait = FIRST_WAIT;
@@ -220,8 +222,11 @@ export class Store {
         feed = new Feed(this, repo.id, repo.newest);
         this.feeds.set(repo.id, feed);
       } else if (engines.get(repo.id) !== repo.engine) await feed.all(); // that an engine came or went is no event
-      if (place < STREAMS) feed.follow(signal);
-      else feed.heard(repo.newest);
+      if (place >= STREAMS) feed.heard(repo.newest);
+      else {
+        feed.follow(signal);
+        feed.compare(repo.newest);
+      }
     }
   }
 
@@ -237,6 +242,9 @@ export class Feed {
   private following: AbortSignal | undefined;
   private wait = FIRST_WAIT;
   private looked = 0;
+  private connection = new AbortController();
+  /** The last event that was heard when the journal was seen to be ahead of it. */
+  private behind: number | undefined;
 
   constructor(
     private readonly store: Store,
@@ -252,18 +260,35 @@ export class Feed {
     void this.listen(signal);
   }
 
+  /** Leave the stream, and follow anew after the last event that was heard. */
+  restart(): void {
+    this.behind = undefined;
+    this.connection.abort();
+  }
+
+  /** The journal has grown to this number: a stream that twice has nothing to tell about it is dead. */
+  compare(newest: number): void {
+    if (newest <= this.seen) this.behind = undefined;
+    else if (this.behind === this.seen) this.restart();
+    else this.behind = this.seen;
+  }
+
   private async listen(signal: AbortSignal): Promise<void> {
     const { line } = this.store;
     while (!signal.aborted && this.store.state.connection.is !== "locked") {
+      this.connection = new AbortController();
+      const either = AbortSignal.any([signal, this.connection.signal]);
       try {
-        await line.follow("followEvents", { repo: this.repo, since: this.seen }, (frames) => this.take(frames), signal);
+        await line.follow("followEvents", { repo: this.repo, since: this.seen }, (frames) => this.take(frames), either);
       } catch (error) {
         if (signal.aborted) return;
+        if (this.connection.signal.aborted) continue;
         // The journal is not the one that was followed: everything is read anew.
         if (error instanceof Refused && error.status < 500 && error.status !== 401) await this.anew();
         else this.store.failed(error);
       }
       if (signal.aborted) return;
+      if (this.connection.signal.aborted) continue;
       await new Promise<void>((then) => line.later(this.wait, then));
       this.wait = Math.min(LONGEST_WAIT, this.wait * 2);
     }

@@ -13,6 +13,8 @@ const PLAN = whole.plan.id;
 class Played {
   at = 1;
   away = false;
+  /** The stream is open, and nothing comes through it any more. */
+  silent = false;
   wholeReads = 0;
   locked = false;
   now = 0;
@@ -72,7 +74,7 @@ class Played {
 
   private tell(): void {
     const { listener } = this;
-    if (!listener || this.away) return;
+    if (!listener || this.away || this.silent) return;
     const frames: Frame[] = [{ id: String(listener.seen), event: "message", data: "" }];
     for (let seq = listener.seen + 1; seq <= this.seq; seq += 1) frames.push({ id: String(seq), event: "PhaseStarted", data: JSON.stringify({ seq, at: null, plan: PLAN, type: "PhaseStarted" }) });
     listener.seen = this.seq;
@@ -184,6 +186,22 @@ test("a daemon that is away is said to be, and back when it answers", async () =
   await played.pass(20_000);
   expect(store.state.connection.is).toBe("live");
   expect(shown(store)).toEqual(whole);
+});
+
+test("a stream that went silent is found out by the number of the newest event", async () => {
+  const played = new Played();
+  const store = await begun(played);
+  played.silent = true;
+  played.happen(changes.length);
+  await played.pass(100);
+  const before = store.line.follow;
+  (store.line as { follow: unknown }).follow = ((...all: unknown[]) => {
+    played.silent = false;
+    return (before as (...all: unknown[]) => unknown)(...all);
+  }) as never;
+  await played.pass(15_000);
+  expect(shown(store)).toEqual(whole);
+  expect(played.wholeReads).toBe(1);
 });
 
 test("a session that the daemon does not know is locked, and nothing is asked again and again", async () => {
