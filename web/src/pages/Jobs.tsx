@@ -50,6 +50,7 @@ export function JobsTab({ repo, plan }: { repo: string; plan: Plan }) {
       </div>
       <div className="card jobs-view" ref={listen} tabIndex={0} role="region" aria-label="Jobs">
         <div className="jobs" role="table" aria-rowcount={shown.length}>
+          <div role="row" className="cells">
           {head("Job", "plan")}
           {head("Status", "status")}
           {head("Agent", null)}
@@ -58,11 +59,12 @@ export function JobsTab({ repo, plan }: { repo: string; plan: Plan }) {
           {head("Time", "time", true)}
           {head("Cost", "cost", true)}
           {head("What it says", null)}
-          <div style={{ gridColumn: "1 / -1", height: first * ROW, border: 0, padding: 0 }} />
+          </div>
+          <div aria-hidden="true" style={{ gridColumn: "1 / -1", height: first * ROW }} />
           {shown.slice(first, last).map((job) => (
             <Row key={job.id} repo={repo} plan={plan.plan.id} job={job} now={now} />
           ))}
-          <div style={{ gridColumn: "1 / -1", height: (shown.length - last) * ROW, border: 0, padding: 0 }} />
+          <div aria-hidden="true" style={{ gridColumn: "1 / -1", height: (shown.length - last) * ROW }} />
         </div>
       </div>
       {shown.length === 0 && <Empty title="No job is like that" />}
@@ -76,7 +78,7 @@ function Row({ repo, plan, job, now }: { repo: string; plan: string; job: JobVie
   const files = added + modified + deleted;
   const says = job.waiting?.reason ?? job.error ?? job.progress?.message ?? job.agent?.doing ?? job.result ?? job.task;
   return (
-    <>
+    <div role="row" className="cells">
       <div role="cell">
         <a className="cut" href={href({ page: "job", repo, plan, job: job.id, tab: "log" })} title={job.id}>
           <b>{visibleName(job.validation ? "verify and land" : job.name)}</b> {job.group && <span className="faint small">{visibleName(job.group)}</span>}
@@ -106,7 +108,7 @@ function Row({ repo, plan, job, now }: { repo: string; plan: string; job: JobVie
           {visibleName(says ?? "")}
         </span>
       </div>
-    </>
+    </div>
   );
 }
 
