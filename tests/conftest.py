@@ -37,10 +37,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say aloud what was not tested because it needs programs that are large."""
-    reasons = (str(report.longrepr[2]) for report in terminalreporter.stats.get("skipped", []) if report.longrepr)
-    left_out = sum("make test-agents" in reason for reason in reasons)
-    if left_out:
-        terminalreporter.write_line(f"NOT TESTED: {left_out} tests with real agents: make test-agents", yellow=True)
+    reasons = [str(report.longrepr[2]) for report in terminalreporter.stats.get("skipped", []) if report.longrepr]
+    for target, what in (("make test-agents", "with real agents"), ("make test-browser", "in a browser")):
+        left_out = sum(target in reason for reason in reasons)
+        if left_out:
+            terminalreporter.write_line(f"NOT TESTED: {left_out} tests {what}: {target}", yellow=True)
 
 
 @pytest.fixture

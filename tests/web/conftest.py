@@ -1,0 +1,36 @@
+"""One browser for the tests of a process, and one daemon for those of a file."""
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser
+
+from tests.acceptance.program import desks
+from tests.http.daemon import Daemon, served
+from tests.web.browser import Tab, browsers, tabs
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    with browsers() as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    for desk in desks(tmp_path_factory.mktemp("web")):
+        agent = desk.folder / "agent.sh"
+        agent.write_text("#!/bin/sh\ncat > /dev/null\necho 'I looked at it.'\necho done >> agent.txt\n")
+        agent.chmod(0o755)
+        config = desk.folder / "config" / "orchard"
+        config.mkdir(parents=True)
+        (config / "config.toml").write_text(f'[agents.robin]\ncommand = "{agent}"\n')
+        with served(desk) as one:
+            yield one
+            desk("stop", "--now", "--all")
+
+
+@pytest.fixture
+def tab(browser: Browser, daemon: Daemon) -> Iterator[Tab]:
+    with tabs(browser, daemon) as one:
+        yield one

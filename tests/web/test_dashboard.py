@@ -1,0 +1,277 @@
+"""What a person does in the dashboard, and what the engine then did."""
+
+import json
+import re
+import time
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.acceptance.program import until
+from tests.web.browser import Tab, needs_browser
+
+pytestmark = needs_browser
+
+ROOT = Path(__file__).parent.parent.parent
+AXE = ROOT / "web" / "node_modules" / "axe-core" / "axe.min.js"
+
+
+def submitted(tab: Tab, name: str, *jobs: dict[str, object]) -> str:
+    """A plan that runs in the daemon, by its id."""
+    body = json.dumps({"name": name, "target": name.lower().replace(" ", "-"), "jobs": jobs}).encode()
+    made = tab.daemon.ask("POST", "/api/v1/plans", {**tab.daemon.bearer, "Content-Type": "application/json"}, body)
+    assert made.status == 201, made.body
+    return str(made.json["plan"])
+
+
+def shell(id: str, command: str, *needs: str, **more: object) -> dict[str, object]:
+    return {"id": id, "work": command, "needs": list(needs), "heal": False, **more}
+
+
+def job_of(tab: Tab, plan: str, job: str) -> dict[str, object]:
+    found: dict[str, object] = next(one for one in tab.desk.status(plan)["jobs"] if one["id"] == job)
+    return found
+
+
+# --------------------------------------------------------------------------------------- coming in
+
+
+def test_a_link_gives_a_session_once_and_a_reload_keeps_it(tab: Tab) -> None:
+    link = f"http://127.0.0.1:{tab.daemon.port}/#code={tab.daemon.new_code()}"
+    tab.page.goto("about:blank")
+    tab.page.goto(link)
+    expect(tab.page.locator("main")).not_to_contain_text("Loading")
+
+    assert "code=" not in tab.page.url
+    tab.page.reload()
+    expect(tab.page.locator(".side")).to_be_visible()
+    expect(tab.page.locator("main .content, main .empty h2").first).to_be_visible()
+    stranger = tab.page.context.new_page()
+    stranger.goto(link)
+    expect(stranger.get_by_text("This tab needs a new link")).to_be_visible()
+    expect(stranger.get_by_text("orchard serve", exact=True)).to_be_visible()
+
+
+# ------------------------------------------------------------------------------------------- plans
+
+
+def test_a_plan_is_written_checked_run_and_landed_in_the_page(tab: Tab) -> None:
+    tab.go("/new")
+    editor = tab.page.get_by_label("The plan, as YAML")
+    editor.fill("name: Written here\ntarget: written\njobs:\n  - id: one\n    wrok: echo 1 > one.txt\n")
+    tab.says(re.compile("did you mean 'work'"))
+    tab.says("Line 5:")
+    expect(tab.page.get_by_role("button", name="Run it")).to_be_disabled()
+
+    editor.fill("name: Written here\ntarget: written\njobs:\n  - id: one\n    work: echo 1 > one.txt\n")
+    tab.says(re.compile("1 job; nothing is wrong"))
+    tab.press("Run it")
+
+    expect(tab.page.locator("h1")).to_have_text("Written here")
+    expect(tab.page.locator(".head .badge")).to_have_text("landed")
+    assert tab.desk.repo.files("written")["one.txt"] == "1\n"
+    tab.picture("plan-landed")
+    tab.page.get_by_role("link", name="Changes").click()
+    tab.says("one.txt")
+
+    tab.press("Undo landing")
+    tab.press("Undo")
+    expect(tab.page.locator(".head .badge")).to_have_text("undone")
+    assert tab.desk.status("Written here")["plan"]["undone"] is True
+
+
+def test_what_fails_is_shown_with_its_log_and_retried_with_other_work(tab: Tab) -> None:
+    plan = submitted(tab, "Breaks", shell("bad", "printf '\\033[31mno luck\\033[0m\\n'; exit 3"))
+    tab.go("/")
+    card = tab.page.locator("article.plan", has_text="Breaks")
+    expect(card.locator(".badge")).to_have_text("failed")
+    card.locator("a.whole").click()
+    expect(tab.page.locator(".node.n-bad")).to_be_visible()
+    tab.page.locator("a.node.n-bad").click()
+    expect(tab.page.locator(".log .a-fg-1")).to_have_text("no luck")
+    tab.picture("job-failed")
+
+    tab.press("Retry")
+    tab.page.get_by_label("New work").fill("echo better > better.txt")
+    tab.page.get_by_role("dialog").get_by_role("button", name="Retry").click()
+
+    expect(tab.page.locator(".head .badge")).to_have_text("succeeded")
+    assert job_of(tab, plan, "bad")["attempts"] == 2
+    until(lambda: tab.desk.status(plan)["plan"]["landed"])
+    assert tab.desk.repo.files("breaks")["better.txt"] == "better\n"
+    tab.page.get_by_role("link", name=re.compile("^Attempts")).click()
+    expect(tab.page.locator("main section")).to_have_count(2)
+
+
+def test_a_plan_is_paused_resumed_canceled_and_deleted(tab: Tab) -> None:
+    plan = submitted(tab, "Slow", shell("a", "sleep 60"), shell("b", "true", "a"))
+    tab.plan(plan)
+    expect(tab.page.locator(".node.n-run")).to_be_visible()
+    tab.press("Pause")
+    until(lambda: tab.desk.status(plan)["plan"]["status"] == "paused")
+    tab.press("Resume")
+    until(lambda: tab.desk.status(plan)["plan"]["status"] == "running")
+
+    tab.press("Cancel")
+    tab.press("No")
+    assert tab.desk.status(plan)["plan"]["status"] == "running"
+    tab.press("Cancel")
+    tab.page.get_by_label(re.compile("^Why")).fill("it sleeps")
+    tab.press("Cancel it")
+    expect(tab.page.locator(".head .badge")).to_have_text("canceled")
+    assert tab.desk.status(plan)["plan"]["status"] == "canceled"
+
+    tab.go("/")
+    tab.page.get_by_label("Pick Slow").check()
+    tab.page.get_by_role("toolbar").get_by_role("button", name="Delete").click()
+    tab.page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    expect(tab.page.locator("article.plan", has_text="Slow")).to_have_count(0)
+    assert plan not in [one["id"] for one in tab.desk("list", "--json").json]
+
+
+# ------------------------------------------------------------------------------------------- people
+
+
+def test_what_needs_a_person_is_answered_in_the_inbox(tab: Tab) -> None:
+    plan = submitted(tab, "Asks", shell("careful", "echo yes > yes.txt", approve=True))
+    until(lambda: tab.desk("waiting", "--json").json)
+    expect(tab.page.locator(".side .pill")).to_have_text("1")
+    tab.page.get_by_role("link", name=re.compile("^Inbox")).click()
+    tab.says(re.compile("waits for its diff to be approved"))
+    tab.press("Show what it changed")
+    expect(tab.page.locator(".diff tr.add")).to_contain_text("yes")
+    tab.picture("inbox")
+
+    tab.press("Approve")
+
+    tab.says("All clear")
+    until(lambda: tab.desk.status(plan)["plan"]["landed"])
+
+
+def test_one_talks_with_an_agent_and_calls_it_done(tab: Tab) -> None:
+    work = {"agent": "robin", "instructions": "Look at it", "interactive": True}
+    plan = submitted(tab, "Talk", {"id": "chat", "work": work})
+    until(lambda: tab.desk("waiting", "--json").json)
+    tab.job(plan, "chat", "talk")
+    tab.says("I looked at it.")
+    tab.page.get_by_label("A message to the agent").fill("Once more, please")
+    tab.press("Send")
+    expect(tab.page.locator(".said-by.you", has_text="Once more, please")).to_be_visible()
+    expect(tab.page.locator(".said-by", has_text="I looked at it.")).to_have_count(2)
+    tab.go("/workers")
+    expect(tab.page.locator("article", has_text="chat").locator(".badge")).to_have_text("idle")
+    tab.picture("workers")
+
+    tab.press("Call it done")
+
+    until(lambda: tab.desk.status(plan)["plan"]["landed"])
+    assert tab.desk.repo.files("talk")["agent.txt"] == "done\ndone\n"
+
+
+# ------------------------------------------------------------------------------------- keeping up
+
+
+def test_a_log_is_followed_as_it_grows_and_searched(tab: Tab) -> None:
+    gate = tab.desk.folder / "gate"
+    work = f"for i in $(seq 1 3000); do echo line $i; done; while [ ! -e {gate} ]; do sleep 0.05; done; echo the end"
+    plan = submitted(tab, "Prints", shell("much", work))
+    tab.job(plan, "much")
+    expect(tab.page.locator(".log .l", has_text="line 3000")).to_be_visible()
+    assert tab.page.locator(".log .l").count() < 200, "only what can be seen is drawn"
+    gate.touch()
+    expect(tab.page.locator(".log .l", has_text="the end")).to_be_visible()
+
+    tab.page.get_by_label("Search the log").fill("line 1234")
+    tab.page.get_by_label("Search the log").press("Enter")
+
+    expect(tab.page.locator(".log .l.now")).to_contain_text("line 1234")
+
+
+def test_after_a_cut_of_the_network_the_page_shows_what_the_command_line_shows(tab: Tab) -> None:
+    gate = tab.desk.folder / "cut"
+    wait = f"while [ ! -e {gate} ]; do sleep 0.05; done"
+    jobs = shell("a", f"{wait}; echo a > a"), shell("b", "exit 1", "a"), shell("c", "true", "b")
+    plan = submitted(tab, "Cut", *jobs)
+    tab.plan(plan, "jobs")
+    tab.says("pending")
+    tab.page.context.set_offline(True)
+    tab.says(re.compile("The daemon has not answered"))
+    gate.touch()
+    until(lambda: tab.desk.status(plan)["plan"]["status"] == "failed", seconds=20)
+
+    tab.page.context.set_offline(False)
+
+    expect(tab.page.locator(".head .badge")).to_have_text("failed")
+    shown = tab.page.locator(".jobs [role=cell] .badge").all_inner_texts()
+    assert shown == [one["status"] for one in tab.desk.status(plan)["jobs"]]
+
+
+def test_a_daemon_that_ended_leaves_a_page_that_says_what_to_run(tab: Tab) -> None:
+    tab.page.route(
+        "**/api/v1/**",
+        lambda route: route.fulfill(status=401, json={"detail": "This needs the daemon's token.", "status": 401}),
+    )
+
+    tab.page.reload()
+
+    tab.says("This tab needs a new link")
+    tab.says("orchard serve")
+
+
+# ------------------------------------------------------------------------------------- keyboard, eyes
+
+
+def test_everything_is_reached_by_keys(tab: Tab) -> None:
+    plan = submitted(tab, "By keys", shell("only", "echo 1 > keys.txt"))
+    until(lambda: tab.desk.status(plan)["plan"]["landed"])
+    keys = tab.page.keyboard
+    tab.page.locator("body").click(position={"x": 700, "y": 850})
+    keys.press("g")
+    keys.press("s")
+    expect(tab.page.locator("h1")).to_have_text("System")
+    keys.press("Control+k")
+    keys.type("by keys")
+    keys.press("Enter")
+    expect(tab.page.locator("h1")).to_have_text("By keys")
+    keys.press("Control+k")
+    keys.type("only")
+    keys.press("Enter")
+    expect(tab.page.locator("h1")).to_have_text("only")
+    keys.press("Control+k")
+    expect(tab.page.get_by_role("dialog")).to_be_visible()
+    keys.press("Escape")
+    expect(tab.page.get_by_role("dialog")).to_have_count(0)
+
+
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
+def test_no_page_has_a_serious_problem_for_people_who_hear_or_see_otherwise(tab: Tab, scheme: str) -> None:
+    plan = submitted(tab, "Seen", shell("x", "echo 1 > seen.txt", group="g"), shell("y", "exit 1", "g/x"))
+    until(lambda: tab.desk.status(plan)["plan"]["status"] == "failed", seconds=20)
+    tab.page.emulate_media(color_scheme="dark" if scheme == "dark" else "light", reduced_motion="reduce")
+    base = f"/r/{tab.repo}/{plan}"
+    pages = [
+        "/",
+        "/new",
+        "/inbox",
+        "/workers",
+        "/system",
+        base,
+        *(f"{base}/{one}" for one in ("jobs", "timeline", "changes", "usage", "events")),
+    ]
+    pages += [f"{base}/jobs/y", *(f"{base}/jobs/g%2Fx/{one}" for one in ("attempts", "changes", "talk", "details"))]
+    found = {}
+    tab.page.evaluate(AXE.read_text())
+    for address in pages:
+        tab.go(address)
+        expect(tab.page.locator("main h1")).to_be_visible()
+        expect(tab.page.locator("main [role=status]")).to_have_count(0)
+        time.sleep(0.15)
+        wrong = tab.page.evaluate(
+            "async () => (await axe.run({ runOnly: ['wcag2a', 'wcag2aa'] })).violations"
+            ".filter(one => ['serious', 'critical'].includes(one.impact))"
+            ".map(one => [one.id, one.nodes.slice(0, 3).map(node => node.html.slice(0, 160) + node.failureSummary)])"
+        )
+        if wrong:
+            found[address.replace(base, "PLAN")] = wrong
+    assert not found, json.dumps(found, indent=1)
