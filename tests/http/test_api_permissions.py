@@ -59,3 +59,7 @@ def test_what_waits_is_shown_and_answered(api: World, agents: ScriptedAgents) ->
 
     api.until(plan, "succeeded")
     assert found == [Permit(True), Permit(False, "a person said no: one is enough")]
+    talk = [(one["kind"], one["sender"], one["reason"]) for one in api.get(f"{job_path(plan, 'a')}/talk")["entries"]]
+    asked = [("asked", "one", None), ("answered", "person", "allowed")]
+    refused = [("asked", "one", None), ("answered", "person", "refused")]
+    assert talk == [("task", "person", None), *asked, *refused], "what was asked and answered is a part of it"

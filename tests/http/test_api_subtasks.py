@@ -102,6 +102,9 @@ def test_an_idle_subtask_is_read_sent_to_paused_resumed_and_completed(api: World
     assert reached(api, plan, "completed", 3)["summary"] == "It is enough."
     assert api.get(f"{path}/result")["result"] == "It is enough."
     assert "child3.txt" in str(api.get(f"{path}/diff"))
+    said = api.get(f"{job_path(plan, 'a')}/talk")["entries"]
+    ends = [row for row in said if row["kind"] in ("result", "update") and row["sender"] == one["id"]]
+    assert [row["text"] for row in ends if "enough" in row["text"]] == ["It is enough."], "its end is told once"
 
 
 def test_the_jobs_of_a_plan_may_be_called_nodes(api: World) -> None:

@@ -20,7 +20,7 @@ TEXT = 256 * 1024
 
 Kind = Literal[
     "task", "message", "update", "progress", "words", "subtask", "result", "interrupted", "paused", "done", "failed",
-    "retried",
+    "retried", "asked", "answered",
 ]  # fmt: skip
 
 
@@ -63,6 +63,8 @@ class Listener:
         self._run, self._job, self._subtask, self._clean = run, job, subtask, clean
         self._told: set[int] = set()
         """The attempts whose task was told."""
+        self._ended: set[str] = set()
+        """Subtasks whose end was told: an update says the same once more."""
 
     def hear(self, recorded: events.Recorded) -> TalkEntry | None:
         """What an event tells, if it is a part of the conversation."""
@@ -119,7 +121,7 @@ class Listener:
         return _Said("message", "agent", one.id, event.text)
 
     def _update(self, event: events.UpdateQueued) -> _Said | None:
-        if event.to != self._subtask:
+        if event.to != self._subtask or event.about in self._ended:
             return None
         return _Said("update", event.about or "orchard", "agent", event.text, event.kind)
 
@@ -146,6 +148,7 @@ class Listener:
         one = self._subtasks.get(event.subtask)
         if one is None or one.parent != self._subtask:
             return None
+        self._ended.add(event.subtask)
         reason = None if event.status == "completed" else event.status
         return _Said("result", event.subtask, "agent", event.summary or event.message, reason)
 
@@ -154,6 +157,17 @@ class Listener:
 
     def _subtask_rests(self, event: events.SubtaskIdle) -> _Said | None:
         return _at_rest(event.why) if event.subtask == self._subtask else None
+
+    def _asked(self, event: events.CallAsked) -> _Said | None:
+        if event.subtask != self._subtask:
+            return None
+        return _Said("asked", event.agent, "person", f"May I use {event.tool}: {event.about or event.input}?")
+
+    def _answered(self, event: events.CallAnswered) -> _Said | None:
+        if event.subtask != self._subtask:
+            return None
+        sender = "person" if event.by == "person" else "orchard"
+        return _Said("answered", sender, "agent", event.why, "allowed" if event.allowed else "refused")
 
     def _done(self, event: events.WorkerCompleted | events.JobMarkedDone) -> _Said | None:
         return _Said("done", "person", "agent", event.result) if self._subtask is None else None
@@ -193,4 +207,6 @@ _HEARD: Mapping[type[events.Event], Callable[[Listener, Any], _Said | None]] = {
     events.JobMarkedDone: Listener._done,
     events.JobFailed: Listener._failed,
     events.JobRetried: Listener._retried,
+    events.CallAsked: Listener._asked,
+    events.CallAnswered: Listener._answered,
 }

@@ -109,7 +109,7 @@ def _used(usage: AgentUsage) -> str:
 WORDS: dict[str, str] = {
     "task": "task", "message": "message", "update": "update", "progress": "progress", "words": "says",
     "subtask": "hands out", "result": "result", "interrupted": "interrupted", "paused": "paused",
-    "done": "called done", "failed": "failed", "retried": "retried",
+    "done": "called done", "failed": "failed", "retried": "retried", "asked": "asks", "answered": "answer",
 }  # fmt: skip
 MEANINGS: dict[str, Meaning] = {
     "failed": "bad", "done": "good", "result": "good", "interrupted": "wait", "paused": "wait", "retried": "wait",
