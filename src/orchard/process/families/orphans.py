@@ -96,14 +96,26 @@ def left_alone(leader: Identity | None) -> bool:
 
     Orphans among our descendants come to us. So a process that is left is our child now, or hangs below one: and
     our children are the leaders of families, or helpers in our own session, which no program can enter. What other
-    threads have started are such helpers: orphans are put where the main thread's children are.
+    threads have started are such helpers, or a leader behind a wall: orphans are put where the main thread's children
+    are.
     """
     if not _subreaper or leader is None or leader.pid not in _leaders:
         return False
     pids, ours = own_children(helpers=False), os.getsid(0)
-    if pids is None or leader.pid not in pids:
+    if pids is None:
         return False
-    return _has_ended(leader.pid) and all(pid in _leaders or _session_of(pid) in (None, ours) for pid in pids)
+    return _has_ended(leader.pid) and all(
+        pid in _leaders or _session_of(pid) in (None, ours) or _buried(pid) for pid in pids
+    )
+
+
+def _buried(pid: int) -> bool:
+    """Whether an orphan that came to us has ended: then nothing hangs below it. A wall leaves such ones behind."""
+    stat = read_stat(pid)
+    if stat is None or not stat.dead:
+        return stat is None
+    bury(stat)
+    return True
 
 
 def _has_ended(pid: int) -> bool:

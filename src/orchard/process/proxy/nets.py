@@ -117,7 +117,7 @@ class Nets:
             # Nothing of our environment: what lives beside jobs shall hold no secret.
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-S", keeper.__file__, str(its.fileno())],
-                pass_fds=(its.fileno(),), env={}, cwd="/", start_new_session=True,
+                pass_fds=(its.fileno(),), env={}, cwd="/", process_group=0,
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
             )  # fmt: skip
         ours.setblocking(False)
