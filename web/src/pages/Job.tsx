@@ -2,7 +2,7 @@
 import { useEffect, useMemo, useState } from "react";
 import { jobActions, run, sentence, stepAction } from "../actions";
 import { ask, text } from "../api";
-import type { AttemptView, JobDetails, JobView, Phase, PhaseView } from "../generated/api";
+import type { AttemptView, JobDetails, JobView, LogView as LogFile, Phase, PhaseView } from "../generated/api";
 import type { Plan } from "../deltas";
 import { count, duration, elapsed, large, money, spoken, visible, visibleName } from "../format";
 import { ActionButton, Banner, Copy, Empty, Failed, Loading } from "../parts/bits";
@@ -133,7 +133,7 @@ function Shown({ repo, plan, job, details, tab }: { repo: string; plan: Plan; jo
               ))}
             </div>
           )}
-          <JobLog repo={repo} plan={id} job={job} attempt={attempt} phase={picked.phase} />
+          <JobLog repo={repo} plan={id} job={job} attempt={attempt} phase={picked.phase} logs={value?.logs ?? []} />
         </>
       )}
       {tab === "attempts" && <AttemptsTab attempts={attempts} />}
@@ -209,9 +209,10 @@ function Phases({ attempt, now, picked, pick, logs }: { attempt: AttemptView | u
   );
 }
 
-function JobLog({ repo, plan, job, attempt, phase }: { repo: string; plan: string; job: JobView; attempt: AttemptView | undefined; phase: Phase | undefined }) {
-  // Without a choice it is the phase that runs now, so that the log moves on with the job.
-  const shown = phase ?? (job.status === "running" ? (job.phase ?? undefined) : undefined);
+function JobLog({ repo, plan, job, attempt, phase, logs }: { repo: string; plan: string; job: JobView; attempt: AttemptView | undefined; phase: Phase | undefined; logs: readonly LogFile[] }) {
+  // Without a choice it is the phase that runs now, so that the log moves on with the job; then the one that failed, or the work.
+  const printed = (one: Phase | null | undefined) => (one && logs.some((log) => log.attempt === attempt?.number && log.phase === one && log.size > 0) ? one : undefined);
+  const shown = phase ?? (job.status === "running" ? (job.phase ?? undefined) : (printed(attempt?.failure?.phase) ?? printed("work")));
   const where = useMemo(
     () => ({ repo, plan, job: job.id, ...(attempt ? { attempt: attempt.number } : {}), ...(shown ? { phase: shown } : {}) }),
     [repo, plan, job.id, attempt?.number, shown],

@@ -1,0 +1,117 @@
+"""Text of others in every field that reaches a page: it is shown as text, runs nothing, and asks nobody."""
+
+import json
+from typing import Any
+from urllib.parse import quote
+
+from playwright.sync_api import expect
+
+from tests.acceptance.program import until
+from tests.web.browser import Tab, needs_browser
+
+pytestmark = needs_browser
+
+TAGS = [
+    "<script>PWN</script>", "<ScRiPt>PWN</sCrIpT>", "<script src=//evil.example/x.js></script>",
+    "</script><script>PWN</script>", "<img src=x onerror=PWN>", "<img src=//evil.example/p.png>",
+    "<image src=x onerror=PWN>", "<svg onload=PWN>", "<svg/onload=PWN>", "<svg><script>PWN</script></svg>",
+    "<svg><animate onbegin=PWN attributeName=x dur=1s>", "<svg><a xlink:href=javascript:PWN><text>x",
+    "<math><mtext></form><form><mglyph><style></math><img src onerror=PWN>", "<iframe src=javascript:PWN>",
+    "<iframe srcdoc='<script>PWN</script>'>", "<iframe src=//evil.example>", "<object data=javascript:PWN>",
+    "<embed src=javascript:PWN>", "<body onload=PWN>", "<details open ontoggle=PWN>", "<input autofocus onfocus=PWN>",
+    "<select autofocus onfocus=PWN>", "<textarea autofocus onfocus=PWN>", "<video src=x onerror=PWN>",
+    "<audio src=x onerror=PWN>", "<video><source onerror=PWN>", "<marquee onstart=PWN>",
+    "<a href=javascript:PWN>x</a>", "<a href='data:text/html,<script>PWN</script>'>x</a>",
+    "<form action=javascript:PWN><button>x", "<button formaction=javascript:PWN>x",
+    "<link rel=stylesheet href=//evil.example/x.css>", "<link rel=prefetch href=//evil.example>",
+    "<meta http-equiv=refresh content='0;url=//evil.example'>", "<base href=//evil.example/>",
+    "<style>@import '//evil.example/x.css'</style>", "<style>body{background:url(//evil.example/b)}</style>",
+    "<div style=background:url(//evil.example/s)>", "<template><script>PWN</script></template>",
+    "<noscript><p title='</noscript><img src=x onerror=PWN>'>", "<!--<img src=x onerror=PWN>-->",
+    "<![CDATA[<script>PWN</script>]]>", "<xmp><script>PWN</script></xmp>", "<title><script>PWN</script></title>",
+    "<plaintext>", "<x onclick=PWN>press</x>",
+]  # fmt: skip
+BREAKS = [
+    "\"><script>PWN</script>", "'><script>PWN</script>", "\" onmouseover=PWN x=\"", "' autofocus onfocus=PWN x='",
+    "`-PWN-`", "${PWN}", "{{PWN}}", "{{constructor.constructor('PWN')()}}", "[[PWN]]", "<%= PWN %>", "#{PWN}",
+    "*/PWN/*", "\\\"-PWN//", "\\u003cscript\\u003ePWN\\u003c/script\\u003e", "&lt;script&gt;PWN&lt;/script&gt;",
+    "&#60;script&#62;PWN&#60;/script&#62;", "%3Cscript%3EPWN%3C/script%3E", "javascript:PWN", "JaVaScRiPt:PWN",
+    "data:text/html,<script>PWN</script>", "vbscript:PWN", "//evil.example/x", "https://evil.example/x",
+    "\\\\evil.example\\x", "__proto__", "constructor", "toString", "hasOwnProperty", "[object Object]", "undefined",
+    "null", "NaN", "user\u202etxt.exe", "zero\u200bwidth", "\ufeffmark", "\u2066isolate\u2069",
+    "Z\u0351\u036b\u0343\u032a\u0302a\u0306\u0306l\u0309g\u0306o", "A" * 180,
+    "\U0001f468\u200d\U0001f469\u200d\U0001f467", "﷽" * 20,
+]  # fmt: skip
+CORPUS = [one.replace("PWN", "window.__pwned=1") for one in (*TAGS, *BREAKS)]
+
+
+def test_there_are_enough_of_them() -> None:
+    assert len(CORPUS) >= 80 and len(set(CORPUS)) == len(CORPUS)
+
+
+def hostile_plan(tab: Tab) -> str:
+    """A plan with one job for each: in its name, its task, what it prints, a file's name, and how it fails."""
+    folder = tab.desk.folder / "texts"
+    folder.mkdir()
+    for number, text in enumerate(CORPUS):
+        (folder / str(number)).write_text(text)
+    program = tab.desk.folder / "prints.sh"
+    program.write_text(
+        f"text=$(cat {folder}/$1)\n"
+        'printf \'%s\\n\\033]8;;https://evil.example/\\007%s\\033]8;;\\007\\n\\033[31m%s\\n\' "$text" "$text" "$text"\n'
+        'printf "%s\\n" "$text" > "<img src=x onerror=window.__pwned=1> $1.txt"\n'
+        "[ $(($1 % 8)) != 0 ]\n"
+    )
+    jobs: list[dict[str, Any]] = [
+        {"id": f"j{number}", "name": text[:100], "task": text, "group": f"g{number % 3}", "heal": False,
+         "work": {"executable": "sh", "args": [str(program), str(number)]}}
+        for number, text in enumerate(CORPUS)
+    ]  # fmt: skip
+    body = {"name": "<img src=x onerror=window.__pwned=1>", "description": CORPUS[0], "target": "hostile", "jobs": jobs}
+    headers = {**tab.daemon.bearer, "Content-Type": "application/json"}
+    made = tab.daemon.ask("POST", "/api/v1/plans", headers, json.dumps(body).encode())
+    assert made.status == 201, made.body[:2000]
+    return str(made.json["plan"])
+
+
+def test_hostile_text_is_shown_and_nothing_else(tab: Tab) -> None:
+    plan = hostile_plan(tab)
+    until(lambda: tab.desk.status(plan)["plan"]["status"] == "failed", seconds=60)
+    tab.go("/")
+    expect(tab.page.locator("article.plan", has_text="<img src=x onerror=window.__pwned=1>")).to_be_visible()
+    for view in ("", "jobs", "timeline", "changes", "usage", "events"):
+        tab.plan(plan, view)
+        expect(tab.page.locator("h1")).to_have_text("<img src=x onerror=window.__pwned=1>")
+        tab.page.wait_for_timeout(150)
+        unharmed(tab)
+    for number in range(0, len(CORPUS), 7):
+        for view in ("log", "changes") if number % 8 else ("log", "attempts", "details"):
+            tab.job(plan, f"g{number % 3}/j{number}", view)
+            expect(tab.page.locator("h1")).to_be_visible()
+        unharmed(tab)
+    tab.job(plan, "g1/j4", "log")
+    expect(tab.page.locator(".log .l").first).to_contain_text(CORPUS[4])
+    assert tab.page.locator("h1").inner_text() == CORPUS[4]
+    tab.job(plan, "g1/j4", "changes")
+    expect(tab.page.locator(".file").first).to_contain_text("<img src=x onerror=window.__pwned=1> 4.txt")
+    tab.page.keyboard.press("Control+k")
+    tab.page.keyboard.type("script")
+    unharmed(tab)
+
+
+def test_hostile_addresses_lead_nowhere(tab: Tab) -> None:
+    for text in CORPUS[:60]:
+        tab.go(f"/r/{quote(text, safe='')}/{quote(text, safe='')}/jobs/{quote(text, safe='')}")
+    tab.page.wait_for_timeout(300)
+    unharmed(tab)
+    tab.go("/")
+    expect(tab.page.locator("main")).to_be_visible()
+
+
+def unharmed(tab: Tab) -> None:
+    """Nothing ran, nothing was made that could, and no link leads elsewhere."""
+    assert tab.page.evaluate("window.__pwned") is None
+    assert tab.page.locator("main :is(script, iframe, object, embed, img, link, base, meta, form[action])").count() == 0
+    links = tab.page.eval_on_selector_all("main a[href]", "all => all.map(one => one.getAttribute('href'))")
+    assert [one for one in links if not one.startswith(("#/", "vscode://file/"))] == []
+    assert tab.strangers == []
