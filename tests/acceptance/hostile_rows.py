@@ -178,7 +178,7 @@ NONE = "no plan in this repository yet"
 VERBS = [
     *(
         said(f"{verb} of nothing", verb, 2, "Missing argument 'JOB'")
-        for verb in ("job", "logs", "approve", "force-fail", "attempts")
+        for verb in ("job", "approve", "force-fail", "attempts")
     ),
     said("reshape of nothing", "reshape", 2, "Missing argument 'PLAN'"),
     said("validate of nothing", "validate", 2, "Cannot read 'plan.yaml'"),
@@ -186,7 +186,7 @@ VERBS = [
         said(f"{verb} where no plan is", f"{verb}{more}", 3, NONE)
         for verb, more in {
             "pause": "", "resume": "", "undo": " --yes", "land": "", "delete": " --yes", "purge": " --yes", "diff": "",
-            "wait": "", "graph": "", "job": " a", "logs": " a", "approve": " a --yes", "force-fail": " a",
+            "wait": "", "graph": "", "job": " a", "logs": "", "approve": " a --yes", "force-fail": " a",
             "attempts": " a",
         }.items()
     ),

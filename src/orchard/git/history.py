@@ -198,6 +198,7 @@ def diff(
     *,
     color: bool = False,
     stat: bool = False,
+    names: bool = False,
     paths: Sequence[bytes] = (),
     most: int | None = None,
 ) -> bytes:
@@ -205,7 +206,9 @@ def diff(
 
     A longer one than `most` is cut after a line, and its last line says so.
     """
-    words = ["--stat"] if stat else ["-p", "--no-ext-diff", "--no-textconv", "--no-color-moved"]
+    words = ["-p", "--no-ext-diff", "--no-textconv", "--no-color-moved"]
+    if stat or names:
+        words = ["--stat"] if stat else ["--name-only"]
     words += ["-r", "-M", f"--color={'always' if color else 'never'}", "--src-prefix=a/", "--dst-prefix=b/"]
     git = repo.git.with_environment(GIT_LITERAL_PATHSPECS="1")
     limit = DIFF_LIMIT if most is None else most

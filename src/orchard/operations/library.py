@@ -8,7 +8,7 @@ import stat
 import time
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -19,6 +19,7 @@ from msgspec.structs import asdict, replace
 from orchard.config.load import Settings
 from orchard.config.user_dirs import UserDirs
 from orchard.core.run import Run
+from orchard.core.states import ACTIVE
 from orchard.core.views.documents import (
     AttemptView,
     Changes,
@@ -316,12 +317,21 @@ class Library(ABC):
         parts = [part for part in self._parts(run, job_id) if part.attempt == chosen]
         return [part for part in parts if phase is None or part.phase == phase]
 
-    def diff(self, job: str | None, plan: str | None, *, stat: bool = False, most: int | None = None) -> bytes:
+    def diff(
+        self,
+        job: str | None,
+        plan: str | None,
+        *,
+        stat: bool = False,
+        names: bool = False,
+        paths: Sequence[str] = (),
+        most: int | None = None,
+    ) -> bytes:
         """What a job changed, or what the whole plan changes of its target; longer than `most` it is cut."""
         from orchard.git.history import diff
 
         base, commit = self.changed_between(job, plan)
-        return diff(self.repo, base, commit, stat=stat, most=most)
+        return diff(self.repo, base, commit, stat=stat, names=names, paths=[*map(os.fsencode, paths)], most=most)
 
     def changed_between(self, job: str | None, plan: str | None) -> tuple[str, str]:
         """The commits between which a job, or the whole plan, made its changes; a tree, of a worker that is at rest."""
@@ -338,6 +348,9 @@ class Library(ABC):
             if record.hold is not None and record.hold.kind == "worker" and (taken := record.worktree) is not None:
                 return taken.base, self._held_in(Worktree(taken.worktree, Path(taken.path)))
             if job_id != VALIDATION:
+                made = record.work_commit is not None and record.work_commit.attempt == record.number
+                if record.state in ACTIVE and not made and (taken := record.worktree) is not None:
+                    return taken.base, self._held_in(Worktree(taken.worktree, Path(taken.path)))
                 commit = record.work_commit.commit if record.work_commit else record.commit
                 if commit is None or record.base is None:
                     raise NotFound(f"Job '{job_id}' has no result yet; it is {record.status}.")

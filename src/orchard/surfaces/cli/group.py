@@ -84,6 +84,18 @@ class VerbCommand(click.Command):
                 formatter.write("".join(f"  {row}\n" for row in self.examples.splitlines()))
 
 
+PATHS = "orchard.paths"
+
+
+class WithPaths(VerbCommand):
+    """A command whose words after `--` are paths: they are in the context's `meta`, and no argument of it."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        at = args.index("--") if "--" in args else len(args)
+        ctx.meta[PATHS] = args[at + 1 :]
+        return super().parse_args(ctx, args[:at])
+
+
 class LazyGroup(click.Group):
     """Commands that are imported when they are used: looking at the list imports none of them."""
 

@@ -149,6 +149,11 @@ def job_argument(function: Any) -> Any:
     return click.argument("job", metavar="JOB", shell_complete=_jobs, callback=not_empty)(function)
 
 
+def optional_job_argument(function: Any) -> Any:
+    """`[JOB]`: as above, or nothing for the whole plan."""
+    return click.argument("job", metavar="[JOB]", required=False, shell_complete=_jobs, callback=not_empty)(function)
+
+
 def jobs_argument(function: Any) -> Any:
     return click.argument("jobs", metavar="[JOB]...", nargs=-1, shell_complete=_jobs, callback=not_empty)(function)
 

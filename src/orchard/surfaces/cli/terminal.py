@@ -7,7 +7,7 @@ and nothing else. Colours appear only where a person looks, one decision for eac
 import json
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -61,6 +61,11 @@ class Terminal(Struct):
             self.data(document)
         else:
             self.show(*lines)
+
+    def page_lines(self, lines: Sequence[Line]) -> None:
+        """Print lines of a long answer, in the pager where they do not fit."""
+        draw = colored if self.colors(sys.stdout) else plain
+        self.page("".join(draw(line) + "\n" for line in lines))
 
     def page(self, shown: str) -> None:
         """Print a long answer where a person can read it: in the pager of the user's, unless it fits on the screen."""

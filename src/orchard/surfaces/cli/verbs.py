@@ -39,7 +39,7 @@ VERBS: Mapping[str, Verb] = {
     "status": Verb("look", "views:status", "Show a plan and all its jobs."),
     "job": Verb("look", "views:job", "Show everything about one job."),
     "subtask": Verb("look", "views:subtask", "Show a part that an agent handed to another, and what came of it."),
-    "logs": Verb("look", "logs:logs", "Print what a job's programs printed."),
+    "logs": Verb("look", "logs:logs", "Print what the programs of a job, or of a whole plan, printed."),
     "diff": Verb("look", "views:diff", "Show what a job, or a whole plan, changed."),
     "attempts": Verb("look", "views:attempts", "Show every try at a job, phase by phase."),
     "usage": Verb("look", "views:usage", "Show what the agents of a plan used: tokens, cost and time."),

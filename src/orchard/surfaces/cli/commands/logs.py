@@ -30,7 +30,7 @@ from orchard.store.log_follower import Changes
 from orchard.store.logs import log_size, opened
 from orchard.store.redact import KEY_LENGTH, Redactor
 from orchard.surfaces.cli.group import verb
-from orchard.surfaces.cli.options import app_of, job_argument, plan_option
+from orchard.surfaces.cli.options import app_of, optional_job_argument, plan_option
 from orchard.surfaces.cli.render import text
 from orchard.surfaces.cli.render.lines import colored, plain
 from orchard.surfaces.cli.terminal import Terminal, is_terminal, put
@@ -94,6 +94,8 @@ class Wanted(Struct, frozen=True):
 @verb(
     "logs",
     examples="""
+orchard logs                           # of the whole plan, each line with its job
+orchard logs -f                        # until the plan ends
 orchard logs api
 orchard logs api -f                    # until the job ends
 orchard logs api --phase postchecks --tail 50
@@ -101,25 +103,50 @@ orchard logs api --attempt 1
 orchard logs api/subtask-k3x9p -f      # of a part that its agent handed to another
 """,
 )
-@job_argument
+@optional_job_argument
 @plan_option
-@click.option("-f", "--follow", is_flag=True, help="Go on as long as the job runs.")
+@click.option("-f", "--follow", is_flag=True, help="Go on as long as the job, or the plan, runs.")
 @click.option("--phase", type=click.Choice([str(phase) for phase in PHASES]), help="Only this phase.")
 @click.option("--attempt", type=click.IntRange(1), metavar="N", help="This attempt, not the last one.")
 @click.option("--all", "every", is_flag=True, help="All attempts.")
 @click.option("-n", "--tail", type=click.IntRange(0), metavar="N", help="Only the last N lines.")
 @click.option("--raw", is_flag=True, help="Print bytes as they are (secrets are redacted all the same).")
-def logs(terminal: Terminal, job: str, plan: str | None, follow: bool, **options: Any) -> None:
+def logs(terminal: Terminal, job: str | None, plan: str | None, follow: bool, **options: Any) -> None:
+    """Without JOB: what all jobs of the plan printed, in the order in which their phases began."""
     if options["every"] and options["attempt"] is not None:
         raise UsageError("'--all' and '--attempt' exclude each other.", "Give one of them.")
     app = app_of(terminal)
-    run, job_id, subtask = app.worker_of(job, plan)
     phase = options["phase"]
+    if job is None:
+        _whole_plan(terminal, app, plan, follow=follow, **options)
+        return
+    run, job_id, subtask = app.worker_of(job, plan)
     if subtask is not None and (phase or options["every"] or options["attempt"] is not None):
         raise UsageError("A subtask has one log.", "Leave '--phase', '--attempt' and '--all' out.")
     wanted = Wanted(options["attempt"], Phase(phase) if phase else None, options["every"], subtask)
     printer = Printer(terminal, lambda: Redactor(app.secrets(run)), raw=options["raw"])
     show_logs(app, run, job_id, wanted, Reading(printer, options["tail"]), follow=follow)
+
+
+def _whole_plan(
+    terminal: Terminal,
+    app: App,
+    plan: str | None,
+    *,
+    follow: bool,
+    phase: str | None,
+    attempt: int | None,
+    every: bool,
+    tail: int | None,
+    raw: bool,
+) -> None:
+    from orchard.surfaces.cli.commands.plan_logs import PlanLogs, show_plan_logs
+
+    if attempt is not None or raw:
+        raise UsageError("'--attempt' and '--raw' are for one job.", "Name it: orchard logs JOB")
+    run = app.run_of(app.find_plan(plan))
+    wanted = Phase(phase) if phase else None
+    show_plan_logs(PlanLogs(terminal, app, run, phase=wanted, every=every, tail=tail), follow=follow)
 
 
 def show_logs(app: App, run: Run, job: JobId, wanted: Wanted, reading: "Reading", *, follow: bool) -> None:

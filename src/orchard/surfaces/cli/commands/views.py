@@ -22,7 +22,7 @@ from orchard.model.events.plans import Json
 from orchard.model.plan import PlanId
 from orchard.operations.queries.subtasks import LONGEST_PAGE, GetSubtask, get_subtask
 from orchard.operations.query import MOST_EVENTS, ListEvents, list_events, read_events
-from orchard.surfaces.cli.group import verb
+from orchard.surfaces.cli.group import PATHS, WithPaths, verb
 from orchard.surfaces.cli.options import app_of, job_argument, options_of, plan_argument, plan_option
 from orchard.surfaces.cli.render import text
 from orchard.surfaces.cli.render.lines import Line, Piece, safe, safe_lines, table
@@ -98,18 +98,29 @@ def attempts(terminal: Terminal, job: str, plan: str | None) -> None:
 
 @verb(
     "diff",
-    examples="orchard diff api\norchard diff --stat            # the whole plan's result\norchard diff | git apply",
+    cls=WithPaths,
+    examples="""
+orchard diff api                      # of a job that runs: what it has changed so far
+orchard diff --stat                   # the whole plan's result
+orchard diff api -- src docs/a.md     # only below these paths
+orchard diff --name-only
+orchard diff | git apply
+""",
 )
-@click.argument("job", metavar="[JOB]", required=False)
+@click.argument("job", metavar="[JOB] [-- PATH...]", required=False)
 @plan_option
 @click.option("--stat", is_flag=True, help="Show only how much changed in which file.")
-def diff(terminal: Terminal, job: str | None, plan: str | None, stat: bool) -> None:
+@click.option("--name-only", is_flag=True, help="Show only which files changed.")
+def diff(terminal: Terminal, job: str | None, plan: str | None, stat: bool, name_only: bool) -> None:
+    """PATHs are seen from the top of the repository."""
+    if stat and name_only:
+        raise UsageError("'--stat' and '--name-only' exclude each other.", "Give one of them.")
     app = app_of(terminal)
-    data = app.diff(job, plan, stat=stat)
+    data = app.diff(job, plan, stat=stat, names=name_only, paths=click.get_current_context().meta[PATHS])
     if terminal.json:
         terminal.data(_diff_document(app, job, plan, data))
     elif is_terminal(sys.stdout):
-        terminal.show(*[diff_line(row) for row in safe_lines(data.decode(errors="replace"), 10_000)])
+        terminal.page_lines([diff_line(row) for row in safe_lines(data.decode(errors="replace"), 10_000)])
     else:
         put(sys.stdout, data)  # exactly what git printed: it can be applied
 

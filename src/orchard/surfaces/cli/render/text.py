@@ -101,6 +101,19 @@ def day(at: str | None) -> str:
     return "" if at is None else datetime.fromisoformat(at).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
+def when(at: str | None, now: float) -> str:
+    """A moment as people say it: the time today, the day this week, the date before that."""
+    if at is None:
+        return ""
+    then, today = datetime.fromisoformat(at).astimezone(), datetime.fromtimestamp(now).astimezone()
+    days = (today.date() - then.date()).days
+    if days in (0, 1):
+        return f"{'today' if days == 0 else 'yesterday'} {then:%H:%M}"
+    if 1 < days < 7:
+        return f"{then:%a %H:%M}"
+    return f"{then.day} {then:%b}" if then.year == today.year and days > 0 else f"{then:%Y-%m-%d}"
+
+
 def many(count: int, one: str, several: str = "") -> str:
     return f"{count:,} {one if count == 1 else several or one + 's'}"
 
