@@ -6,7 +6,7 @@ import pytest
 
 from orchard.model.phases import Phase
 from orchard.store.redact import Redactor
-from orchard.surfaces.cli.commands.logs import BLOCK, LONGEST_LINE, Part, Printer, Reading, last_lines
+from orchard.surfaces.cli.log_output import BLOCK, LONGEST_LINE, Part, Printer, Reading, last_lines
 from orchard.surfaces.cli.terminal import Terminal
 
 Screen = pytest.CaptureFixture[bytes]

@@ -88,7 +88,7 @@ def test_the_list_is_cut_and_an_undone_plan_is_marked(desk: Desk) -> None:
     assert [row.split()[1] for row in desk("list").out.splitlines()] == ["succeeded", "succeeded", "undone"]
 
 
-@pytest.mark.parametrize("width", [60, 80, 120, 200])
+@pytest.mark.parametrize("width", [64, 80, 120, 200])
 def test_the_list_has_a_heading_and_fits_the_screen(desk: Desk, width: int) -> None:
     from orchard.app import open_app
     from orchard.surfaces.next_steps import in_commands

@@ -41,7 +41,7 @@ Stat = Annotated[bool, says("Only how much changed in which file.")]
 
 
 class ListPlans(Args, frozen=True, kw_only=True):
-    limit: Limit = 50
+    limit: Annotated[int, says("How many at most.", ge=1, le=MOST)] = 50
     cursor: Cursor = None
     status: Annotated[PlanStatusName | None, says("Only those that show this.")] = None
     deleted: Annotated[bool, says("Also those that were deleted, but not purged.")] = False

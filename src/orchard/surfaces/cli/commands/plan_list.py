@@ -54,7 +54,7 @@ def list_plans(terminal: Terminal, deleted: bool, status: str | None, limit: int
 
 
 HEADS = ("PLAN", "STATUS", "CREATED", "NAME", "TARGET", "JOBS")
-MAY_SHRINK = {3: 12, 4: 12, 0: 16, 5: 8}
+MAY_SHRINK = ((3, 12), (4, 12), (0, 16), (5, 8), (3, 8), (4, 6), (0, 12), (5, 6))
 """Columns that are cut where the screen is narrow, the first first, and how much of each is left at least."""
 
 
@@ -64,7 +64,7 @@ def _fitted(plans: Sequence[PlanSummary], width: int) -> list[Line]:
     heads: list[Piece] = [(head, "dim") for head in HEADS]
     rows = [heads, *(_plan_row(plan, text.when(plan.created_at, now)) for plan in plans)]
     widths = [max(cells(row[at][0]) for row in rows) for at in range(len(HEADS))]
-    for at, least in MAY_SHRINK.items():
+    for at, least in MAY_SHRINK:
         over = sum(widths) + 2 * (len(widths) - 1) - width
         widths[at] -= max(0, min(over, widths[at] - least))
     return [_cut(row, widths) for row in rows]

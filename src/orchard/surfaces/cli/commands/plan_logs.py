@@ -20,7 +20,7 @@ from orchard.model.plan import JobId
 from orchard.store.log_follower import Changes
 from orchard.store.logs import log_size
 from orchard.store.redact import Redactor
-from orchard.surfaces.cli.commands.logs import Part, Printer, Reading, last_lines, on_screen
+from orchard.surfaces.cli.log_output import Part, Printer, Reading, last_lines, on_screen
 from orchard.surfaces.cli.render import text
 from orchard.surfaces.cli.render.lines import ANSI, Meaning, padded, safe
 from orchard.surfaces.cli.terminal import Terminal, put
