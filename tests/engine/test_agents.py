@@ -414,3 +414,45 @@ async def test_a_folder_that_is_not_there_is_refused(orchard: Orchard, agents: S
             name: Missing
             jobs: [{id: a, work: {type: agent, agent: one, instructions: x, allowed_folders: [/not/there]}}]
         """)
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ("I looked.\n\nCHECK FAILED: errors are not handled", "errors are not handled"),
+        ("**Check failed: no test**\n", "no test"),
+        ("CHECK FAILED:", "it does not say why"),
+        ("If this were bad I would say\nCHECK FAILED: so\nbut it is fine.", None),
+        ("All good.", None),
+    ],
+)
+async def test_an_agent_that_checks_can_say_that_the_check_failed(
+    orchard: Orchard, agents: ScriptedAgents, said: str, why: str | None
+) -> None:
+    agents.add("one", writes({"a.txt": "a"}))
+    reviewer = agents.add("reviewer", writes({}, says=said))
+
+    status = await orchard.run("""
+        name: Checked
+        jobs: [{id: a, work: "@one Write a", postchecks: "@reviewer Read the change"}]
+    """)
+
+    assert "CHECK FAILED:" in reviewer.tasks[0].instructions
+    if why is None:
+        assert status["plan"]["status"] == "succeeded"
+        return
+    assert status["plan"]["status"] == "failed"
+    assert f"agent 'reviewer' says that the check failed: {why}" in str(job(status, "a")["error"])
+
+
+async def test_an_agent_can_refuse_the_merged_result(orchard: Orchard, agents: ScriptedAgents) -> None:
+    agents.add("one", writes({"a.txt": "a"}))
+    agents.add("judge", writes({}, says="CHECK FAILED: it must not land"))
+
+    status = await orchard.run("""
+        name: Judged
+        verify: "@judge Look at all of it"
+        jobs: [{id: a, work: "@one Write a"}]
+    """)
+
+    assert status["plan"]["status"] == "failed" and "a.txt" not in orchard.repo.files("work")

@@ -70,6 +70,10 @@ _FOREIGN = (
 )
 
 
+CHECK_FAILED = "CHECK FAILED:"
+"""With what the last line of an agent begins whose check does not pass."""
+
+
 class Delivered(Struct, frozen=True):
     job: str
     name: str = ""
@@ -373,6 +377,10 @@ def _done(context: WorkerContext) -> str:
     rows = []
     if context.is_check:
         rows.append("- You check what was done for this job. You need not change a file.")
+        rows.append(
+            f"- If it does not pass, end your last message with a line that begins with `{CHECK_FAILED}` and says why. "
+            "Without such a line it passes."
+        )
     if context.checks and not context.is_check:
         rows.append("- These checks run when your turn ends, and all of them must pass:")
         rows += [f"  - {code(check, CHECK)}" for check in context.checks[:CHECKS]]

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from orchard.agents.definitions.choice import Choice, choose
 from orchard.agents.environment import agent_environment
 from orchard.agents.prompts.work import (
+    CHECK_FAILED,
     Delivered,
     Failure,
     WorkerContext,
@@ -97,9 +98,32 @@ async def run_agent_work(context: Context, work: AgentWork) -> Failed | Held | N
         definition=chosen.name,
     )
     if not is_work or context.job_id == VALIDATION:
-        return outcome_of(context, agent, work, await run_turn(context, asked))
-    result = await talk(context, asked, interactive=work.interactive)
-    return result if isinstance(result, Held) else outcome_of(context, agent, work, result)
+        result = await run_turn(context, asked)
+        failed = outcome_of(context, agent, work, result)
+        return failed if failed is not None or not worker.is_check else _judged(context, agent, work, result)
+    done = await talk(context, asked, interactive=work.interactive)
+    return done if isinstance(done, Held) else outcome_of(context, agent, work, done)
+
+
+WHY = 500
+"""Characters of why a check failed that are told; the log has all of it."""
+
+
+def _judged(context: Context, agent: Agent, work: Work, result: Result) -> Failed | None:
+    """What an agent says of the work that it was to check: its last line can say that it does not pass, and why."""
+    lines = [line.strip(" \t*_`>") for line in result.text.strip().splitlines()]
+    last = next((line for line in reversed(lines) if line), "")
+    if not last.upper().startswith(CHECK_FAILED):
+        return None
+    why = last[len(CHECK_FAILED) :].strip(" *_`") or "it does not say why"
+    message = f"{context.phase}: agent '{agent.name}' says that the check failed: {why[:WHY]}"
+    advice = work.on_failure
+    return Failed(
+        "agent",
+        redacted(f"{advice.message} ({message})" if advice.message else message, context.world.hidden_in, context.run),
+        tail=redacted(tail(context.log, TAIL_LINES), context.world.hidden_in, context.run),
+        resume_from=advice.resume_from,
+    )
 
 
 def outcome_of(context: Context, agent: Agent, work: Work, result: Result) -> Failed | Held | None:
@@ -307,7 +331,8 @@ async def worker_context(
         server=server,
         may_spawn=tools.permits_own("spawn_subtask"),
         may_change=not tools.only_reads,
-        is_check=agent_work is not None and context.phase is not Phase.WORK and context.phase is not Phase.SETUP,
+        is_check=agent_work is not None
+        and (context.phase not in (Phase.WORK, Phase.SETUP) or context.job_id == VALIDATION),
         submodules=wants_submodules(plan, context.world) and (context.place.folder / ".gitmodules").exists(),
     )
 
