@@ -191,7 +191,7 @@ export function stepAction(repo: string, next: Next): Action | null {
   const told = STOPS[name];
   return {
     name,
-    label,
+    label: name === "deployTask" && next.job ? `${label} ${next.job}` : label,
     icon: name === "denyCall" ? "bad" : told ? "stop" : "ok",
     danger: Boolean(told) || name === "denyCall",
     run: async () => {

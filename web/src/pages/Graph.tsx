@@ -12,6 +12,8 @@ import { useNow } from "../state";
 
 const COLOURS: Record<Tone, string> = { ok: "var(--ok)", run: "var(--run)", bad: "var(--bad)", wait: "var(--wait)", ask: "var(--ask)", off: "var(--line-strong)" };
 
+const MANY = 300; // jobs; with more, their times are as of the last change, and not of each second
+
 interface Data extends Record<string, unknown> {
   tone: Tone;
   status: string;
@@ -30,7 +32,7 @@ export default function Graph({ repo, plan }: { repo: string; plan: Plan }) {
   const [critical, setCritical] = useState(false);
   const groups = useMemo(() => groupsOf(jobs), [jobs]);
   const [folded, setFolded] = useState<ReadonlySet<string>>(() => new Set(jobs.length > FOLDED_FROM ? groups : []));
-  const now = useNow(jobs.some((job) => job.status === "running"));
+  const now = useNow(jobs.length < MANY && jobs.some((job) => job.status === "running"));
   // Where things are depends on the shape alone; what they show is put in afterwards.
   const shape = jobs.map((job) => `${job.id}<${job.needs.join(",")}|${job.group ?? ""}`).join("\n");
   const drawing = useMemo(() => draw(jobs, folded, direction), [shape, folded, direction]);
