@@ -18,6 +18,7 @@ from typing import Any, Protocol, runtime_checkable
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from orchard.agents.endpoints import Ways, ways_of
 from orchard.agents.environment import find_program, first_word
 from orchard.agents.facts.known import Known
 from orchard.agents.facts.model_lists import Asking, Found
@@ -172,6 +173,19 @@ class CliAgent:
         """Whether it can be told of MCP servers; one of the user's own by `{mcp_config}` in its command."""
         return bool(self.backend.program) or "{mcp_config}" in (self.row.command or "")
 
+    def ways(self, env: Mapping[str, str]) -> Ways:
+        known = getattr(self.backend, "known", None)
+        return ways_of(known, self.row, env, self._program(env))
+
+    def _program(self, env: Mapping[str, str]) -> str | None:
+        name = self._command_name
+        return find_program(name, env.get("PATH", "")) if name else None
+
+    @property
+    def _command_name(self) -> str:
+        command_line = self.row.command or self.backend.program
+        return command_line if self.backend.program else first_word(command_line)
+
     def _permitted(self, task: Task, tell: Tell) -> Task:
         """The task with what its agent may use by its own row as well; what of it has no effect is told."""
         settings = replace(task.settings, tools=narrowed(self.row.permissions, task.settings.tools))
@@ -180,16 +194,15 @@ class CliAgent:
         return replace(task, settings=replace(settings, mcp_servers=served(settings, tell)))
 
     async def run(self, task: Task, watch: Watch) -> Result:
-        command_line = self.row.command or self.backend.program
-        name = command_line if self.backend.program else first_word(command_line)
-        program = find_program(name, task.env.get("PATH", "")) if name else None
+        program, name = self._program(task.env), self._command_name
         if program is None:
             return Result("spawn-failed", f"Agent '{self.name}' cannot be started: there is no program '{name}'.")
+        row = replace(self.row, env={**self.row.env, **task.replaced})
         if task.settings.model is None and self.row.model is not None:
             task = replace(task, settings=replace(task.settings, model=self.row.model))
         task = self._permitted(task, watch.tell)
         try:
-            command = self.backend.prepare(program, self.row, task, watch.tell)
+            command = self.backend.prepare(program, row, task, watch.tell)
             reader = self.backend.reader(task, _answering(watch.tell))
         except (OrchardError, OSError) as error:
             why = error if isinstance(error, OrchardError) else OrchardError(f"{error.strerror or error}.")
@@ -206,7 +219,7 @@ class CliAgent:
         launch = task.launcher.launch(
             argv=command.argv,
             folder=task.folder,
-            env={**task.env, "TMPDIR": str(task.scratch), **self.row.env, **command.env},
+            env={**task.env, "TMPDIR": str(task.scratch), **row.env, **command.env},
             log=task.log,
             limits=task.limits,
             pipes=True,
@@ -319,16 +332,20 @@ def reason_of(message: str, status: int | None = None) -> Reason:
     return next((reason for pattern, reason in _STATUS if re.search(pattern, message, re.I)), "failed")
 
 
-def options(agent: str, settings: Settings, tell: Tell, flags: Mapping[str, str | None]) -> list[str]:
+def options(agent: str, task: Task, tell: Tell, flags: Mapping[str, str | None]) -> list[str]:
     """The arguments for what is asked of a program, by the flag it has for each setting (`--flag`, or `--flag=`).
 
-    A setting without a flag has no effect, which is told; one whose flag is None is the backend's own affair.
+    A setting without a flag has no effect, which is told; one whose flag is None is the backend's own affair. What it
+    may reach is held by the wall, where there is one.
     """
+    settings = task.settings
     found: list[str] = []
     for name in ("model", "effort", "max_turns", "allowed_folders", "allowed_urls"):
         given = getattr(settings, name)
         values = [str(value) for value in (given if isinstance(given, tuple) else (given,)) if value is not None]
         flag = flags.get(name, "")
+        if values and flag == "" and task.walled and name == "allowed_urls":
+            continue
         if values and flag == "":
             no_effect(tell, agent, name, ", ".join(values))
         elif flag is not None:

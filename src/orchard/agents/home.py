@@ -6,20 +6,22 @@ is opened as it is.
 """
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 
-from orchard.agents.facts.programs import known_of
+from orchard.agents.endpoints import Ways
 from orchard.files import read_plain, replace_whole
 
 _MOST_BYTES = 1 << 20
 
 
-def make_home(agent: str, env: Mapping[str, str], home: Path) -> tuple[Path, ...]:
-    """Make the home of an agent, and say what else of the user's folders it needs."""
+def make_home(ways: Ways, home: Path) -> tuple[Path, ...]:
+    """Make the home of an agent, and say what else of the user's folders it needs.
+
+    One whose key our proxy has needs no login.
+    """
     home.mkdir(mode=0o700, exist_ok=True)
-    known = known_of(agent)
-    if known is None:
+    known, env = ways.known, ways.env
+    if known is None or any(one.withheld for one in ways.keyed):
         return ()
     variable, below = known.folder
     if variable and (moved := env.get(variable)):
@@ -46,3 +48,23 @@ def _copy(source: Path, home: Path, name: str) -> None:
         return
     goal.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     replace_whole(goal, content)
+
+
+def places_of(program: str) -> tuple[Path, ...]:
+    """What has to be seen of a program so that it can be started, wherever the user has installed it.
+
+    A link leads to what it names. A package of Node finds others beside itself, and an environment of Python is needed
+    as a whole; of anything else, the file and the folder that is its own.
+    """
+    found = [Path(program)]
+    try:
+        found.append(found[0].readlink() if found[0].is_symlink() else found[0])
+        real = Path(os.path.realpath(program))
+    except OSError:
+        return tuple(found[:1])
+    packages = next((above for above in reversed(real.parents) if above.name == "node_modules"), None)
+    environment = next((above for above in real.parents if (above / "pyvenv.cfg").is_file()), None)
+    whole = packages or environment
+    if whole is None and real != Path(program):
+        whole = real.parent if real.parent.name not in ("bin", "") else real
+    return tuple(dict.fromkeys(path for path in (Path(program), real, whole) if path is not None))

@@ -109,9 +109,19 @@ class Task(Struct, frozen=True):
     judges: bool = False
     """Whether it checks or heals what others did in `folder`: commands and skills that lie there are not read, since
     those whose work is judged could have written them."""
+    replaced: Mapping[str, str] = field(default_factory=dict)
+    """Variables that have these values whatever `env` or the user's settings say: behind a wall, those that held a key,
+    and those that name the address of a model."""
+    routes: Mapping[str, str] = field(default_factory=dict)
+    """Addresses at which models are found behind a wall, by the names of their services."""
     trusted_project_settings: bool = False
     """Whether the user has agreed to what `folder` holds for this agent's own program: hooks, servers, addresses. Where
     not, the program is started so that none of it counts."""
+
+    @property
+    def walled(self) -> bool:
+        """Whether a wall of ours stands around the programs of the turn."""
+        return self.launcher.wall is not None
 
 
 class Said(Struct, frozen=True):

@@ -223,9 +223,11 @@ class Agents:
             # The program that was found here, so that the folder it works in has no say in which one that is.
             command = shlex.join((self.path_of(name) or known.program, *known.arguments))
             variables, traits = known.seen, known.traits
+            meant: Known | None = known
         elif name.startswith(ACP) or (row.command or "").startswith(ACP):
             command = (row.command or name).removeprefix(ACP).strip()
-            variables, traits = self._variables_of(command), None
+            meant, traits = self._meant_by(command), None
+            variables = meant.seen if meant is not None else ()
         else:
             from orchard.agents.backends.custom import Custom
 
@@ -233,10 +235,10 @@ class Agents:
         from orchard.agents.acp.agent import AcpAgent
 
         seen = replace(row, command=None, pass_env=(*variables, *row.pass_env))
-        return AcpAgent(command, seen, name=name, traits=traits)
+        return AcpAgent(command, seen, name=name, traits=traits, known=meant)
 
-    def _variables_of(self, command: str) -> tuple[str, ...]:
-        """The variables that a program behind the protocol may see: those of the agent that it speaks for.
+    def _meant_by(self, command: str) -> Known | None:
+        """The agent that a program behind the protocol speaks for: it may see the variables of that one.
 
         Anybody can give a file the name of a known program. What counts is the one that the user's own PATH finds.
         """
@@ -244,11 +246,11 @@ class Agents:
         name = os.path.basename(program)  # noqa: PTH119 - a name, not a path
         known = of_program(name)
         if known is None:
-            return ()
+            return None
         path = self.host.get("PATH", "")
         own, meant = find_program(name, path), find_program(program, path)
         same = own is not None and meant is not None and os.path.realpath(own) == os.path.realpath(meant)
-        return known.seen if same else ()
+        return known if same else None
 
     def _server(self, name: str) -> McpServer:
         row = self.config.mcp_servers.get(name)

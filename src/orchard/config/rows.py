@@ -19,6 +19,7 @@ from orchard.config.kinds import (
     ROW_NAME,
     address,
     command,
+    endpoint,
     flag,
     found_instead,
     like,
@@ -32,7 +33,7 @@ from orchard.config.kinds import (
     variable,
     whole,
 )
-from orchard.model.agent_rows import ACP, AGENTS, AgentRow, BuiltinRow, Home, Permitted, ServerRow
+from orchard.model.agent_rows import ACP, AGENTS, AgentRow, BuiltinRow, Home, Keeper, Permitted, ServerRow
 from orchard.model.permissions import Tools
 from orchard.text import did_you_mean, quoted
 
@@ -94,6 +95,8 @@ AGENT_FIELDS = (
     Key("allow_env", list_of(variable), _ALLOW_ENV),
     Key("droppings", list_of(_pattern), "paths of files that it leaves for itself, such as `.mine/` or `.mine*`"),
     Key("home", one_of(*get_args(Home)), "where it keeps settings and sessions: with the job, or in your own place"),
+    Key("key", one_of(*get_args(Keeper)), "who has its key behind a wall: our proxy, or its own environment"),
+    Key("endpoints", list_of(endpoint), "hosts that it needs behind a wall: its model, and where its login is renewed"),
     Key("instructions", text_of(_written), "makes the row a definition: how an agent that you have is to work"),
     Key("description", text_of(_argument), "of a definition: what it is for"),
     Key("agent", text_of(_word_or_command), "of a definition: the agent that works by it"),
@@ -270,7 +273,7 @@ def _wrong_definition(name: str, row: AgentRow) -> str | None:
     if name in AGENTS:
         return "is an agent: give the definition ('instructions') another name, and name this one as its 'agent'"
     other = AgentRow(instructions=row.instructions, description=row.description, agent=row.agent, model=row.model)
-    for field in ("command", "args", "env", "pass_env", "allow_env", "droppings", "home"):
+    for field in ("command", "args", "env", "pass_env", "allow_env", "droppings", "home", "key", "endpoints"):
         if getattr(row, field) != getattr(other, field):
             return f"'{field}' is of a program, and a row with 'instructions' is none; its 'agent' names one"
     return None

@@ -4,7 +4,7 @@ A workspace without a wall has one of these too: nothing of it costs anything th
 wall wrote (an engine before this one may have had another setting) is brought in all the same.
 """
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -27,7 +27,9 @@ from orchard.model.names import JobId
 from orchard.model.phases import Phase
 from orchard.process.launcher import Launcher
 from orchard.process.proxy.allowed import Allowed, Reach
+from orchard.process.proxy.doors import Door
 from orchard.process.proxy.refusals import Refusal
+from orchard.process.proxy.routes import Route
 from orchard.process.sandbox.wall import Wall
 
 
@@ -80,19 +82,32 @@ class Enclosure:
         """Once the worktree is given back; nothing that was to be kept is in there any more."""
         await self._engine.world.in_thread(self.folders.remove)
 
-    def allowed(self, urls: Iterable[str] = (), *, reach: Reach = "public") -> Allowed:
+    def allowed(self, urls: Iterable[str] = (), own: Iterable[str] = (), *, reach: Reach = "public") -> Allowed:
         """What its programs may reach: what is public or only what is listed, and what the user's settings name."""
-        return Allowed.of(reach, tuple(urls), self._engine.world.config.sandbox.allow)
+        return Allowed.of(reach, tuple(urls), (*own, *self._engine.world.config.sandbox.allow))
 
     @asynccontextmanager
     async def opened(
         self, launcher: Launcher, attempt: int, phase: Phase, subtask: str | None, allowed: Allowed | None = None
     ) -> AsyncIterator[Launcher]:
         """The launcher, with a way out for programs behind a wall; `allowed` None: to whatever is public."""
-        wall = launcher.wall
-        if wall is None:
+        if launcher.wall is None:
             yield launcher
             return
+        async with self.through(launcher, launcher.wall, (attempt, phase, subtask), allowed) as (opened, _):
+            yield opened
+
+    @asynccontextmanager
+    async def through(
+        self,
+        launcher: Launcher,
+        wall: Wall,
+        where: tuple[int, Phase, str | None],
+        allowed: Allowed | None = None,
+        routes: Sequence[Route] = (),
+    ) -> AsyncIterator[tuple[Launcher, Door | None]]:
+        """The launcher and the door itself, with routes behind it; the door is None where there is no network."""
+        attempt, phase, subtask = where
         make_placeholders(wall.policy)
 
         def tell(refusal: Refusal) -> None:
@@ -101,8 +116,8 @@ class Enclosure:
             self._engine.record(self._run.id, replace(refused, count=refusal.count, subtask=subtask))
 
         try:
-            async with self._engine.network.door(wall, allowed or self.allowed(), tell) as (opened, _):
-                yield launcher.behind(opened)
+            async with self._engine.network.door(wall, allowed or self.allowed(), tell, routes) as (opened, door):
+                yield launcher.behind(opened), door
         finally:
             # People look into the worktree too, and their git reads what its HEAD and index name.
             await self.bring_in()

@@ -47,6 +47,11 @@ Home = Literal["auto", "private", "user"]
 where a key in the environment is all it needs, the user's where it was logged in by hand."""
 
 
+Keeper = Literal["proxy", "env"]
+"""Who has an agent's key behind a wall: our proxy adds it to requests, wherever the agent can be told another address,
+or the agent finds it in its environment."""
+
+
 class Permitted(Struct, frozen=True, kw_only=True):
     """What a row says about the tools of its agent, in the words of `model.permissions`."""
 
@@ -76,6 +81,9 @@ class AgentRow(Permitted, frozen=True):
     droppings: tuple[str, ...] = ()
     """Files that it leaves for itself: patterns of paths in the worktree. They are no work, and are not committed."""
     home: Home = "auto"
+    key: Keeper = "proxy"
+    endpoints: tuple[str, ...] = ()
+    """Hosts that it needs behind a wall, beside those that are known: its model, and where its login is renewed."""
     instructions: str | None = None
     """The row is a definition: no program, but how one that the user has is to work."""
     description: str | None = None

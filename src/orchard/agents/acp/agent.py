@@ -6,6 +6,7 @@ agent keeps it.
 
 import asyncio
 import shlex
+from collections.abc import Mapping
 from pathlib import PurePath
 
 from msgspec.structs import replace
@@ -14,7 +15,9 @@ from orchard.agents.acp.conversation import ANSWER_WITHIN, Conversation
 from orchard.agents.backends.project_files import foreign, refuse
 from orchard.agents.backends.stream import is_private, private_home, server_row, servers_file
 from orchard.agents.cli import judged, served
-from orchard.agents.facts.known import AcpTraits
+from orchard.agents.endpoints import Ways, ways_of
+from orchard.agents.environment import find_program
+from orchard.agents.facts.known import AcpTraits, Known
 from orchard.agents.facts.programs import traits_of
 from orchard.agents.permissions import Holds, unheld
 from orchard.agents.protocol import McpServer, Noted, Reason, Result, Task, Watch
@@ -39,10 +42,11 @@ class AcpAgent:
         *,
         name: str | None = None,
         traits: AcpTraits | None = None,
+        known: Known | None = None,
         answer_within: float = ANSWER_WITHIN,
     ) -> None:
         self.command, self.row, self._name = command, row or AgentRow(), name
-        self._answer_within = answer_within
+        self._answer_within, self._known = answer_within, known
         self._argv = (*_split(self.row.command or command, self.name), *self.row.args)
         self._traits = traits or traits_of(self._argv)
 
@@ -54,6 +58,10 @@ class AcpAgent:
     def variables(self) -> tuple[str, ...]:
         """Variables of the user's that it may see: what its row says. By its name alone a program gets no key."""
         return self.row.pass_env
+
+    def ways(self, env: Mapping[str, str]) -> Ways:
+        program = find_program(self._argv[0], env.get("PATH", ""))
+        return ways_of(self._known, self.row, env, program, by_variables=True)
 
     async def run(self, task: Task, watch: Watch) -> Result:
         model = task.settings.model or self.row.model
@@ -105,7 +113,7 @@ def _split(command: str, name: str) -> tuple[str, ...]:
 def _environment(traits: AcpTraits, row: AgentRow, task: Task) -> dict[str, str]:
     private = is_private(row, {**task.env, **row.env}, traits.keys)
     home = {traits.home: private_home(task, "home")} if private else {}
-    return {**traits.env, **task.env, "TMPDIR": str(task.scratch), **home, **row.env}
+    return {**traits.env, **task.env, "TMPDIR": str(task.scratch), **home, **row.env, **task.replaced}
 
 
 def servers(traits: AcpTraits, task: Task) -> tuple[tuple[str, ...], tuple[McpServer, ...]]:

@@ -7,6 +7,7 @@ What stands here was seen with the program, or is in its maker's documents; what
                 any of is told by `pass_env`
     reads       what of a repository it reads; none can be told over the protocol to leave it out, so the agent is not
                 started in a folder that holds some (of `obeys`, where that is less) unless the user has agreed to it
+    hosts       what it has to reach; empty where nobody knows: then it reaches whatever is public
     droppings   what it leaves for itself in a worktree
 """
 
@@ -21,6 +22,7 @@ CURSOR = AcpKnown(
     install="curl https://cursor.com/install -fsS | bash",
     login="Run 'cursor-agent login', or set CURSOR_API_KEY.",
     keys=("CURSOR_API_KEY", "CURSOR_AUTH_TOKEN"),
+    hosts=("*.cursor.sh", "*.cursorapi.com"),
     reads=(".cursor",),
 )
 
@@ -121,6 +123,7 @@ VIBE = AcpKnown(
     keys=("MISTRAL_API_KEY",),
     folder=("", ".vibe"),
     settings=((".vibe/.env", "_KEY"),),
+    hosts=("api.mistral.ai",),
     version=(),
     reads=(".vibe",),
 )
@@ -148,6 +151,7 @@ AUGGIE = AcpKnown(
     keys=("AUGMENT_SESSION_AUTH",),
     folder=("", ".augment"),
     files=("session.json",),
+    hosts=("auth.augmentcode.com", "*.api.augmentcode.com"),
     version=(),
     env={"AUGMENT_DISABLE_AUTO_UPDATE": "1"},
     reads=(".augment",),

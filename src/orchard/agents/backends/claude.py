@@ -1,14 +1,14 @@
 """Claude Code: `claude -p`, told its task by standard input."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from orchard.agents.backends.claude_stream import MessageReader, api_seconds
 from orchard.agents.backends.project_files import with_own_words
 from orchard.agents.backends.stream import amount, count, is_private, part, private_home, server_row, servers_file
 from orchard.agents.cli import Command, Json, KnownBackend, options
-from orchard.agents.facts.known import AcpTraits, Known, can
+from orchard.agents.facts.known import AcpTraits, Known, Service, can
 from orchard.agents.facts.model_lists import Asking, Found, ask_anthropic, with_aliases
 from orchard.agents.permissions import Catalogue, denied_of_server, of_server, split
 from orchard.agents.protocol import McpServer, Task, Tell
@@ -47,6 +47,24 @@ _ACP = AcpTraits(
     obeys=(".claude/settings.json", ".claude/settings.local.json", ".mcp.json"),
 )
 
+_LOGINS = {"ANTHROPIC_AUTH_TOKEN": ("Authorization", "Bearer"), "ANTHROPIC_API_KEY": ("x-api-key", ""),
+           "CLAUDE_CODE_OAUTH_TOKEN": ("Authorization", "Bearer")}  # fmt: skip
+"""In the order in which it uses them, with the header that each goes by."""
+_OTHER_OWNERS = (
+    "CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_USE_FOUNDRY", "CLAUDE_CODE_USE_MANTLE",
+)  # fmt: skip
+
+
+def _services(env: Mapping[str, str]) -> tuple[Service, ...]:
+    key = next((name for name in _LOGINS if env.get(name)), None)
+    if key is None or any(env.get(name) for name in _OTHER_OWNERS):
+        return ()
+    header, words = _LOGINS[key]
+    others = tuple(name for name in _LOGINS if name != key)
+    usual = "https://api.anthropic.com"
+    return (Service(key=key, address="ANTHROPIC_BASE_URL", usual=usual, header=header, words=words, others=others),)
+
+
 KNOWN = Known(
     "claude",
     "Anthropic",
@@ -63,15 +81,15 @@ KNOWN = Known(
     ),
     can("effort", "max_turns", "cost"),
     providers=(
-        "CLAUDE_CODE_USE_BEDROCK",
-        "CLAUDE_CODE_USE_VERTEX",
-        "CLAUDE_CODE_USE_FOUNDRY",
-        "CLAUDE_CODE_USE_MANTLE",
+        *_OTHER_OWNERS,
         "ANTHROPIC_BASE_URL",
         "ANTHROPIC_CUSTOM_HEADERS",
         "AWS_BEARER_TOKEN_BEDROCK",
     ),
     keychain=True,
+    hosts=("api.anthropic.com", "claude.ai", "console.anthropic.com", "platform.claude.com"),
+    elsewhere=_OTHER_OWNERS,
+    services=_services,
     endpoints=("ANTHROPIC_BASE_URL",),
     acp={"claude-agent-acp": _ACP, "claude-code-acp": _ACP},
     reads=(".claude", ".mcp.json", "bunfig.toml"),
@@ -95,7 +113,7 @@ class Claude(KnownBackend):
                 "--strict-mcp-config"]  # fmt: skip
         if not task.trusted_project_settings:
             argv += ["--setting-sources", "user"]
-        argv += options(self.name, settings, tell, _FLAGS)
+        argv += options(self.name, task, tell, _FLAGS)
         if settings.mcp_servers:
             argv += ["--mcp-config", str(servers_file(task.private / "claude-mcp.json", settings.mcp_servers, _server))]
         if task.session is not None:
@@ -107,11 +125,11 @@ class Claude(KnownBackend):
 
 
 def _permissions(row: AgentRow, task: Task) -> tuple[str, ...]:
-    """That it asks nobody. As root it takes that only in a sandbox, so it is told then what it may use, one by one."""
+    """That it asks nobody. As root it takes that only in a sandbox: where there is none, it is told what it may use."""
     tools, servers = task.settings.tools, task.settings.mcp_servers
     if tools.limits:
         return _limited(tools, servers)
-    if os.geteuid() != 0 or row.env.get("IS_SANDBOX") or task.env.get("IS_SANDBOX"):
+    if task.walled or os.geteuid() != 0 or row.env.get("IS_SANDBOX") or task.env.get("IS_SANDBOX"):
         return ("--dangerously-skip-permissions",)
     every = (*_TOOLS, *(f"mcp__{server.name}" for server in servers))
     return ("--permission-mode", "acceptEdits", "--allowedTools", ",".join(every))
@@ -136,6 +154,8 @@ def _environment(row: AgentRow, task: Task) -> dict[str, str]:
         "DISABLE_AUTOUPDATER": "1",
         "CLAUDE_CODE_MAX_RETRIES": str(RETRIES),
     }
+    if task.walled:
+        env["IS_SANDBOX"] = "1"
     if is_private(row, {**task.env, **row.env}, KEYS):
         env["CLAUDE_CONFIG_DIR"] = private_home(task, "claude")
     return env

@@ -23,7 +23,7 @@ from orchard.agents.backends.stream import (
     text,
 )
 from orchard.agents.cli import Command, Enough, Json, KnownBackend, options, reason_of
-from orchard.agents.facts.known import AcpTraits, Known, can, holds
+from orchard.agents.facts.known import AcpTraits, Known, Service, can, holds
 from orchard.agents.facts.model_lists import Asking, Found, ask_openai, listed, told
 from orchard.agents.permissions import denied_of_server, of_server
 from orchard.agents.protocol import Called, McpServer, Noted, Reason, Result, Said, Task, Tell, Used, digest
@@ -46,6 +46,14 @@ _QUIET: dict[str, bool] = {
 _APPROVED = {"default_tools_approval_mode": "approve"}
 """A server's tools are for the agent to use: in its sandbox, where nobody is asked, it would refuse all that write."""
 
+
+def _services(env: Mapping[str, str]) -> tuple[Service, ...]:
+    key = next((name for name in KEYS if env.get(name)), None)
+    if key is None:
+        return ()
+    return (Service(key=key, address="OPENAI_BASE_URL", usual=OPENAI, others=tuple(one for one in KEYS if one != key)),)
+
+
 KNOWN = Known(
     "codex",
     "OpenAI",
@@ -59,6 +67,9 @@ KNOWN = Known(
     can("effort"),
     providers=("AZURE_OPENAI_API_KEY", "OPENAI_BASE_URL", "CODEX_OSS_BASE_URL", "CODEX_OSS_PORT", "CODEX_ACCESS_TOKEN"),
     status=("login", "status"),
+    hosts=("api.openai.com", "auth.openai.com", "chatgpt.com"),
+    elsewhere=("AZURE_OPENAI_API_KEY", "CODEX_OSS_BASE_URL", "CODEX_OSS_PORT"),
+    services=_services,
     endpoints=("OPENAI_BASE_URL",),
     acp={"codex-acp": AcpTraits(KEYS, "CODEX_HOME", {"CODEX_ACP_PROMPT_SUGGESTIONS": "false"}, obeys=(".codex",))},
     reads=(".codex", ".agents"),
@@ -87,7 +98,10 @@ class Codex(KnownBackend):
         return listed(names, "codex debug models", vendor=KNOWN.vendor, complete=complete)
 
     def prepare(self, program: str, row: AgentRow, task: Task, tell: Tell) -> Command:
-        """One turn, unattended, in its own sandbox where that works: there is none of ours yet."""
+        """One turn, unattended: behind our wall, or else in its own sandbox where that works; they cannot be nested.
+
+        Behind ours a turn that may only read finds a worktree that cannot be written to.
+        """
         settings = task.settings
         env: dict[str, str] = {}
         config: dict[str, Any] = dict(_QUIET)
@@ -104,20 +118,23 @@ class Codex(KnownBackend):
                 config["mcp_servers"][server.name] |= _named(settings.tools, server)
         argv = [program, *row.args, "exec", "--json", "--skip-git-repo-check"]
         if settings.tools.mode != "all":
+            config |= {"features.multi_agent": False, "web_search": "disabled"}
+        if task.walled:
+            argv.append("--dangerously-bypass-approvals-and-sandbox")
+        elif settings.tools.mode != "all":
             # Never without its walls: where they cannot be made, its commands fail.
             argv += ["--sandbox", "workspace-write" if settings.tools.mode == "edit" else "read-only"]
             config |= {"approval_policy": "never", "sandbox_workspace_write": _walls(task)}
-            config |= {"features.multi_agent": False, "web_search": "disabled"}
         elif no_walls := without_namespaces():
             tell(Noted("warning", f"codex works without its own sandbox ({no_walls}): it can do all that you can."))
             argv.append("--dangerously-bypass-approvals-and-sandbox")
         else:
             argv += ["--sandbox", "workspace-write"]
             config |= {"approval_policy": "never", "sandbox_workspace_write": _walls(task)}
-        argv += options(self.name, settings, tell, _FLAGS)
+        argv += options(self.name, task, tell, _FLAGS)
         for name, value in config.items():
             argv += ["--config", f"{name}={_toml(value)}"]
-        if settings.allowed_urls:
+        if settings.allowed_urls and not task.walled:
             listed = ", ".join(settings.allowed_urls)
             tell(Noted("setting", f"'allowed_urls: {listed}' lets codex reach any address: it knows all or none."))
         if task.session is not None:

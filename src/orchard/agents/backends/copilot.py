@@ -10,7 +10,7 @@ prints.
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -30,7 +30,7 @@ from orchard.agents.backends.stream import (
     write_private,
 )
 from orchard.agents.cli import Command, Enough, Json, KnownBackend, options, reason_of
-from orchard.agents.facts.known import AcpTraits, Known, can
+from orchard.agents.facts.known import AcpTraits, Known, Service, can
 from orchard.agents.facts.model_lists import Asking, Found, ask_anthropic, ask_openai, listed, told
 from orchard.agents.permissions import Catalogue, denied_of_server, of_server, split
 from orchard.agents.protocol import TRANSIENT, McpServer, Noted, Reason, Result, Session, Task, Tell, Used
@@ -80,6 +80,19 @@ def _acp_failure(said: str, used: bool, denied: bool) -> tuple[Reason, str] | No
     return None
 
 
+_KEY_HEADERS = {"anthropic": ("x-api-key", ""), "azure": ("api-key", "")}
+
+
+def _services(env: Mapping[str, str]) -> tuple[Service, ...]:
+    """A model of the user's own; with a login at GitHub there is nothing that could be put in between."""
+    header, words = _KEY_HEADERS.get(env.get("COPILOT_PROVIDER_TYPE", ""), ("Authorization", "Bearer"))
+    key, others = "COPILOT_PROVIDER_API_KEY", ["COPILOT_GITHUB_TOKEN"]
+    if env.get("COPILOT_PROVIDER_BEARER_TOKEN"):
+        (header, words), key = ("Authorization", "Bearer"), "COPILOT_PROVIDER_BEARER_TOKEN"
+        others.append("COPILOT_PROVIDER_API_KEY")
+    return (Service(key=key, address="COPILOT_PROVIDER_BASE_URL", header=header, words=words, others=tuple(others)),)
+
+
 KNOWN = Known(
     "copilot",
     "GitHub",
@@ -92,6 +105,9 @@ KNOWN = Known(
     ((".copilot/config.json", "ogged"), (".config/gh/hosts.yml", "github.com")),
     can("effort"),
     providers=("COPILOT_PROVIDER_API_KEY_COMMAND", "COPILOT_PROVIDER_BEARER_TOKEN", "COPILOT_GH_HOST"),
+    hosts=("api.github.com", "github.com", "*.githubcopilot.com", "copilot-proxy.githubusercontent.com"),
+    elsewhere=("COPILOT_GH_HOST", "GH_HOST"),
+    services=_services,
     endpoints=("COPILOT_PROVIDER_BASE_URL", "COPILOT_PROVIDER_TYPE"),
     acp={"copilot": AcpTraits(KEYS, "COPILOT_HOME", server_flag="--additional-mcp-config", failure=_acp_failure)},
     reads=(
@@ -181,7 +197,9 @@ class Copilot(KnownBackend):
         argv.append(f"--secret-env-vars={','.join(_SECRETS)}")
         # With --session-id a session that is lost would silently be a new one.
         argv.append(f"--resume={session}" if task.session else f"--session-id={session}")
-        argv += options(self.name, settings, tell, _FLAGS)
+        argv += options(self.name, task, tell, {**_FLAGS, "allowed_urls": None} if task.walled else _FLAGS)
+        # A wall holds it to its folders and addresses: there a command that merely names others need not be refused.
+        argv += ["--allow-all-paths", "--allow-all-urls"] if task.walled else []
         if settings.mcp_servers:
             file = servers_file(
                 task.private / "copilot-mcp.json", settings.mcp_servers, partial(_server, settings.tools)

@@ -21,7 +21,7 @@ import shlex
 from orchard.agents.backends.stream import Complaints, sentence, servers_file, write_private
 from orchard.agents.cli import LONGEST_PROMPT_ARGUMENT, Command, no_effect, options
 from orchard.agents.permissions import Holds
-from orchard.agents.protocol import Reason, Result, Said, Settings, Task, Tell
+from orchard.agents.protocol import Reason, Result, Said, Task, Tell
 from orchard.errors import OrchardError
 from orchard.model.agent_rows import AgentRow
 from orchard.process.program import Ended
@@ -50,7 +50,7 @@ class Custom:
             )
         if "prompt" in used and "\0" in task.instructions:
             raise OrchardError("its instructions hold a NUL byte, which no argument can.")
-        self._note(used, task.settings, tell)
+        self._note(used, task, tell)
         values = {
             "prompt": task.instructions,
             "model": task.settings.model or row.model or "",
@@ -68,12 +68,13 @@ class Custom:
     def reader(self, task: Task, tell: Tell) -> "CustomReader":
         return CustomReader(self.name, task, tell)
 
-    def _note(self, used: set[str], settings: Settings, tell: Tell) -> None:
+    def _note(self, used: set[str], task: Task, tell: Tell) -> None:
+        settings = task.settings
         own = {"model": None} if "model" in used else {}
-        options(self.name, settings, tell, {**own, "allowed_folders": None, "allowed_urls": None})
+        options(self.name, task, tell, {**own, "allowed_folders": None, "allowed_urls": None})
         for folder in settings.allowed_folders:
             no_effect(tell, self.name, "allowed_folders", folder)
-        for url in settings.allowed_urls:
+        for url in settings.allowed_urls if not task.walled else ():
             no_effect(tell, self.name, "allowed_urls", url)
         for server in settings.mcp_servers:
             if "mcp_config" not in used and not server.offered:

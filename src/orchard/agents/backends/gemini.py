@@ -22,7 +22,7 @@ from orchard.agents.backends.stream import (
     write_private,
 )
 from orchard.agents.cli import Command, Json, KnownBackend, no_effect, options, reason_of
-from orchard.agents.facts.known import AcpTraits, Known, can
+from orchard.agents.facts.known import AcpTraits, Known, Service, can
 from orchard.agents.facts.model_lists import Asking, Found, ask_gemini, with_aliases
 from orchard.agents.permissions import Catalogue, split
 from orchard.agents.protocol import Noted, Reason, Result, Said, Task, Tell, Used
@@ -37,6 +37,17 @@ _NO_LOGIN, _BAD_INPUT, _TURNS = 41, 42, 53
 _LOST = "Error resuming session"
 _HTTP_EXITS = range(400 - 256, 256)
 """An error of the model's owner ends it with the HTTP status, of which the system keeps the lower eight bits."""
+
+_VERTEX = "GOOGLE_GENAI_USE_VERTEXAI"
+
+
+def _services(env: Mapping[str, str]) -> tuple[Service, ...]:
+    if not env.get("GEMINI_API_KEY") or _auth(env) != "gemini-api-key":
+        return ()
+    ((variable, usual),) = ADDRESSES.items()
+    header, others = "x-goog-api-key", ("GOOGLE_API_KEY",)
+    return (Service(key="GEMINI_API_KEY", address=variable, usual=usual, header=header, words="", others=others),)
+
 
 KNOWN = Known(
     "gemini",
@@ -56,6 +67,15 @@ KNOWN = Known(
         "GEMINI_DEFAULT_AUTH_TYPE",
         "GOOGLE_GEMINI_BASE_URL",
     ),
+    hosts=(
+        "generativelanguage.googleapis.com",
+        "cloudcode-pa.googleapis.com",
+        "oauth2.googleapis.com",
+        "accounts.google.com",
+        "www.googleapis.com",
+    ),
+    elsewhere=(_VERTEX, "GOOGLE_API_KEY", "GEMINI_CLI_USE_COMPUTE_ADC", "GOOGLE_VERTEX_BASE_URL"),
+    services=_services,
     endpoints=("GOOGLE_GEMINI_BASE_URL",),
     acp={"gemini": AcpTraits(obeys=(".gemini",), files=(".gemini/.env", ".env"))},
     reads=(".agents", ".gemini", ".env"),
@@ -127,9 +147,9 @@ class Gemini(KnownBackend):
         argv = [program, *row.args, "--output-format", "stream-json", "--approval-mode", "yolo", "--skip-trust"]
         if task.session:
             argv.append(f"--resume={task.session}")
-        argv += options(self.name, settings, tell, _FLAGS)
+        argv += options(self.name, task, tell, _FLAGS)
         argv += _limited(task)
-        for url in settings.allowed_urls:
+        for url in settings.allowed_urls if not task.walled else ():
             no_effect(tell, self.name, "allowed_urls", url)
         env: dict[str, str] = {}
         if private:

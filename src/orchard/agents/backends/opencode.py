@@ -8,14 +8,27 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from orchard.agents.backends.project_files import anywhere, refuse, with_own_words
-from orchard.agents.backends.stream import StreamReader, amount, count, is_private, part, sentence, telling_line, text
+from orchard.agents.backends.stream import (
+    StreamReader,
+    amount,
+    count,
+    is_private,
+    part,
+    sentence,
+    telling_line,
+    text,
+    write_private,
+)
 from orchard.agents.cli import Command, Json, KnownBackend, options, reason_of
-from orchard.agents.facts.known import AcpTraits, Known, can
+from orchard.agents.endpoints import PLACEHOLDER
+from orchard.agents.facts.known import AcpTraits, Known, Service, can
 from orchard.agents.facts.model_lists import Asking, Found, listed
 from orchard.agents.permissions import Catalogue, denied_of_server, of_server, split
 from orchard.agents.protocol import McpServer, Noted, Reason, Result, Task, Tell, Used
+from orchard.files import read_plain
 from orchard.model.agent_rows import AgentRow
 from orchard.model.permissions import Tools
 from orchard.model.usage import Usage
@@ -48,6 +61,55 @@ _ENDS: Mapping[str, tuple[Reason, str]] = {
     "tool-calls": ("failed", "opencode ended in the middle of its work."),
 }
 
+_OWNERS: Mapping[str, tuple[tuple[str, ...], str, str, str]] = {
+    "anthropic": (("ANTHROPIC_API_KEY",), "https://api.anthropic.com/v1", "x-api-key", ""),
+    "openai": (("OPENAI_API_KEY",), "https://api.openai.com/v1", "Authorization", "Bearer"),
+    "google": (
+        ("GOOGLE_GENERATIVE_AI_API_KEY", "GEMINI_API_KEY"),
+        "https://generativelanguage.googleapis.com/v1beta",
+        "x-goog-api-key",
+        "",
+    ),
+    "openrouter": (("OPENROUTER_API_KEY",), "https://openrouter.ai/api/v1", "Authorization", "Bearer"),
+    "groq": (("GROQ_API_KEY",), "https://api.groq.com/openai/v1", "Authorization", "Bearer"),
+    "mistral": (("MISTRAL_API_KEY",), "https://api.mistral.ai/v1", "Authorization", "Bearer"),
+    "xai": (("XAI_API_KEY",), "https://api.x.ai/v1", "Authorization", "Bearer"),
+    "deepseek": (("DEEPSEEK_API_KEY",), "https://api.deepseek.com", "Authorization", "Bearer"),
+}
+"""By the names of providers: variables of their keys, their address, and the header that a key goes by."""
+_IN_VARIABLE = re.compile(r"\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
+_FILE_BYTES = 1 << 20
+
+
+def _services(env: Mapping[str, str]) -> tuple[Service, ...]:
+    """Providers whose key is in a variable or in the user's own file, by the names that it has for them."""
+    found: dict[str, Service] = {}
+    for name, (keys, address, header, words) in _OWNERS.items():
+        if (key := next((one for one in keys if env.get(one)), None)) is not None:
+            others = tuple(one for one in keys if one != key)
+            found[name] = Service(key=key, usual=address, name=name, header=header, words=words, others=others)
+    for name, row in part(_own_file(env), "provider").items():
+        given = part(row, "options") if isinstance(row, dict) else {}
+        address, key = text(given.get("baseURL")), text(given.get("apiKey"))
+        if address:
+            named = _IN_VARIABLE.fullmatch(key)
+            known = _OWNERS.get(name, ((), "", "Authorization", "Bearer"))
+            secret = "" if named else key
+            found[name] = Service(
+                key=named[1] if named else "", usual=address, name=name, header=known[2], words=known[3], secret=secret
+            )
+    return tuple(found.values())
+
+
+def _own_file(env: Mapping[str, str]) -> Json:
+    """What the user's own file says, which a variable names."""
+    try:
+        found = json.loads(read_plain(Path(env["OPENCODE_CONFIG"]), _FILE_BYTES))
+    except (KeyError, OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
 KNOWN = Known(
     "opencode",
     "several",
@@ -64,6 +126,8 @@ KNOWN = Known(
     ),
     can("effort", "cost"),
     anonymous=True,
+    hosts=("opencode.ai", "models.dev", *(urlsplit(address).netloc for _, address, _, _ in _OWNERS.values())),
+    services=_services,
     acp={"opencode": AcpTraits(obeys=(".opencode", "opencode.json", "opencode.jsonc"))},
     reads=(
         ".opencode",
@@ -123,8 +187,8 @@ class Opencode(KnownBackend):
         argv = [program, *row.args, "run", "--format", "json", "--auto"]
         # Without a title it asks the model for one, and does not count what that takes.
         argv += ["--session", task.session] if task.session else ["--title", "Orchard"]
-        argv += options(self.name, settings, tell, _FLAGS)
-        if settings.allowed_urls:
+        argv += options(self.name, task, tell, _FLAGS)
+        if settings.allowed_urls and not task.walled:
             urls = ", ".join(settings.allowed_urls)
             tell(Noted("setting", f"'allowed_urls: {urls}' lets {self.name} fetch any address: it knows all or none."))
         env = {
@@ -142,6 +206,10 @@ class Opencode(KnownBackend):
             # A folder of its own holds no plugins.
             argv.append("--pure")
             env |= {name: str(task.private / "opencode" / below) for name, below in _FOLDERS.items()}
+        if task.walled and (own := _own_file({**task.env, **row.env})):
+            # Where the user has it, nothing can be read behind the wall.
+            file = write_private(task.private / "opencode-own.json", json.dumps(_without_keys(own, task.routes)))
+            env["OPENCODE_CONFIG"] = str(file)
         return Command(tuple(argv), env, with_own_words(task, ("AGENTS.md", "CLAUDE.md")))
 
     def reader(self, task: Task, tell: Tell) -> "OpencodeReader":
@@ -164,13 +232,26 @@ def _config(task: Task) -> Json:
         "share": "disabled",
         "permission": {
             **_limited(task.settings.tools, task.settings.mcp_servers),
-            "external_directory": folders,
+            # A wall holds it to its folders: there a command that merely names others need not be refused.
+            "external_directory": "allow" if task.walled else folders,
             "webfetch": "allow" if fetches else "deny",
         },
     }
+    if task.routes:
+        found["provider"] = {name: {"options": {"baseURL": url}} for name, url in task.routes.items()}
     if task.settings.mcp_servers:
         found["mcp"] = {server.name: _server(server) for server in task.settings.mcp_servers}
     return found
+
+
+def _without_keys(own: Json, routes: Mapping[str, str]) -> Json:
+    """The user's file, without the keys that are added on the way."""
+
+    def without(row: Json) -> Json:
+        return {**row, "options": {**part(row, "options"), "apiKey": PLACEHOLDER}}
+
+    rows = {name: without(row) if name in routes and row else row for name, row in part(own, "provider").items()}
+    return {**own, "provider": rows} if rows else own
 
 
 def _server(server: McpServer) -> Json:

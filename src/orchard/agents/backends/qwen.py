@@ -20,7 +20,7 @@ from orchard.agents.backends.stream import (
     write_private,
 )
 from orchard.agents.cli import Command, Json, KnownBackend, options
-from orchard.agents.facts.known import AcpTraits, Known, can
+from orchard.agents.facts.known import AcpTraits, Known, Service, can
 from orchard.agents.facts.model_lists import Asking, Found, ask_openai, told
 from orchard.agents.permissions import Catalogue, split
 from orchard.agents.protocol import Noted, Reason, Task, Tell
@@ -41,6 +41,14 @@ SETTINGS: Json = {
     "model": {"generationConfig": {"maxRetries": 0}},
 }
 
+
+def _services(env: Mapping[str, str]) -> tuple[Service, ...]:
+    if not env.get("OPENAI_API_KEY"):
+        return ()
+    ((variable, usual),) = ADDRESSES.items()
+    return (Service(key="OPENAI_API_KEY", address=variable, usual=usual, others=("DASHSCOPE_API_KEY",)),)
+
+
 KNOWN = Known(
     "qwen",
     "Alibaba",
@@ -59,6 +67,15 @@ KNOWN = Known(
     ),
     can("max_turns"),
     providers=("DASHSCOPE_API_KEY", "OPENAI_BASE_URL", "QWEN_DEFAULT_AUTH_TYPE"),
+    hosts=(
+        "api.openai.com",
+        "chat.qwen.ai",
+        "portal.qwen.ai",
+        "dashscope.aliyuncs.com",
+        "dashscope-intl.aliyuncs.com",
+        "coding.dashscope.aliyuncs.com",
+    ),
+    services=_services,
     endpoints=("OPENAI_BASE_URL",),
     acp={"qwen": AcpTraits(obeys=(".qwen",), files=(".qwen/.env", ".env"))},
     reads=(".qwen", ".env"),
@@ -113,7 +130,7 @@ class Qwen(KnownBackend):
                 tell(Noted("setting", f"qwen works without its settings: you have not agreed to those here ({said})."))
         else:
             refuse(task, self.name, strange)
-        argv += options(self.name, settings, tell, _FLAGS)
+        argv += options(self.name, task, tell, _FLAGS)
         argv += _limited(settings.tools)
         if settings.mcp_servers:
             row_of = partial(limited_server, settings.tools)

@@ -6,7 +6,7 @@ result = await agent.run(task, watch)
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
@@ -29,6 +29,7 @@ from orchard.agents.builtin.toolbox import open_toolbox
 from orchard.agents.builtin.tools.skills import READ_SKILL
 from orchard.agents.cli import no_effect
 from orchard.agents.definitions.skills import skills_for, skills_text
+from orchard.agents.endpoints import Ways
 from orchard.agents.facts.known import BUILTIN_KEYS, BUILTIN_SERVERS, key_variable
 from orchard.agents.permissions import Holds
 from orchard.agents.protocol import Heard, Noted, Permit, Result, Session, Task, Tell, Used, Wanted, Watch
@@ -126,6 +127,10 @@ class BuiltinAgent:
     def variables(self) -> tuple[str, ...]:
         return (key_variable(self.row), BUILTIN_SERVERS[self.row.provider], *GITHUB, *self.row.pass_env)
 
+    def ways(self, env: Mapping[str, str]) -> Ways:
+        """Its model is called from our own process: the programs that it starts need nothing."""
+        return Ways((), env=env)
+
     async def run(self, task: Task, watch: Watch) -> Result:
         env = {**task.env, "TMPDIR": str(task.scratch), **self.row.env}
         key = env.get(key_variable(self.row), "")
@@ -202,7 +207,7 @@ class BuiltinAgent:
     def _chosen_model(self, task: Task, tell: Tell) -> str | None:
         """The model of this turn: named by the work, by its tier, by the configuration, or the usual one."""
         settings, tiers = task.settings, TIERS[self.row.provider]
-        if settings.allowed_urls:
+        if settings.allowed_urls and not task.walled:
             no_effect(tell, self.name, "allowed_urls", ", ".join(settings.allowed_urls))
         if settings.model is not None:
             return settings.model

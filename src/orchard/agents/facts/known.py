@@ -34,6 +34,28 @@ class Login(Struct, frozen=True):
     how: str
 
 
+class Service(Struct, frozen=True, kw_only=True):
+    """A way to a model over plain HTTP, with a key that somebody else can add: our proxy does, behind a wall."""
+
+    key: str
+    """The variable that holds the key."""
+    address: str = ""
+    """The variable that names the address; empty: its backend tells it otherwise, by the name of this."""
+    usual: str = ""
+    """The address where the variable is not set; empty: then it is not used."""
+    name: str = "model"
+    header: str = "Authorization"
+    words: str = "Bearer"
+    secret: str = ""
+    """The key itself, where it is in no variable."""
+    others: tuple[str, ...] = ()
+    """More credentials for the same, which are of no use once the proxy adds one."""
+
+
+def no_services(_: Mapping[str, str]) -> tuple[Service, ...]:
+    return ()
+
+
 class AcpTraits(Struct, frozen=True):
     """What suits one program that speaks the Agent Client Protocol. Never what it may see."""
 
@@ -80,6 +102,12 @@ class Known(Struct, frozen=True):
     """Some of its models need no login: it can be used without one by whoever names it, but is not chosen."""
     endpoints: tuple[str, ...] = ()
     """Variables that decide whom it asks, and so which models it has."""
+    hosts: tuple[str, ...] = ()
+    """What it reaches: its model, and where its login is renewed. Empty: nobody knows."""
+    elsewhere: tuple[str, ...] = ()
+    """Variables any of which means that it asks somebody else, at addresses that nobody knows."""
+    services: Callable[[Mapping[str, str]], tuple[Service, ...]] = no_services
+    """With these variables, the ways to a model for which it needs no key of its own."""
     acp: Mapping[str, AcpTraits] = field(default_factory=dict)
     """Programs that speak the Agent Client Protocol with its login and its variables, itself among them or not."""
     reads: tuple[str, ...] = ()

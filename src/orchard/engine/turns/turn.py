@@ -10,8 +10,8 @@ import os
 import random
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from hashlib import sha256
 from pathlib import Path
 
@@ -19,7 +19,6 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from orchard.agents import protocol
-from orchard.agents.home import make_home
 from orchard.agents.prompts.work import go_on_instructions, repeated
 from orchard.engine.context import Context
 from orchard.engine.interruption import Interruptible
@@ -28,6 +27,7 @@ from orchard.engine.turns.health import Watched
 from orchard.engine.turns.questions import Person
 from orchard.engine.turns.scope import at_desk, scope_of, with_server
 from orchard.engine.turns.updates import joined
+from orchard.engine.turns.wall import Seat, enclosed
 from orchard.errors import Next
 from orchard.model.events import plans as events
 from orchard.model.limits import Limits
@@ -36,7 +36,6 @@ from orchard.model.phases import Phase
 from orchard.model.plan import JobId, PlanId, Work
 from orchard.model.usage import Usage, add, believed
 from orchard.process.failpoint import failpoint
-from orchard.process.launcher import Launcher
 
 WAITS = (2.0, 5.0, 15.0, 45.0, 90.0)
 """Seconds before each further try of a turn that met an error which passes."""
@@ -167,7 +166,8 @@ async def _once(context: Context, asked: Asked, calls: int) -> tuple[protocol.Re
     ):
         given = settings if most is None else replace(settings, max_turns=most - calls)
         private = private_folder(context, agent.name)
-        async with _launcher(context, asked, private, scratch) as launcher:
+        seat = Seat(agent, asked.folder, private, scratch, asked.env)
+        async with enclosed(context, seat, given) as behind:
             task = protocol.Task(
                 instructions=asked.instructions,
                 folder=asked.folder,
@@ -175,8 +175,10 @@ async def _once(context: Context, asked: Asked, calls: int) -> tuple[protocol.Re
                 private=private,
                 scratch=scratch,
                 log=log,
-                launcher=launcher,
-                settings=given,
+                launcher=behind.launcher,
+                settings=behind.settings,
+                replaced=behind.replaced,
+                routes=behind.routes,
                 session=asked.session,
                 calls_before=calls,
                 limits=asked.limits,
@@ -212,30 +214,6 @@ async def _performed(
     finally:
         hearing.end(result)
     return result
-
-
-@asynccontextmanager
-async def _launcher(context: Context, asked: Asked, private: Path, scratch: Path) -> AsyncIterator[Launcher]:
-    """Starts the agent's programs: behind a wall they have its folders, a home with its login, and doors."""
-    enclosure = context.workspace.enclosure
-    if not context.workspace.is_open:  # a conflict is resolved in a folder apart
-        await enclosure.build(None)
-    launcher = context.workspace.launcher
-    if launcher.wall is None:
-        yield launcher
-        return
-    home, socket = private / "home", context.engine.job_tokens.socket
-    own = make_home(asked.agent.name, asked.env, home)
-    folders = [path for path in asked.settings.allowed_folders if path.is_dir()]
-    launcher = launcher.opened(
-        writable=(asked.folder, private, scratch, *own, *folders),
-        sockets=() if socket is None else (Path(socket),),
-        home=home,
-        temporary=scratch,
-    )
-    allowed = enclosure.allowed(asked.settings.allowed_urls)
-    async with enclosure.opened(launcher, context.number, context.phase, context.subtask, allowed) as opened:
-        yield opened
 
 
 def _watched(context: Context) -> AbstractContextManager[Watched]:

@@ -1,0 +1,162 @@
+"""Real agents behind a wall: they work, go on, are stopped, hand work on, reach their model only, and have no key."""
+
+import asyncio
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from orchard.engine.server.session import Session
+from orchard.model.events.plans import AgentNoted, PlanStarted, SandboxRefused
+from orchard.model.plan import PlanId
+from orchard.process.sandbox.level import walls
+from tests.agents.llm import Hang, Say, Script, ScriptedLlm, Shell, routes, steps
+from tests.agents.test_plans import BUILTIN, KINDS, Kind, asks, carrying, install
+from tests.agents.test_subtasks_real import CHILD, Taught, parent
+from tests.agents.test_subtasks_real import orchard as orchard
+from tests.engine.conftest import job, statuses
+
+pytestmark = pytest.mark.anyio
+
+LEVELS = [finding.level for finding in walls().findings if finding.works]
+SECRET = "sk-the-real-key-4711"
+FOUND_ELSEWHERE = ("openai",)
+"""Their address stands in a file of theirs, and names this machine: behind bubblewrap that is the job's own."""
+BEHIND = [kind for kind in KINDS if kind.name not in FOUND_ELSEWHERE]
+CHEAP = ("builtin", "claude", "codex")
+"""At both levels."""
+PAIRS = [(kind, level) for kind in BEHIND for level in LEVELS if level == LEVELS[0] or kind.name in CHEAP]
+
+REACHES = f"{sys.executable} -c \"import urllib.request as r; r.urlopen('http://second.example/', timeout=5)\" || true"
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some of them take a minute to hand work on."""
+    monkeypatch.setattr("tests.engine.conftest.LONGEST", 280.0)
+
+
+@contextmanager
+def walled(
+    kind: Kind, level: str, script: Script, monkeypatch: pytest.MonkeyPatch, home: Path, config: str = ""
+) -> Iterator[ScriptedLlm]:
+    """A model at an address of this machine, and a user who has a real key for it."""
+    monkeypatch.setenv("ORCHARD_SANDBOX", level)
+    real = replace(kind, env=tuple(given.replace("not-a-key", SECRET) for given in kind.env))
+    with ScriptedLlm(script) as llm:
+        install(monkeypatch, home, llm, real, config=config)
+        yield llm
+
+
+def sent(llm: ScriptedLlm) -> set[str]:
+    """What requests for a turn say who they are."""
+    names = ("authorization", "x-api-key", "x-goog-api-key")
+    return {
+        asked.headers[name].removeprefix("Bearer ") for asked in llm.requests for name in names if name in asked.headers
+    }
+
+
+pairs = pytest.mark.parametrize(("kind", "level"), PAIRS, ids=lambda each: each if isinstance(each, str) else each.id)
+
+
+@pairs
+async def test_an_agent_works_without_a_key_and_reaches_nothing_but_its_model(
+    kind: Kind, level: str, orchard: Taught, monkeypatch: pytest.MonkeyPatch, private_home: Path
+) -> None:
+    (private_home / "private.txt").write_text("the user's\n")
+    looks = f"env > env.txt; cat {private_home}/private.txt > read.txt 2>/dev/null; {REACHES}"
+    script = steps(Shell(looks), Say("Looked around."))
+    with walled(kind, level, script, monkeypatch, private_home) as llm:
+        status = await orchard.run(f"name: One\njobs: [{{id: a, work: {asks(kind, 'Look around')}}}]")
+
+        assert statuses(status) == {"a": "succeeded"}, job(status, "a")["error"]
+        assert sent(llm) == {SECRET}
+    (started,) = orchard.events(PlanStarted)
+    landed = orchard.repo.files("work")
+    assert started.sandbox == level
+    assert SECRET not in landed["env.txt"]
+    assert landed["read.txt"] == ""
+    refused = {one.name: one for one in orchard.events(SandboxRefused)}
+    assert refused["second.example:80"].reason == "not-listed"
+    assert refused["second.example:80"].setting == 'allowed_urls: ["second.example"]'
+    noted = [one.message for one in orchard.events(AgentNoted)]
+    assert not [said for said in noted if "allowed_urls" in said or "whatever is public" in said], noted
+
+
+@pairs
+async def test_a_retry_behind_the_wall_goes_on_in_the_same_session(
+    kind: Kind, level: str, orchard: Taught, monkeypatch: pytest.MonkeyPatch, private_home: Path
+) -> None:
+    script = routes(
+        {"attempt 2 begins": steps(Shell("echo good > a.txt"), Say("Mended."))},
+        otherwise=steps(Shell("echo bad > a.txt"), Say("Wrote it.")),
+    )
+    plan = f"name: Again\njobs: [{{id: a, heal: false, postchecks: grep good a.txt, work: {asks(kind, 'Write a')}}}]"
+    with walled(kind, level, script, monkeypatch, private_home):
+        status = await orchard.run(plan)
+        assert job(status, "a")["failed_phase"] == "postchecks", job(status, "a")["error"]
+
+        status = await orchard.ask("retry_plan", jobs=["a"], phase="work")
+
+        assert statuses(status) == {"a": "succeeded"}, job(status, "a")["error"]
+    first, second = (attempt["turns"] for attempt in orchard.attempts("a", None))
+    assert second[0]["resumed"] and second[0]["session"] == first[0]["session"]
+    assert len(second) == 1, [one.message for one in orchard.events(AgentNoted)]
+
+
+@pairs
+async def test_a_canceled_agent_behind_the_wall_is_gone(
+    kind: Kind, level: str, orchard: Taught, monkeypatch: pytest.MonkeyPatch, private_home: Path
+) -> None:
+    with walled(
+        kind, level, steps(Hang(Shell("echo late > late.txt")), Say("Done.")), monkeypatch, private_home
+    ) as llm:
+        monkeypatch.setenv("ORCHARD_GRACE", "1")
+
+        async def cancel(session: Session, plan: PlanId) -> None:
+            await asyncio.to_thread(llm.wait_hanging, 120.0)
+            await session.request("cancel_plan", plan=plan)
+
+        status = await orchard.run(f"name: Stop\njobs: [{{id: a, work: {asks(kind, 'Be late')}}}]", during=cancel)
+        assert not carrying(f"{status['plan']['id']}:a:1")
+        llm.release()
+        await asyncio.sleep(1)
+
+    assert statuses(status) == {"a": "canceled"}
+    assert not Path(job(status, "a")["worktree"], "late.txt").exists()
+
+
+@pairs
+async def test_an_agent_behind_the_wall_hands_work_to_another_and_takes_it_over(
+    kind: Kind, level: str, orchard: Taught, monkeypatch: pytest.MonkeyPatch, private_home: Path
+) -> None:
+    script = routes({"CHILD-TASK": CHILD, "PARENT-TASK": parent})
+    with walled(kind, level, script, monkeypatch, private_home) as llm:
+        status = await orchard.run(f"name: Help\njobs: [{{id: a, work: {asks(kind, 'PARENT-TASK')}}}]")
+
+        told = "\n".join(result for asked in llm.requests for result in asked.results)
+    assert statuses(status) == {"a": "succeeded"}, (job(status, "a")["error"], told[-3000:])
+    assert orchard.repo.files("work")["both.txt"] == "draft\nfrom the child\n", told[-3000:]
+    (subtask,) = job(status, "a")["subtasks"]
+    assert (subtask["status"], subtask["pulled"]) == ("completed", True)
+
+
+def only(*names: str) -> list[Kind]:
+    return [kind for kind in KINDS if kind.name in names]
+
+
+@pytest.mark.parametrize("kind", [BUILTIN, *only("claude")], ids=lambda kind: kind.id)
+async def test_what_the_work_allows_is_let_through_to_where_it_leads(
+    kind: Kind, orchard: Taught, monkeypatch: pytest.MonkeyPatch, private_home: Path
+) -> None:
+    # Nothing answers to this name; that it was looked up, and not refused, is what counts.
+    script = steps(Shell(f"{REACHES}; echo done > done.txt"), Say("Done."))
+    allows = asks(kind, "Reach").replace("{type", "{allowed_urls: [second.example], type")
+    with walled(kind, LEVELS[0], script, monkeypatch, private_home):
+        status = await orchard.run(f"name: One\njobs: [{{id: a, work: {allows}}}]")
+
+    assert statuses(status) == {"a": "succeeded"}, job(status, "a")["error"]
+    assert "second.example:80" not in {one.name for one in orchard.events(SandboxRefused)}
