@@ -35,7 +35,7 @@ class Launcher(Struct, frozen=True):
         pipes: bool = False,
         farewell: float | None = None,
     ) -> Launch:
-        seen = env if self.wall is None else {**env, **self.wall.env}
+        seen = env if self.wall is None else self.wall.told(env)
         return Launch(argv, folder, seen, log, self.token, limits, self.wall, pipes=pipes, farewell=farewell)
 
     def apart(self) -> "Launcher":

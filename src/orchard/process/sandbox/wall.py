@@ -9,12 +9,31 @@ from msgspec.structs import replace
 
 from orchard.process.sandbox.policy import Policy
 
+_FOLDERS = {
+    "XDG_CONFIG_HOME": ".config",
+    "XDG_DATA_HOME": ".local/share",
+    "XDG_STATE_HOME": ".local/state",
+    "XDG_CACHE_HOME": ".cache",
+}
+"""Variables that say where programs keep things, and where that is below a home."""
+_RUNTIME = "XDG_RUNTIME_DIR"
+
 
 class Wall(Struct, frozen=True):
     level: Literal["bwrap", "landlock"]
     policy: Policy
     env: Mapping[str, str] = field(default_factory=dict)
     """Over the variables of a program: where toolchains are, and where git may write."""
+
+    def told(self, env: Mapping[str, str]) -> dict[str, str]:
+        """The variables of a program behind it: what its own folders are, where the host's would be hidden from it."""
+        found = {**env, **self.env}
+        for name, below in _FOLDERS.items():
+            if name in found and not self.policy.may_write(Path(found[name])):
+                found[name] = str(self.policy.home / below)
+        if (place := found.get(_RUNTIME)) is not None and not self.policy.may_write(Path(place)):
+            del found[_RUNTIME]  # nothing of it is there
+        return found
 
     def opened(
         self,
