@@ -13,7 +13,7 @@ from orchard.engine.server.session import Session
 from orchard.model.events.plans import AgentNoted, PlanStarted, SandboxRefused
 from orchard.model.plan import PlanId
 from orchard.process.sandbox.level import walls
-from tests.agents.llm import Hang, Say, Script, ScriptedLlm, Shell, routes, steps
+from tests.agents.llm import Call, Hang, Say, Script, ScriptedLlm, Shell, routes, steps
 from tests.agents.test_plans import BUILTIN, KINDS, Kind, asks, carrying, install
 from tests.agents.test_subtasks_real import CHILD, Taught, parent
 from tests.agents.test_subtasks_real import orchard as orchard
@@ -160,3 +160,76 @@ async def test_what_the_work_allows_is_let_through_to_where_it_leads(
 
     assert statuses(status) == {"a": "succeeded"}, job(status, "a")["error"]
     assert "second.example:80" not in {one.name for one in orchard.events(SandboxRefused)}
+
+
+TOOLS = """
+    git add -A; git commit -qm first; echo staged > staged.txt; git add staged.txt; git rev-parse HEAD:one.txt
+"""
+
+
+async def test_the_built_in_agents_own_tools_keep_to_what_is_protected_and_find_what_its_commands_committed(
+    orchard: Taught, monkeypatch: pytest.MonkeyPatch, private_home: Path
+) -> None:
+    orchard.repo.commit({".github/workflows/ci.yml": "on: push\n"})
+    script = steps(
+        Call("write_file", {"path": ".github/workflows/ci.yml", "content": "evil"}),
+        Call("write_file", {"path": ".github/workflows/more/evil.yml", "content": "evil"}),
+        Call("edit_file", {"path": ".github/workflows/ci.yml", "old_text": "push", "new_text": "evil"}),
+        Call("write_file", {"path": "one.txt", "content": "one\n"}),
+        Shell(TOOLS.strip()),
+        Call("git_log", {"count": 1}),
+        Call("git_diff", {"staged": True}),
+        Call("git_commit", {"message": "second"}),
+        Say("Done."),
+    )
+    with walled(BUILTIN, LEVELS[0], script, monkeypatch, private_home) as llm:
+        status = await orchard.run(f"name: Own\njobs: [{{id: a, work: {asks(BUILTIN, 'Use your tools')}}}]")
+
+        told = llm.requests[-1].results
+    assert statuses(status) == {"a": "succeeded"}, (job(status, "a")["error"], told)
+    for refused in told[:3]:
+        assert 'unprotected: [".github/workflows"]' in refused
+    assert "first" in told[5] and "+staged" in told[6], told
+    landed = orchard.repo.files("work")
+    assert landed[".github/workflows/ci.yml"] == "on: push\n" and landed["staged.txt"] == "staged\n"
+    assert not [name for name in landed if "evil" in name]
+
+
+async def test_what_the_plan_opens_the_built_in_agents_own_tools_write(
+    orchard: Taught, monkeypatch: pytest.MonkeyPatch, private_home: Path
+) -> None:
+    orchard.repo.commit({".github/workflows/ci.yml": "on: push\n"})
+    script = steps(
+        Call("write_file", {"path": ".github/workflows/ci.yml", "content": "on: pull_request\n"}), Say("Ok.")
+    )
+    opens = "unprotected: ['.github/workflows']"
+    with walled(BUILTIN, LEVELS[0], script, monkeypatch, private_home):
+        status = await orchard.run(f"name: Own\n{opens}\njobs: [{{id: a, work: {asks(BUILTIN, 'Write')}}}]")
+
+    assert statuses(status) == {"a": "succeeded"}, job(status, "a")["error"]
+    assert orchard.repo.files("work")[".github/workflows/ci.yml"] == "on: pull_request\n"
+
+
+OWN = """
+[agents.mine]
+command = "sh -c 'env > env.txt; echo fine'"
+pass_env = ["XDG_CONFIG_HOME", "XDG_RUNTIME_DIR"]
+"""
+
+
+@pytest.mark.parametrize("known", [False, True])
+async def test_an_agent_of_which_nothing_is_known_reaches_what_is_public_and_that_is_told_once(
+    orchard: Taught, monkeypatch: pytest.MonkeyPatch, private_home: Path, known: bool
+) -> None:
+    kind = Kind("mine", None, config=OWN + ("endpoints = ['model.example']\n" if known else ""))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "/run/user/0")
+    work = asks(kind, "Anything")
+    with walled(kind, LEVELS[0], steps(Say("")), monkeypatch, private_home):
+        monkeypatch.setenv("XDG_CONFIG_HOME", str(private_home / "config"))
+        status = await orchard.run(f"name: Own\njobs: [{{id: a, work: {work}}}, {{id: b, needs: [a], work: {work}}}]")
+
+    assert statuses(status)["a"] == "succeeded", job(status, "a")["error"]
+    noted = [one.message for one in orchard.events(AgentNoted) if "whatever is public" in one.message]
+    assert len(noted) == (0 if known else 1), noted
+    seen = dict(line.partition("=")[::2] for line in orchard.repo.files("work")["env.txt"].splitlines())
+    assert seen["XDG_CONFIG_HOME"] == f"{seen['HOME']}/.config" and "XDG_RUNTIME_DIR" not in seen

@@ -100,7 +100,9 @@ class Place(NamedTuple):
 class Confines:
     """Folders that paths may lead into, and nowhere else. Relative paths begin in the first."""
 
-    def __init__(self, folders: Sequence[Path]) -> None:
+    def __init__(self, folders: Sequence[Path], protected: Sequence[Path] = ()) -> None:
+        """`protected`: places in them that are not written to, by their real paths."""
+        self.protected = frozenset(protected)
         self.roots = [Path(os.path.realpath(folder)) for folder in folders]
         given = [Path(os.path.normpath(folder)) for folder in folders]
         self.names = {name.parts: root for name, root in zip(given, self.roots, strict=True)}
@@ -211,6 +213,13 @@ class _Walk:
         parent = self._opened[-1]
         if self._writing and name.casefold() == ".git":
             raise BadPath(f"'{self._asked}' leads into '.git', which is git's own: use the git tools.")
+        here = self._here() / name
+        if self._writing and here in self._confines.protected:
+            shown = here.relative_to(self._root)
+            raise BadPath(
+                f"'{self._asked}' is protected: other programs obey what stands there. Only the plan's line "
+                f'unprotected: ["{shown}"] opens it.'
+            )
         target = _link(parent, name)
         if target is not None:
             return target

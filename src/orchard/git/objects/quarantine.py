@@ -24,6 +24,8 @@ from orchard.git.folders import entries
 from orchard.git.repository import Repository
 from orchard.git.scratch import SCRATCH
 
+FOLDER = "GIT_OBJECT_DIRECTORY"
+"""The variable by which a job's git finds where to write."""
 _FOLDER, _LOOSE = re.compile("[0-9a-f]{2}"), re.compile("[0-9a-f]{38}|[0-9a-f]{62}")
 _PACK = re.compile(r"pack-[0-9a-f]{40,64}\.pack")
 LARGEST = 2 << 30
@@ -40,7 +42,7 @@ class Brought(Struct, frozen=True):
 def variables(folder: Path, repo: Repository) -> dict[str, str]:
     """What a job's git is told so that it writes there."""
     return {
-        "GIT_OBJECT_DIRECTORY": str(folder),
+        FOLDER: str(folder),
         "GIT_ALTERNATE_OBJECT_DIRECTORIES": str(repo.common_dir / "objects"),
     }
 

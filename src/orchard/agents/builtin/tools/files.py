@@ -114,7 +114,10 @@ def file_tools(context: ToolContext, checkout: Checkout, search_seconds: float =
 
 class _FileTools:
     def __init__(self, context: ToolContext, checkout: Checkout, search_seconds: float) -> None:
-        self._confines = Confines((context.folder, *context.allowed_folders))
+        wall = context.launcher.wall
+        protected = wall.policy.protected if wall is not None else ()
+        real = [Path(os.path.realpath(path.parent)) / path.name for path in protected]
+        self._confines = Confines((context.folder, *context.allowed_folders), real)
         self._checkout, self._search_seconds = checkout, search_seconds
 
     async def read_file(self, _: ToolContext, arguments: Json) -> Answer:

@@ -34,6 +34,7 @@ from orchard.agents.builtin.tool import (
 )
 from orchard.errors import OrchardError
 from orchard.git.command import TERMINATE_GRACE, Git, start_git
+from orchard.git.objects import quarantine
 from orchard.git.repository import LOCK_REASON, Repository, block_filters, find_repository
 from orchard.process.families.table import TOKEN_VARIABLE
 
@@ -61,6 +62,7 @@ class Checkout(Struct, frozen=True):
         repo = self.repo
         if repo is None or repo.top is None:
             raise ToolError(self.why_not or f"{context.folder} is not in a checkout of a git repository.")
+        _bring_in(repo, context)
         git = Git(repo.common_dir, repo.git_dir, cwd=context.folder, work_tree=repo.top, config=dict(repo.filters))
         git = block_filters(git, repo.filters)
         name, email = repo.identity()
@@ -84,6 +86,21 @@ class Checkout(Struct, frozen=True):
             return (self.repo.git_dir / "locked").read_text("utf-8", "replace").startswith(LOCK_REASON)
         except OSError:
             return False
+
+
+_bringing = threading.Lock()
+
+
+def _bring_in(repo: Repository, context: ToolContext) -> None:
+    """Objects that commands behind the wall wrote with their own git: the index or HEAD may name some of them."""
+    wall = context.launcher.wall
+    folder = wall.env.get(quarantine.FOLDER) if wall is not None else None
+    if folder is None:
+        return
+    with _bringing:
+        brought = quarantine.bring_in(repo, Path(folder))
+    if brought.refused is not None:
+        raise ToolError(f"What git wrote in your commands is not accepted: {brought.refused}")
 
 
 def find_checkout(folder: Path) -> Checkout:
