@@ -130,6 +130,37 @@ def test_a_plan_is_paused_resumed_canceled_and_deleted(tab: Tab) -> None:
     assert plan not in [one["id"] for one in tab.desk("list", "--json").json]
 
 
+def test_several_plans_are_canceled_with_one_question(tab: Tab) -> None:
+    plans = [submitted(tab, name, shell("a", "sleep 60")) for name in ("Both one", "Both two")]
+    tab.go("/")
+    for name in ("Both one", "Both two"):
+        tab.page.get_by_label(f"Pick {name}").check()
+    tab.page.get_by_role("toolbar").get_by_role("button", name="Cancel").click()
+    tab.press("Cancel them")
+
+    until(lambda: [tab.desk.status(one)["plan"]["status"] for one in plans] == ["canceled", "canceled"], seconds=20)
+
+
+def test_a_graph_is_changed_around_a_job_that_has_not_started(tab: Tab) -> None:
+    gate = tab.desk.folder / "shape"
+    wait = f"while [ ! -e {gate} ]; do sleep 0.05; done; echo a > a"
+    plan = submitted(tab, "Shape", shell("a", wait), shell("b", "echo b > b", "a"), shell("c", "echo c > c", "b"))
+    tab.job(plan, "b")
+    tab.press("Add a job before")
+    tab.page.get_by_role("textbox", name="The job").fill("new: echo new > new.txt")
+    tab.press("Add it")
+    until(lambda: job_of(tab, plan, "b")["needs"] == ["new"], seconds=20)
+    tab.job(plan, "c")
+    tab.press("Remove")
+    tab.press("Remove it")
+    expect(tab.page.locator("a.node")).to_have_count(4)
+    gate.touch()
+
+    until(lambda: tab.desk.status(plan)["plan"]["landed"], seconds=30)
+    files = tab.desk.repo.files("shape")
+    assert files["new.txt"] == "new\n" and "c" not in files
+
+
 # ------------------------------------------------------------------------------------------- people
 
 

@@ -4,6 +4,7 @@ import type { JobView, Next, Operations, PlanSummary } from "./generated/api";
 import { asked, note, type Question } from "./parts/overlay";
 import { store } from "./state";
 
+type Change = NonNullable<Operations["reshapePlan"]["body"]>["changes"][number];
 const PHASES = ["merge-fi", "setup", "prechecks", "work", "commit", "postchecks", "merge-ri"] as const;
 
 /** Do it, tell what became of it, and show the plan as it is then; whether it was done. */
@@ -46,6 +47,8 @@ const CANCEL: Omit<Question, "title"> = {
   field: { label: "Why (for those who read the plan later)" },
 };
 
+const DELETE = "What runs is stopped. What is in worktrees is saved before they are removed, and commits are kept until a plan is purged.";
+
 /** What can be done with a plan as it is now. */
 export function planActions(repo: string, plan: PlanSummary): Action[] {
   const at = { repo, plan: plan.id };
@@ -64,6 +67,23 @@ export function planActions(repo: string, plan: PlanSummary): Action[] {
   add({ name: "cancel", label: "Cancel", icon: "stop", danger: true, run: () => cancelPlan(repo, plan) }, !over);
   add({ name: "delete", label: "Delete", icon: "trash", danger: true, run: () => removePlan(repo, plan) }, true);
   return found;
+}
+
+/** The same for several plans: one question for all of them. */
+export async function bulk(name: string, plans: readonly { repo: string; plan: PlanSummary }[]): Promise<boolean> {
+  const names = plans.map((one) => `'${one.plan.name}'`).join(", ");
+  const title = `${name === "delete" ? "Delete" : "Cancel"} ${plans.length === 1 ? names : `${plans.length} plans`}?`;
+  const told = name === "delete" ? DELETE : CANCEL.told;
+  const asks = name === "delete" || name === "cancel";
+  if (asks && !(await asked({ title, told: `${plans.length === 1 ? "" : `${names}. `}${told}`, yes: name === "delete" ? "Delete" : "Cancel them", danger: true }))) return false;
+  for (const { repo, plan } of plans) {
+    const at = { repo, plan: plan.id };
+    if (name === "delete") await run("deletePlan", at);
+    else if (name === "cancel") await run("cancelPlan", at, {});
+    else await planActions(repo, plan).find((one) => one.name === name)?.run();
+  }
+  for (const repo of new Set(plans.map((one) => one.repo))) await store.list(repo);
+  return true;
 }
 
 async function cancelPlan(repo: string, plan: PlanSummary): Promise<unknown> {
@@ -85,8 +105,7 @@ async function clone(repo: string, plan: PlanSummary): Promise<unknown> {
 }
 
 async function removePlan(repo: string, plan: PlanSummary): Promise<unknown> {
-  const told = "What runs is stopped. What is in its worktrees is saved before they are removed, and its commits are kept until it is purged.";
-  const said = await asked({ title: `Delete '${plan.name}'?`, told, yes: "Delete", danger: true });
+  const said = await asked({ title: `Delete '${plan.name}'?`, told: DELETE, yes: "Delete", danger: true });
   if (!said) return null;
   const done = await run("deletePlan", { repo, plan: plan.id }, undefined, "It was deleted.");
   await store.list(repo);
@@ -108,9 +127,51 @@ export function jobActions(repo: string, plan: string, job: JobView): Action[] {
   add({ name: "complete", label: "Call it done", icon: "ok", run: () => complete(repo, plan, job) }, worker?.state === "idle");
   add({ name: "interrupt", label: "Interrupt", icon: "pause", run: () => run("interruptWorker", at, undefined, "The turn of the agent ends.") }, worker?.state === "running" && active);
   add({ name: "pause", label: "Pause agent", icon: "pause", run: () => run("pauseWorker", at, undefined, "The agent waits until it is resumed.") }, (worker?.state === "running" || worker?.state === "idle") && active);
+  if (["pending", "ready", "blocked"].includes(job.status) && job.attempts === 0 && !job.validation && !job.waiting) found.push(...reshapeActions(repo, plan, job));
   add({ name: "fail", label: "Force-fail", icon: "bad", danger: true, run: () => forceFail(repo, plan, job) }, active);
   add({ name: "cancel", label: "Cancel", icon: "stop", danger: true, run: () => cancelJob(repo, plan, job) }, !over);
   return found;
+}
+
+/** Changes of the graph around a job that has not started. */
+function reshapeActions(repo: string, plan: string, job: JobView): Action[] {
+  const reshape = (change: Change, done: string) => run("reshapePlan", { repo, plan }, { changes: [change] }, done);
+  const add = (op: "add_before" | "add_after", where: string): Action => ({
+    name: op,
+    label: `Add a job ${where}`,
+    icon: "plus",
+    run: async () => {
+      const said = await asked({ title: `Add a job ${where} '${job.name}'`, told: `What needs are changed for it follows by itself. Write its id, a colon, and its work.`, yes: "Add it", field: { label: "The job", placeholder: "lint: ruff check .   or   review: @agent Review the change", lines: 3, needed: true } });
+      const found = said && /^\s*([^\s:]+)\s*:\s*([\s\S]+)$/.exec(said.text);
+      if (said && !found) return note("Write its id, a colon, and its work.", "bad");
+      return found && reshape({ op, id: job.id, job: { id: found[1] ?? "", work: found[2] ?? "" } }, "It was added.");
+    },
+  });
+  return [
+    add("add_before", "before"),
+    add("add_after", "after"),
+    {
+      name: "needs",
+      label: "Change needs",
+      icon: "branch",
+      run: async () => {
+        const said = await asked({ title: `What does '${job.name}' need?`, told: `Now: ${job.needs.join(", ") || "nothing"}. Write the ids of all jobs that it is to wait for, with blanks between them; nothing means that it waits for none.`, yes: "Change it", field: { label: "Ids of jobs", placeholder: job.needs.join(" ") } });
+        return said && reshape({ op: "set_needs", id: job.id, needs: said.text.split(/[\s,]+/).filter(Boolean) }, "Its needs were changed.");
+      },
+    },
+    {
+      name: "remove",
+      label: "Remove",
+      icon: "trash",
+      danger: true,
+      run: async () => {
+        const said = await asked({ title: `Remove '${job.name}' from the plan?`, told: "It has not started, so no work is lost. What needs it waits for what it needed instead.", yes: "Remove it", danger: true });
+        const done = said && (await reshape({ op: "remove", id: job.id }, "It was removed."));
+        if (done) location.hash = `#/r/${encodeURIComponent(repo)}/${encodeURIComponent(plan)}`;
+        return done;
+      },
+    },
+  ];
 }
 
 async function retry(repo: string, plan: string, job: JobView): Promise<unknown> {

@@ -1,6 +1,6 @@
 // Every plan, in one glance: what runs, what is stuck, what it cost, what needs a person.
 import { useMemo, useState } from "react";
-import { planActions } from "../actions";
+import { bulk, planActions } from "../actions";
 import type { PlanStatus, PlanSummary } from "../generated/api";
 import { ago, count, duration, elapsed, large, money, visibleName } from "../format";
 import { ActionButton, Command, Empty } from "../parts/bits";
@@ -187,14 +187,13 @@ function Bulk({ rows, done }: { rows: readonly Row[]; done: () => void }) {
     <div className="card bulk" role="toolbar" aria-label="Do this with all that are picked">
       <b>{count(rows.length, "plan")}</b>
       {BULK.map((name) => {
-        const found = each.flatMap((actions) => actions.filter((one) => one.name === name));
-        const first = found[0];
+        const able = rows.filter((_, place) => each[place]?.some((one) => one.name === name));
+        const first = each.flat().find((one) => one.name === name);
         if (!first) return null;
         const all = async () => {
-          for (const one of found) await one.run();
-          done();
+          if (await bulk(name, able)) done();
         };
-        return <ActionButton key={name} tiny action={{ ...first, main: false, label: found.length === rows.length ? first.label : `${first.label} (${found.length})`, run: all }} />;
+        return <ActionButton key={name} tiny action={{ ...first, main: false, label: able.length === rows.length ? first.label : `${first.label} (${able.length})`, run: all }} />;
       })}
       <button className="button bare tiny" onClick={done}>
         Clear
