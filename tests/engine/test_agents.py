@@ -11,7 +11,7 @@ from orchard.agents.protocol import Noted, Result, Task, Used, Watch
 from orchard.config.trust import trust
 from orchard.engine.server import start as opening
 from orchard.engine.turns import turn as turns
-from orchard.errors import InvalidInput
+from orchard.errors import InvalidInput, UsageError
 from orchard.model.events.plans import AgentNoted, AgentStarted
 from orchard.model.usage import Usage
 from tests.engine.conftest import Orchard, job, statuses, until
@@ -145,6 +145,37 @@ async def test_a_retry_goes_on_in_the_session_and_is_told_what_failed(orchard: O
     assert "not good" in told and "postchecks" in told and "Write a" not in told.split("data")[0]
     assert agent.tasks[1].folder == agent.tasks[0].folder
     assert agent.tasks[1].private == agent.tasks[0].private
+
+
+async def test_an_agent_whose_changes_are_rejected_goes_back_to_work_and_is_told_why(
+    orchard: Orchard, agents: ScriptedAgents
+) -> None:
+    agent = agents.add("one", writes({"a.txt": "first"}, session="s1"), writes({"a.txt": "second"}, session="s1"))
+    waiting = await orchard.run("name: Look\njobs: [{id: a, approve: true, work: '@agent Write a'}]")
+    assert job(waiting, "a")["waiting"]["kind"] == "approval"
+
+    again = await orchard.ask("reject_job", job="a", reason="It has to say second.")
+
+    assert job(again, "a")["waiting"]["kind"] == "approval" and job(again, "a")["attempts"] == 2
+    assert agent.tasks[1].session == "s1"
+    assert "It has to say second." in agent.tasks[1].instructions
+    done = await orchard.ask("approve_job", job="a")
+    assert done["plan"]["status"] == "succeeded" and orchard.repo.files("work")["a.txt"] == "second"
+
+
+async def test_work_of_no_agent_that_is_rejected_has_failed_and_only_what_waits_can_be(
+    orchard: Orchard, agents: ScriptedAgents
+) -> None:
+    await orchard.run("name: Look\njobs: [{id: a, approve: true, work: echo a > a.txt}]")
+    with pytest.raises(UsageError, match="needs a reason"):
+        await orchard.ask("reject_job", job="a", reason=" ")
+
+    status = await orchard.ask("reject_job", job="a", reason="No.")
+
+    assert (status["plan"]["status"], job(status, "a")["reason"]) == ("failed", "rejected")
+    assert "rejected them: No." in job(status, "a")["error"]
+    with pytest.raises(UsageError, match="does not wait for approval"):
+        await orchard.ask("reject_job", job="a", reason="No.")
 
 
 async def test_a_fresh_session_is_told_everything_again(orchard: Orchard, agents: ScriptedAgents) -> None:

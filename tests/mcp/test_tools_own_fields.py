@@ -27,7 +27,7 @@ ARGUMENTS: dict[str, Json] = {
     "add_job": {"id": "x"}, "add_jobs": {"jobs": [{"id": "x"}]}, "cancel_group": {"group": "g"},
     "get_group": {"group": "g"}, "reshape_plan": {"changes": [{"op": "remove", "id": "x"}]},
     "update_plan": {"push": True},
-    "update_job": {"priority": 1}, "list_plans": {},
+    "update_job": {"priority": 1}, "list_plans": {}, "reject_job": {"reason": "no"},
 }  # fmt: skip
 """What a tool needs besides the plan and the job."""
 
@@ -325,6 +325,16 @@ async def says_why_a_job_was_failed(tools: Bench, tool: str) -> None:
     await tools(tool, plan=plan, job="b", reason="it loops")
     assert [event.message for event in events(tools, plan, JobFailed)] == ["it loops"]
     assert (await tools("get_job_failure", plan=plan, job="b"))["message"] == "it loops"
+
+
+@check("reason", "reject_job")
+async def says_why_a_job_was_rejected(tools: Bench, tool: str) -> None:
+    made = await tools("create_plan", name="Look", land="never", jobs=[{"id": "b", "work": "true", "approve": True}])
+    await tools.ended(made["plan"], "waiting")
+    await tools(tool, plan=made["plan"], job="b", reason="not so")
+    assert [event.message for event in events(tools, made["plan"], JobFailed)] == [
+        "A person looked at the changes and rejected them: not so"
+    ]
 
 
 @check("purge", "delete_plan")

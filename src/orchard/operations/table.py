@@ -47,6 +47,7 @@ _ALL: tuple[Operation, ...] = (
     jobs.cancel_group,
     jobs.force_fail_job,
     jobs.approve_job,
+    jobs.reject_job,
     *permissions.OPERATIONS,
     workers.deploy_jobs,
     workers.deploy_task,

@@ -42,6 +42,7 @@ COMMANDS = {
     "restore_saved_work": "recover [ref] [folder] [--plan plan]",
     "resume_plan": "resume [plan]",
     "resume_worker": "resume [worker]",
+    "reject_job": "reject [job] WHY [--plan plan]",
     "retry_job": "retry [job] [--plan plan] [--from from_phase]",
     "retry_plan": "retry [--plan plan]",
     "send_message": "send [job] [message] [--plan plan]",

@@ -242,7 +242,7 @@ class JobFailed(JobEvent, frozen=True):
     phase: Phase | None
     reason: str
     """`exit`, `signal`, `timeout`, `idle`, `output-limit`, `spawn-failed`, `conflict`, `interrupted`,
-    `no-changes`, `unexpected-changes`, `refused`, `forced`, `error`, `agent`, `health`."""
+    `no-changes`, `unexpected-changes`, `refused`, `forced`, `rejected`, `error`, `agent`, `health`."""
     message: str
     hint: str | None = None
     exit_code: int | None = None

@@ -15,7 +15,7 @@ from orchard.engine.turns.idle import WORKER
 from orchard.errors import Next, UsageError
 from orchard.model.events.plans import Event, HoldReleased, JobCanceled, JobFailed, JobRetried, Json, PlanResumed
 from orchard.model.phases import Phase
-from orchard.model.plan import VALIDATION, JobId
+from orchard.model.plan import VALIDATION, AgentWork, JobId
 from orchard.operations.arguments import phase_of, work_of
 from orchard.operations.command import Command, Decision, Scene
 from orchard.operations.commands.plans import (
@@ -375,4 +375,52 @@ approve_job = Command(
     whole_names=True,
     refuses=_refuse_approval,
     decide=_decide_approval,
+)
+
+
+class RejectJob(OfJob, frozen=True, kw_only=True):
+    reason: Annotated[str, says("What is wrong with it: the agent is told, and it is kept.", max_length=2000)]
+
+
+def _decide_rejection(run: Run, args: RejectJob, _: object, scene: Scene) -> Decision:
+    job = job_of(run, args.job)
+    _refuse_rejection(run, job)
+    if not args.reason.strip():
+        raise UsageError("A rejection needs a reason, which the agent is told.")
+    record = run.records[job]
+    said = f"A person looked at the changes and rejected them: {args.reason.strip()}"
+    hint = Next("retry_job", run.id, job)
+    failed = JobFailed(job, record.number, Phase.POSTCHECKS, "rejected", said, hint=scene.engine.world.say(hint))
+    again = [JobRetried(job, Phase.WORK)] if isinstance(run.job(job).work, AgentWork) else []
+    return Decision([failed, *again], {"job": job, "again": bool(again)}, listed=True)
+
+
+def _refuse_rejection(run: Run, name: str) -> None:
+    _refuse_approval(run, name)
+    hold = run.records[JobId(name)].hold
+    if hold is not None and hold.kind != "approval":
+        raise UsageError(f"Job '{name}' does not wait for approval; {hold.reason}")
+
+
+class Rejected(Struct, frozen=True):
+    """A job whose changes were rejected."""
+
+    job: str
+    again: Annotated[bool, says("Whether its agent was sent back to work.")]
+
+
+reject_job = Command(
+    name="reject_job",
+    sentence="Reject the changes of a job that waits for approval, and say why.",
+    details="An agent goes back to work and is told the reason; other work has failed. What was rejected is kept.",
+    args=RejectJob,
+    answer=Rejected,
+    example={"plan": "add-login", "job": "api", "reason": "The session must end after an hour"},
+    route=Route("POST", f"{JOB}/reject"),
+    tool=Tool("jobs", "Reject a job"),
+    verb=Verb("reject", follows=True),
+    next=("wait_plan",),
+    whole_names=True,
+    refuses=_refuse_rejection,
+    decide=_decide_rejection,
 )

@@ -57,6 +57,7 @@ VERBS: Mapping[str, Verb] = {
     "retry": Verb("act", "jobs:retry", "Try failed or canceled jobs again."),
     "force-fail": Verb("act", "jobs:force_fail", "Stop a job and count it as failed."),
     "approve": Verb("act", "jobs:approve", "Approve the changes of a job that waits for a person."),
+    "reject": Verb("act", "jobs:reject", "Reject the changes of a job that waits for a person; its agent is told why."),
     "allow": Verb("act", "jobs:allow", "Let an agent make the call that it asks about."),
     "deny": Verb("act", "jobs:deny", "Refuse the call that an agent asks about; it goes on without it."),
     "land": Verb("act", "plans:land", "Land a plan that waits before landing."),

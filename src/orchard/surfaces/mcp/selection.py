@@ -21,7 +21,7 @@ TOOLSETS: Mapping[str, tuple[str, ...]] = {
         "list_waiting", "list_events",
     ),
     "jobs": (
-        "create_job", "list_jobs", "get_job_attempts", "force_fail_job", "update_job", "approve_job",
+        "create_job", "list_jobs", "get_job_attempts", "force_fail_job", "update_job", "approve_job", "reject_job",
     ),
     "groups": ("list_groups", "get_group", "cancel_group"),
     "workers": (

@@ -10,7 +10,7 @@ from orchard.errors import NotFound, UsageError
 from orchard.model.plan import VALIDATION, Job, JobId, PlanId
 from orchard.operations.commands.completion import complete_task
 from orchard.operations.commands.conversation import MESSAGE_BYTES, interrupt_worker, send_message
-from orchard.operations.commands.jobs import approve_job, cancel_jobs, force_fail_job, retry_plan
+from orchard.operations.commands.jobs import approve_job, cancel_jobs, force_fail_job, reject_job, retry_plan
 from orchard.operations.commands.permissions import allow_call, deny_call
 from orchard.operations.commands.plans import cancel_plan
 from orchard.operations.commands.workers import deploy_jobs
@@ -72,6 +72,12 @@ def approve(asked: Asked) -> int:
     stat = asked.app.diff(asked.job, asked.plan, stat=True).decode(errors="replace")
     asked.terminal.note(*[text.raw(row) for row in safe_lines(stat) if row])
     asked.confirm(f"Approve the changes of job '{safe(asked.job)}'?")
+    return asked.go_on()
+
+
+@action(reject_job, examples="orchard reject api 'The session must end after an hour'")
+def reject(asked: Asked) -> int:
+    """The agent goes back to work in its session; a job that no agent does has failed. What was rejected is kept."""
     return asked.go_on()
 
 
