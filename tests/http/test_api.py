@@ -145,6 +145,9 @@ def test_every_operation_of_the_table_does_what_it_says(
     assert "x.txt" not in repo.files("work")
 
     # A job that waits for a person, one that is failed by one, and what is left afterwards.
+    rejected = api.submit([{**WRITE_A, "approve": True}])
+    api.until(rejected, "waiting")
+    assert not api.post(f"{job_path(rejected, 'a')}/reject", {"reason": "No."})["again"]
     asked = api.submit([{**WRITE_A, "approve": True}, {"id": "bad", "work": "sleep 60"}])
     wait_for(lambda: bool(job(api.get(f"/plans/{asked}"), "a")["waiting"]))
     api.post(f"{job_path(asked, 'a')}/approve")

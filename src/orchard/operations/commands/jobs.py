@@ -128,7 +128,7 @@ def _chosen(run: Run, jobs: list[str] | None) -> list[JobId]:
         if _went_on_without(run, job):
             raise UsageError(
                 f"Job '{job}' was allowed to fail, and the plan went on without it.",
-                hint=("Run the plan again: ", Next("clone_plan", run.id)),
+                hint=("It can be part of another plan: ", Next("create_plan")),
             )
     if not chosen:
         raise UsageError(f"Plan '{run.id}' has no failed or canceled job.", hint=Next("get_plan", run.id))
@@ -402,10 +402,9 @@ def _refuse_rejection(run: Run, name: str) -> None:
         raise UsageError(f"Job '{name}' does not wait for approval; {hold.reason}")
 
 
-class Rejected(Struct, frozen=True):
+class Rejected(DoneJob, frozen=True, kw_only=True):
     """A job whose changes were rejected."""
 
-    job: str
     again: Annotated[bool, says("Whether its agent was sent back to work.")]
 
 
