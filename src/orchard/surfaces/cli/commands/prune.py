@@ -1,0 +1,79 @@
+"""`orchard prune`: plans that ended long ago are purged, one by one, as `orchard purge` would."""
+
+import asyncio
+import time
+from contextlib import AsyncExitStack
+
+import click
+
+from orchard.app import App
+from orchard.core.views.documents import PlanSummary
+from orchard.errors import EXIT_WAITING, NeedsPerson
+from orchard.model.statuses import OVER
+from orchard.surfaces.cli.followed import open_session
+from orchard.surfaces.cli.group import verb
+from orchard.surfaces.cli.options import app_of, yes_option
+from orchard.surfaces.cli.render import text
+from orchard.surfaces.cli.render.lines import Line, Piece, safe, table
+from orchard.surfaces.cli.terminal import Terminal
+
+OVER_WORDS = frozenset(map(str, OVER))
+
+
+def _age(context: click.Context, parameter: click.Parameter, value: str) -> float:
+    from pydantic_core import PydanticCustomError
+
+    from orchard.planfile.rules import seconds
+
+    try:
+        return seconds(value)
+    except PydanticCustomError as error:
+        said = error.context["message"] if error.context else error
+        raise click.BadParameter(str(said), context, parameter) from None
+
+
+@verb("prune", examples="orchard prune --older-than 30d --dry-run\norchard prune --older-than 12h --yes")
+@click.option(
+    "--older-than", metavar="AGE", required=True, callback=_age, help="Plans that ended so long ago: 30d, 12h, 90m."
+)
+@click.option("-n", "--dry-run", is_flag=True, help="Show which plans would go, and remove nothing.")
+@yes_option
+def prune(terminal: Terminal, older_than: float, dry_run: bool, yes: bool) -> int:
+    """Their commits that have not landed, their saved work and their logs are removed for good; what has landed stays.
+    Plans that are under way or wait for a person are never meant. Without a terminal, pass --yes.
+    """
+    app, now = app_of(terminal), time.time()
+    old = [plan for plan in app.plans(deleted=True) if _is_old(plan, now - older_than)]
+    rows: list[list[Piece]] = [
+        [(safe(plan.id), "strong"), text.status_piece(plan.status), (text.when(plan.ended_at, now), "dim"),
+         (safe(plan.name, 60), "")]
+        for plan in old
+    ]  # fmt: skip
+    if dry_run or not old:
+        terminal.answer({"plans": [plan.id for plan in old], "purged": False}, *table(rows))
+        terminal.note(text.done(f"{text.many(len(old), 'plan')} would be purged." if old else "No plan is that old."))
+        return 0
+    question = f"Remove {text.many(len(old), 'plan')} for good, with commits that have not landed, saved work and logs?"
+    if not yes:
+        if not terminal.can_ask:
+            raise NeedsPerson(f"Cannot ask without a terminal: {question}", "Add --yes.")
+        terminal.note(*table(rows))
+        if not terminal.agreed(question):
+            terminal.note(text.done(text.NOTHING_CHANGED))
+            return EXIT_WAITING
+    asyncio.run(_purge(app, old))
+    gone: list[Line] = [text.done(f"Purged plan {plan.id}.") for plan in old]
+    terminal.answer({"plans": [plan.id for plan in old], "purged": True}, *gone)
+    return 0
+
+
+def _is_old(plan: PlanSummary, before: float) -> bool:
+    ended = text.moment(plan.ended_at)
+    return plan.status in OVER_WORDS and ended is not None and ended < before
+
+
+async def _purge(app: App, plans: list[PlanSummary]) -> None:
+    async with AsyncExitStack() as stack:
+        session = await open_session(app, stack, work=False)
+        for plan in plans:
+            await session.request("purge_plan", plan=plan.id)

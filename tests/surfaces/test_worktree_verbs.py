@@ -1,0 +1,57 @@
+"""Into the folder of a job, and old plans out of the way."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.program import Desk, Done, desks
+
+FAILS = """
+name: Fails
+target: goal
+jobs:
+  - {id: good, work: "echo 1 > good.txt"}
+  - {id: bad, heal: false, work: "echo 2 > bad.txt", postchecks: "grep right bad.txt"}
+"""
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    yield from desks(tmp_path)
+
+
+def in_a_process(desk: Desk, *words: str) -> Done:
+    """A command that becomes another program takes its process with it."""
+    return desk.start(*words).end()
+
+
+def test_the_worktree_of_a_failed_job_is_found_and_what_is_edited_there_counts_on_retry(desk: Desk) -> None:
+    assert desk("run", desk.plan(FAILS)).code == 1
+
+    folder = Path(desk("path", "bad").out.strip())
+    assert (folder / "bad.txt").read_text() == "2\n"
+    assert desk("path", "bad", "--json").json["path"] == str(folder)
+    done = in_a_process(desk, "shell", "bad", "--", "sh", "-c", "pwd; echo $ORCHARD_JOB; echo right > bad.txt")
+    assert done.code == 0 and done.out == f"{folder}\nbad\n", done.talk
+    assert in_a_process(desk, "shell", "bad", "--", "sh", "-c", "exit 7").code == 7
+    assert in_a_process(desk, "shell", "bad", "--", "no-such-program").code == 2
+
+    assert desk("retry", "bad").code == 0
+    assert desk.repo.files("goal")["bad.txt"] == "right\n"
+    gone = desk("path", "good")
+    assert gone.code == 3 and "has no worktree now" in gone.err
+
+
+def test_only_plans_that_ended_long_ago_are_pruned_and_only_with_a_yes(desk: Desk) -> None:
+    assert desk("run", desk.plan(FAILS)).code == 1
+    plan = desk.status()["plan"]["id"]
+
+    assert desk("prune", "--older-than", "1d", "--yes", "--json").json == {"plans": [], "purged": False}
+    shown = desk("prune", "--older-than", "0.001s", "--dry-run")
+    assert shown.code == 0 and plan in shown.out and desk("status", plan).code == 0
+    assert desk("prune", "--older-than", "0.001s").code == 4
+    assert desk("prune", "--older-than", "soon").code == 2
+
+    assert desk("prune", "--older-than", "0.001s", "--yes").out == f"Purged plan {plan}.\n"
+    assert desk("list", "--deleted", "--json").json == []
