@@ -13,10 +13,11 @@ from orchard.engine.server.session import Session
 from orchard.model.events.plans import AgentNoted, PlanStarted, SandboxRefused
 from orchard.model.plan import PlanId
 from orchard.process.sandbox.level import walls
-from tests.agents.llm import Call, Hang, Say, Script, ScriptedLlm, Shell, routes, steps
+from tests.agents.llm import Call, Hang, Mcp, Say, Script, ScriptedLlm, Shell, routes, steps
 from tests.agents.test_plans import BUILTIN, KINDS, Kind, asks, carrying, install
 from tests.agents.test_subtasks_real import CHILD, Taught, parent
 from tests.agents.test_subtasks_real import orchard as orchard
+from tests.agents.turns import everything_at_an_address
 from tests.engine.conftest import job, statuses
 
 pytestmark = pytest.mark.anyio
@@ -36,7 +37,7 @@ REACHES = f"{sys.executable} -c \"import urllib.request as r; r.urlopen('http://
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Some of them take a minute to hand work on."""
-    monkeypatch.setattr("tests.engine.conftest.LONGEST", 280.0)
+    monkeypatch.setattr("tests.engine.conftest.LONGEST", 240.0)
 
 
 @contextmanager
@@ -233,3 +234,49 @@ async def test_an_agent_of_which_nothing_is_known_reaches_what_is_public_and_tha
     assert len(noted) == (0 if known else 1), noted
     seen = dict(line.partition("=")[::2] for line in orchard.repo.files("work")["env.txt"].splitlines())
     assert seen["XDG_CONFIG_HOME"] == f"{seen['HOME']}/.config" and "XDG_RUNTIME_DIR" not in seen
+
+
+@pytest.mark.parametrize("level", LEVELS)
+async def test_a_turn_that_may_only_read_finds_a_worktree_that_cannot_be_written_to(
+    level: str, orchard: Taught, monkeypatch: pytest.MonkeyPatch, private_home: Path
+) -> None:
+    (kind,) = only("codex")  # which has a shell in any case
+    script = steps(Shell("echo planted > planted.txt; cat README.md"), Say("CHECK PASSED"))
+    check = asks(kind, "Look").replace("{type", "{tools: read-only, type")
+    with walled(kind, level, script, monkeypatch, private_home):
+        status = await orchard.run(f"name: Read\njobs: [{{id: a, work: echo a > a.txt, postchecks: {check}}}]")
+
+    assert statuses(status) == {"a": "succeeded"}, job(status, "a")["error"]
+    assert "planted.txt" not in orchard.repo.files("work")
+
+
+async def test_a_server_at_an_address_of_this_machine_is_reached_through_the_door(
+    orchard: Taught, monkeypatch: pytest.MonkeyPatch, private_home: Path
+) -> None:
+    (kind,) = only("claude")
+    script = steps(Mcp("every", "echo", {"message": "through the door"}), Shell("echo a > a.txt"), Say("Done."))
+    uses = asks(kind, "Use it").replace("{type", "{mcp_servers: [every], type")
+    with (
+        everything_at_an_address() as url,
+        walled(kind, LEVELS[0], script, monkeypatch, private_home, f"[mcp_servers.every]\nurl = '{url}'\n") as llm,
+    ):
+        status = await orchard.run(f"name: Serve\njobs: [{{id: a, work: {uses}}}]")
+
+        told = "\n".join(result for asked in llm.requests for result in asked.results)
+    assert statuses(status) == {"a": "succeeded"}, job(status, "a")["error"]
+    assert "Echo: through the door" in told
+
+
+@pytest.mark.parametrize("variable", ["ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"])
+async def test_each_login_of_claude_that_is_in_a_variable_is_added_by_the_proxy(
+    variable: str, orchard: Taught, monkeypatch: pytest.MonkeyPatch, private_home: Path
+) -> None:
+    (kind,) = only("claude")
+    kind = replace(kind, env=("ANTHROPIC_BASE_URL=@URL@", f"{variable}=not-a-key"))
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    with walled(kind, LEVELS[0], steps(Shell("env > env.txt"), Say("Done.")), monkeypatch, private_home) as llm:
+        status = await orchard.run(f"name: One\njobs: [{{id: a, work: {asks(kind, 'Look')}}}]")
+
+        assert statuses(status) == {"a": "succeeded"}, job(status, "a")["error"]
+        assert sent(llm) == {SECRET}
+    assert SECRET not in orchard.repo.files("work")["env.txt"]

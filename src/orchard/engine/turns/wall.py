@@ -83,8 +83,10 @@ def _furnished(context: Context, seat: Seat, settings: Settings, launcher: Launc
         home=home,
         temporary=seat.scratch,
     )
-    kept = (seat.folder,) if settings.tools.only_reads else ()
-    policy = replace(wall.policy, network="on", protected=(*wall.policy.protected, *kept))
+    policy = replace(wall.policy, network="on")
+    if settings.tools.only_reads:
+        others = tuple(path for path in policy.writable if path != seat.folder)
+        policy = replace(policy, writable=others, exposed=(*policy.exposed, seat.folder))
     return launcher.behind(replace(wall, policy=policy))
 
 
