@@ -72,7 +72,7 @@ async def test_interactive_work_waits_after_its_turn_and_is_committed_when_it_is
     assert (idle["plan"]["status"], statuses(idle)) == ("waiting", {"a": "pending"})
     assert worker(idle) == {
         "state": "idle", "agent": "one", "session": "s1", "interactive": True, "turns": 1, "queued": 0,
-        "said": "Is that right?", "health": [], "activity": None, "model": "scripted",
+        "said": "Is that right?", "health": [], "activity": None, "model": "scripted", "definition": None,
     }  # fmt: skip
     assert (job(idle, "a")["waiting"]["kind"], job(idle, "a")["commit"]) == ("worker", None)
     assert (done["plan"]["status"], worker(done)["state"]) == ("succeeded", "completed")

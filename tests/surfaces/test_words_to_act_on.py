@@ -256,7 +256,7 @@ def test_what_a_job_may_not_change_is_shown_in_full_and_in_lower_case(desk: Desk
 
     shown = desk("job", "a").out
 
-    assert "expects no changes" in shown and "true" in shown and "True" not in shown and "~" not in shown
+    assert "forbidden" in shown and "True" not in shown and "~" not in shown
 
 
 def test_logs_of_a_job_that_has_not_begun_say_so(desk: Desk) -> None:

@@ -59,7 +59,7 @@ print(json.dumps(seen))
 @pytest.fixture(scope="module")
 def ground() -> Iterator[Path]:
     """Not in the folder of pytest: that one is closed to the other user."""
-    folder = Path(tempfile.mkdtemp(prefix="nesting-"))
+    folder = Path(tempfile.mkdtemp(prefix="nesting-", dir="/tmp"))
     folder.chmod(0o755)
     yield folder
     shutil.rmtree(folder)

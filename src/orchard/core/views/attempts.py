@@ -9,7 +9,7 @@ from orchard.core.records import Attempt, JobRecord, Subtask, Turn
 from orchard.core.run import Run
 from orchard.core.views import documents
 from orchard.core.views.health import conditions_view, marks_view
-from orchard.core.views.sandbox import refusals
+from orchard.core.views.sandbox import RefusalView
 from orchard.core.views.usage import agents_usage
 from orchard.model.events.plans import JobFailed, ProgressReported
 from orchard.model.permissions import ALL, Source, all_of
@@ -71,7 +71,7 @@ def _attempt(record: JobRecord, attempt: Attempt) -> documents.AttemptView:
         subtasks=subtasks_view(record, attempt),
         usage=agents_usage(one for turn in attempt.turns for one in turn.used.values()),
         failure=None if failure is None else failure_view(failure),
-        refused=refusals(attempt),
+        refused=_refusals(attempt),
     )
 
 
@@ -164,3 +164,18 @@ def _subtask(one: Subtask, attempt: Attempt) -> documents.SubtaskView:
 
 def progress_view(told: ProgressReported | None) -> documents.Progress | None:
     return None if told is None else documents.Progress(told.message, told.percent)
+
+
+def _refusals(attempt: Attempt) -> list[RefusalView]:
+    return [
+        RefusalView(
+            kind=one.kind,
+            name=one.name,
+            reason=one.reason,
+            setting=one.setting,
+            count=one.count,
+            phase=one.phase.value,
+            subtask=one.subtask,
+        )
+        for one in attempt.refused.values()
+    ]

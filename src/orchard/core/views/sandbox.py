@@ -4,8 +4,6 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from orchard.core.records import Attempt
-
 
 class RefusalView(Struct, frozen=True, kw_only=True):
     """Something that the wall kept a program of the job from."""
@@ -17,18 +15,3 @@ class RefusalView(Struct, frozen=True, kw_only=True):
     count: Annotated[int, Meta(description="How often, by its order of magnitude: 1, 10, 100.")]
     phase: str
     subtask: str | None = None
-
-
-def refusals(attempt: Attempt) -> list[RefusalView]:
-    return [
-        RefusalView(
-            kind=one.kind,
-            name=one.name,
-            reason=one.reason,
-            setting=one.setting,
-            count=one.count,
-            phase=one.phase.value,
-            subtask=one.subtask,
-        )
-        for one in attempt.refused.values()
-    ]

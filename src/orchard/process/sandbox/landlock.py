@@ -106,7 +106,8 @@ def grants(policy: Policy, ground: Ground) -> Iterator[Grant]:
             rights = WRITE if access == "writable" else READ
             yield from _parts(Grant(path, rights, path == "/" or places[path].folder), divided, apart)
     for path, rights in DEVICES.items():
-        if table.get(path) != "hidden":
+        # Where a place of the policy lies in shared memory, that is a disk like others.
+        if table.get(path) != "hidden" and not any(place.startswith(f"{path}/") for place in table):
             yield Grant(path, rights, path == "/dev/shm")
 
 
