@@ -14,8 +14,8 @@ export async function run<N extends Name>(name: N, parameters: Operations[N]["pa
     if (done) note(done);
     const { repo, plan } = parameters as { repo?: string; plan?: string };
     if (repo && plan) {
-      await store.refresh(repo, plan);
-      await store.lookAround(repo);
+      // It is done, whatever becomes of looking at it.
+      await Promise.all([store.refresh(repo, plan), store.lookAround(repo)]).catch(() => store.load(repo, plan));
     }
     return answer;
   } catch (error) {

@@ -108,7 +108,7 @@ export class Store {
   hold(repo: string, plan: string): () => void {
     const name = key(repo, plan);
     this.users.set(name, (this.users.get(name) ?? 0) + 1);
-    if (!this.state.open.has(name)) void this.refresh(repo, plan);
+    if (!this.state.open.has(name)) this.load(repo, plan);
     return () => {
       const left = (this.users.get(name) ?? 1) - 1;
       if (left > 0) {
@@ -127,6 +127,15 @@ export class Store {
     return this.users.has(name) || this.state.open.has(name);
   }
 
+  /** Bring a plan up to date that is held; where that fails it is done later. */
+  load(repo: string, plan: string): void {
+    this.refresh(repo, plan).catch(() => {
+      this.line.later(2 * FIRST_WAIT, () => {
+        if (this.users.has(key(repo, plan)) && this.state.connection.is !== "locked") this.load(repo, plan);
+      });
+    });
+  }
+
   /** Bring one plan up to date: what changed since the last answer, or all of it the first time. */
   async refresh(repo: string, plan: string): Promise<void> {
     const name = key(repo, plan);
@@ -137,7 +146,10 @@ export class Store {
       if (now) this.set({ open: new Map(this.state.open).set(name, now), gone: excluding(this.state.gone, name) });
       this.summarize(repo, answer.plan);
     } catch (error) {
-      if (!(error instanceof Refused && error.status === 404)) return this.failed(error);
+      if (!(error instanceof Refused && error.status === 404)) {
+        this.failed(error);
+        throw error;
+      }
       this.set({ open: without(this.state.open, name), gone: new Set(this.state.gone).add(name) });
       const plans = this.state.plans.get(repo);
       if (plans) this.set({ plans: new Map(this.state.plans).set(repo, plans.filter((one) => one.id !== plan)) });
@@ -314,12 +326,13 @@ export class Feed {
   /** The journal has grown to this number; without a stream, all that is known is that something happened. */
   heard(newest: number): void {
     if (newest <= this.seen) return;
-    this.seen = newest;
-    void this.all();
+    void this.all().then((done) => {
+      if (done) this.seen = Math.max(this.seen, newest);
+    });
   }
 
-  /** Everything that the page shows of this repository, as it is now. */
-  async all(): Promise<void> {
+  /** Everything that the page shows of this repository, as it is now; whether that could be asked. */
+  async all(): Promise<boolean> {
     try {
       const open = [...this.store.state.open.keys()].filter((name) => name.startsWith(`${this.repo}\n`));
       await Promise.all([
@@ -327,8 +340,10 @@ export class Feed {
         this.store.lookAround(this.repo),
         ...open.map((name) => this.store.refresh(this.repo, name.slice(this.repo.length + 1))),
       ]);
+      return true;
     } catch (error) {
       this.store.failed(error);
+      return false;
     }
   }
 
@@ -341,7 +356,7 @@ export class Feed {
       const { repos } = await this.store.line.ask("listRepos", {});
       this.seen = repos.find((one) => one.id === this.repo)?.newest ?? 0;
       await this.all();
-      for (const name of held) await this.store.refresh(this.repo, name.slice(this.repo.length + 1));
+      for (const name of held) this.store.load(this.repo, name.slice(this.repo.length + 1));
     } catch (error) {
       this.store.failed(error);
     }

@@ -15,6 +15,8 @@ class Played {
   away = false;
   /** The stream is open, and nothing comes through it any more. */
   silent = false;
+  /** Questions are not answered, though the stream goes on. */
+  mute = false;
   wholeReads = 0;
   locked = false;
   now = 0;
@@ -43,7 +45,7 @@ class Played {
 
   private answer(name: string, parameters: Record<string, unknown>): unknown {
     if (this.locked) throw refused(401);
-    if (this.away) throw new Away("away");
+    if (this.away || this.mute) throw new Away("away");
     const plan = (changes[this.at - 1] as PlanChanges).plan;
     if (name === "listRepos") return { repos: [{ id: "r", name: "shop", folder: "/srv/shop", engine: true, newest: this.seq }] };
     if (name === "listPlans") return { plans: [plan], next: null };
@@ -159,13 +161,14 @@ test("after any history of cuts and absences the page equals the journal: 60 ran
       else if (what < 0.8) {
         played.away = !played.away;
         if (played.away) played.cut();
-      } else if (what < 0.9) {
+      } else if (what < 0.85) played.mute = !played.mute;
+      else if (what < 0.92) {
         store.stop();
         store.start();
       } else await played.pass(Math.floor(random() * 9000));
       if (random() < 0.5) await played.pass(Math.floor(random() * 300));
     }
-    played.away = false;
+    played.away = played.mute = false;
     await played.pass(30_000);
     expect(shown(store), `seed ${seed}`).toEqual(whole);
     expect(store.state.connection.is).toBe("live");
@@ -185,6 +188,31 @@ test("a daemon that is away is said to be, and back when it answers", async () =
   played.away = false;
   await played.pass(20_000);
   expect(store.state.connection.is).toBe("live");
+  expect(shown(store)).toEqual(whole);
+});
+
+test("what could not be asked when it happened is asked later", async () => {
+  const played = new Played();
+  const store = await begun(played);
+  played.mute = true;
+  played.happen(changes.length);
+  await played.pass(2000);
+  played.mute = false;
+  await played.pass(10_000);
+  expect(shown(store)).toEqual(whole);
+});
+
+test("a plan that is opened while the daemon is away is there when it is back", async () => {
+  const played = new Played();
+  const store = new Store(played.line());
+  store.start();
+  await played.pass(100);
+  played.mute = true;
+  store.hold("r", PLAN);
+  await played.pass(4000);
+  played.mute = false;
+  played.at = changes.length;
+  await played.pass(20_000);
   expect(shown(store)).toEqual(whole);
 });
 
