@@ -171,6 +171,7 @@ function Banners({ repo, plan, job, details }: { repo: string; plan: Plan; job: 
           .
         </Banner>
       )}
+      {(job.status === "pending" || job.status === "ready") && !job.waiting && <Waits repo={repo} plan={plan} job={job} />}
       {(job.worker?.health ?? []).map((one) => (
         <Banner key={one.condition} tone="wait" icon="heart">
           The agent is {one.condition}: {spoken(one.evidence)}
@@ -178,6 +179,28 @@ function Banners({ repo, plan, job, details }: { repo: string; plan: Plan; job: 
       ))}
       {job.progress && job.status === "running" && <Banner tone="run">{spoken(job.progress.message)}{job.progress.percent !== null ? ` (${Math.round(job.progress.percent)} %)` : ""}</Banner>}
     </>
+  );
+}
+
+/** Why a job has not started: what it waits for, each a link. */
+function Waits({ repo, plan, job }: { repo: string; plan: Plan; job: JobView }) {
+  const open = job.needs.filter((need) => plan.jobs.get(need)?.status !== "succeeded");
+  if (!job.deployed) return <Banner tone="ask">It waits to be deployed.</Banner>;
+  if (open.length === 0) return <Banner tone="run" icon="wait">{plan.plan.status === "paused" ? "It waits until the plan is resumed." : "It waits for a slot."}</Banner>;
+  return (
+    <Banner tone="run" icon="wait">
+      It waits for{" "}
+      {open.slice(0, 20).map((need, place) => (
+        <span key={need}>
+          {place > 0 && ", "}
+          <a className="link" href={href({ page: "job", repo, plan: plan.plan.id, job: need, tab: "log" })}>
+            {visibleName(need)}
+          </a>{" "}
+          ({plan.jobs.get(need)?.status})
+        </span>
+      ))}
+      {open.length > 20 && ` and ${open.length - 20} more`}.
+    </Banner>
   );
 }
 

@@ -160,7 +160,7 @@ function Banners({ repo, plan }: { repo: string; plan: PlanSummary }) {
       ))}
       {plan.error && (
         <Banner tone={plan.status === "failed" ? "bad" : "wait"} actions={steps.map((one) => <ActionButton key={one.name} tiny action={one} />)}>
-          {spoken(plan.error)} {plan.hint && <span className="soft">{visible(plan.hint)}</span>}
+          {spoken(plan.error)} {plan.hint && !plan.next?.length && <span className="soft">{visible(plan.hint)}</span>}
         </Banner>
       )}
       {plan.paused && (

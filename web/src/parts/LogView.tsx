@@ -31,6 +31,7 @@ export function LogView({ where, empty }: { where: Where; empty: string }) {
   const { top, height, listen, element } = useWindow();
   const busy = useRef(false);
   const keep = useRef<number | null>(null);
+  const toTop = useRef(false);
   const load = useLoaded(where, setLog);
   const lines = log?.lines ?? [];
   const total = lines.length > 0 && lines.at(-1) === "" ? lines.length - 1 : lines.length;
@@ -58,22 +59,45 @@ export function LogView({ where, empty }: { where: Where; empty: string }) {
     }
   }, [log, where]);
 
+  /** What follows on what is held, where that is not the end of the log. */
+  const later = useCallback(async () => {
+    if (!log || log.end >= log.size || busy.current) return;
+    busy.current = true;
+    try {
+      const page = await ask("getLogs", { ...where, offset: log.end, limit: PIECE });
+      setLog((now) => {
+        if (!now || now.end !== log.end) return now;
+        const next = now.append(page);
+        const gone = now.lines.length + (page.data.split("\n").length - 1) - next.lines.length;
+        if (gone > 0) keep.current = -gone;
+        return next;
+      });
+    } finally {
+      busy.current = false;
+    }
+  }, [log, where]);
+
   // What was added before the first line must not move what one looks at; and who follows looks at the end.
   useLayoutEffect(() => {
     const box = element.current;
     if (!box) return;
-    if (keep.current) box.scrollTop += keep.current * LINE;
+    if (toTop.current) box.scrollTop = 0;
+    else if (keep.current) box.scrollTop += keep.current * LINE;
     else if (following) box.scrollTop = box.scrollHeight;
     keep.current = null;
+    toTop.current = false;
   }, [log, following, element]);
   useEffect(() => {
-    if (top < 40 * LINE && log && log.start > 0 && !following) void earlier();
-  }, [top, log, following, earlier]);
+    if (!log || following) return;
+    if (top < 40 * LINE && log.start > 0) void earlier();
+    else if (top + height > (log.lines.length - 40) * LINE && log.end < log.size) void later();
+  }, [top, height, log, following, earlier, later]);
   const scrolled = () => {
     const box = element.current;
     if (!box) return;
-    const atEnd = box.scrollHeight - box.scrollTop - box.clientHeight < 2 * LINE;
-    if (atEnd !== following) setFollowing(atEnd);
+    const bottom = box.scrollHeight - box.scrollTop - box.clientHeight < 2 * LINE;
+    if (following && !bottom) setFollowing(false);
+    else if (!following && bottom && log && log.end >= log.size) setFollowing(true);
   };
 
   const hits = useMemo(() => {
@@ -105,7 +129,7 @@ export function LogView({ where, empty }: { where: Where; empty: string }) {
         )}
         <span className="small soft num">{log ? bytes(log.size) : ""}</span>
         {log && log.start > 0 && (
-          <button className="button tiny" onClick={() => (setFollowing(false), void load(0))}>
+          <button className="button tiny" onClick={() => ((toTop.current = true), setFollowing(false), void load(0))}>
             Beginning
           </button>
         )}
