@@ -56,15 +56,10 @@ def places_of(program: str) -> tuple[Path, ...]:
     A link leads to what it names. A package of Node finds others beside itself, and an environment of Python is needed
     as a whole; of anything else, the file and the folder that is its own.
     """
-    found = [Path(program)]
-    try:
-        found.append(found[0].readlink() if found[0].is_symlink() else found[0])
-        real = Path(os.path.realpath(program))
-    except OSError:
-        return tuple(found[:1])
+    real = Path(os.path.realpath(program))
     packages = next((above for above in reversed(real.parents) if above.name == "node_modules"), None)
     environment = next((above for above in real.parents if (above / "pyvenv.cfg").is_file()), None)
     whole = packages or environment
     if whole is None and real != Path(program):
-        whole = real.parent if real.parent.name not in ("bin", "") else real
+        whole = real.parent if real.parent.name != "bin" else None
     return tuple(dict.fromkeys(path for path in (Path(program), real, whole) if path is not None))

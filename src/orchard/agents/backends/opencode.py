@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from msgspec.structs import replace
+
 from orchard.agents.backends.project_files import anywhere, refuse, with_own_words
 from orchard.agents.backends.stream import (
     StreamReader,
@@ -91,13 +93,17 @@ def _services(env: Mapping[str, str]) -> tuple[Service, ...]:
     for name, row in part(_own_file(env), "provider").items():
         given = part(row, "options") if isinstance(row, dict) else {}
         address, key = text(given.get("baseURL")), text(given.get("apiKey"))
-        if address:
-            named = _IN_VARIABLE.fullmatch(key)
-            known = _OWNERS.get(name, ((), "", "Authorization", "Bearer"))
-            secret = "" if named else key
-            found[name] = Service(
-                key=named[1] if named else "", usual=address, name=name, header=known[2], words=known[3], secret=secret
-            )
+        if not address:
+            continue
+        if not key and name in found:
+            found[name] = replace(found[name], usual=address)
+            continue
+        named = _IN_VARIABLE.fullmatch(key)
+        known = _OWNERS.get(name, ((), "", "Authorization", "Bearer"))
+        secret = "" if named else key
+        found[name] = Service(
+            key=named[1] if named else "", usual=address, name=name, header=known[2], words=known[3], secret=secret
+        )
     return tuple(found.values())
 
 
