@@ -128,7 +128,7 @@ def test_the_tree_shows_groups_phases_failures_hints_and_counts() -> None:
 
     shown = status_text(replay(recorded(*events)))
 
-    assert "Add login  3f2a9c  main -> feature/login  running" in shown
+    assert "Add login  running  1m38s  3f2a9c  main -> feature/login" in shown
     assert "+ models" in shown and "+2 ~0 -0" in shown
     assert "> back/" in shown and "running setup" in shown
     assert "failed: work" in shown and "hint: Run it." in shown
@@ -163,8 +163,20 @@ def test_a_plan_longer_than_the_screen_shows_what_runs_and_what_failed() -> None
     lines = picture(run, LOOK, 10)
 
     assert len(lines) <= 10
-    assert interesting(run, 10) == ["j7", "j9"]
-    assert "j7" in drawn(lines) and "j9" in drawn(lines) and "and 499 jobs more" in drawn(lines)
+    assert interesting(run, 2) == ["j7", "j9"]
+    assert interesting(run, 4) == ["j0", "j1", "j7", "j9"], "what comes next, in the room that is left"
+    assert "j7" in drawn(lines) and "j9" in drawn(lines) and "... and 495 more jobs" in drawn(lines)
+
+
+def test_a_long_plan_that_is_over_fills_the_screen_with_what_ended_last() -> None:
+    plan = a_plan(*[a_job(f"j{number}") for number in range(50)])
+    ends = [event for n in range(50) for event in (*running(f"j{n}"), JobSucceeded(JobId(f"j{n}"), 1, OID))]
+    run = replay(recorded(*begun(plan), *ends))
+
+    lines = picture(run, LOOK, 24)
+
+    assert len(lines) in (23, 24)
+    assert "j49" in drawn(lines) and "j48" in drawn(lines)
 
 
 def test_a_short_screen_never_gets_more_lines_than_it_has() -> None:

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any, Protocol
 
 from msgspec.structs import replace
@@ -101,14 +102,22 @@ def event_row(recorded: Recorded) -> dict[str, Any]:
 
 
 def interesting(run: Run, most: int) -> list[JobId]:
-    """The jobs worth a line when there is no room for all: running ones, then failed, then waiting for a person."""
+    """The jobs worth a line when there is no room for all: running ones, then failed, then waiting for a person, and
+    as many as there is room for of those to which something happened last, and of those that come next.
+    """
     ranks = {JobStatus.RUNNING: 0, JobStatus.SCHEDULED: 1, JobStatus.FAILED: 2}
     found: list[list[JobId]] = [[], [], [], []]
     for job, record in run.records.items():
         rank = 3 if record.hold is not None else ranks.get(record.status)
         if rank is not None:
             found[rank].append(job)
-    chosen = [job for jobs in found for job in jobs][:most]
+    chosen = dict.fromkeys([job for jobs in found for job in jobs][:most])
+    begun = (job for job in reversed(run.changed) if run.records[job].attempts)
+    to_come = (job for job, record in run.records.items() if not record.attempts)
+    for job in chain(begun, to_come):
+        if len(chosen) >= most:
+            break
+        chosen[job] = None
     return sorted(chosen, key=run.plan.position.__getitem__)
 
 
@@ -126,7 +135,7 @@ def picture(
         return [header(plan, look), *tree(plan, jobs, bare), *foot][:height]
     shown = interesting(run, room - 1)
     rows = flat(lively(run, [job_view(run, job, interrupted=interrupted) for job in shown]), bare)
-    rest: Line = [(f"  and {text.many(len(run.plan.jobs) - len(shown), 'job')} more", "dim")]
+    rest: Line = [(f"  ... and {text.many(len(run.plan.jobs) - len(shown), 'more job')}", "dim")]
     return [header(plan, look), *rows, rest, *foot][:height]
 
 

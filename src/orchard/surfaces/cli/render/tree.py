@@ -44,14 +44,16 @@ class Row(Struct, frozen=True):
 
 def header(plan: PlanSummary, look: Look) -> Line:
     base, target = plan.base.branch, plan.target.branch
-    line: Line = [(safe(plan.name, 80), "name"), ("  ", ""), (safe(plan.id), "dim"), ("  ", "")]
+    took = text.elapsed(plan.started_at, plan.ended_at or plan.idle_since, look.now, plan.idle_seconds)
+    # What changes comes first: a narrow screen cuts the end off.
+    line: Line = [(safe(plan.name, 80), "name"), ("  ", ""), text.status_piece(plan.status)]
+    line += [(f"  {took}", "dim")] if took else []
+    line.append((f"  {safe(plan.id)}", "dim"))
     if base or target:
-        line += [(f"{safe(base or text.short(plan.base.commit), 60)} -> {safe(target or '?', 80)}", "dim"), ("  ", "")]
-    line.append(text.status_piece(plan.status))
+        line.append((f"  {safe(base or text.short(plan.base.commit), 60)} -> {safe(target or '?', 80)}", "dim"))
     if plan.sandbox not in (None, "off"):
         line.append((f"  sandbox {safe(plan.sandbox or '')}", "dim"))
-    took = text.elapsed(plan.started_at, plan.ended_at or plan.idle_since, look.now, plan.idle_seconds)
-    return [*line, (f"  {took}", "dim")] if took else line
+    return line
 
 
 def tree(plan: PlanSummary, jobs: Sequence[JobView], look: Look) -> list[Line]:
