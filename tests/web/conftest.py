@@ -1,4 +1,7 @@
-"""One browser for the tests of a process, and one daemon for those of a file."""
+"""One browser and one daemon for the tests of a file.
+
+A browser for more than that would leave its event loop running while tests of other files begin their own.
+"""
 
 from collections.abc import Iterator
 
@@ -10,7 +13,7 @@ from tests.http.daemon import Daemon, served
 from tests.web.browser import Tab, browsers, tabs
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     with browsers() as one:
         yield one

@@ -275,7 +275,8 @@ def test_everything_is_reached_by_keys(tab: Tab) -> None:
     expect(tab.page.get_by_role("dialog")).to_have_count(0)
 
 
-@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_no_page_has_a_serious_problem_for_people_who_hear_or_see_otherwise(tab: Tab, scheme: str) -> None:
     plan = submitted(tab, "Seen", shell("x", "echo 1 > seen.txt", group="g"), shell("y", "exit 1", "g/x"))
     until(lambda: tab.desk.status(plan)["plan"]["status"] == "failed", seconds=20)

@@ -100,7 +100,7 @@ def test_hostile_text_is_shown_and_nothing_else(tab: Tab) -> None:
 
 
 def test_hostile_addresses_lead_nowhere(tab: Tab) -> None:
-    for text in CORPUS[:60]:
+    for text in CORPUS[::4]:
         tab.go(f"/r/{quote(text, safe='')}/{quote(text, safe='')}/jobs/{quote(text, safe='')}")
     tab.page.wait_for_timeout(300)
     unharmed(tab)
