@@ -11,7 +11,7 @@ in this order, and before any route is looked up:
     body             JSON, else 415; at most 8 MiB, else 413. It is read here, as a whole, and never before the token
 
 There is no cookie: a browser sends those of a machine to every port of it, so also to the servers that jobs start. The
-start page keeps its session where only pages of the same port can read it, and sends it in a header, which no other
+dashboard keeps its session where only pages of the same port can read it, and sends it in a header, which no other
 site can add without being asked: the browser would ask first, and the answer has no CORS header, ever. No answer leaves
 without the headers that keep a browser strict.
 """
@@ -174,7 +174,7 @@ class Door:
         return None if kind.lower() == "bearer" and known else UNKNOWN
 
     async def _exchange(self, code: str, send: "_Answer") -> None:
-        """Give the start page its session for the code of its link."""
+        """Give the dashboard its session for the code of its link."""
         session = self._tokens.exchange(code)
         if session is None:
             await refuse(send, USED_UP)
@@ -261,7 +261,7 @@ async def refuse(send: Send, refusal: Refusal) -> None:
 
 
 def _code(scope: Scope, headers: "_Headers") -> str | None:
-    """The code of a link that 'orchard serve' printed, as the start page brings it to be exchanged.
+    """The code of a link that 'orchard serve' printed, as the dashboard brings it to be exchanged.
 
     It comes in a header, which no other site can add without being asked.
     """
