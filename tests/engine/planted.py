@@ -36,6 +36,7 @@ REAL = Asked(*(importlib.import_module(name) for name in MODULES.values()))
 
 def modules_with(bug: Bug) -> Asked:
     """A copy of the modules that has this bug."""
+    assert bug.whole_name in MODULES.values(), f"there is no module {bug.whole_name}: plant the bug anew"
     before = {name: sys.modules[whole] for name, whole in MODULES.items()}
     try:
         made = {}
@@ -57,44 +58,44 @@ def _put(whole: str, module: Any) -> None:
 
 BUGS: Mapping[str, Bug] = {
     "one key makes two plans": Bug(
-        "operations.plans",
+        "operations.commands.plans",
         "if key is not None and (known := scene.plan_with(key)) is not None:\n        return D",
         "if False:\n        return D",
     ),
     "a reshape records what it saw before it waited": Bug(
-        "operations.changes",
+        "operations.commands.changes",
         "    if run.plan is not ready.seen:\n"
         "        raise Outdated  # another client changed it meanwhile: that stays\n",
         "",
     ),
     "a reshape removes a job that started meanwhile": Bug(
-        "operations.changes",
+        "operations.commands.changes",
         "    shaped = _shaped(run, args.changes)  # a job may have started meanwhile\n",
         "    shaped = reshape(run.plan, set(), args.changes, pinned=run.started is not None)\n",
     ),
     "a retry does not look again at the jobs": Bug(
-        "operations.jobs",
+        "operations.commands.jobs",
         "    chosen = _chosen(run, args.jobs)\n    if run.canceled",
         "    chosen = [job_of(run, job) for job in args.jobs] if args.jobs else _retriable(run)\n    if run.canceled",
     ),
     "a retry undoes a cancel that came after it": Bug(
-        "operations.jobs", "if run.canceled is not None and run.canceled is not ready.canceled:", "if False:"
+        "operations.commands.jobs", "if run.canceled is not None and run.canceled is not ready.canceled:", "if False:"
     ),
     "a retry undoes a pause that came after it": Bug(
-        "operations.jobs",
+        "operations.commands.jobs",
         "run.paused is not None and run.paused is ready.paused and",
         "run.paused is not None and",
     ),
     "a resume does not look again at the plan": Bug(
-        "operations.plans",
+        "operations.commands.plans",
         "    _refuse_resume(run, args.budget if run.paused is not ready.paused else None, scene)\n",
         "",
     ),
     "a resume undoes a pause that came after it": Bug(
-        "operations.plans", "if run.paused is not ready.paused and run.paused is not None:", "if False:"
+        "operations.commands.plans", "if run.paused is not ready.paused and run.paused is not None:", "if False:"
     ),
     "a pause is not recorded while a resume is under way": Bug(
-        "operations.plans",
+        "operations.commands.plans",
         "if run.paused is not None and not scene.resuming(run.id):",
         "if run.paused is not None:",
     ),
