@@ -3,14 +3,17 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from orchard.app import open_app
-from orchard.surfaces.cli.commands.views import _show_after
+from orchard.model.events.plans import decode
+from orchard.surfaces.cli.commands.views import _short, _show_after
 from orchard.surfaces.cli.terminal import Terminal
 from orchard.surfaces.next_steps import in_commands
 from tests.acceptance.program import Desk, desks
+from tests.core.test_journal_fixture import plans as fixture_plans
 from tests.mcp.toolbench import bench
 
 PLAN = "name: Told\ntarget: goal\njobs:\n  - {id: one, env: {API_TOKEN: s3cr3t-s3cr3t}, work: 'echo 1 > one.txt'}\n"
@@ -91,3 +94,11 @@ def test_what_comes_while_the_journal_is_read_is_shown_once(
 
     assert again == seen == app.reader.last_seq()
     assert [one["seq"] for one in rows(capsys.readouterr().out)] == list(range(1, seen + 1))
+
+
+@pytest.mark.parametrize("plan", fixture_plans(), ids=lambda plan: str(plan["events"][0][0]))
+def test_every_event_that_there_is_can_be_shown_as_a_line(plan: dict[str, Any]) -> None:
+    for seq, (plan_id, at, name, body) in enumerate(plan["events"], 1):
+        event = decode(name, body)
+        for field in event.__struct_fields__:
+            assert isinstance(_short(getattr(event, field)), str), (seq, plan_id, at)

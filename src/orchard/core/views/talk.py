@@ -180,8 +180,8 @@ class Listener:
 
 
 def _at_rest(why: str) -> _Said | None:
-    if why == "interrupted":
-        return _Said("interrupted", "person", "agent", "")
+    if why == "interrupted":  # by a person, by the agent that asked for it, or by its health: the engine did it
+        return _Said("interrupted", "orchard", "agent", "")
     return _Said("paused", "person", "agent", "") if why == "paused" else None
 
 

@@ -256,7 +256,7 @@ def _line(event: Json) -> Line:
 
 
 def _short(value: Any) -> str:
-    said = json.dumps(value, ensure_ascii=False) if not isinstance(value, str) or " " in value else value
+    said = json.dumps(to_builtins(value), ensure_ascii=False) if not isinstance(value, str) or " " in value else value
     return said if len(said) <= LONGEST else f"{said[:LONGEST]}..."
 
 
