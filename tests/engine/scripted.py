@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from orchard.agents.definitions.catalog import Catalog, catalog
 from orchard.agents.definitions.definition import Definition
+from orchard.agents.permissions import Holds
 from orchard.agents.protocol import Agent, McpServer, Result, Said, Session, Task, Used, Watch
 from orchard.config.layers import Config
 from orchard.errors import OrchardError, UsageError
@@ -51,6 +52,9 @@ class ScriptedAgents:
         return [
             {"name": name, "usable": True, "default": name == self.default, "why_not": None} for name in self.agents
         ]
+
+    def holds(self, name: str) -> Holds:
+        return self.agents[name].holds
 
     def add(self, name: str, *turns: Turn) -> ScriptedAgent:
         self.agents[name] = ScriptedAgent(name, list(turns))

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from orchard.agents.permissions import Holds
 from orchard.agents.protocol import Result, Task, Watch
 from orchard.engine.server import start as opening
 from orchard.engine.turns import turn as turns
@@ -161,6 +162,67 @@ async def test_a_subtask_never_has_more_than_its_parent(
 
     assert statuses(status) == {"a": "succeeded"}, job(status, "a")["error"]
     assert seen["tools"] == found
+
+
+@pytest.mark.parametrize(
+    ("tools", "holds", "refused"),
+    [
+        ("read-only", "nothing", True),
+        ("ask", "nothing", True),
+        ("ask", "tools", True),
+        ("ask", "asked", False),
+        ("edit", "asked", True),
+        ("edit", "modes", False),
+        ("[Read, Edit]", "modes", True),
+        ("edit", "tools", False),
+        ("all", "nothing", False),
+    ],
+)
+async def test_an_agent_that_is_limited_hands_work_only_to_those_that_are_held_as_it_is(
+    orchard: Orchard, agents: ScriptedAgents, line: Line, tools: str, holds: Holds, refused: bool
+) -> None:
+    said: list[str] = []
+
+    async def parent(asker: Asker) -> str:
+        try:
+            await asker.spawn("Child: look", agent="mine", tools="all", blocking=True)
+        except UsageError as error:
+            said.append(f"{error.message} {error.hint}")
+        await asker.spawn("Child: look", blocking=True)
+        return "Done."
+
+    async def child(asker: Asker) -> str:
+        return "Looked."
+
+    agents.add("one", by_task(line, parent=parent, child=child))
+    mine = agents.add("mine", by_task(line, child=child))
+    mine.holds = holds
+
+    plan = f"name: H\njobs: [{{id: a, tools: {tools}, changes: optional, work: '@one Parent'}}]"
+    status = await run(orchard, line, plan)
+
+    assert statuses(status) == {"a": "succeeded"}, job(status, "a")["error"]
+    assert bool(said) == refused and bool(mine.tasks) != refused
+    assert len(job(status, "a")["subtasks"]) == (1 if refused else 2)
+    if refused:
+        assert "mine cannot be held to that as you are. These can be: one" in said[0]
+
+
+async def test_an_agent_that_is_held_to_nothing_itself_can_hand_work_to_another_such_agent(
+    orchard: Orchard, agents: ScriptedAgents, line: Line
+) -> None:
+    async def parent(asker: Asker) -> str:
+        return str((await asker.spawn("Child: look", agent="mine", blocking=True))["status"])
+
+    async def child(asker: Asker) -> str:
+        return "Looked."
+
+    agents.add("one", by_task(line, parent=parent)).holds = "nothing"
+    agents.add("mine", by_task(line, child=child)).holds = "nothing"
+
+    status = await run(orchard, line, "name: H\njobs: [{id: a, tools: read-only, work: '@one Parent'}]")
+
+    assert [one["status"] for one in job(status, "a")["subtasks"]] == ["completed"]
 
 
 async def test_a_parent_that_may_only_read_can_pull_nothing(

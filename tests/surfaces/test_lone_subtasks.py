@@ -123,6 +123,22 @@ def test_a_helper_has_no_more_tools_than_the_agent(repo: Repo) -> None:
     assert "read_file" in child.tools and not {"bash", "write_file"} & {*child.tools}
 
 
+def test_a_lone_agent_that_is_limited_gives_no_work_to_a_command_that_cannot_be_held(
+    repo: Repo, tmp_path: Path
+) -> None:
+    mark = tmp_path / "ran"
+    config = Path(os.environ["XDG_CONFIG_HOME"], "orchard", "config.toml")
+    config.parent.mkdir(parents=True, exist_ok=True)
+    config.write_text(f"[agents.mine]\ncommand = \"sh -c 'touch {mark}'\"\n")
+    asks = {"instructions": "CHILD", "agent": "mine", "tools": "all", "blocking": True}
+    with ScriptedLlm(steps(Mcp("orchard", "spawn_subtask", asks), Say("Fine."))) as llm:
+        done = lone(repo, llm, "PARENT", "--tools", "read-only")
+        told = "\n".join(result for asked in llm.requests for result in asked.results)
+
+    assert done.returncode == 0, done.stderr
+    assert "mine cannot be held to that as you are" in told and not mark.exists()
+
+
 def test_no_help_is_offered_outside_of_a_repository_in_a_job_or_where_agents_get_no_tools(
     repo: Repo, tmp_path: Path
 ) -> None:

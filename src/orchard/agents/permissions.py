@@ -11,8 +11,9 @@ read is found in any case (`engine.turns`).
 """
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Literal, Protocol
 
+from orchard.errors import UsageError
 from orchard.model.permissions import Kind, Tools, canonical
 
 Holds = Literal["calls", "tools", "modes", "asked", "nothing"]
@@ -74,6 +75,43 @@ def unheld(name: str, holds: Holds, tools: Tools) -> tuple[str, ...]:
     elif holds == "tools" and (parts := _parts_of_servers(tools)):
         found.append(f"'{', '.join(parts)}' has no effect with {name}: name the tools of a server one by one, or all.")
     return tuple(found)
+
+
+class _Known(Protocol):
+    """The user's agents."""
+
+    def holds(self, name: str) -> Holds: ...
+
+    def listed(self) -> list[dict[str, object]]: ...
+
+
+_FIRMNESS: tuple[Holds, ...] = ("nothing", "asked", "modes", "tools", "calls")
+_WAITS: tuple[Holds, ...] = ("asked", "calls")
+_OWN = canonical("mcp__orchard__")
+
+
+def held_less(child: Holds, parent: Holds, tools: Tools) -> bool:
+    """Whether an agent is kept from less than the one whose tools these are; our own tools we refuse to both."""
+    if tools.ask and child not in _WAITS and parent in _WAITS:
+        return True
+    deny = tuple(rule for rule in tools.deny if not canonical(rule).startswith(_OWN))
+    lost = unheld("it", child, Tools(tools.lists, deny))
+    return bool(lost) and _FIRMNESS.index(child) < _FIRMNESS.index(parent)
+
+
+def check_handed(agents: _Known, parent: str, child: str, tools: Tools) -> None:
+    """Refuse that an agent hands work to one that is not kept from what it is kept from itself."""
+    if child == parent or not (tools.limits or tools.ask):
+        return
+    firm = agents.holds(parent)
+    if not held_less(agents.holds(child), firm, tools):
+        return
+    usable = (str(one["name"]) for one in agents.listed() if one["usable"])
+    held = [name for name in usable if name == parent or not held_less(agents.holds(name), firm, tools)]
+    raise UsageError(
+        f"You may use 'tools: {tools.words}', and {child} cannot be held to that as you are.",
+        hint=f"These can be: {', '.join(held)}" if held else "Do it yourself.",
+    )
 
 
 def _parts_of_servers(tools: Tools) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from msgspec import Struct, field
 
 from orchard.agents.definitions.catalog import Catalog, of_checkout, of_repository
 from orchard.agents.definitions.definition import Definition, in_folder
+from orchard.agents.permissions import Holds
 from orchard.agents.project_settings import ProjectSettings, covered, lying_in
 from orchard.agents.protocol import Agent, McpServer
 from orchard.config.layers import Config, variables_of
@@ -48,6 +49,9 @@ class Agents(Protocol):
 
     def listed(self) -> list[Json]:
         """Every agent that has a name: `name`, `usable`, and why it is not."""
+
+    def holds(self, name: str) -> Holds:
+        """How far an agent can be held to what it may use."""
 
     def knows(self, agent: str, model: str) -> bool:
         """Whether an agent is known to have a model."""

@@ -21,6 +21,7 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from orchard.agents.definitions.choice import choose
+from orchard.agents.permissions import check_handed
 from orchard.core.records import Subtask, children_of, depth_of
 from orchard.engine.engine import Engine
 from orchard.engine.programs import redacted
@@ -134,6 +135,8 @@ async def _spawn_subtask(engine: Engine, args: SpawnSubtask) -> Json:
     permits = _permits(args)
     _check_limits(desk)
     order = replace(await order_of(desk, args.agent, args.instructions), permits=permits)
+    world, mine = desk.context.world, desk.settings.tools
+    await world.in_thread(check_handed, world.agents, desk.agent, order.agent.name, mine)
     why = f"before {order.id} began"
     async with desk.folder:
         base = await desk.context.workspace.picture(desk.context.base, why)

@@ -19,6 +19,7 @@ from msgspec import Struct, field
 
 from orchard.agents.builtin.tool import flag, schema
 from orchard.agents.builtin.tool import text as words
+from orchard.agents.permissions import check_handed
 from orchard.agents.protocol import McpServer, Tell, Used
 from orchard.agents.registry import Agents
 from orchard.app import App
@@ -198,12 +199,12 @@ class LoneSubtasks(Struct, eq=False):
             raise UsageError(
                 f"You have had your {most} subtasks ('limits.subtasks_per_job').", hint="Do the rest yourself."
             )
+        whom, is_same = await asyncio.to_thread(self._whom, agent)
         session = await self._session()
         async with self.folder:
             base = await self._picture()
         called = " ".join(name.split())[:NAME_LENGTH]
         permitted = narrowed(narrowed(self.tools, made(tools)), ALONE)
-        whom, is_same = self._whom(agent)
         model = self.model if is_same else None
         work = AgentWork(instructions=instructions, agent=whom, model=model, interactive=interactive)
         titled = called or "Subtask of an agent that works alone"
@@ -222,9 +223,10 @@ class LoneSubtasks(Struct, eq=False):
     def _whom(self, agent: str | None) -> tuple[str, bool]:
         """Who helps, and whether that is the agent that asks; one by a definition is, where no other agent is named."""
         name = (agent or BUILTIN).removeprefix("@")
-        known = Agents(self.app.settings.config, os.environ).names
-        if name.partition(":")[0] not in known:
+        agents = Agents(self.app.settings.config, os.environ)
+        if name.partition(":")[0] not in agents.names:
             name = f"{BUILTIN}:{name}"
+        check_handed(agents, BUILTIN, name.partition(":")[0], self.tools)
         return name, name.partition(":")[0] == BUILTIN
 
     async def _watch(self, session: Session, one: Helper) -> None:
