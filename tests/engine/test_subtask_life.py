@@ -103,6 +103,9 @@ async def test_a_subtask_goes_on_while_its_parent_is_idle_and_the_next_turn_tell
         await line.open(session, plan)
         await until(lambda: worker(orchard) == "idle")
         assert status(orchard) in ("waiting", "running")
+        await until(lambda: status(orchard) == "running" and subtask(orchard)["activity"] is not None)
+        (turn,) = [one for one in orchard.attempts("a")[-1]["turns"] if one["subtask"]]
+        assert turn["ended_at"] is None
         go.set()
         await until(lambda: status(orchard) == "completed")
         assert worker(orchard) == "idle"

@@ -201,7 +201,8 @@ def _end(run: Run, job: JobId, at: float, outcome: str) -> Attempt | None:
         if phase.outcome is None:
             phase.outcome, phase.ended = outcome, at
     for turn in attempt.turns:
-        if turn.ended is None:  # its engine died: nobody was there to tell of its end
+        if turn.ended is None and (outcome != "held" or turn.subtask is None):
+            # Its engine died before it could tell of the end. While a job is held, its subtasks go on.
             turn.ended, turn.reason = at, "interrupted"
     return attempt
 

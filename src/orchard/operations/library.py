@@ -247,7 +247,7 @@ class Library(ABC):
 
     def with_activity(self, run: Run, jobs: list[JobView]) -> list[JobView]:
         """Jobs with what their workers do now, as far as an engine tells it."""
-        if not run.active or not any(job.agent is not None or job.subtasks for job in jobs):
+        if not any(job.agent is not None or any(one.ended_at is None for one in job.subtasks) for job in jobs):
             return jobs
         from orchard.core.views.health import with_activity
         from orchard.engine.turns.health import published
