@@ -2,6 +2,7 @@
 
     quoted      a name within a message, in quotes
     escaped     what cannot be seen is written out
+    laid_open   the same for what a person has to judge: marks of no width too, and all as JSON writes them
     one_line    a line of at most so many characters
     for_screen  many lines for a terminal, perhaps with their colours
     shortened   the beginning and the end of what is too long
@@ -9,6 +10,7 @@
 And words for messages about a name that is not known: `one_of`, `nearest`, `did_you_mean`.
 """
 
+import json
 import re
 from collections.abc import Iterable
 
@@ -25,6 +27,10 @@ _CONTROLS = re.compile(
     r"|[\u00ad\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb]"
     r"|[\U000e0000-\U000e007f]"
 )
+_UNSEEN = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+"""Printable by their class, and seen by no reader: fillers, blanks, and marks that choose another form."""
 _HALF_PAIRS = re.compile("[\ud800-\udfff]")
 _NO_COLOR = "\x1b[0m"
 
@@ -34,6 +40,20 @@ def escaped(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
+
+
+def laid_open(text: str) -> str:
+    """The text as a person has to see it who is asked whether it may be done: no sign is left out, moved or unseen.
+
+    Signs are written as JSON writes them, so JSON stays JSON; `for_screen` finds nothing to take out of it.
+    """
+    if text.isprintable() and _UNSEEN.search(text) is None:
+        return text
+    return "".join(char if char.isprintable() and _UNSEEN.match(char) is None else _in_json(char) for char in text)
+
+
+def _in_json(char: str) -> str:
+    return "\\u007f" if char == "\x7f" else json.dumps(char)[1:-1]
 
 
 def quoted(text: str) -> str:

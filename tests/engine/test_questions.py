@@ -1,6 +1,8 @@
 """Calls that a person is asked about: seen in `waiting`, answered or refused, and forgotten with their turn."""
 
 import asyncio
+import json
+import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,9 @@ from orchard.engine.server import start as opening
 from orchard.engine.turns import questions
 from orchard.errors import UsageError
 from orchard.model.events.plans import CallAnswered, CallAsked, SubtasksAnswered, SubtasksAwaited
+from orchard.surfaces.cli.render.lines import safe, safe_lines
 from orchard.testing import Turn
+from orchard.text import for_screen, laid_open
 from tests.engine.conftest import Orchard, job, statuses
 from tests.engine.helpers import Line, run
 from tests.engine.scripted import ScriptedAgents
@@ -263,6 +267,76 @@ async def test_a_call_is_shown_whole_and_one_that_is_too_long_to_read_is_refused
 
     assert [one.allowed for one in found] == [False, True] and "too long for a person to read" in found[0].why
     assert [one["input"] for one in person.seen] == [whole]
+
+
+HIDING = [
+    "echo one > one.txt; : \x9d; id > PWNED; : \x9c",
+    f"echo one > one.txt; {' ' * 500}: \x9d; id > PWNED; : \x9c",
+    f"echo one > one.txt; : \x9d{'x' * 500}; id > PWNED; : \x9c",
+    "echo one; \x1b]0;; id > PWNED; \x07",
+    "echo one; \x1bP; id > PWNED\x1b\\",
+    "echo \u202edi ;DENWP >\u202c \u2066one\u2069",
+    "r\u200bm\u2060 -rf\ufeff \u3164\u115f\ufe0f\U000e0041\U000e0101 \x7f\x85\u2028",
+]
+
+
+@pytest.mark.parametrize("command", HIDING)
+async def test_no_sign_of_a_call_is_hidden_from_the_person_who_is_asked(
+    orchard: Orchard, agents: ScriptedAgents, line: Line, command: str
+) -> None:
+    found: list[Permit] = []
+    pages: list[list[str]] = []
+    agents.add("one", asks(found, Wanted("bash", command, json.dumps({"command": command}, ensure_ascii=False))))
+
+    async def looking() -> None:
+        person = Somebody(orchard, line)
+        seen = await person.sees()
+        pages.append([seen["input"], orchard.job("a")["waiting"]["input"]])
+        answer = await person.says("allow_call")
+        pages.append([answer["input"]])
+
+    await asyncio.gather(run(orchard, line, PLAN), looking())
+
+    (asked,) = orchard.events(CallAsked)
+    for shown in (*pages[0], *pages[1], asked.input):
+        on_screen = "\n".join(safe_lines(f"\n{shown}\n", len(shown)))[1:]
+        assert json.loads(on_screen) == {"command": command}
+        assert on_screen == shown and shown.isprintable() and not set(shown) & set("\u3164\u115f\ufe0f\U000e0101")
+    about = safe(f"\t{asked.about}", 300)
+    assert about == laid_open(command).strip() if len(command) < 300 else about.endswith("…")
+    assert found == [Permit(True)]
+
+
+async def test_a_call_that_is_too_long_once_it_is_written_out_is_refused_unasked(
+    orchard: Orchard, agents: ScriptedAgents, line: Line
+) -> None:
+    found: list[Permit] = []
+    agents.add("one", asks(found, Wanted("bash", "List files", "\x9d" * 8_000)))
+
+    await run(orchard, line, PLAN)
+
+    assert "too long for a person to read" in found[0].why
+    assert orchard.events(CallAsked) == []
+
+
+async def test_a_command_cannot_hide_within_a_secret(
+    orchard: Orchard, agents: ScriptedAgents, line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("THE_API_KEY", "sk-ant-1234567890abcdef")
+    found: list[Permit] = []
+    agents.add("one", asks(found, Wanted("bash", "", "echo sk-ant-1234\x9d; id > PWNED; \x9c567890abcdef")))
+
+    _, person = await with_person(orchard, line, PLAN, ("deny_call", {}))
+
+    assert "; id > PWNED; " in person.seen[0]["input"]
+
+
+def test_nothing_is_left_for_a_screen_to_take_out_of_what_is_laid_open() -> None:
+    signs = "".join(map(chr, range(sys.maxunicode + 1)))
+    shown = laid_open(signs)
+
+    assert for_screen(f"\n{shown}") == f"\n{shown}" and shown.isprintable()
+    assert laid_open("as it is: äß漢 é") == "as it is: äß漢 é"
 
 
 async def test_an_engine_that_stops_while_it_asks_refuses_nothing_and_the_next_turn_asks_again(

@@ -22,7 +22,7 @@ from orchard.agents.backends.stream import part, text
 from orchard.agents.cli import STRAY_LINES
 from orchard.agents.protocol import Heard, Noted, Reason, Result, Said, Session, Task, Wanted, Watch
 from orchard.process.pipes import Pipes
-from orchard.text import one_line
+from orchard.text import laid_open, one_line
 
 VERSION = 1
 """Of the protocol, that we offer; an agent that answers with another one is not talked with."""
@@ -323,7 +323,7 @@ class Conversation:
             return None
         if self._watch.person is None:
             return "a person would have to be asked, and this job has no way to ask one"
-        title = one_line(" ".join(text(call.get("title")).split()), 200)
+        title = one_line(laid_open(" ".join(text(call.get("title")).split())), 200)
         shown = json.dumps(call.get("rawInput") or call.get("content") or {}, ensure_ascii=False, default=str)
         answer = await self._watch.person(Wanted(tool_of_call(call, title), title, shown))
         return None if answer.allowed else answer.why

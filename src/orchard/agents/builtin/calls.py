@@ -111,7 +111,8 @@ class Calls:
         if self._person is None:
             why = "a person would have to be asked, and this job has no way to ask one"
         else:
-            answer = await self._person(Wanted(tool.name, about(arguments), json.dumps(arguments, ensure_ascii=False)))
+            given = json.dumps(arguments, ensure_ascii=False)
+            answer = await self._person(Wanted(tool.name, _telling(arguments), given))
             if answer.allowed:
                 return None
             why = answer.why
@@ -137,9 +138,13 @@ class Calls:
 
 
 def about(arguments: Json) -> str:
+    return one_line(" ".join(_telling(arguments)[:1000].split()), 160)
+
+
+def _telling(arguments: Json) -> str:
+    """The argument that tells most about a call, as it is."""
     texts = {name: value for name, value in arguments.items() if isinstance(value, str) and value.strip()}
-    chosen = next((texts[name] for name in _TELLING if name in texts), None) or next(iter(texts.values()), "")
-    return one_line(" ".join(chosen[:1000].split()), 160)
+    return next((texts[name] for name in _TELLING if name in texts), None) or next(iter(texts.values()), "")
 
 
 @lru_cache(256)

@@ -13,7 +13,7 @@ from orchard.engine.context import Context
 from orchard.engine.programs import redacted
 from orchard.engine.turns.scope import scope_of
 from orchard.model.events.plans import CallAnswered, CallAsked
-from orchard.text import one_line
+from orchard.text import laid_open, one_line
 
 ABOUT, INPUT = 300, 32_000
 """Characters of a call that a person is shown. All of its input is shown: a longer one is refused unasked."""
@@ -65,13 +65,17 @@ class Person(Struct):
 
     def _question(self, wanted: Wanted) -> CallAsked:
         context, seconds = self.context, self.context.world.config.limits.ask
-        about, given = (redacted(text, context.world.hidden_in, context.run) for text in (wanted.about, wanted.input))
+        # Laid open first: what hides secrets would take what stands within a sequence for a part of one.
+        tool, about, given = (
+            redacted(laid_open(text), context.world.hidden_in, context.run)
+            for text in (wanted.tool, wanted.about, wanted.input)
+        )
         return CallAsked(
             context.job_id,
             context.number,
             context.state.asked + 1,
             self.agent,
-            one_line(wanted.tool, 100),
+            one_line(tool, 100),
             one_line(about, ABOUT),
             given,
             context.subtask,

@@ -50,7 +50,7 @@ from orchard.surfaces.cli.render import text
 from orchard.surfaces.cli.render.lines import Line, Meaning, Piece, safe, safe_lines, table
 from orchard.surfaces.cli.terminal import Terminal, put
 from orchard.surfaces.next_steps import in_commands
-from orchard.text import did_you_mean, for_screen, quoted
+from orchard.text import did_you_mean, for_screen, laid_open, one_line, quoted
 
 NAMED = re.compile(r"@([A-Za-z0-9][\w.:-]*)\s+(.+)", re.DOTALL)
 WIDEST = 13
@@ -381,9 +381,11 @@ async def work(
 
 async def _asked_here(terminal: Terminal, wanted: Wanted) -> Permit:
     """The word of the person at this terminal, to whom the call is shown."""
-    shown = [text.raw(row) for row in safe_lines(wanted.input, len(wanted.input) * 4)]
+    given = laid_open(wanted.input)
+    shown = [text.raw(row) for row in safe_lines(given, len(given) * 4)]
     terminal.note(*shown)
-    asked = f"May the agent use {wanted.tool}{f': {wanted.about}' if wanted.about else ''}?"
+    about = f": {one_line(laid_open(wanted.about), 300)}" if wanted.about else ""
+    asked = f"May the agent use {one_line(laid_open(wanted.tool), 100)}{about}?"
     return Permit(await asyncio.to_thread(terminal.agreed, asked), "the person at the terminal said no")
 
 
