@@ -9,10 +9,11 @@ from orchard.engine.engine import Engine
 from orchard.engine.server import start as opening
 from orchard.engine.turns import turn as turns
 from orchard.engine.turns.updates import queue_update
-from orchard.model.events.plans import UpdateQueued, UpdatesDelivered
+from orchard.model.events.plans import SubtaskEnded, UpdateQueued, UpdatesDelivered
 from orchard.model.plan import JobId, PlanId
 from orchard.testing import Turn
-from tests.engine.conftest import Orchard, job
+from tests.engine.conftest import Orchard, job, until
+from tests.engine.helpers import Asker, Line
 from tests.engine.scripted import ScriptedAgents, ends, writes
 
 pytestmark = pytest.mark.anyio
@@ -142,6 +143,36 @@ async def test_an_update_is_told_again_where_the_turn_that_told_it_ended_before_
     assert "stuck" in second and "stuck" in third
     assert "not certain whether you were told" in third and "not certain whether you were told" not in second
     assert [one.number for one in orchard.events(UpdatesDelivered)] == [1]
+
+
+@pytest.mark.parametrize("asks", [True, False])
+async def test_how_a_subtask_ended_is_told_once_however_many_engines_there_are(
+    orchard: Orchard, agents: ScriptedAgents, asks: bool
+) -> None:
+    line, begun = Line(), list[str]()
+
+    async def turn(task: Task, watch: Watch) -> Result:
+        asker = Asker(line, task, watch)
+        session = f"s-{asker.scope['subtask']}"
+        watch.tell(Session(session))
+        watch.tell(Heard())
+        if asker.scope["subtask"]:
+            return Result("done", text="What came of it", session=session)
+        begun.append(task.instructions)
+        if len(begun) == 1:
+            spawned = await asker.spawn("Child", blocking=asks)
+            await until(lambda: bool(orchard.events(SubtaskEnded)))
+            assert not asks or spawned["summary"] == "What came of it"
+        return Result("done", text="Done.", session=session)
+
+    agents.add("one", turn)
+    await orchard.run(TALK, during=line.open)
+    for number in range(3):
+        await orchard.ask("send_message", job="a", message=f"Message {number}.")
+
+    told = ["What came of it" in instructions for instructions in begun]
+    assert told == ([False] * 4 if asks else [False, True, False, False])
+    assert len(orchard.events(UpdateQueued)) == (0 if asks else 1)
 
 
 async def test_what_an_attempt_was_not_told_is_told_in_the_next_one(

@@ -9,7 +9,11 @@ from orchard.model.events import plans as events
 
 
 def _queued(run: Run, event: events.UpdateQueued, at: float) -> None:
-    run.records[event.job].updates.append(event)
+    record = run.records[event.job]
+    record.updates.append(event)
+    about = record.subtasks.get(event.about) if event.about is not None else None
+    if about is not None and about.over:
+        about.told = True  # all that is said of one that is over is how it ended
 
 
 def _delivered(run: Run, event: events.UpdatesDelivered, at: float) -> None:

@@ -191,6 +191,8 @@ class Subtask(Struct):
     """The number of the last message that its agent is known to have."""
     tools: Tools = ALL
     """What whoever asked for it lets it use."""
+    told: bool = False
+    """Whether the agent that asked for it was answered how it ended, or an update about that was queued."""
 
     @property
     def over(self) -> bool:

@@ -79,6 +79,10 @@ def _pulled(run: Run, event: events.SubtaskPulled, at: float) -> None:
     run.records[event.job].subtasks[event.subtask].pulled = event.commit
 
 
+def _told(run: Run, event: events.SubtaskTold, at: float) -> None:
+    run.records[event.job].subtasks[event.subtask].told = True
+
+
 def _awaited(run: Run, event: events.SubtasksAwaited | events.SubtasksAnswered, at: float) -> None:
     """Who waits gives its slot back, and takes it again when it goes on, even where that is one too many."""
     waits = isinstance(event, events.SubtasksAwaited)
@@ -127,6 +131,7 @@ APPLY_SUBTASKS: Mapping[type[events.Event], Callable[[Run, Any, float], None]] =
     events.SubtaskEnded: _ended,
     events.SubtaskFolderGone: _folder_gone,
     events.SubtaskPulled: _pulled,
+    events.SubtaskTold: _told,
     events.SubtasksAwaited: _awaited,
     events.SubtasksAnswered: _awaited,
     events.ProgressReported: _progress,

@@ -15,8 +15,7 @@ def tell_of(desk: Desk, id: str) -> None:
     """Have the agent told how a subtask ended, if no turn of its is under way; a turn that is can ask itself."""
     context = desk.context
     subtask = context.state.subtasks[id]
-    if id not in desk.seen and not desk.seated and subtask.over and _is_heard(context.run, context.job_id, subtask):
-        desk.seen.add(id)
+    if not subtask.told and not desk.seated and subtask.over and _is_heard(context.run, context.job_id, subtask):
         _queue(context.engine, context.run, context.job_id, subtask)
 
 
@@ -24,8 +23,7 @@ def tell_unseen(desk: Desk) -> None:
     """Have the agent told of the subtasks that ended in its last turn, and of which it has not asked there."""
     context = desk.context
     for one in children_of(context.state.subtasks, context.number, context.subtask):
-        if one.over and one.id not in desk.seen:
-            desk.seen.add(one.id)
+        if one.over and not one.told:
             _queue(context.engine, context.run, context.job_id, one)
 
 

@@ -55,6 +55,7 @@ from orchard.model.events.subtasks import SubtasksAnswered as SubtasksAnswered
 from orchard.model.events.subtasks import SubtasksAwaited as SubtasksAwaited
 from orchard.model.events.subtasks import SubtaskSpawned as SubtaskSpawned
 from orchard.model.events.subtasks import SubtaskStarted as SubtaskStarted
+from orchard.model.events.subtasks import SubtaskTold as SubtaskTold
 from orchard.model.phases import Phase
 from orchard.model.plan import JobId, PlanId
 

@@ -99,6 +99,12 @@ class SubtaskPulled(AttemptFact, frozen=True):
     """What was written there, as far as it is listed."""
 
 
+class SubtaskTold(AttemptFact, frozen=True):
+    """The agent that asked for a subtask was answered how it ended: no update has to tell it."""
+
+    subtask: str
+
+
 class SubtasksAwaited(AttemptFact, frozen=True):
     """An agent only waits for its subtasks, and gives its slot back meanwhile."""
 

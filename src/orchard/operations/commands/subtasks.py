@@ -29,7 +29,7 @@ from orchard.engine.turns.job_tokens import Scope
 from orchard.engine.turns.scope import Desk
 from orchard.engine.turns.subtask import MOST_DEPTH, RESULT_BYTES, Order, begin, keep_result, pull
 from orchard.errors import NotFound, UsageError
-from orchard.model.events.plans import Json, ProgressReported, SubtaskCompleted, SubtaskSpawned
+from orchard.model.events.plans import Json, ProgressReported, SubtaskCompleted, SubtaskSpawned, SubtaskTold
 from orchard.model.permissions import Tools, made, wrong
 from orchard.model.plan import JobId, PlanId
 from orchard.operations.command import Service
@@ -305,8 +305,8 @@ def own_subtask(desk: Desk, id: str) -> Subtask:
 def told_of(desk: Desk, id: str) -> Json:
     """A subtask as the agent that asked for it is told of it; of one that is over it knows then."""
     one = desk.context.state.subtasks[id]
-    if one.over:
-        desk.seen.add(id)
+    if one.over and not one.told:
+        desk.context.record(SubtaskTold(desk.context.job_id, desk.context.number, id))
     return {
         "id": one.id,
         "name": one.name or one.id,
