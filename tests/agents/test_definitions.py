@@ -1,6 +1,7 @@
 """Definitions of agents: where they are read, which of them counts, and what they can never do."""
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,90 @@ def test_tools_are_read_in_every_form(tools: str, meant: tuple[str, ...] | None)
     found = parse(f"---\nname: a\ntools: {tools}\n---\nx\n", "a")
 
     assert found.tools == meant
+
+
+LONG = 65_000
+HEAVY = [
+    "," * LONG,
+    "(" * LONG,
+    ")" * LONG,
+    "(," * (LONG // 2),
+    ",(" * (LONG // 2),
+    "()," * (LONG // 3),
+    "a,b(" * (LONG // 4),
+    "\n" * LONG,
+    "(\n" * (LONG // 2),
+    "," * (LONG // 2) + "(" * (LONG // 2),
+    "(" * (LONG // 2) + ")" * (LONG // 2),
+    "a," * (LONG // 2),
+    "\nx" * (LONG // 2),
+]
+
+
+@pytest.mark.parametrize("field", ["tools", "disallowedTools", "other"])
+@pytest.mark.parametrize("said", HEAVY, ids=range(len(HEAVY)))
+def test_a_definition_is_read_in_no_time_whatever_it_lists(said: str, field: str) -> None:
+    began = time.process_time()
+
+    found = parse(f"---\nname: a\n{field}: x{said}\n---\nx\n", "a")
+
+    assert time.process_time() - began < 1
+    assert len(found.tools or ()) <= 100 and len(found.denied) <= 100
+
+
+def test_tools_that_are_listed_after_too_many_others_do_not_count_and_too_many_denied_are_all() -> None:
+    many = ", ".join(f"t{number}" for number in range(150))
+
+    assert len(parse(text("a", tools=many), "a").tools or ()) == 100
+    assert parse(text("a", disallowedTools=many), "a").denied == ("*",)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        '"tools": Read', "'tools': Read", '"tools" : Read', '"Tools": "Read"', '"tools":\n  - Read', "tools:Read",
+        " tools: Read", "- tools: Read", "? tools\n: Read", "tools : Read", "{tools: Read}", "\u200btools: Read",
+        "!!str tools: Read", "&a tools: Read", '"to\\u006fls": Read', "allowed-tools: Read", "allowedTools: Read",
+        "tool: Read", "toolset: Read", "tools[]: Read", "tools= Read", "\ttools: Read",
+    ],
+)  # fmt: skip
+def test_a_list_of_tools_under_an_odd_key_is_read_or_makes_the_definition_unusable(row: str) -> None:
+    found = parse(f"---\nname: a\ncolor: red\n{row}\n---\nx\n", "a")
+
+    assert found.tools == ("Read",) or "tools" in found.problem
+
+
+@pytest.mark.parametrize("row", ['"disallowedTools": Bash', "disallowed-tools: Bash", "'disallowed_tools': Bash"])
+def test_what_is_denied_under_an_odd_key_is_denied_or_makes_the_definition_unusable(row: str) -> None:
+    found = parse(f"---\nname: a\n{row}\n---\nx\n", "a")
+
+    assert found.denied == ("Bash",) or "tools" in found.problem
+
+
+def test_tools_that_are_said_twice_make_the_definition_unusable() -> None:
+    assert "tools" in parse("---\nname: a\ntools: Read\n'tools':\n---\nx\n", "a").problem
+    assert "tools" in parse("---\nname: a\ncolor: red\rtools: Read\rtools: Bash\n---\nx\n", "a").problem
+
+
+def test_servers_of_an_agent_with_tools_of_their_own_do_not_matter() -> None:
+    servers = "mcp-servers:\n  docs:\n    type: local\n    tools: ['*']\n"
+    found = parse(f"---\nname: a\ntools: Read\n{servers}---\nx\n", "a")
+
+    assert (found.problem, found.tools) == ("", ("Read",))
+
+
+def test_parentheses_that_are_not_closed_hide_no_tool_that_is_denied() -> None:
+    assert parse(text("a", disallowedTools="Bash(git, Read, Write(a, b), Edit)"), "a").denied == (
+        "Bash(git, Read, Write(a, b), Edit)",
+    )
+    assert parse(text("a", disallowedTools="Bash(git, Read"), "a").denied == ("Bash(git", "Read")
+
+
+def test_what_only_speaks_of_tools_changes_nothing() -> None:
+    about = "description: Uses tools: many of them\n  tools: in a line that goes on\ncolor: red\n# tools: Read\n"
+    found = parse(f"---\nname: a\n{about}---\nYour tools: all\n", "a")
+
+    assert (found.problem, found.tools) == ("", None)
 
 
 @pytest.mark.parametrize("model", ["--help", "-c", "a b", "$(id)", "a\x1b", "inherit", "x" * 300])

@@ -20,6 +20,7 @@ kept with the reason, so that it can be told to whoever asks for it.
 import os
 import re
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Literal
 
@@ -31,6 +32,7 @@ from orchard.agents.prompts.quote import plain_text
 from orchard.files import read_plain
 from orchard.git.objects.reader import SYMLINK, TREE, Entry, Objects
 from orchard.model.permissions import ALL, Tools
+from orchard.text import quoted
 
 Origin = Literal["config", "repository", "user"]
 
@@ -48,6 +50,7 @@ _MODEL = re.compile(r"[A-Za-z0-9][\w.:/@+-]{0,199}")
 """What could be taken for an option of a program is no model."""
 _TOOL = re.compile(r"[\w*][\w*.:/(), -]{0,199}")
 _TITLE = re.compile(r"[\w .()&+-]{1,100}")
+_DENYING = ("disallowedtools", "disallowed-tools", "disallowed_tools")
 _NO_MODEL = ("", "inherit", "default")
 
 LINK = "it is a link, and links are not followed"
@@ -76,15 +79,17 @@ class Definition(Struct, frozen=True):
 
 def parse(text: str, stem: str, file: str = "", origin: Origin = "repository") -> Definition:
     """The definition that a file holds, or what keeps it from being one."""
-    made = head.split(text)
+    made = head.read(text)
     if made is None:
         return _unusable(stem, file, origin, NO_HEAD)
-    fields, body = made
+    fields, body = made.fields, made.body
     name = _name(fields.get("name", ""), stem, file)
     if not NAME.fullmatch(name):
         return _unusable(stem, file, origin, "its name is not of letters, digits, '.', '_' and '-'")
     if name == NOBODY:
         return _unusable(name, file, origin, "'agent' means an agent without any definition")
+    if doubtful := _doubtful(made):
+        return _unusable(name, file, origin, doubtful)
     if not body:
         return _unusable(name, file, origin, NO_TEXT)
     model = fields.get("model", "")
@@ -94,10 +99,19 @@ def parse(text: str, stem: str, file: str = "", origin: Origin = "repository") -
         body,
         None if model.lower() in _NO_MODEL or not _MODEL.fullmatch(model) else model,
         _tools(fields.get("tools")),
-        _denied(fields.get("disallowedtools")),
+        _denied(next((fields[key] for key in _DENYING if key in fields), None)),
         file,
         origin,
     )
+
+
+def _doubtful(made: head.Head) -> str:
+    """Why it is not known which tools a definition is for: all of them would be more than its author meant."""
+    if made.doubtful:
+        return f"its head may limit its tools in a form that is not understood: {quoted(made.doubtful)}"
+    about = [key for key in made.fields if "tool" in key and key != "tools"]
+    odd = [key for key in about if key not in _DENYING] or about[1:]
+    return f"{quoted(odd[0])} in its head is not understood: 'tools' and 'disallowedTools' are" if odd else ""
 
 
 def _name(said: str, stem: str, file: str) -> str:
@@ -125,9 +139,28 @@ def _denied(said: str | None) -> tuple[str, ...]:
 
 
 def _entries(said: str) -> Iterator[str]:
-    # A comma within parentheses belongs to one tool: `Bash(git log:*, git diff:*)`.
-    parts = re.split(r"[,\n](?![^(\n]*\))", said.strip().removeprefix("[").removesuffix("]"))
-    return (word for part in parts if (word := head.value(part)))
+    """The words of a list, one more than may be at most: a comma within parentheses belongs to one tool, as in
+    `Bash(git log:*, git diff:*)`. Parentheses that are not closed hold nothing together.
+    """
+    text = said.strip().removeprefix("[").removesuffix("]")
+    return islice((word for part in _parts(text) if (word := head.value(part))), MOST_TOOLS + 1)
+
+
+def _parts(text: str) -> Iterator[str]:
+    opened: list[int] = []
+    pairs: dict[int, int] = {}
+    for place, char in enumerate(text):
+        if char == "(":
+            opened.append(place)
+        elif char == ")" and opened:
+            pairs[opened.pop()] = place
+    start = held = 0
+    for place, char in enumerate(text):
+        held = max(held, pairs.get(place, 0))
+        if char in ",\n" and place >= held:
+            yield text[start:place]
+            start = place + 1
+    yield text[start:]
 
 
 # --------------------------------------------------------------------------------------- in a folder
