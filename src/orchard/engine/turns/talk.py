@@ -46,6 +46,8 @@ async def talk(context: Context, asked: Asked, *, interactive: bool) -> Result |
             return Result("done")
         if result is not None and not result.ok:
             return result
+        if result is None and party.is_complete and (why == "paused" or party.newest <= asked.messages):
+            return Result("done")  # its agent has told its result: nothing is left to go on with
         if why == "paused":
             return party.rest(why)
         if result is None and party.newest <= asked.messages:
@@ -90,11 +92,13 @@ class _Party:
 
     @property
     def is_called_done(self) -> bool:
-        """Whether somebody said that the work of the job is done: then it is, however its agent's turn ended.
+        """Whether a person or a parent said that the work is done: then it is, however its agent's turn ended.
 
         Work that was done in another folder is not here: where the job starts over, its agent does as well.
         """
-        last = self.state.last if isinstance(self.state, JobRecord) else None
+        if isinstance(self.state, Subtask):
+            return self.state.completed_by in ("parent", "person")
+        last = self.state.last
         return last is not None and last.completed is not None and not self.context.starts_over
 
     @property

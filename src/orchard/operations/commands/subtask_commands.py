@@ -103,11 +103,22 @@ async def perform(engine: Engine, run: Run, job_id: JobId, one: Subtask, action:
             begin(desk, order)
     elif action == "pause" and turn is not None:
         await turn.interrupt("paused")  # a program may take its time to end
+        await _end_of_complete(engine, run, job_id, one)
     elif action == "interrupt" and turn is not None:
         await turn.interrupt()
+        if not one.queued:
+            await _end_of_complete(engine, run, job_id, one)
     elif action == "complete":
         await _complete(await _desk(engine, run, job_id, one, to_work=False), one)
     return {"subtask": one.id, "subtask_status": one.status}
+
+
+async def _end_of_complete(engine: Engine, run: Run, job_id: JobId, one: Subtask) -> None:
+    """Wait for the end of a subtask whose agent had told its result when its turn was ended: it does not rest."""
+    desk = engine.desks.get(Scope(run.id, job_id, one.attempt, one.parent))
+    task = desk.children.get(one.id) if isinstance(desk, Desk) else None
+    if one.completed_by is not None and task is not None:
+        await asyncio.wait([task])
 
 
 async def _complete(desk: Desk, one: Subtask) -> None:

@@ -1,0 +1,116 @@
+"""What people say about a subtask at the wrong moment: they are answered what happens, and it happens at once."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from orchard.agents.protocol import Heard, Result, Session, Task, Watch
+from orchard.engine.server import session as sessions
+from orchard.engine.server import start as opening
+from orchard.model.events.plans import SubtaskEnded, SubtaskIdle
+from orchard.model.plan import PlanId
+from orchard.testing import Turn
+from tests.engine.conftest import Orchard, statuses, until
+from tests.engine.helpers import Asker, Asking, Line
+from tests.engine.scripted import ScriptedAgents
+
+pytestmark = pytest.mark.anyio
+
+PLAN = "name: Help\njobs: [{id: a, work: {agent: one, instructions: Parent}}]"
+
+
+@pytest.fixture
+def agents(monkeypatch: pytest.MonkeyPatch) -> ScriptedAgents:
+    table = ScriptedAgents()
+    monkeypatch.setattr(opening, "Agents", lambda config, host: table)
+    return table
+
+
+@pytest.fixture
+def line() -> Line:
+    return Line()
+
+
+def pair(line: Line, parent: Asking, child: Asking) -> Turn:
+    """Agents with sessions that hear what they are told, and take their part by whether they are a subtask."""
+
+    async def turn(task: Task, watch: Watch) -> Result:
+        asker = Asker(line, task, watch)
+        session = f"s-{asker.scope['subtask']}"
+        watch.tell(Session(session))
+        watch.tell(Heard())
+        said = await (child if asker.scope["subtask"] else parent)(asker)
+        return said if isinstance(said, Result) else Result("done", text=said, session=session)
+
+    return turn
+
+
+@pytest.mark.parametrize("verb", ["pause_worker", "interrupt_worker"])
+async def test_who_ends_the_turn_of_a_subtask_that_told_its_result_is_answered_that_it_is_completed(
+    orchard: Orchard, agents: ScriptedAgents, line: Line, verb: str
+) -> None:
+    ids, told, answered = list[str](), asyncio.Event(), asyncio.Event()
+    answer: dict[str, Any] = {}
+
+    async def parent(asker: Asker) -> str:
+        ids.append((await asker.spawn("Child"))["id"])
+        await answered.wait()
+        asker.write(parent="x")
+        return "Done."
+
+    async def child(asker: Asker) -> str:
+        asker.write(child="x")
+        await asker.ask("complete_subtask", result="All of it.")
+        told.set()
+        await asyncio.sleep(60)
+        return "Too late."
+
+    async def during(session: sessions.Session, plan: PlanId) -> None:
+        await line.open(session, plan)
+        await told.wait()
+        answer.update(await session.request(verb, plan=plan, job=f"a/{ids[0]}"))
+        answered.set()
+
+    agents.add("one", pair(line, parent, child))
+    assert statuses(await orchard.run(PLAN, during=during)) == {"a": "succeeded"}
+
+    (ended,) = orchard.events(SubtaskEnded)
+    assert (ended.status, ended.summary, ended.counts.get("added")) == ("completed", "All of it.", 1)
+    assert answer["worker"] == "completed" and not orchard.events(SubtaskIdle)
+
+
+async def test_a_subtask_that_is_called_done_ends_at_once_although_a_message_waits(
+    orchard: Orchard, agents: ScriptedAgents, line: Line
+) -> None:
+    ids, begun, answered = list[str](), list[str](), asyncio.Event()
+    answer: dict[str, Any] = {}
+
+    async def parent(asker: Asker) -> str:
+        ids.append((await asker.spawn("Child"))["id"])
+        await answered.wait()
+        asker.write(parent="x")
+        return "Done."
+
+    async def child(asker: Asker) -> str:
+        begun.append(asker.task.instructions)
+        asker.write(child="x")
+        await asyncio.sleep(60)
+        return "Too late."
+
+    async def during(session: sessions.Session, plan: PlanId) -> None:
+        await line.open(session, plan)
+        await until(lambda: bool(begun and ids))
+        await session.request("send_message", plan=plan, job=f"a/{ids[0]}", message="And this.")
+        try:
+            async with asyncio.timeout(15):
+                answer.update(await session.request("complete_task", plan=plan, job=f"a/{ids[0]}"))
+        finally:
+            answered.set()
+
+    agents.add("one", pair(line, parent, child))
+    assert statuses(await orchard.run(PLAN, during=during)) == {"a": "succeeded"}
+
+    (ended,) = orchard.events(SubtaskEnded)
+    assert (ended.status, ended.message) == ("completed", "A person said that it is done.")
+    assert len(begun) == 1 and answer["worker"] == "completed" and ended.counts.get("added") == 1
