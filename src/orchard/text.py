@@ -6,6 +6,7 @@
     one_line    a line of at most so many characters
     for_screen  many lines for a terminal, perhaps with their colours
     shortened   the beginning and the end of what is too long
+    ending      the end of it; `is_cut` knows both again
 
 And words for messages about a name that is not known: `one_of`, `nearest`, `did_you_mean`.
 """
@@ -88,6 +89,25 @@ def shortened(text: str, most: int) -> str:
         return text
     half = (most - 60) // 2
     return f"{text[:half]}\n[... {len(text) - 2 * half:,} characters left out ...]\n{text[-half:]}"
+
+
+def ending(text: str, most: int) -> str:
+    """The end of a text that is too long, and before it how much was left out, which a log has."""
+    if len(text) <= most:
+        return text
+    return f"[{len(text) - most:,} characters before this are left out; the log has all of them]\n{text[-most:]}"
+
+
+_CUT = re.compile(
+    r"\A\[[\d,]{1,20} characters before this are left out; the log has all of them\]$"
+    r"|^\[\.\.\. [\d,]{1,20} characters left out \.\.\.\]$",
+    re.MULTILINE,
+)
+
+
+def is_cut(text: str) -> bool:
+    """Whether a text says of itself, as `ending` and `shortened` do, that a part of it is left out."""
+    return _CUT.search(text) is not None
 
 
 # ------------------------------------------------------------------------ names that are not known

@@ -84,6 +84,7 @@ def test_an_idle_subtask_is_read_sent_to_paused_resumed_and_completed(api: World
     asked, said = talk(api, plan, one["id"])[:2]
     assert (asked["kind"], asked["text"], said["kind"]) == ("task", "Child", "words")
     assert said["text"].startswith("[5,017 characters before this are left out; the log has all of them]")
+    assert (asked["whole"], said["whole"]) == (True, False)
 
     api.post(f"{path}/send", {"message": "More of it"})
     reached(api, plan, "idle", 2)

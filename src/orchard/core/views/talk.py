@@ -14,6 +14,7 @@ from orchard.core.run import Run
 from orchard.core.views.documents import Moment, time_text
 from orchard.model.events import plans as events
 from orchard.model.plan import AgentWork, Job, JobId
+from orchard.text import is_cut
 
 TEXT = 256 * 1024
 """Characters of one entry: as long as the longest task or message."""
@@ -22,6 +23,9 @@ Kind = Literal[
     "task", "message", "update", "progress", "words", "subtask", "result", "interrupted", "paused", "done", "failed",
     "retried", "asked", "answered",
 ]  # fmt: skip
+
+_JOURNAL_CUTS: frozenset[Kind] = frozenset({"words", "result", "update"})
+"""What the journal keeps only a part of where it is long; a log or a file beside it has all."""
 
 
 class TalkEntry(Struct, frozen=True, kw_only=True):
@@ -35,7 +39,7 @@ class TalkEntry(Struct, frozen=True, kw_only=True):
     to: Annotated[str, Meta(description="`agent`, `person`, `parent`, or the name of a subtask.")]
     text: str
     reason: Annotated[str | None, Meta(description="How a turn ended that was not done, or why it failed.")] = None
-    whole: Annotated[bool, Meta(description="False: the end of a long text is left out.")] = True
+    whole: Annotated[bool, Meta(description="False: a part of a long text is left out.")] = True
 
 
 class TalkPage(Struct, frozen=True, kw_only=True):
@@ -85,7 +89,7 @@ class Listener:
             to=said.to,
             text=text[:TEXT],
             reason=said.reason,
-            whole=len(text) <= TEXT,
+            whole=len(text) <= TEXT and not (said.kind in _JOURNAL_CUTS and is_cut(text)),
         )
 
     @property

@@ -36,6 +36,7 @@ from orchard.model.phases import Phase
 from orchard.model.plan import JobId, PlanId, Work
 from orchard.model.usage import Usage, add, believed
 from orchard.process.failpoint import failpoint
+from orchard.text import ending
 
 WAITS = (2.0, 5.0, 15.0, 45.0, 90.0)
 """Seconds before each further try of a turn that met an error which passes."""
@@ -290,7 +291,7 @@ class _Hearing:
         if result is not None and result.ok:
             self._take_in()
         reason, message = (result.reason, _clean(self._context, result.message)) if result else ("stopped", "")
-        text = _last_words(_clean(self._context, result.text)) if result is not None else ""
+        text = ending(_clean(self._context, result.text), LAST_WORDS) if result is not None else ""
         if message:
             self._write_line(f"[{reason}] {message}")
         self._record(events.AgentEnded(*self._where, self._asked.purpose, reason, message, text, self._context.subtask))
@@ -342,14 +343,6 @@ class _Hearing:
 def _note(context: Context, asked: Asked, told: protocol.Noted) -> None:
     message = _clean(context, told.message[:NOTE])
     context.record(events.AgentNoted(*context.now, asked.agent.name, told.kind, message, context.subtask))
-
-
-def _last_words(said: str) -> str:
-    """The end of what an agent said last; a cut is told, with where the whole is."""
-    if len(said) <= LAST_WORDS:
-        return said
-    left_out = f"[{len(said) - LAST_WORDS:,} characters before this are left out; the log has all of them]"
-    return f"{left_out}\n{said[-LAST_WORDS:]}"
 
 
 def _clean(context: Context, text: str) -> str:

@@ -125,7 +125,7 @@ def entry_lines(entry: TalkEntry) -> list[Line]:
         (f"{WORDS[entry.kind]}{reason}", MEANINGS.get(entry.kind, "")),
     ]
     rows = safe_lines(entry.text) if entry.text.strip() else []
-    rows += [] if entry.whole else ["[the rest is left out; 'orchard logs' of the same name has what an agent said]"]
+    rows += [] if entry.whole else ["[a part is left out; 'orchard logs' of the same name has what an agent said]"]
     return [first, *(_indented(row) for row in rows)]
 
 

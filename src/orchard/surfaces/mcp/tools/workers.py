@@ -189,7 +189,8 @@ def _talk(app: App, meant: MeantJob, given: Any) -> Json:
     found: Json = to_builtins(worker_queries.get_job_talk.read(app, args))
     most = ENTRY if given.limit > 1 else ONE_ENTRY
     entries = [_entry(one, most) for one in found["entries"]]
-    cut = next((one["seq"] for one in entries if one.get("whole") is False), None)
+    # What the journal has only a part of is no longer when it is told alone.
+    cut = next((one["seq"] for one in found["entries"] if len(one["text"]) > most), None)
     notes = [CUT.format(since=cut - 1)] if cut is not None and given.limit > 1 else []
     return {**found, "entries": entries, **compact({"notes": notes})}
 
