@@ -114,3 +114,29 @@ async def test_a_subtask_that_is_called_done_ends_at_once_although_a_message_wai
     (ended,) = orchard.events(SubtaskEnded)
     assert (ended.status, ended.message) == ("completed", "A person said that it is done.")
     assert len(begun) == 1 and answer["worker"] == "completed" and ended.counts.get("added") == 1
+
+
+async def test_a_subtask_that_is_called_done_while_it_waits_for_a_slot_keeps_its_result_and_its_changes(
+    orchard: Orchard, agents: ScriptedAgents, line: Line
+) -> None:
+    seen: list[dict[str, Any]] = []
+
+    async def parent(asker: Asker) -> str:
+        id = (await asker.spawn("Child", interactive=True, blocking=True))["id"]
+        seen.append(await asker.ask("steer_subtask", id=id, action="send", message="And more."))
+        seen.append(await asker.ask("steer_subtask", id=id, action="complete"))
+        seen.append(await asker.pull(id))
+        return "Done."
+
+    async def child(asker: Asker) -> str:
+        asker.write(child="x")
+        return "What came of it."
+
+    agents.add("one", pair(line, parent, child))
+    plan = PLAN.replace("jobs:", "max_parallel: 1\njobs:")
+    assert statuses(await orchard.run(plan, during=line.open)) == {"a": "succeeded"}
+
+    waiting, done, pulled = seen
+    assert waiting["status"] == "waiting", "its parent has the only slot"
+    assert (done["status"], done["summary"], done["changes"]["added"]) == ("completed", "What came of it.", 1)
+    assert pulled["files"] == ["child.txt"]

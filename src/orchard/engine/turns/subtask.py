@@ -32,7 +32,7 @@ from orchard.engine.turns.permissions import handed_on
 from orchard.engine.turns.scope import Desk, desk_of, offered_name, scope_of
 from orchard.engine.turns.talk import talk
 from orchard.engine.turns.turn import Asked
-from orchard.engine.turns.work import environment_for, intent_of, limits_for, summary_of
+from orchard.engine.turns.work import environment_for, intent_of, limits_for, plan_task
 from orchard.engine.works import setup
 from orchard.engine.workspace import workspace_of
 from orchard.errors import OrchardError, SystemRefused
@@ -58,9 +58,6 @@ RESULT_BYTES = 1024 * 1024
 CUT = b"\n[... what is longer than 1 MiB is not kept ...]\n"
 STOPPED = "It was stopped, because the work ended that it was a part of."
 LISTED_PATHS = 100
-NEEDS = 5
-NEED = 300
-"""So many needs of the job a subtask is told of, with so many characters of what each delivered."""
 
 
 class Order(Struct, frozen=True):
@@ -228,7 +225,7 @@ def _asked(desk: Desk, order: Order, context: Context) -> Asked:
         subtask=order.id,
         role=order.chosen.role,
         parent_task=_parent_task(desk),
-        plan_task=_plan_task(context),
+        plan_task=plan_task(context),
         interactive=context.state.subtasks[order.id].interactive,
         server=offered_name(context, agent, "subtask", settings),
         may_spawn=may_spawn,
@@ -264,15 +261,6 @@ def _parent_task(desk: Desk) -> str:
     if context.subtask is not None:
         return context.state.subtasks[context.subtask].instructions
     return intent_of(context.job)
-
-
-def _plan_task(context: Context) -> str:
-    """The plan that it is all for, and what the needs of its job delivered, in a few lines."""
-    rows = [f"Plan: {context.plan.name}", context.plan.description.strip()]
-    for need in context.job.needs[:NEEDS]:
-        said = " ".join(summary_of(context.run.records[need]).split())
-        rows += [f"Job '{need}' delivered: {shortened(said, NEED)}"] if said else []
-    return "\n".join(row for row in rows if row)
 
 
 def _settings(desk: Desk, order: Order) -> Settings:
@@ -412,11 +400,23 @@ async def _stop(context: Context, subtask: Subtask) -> None:
     if subtask.over:
         await context.workspace.end(f"stopped: {subtask.id}")
         return
+    end = _End("stopped", STOPPED, subtask.result or "", subtask.size)
     if subtask.completed_by in _SAID_DONE:
-        end = _End("completed", _SAID_DONE[str(subtask.completed_by)], subtask.result or "", subtask.size)
-    else:
-        end = _End("stopped", STOPPED, subtask.result or "", subtask.size)
+        end = _completed(context, subtask, "")
+        if await _is_finished(context, subtask, end):
+            return
     await _end_early(context.engine, context.run, context.job_id, subtask, end, " Its folder is kept.")
+
+
+async def _is_finished(context: Context, subtask: Subtask, end: _End) -> bool:
+    """End one that was called done while it had no turn, as any other: what it changed before is its result."""
+    try:
+        if subtask.worktree is not None and not context.workspace.is_open:
+            await context.workspace.prepare(context.base)
+        await _finish(context, subtask, end)
+    except OrchardError:
+        return subtask.over  # its folder cannot be had: what can be saved is saved
+    return True
 
 
 async def settle_subtasks(engine: Engine, run: Run, job_id: JobId) -> None:

@@ -40,9 +40,13 @@ from orchard.model.phases import Phase
 from orchard.model.plan import VALIDATION, AgentWork, Job, JobId, Work
 from orchard.planfile.works import settable
 from orchard.store.logs import tail
+from orchard.text import shortened
 
 INSTRUCTION_BYTES = 256 * 1024
 STAT_FILES = 30
+NEEDS = 5
+NEED = 300
+"""So many needs of the job a subtask is told of, with so many characters of what each delivered."""
 
 _PROGRAMS = frozenset({"timeout", "idle", "output-limit", "spawn-failed", "signal", "health"})
 _SEE_AGENT = {
@@ -364,3 +368,12 @@ def intent_of(job: Job) -> str:
     asked = job.work.instructions if isinstance(job.work, AgentWork) else None
     parts = [job.name, job.task, asked or (shown(job.work) if job.work is not None else "")]
     return "\n\n".join(dict.fromkeys(part.strip() for part in parts if part.strip()))
+
+
+def plan_task(context: Context) -> str:
+    """The plan that it is all for, and what the needs of its job delivered, in a few lines."""
+    rows = [f"Plan: {context.plan.name}", context.plan.description.strip()]
+    for need in context.job.needs[:NEEDS]:
+        said = " ".join(summary_of(context.run.records[need]).split())
+        rows += [f"Job '{need}' delivered: {shortened(said, NEED)}"] if said else []
+    return "\n".join(row for row in rows if row)
