@@ -8,7 +8,15 @@ import pytest
 from orchard.agents.protocol import Heard, Result, Session, Task, Watch
 from orchard.engine.server import session as sessions
 from orchard.engine.server import start as opening
-from orchard.model.events.plans import SubtaskEnded, SubtaskIdle
+from orchard.errors import UsageError
+from orchard.model.events.plans import (
+    AgentEnded,
+    AgentStarted,
+    MessageSent,
+    SubtaskCompleted,
+    SubtaskEnded,
+    SubtaskIdle,
+)
 from orchard.model.plan import PlanId
 from orchard.testing import Turn
 from tests.engine.conftest import Orchard, statuses, until
@@ -140,3 +148,63 @@ async def test_a_subtask_that_is_called_done_while_it_waits_for_a_slot_keeps_its
     assert waiting["status"] == "waiting", "its parent has the only slot"
     assert (done["status"], done["summary"], done["changes"]["added"]) == ("completed", "What came of it.", 1)
     assert pulled["files"] == ["child.txt"]
+
+
+async def test_what_is_said_to_a_subtask_that_has_had_its_last_turn_is_refused(
+    orchard: Orchard, agents: ScriptedAgents, line: Line
+) -> None:
+    middle, said = asyncio.Event(), list[str]()
+
+    async def parent(asker: Asker) -> str:
+        id = (await asker.spawn("Child"))["id"]
+        await middle.wait()
+        await until(lambda: any(one.subtask == id for one in orchard.events(AgentEnded)))
+        try:
+            await asker.ask("steer_subtask", id=id, action="send", message="And this.")
+        except UsageError as error:
+            said.append(error.message)
+        asker.write(parent="x")
+        return str((await asker.wait(id))["ended"][0]["status"])
+
+    async def child(asker: Asker) -> str:
+        if "Grandchild" in asker.task.instructions.split("Child")[0]:
+            try:
+                await asyncio.sleep(60)
+            finally:
+                await asyncio.sleep(3)  # it takes its time to end
+        await asker.spawn("Grandchild: sleep")
+        await until(lambda: len(orchard.events(AgentStarted)) == 3)
+        middle.set()
+        return "Child is done."
+
+    agents.add("one", pair(line, parent, child))
+    await orchard.run(PLAN, during=line.open)
+
+    assert "has had its last turn" in "".join(said) and not orchard.events(MessageSent)
+
+
+async def test_what_is_said_to_a_subtask_while_it_is_being_completed_is_refused(
+    orchard: Orchard, agents: ScriptedAgents, line: Line
+) -> None:
+    refused: list[str] = []
+
+    async def parent(asker: Asker) -> str:
+        id = (await asker.spawn("Child", interactive=True, blocking=True))["id"]
+        completing = asyncio.ensure_future(asker.ask("steer_subtask", id=id, action="complete"))
+        await until(lambda: bool(orchard.events(SubtaskCompleted)))
+        try:
+            await asker.ask("steer_subtask", id=id, action="send", message="And this.")
+        except UsageError as error:
+            refused.append(error.message)
+        asker.write(parent="x")
+        return str((await completing)["status"])
+
+    async def child(asker: Asker) -> str:
+        asker.write(child="x")
+        return "What came of it."
+
+    agents.add("one", pair(line, parent, child))
+    await orchard.run(PLAN, during=line.open)
+
+    assert refused and not orchard.events(MessageSent)
+    assert [one.status for one in orchard.events(SubtaskEnded)] == ["completed"]

@@ -61,6 +61,8 @@ class Desk(Struct, eq=False):
     """How often the agent has told in this turn how far it is."""
     asked: int = 0
     """How many of its requests in this turn were recorded, of those that it could make without end."""
+    ending: set[str] = field(default_factory=set)
+    """Subtasks whose agents have had their last turn, and hear nothing more."""
     hurry: asyncio.Event = field(default_factory=asyncio.Event)
     """Set where those who end its subtasks want no more patience with them."""
     _news: asyncio.Event = field(default_factory=asyncio.Event)

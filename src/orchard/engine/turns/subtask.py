@@ -130,6 +130,7 @@ async def _run(desk: Desk, order: Order) -> None:
         end = await _guarded(desk, order, context)
         rests = end is None
         if end is not None:
+            desk.ending.add(order.id)
             await _finish(context, subtask, end)
     except asyncio.CancelledError:
         if engine.closing:
@@ -329,8 +330,7 @@ async def _finish(context: Context, subtask: Subtask, end: _End) -> None:
         message = f"{end.message} What it left cannot be taken over: {error.message}".strip()
         end = _End("failed", message, end.summary, end.size)
     about = (job_id, context.number, subtask.id)
-    ended = SubtaskEnded(*about, end.status, end.message, end.summary, commit, counts, paths, end.size)
-    engine.record(run.id, ended)
+    engine.record(run.id, SubtaskEnded(*about, end.status, end.message, end.summary, commit, counts, paths, end.size))
     await context.workspace.end(f"left over after {subtask.id}")
 
 

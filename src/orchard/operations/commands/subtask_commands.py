@@ -73,6 +73,10 @@ def decide(engine: Engine, run: Run, job_id: JobId, one: Subtask, action: Action
     turn = engine.interruptible(Scope(run.id, job_id, one.attempt, one.id))
     match action:
         case "send":
+            desk = engine.desks.get(Scope(run.id, job_id, one.attempt, one.parent))
+            is_ending = isinstance(desk, Desk) and one.id in desk.ending
+            if is_ending or one.completed_by in ("parent", "person"):
+                raise UsageError(f"Its agent would not hear it: subtask '{one.id}' has had its last turn.")
             return _said(job_id, one, message, by)
         case "resume":
             if one.status != "paused":
