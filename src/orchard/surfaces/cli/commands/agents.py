@@ -382,8 +382,8 @@ async def work(
 async def _asked_here(terminal: Terminal, wanted: Wanted) -> Permit:
     """The word of the person at this terminal, to whom the call is shown."""
     given = laid_open(wanted.input)
-    shown = [text.raw(row) for row in safe_lines(given, len(given) * 4)]
-    terminal.note(*shown)
+    # It belongs to the question, so `--quiet` leaves it there.
+    put(sys.stderr, "".join(f"{row}\n" for row in safe_lines(given, len(given) * 4)))
     about = f": {one_line(laid_open(wanted.about), 300)}" if wanted.about else ""
     asked = f"May the agent use {one_line(laid_open(wanted.tool), 100)}{about}?"
     return Permit(await asyncio.to_thread(terminal.agreed, asked), "the person at the terminal said no")
