@@ -23,7 +23,7 @@ from tests.engine.conftest import job, until
 pytestmark = pytest.mark.anyio
 
 ACP = next(kind for kind in KINDS if kind.name == "anthropic")
-HEALTH = "[health]\nstuck = 6\nidle = 0\nslow = 0\n"
+HEALTH = "[health]\nstuck = 12\nidle = 0\nslow = 0\n"
 TOLD = "What happened to your subtasks"
 WAIT = 150.0
 
