@@ -254,6 +254,8 @@ async def test_a_plan_may_ask_for_a_wall_where_the_settings_have_none(orchard: O
 async def test_a_failure_behind_the_wall_says_which_line_opens_what_it_needed(
     orchard: Orchard, home: Path, monkeypatch: pytest.MonkeyPatch, command: str, reason: str, setting: str
 ) -> None:
+    if reason == "protected" and LEVELS[0] != "bwrap":
+        pytest.skip("Landlock cannot protect a file inside of a writable folder")
     monkeypatch.setenv("ORCHARD_SANDBOX", LEVELS[0])
     orchard.repo.commit({".github/workflows/ci.yml": "on: push\n"})
     (home / "data").mkdir()
