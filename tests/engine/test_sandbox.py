@@ -330,3 +330,35 @@ async def test_the_wall_leaves_nothing_to_be_saved_and_nothing_behind(orchard: O
     assert status["plan"]["status"] == "succeeded"
     assert not orchard.saved_work() and not list((orchard.repo.path / ".git/orchard/jobs").iterdir())
     assert not list((orchard.repo.path / ".git").glob("worktrees/*/config.worktree"))
+
+
+async def test_a_job_cannot_put_a_link_in_the_place_of_a_private_folder(
+    orchard: Orchard, home: Path, level: str
+) -> None:
+    private = Repo.make(home / "private")
+    private.commit({"secret.txt": "the secret\n"})
+    work = f"""
+        top=$(dirname $GIT_OBJECT_DIRECTORY)
+        for name in objects home tmp out; do
+          mv $top/$name $top/$name.old && ln -s {home}/private/.git/objects $top/$name && echo $name >> replaced.txt
+        done
+        echo done > done.txt
+    """
+    status = await orchard.run(plan(work))
+
+    assert status["plan"]["status"] == "succeeded", job(status, "a")
+    assert "replaced.txt" not in orchard.repo.files("work")
+    private("fsck", "--strict")
+
+
+async def test_what_git_does_not_accept_of_a_job_is_told_and_not_deleted(orchard: Orchard, level: str) -> None:
+    forged = """
+        blob=$(echo x | git hash-object -w --stdin)
+        python3 -c "open('row', 'wb').write(b'100644 .git' + bytes(1) + bytes.fromhex('$blob'))"
+        git hash-object -w -t tree --literally row; rm row; echo done > done.txt
+    """
+    status = await orchard.run(plan(forged))
+
+    assert status["plan"]["status"] == "succeeded", job(status, "a")
+    assert "git does not accept it" in str(status["plan"]["warnings"])
+    assert list((orchard.repo.path / ".git/orchard/jobs").glob("*/objects/??/*"))

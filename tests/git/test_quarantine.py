@@ -116,3 +116,15 @@ def test_links_are_not_followed(repo: Repo, repository: Repository, folder: Path
     (folder / "pack").symlink_to(repo.path / ".git/objects/pack")
 
     assert bring_in(repository, folder) == Brought()
+
+
+def test_a_link_in_the_place_of_the_folder_leads_to_no_other_repository(
+    repo: Repo, repository: Repository, folder: Path, tmp_path: Path
+) -> None:
+    private = Repo.make(tmp_path / "private")
+    private.commit({"secret.txt": "the secret\n"})
+    folder.rmdir()
+    folder.symlink_to(private.path / ".git/objects")
+
+    assert bring_in(repository, folder) == Brought()
+    private("fsck", "--strict")

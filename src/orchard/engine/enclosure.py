@@ -79,7 +79,9 @@ class Enclosure:
             self._engine.warn(self._run.id, told, self._job)
 
     async def remove(self) -> None:
-        """Once the worktree is given back; nothing that was to be kept is in there any more."""
+        """Once the worktree is given back; what git did not accept stays there, for no other place has it."""
+        if not is_empty(self.folders.objects):
+            return
         await self._engine.world.in_thread(self.folders.remove)
 
     def allowed(self, urls: Iterable[str] = (), own: Iterable[str] = (), *, reach: Reach = "public") -> Allowed:

@@ -13,6 +13,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterable
+from contextlib import suppress
 from fnmatch import fnmatch
 from functools import cache, cached_property
 from pathlib import Path
@@ -127,7 +128,8 @@ class Sandboxes:
         policy = Policy(
             home=folders.home,
             temporary=folders.temporary,
-            writable=(*own, folders.top, *self._writable),
+            # Each by itself and not the folder around them: a job must not put a link in the place of one.
+            writable=(*own, folders.home, folders.temporary, folders.out, folders.objects, *self._writable),
             protected=(*kept, folders.objects / "info"),
             hidden=tuple(self._hidden(worktree)),
             exposed=(world.repo.common_dir, *self._exposed),
@@ -205,7 +207,8 @@ run; our git takes its presence for settings that it does not know."""
 def make_placeholders(policy: Policy) -> None:
     for path in policy.protected:
         if path.name == PLACEHOLDER:
-            path.touch()
+            with suppress(OSError):  # behind the weaker wall a job may have put a link there
+                os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644))
 
 
 def remove_placeholders(policy: Policy) -> None:

@@ -111,7 +111,9 @@ def _publish(git: Git, pack: Path, goal: Path) -> None:
 
 
 def _found(folder: Path) -> Iterator[Path]:
-    """What looks like an object or a pack."""
+    """What looks like an object or a pack; nothing where a link stands in the place of the folder."""
+    if folder.is_symlink():
+        return
     for entry in entries(folder):
         if not entry.is_dir(follow_symlinks=False):
             continue
