@@ -99,6 +99,19 @@ def test_addresses_in_the_settings_of_a_program_are_reached(tmp_path: Path) -> N
     assert ways("codex", {"HOME": str(tmp_path)}).own == ("https://gateway.example",)
 
 
+def test_a_login_follows_no_link_that_a_turn_put_in_the_place_of_its_home(tmp_path: Path) -> None:
+    users, elsewhere = tmp_path / "users", tmp_path / "elsewhere"
+    (users / ".claude").mkdir(parents=True)
+    (users / ".claude/.credentials.json").write_text("{}")
+    elsewhere.mkdir()
+    (tmp_path / "home").symlink_to(elsewhere)
+
+    make_home(ways_of(CLAUDE, AgentRow(), {"HOME": str(users)}, None), tmp_path / "home")
+
+    assert not list(elsewhere.iterdir())
+    assert (tmp_path / "home/.claude/.credentials.json").read_text() == "{}"
+
+
 def test_a_login_is_copied_only_where_the_proxy_has_no_key(tmp_path: Path) -> None:
     home = {"HOME": str(tmp_path / "user")}
     (tmp_path / "user/.claude").mkdir(parents=True)

@@ -19,6 +19,8 @@ def make_home(ways: Ways, home: Path) -> tuple[Path, ...]:
 
     One whose key our proxy has needs no login.
     """
+    if home.is_symlink():
+        home.unlink()  # a turn before this one put it there: a login would follow it
     home.mkdir(mode=0o700, exist_ok=True)
     known, env = ways.known, ways.env
     if known is None or any(one.withheld for one in ways.keyed):
