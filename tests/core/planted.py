@@ -86,7 +86,7 @@ BUGS: Mapping[str, Bug] = {
     ),
     "one round passes the user's capacity": Bug("scheduler", "if len(found) == free:", "if len(found) == free + 1:"),
     "a plan's room does not shrink within a round": Bug("scheduler", "room[run.id] -= 1", "room[run.id] -= 0"),
-    "a held job keeps its slot": Bug("run", "if with_slot:", "if with_slot and not isinstance(event, JobHeld):"),
+    "a held job keeps its slot": Bug("run", "if with_slot:", "if with_slot and not isinstance(event, events.JobHeld):"),
     "jobs that run nothing wait for a slot": Bug(
         "scheduler", "for job in run.ready_jobs(0)]", "for job in (run.ready_jobs(0) if free else ())]"
     ),

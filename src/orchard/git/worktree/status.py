@@ -39,7 +39,7 @@ FINGERPRINTED = 20_000
 """Ignored files and folders that a fingerprint takes in."""
 FINGERPRINTED_BYTES = 4 * 1024 * 1024
 
-VANISHED_TRIES = 6
+VANISHED_TRIES = 16
 _VANISHED = re.compile(
     r"nonexistent|missing|bad (tree |blob |commit )?object|unable to (read|find)|not a (valid|tree|commit)"
     r"|invalid object|No such file"
@@ -282,7 +282,7 @@ def try_again(error: GitError | ObjectMissing | OSError, number: int) -> bool:
     vanished = isinstance(error, ObjectMissing) or (isinstance(error, GitError) and _VANISHED.search(error.stderr))
     again = number < VANISHED_TRIES and bool(vanished)
     if again:
-        time.sleep(0.02 * 2**number)
+        time.sleep(min(0.02 * 2**number, 0.5))
     return again
 
 
