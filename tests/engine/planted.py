@@ -65,8 +65,10 @@ BUGS: Mapping[str, Bug] = {
     "a reshape records what it saw before it waited": Bug(
         "operations.commands.changes",
         "    if run.plan is not ready.seen:\n"
-        "        raise Outdated  # another client changed it meanwhile: that stays\n",
-        "",
+        "        raise Outdated  # another client changed it meanwhile: that stays\n"
+        "    shaped = _shaped(run, args.changes)  # a job may have started meanwhile\n",
+        "    started = {job for job, record in run.records.items() if record.started and job != VALIDATION}\n"
+        "    shaped = reshape(ready.seen, started, args.changes, pinned=run.started is not None)\n",
     ),
     "a reshape removes a job that started meanwhile": Bug(
         "operations.commands.changes",
