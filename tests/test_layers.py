@@ -439,13 +439,17 @@ def test_init_files_hold_a_page_of_theory_or_nothing_but_for_the_top_one() -> No
 
 
 def imported_by(*command: str) -> set[str]:
-    """The modules that a fresh Python imports on its way through `command`."""
+    """The modules, by their whole names, that a fresh Python imports on its way through `command`."""
     done = subprocess.run(
         [sys.executable, "-X", "importtime", *command], capture_output=True, text=True, timeout=60, check=True
     )
     rows = [line.rsplit("|", 1)[-1].strip() for line in done.stderr.splitlines() if line.startswith("import time:")]
     assert len(rows) > 10, done.stderr
-    return {row.split(".")[0] for row in rows}
+    return set(rows)
+
+
+def packages_imported_by(*command: str) -> set[str]:
+    return {name.split(".")[0] for name in imported_by(*command)}
 
 
 @pytest.mark.parametrize(
@@ -454,8 +458,16 @@ def imported_by(*command: str) -> set[str]:
     ids=["import", "version"],
 )
 def test_asking_for_the_version_imports_nothing_slow(command: tuple[str, ...]) -> None:
-    assert not imported_by(*command) & set(SLOW_TO_IMPORT)
+    assert not packages_imported_by(*command) & set(SLOW_TO_IMPORT)
 
 
 def test_commands_that_read_settings_import_nothing_slow_for_it() -> None:
-    assert not imported_by("-c", "import orchard.config.load, orchard.config.user_dirs") & set(SLOW_TO_IMPORT)
+    assert not packages_imported_by("-c", "import orchard.config.load, orchard.config.user_dirs") & set(SLOW_TO_IMPORT)
+
+
+def test_an_engine_without_walls_imports_nothing_that_builds_them_or_leads_out_of_them() -> None:
+    built = {"proxy.doors", "proxy.visits", "proxy.nets", "sandbox.spawn", "sandbox.bwrap", "sandbox.landlock"}
+
+    found = imported_by("-c", "import orchard.engine.attempt, orchard.engine.workspace, orchard.engine.turns.turn")
+
+    assert not found & {f"orchard.process.{name}" for name in built}

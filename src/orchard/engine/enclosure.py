@@ -27,9 +27,8 @@ from orchard.model.names import JobId
 from orchard.model.phases import Phase
 from orchard.process.launcher import Launcher
 from orchard.process.proxy.allowed import Allowed, Reach
-from orchard.process.proxy.doors import Door
 from orchard.process.proxy.refusals import Refusal
-from orchard.process.proxy.routes import Route
+from orchard.process.proxy.routes import BaseUrl, Route
 from orchard.process.sandbox.wall import Wall
 
 
@@ -107,8 +106,8 @@ class Enclosure:
         where: tuple[int, Phase, str | None],
         allowed: Allowed | None = None,
         routes: Sequence[Route] = (),
-    ) -> AsyncIterator[tuple[Launcher, Door | None]]:
-        """The launcher and the door itself, with routes behind it; the door is None where there is no network."""
+    ) -> AsyncIterator[tuple[Launcher, BaseUrl | None]]:
+        """The launcher with a door, and where the routes behind that are; None where there is no network."""
         attempt, phase, subtask = where
         make_placeholders(wall.policy)
 
@@ -119,7 +118,7 @@ class Enclosure:
 
         try:
             async with self._engine.network.door(wall, allowed or self.allowed(), tell, routes) as (opened, door):
-                yield launcher.behind(opened), door
+                yield launcher.behind(opened), None if door is None else door.base_url
         finally:
             # People look into the worktree too, and their git reads what its HEAD and index name.
             await self.bring_in()

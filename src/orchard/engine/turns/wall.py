@@ -18,8 +18,7 @@ from orchard.agents.protocol import Agent, McpServer, Settings
 from orchard.engine.context import Context
 from orchard.model.events.plans import AgentNoted
 from orchard.process.launcher import Launcher
-from orchard.process.proxy.doors import Door
-from orchard.process.proxy.routes import Key, Route
+from orchard.process.proxy.routes import BaseUrl, Key, Route
 
 
 class Enclosed(Struct, frozen=True):
@@ -63,11 +62,11 @@ async def enclosed(context: Context, seat: Seat, settings: Settings) -> AsyncIte
     where = (context.number, context.phase, context.subtask)
     routes = (*(one.route for one in ways.keyed), *servers.values())
     assert launcher.wall is not None
-    async with enclosure.through(launcher, launcher.wall, where, allowed, routes) as (opened, door):
-        assert door is not None
-        found = tuple(_by_door(server, servers.get(server.name), door) for server in settings.mcp_servers)
+    async with enclosure.through(launcher, launcher.wall, where, allowed, routes) as (opened, base_url):
+        assert base_url is not None
+        found = tuple(_by_door(server, servers.get(server.name), base_url) for server in settings.mcp_servers)
         settings = replace(settings, mcp_servers=found)
-        yield Enclosed(opened, settings, ways.replaced(door.base_url), ways.routes(door.base_url))
+        yield Enclosed(opened, settings, ways.replaced(base_url), ways.routes(base_url))
 
 
 def _furnished(context: Context, seat: Seat, settings: Settings, launcher: Launcher, ways: Ways) -> Launcher:
@@ -114,9 +113,9 @@ def _routed(servers: tuple[McpServer, ...]) -> dict[str, Route]:
     return found
 
 
-def _by_door(server: McpServer, route: Route | None, door: Door) -> McpServer:
+def _by_door(server: McpServer, route: Route | None, base_url: BaseUrl) -> McpServer:
     if route is None or server.url is None:
         return server
     rest = server.url.partition("://")[2].partition("/")[2]
     headers = {name: value for name, value in server.headers.items() if name.lower() != "authorization"}
-    return replace(server, url=f"{door.base_url(route.name)}/{rest}", headers=headers)
+    return replace(server, url=f"{base_url(route.name)}/{rest}", headers=headers)

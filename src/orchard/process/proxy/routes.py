@@ -5,6 +5,7 @@ like any other. It is in no error, log or `repr`.
 """
 
 import re
+from collections.abc import Callable
 from typing import NoReturn
 from urllib.parse import urlsplit
 
@@ -14,6 +15,8 @@ from orchard.model.addresses import authority, split_authority
 from orchard.process.proxy.heads import BadHead, Field, Request
 
 PREFIX = "/_key/"
+BaseUrl = Callable[[str], str]
+"""Where programs of a job find the endpoint of a route, by its name: what an open door tells."""
 _PORTS = {"http": 80, "https": 443}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _UP = re.compile(rb"(?:^|/)(?:\.|%2e){1,2}(?:/|\\|$)|%2f|%5c|\\", re.IGNORECASE)
