@@ -112,11 +112,11 @@ BUGS: Mapping[str, Bug] = {
     "one need is ignored": Bug("records", "self.unmet == 0 and", "self.unmet <= 1 and"),
     "a blocked need counts as succeeded in a new graph": Bug(
         "run",
-        "sum(need.state is not JobState.SUCCEEDED for",
-        "sum(need.state is not JobState.SUCCEEDED and not need.is_dead for",
+        "sum(not need.is_met for",
+        "sum(not need.is_met and not need.is_dead for",
     ),
     "a failure blocks only what needs it directly": Bug(
-        "records", "or (self.state is JobState.PENDING and self.dead > 0)", "or False"
+        "records", "return self.state is JobState.PENDING and self.dead > 0", "return False"
     ),
     "a retry does not unblock grandchildren": Bug(
         "run",
@@ -212,7 +212,9 @@ BUGS: Mapping[str, Bug] = {
     "a retry keeps the plan canceled": Bug("replay", "    run.canceled = None\n", ""),
     "a retry forgets the new work": Bug("replay", "    record.job = job\n", ""),
     "a retry keeps what a person had granted": Bug(
-        "replay", "record.commit, record.released = None, None", "record.commit = None"
+        "replay",
+        "record.commit, record.stand_in, record.released = None, None, None",
+        "record.commit, record.stand_in = None, None",
     ),
     # --------------------------------------------------------------------- reshape and replay
     "a reshape loses attempts": Bug("run", "self.records.get(job.id) or JobRecord()", "JobRecord()"),

@@ -35,6 +35,8 @@ LIMIT = 2
 AT_ONCE = 4
 """Nobody asks for one thing more while so many requests wait."""
 TURNS = 200
+DELETED = 3
+"""With these bits of a number a plan is deleted and not only canceled: its story is over then."""
 ASKED = (
     "pause",
     "resume",
@@ -260,6 +262,8 @@ class ClientsMachine(RuleBasedStateMachine):
     def race(self, n: int, m: int, both: tuple[str, str], between: int) -> None:
         """Two requests about one plan, while the engine works on it; the first is answered first, or last."""
         plan = self.plan(n)
+        if both[1] == "delete":
+            m |= DELETED
         if between & 48 == 48:  # a plan that both could let go on
             self.begin(self.asked(plan, m, "force_fail"))
             self.begin(self.asked(plan, m, "pause"))
@@ -281,7 +285,7 @@ class ClientsMachine(RuleBasedStateMachine):
         if what == "cancel_jobs":
             return self.ask(what, plan=plan, jobs=[job])
         if what not in ("add", "remove", "target"):
-            return self.ask(f"{what if what != 'delete' or m & 3 == 3 else 'cancel'}_plan", plan=plan)
+            return self.ask(f"{what if what != 'delete' or m & DELETED == DELETED else 'cancel'}_plan", plan=plan)
         self.made += 1
         change: Json = {"op": "remove", "id": job}
         if what == "add":
