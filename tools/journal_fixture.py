@@ -142,7 +142,11 @@ def _cover(plans: list[tuple[list[Row], set[str]]]) -> list[list[Row]]:
 
 def _elsewhere(body: str) -> str:
     """The same without folders of the machine that made it."""
-    return re.sub(r"/tmp/(?:[\w.\-\[\]=,()' ]+/)*?(?=s/|repo|the repo|\w+\.sh|[^/\"\\ ]*[\"\\ ])", "/somewhere/", body)
+    return re.sub(
+        r"(?:/dev/shm|/tmp)/(?:[\w.\-\[\]=,()' ]+/)*?(?=s/|repo|the repo|\w+\.sh|[^/\"\\ ]*[\"\\ ])",
+        "/somewhere/",
+        body,
+    )
 
 
 if __name__ == "__main__":

@@ -13,11 +13,13 @@ from orchard.model.events.plans import (
     AgentEnded,
     AgentStarted,
     MessageSent,
+    MessagesUnheard,
     SubtaskCompleted,
     SubtaskEnded,
     SubtaskIdle,
 )
 from orchard.model.plan import PlanId
+from orchard.operations.queries.workers import GetJobTalk, get_job_talk
 from orchard.testing import Turn
 from tests.engine.conftest import Orchard, statuses, until
 from tests.engine.helpers import Asker, Asking, Line
@@ -208,3 +210,75 @@ async def test_what_is_said_to_a_subtask_while_it_is_being_completed_is_refused(
 
     assert refused and not orchard.events(MessageSent)
     assert [one.status for one in orchard.events(SubtaskEnded)] == ["completed"]
+
+
+async def test_what_is_said_to_the_agent_of_a_job_while_its_subtasks_are_stopped_is_refused(
+    orchard: Orchard, agents: ScriptedAgents, line: Line
+) -> None:
+    refused: list[str] = []
+
+    async def parent(asker: Asker) -> str:
+        await asker.spawn("Child")
+        await until(lambda: len(orchard.events(AgentStarted)) == 2)
+        asker.write(parent="x")
+        return "Done."
+
+    async def child(asker: Asker) -> str:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await until(lambda: bool(refused or orchard.events(MessageSent)))  # it takes its time to end
+        return "Too late."
+
+    async def during(session: sessions.Session, plan: PlanId) -> None:
+        await line.open(session, plan)
+        await until(lambda: any(one.subtask is None for one in orchard.events(AgentEnded)))
+        try:
+            await session.request("send_message", plan=plan, job="a", message="And this.")
+        except UsageError as error:
+            refused.append(error.message)
+
+    agents.add("one", pair(line, parent, child))
+    assert statuses(await orchard.run(PLAN, during=during)) == {"a": "succeeded"}
+
+    assert "has had its last turn" in "".join(refused) and not orchard.events(MessageSent)
+
+
+@pytest.mark.parametrize("called_done", ["the job", "the subtask"])
+async def test_a_message_that_waits_when_the_work_is_called_done_is_recorded_as_not_heard(
+    orchard: Orchard, agents: ScriptedAgents, line: Line, called_done: str
+) -> None:
+    ids, answered = list[str](), asyncio.Event()
+
+    async def parent(asker: Asker) -> str:
+        ids.append((await asker.spawn("Child"))["id"])
+        asker.write(parent="x")
+        await answered.wait()
+        return "Done."
+
+    async def child(asker: Asker) -> str:
+        asker.write(child="x")
+        await asyncio.sleep(60)
+        return "Too late."
+
+    async def during(session: sessions.Session, plan: PlanId) -> None:
+        await line.open(session, plan)
+        await until(lambda: bool(ids) and len(orchard.events(AgentStarted)) == 2)
+        whom = "a" if called_done == "the job" else f"a/{ids[0]}"
+        for text in ("This.", "And that."):
+            await session.request("send_message", plan=plan, job=whom, message=text)
+        await session.request("complete_task", plan=plan, job=whom)
+        answered.set()
+
+    agents.add("one", pair(line, parent, child))
+    assert statuses(await orchard.run(PLAN, during=during)) == {"a": "succeeded"}
+
+    (unheard,) = orchard.events(MessagesUnheard)
+    assert (unheard.number, unheard.count) == (2, 2)
+    assert unheard.subtask == (None if called_done == "the job" else ids[0])
+    name = "a" if unheard.subtask is None else f"a/{unheard.subtask}"
+    talk = get_job_talk.read(orchard.app, GetJobTalk(plan=orchard.app.find_plan(None), job=name))
+    told = [one for one in talk.entries if one.kind == "unheard"]
+    assert [one.text for one in told] == ["2 messages: its work was over before its agent could hear them."]
+    queued = orchard.status()["jobs"][0]["worker"]["queued"]
+    assert queued == 0

@@ -188,7 +188,7 @@ class Subtask(Struct):
     """Where its next turn goes on."""
     messages: list[events.MessageSent] = field(default_factory=list)
     delivered: int = 0
-    """The number of the last message that its agent is known to have."""
+    """The number of the last message that its agent is known to have, or will not hear any more."""
     tools: Tools = ALL
     """What whoever asked for it lets it use."""
     told: bool = False
@@ -242,7 +242,7 @@ class JobRecord(Struct):
     """Whether it may not run before somebody deploys it: follows from the plan and from `deployed`."""
     messages: list[events.MessageSent] = field(default_factory=list)
     delivered: int = 0
-    """The number of the last message that the agent is known to have."""
+    """The number of the last message that the agent is known to have, or will not hear any more."""
     asked: int = 0
     """How many calls a person was asked about, of all attempts."""
     subtasks: dict[str, Subtask] = field(default_factory=dict)

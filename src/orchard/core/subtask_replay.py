@@ -104,12 +104,15 @@ def _message_sent(run: Run, event: events.MessageSent, at: float) -> None:
     _listener(run, event).messages.append(event)
 
 
-def _messages_delivered(run: Run, event: events.MessagesDelivered, at: float) -> None:
+def _messages_settled(run: Run, event: events.MessagesDelivered | events.MessagesUnheard, at: float) -> None:
+    """None of them waits any more: they were heard, or never will be."""
     listener = _listener(run, event)
     listener.delivered = max(listener.delivered, event.number)
 
 
-def _listener(run: Run, event: events.MessageSent | events.MessagesDelivered) -> JobRecord | Subtask:
+def _listener(
+    run: Run, event: events.MessageSent | events.MessagesDelivered | events.MessagesUnheard
+) -> JobRecord | Subtask:
     record = run.records[event.job]
     return record if event.subtask is None else record.subtasks[event.subtask]
 
@@ -136,5 +139,6 @@ APPLY_SUBTASKS: Mapping[type[events.Event], Callable[[Run, Any, float], None]] =
     events.SubtasksAnswered: _awaited,
     events.ProgressReported: _progress,
     events.MessageSent: _message_sent,
-    events.MessagesDelivered: _messages_delivered,
+    events.MessagesDelivered: _messages_settled,
+    events.MessagesUnheard: _messages_settled,
 }

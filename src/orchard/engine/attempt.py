@@ -14,6 +14,7 @@ from orchard.engine.engine import Engine
 from orchard.engine.outcome import Failed, Held, Outcome
 from orchard.engine.phases import JOB_PHASES, run_phases
 from orchard.engine.programs import redacted
+from orchard.engine.turns.news import note_unheard
 from orchard.engine.validation import run_validation
 from orchard.engine.workspace import release_unneeded
 from orchard.errors import OrchardError, plain_hint
@@ -68,6 +69,7 @@ def _end(context: Context, outcome: Outcome) -> None:
         engine.activity.watch_idle(context.run, job)
     else:
         assert context.commit is not None
+        note_unheard(engine, context.run, job, number)
         engine.record(plan, JobSucceeded(job, number, context.commit))
 
 

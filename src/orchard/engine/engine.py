@@ -63,6 +63,8 @@ class Live(Struct):
     stop: Stop | None = None
     hurry: asyncio.Event = field(default_factory=asyncio.Event)
     turn: Interruptible | None = None
+    listens: bool = True
+    """Whether its agent has turns to come; it hears nothing after its last one."""
 
 
 Attempting = Callable[["Engine", Run, JobId, int, asyncio.Event], Awaitable[None]]

@@ -21,7 +21,7 @@ TEXT = 256 * 1024
 
 Kind = Literal[
     "task", "message", "update", "progress", "words", "subtask", "result", "interrupted", "paused", "done", "failed",
-    "retried", "asked", "answered",
+    "retried", "asked", "answered", "unheard",
 ]  # fmt: skip
 
 _JOURNAL_CUTS: frozenset[Kind] = frozenset({"words", "result", "update"})
@@ -124,6 +124,14 @@ class Listener:
             return None
         return _Said("message", "agent", one.id, event.text)
 
+    def _unheard(self, event: events.MessagesUnheard) -> _Said | None:
+        if event.subtask != self._subtask:
+            return None
+        what = "1 message" if event.count == 1 else f"{event.count} messages"
+        them = "it" if event.count == 1 else "them"
+        text = f"{what}: its work was over before its agent could hear {them}."
+        return _Said("unheard", "orchard", "person", text)
+
     def _update(self, event: events.UpdateQueued) -> _Said | None:
         if event.to != self._subtask or event.about in self._ended:
             return None
@@ -200,6 +208,7 @@ _HEARD: Mapping[type[events.Event], Callable[[Listener, Any], _Said | None]] = {
     events.AgentStarted: Listener._turn_begins,
     events.AgentEnded: Listener._turn_ends,
     events.MessageSent: Listener._message,
+    events.MessagesUnheard: Listener._unheard,
     events.UpdateQueued: Listener._update,
     events.ProgressReported: Listener._progress,
     events.SubtaskSpawned: Listener._spawned,

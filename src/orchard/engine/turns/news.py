@@ -1,10 +1,11 @@
 """What an agent is told of its subtasks in its next turn, where it was not there to be told at once."""
 
-from orchard.core.records import Subtask, children_of
+from orchard.core.records import JobRecord, Subtask, children_of
 from orchard.core.run import Run
 from orchard.engine.engine import Engine
 from orchard.engine.turns.scope import Desk
 from orchard.engine.turns.updates import queue_update
+from orchard.model.events.plans import MessagesUnheard, SubtaskEnded
 from orchard.model.plan import JobId
 from orchard.text import shortened
 
@@ -46,3 +47,17 @@ def _queue(engine: Engine, run: Run, job_id: JobId, one: Subtask) -> None:
         parts.append("It changed files; pull_subtask_changes merges them into your folder.")
     text = "\n".join(part for part in parts if part)
     queue_update(engine, run, job_id, kind, text, about=one.id, to=one.parent)
+
+
+def record_end(engine: Engine, run: Run, ended: SubtaskEnded) -> None:
+    """Record that a subtask is over, and which messages its agent was not told before."""
+    note_unheard(engine, run, ended.job, ended.attempt, ended.subtask)
+    engine.record(run.id, ended)
+
+
+def note_unheard(engine: Engine, run: Run, job_id: JobId, attempt: int, subtask: str | None = None) -> None:
+    """Record the messages that no turn will tell, because the work is over that they were about."""
+    record = run.records[job_id]
+    whom: JobRecord | Subtask = record if subtask is None else record.subtasks[subtask]
+    if queued := whom.queued:
+        engine.record(run.id, MessagesUnheard(job_id, attempt, queued[-1].number, len(queued), subtask))

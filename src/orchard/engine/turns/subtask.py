@@ -27,7 +27,7 @@ from orchard.engine.engine import Engine
 from orchard.engine.outcome import Failed, Held
 from orchard.engine.programs import redacted
 from orchard.engine.turns.job_tokens import Scope
-from orchard.engine.turns.news import tell_of, tell_of_interruption
+from orchard.engine.turns.news import record_end, tell_of, tell_of_interruption
 from orchard.engine.turns.permissions import handed_on
 from orchard.engine.turns.scope import Desk, desk_of, offered_name, scope_of
 from orchard.engine.turns.talk import talk
@@ -330,7 +330,7 @@ async def _finish(context: Context, subtask: Subtask, end: _End) -> None:
         message = f"{end.message} What it left cannot be taken over: {error.message}".strip()
         end = _End("failed", message, end.summary, end.size)
     about = (job_id, context.number, subtask.id)
-    engine.record(run.id, SubtaskEnded(*about, end.status, end.message, end.summary, commit, counts, paths, end.size))
+    record_end(engine, run, SubtaskEnded(*about, end.status, end.message, end.summary, commit, counts, paths, end.size))
     await context.workspace.end(f"left over after {subtask.id}")
 
 
@@ -460,7 +460,7 @@ async def _end_early(engine: Engine, run: Run, job_id: JobId, subtask: Subtask, 
     saved = await workspace.try_to_save(why, then)
     commit = saved.commit if saved is not None else None
     about = (job_id, subtask.attempt, subtask.id)
-    engine.record(run.id, SubtaskEnded(*about, end.status, end.message, end.summary, commit, size=end.size))
+    record_end(engine, run, SubtaskEnded(*about, end.status, end.message, end.summary, commit, size=end.size))
     if saved is not None:
         await workspace.end(why, saved)
 

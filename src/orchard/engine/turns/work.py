@@ -106,7 +106,10 @@ async def run_agent_work(context: Context, work: AgentWork) -> Failed | Held | N
         failed = outcome_of(context, agent, work, result)
         return failed if failed is not None or not worker.is_check else _judged(context, agent, work, result)
     done = await talk(context, asked, interactive=work.interactive)
-    return done if isinstance(done, Held) else outcome_of(context, agent, work, done)
+    if isinstance(done, Held):
+        return done
+    context.engine.live[context.run.id, context.job_id].listens = not done.ok
+    return outcome_of(context, agent, work, done)
 
 
 WHY = 500

@@ -27,6 +27,14 @@ class MessagesDelivered(AttemptFact, frozen=True):
     subtask: str | None = None
 
 
+class MessagesUnheard(AttemptFact, frozen=True):
+    """The work was over before the agent could hear the last `count` messages up to this number: no turn tells them."""
+
+    number: int
+    count: int
+    subtask: str | None = None
+
+
 class WorkerIdle(AttemptFact, frozen=True):
     """The agent's turn is over and nobody has said more: it waits for a message, or to be told that it is done."""
 

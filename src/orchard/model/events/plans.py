@@ -28,6 +28,7 @@ from orchard.model.events.agents import JobDeployed as JobDeployed
 from orchard.model.events.agents import JobMarkedDone as JobMarkedDone
 from orchard.model.events.agents import MessagesDelivered as MessagesDelivered
 from orchard.model.events.agents import MessageSent as MessageSent
+from orchard.model.events.agents import MessagesUnheard as MessagesUnheard
 from orchard.model.events.agents import WorkerCompleted as WorkerCompleted
 from orchard.model.events.agents import WorkerIdle as WorkerIdle
 from orchard.model.events.event import AttemptFact, PhaseFact

@@ -128,9 +128,12 @@ def _decide_message(run: Run, args: SendMessage, ready: Ready, scene: Scene) -> 
     idle = is_idle(record)
     if idle and not ready.agent:
         raise Outdated  # it fell idle meanwhile
-    if not idle and not _listens(record):
+    live = scene.engine.live.get((run.id, job_id))
+    is_ending = _listens(record) and live is not None and not live.listens
+    if not idle and (is_ending or not _listens(record)):
+        why = f"the agent of job '{job_id}' has had its last turn." if is_ending else what_it_does(run, job_id)
         raise UsageError(
-            f"Its agent would not hear it: {what_it_does(run, job_id)}",
+            f"Its agent would not hear it: {why}",
             hint=Next("resume_plan", run.id) if run.paused is not None else Next("get_job", run.id, job_id),
         )
     if len(record.queued) >= QUEUED_MESSAGES:

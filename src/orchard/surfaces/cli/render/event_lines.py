@@ -178,6 +178,12 @@ def _message(run: Run, event: events.MessageSent) -> list[Line]:
     return [_line(_job(event.job), whose, "busy", safe(event.text, 200))]
 
 
+def _unheard(run: Run, event: events.MessagesUnheard) -> list[Line]:
+    whose = f" to {event.subtask}" if event.subtask is not None else ""
+    what = f"{text.many(event.count, 'message')}{whose} not heard"
+    return [_line(_job(event.job), what, "wait", "the work was over before")]
+
+
 def _spawned(run: Run, event: events.SubtaskSpawned) -> list[Line]:
     called = f"{safe(event.name, 200)} " if event.name else ""
     return [_line(_job(event.job), f"hands out {event.subtask}", "busy", f"{called}to {safe(event.agent)}")]
@@ -307,6 +313,7 @@ LINES: Mapping[type[Event], Callable[[Run, Any], list[Line]]] = {
     events.WorkSaved: _saved,
     events.JobDeployed: lambda run, event: [_line(_job(event.job), "deployed", "busy")],
     events.MessageSent: _message,
+    events.MessagesUnheard: _unheard,
     events.WorkerCompleted: lambda run, event: [
         _line(_job(event.job), "completed", "good", "the work of its agent is done")
     ],

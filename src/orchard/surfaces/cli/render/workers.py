@@ -110,9 +110,11 @@ WORDS: dict[str, str] = {
     "task": "task", "message": "message", "update": "update", "progress": "progress", "words": "says",
     "subtask": "hands out", "result": "result", "interrupted": "interrupted", "paused": "paused",
     "done": "called done", "failed": "failed", "retried": "retried", "asked": "asks", "answered": "answer",
+    "unheard": "not heard",
 }  # fmt: skip
 MEANINGS: dict[str, Meaning] = {
     "failed": "bad", "done": "good", "result": "good", "interrupted": "wait", "paused": "wait", "retried": "wait",
+    "unheard": "wait",
 }  # fmt: skip
 
 
