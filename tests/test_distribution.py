@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from orchard import __version__
-from orchard.surfaces.cli.commands.topics import pages
+from orchard.surfaces.cli.commands.machine.topics import pages
 from orchard.surfaces.cli.start import run_command_line
 
 ROOT = Path(__file__).parent.parent

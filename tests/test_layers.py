@@ -78,7 +78,7 @@ MAY_MAKE_LAUNCHERS = (
     "engine/workspace.py",
     "agents/planner.py",
     "agents/facts/probe.py",
-    "surfaces/cli/commands/agents.py",
+    "surfaces/cli/commands/machine/agents.py",
 )
 
 MAY_CATCH_EVERYTHING = (
@@ -90,7 +90,7 @@ MAY_CATCH_EVERYTHING = (
     "surfaces/mcp/",
 )
 
-MAY_IMPORT_TESTING = ("testing.py", "surfaces/cli/commands/demo.py")
+MAY_IMPORT_TESTING = ("testing.py", "surfaces/cli/commands/machine/demo.py")
 
 # Models, and hosts in which Orchard is installed, are not agents that it starts, though some have the same name.
 MAY_NAME_AGENTS = (
@@ -99,7 +99,7 @@ MAY_NAME_AGENTS = (
     "agents/backends/",
     "agents/acp/named.py",
     "surfaces/mcp/hosts.py",
-    "surfaces/cli/commands/install.py",
+    "surfaces/cli/commands/machine/install.py",
 )
 # A cursor is also a place in a list.
 AGENT_NAMES = frozenset({*BACKENDS, *ACP_AGENTS}) - {"cursor"}

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from orchard.agents.protocol import Wanted
-from orchard.surfaces.cli.commands.agents import _asked_here
+from orchard.surfaces.cli.commands.machine.agents import _asked_here
 from orchard.surfaces.cli.terminal import Terminal
 
 

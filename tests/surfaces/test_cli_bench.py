@@ -20,8 +20,8 @@ from orchard.bench.place import git, open_bench
 from orchard.bench.rounds import Row
 from orchard.errors import NotFound, OrchardError
 from orchard.git.repository import find_repository
-from orchard.surfaces.cli.commands import bench as benching
-from orchard.surfaces.cli.commands.bench import meaning
+from orchard.surfaces.cli.commands.machine import bench as benching
+from orchard.surfaces.cli.commands.machine.bench import meaning
 from orchard.surfaces.cli.start import run_command_line
 from orchard.testing import Repo
 
@@ -259,7 +259,7 @@ def test_an_unborn_branch_is_no_source(tmp_path: Path) -> None:
 
 
 def test_what_an_installed_program_measures_with_is_installed_with_it(tmp_path: Path) -> None:
-    code = "import sys, orchard.bench.own, orchard.surfaces.cli.commands.bench; print('bench' in sys.modules)"
+    code = "import sys, orchard.bench.own, orchard.surfaces.cli.commands.machine.bench; print('bench' in sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True
     )

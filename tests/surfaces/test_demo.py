@@ -17,8 +17,8 @@ from orchard.config.layers import Layer, merge_layers
 from orchard.core.views.graph import edges
 from orchard.errors import UsageError
 from orchard.planfile.parse import parse
-from orchard.surfaces.cli.commands.demo import NEEDY_JOB, make_project, plan_text, scratch_folder
-from orchard.surfaces.cli.commands.plan_files import FORMATS, STARTER, run_init, show_graph, starter_config
+from orchard.surfaces.cli.commands.machine.demo import NEEDY_JOB, make_project, plan_text, scratch_folder
+from orchard.surfaces.cli.commands.plans.files import FORMATS, STARTER, run_init, show_graph, starter_config
 from orchard.surfaces.cli.terminal import Terminal
 from orchard.testing import Repo
 from tests.nursery import command

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orchard.surfaces.cli.commands.tasks import plan_of_tasks
+from orchard.surfaces.cli.commands.plans.tasks import plan_of_tasks
 from tests.acceptance.program import Desk, desks
 
 PLAN = """

@@ -12,7 +12,7 @@ from orchard import __version__
 from orchard.config.schema import SCHEMA_ID, settings_schema
 from orchard.git.repository import find_repository
 from orchard.planfile import parse
-from orchard.surfaces.cli.commands.plan_files import starter_config
+from orchard.surfaces.cli.commands.plans.files import starter_config
 from orchard.surfaces.cli.editor_schemas import keep_schemas, refresh_schemas
 from orchard.surfaces.cli.start import run_command_line
 from orchard.testing import Repo

@@ -9,7 +9,7 @@ import pytest
 
 from orchard.app import open_app
 from orchard.model.events.plans import decode
-from orchard.surfaces.cli.commands.views import _short, _show_after
+from orchard.surfaces.cli.commands.plans.views import _short, _show_after
 from orchard.surfaces.cli.terminal import Terminal
 from orchard.surfaces.next_steps import in_commands
 from tests.acceptance.program import Desk, desks

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orchard.errors import OrchardError, UsageError
-from orchard.surfaces.cli.external_files import Change, carry_out, diff_lines, look
+from orchard.surfaces.cli.external.files import Change, carry_out, diff_lines, look
 from orchard.surfaces.cli.render.lines import plain
 
 

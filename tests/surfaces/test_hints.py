@@ -20,7 +20,12 @@ COMMAND = re.compile(r"(?:^|['`(]|[:;,] |then |and )orchard (?P<rest>[a-z-][^'`;
 """A command where a person would take it for one: at the beginning, in quotes, after a colon."""
 END = re.compile(r"\s(?:#|ends |&&|\||<|>|\S*\(|to |for |in |and |or )|, |\.$|\. |,$|\)|  ")
 """Where the command ends and the sentence goes on."""
-NOT_ADVICE = ("bench/", "surfaces/cli/commands/bench.py", "surfaces/mcp/relay/relay.py", "surfaces/mcp/messages.py")
+NOT_ADVICE = (
+    "bench/",
+    "surfaces/cli/commands/machine/bench.py",
+    "surfaces/mcp/relay/relay.py",
+    "surfaces/mcp/messages.py",
+)
 """Where such words are the names of measurements, of a program in its log, or patterns."""
 PROSE = ("does", "must", "was", "is", "--help", "trustAPLAN")
 OF_HERE = ("does not exist", "is not one of")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchard.surfaces.cli.external_text import BadText, comments_of, edited, read_text
+from orchard.surfaces.cli.external.text import BadText, comments_of, edited, read_text
 from orchard.surfaces.mcp.hosts import HOSTS, Form, entry, is_ours, place
 from orchard.surfaces.mcp.selection import TOOLSETS
 from tests.examples import examples
@@ -385,7 +385,7 @@ def test_what_is_no_table_or_no_toml_is_refused_with_its_reason(text: str, why: 
 def test_a_text_that_says_anything_else_than_was_meant_is_never_handed_out(
     wrong: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orchard.surfaces.cli.external_toml.edited_toml", lambda *given, **more: wrong)
+    monkeypatch.setattr("orchard.surfaces.cli.external.toml.edited_toml", lambda *given, **more: wrong)
 
     with pytest.raises(BadText, match="cannot be changed here"):
         edited("a = 1\n", "toml", HEADER, {"x": 1})

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchard.surfaces.cli.commands.plan_list import _fitted as fitted
+from orchard.surfaces.cli.commands.plans.list import _fitted as fitted
 from orchard.surfaces.cli.render.lines import cells, plain
 from orchard.surfaces.cli.render.text import when
 from tests.acceptance.program import Desk, desks, until

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from orchard.surfaces.cli.external_text import read_text
+from orchard.surfaces.cli.external.text import read_text
 from orchard.surfaces.cli.start import run_command_line
 from orchard.surfaces.mcp.hosts import HOSTS
 from orchard.surfaces.mcp.relay.handshake_cache import read_greeting

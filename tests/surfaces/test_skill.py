@@ -17,7 +17,7 @@ import pytest
 
 from orchard import errors
 from orchard.planfile.parse import parse
-from orchard.surfaces.cli.commands.install import skill_page
+from orchard.surfaces.cli.commands.machine.install import skill_page
 from orchard.surfaces.cli.group import VerbCommand, VerbFamily, cli
 from orchard.surfaces.cli.start import run_command_line
 from orchard.surfaces.cli.verbs import VERBS

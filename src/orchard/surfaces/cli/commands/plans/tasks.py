@@ -8,7 +8,7 @@ import click
 from orchard.model import limits
 from orchard.model.events.plans import Json
 from orchard.model.plan import Plan
-from orchard.surfaces.cli.commands.run import read_words, submit
+from orchard.surfaces.cli.commands.plans.run import read_words, submit
 from orchard.surfaces.cli.dry_run import show_rehearsal
 from orchard.surfaces.cli.followed import act_and_follow
 from orchard.surfaces.cli.group import verb

@@ -19,7 +19,7 @@ from orchard.files import read_plain, sync_folder
 from orchard.model.events.plans import Json
 from orchard.model.secrets import looks_secret
 from orchard.store.redact import redact_text
-from orchard.surfaces.cli.commands.views import diff_line
+from orchard.surfaces.cli.commands.plans.views import diff_line
 from orchard.surfaces.cli.render import text
 from orchard.surfaces.cli.render.lines import Line, safe, safe_lines
 from orchard.surfaces.cli.terminal import Terminal

@@ -15,9 +15,9 @@ from msgspec import Struct
 from orchard.errors import NeedsPerson, OrchardError, UsageError
 from orchard.git.repository import find_repository
 from orchard.model.events.plans import Json
-from orchard.surfaces.cli.commands.mcp import CHILDREN
-from orchard.surfaces.cli.external_files import DIFF_LINES, UNCHANGED, Change, Found, kept_lines, look, offer
-from orchard.surfaces.cli.external_text import BadText, edited, entry_of, holds_nothing_else
+from orchard.surfaces.cli.commands.machine.mcp import CHILDREN
+from orchard.surfaces.cli.external.files import DIFF_LINES, UNCHANGED, Change, Found, kept_lines, look, offer
+from orchard.surfaces.cli.external.text import BadText, edited, entry_of, holds_nothing_else
 from orchard.surfaces.cli.group import family, verb
 from orchard.surfaces.cli.options import yes_option
 from orchard.surfaces.cli.render import text
@@ -250,7 +250,7 @@ PROJECT = {"agents": ".agents/skills", "claude": ".claude/skills", "copilot": ".
 VARIABLES = {"claude": "CLAUDE_CONFIG_DIR", "copilot": "COPILOT_HOME"}
 
 
-SKILL_CHILDREN = {"install": Verb("", "install:install_skill", "Put the skill where agents find it.")}
+SKILL_CHILDREN = {"install": Verb("", "machine.install:install_skill", "Put the skill where agents find it.")}
 
 
 @family(

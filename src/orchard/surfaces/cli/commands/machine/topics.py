@@ -64,7 +64,7 @@ def help_about(terminal: Terminal, topic: str | None) -> None:
 
 def pages() -> Mapping[str, Traversable]:
     """The pages by name, as they were installed; in a clone, those of the clone."""
-    for folder in (files("orchard").joinpath("docs"), Path(__file__).parents[5] / "docs"):
+    for folder in (files("orchard").joinpath("docs"), Path(__file__).parents[6] / "docs"):
         found = {one.name.removesuffix(PAGE): one for one in _in(folder) if one.name.endswith(PAGE)}
         if found:
             return dict(sorted(found.items()))

@@ -12,8 +12,8 @@ from orchard.surfaces.cli.terminal import Terminal, is_terminal
 from orchard.surfaces.cli.verbs import Verb
 
 CHILDREN = {
-    "install": Verb("", "install:install_server", "Make a host start Orchard's MCP server."),
-    "uninstall": Verb("", "install:uninstall_server", "Take Orchard's MCP server out of a host's file again."),
+    "install": Verb("", "machine.install:install_server", "Make a host start Orchard's MCP server."),
+    "uninstall": Verb("", "machine.install:uninstall_server", "Take Orchard's MCP server out of a host's file again."),
 }
 
 

@@ -121,7 +121,7 @@ def _whole_plan(
     tail: int | None,
     raw: bool,
 ) -> None:
-    from orchard.surfaces.cli.commands.plan_logs import PlanLogs, show_plan_logs
+    from orchard.surfaces.cli.commands.plans.logs import PlanLogs, show_plan_logs
 
     if attempt is not None or raw:
         raise UsageError("'--attempt' and '--raw' are for one job.", "Name it: orchard logs JOB")

@@ -60,7 +60,7 @@ def edited(text: str, form: Form, keys: Sequence[str], value: dict[str, Any] | N
         return text
     try:
         if form == "toml":
-            from orchard.surfaces.cli.external_toml import edited_toml  # brings tomlkit, for one host
+            from orchard.surfaces.cli.external.toml import edited_toml  # brings tomlkit, for one host
 
             after = edited_toml(text, keys, value, new=there is None)
         else:

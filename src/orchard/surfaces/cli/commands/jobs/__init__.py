@@ -1,0 +1,1 @@
+"""Commands about jobs, the workers that do them, and their folders."""

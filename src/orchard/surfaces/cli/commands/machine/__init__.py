@@ -1,0 +1,1 @@
+"""Commands about this machine: agents, settings, servers, what is left behind."""

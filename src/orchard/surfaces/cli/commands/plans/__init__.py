@@ -1,0 +1,1 @@
+"""Commands about plans: to write, run, list and read them."""
