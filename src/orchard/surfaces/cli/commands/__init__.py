@@ -1,0 +1,1 @@
+"""The verbs, by what they are about."""

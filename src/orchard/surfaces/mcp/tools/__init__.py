@@ -1,0 +1,1 @@
+"""Tools: most derived whole from the table of operations, the rest with a renderer of their own."""
