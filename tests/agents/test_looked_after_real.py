@@ -71,7 +71,7 @@ WORK = routes(
         TOLD: goes_on,
         "FITS": steps(*child("What fits", "echo a word for the log; echo fits > fits.txt")),
         "CLASHES": steps(*child("What clashes", "echo theirs > shared.txt")),
-        "HANGS": steps(Hang(Say("late"), midstream=False)),
+        "HANGS": steps(Shell("echo I begin"), Hang(Say("late"), midstream=False)),
         "PARENT-TASK": hands_out,
     }
 )

@@ -119,6 +119,22 @@ def test_a_program_that_is_starting_is_not_stuck_and_one_that_never_says_a_word_
     assert Fake(impatient).says().wait(1000).found == [(10.0, "stuck")], "from its first word on silence counts"
 
 
+@pytest.mark.parametrize("kind", ["note", "traffic"])
+def test_what_an_agent_tells_before_its_model_answers_does_not_end_its_start(kind: str) -> None:
+    fake = Fake(Health(slow=None, stuck=10)).wait(5)
+    fake.activity.touch(fake.now, kind)
+
+    assert fake.wait(1000).found == [(START_SECONDS + 10, "stuck")]
+
+
+@pytest.mark.parametrize("kind", ["output", "call", "answer"])
+def test_the_first_answer_of_the_model_does(kind: str) -> None:
+    fake = Fake(Health(slow=None, stuck=10)).wait(5)
+    fake.activity.touch(fake.now, kind)
+
+    assert fake.wait(1000).found == [(15.0, "stuck")]
+
+
 def test_the_same_call_five_times_in_a_row_is_a_loop() -> None:
     fake = Fake()
     for _ in range(4):
@@ -291,6 +307,12 @@ def _starts_slowly(fake: Fake) -> None:
     fake.wait(250).traffic().wait(250).call().wait(250).says()
 
 
+def _reads_for_long_after_a_start_with_words_of_its_own(fake: Fake) -> None:
+    """An agent tells of its session at once; its model answers when it has read everything."""
+    fake.activity.touch(fake.now, "note", "The session cannot be saved.")
+    fake.wait(START_SECONDS + 290).traffic().wait(290).says()
+
+
 def _lets_a_server_run(fake: Fake) -> None:
     fake.cpu = lambda now: 0.005 * (now - 1000.0)
     for _ in range(20):
@@ -314,7 +336,7 @@ def _goes_on_after_a_rest(fake: Fake) -> None:
 QUIET = [
     _thinks, _tests, _builds, _builds_elsewhere, _works_by_fits, _is_limited, _awaits_subtasks, _awaits_a_person,
     _sleeps, _talks, _polls, _edits, _tries_and_fixes, _looks_twice, _fails_often_at_first, _starts_slowly,
-    _says_nothing_until_the_end, _lets_a_server_run, _loses_a_child, _goes_on_after_a_rest,
+    _reads_for_long_after_a_start_with_words_of_its_own, _says_nothing_until_the_end, _lets_a_server_run, _loses_a_child, _goes_on_after_a_rest,
 ]  # fmt: skip
 
 

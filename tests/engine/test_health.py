@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 from msgspec.structs import replace
 
-from orchard.agents.protocol import Called, Heard, Result, Said, Session, Task, Watch
+from orchard.agents.protocol import Called, Heard, Noted, Result, Said, Session, Task, Watch
 from orchard.config import layers
 from orchard.engine.server import start as opening
 from orchard.engine.server.session import Session as ServerSession
@@ -68,6 +68,7 @@ def until_ended(*tellings: object, files: dict[str, str] | None = None, seconds:
         watch.tell(Heard())
         for name, content in (files or {}).items():
             (task.folder / name).write_text(content)
+        watch.tell(Said("I begin.\n"))
         for telling in tellings:
             watch.tell(telling)  # type: ignore[arg-type]
         await asyncio.sleep(seconds)
@@ -121,9 +122,9 @@ async def test_every_condition_of_a_turn_has_its_action(
 async def test_what_is_stuck_and_acts_again_is_cleared_and_told_anew(orchard: Orchard, agents: ScriptedAgents) -> None:
     async def turn(task: Task, watch: Watch) -> Result:
         for _ in range(2):
-            watch.alive()
-            await asyncio.sleep(2.5)
             watch.tell(Said("Here I am.\n"))
+            await asyncio.sleep(2.5)
+            watch.tell(Said("Here I am again.\n"))
         return writes({"a.txt": "a"})(task, watch)  # type: ignore[return-value]
 
     agents.add("one", turn)
@@ -139,7 +140,7 @@ async def test_a_program_that_works_in_silence_is_not_stuck(orchard: Orchard, ag
 
     def runs(code: str) -> Turn:
         async def turn(task: Task, watch: Watch) -> Result:
-            watch.alive()
+            watch.tell(Said("I run it.\n"))
             argv = (sys.executable, "-c", code)
             launch = task.launcher.launch(argv, task.folder, task.env, task.log, task.limits)
             await run_program(launch, watch.on_start, watch.hurry)
@@ -157,6 +158,25 @@ async def test_a_program_that_works_in_silence_is_not_stuck(orchard: Orchard, ag
         assert not orchard.events(HealthNoted)
         await orchard.run(PLAIN.replace("Plain", "Again").replace("Write a", "Write b"))
         assert [one.condition for one in orchard.events(HealthNoted)] == ["stuck"]
+
+
+async def test_a_model_that_takes_its_time_for_the_first_answer_is_not_stuck(
+    orchard: Orchard, agents: ScriptedAgents
+) -> None:
+    """The built-in agent tells at once of its session, and that it has taken in its task."""
+
+    async def turn(task: Task, watch: Watch) -> Result:
+        watch.tell(Session("s1"))
+        watch.tell(Heard())
+        watch.tell(Noted("mcp", "Its servers have started."))
+        await asyncio.sleep(2.5)
+        return writes({"a.txt": "a"})(task, watch)  # type: ignore[return-value]
+
+    agents.add("one", turn)
+    with set_to(SOON):
+        await orchard.run(PLAIN)
+
+    assert not orchard.events(HealthNoted)
 
 
 async def test_traffic_of_the_model_is_activity(orchard: Orchard, agents: ScriptedAgents) -> None:
@@ -214,7 +234,7 @@ async def test_a_parent_is_told_of_a_subtask_that_is_stuck_in_its_next_turn(
         return Result("done", text="Asked.", session="s1")
 
     async def child(asker: Asker) -> str:
-        asker.watch.alive()
+        asker.watch.tell(Said("I begin.\n"))
         await asyncio.sleep(30)
         return "Helped."
 

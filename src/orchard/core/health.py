@@ -4,8 +4,8 @@
 stands still while the machine sleeps. Four things are told apart from silence that is a bad sign:
 
     a rest      the worker waits for somebody else: its subtasks, a person, the next try after a rate limit
-    a retry     the agent says that it waits for its model; silence counts again after `RETRY_SECONDS`
-    a start     nothing was heard of the agent yet: its program may be loading for `START_SECONDS`
+    a retry     the agent says that it asks its model again, soon; silence counts again after `RETRY_SECONDS`
+    a start     its model has not answered yet: until `START_SECONDS` its program may load, and its model read
     a command   a shell runs for the agent, perhaps a build that prints nothing; it may, for `COMMAND_SECONDS`
 
 CPU is looked at only when everything else is silent: once early in the silence, to have something to compare with, and
@@ -31,6 +31,7 @@ MOST_CALLS = 100
 """Calls that are remembered, by a digest of their input; no setting looks further back."""
 ABOUT = 200
 
+_ANSWERS = frozenset({"output", "call", "answer"})
 _WAITS = re.compile(r"(?<![A-Za-z])await_subtasks\b")
 """A tool of our own server that waits, whatever an agent puts before its name: it is there to be called again."""
 _COMMAND = re.compile(r"bash|shell|exec|command|terminal|^sh$", re.IGNORECASE)
@@ -55,9 +56,9 @@ class Activity(Struct):
     active: float
     """When something was seen of it last."""
     kind: str = "turn"
-    """What that was: `turn` (its begin), `output`, `call`, `traffic`, `cpu`, or `retry`."""
-    heard: bool = False
-    """Whether anything came from its agent: before, its program is starting."""
+    """What that was: `turn` (its begin), `output`, `call`, `answer`, `note`, `traffic`, `cpu`, or `retry`."""
+    answered: bool = False
+    """Whether its model has said or done anything. What an agent tells of itself is no answer: some tell at once."""
     doing: str = ""
     """What it does now, as far as it is known: the last call of a tool, or the last words."""
     calls: deque[Call] = field(default_factory=lambda: deque(maxlen=MOST_CALLS))
@@ -76,7 +77,9 @@ class Activity(Struct):
     def touch(self, now: float, kind: str, doing: str = "") -> None:
         self.active, self.kind, self.cpu = now, kind, None
         if kind != "cpu":
-            self.command, self.heard = None, True
+            self.command = None
+        if kind in _ANSWERS:
+            self.answered = True
         if doing:
             self.doing = doing[:ABOUT]
 
@@ -128,9 +131,8 @@ class Activity(Struct):
     def silence_counts_from(self) -> float:
         if self.command is not None:
             return max(self.active, self.command + COMMAND_SECONDS)
-        if not self.heard:
-            return max(self.active, self.began + START_SECONDS)
-        return self.active + (RETRY_SECONDS if self.kind == "retry" else 0.0)
+        counts = self.active + (RETRY_SECONDS if self.kind == "retry" else 0.0)
+        return counts if self.answered else max(counts, self.began + START_SECONDS)
 
     def stuck_at(self, seconds: float) -> float | None:
         """When it has been silent for so long, its CPU looked at nearly all the time; None: nobody has looked yet."""

@@ -22,7 +22,7 @@ from typing import Protocol
 import msgspec
 from msgspec import Struct, field
 
-from orchard.agents.protocol import Called, Noted, Said, Telling
+from orchard.agents.protocol import Called, Noted, Said, Telling, Used
 from orchard.core.health import Activity, Call, Found, conditions, due, idle_evidence, wants_cpu
 from orchard.core.run import Run
 from orchard.core.views.documents import ActivityView, time_text
@@ -137,10 +137,10 @@ class Monitor:
                 self._dirty = True
 
     def touch(self, scope: Scope, kind: str, about: str = "") -> None:
-        """Something was seen of a worker: `output`, `traffic`, or `retry`, where it waits for its model."""
+        """Something was seen of a worker: `output`, or `traffic` of its model."""
         worker = self._workers.get(scope)
         if worker is not None:
-            starting = not worker.activity.heard
+            starting = not worker.activity.answered
             worker.activity.touch(self._clock(), kind, about)
             self._after(worker, starting)
 
@@ -150,7 +150,7 @@ class Monitor:
         if worker is None:
             return
         now, activity = self._clock(), worker.activity
-        starting = not activity.heard
+        starting = not activity.answered
         if isinstance(telling, Called):
             if telling.failed:
                 activity.failed(now, telling.tool, telling.about)
@@ -164,16 +164,16 @@ class Monitor:
             lines = [line for line in telling.text.splitlines() if line.strip()]
             activity.touch(now, "output", lines[-1].strip() if lines else "")
         elif isinstance(telling, Noted):
-            activity.touch(now, "retry" if telling.kind == "retry" else "output", telling.message)
+            activity.touch(now, "retry" if telling.kind == "retry" else "note", telling.message)
         else:
-            activity.touch(now, "traffic")
+            activity.touch(now, "answer" if isinstance(telling, Used) else "note")
         self._after(worker, starting)
 
     def _after(self, worker: Watched, starting: bool) -> None:
-        """Something was seen: what held may have passed, and from the first word on silence counts sooner."""
+        """Something was seen: what held may have passed, and from the first answer on silence counts sooner."""
         if worker.told:
             self._judge(worker)
-        if starting and worker.activity.heard:
+        if starting and worker.activity.answered:
             self._arm(worker)
 
     @contextmanager
