@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
@@ -22,7 +23,10 @@ def sse(*events: Json | str) -> bytes:
 class Canned:
     """Answers on 127.0.0.1 while the context is open, the last answer again and again; what was asked is kept."""
 
-    def __init__(self, *bodies: bytes, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, *bodies: bytes, status: int = 200, headers: Mapping[str, str] | None = None, pause: float = 0.0
+    ) -> None:
+        """`pause`: seconds between the events of a stream."""
         self.requests: list[Json] = []
         self.fetched: list[str] = []
         self.headers: list[dict[str, str]] = []
@@ -44,7 +48,11 @@ class Canned:
                 for name, value in given.items():
                     self.send_header(name, value)
                 self.end_headers()
-                self.wfile.write(body)
+                for event in body.split(b"\n\n") if pause else ():
+                    self.wfile.write(event + b"\n\n")
+                    time.sleep(pause)
+                if not pause:
+                    self.wfile.write(body)
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True

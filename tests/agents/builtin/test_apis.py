@@ -190,6 +190,21 @@ async def test_a_server_that_never_stops_is_stopped(provider: Provider, monkeypa
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
+async def test_signs_of_life_of_a_model_that_thinks_are_heard(provider: Provider) -> None:
+    """Neither SDK tells of pings and comments: they say that the model is there all the same."""
+    body = sse(*anthropic_stream(*[{"type": "ping"}] * 5, *block(0, {"type": "text", "text": "So."})))
+    if provider == "openai":
+        body = b": thinking\n\n" * 5 + sse(chunk({"content": "So."}), chunk({}, "stop"), "[DONE]")
+    heard: list[str] = []
+    with Canned(body, pause=0.05) as server:
+        async with asking(provider, server.url) as model:
+            reply = await model.reply(request(), heard.append)
+
+    assert reply.message.text == "So."
+    assert heard[:5] == [""] * 5 and "".join(heard).strip() == "So."
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
 async def test_cancellation_in_the_middle_of_an_answer_ends_the_connection_at_once(provider: Provider) -> None:
     with ScriptedLlm(steps(Hang())) as llm:
         async with asking(provider, llm.url) as model:

@@ -11,6 +11,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import cache
 from importlib import import_module
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -104,6 +105,10 @@ class Parts(ABC):
     @abstractmethod
     def reply(self, seconds: float, headers: Any) -> Reply: ...
 
+    def sign_of_life(self) -> None:
+        """Something came from the server, if only a ping, of which the SDKs tell nothing."""
+        self._hear("")
+
     def _name_model(self, model: Any) -> None:
         self._model = model if isinstance(model, str) and model else self._model
 
@@ -128,6 +133,7 @@ async def received(sdk: Any, parts: Parts, create: Callable[[], Awaitable[Any]])
     try:
         async with await create() as stream:
             headers = stream.response.headers
+            stream.response.stream = _listened()(stream.response.stream, parts.sign_of_life)
             async for event in stream:
                 parts.take(event)
         return parts.reply(time.monotonic() - begun, headers)
@@ -136,6 +142,25 @@ async def received(sdk: Any, parts: Parts, create: Callable[[], Awaitable[Any]])
         raise
     except expected(sdk) as error:
         raise _with_usage(model_error(sdk, error), used()) from error
+
+
+@cache
+def _listened() -> Any:
+    """The kind of a response's body that says when bytes of it come; its base is imported late."""
+
+    class Listened(import_module("httpx2").AsyncByteStream):  # type: ignore[misc]
+        def __init__(self, body: Any, came: Callable[[], None]) -> None:
+            self._body, self._came = body, came
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            async for some in self._body:
+                self._came()
+                yield some
+
+        async def aclose(self) -> None:
+            await self._body.aclose()
+
+    return Listened
 
 
 def read_input(text: str) -> tuple[Json, str | None]:
