@@ -336,7 +336,8 @@ def _goes_on_after_a_rest(fake: Fake) -> None:
 QUIET = [
     _thinks, _tests, _builds, _builds_elsewhere, _works_by_fits, _is_limited, _awaits_subtasks, _awaits_a_person,
     _sleeps, _talks, _polls, _edits, _tries_and_fixes, _looks_twice, _fails_often_at_first, _starts_slowly,
-    _reads_for_long_after_a_start_with_words_of_its_own, _says_nothing_until_the_end, _lets_a_server_run, _loses_a_child, _goes_on_after_a_rest,
+    _says_nothing_until_the_end, _lets_a_server_run, _loses_a_child, _goes_on_after_a_rest,
+    _reads_for_long_after_a_start_with_words_of_its_own,
 ]  # fmt: skip
 
 
