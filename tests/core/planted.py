@@ -5,6 +5,7 @@ anew, as copies that import each other, so that the real ones stay as they are.
 """
 
 import importlib
+import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -67,16 +68,28 @@ def core_with(bug: Bug) -> Core:
 def copy_of(module: ModuleType, bug: Bug) -> ModuleType:
     """A module executed anew, with the bug if it is the one that has it; it takes the place of the real one."""
     path = str(module.__file__)
-    source = Path(path).read_text("utf-8")
-    if module.__name__ == bug.whole_name:
-        count = source.count(bug.right)
-        assert count == 1, f"{bug.right!r} stands {count} times in {path}: plant the bug anew"
-        source = source.replace(bug.right, bug.wrong)
+    source = planted(path, bug) if module.__name__ == bug.whole_name else Path(path).read_text("utf-8")
     copied = ModuleType(module.__name__)
     copied.__file__ = path
     sys.modules[module.__name__] = copied
     exec(compile(source, path, "exec"), copied.__dict__)  # our own source, with one text replaced
     return copied
+
+
+def planted(path: str, bug: Bug) -> str:
+    """The source of a module that has the bug."""
+    source = Path(path).read_text("utf-8")
+    count = source.count(bug.right)
+    assert count == 1, f"{bug.right!r} stands {count} times in {path}: plant the bug anew"
+    return source.replace(bug.right, bug.wrong)
+
+
+def assert_fits(bug: Bug) -> None:
+    """See that the source has the place for the bug, and that the bug names only what is known there."""
+    path = str(importlib.import_module(bug.whole_name).__file__)
+    words = [sys.executable, "-m", "ruff", "check", "--isolated", "-q", "--select", "F821", "-"]
+    done = subprocess.run(words, input=planted(path, bug), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
 
 
 BUGS: Mapping[str, Bug] = {

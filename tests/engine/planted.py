@@ -60,7 +60,7 @@ BUGS: Mapping[str, Bug] = {
     "one key makes two plans": Bug(
         "operations.commands.plans",
         "if key is not None and (known := scene.plan_with(key)) is not None:\n        return D",
-        "if False:\n        return D",
+        "if False and (known := scene.plan_with(key)) is not None:\n        return D",
     ),
     "a reshape records what it saw before it waited": Bug(
         "operations.commands.changes",

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from orchard.core.states import IllegalTransition
+from tests.core.planted import assert_fits
 from tests.engine.clients import ClientsMachine
 from tests.engine.planted import BUGS, REAL, Asked, modules_with
 
@@ -58,6 +59,11 @@ def assert_found(name: str) -> None:
     with pytest.raises((AssertionError, IllegalTransition, KeyError)) as found:
         search(modules_with(BUGS[name]), MOST, STEPS, int(os.environ.get("ORCHARD_SEED", "1")), shrink=False)
     print(f"{name}: {str(found.value)[:300]}")
+
+
+def test_every_planted_bug_fits_the_source() -> None:
+    for bug in BUGS.values():
+        assert_fits(bug)
 
 
 def test_some_of_the_planted_bugs_are_found() -> None:
