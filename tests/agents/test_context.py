@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from orchard.agents.builtin.prompts import SYSTEM
 from orchard.agents.definitions.definition import Definition
 from orchard.agents.prompts.role import role_text
 from orchard.agents.prompts.subtask import SubtaskContext, subtask_instructions
@@ -322,6 +323,34 @@ def test_a_check_is_told_that_it_checks_and_not_that_it_has_to_change_files_or_i
     assert "You check what was done for this job." in told
     for other in ("changes no file fails", "These checks run", "make test", "found by the checks"):
         assert other not in told, other
+
+
+def test_who_answers_is_told_once_and_nothing_contradicts_it() -> None:
+    """The system prompt of the built-in agent is the same for every job: it leaves to the task who answers."""
+    alone, talks = work_instructions(CONTEXT), work_instructions(replace(CONTEXT, interactive=True))
+    again = retry_instructions(replace(CONTEXT, interactive=True), FAILURE, resumed=False)
+
+    assert "No person is there to answer" in alone and "These checks run when your turn ends" in alone
+    for told in (talks, again):
+        assert "a person reads your last words and answers" in told
+        assert "checks run when the person says that the work is done" in told and "End each turn with" in told
+        for other in ("No person is there", "when your turn ends, and all", "When you are done, end with"):
+            assert other not in told, other
+    healer = heal_instructions(replace(CONTEXT, interactive=True), FAILURE)
+    assert "No person is there to answer" in healer and "a person reads" not in healer
+    assert "The task says whether one reads your last words and answers" in SYSTEM
+    assert "end your turn with the question" in SYSTEM and "until the task is done" not in SYSTEM
+
+
+@pytest.mark.parametrize(("interactive", "when"), [(True, "when you are done"), (False, "when your turn ends")])
+def test_a_subtask_is_told_when_its_changes_are_committed(interactive: bool, when: str) -> None:
+    told = subtask_instructions(
+        SubtaskContext(
+            task="Look", folder=Path("/w"), plan="P", job="a", subtask="subtask-aaaaa", interactive=interactive
+        )
+    )
+
+    assert f"is committed for you {when};" in told
 
 
 def test_submodules_are_told_of_where_they_may_be_moved() -> None:

@@ -118,8 +118,9 @@ def permitted(words: str, *, own: bool) -> list[str]:
 
 
 def _done(context: SubtaskContext) -> str:
+    when = "you are done" if context.interactive else "your turn ends"
     changes = [
-        "- What you changed in your folder is committed for you when your turn ends; the other agent takes it over if "
+        f"- What you changed in your folder is committed for you when {when}; the other agent takes it over if "
         "it wants to. Do not push, do not switch or make branches, do not reset, rebase or stash, and leave git's "
         "settings alone.",
         "- A question that needs no change is answered by your words alone.",

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from orchard.agents.prompts.quote import code, data, fenced, listed, tail, verbatim
 from orchard.agents.prompts.subtask import FOLDERS, PATH, UNANSWERED, permitted, reach, tools_text
@@ -242,6 +243,7 @@ def heal_instructions(
     `message` is what the plan's author wrote for this case.
     """
     earlier = list(enumerate(tries, 1))[-TRIES:]
+    context = replace(context, interactive=False)  # a person talks with the job's own agent only
     return _page(
         f"# Mend what makes {code(failure.phase)} of job {code(context.job)} fail",
         _failed(failure),
@@ -301,6 +303,10 @@ def resolve_instructions(context: ResolveContext) -> str:
 
 # --------------------------------------------------------------------------------- parts of them
 
+_TALK_SUMMARY = (
+    "End each turn with what you changed, what you decided and what you ask. Your last words before the person says that "
+    "the work is done are its summary: jobs that build on this one are given it."
+)
 _SUMMARY = (
     "When you are done, end with a short summary: what you changed, what you decided, what the next one has to know. "
     "Jobs that build on this one are given that summary."
@@ -309,7 +315,8 @@ _SUMMARY = (
 
 _ANSWERED = (
     "- When your turn ends, a person reads your last words and answers: with more to do, or by saying that the work is "
-    "done. End your turn where you need a decision, and ask for it there; no person answers while your turn lasts."
+    "done. Your work is not over before that. End your turn when you have something to show, or where you need a "
+    "decision, and ask for it there; no person answers while your turn lasts."
 )
 
 
@@ -382,7 +389,8 @@ def _done(context: WorkerContext) -> str:
             "Without such a line it passes."
         )
     if context.checks and not context.is_check:
-        rows.append("- These checks run when your turn ends, and all of them must pass:")
+        when = "the person says that the work is done" if context.interactive else "your turn ends"
+        rows.append(f"- These checks run when {when}, and all of them must pass:")
         rows += [f"  - {code(check, CHECK)}" for check in context.checks[:CHECKS]]
         if len(context.checks) > CHECKS:
             rows.append(f"  - and {len(context.checks) - CHECKS} more")
@@ -411,7 +419,9 @@ def _done(context: WorkerContext) -> str:
     rows.append(_hands_off(commits=not reads))
     if not context.is_check:
         rows.append("- Say honestly what is not done: work that only looks finished is found by the checks.")
-    summary = _SUMMARY.replace("what you changed", "what you found") if reads or context.is_check else _SUMMARY
+    summary = _TALK_SUMMARY if context.interactive else _SUMMARY
+    if reads or context.is_check:
+        summary = summary.replace("what you changed", "what you found")
     return "## What counts as done\n\n" + "\n".join(rows) + "\n\n" + summary
 
 
@@ -451,7 +461,7 @@ def _next_steps(context: WorkerContext, *, kept: bool) -> str:
         "- Find out why it failed before you change anything, and mend the cause; do not weaken a check to pass it.\n"
         f"- Then finish the task. Your folder is {code(context.folder, PATH)}; the rules of the task still hold, and "
         "so do its checks.\n"
-        f"\n{_SUMMARY}"
+        f"\n{_TALK_SUMMARY if context.interactive else _SUMMARY}"
     )
 
 
