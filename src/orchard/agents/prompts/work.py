@@ -304,8 +304,8 @@ def resolve_instructions(context: ResolveContext) -> str:
 # --------------------------------------------------------------------------------- parts of them
 
 _TALK_SUMMARY = (
-    "End each turn with what you changed, what you decided and what you ask. Your last words before the person says that "
-    "the work is done are its summary: jobs that build on this one are given it."
+    "End each turn with what you changed, what you decided and what you ask. Your last words before the person says "
+    "that the work is done are its summary: jobs that build on this one are given it."
 )
 _SUMMARY = (
     "When you are done, end with a short summary: what you changed, what you decided, what the next one has to know. "
