@@ -11,6 +11,7 @@ from orchard.agents.acp.agent import AcpAgent
 from orchard.agents.acp.permission import asked_about, permitted
 from orchard.agents.protocol import McpServer, Permit, Result, Settings, Wanted
 from orchard.model.agent_rows import AgentRow
+from orchard.model.limits import Limits
 from orchard.model.permissions import Tools, made
 from tests.agents.conftest import Desk, Ear
 from tests.agents.test_acp import agent, task_at
@@ -94,6 +95,31 @@ async def test_a_person_is_asked_and_the_agent_gets_that_answer(desk: Desk, ear:
     assert allowed is answer
     assert seen == [Wanted("execute", "make clean", '{"command": "make clean"}')]
     assert bool(ear.notes("denied")) is not answer
+
+
+async def test_a_question_is_taken_back_at_once_when_the_turn_is_called_off(desk: Desk, ear: Ear) -> None:
+    asking, taken_back = asyncio.Event(), asyncio.Event()
+
+    async def person(wanted: Wanted) -> Permit:
+        asking.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            taken_back.set()
+        return Permit(True)
+
+    given = json.dumps({"toolCallId": "1", "title": "Do it", "kind": "execute"})
+    task = task_at(desk, settings=Settings(tools=made("ask")), limits=Limits(grace=60.0))
+    running = asyncio.ensure_future(agent("outside", given).run(task, replace(ear.watch, person=person)))
+    async with asyncio.timeout(30):
+        await asking.wait()
+        running.cancel()
+        await taken_back.wait()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    told = [json.loads(line) for line in (desk.scratch / "record").read_text().splitlines()]
+    assert [one["result"] for one in told if one.get("id") == "q1"] == [{"outcome": {"outcome": "cancelled"}}]
 
 
 NAMED = {"_meta": {"claudeCode": {"toolName": "mcp__docs__write"}}}

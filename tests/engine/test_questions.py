@@ -17,9 +17,10 @@ from orchard.model.events.plans import CallAnswered, CallAsked, SubtasksAnswered
 from orchard.surfaces.cli.render.lines import safe, safe_lines
 from orchard.testing import Turn
 from orchard.text import for_screen, laid_open
-from tests.engine.conftest import Orchard, job, statuses
+from tests.engine.conftest import Orchard, job, statuses, until
 from tests.engine.helpers import Line, run
 from tests.engine.scripted import ScriptedAgents
+from tests.engine.test_cut_journal import cut_after
 
 pytestmark = pytest.mark.anyio
 
@@ -195,7 +196,7 @@ async def test_a_question_ends_with_its_turn(orchard: Orchard, agents: ScriptedA
         await person.says("interrupt_worker")
         assert line.session is not None
         plan = person.seen[0]["plan"]
-        with pytest.raises(UsageError, match="asks nobody about a call"):
+        with pytest.raises(UsageError, match="waits for an answer about a call"):
             await line.session.request("allow_call", plan=plan, job="a")
         assert [one["kind"] for one in orchard.waiting()] == ["worker"]
         await line.session.request("cancel_plan", plan=plan)
@@ -203,7 +204,7 @@ async def test_a_question_ends_with_its_turn(orchard: Orchard, agents: ScriptedA
     await asyncio.gather(run(orchard, line, PLAN), interrupts())
 
     assert found == []
-    assert orchard.events(CallAnswered) == []
+    assert [(one.number, one.allowed, one.by) for one in orchard.events(CallAnswered)] == [(1, False, "withdrawn")]
 
 
 async def test_two_people_cannot_both_answer_and_a_number_is_needed_where_there_are_several(
@@ -374,23 +375,26 @@ async def test_an_engine_that_stops_while_it_asks_refuses_nothing_and_the_next_t
     assert [one.number for one in orchard.events(CallAnswered)] == [2]
 
 
-async def test_a_question_that_nobody_waits_for_any_more_is_not_shown_after_its_turn(
+async def test_a_question_that_nobody_waits_for_any_more_is_not_shown_in_its_turn_and_after_it(
     orchard: Orchard, agents: ScriptedAgents, line: Line, tmp_path: Path
 ) -> None:
+    shown: list[str] = []
+
     async def turn(task: Task, watch: Watch) -> Result:
         assert watch.person is not None
         asking = asyncio.ensure_future(watch.person(CALL))
-        await asyncio.sleep(0.1)
+        await until(lambda: bool(orchard.waiting()))
         asking.cancel()
         with suppress(asyncio.CancelledError):
             await asking
+        await until(lambda: bool(orchard.events(CallAnswered)))
+        shown.extend(one["kind"] for one in orchard.waiting())
         (task.folder / "a.txt").write_text("a")
         return Result("done")
 
     agents.add("one", turn)
     checking, goes_on = tmp_path / "checking", tmp_path / "goes-on"
     check = f"touch {checking}; while ! test -e {goes_on}; do sleep 0.05; done"
-    shown: list[str] = []
 
     async def looking() -> None:
         for _ in range(1000):
@@ -405,3 +409,22 @@ async def test_a_question_that_nobody_waits_for_any_more_is_not_shown_after_its_
 
     assert statuses(status) == {"a": "succeeded"}, job(status, "a")["error"]
     assert len(orchard.events(CallAsked)) == 1 and shown == []
+    (answered,) = orchard.events(CallAnswered)
+    assert (answered.allowed, answered.by) == (False, "withdrawn")
+
+
+async def test_a_question_of_an_engine_that_was_killed_is_not_shown_and_cannot_be_answered(
+    orchard: Orchard, agents: ScriptedAgents, line: Line
+) -> None:
+    agents.add("one", asks([]))
+    await with_person(orchard, line, PLAN, ("allow_call", {}))
+    cut_after(orchard, "CallAsked")
+
+    assert [one["kind"] for one in orchard.waiting()] == ["paused"]
+    assert orchard.job("a")["next"] == []
+    plan = orchard.app.find_plan(None)
+    for verb in ("allow_call", "deny_call"):
+        async with orchard.app.session(work=False) as session:
+            with pytest.raises(UsageError, match="No agent of job 'a' waits for an answer") as refused:
+                await session.request(verb, plan=plan, job="a", question=1)
+        assert refused.value.hint and orchard.events(CallAnswered) == []

@@ -71,7 +71,7 @@ async def test_a_call_is_listed_confirmed_by_a_person_and_answered(tools: Bench,
     await tools("deny_call", plan=plan, job="a", reason="Not that one.")
     await tools.ended(plan)
     assert found == [Permit(True), Permit(False, "a person said no: Not that one.")]
-    assert "asks nobody about a call" in await tools.refused("deny_call", plan=plan, job="a")
+    assert "waits for an answer about a call" in await tools.refused("deny_call", plan=plan, job="a")
 
 
 async def test_an_answer_is_for_the_question_that_was_shown(tools: Bench, agents: ScriptedAgents) -> None:
@@ -114,4 +114,4 @@ async def test_an_agent_in_a_job_cannot_answer_its_own_question(tools: Bench) ->
     inside = tools.with_(scope=Scope(PlanId(plan), JobId("a"), 1, None))
     for name in ("allow_call", "deny_call"):
         said = await inside.refused(name, plan=plan, job="a")
-        assert "asks nobody about a call" not in said, "it is not even a tool there"
+        assert "waits for an answer about a call" not in said, "it is not even a tool there"

@@ -217,7 +217,7 @@ class Library(ABC):
         found = []
         for run in runs:
             still = stands_still(run, self.say, engine=alive)
-            found += [*needs_person(run, self.say), *([still] if still is not None else [])]
+            found += [*needs_person(run, self.say, engine=alive), *([still] if still is not None else [])]
         return found
 
     def copy_of(self, plan: PlanId) -> Plan:
@@ -290,7 +290,7 @@ class Library(ABC):
             ],
             configuration=_configuration(run, job_id),
             saved=[SavedRef(saved.ref, saved.commit, saved.why) for saved in run.records[job_id].saved],
-            next=job_steps(run, job_id, self.say),
+            next=job_steps(run, job_id, self.say, engine=alive),
             permissions=job_permissions(run, job_id),
         )
 

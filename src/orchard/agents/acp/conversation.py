@@ -20,7 +20,7 @@ from orchard.agents.acp.settings import Offer, apply_settings, server_list
 from orchard.agents.acp.updates import Finished, VersionOne, dollars, note_spent, spent_before
 from orchard.agents.backends.stream import part, text
 from orchard.agents.cli import STRAY_LINES
-from orchard.agents.protocol import Heard, Noted, Reason, Result, Said, Session, Task, Wanted, Watch
+from orchard.agents.protocol import Heard, Noted, Permit, Reason, Result, Said, Session, Task, Wanted, Watch
 from orchard.process.pipes import Pipes
 from orchard.text import laid_open, one_line
 
@@ -82,6 +82,7 @@ class Conversation:
         self._prompting: asyncio.Future[Any] | None = None
         self._over: asyncio.Future[Finished | Result] = asyncio.get_running_loop().create_future()
         self._called_off = False
+        self._asking: set[asyncio.Future[Permit]] = set()
         self._agent = Abilities()
         self._offer = Offer()
         self._spent: float | None = None
@@ -114,6 +115,8 @@ class Conversation:
     async def call_off(self) -> None:
         """Ask the agent to end the turn, and wait a moment until it has."""
         self._called_off = True
+        for asking in self._asking:
+            asking.cancel()
         if self._connection is None or self._prompting is None or self._prompting.done():
             return
         hurry = asyncio.ensure_future(self._watch.hurry.wait())
@@ -325,7 +328,17 @@ class Conversation:
             return "a person would have to be asked, and this job has no way to ask one"
         title = one_line(laid_open(" ".join(text(call.get("title")).split())), 200)
         shown = json.dumps(call.get("rawInput") or call.get("content") or {}, ensure_ascii=False, default=str)
-        answer = await self._watch.person(Wanted(tool_of_call(call, title), title, shown))
+        asking = asyncio.ensure_future(self._watch.person(Wanted(tool_of_call(call, title), title, shown)))
+        self._asking.add(asking)
+        try:
+            await asyncio.wait({asking})
+        finally:
+            self._asking.discard(asking)
+            asking.cancel()
+            await asyncio.wait({asking})  # that it was taken back is recorded before its turn is over
+        if asking.cancelled():
+            return "the turn was called off"
+        answer = asking.result()
         return None if answer.allowed else answer.why
 
     def _deny(self, call: Json, why: str) -> None:

@@ -251,14 +251,18 @@ def half_moved(run: Run) -> str:
     return f"{what} of this plan was interrupted: the branch or its checkout may be half-way until you resume it."
 
 
-def needs_person(run: Run, say: Say) -> list[documents.Waiting]:
-    """What of a plan waits for a person, with the request that answers it, as a step and as `say` writes it."""
-    return [_asking(run, say, one) for one in (*_questions(run), *_calls(run), *_alarms(run))]
+def needs_person(run: Run, say: Say, *, engine: bool = True) -> list[documents.Waiting]:
+    """What of a plan waits for a person, with the request that answers it, as a step and as `say` writes it.
+
+    Without an `engine` no turn is under way, so none waits for an answer.
+    """
+    live = (*_calls(run), *_alarms(run)) if engine else ()
+    return [_asking(run, say, one) for one in (*_questions(run), *live)]
 
 
-def job_steps(run: Run, job: JobId, say: Say) -> list[Next]:
+def job_steps(run: Run, job: JobId, say: Say, *, engine: bool = True) -> list[Next]:
     """What takes a job further: the answer that it waits for, or trying again what failed."""
-    asked = [step for one in needs_person(run, say) if one.job == job for step in one.next]
+    asked = [step for one in needs_person(run, say, engine=engine) if one.job == job for step in one.next]
     record = run.records[job]
     if asked or run.deleted:
         return asked

@@ -178,6 +178,8 @@ class Listener:
     def _answered(self, event: events.CallAnswered) -> _Said | None:
         if event.subtask != self._subtask:
             return None
+        if event.by == "withdrawn":
+            return _Said("answered", "agent", "person", "", "withdrawn")
         sender = "person" if event.by == "person" else "orchard"
         return _Said("answered", sender, "agent", event.why, "allowed" if event.allowed else "refused")
 

@@ -1,7 +1,8 @@
 """Calls that a person is asked about: recorded, answered by whoever sees them first, or refused when time is over.
 
 The agent's turn waits meanwhile. Its slot is lent, the time does not count for its health, and nothing polls. A
-question lives as long as its turn: an engine that dies takes both with it, and the turn that goes on then asks again.
+question lives as long as its turn, or until the agent takes it back: an engine that dies takes both with it, and the
+turn that goes on then asks again.
 """
 
 import asyncio
@@ -42,10 +43,14 @@ class Person(Struct):
         answer: asyncio.Future[CallAnswered] = asyncio.get_running_loop().create_future()
         context.engine.questions[key] = answer
         context.record(question)
-        # Nobody is asked what a crash could make forgotten.
-        await context.engine.durable()
         try:
+            # Nobody is asked what a crash could make forgotten.
+            await context.engine.durable()
             return await self._answer(question, answer)
+        except asyncio.CancelledError:
+            if not answer.done() and not context.engine.closing:
+                self._record_end(question, "withdrawn")
+            raise
         finally:
             del context.engine.questions[key]
 
@@ -59,9 +64,13 @@ class Person(Struct):
             await context.engine.durable()
             reason = f": {said.why}" if said.why else "."
             return Permit(said.allowed, "" if said.allowed else f"a person said no{reason}")
-        where = (context.job_id, context.number, question.number)
-        context.record(CallAnswered(*where, allowed=False, by="timeout", subtask=context.subtask))
+        self._record_end(question, "timeout")
         return Permit(False, f"nobody answered within {seconds:g} s; do without it, or say at the end what is missing")
+
+    def _record_end(self, question: CallAsked, why: str) -> None:
+        """That no person decided about a call, and it is not made."""
+        where = (question.job, question.attempt, question.number)
+        self.context.record(CallAnswered(*where, allowed=False, by=why, subtask=question.subtask))
 
     def _question(self, wanted: Wanted) -> CallAsked:
         context, seconds = self.context, self.context.world.config.limits.ask

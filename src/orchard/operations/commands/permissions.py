@@ -42,7 +42,7 @@ def open_call(run: Run, job: JobId, number: int | None) -> CallAsked:
     if number is not None and number in found:
         return found[number]
     if not found:
-        raise UsageError(f"Job '{job}' asks nobody about a call.", hint=Next("list_waiting"))
+        raise UsageError(f"No agent of job '{job}' waits for an answer about a call.", hint=Next("list_waiting"))
     listed = "; ".join(f"{one.number}: {one.tool} {one.about}".strip() for one in found.values())
     if number is not None:
         raise UsageError(f"Job '{job}' has no open question {number}. It asks about: {listed}")

@@ -88,7 +88,7 @@ def _read_failure(library: Library, args: OfJob) -> JobFailure:
     phase = found.phase if found else None
     log = library.logs.path(run.id, job, last.number, phase) if last and phase else None
     where = str(log) if log is not None and log.is_file() else None
-    steps = job_steps(run, job, library.say)
+    steps = job_steps(run, job, library.say, engine=alive)
     number = last.number if last else None
     return JobFailure(run.id, job, JobStatus(view.status), number, found, where, view.hint, steps)
 

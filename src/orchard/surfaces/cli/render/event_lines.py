@@ -217,6 +217,8 @@ def _call_asked(run: Run, event: events.CallAsked) -> list[Line]:
 def _call_answered(run: Run, event: events.CallAnswered) -> list[Line]:
     if event.allowed:
         return [_line(_job(event.job), "allowed", "good", "always" if event.always else "")]
+    if event.by == "withdrawn":
+        return [_line(_job(event.job), "asks no more", "dim", "its agent waits for no answer to the last question")]
     why = "nobody answered in time" if event.by == "timeout" else safe(event.why, 300)
     return [_line(_job(event.job), "denied", "bad", why)]
 

@@ -219,7 +219,8 @@ def _answer(asked: Waiting) -> str:
 
 def next_for_job(run: Run, job: JobId, status: str) -> str:
     """What to do about a job that stands like this."""
-    asking = [one for one in needs_person(run, in_commands) if one.job == job]
+    asks = needs_person(run, in_commands, engine=status != JobStatus.FAILED)
+    asking = [one for one in asks if one.job == job]
     if asking:
         return "It waits: " + _answer(asking[0])
     if status == JobStatus.BLOCKED:
