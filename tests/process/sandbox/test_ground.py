@@ -18,7 +18,7 @@ def policy(top: Path, **places: tuple[Path, ...]) -> Policy:
 
 def accesses(wanted: Policy) -> dict[Path, str]:
     forget()
-    return {place.path: place.access for place in survey(wanted, NO_ONE).places}
+    return {Path(place.path): place.access for place in survey(wanted, NO_ONE).places}
 
 
 def test_a_place_behind_a_link_is_mounted_where_it_is(tmp_path: Path) -> None:
@@ -38,8 +38,8 @@ def test_an_exposed_link_in_a_hidden_folder_stays_a_link_and_shows_what_it_leads
     )
 
     assert {place.path: place.link for place in found.places if place.access == "exposed"} == {
-        tmp_path / "other/tool": None,
-        tmp_path / "home/tool": tmp_path / "other/tool",
+        f"{tmp_path}/other/tool": None,
+        f"{tmp_path}/home/tool": f"{tmp_path}/other/tool",
     }
 
 
@@ -49,7 +49,7 @@ def test_what_is_made_a_moment_later_is_hidden_at_once(tmp_path: Path) -> None:
 
     (tmp_path / "later").mkdir()
 
-    assert [place.path for place in survey(wanted, NO_ONE).places] == [tmp_path / "later"]
+    assert [place.path for place in survey(wanted, NO_ONE).places] == [f"{tmp_path}/later"]
 
 
 def test_a_writable_place_that_is_not_there_is_an_error(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_a_protected_name_that_is_a_link_is_told_as_a_gap(tmp_path: Path) -> Non
     found = survey(wanted, NO_ONE)
 
     assert found.gaps == (tmp_path / ".claude",)
-    assert {place.path for place in found.places if place.access == "protected"} == {tmp_path / "shared"}
+    assert {place.path for place in found.places if place.access == "protected"} == {f"{tmp_path}/shared"}
     remove_placeholders(made)
 
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from orchard.process.sandbox.ground import Ground, Place
+from orchard.process.sandbox.ground import Ground, Place, folders_above
 from orchard.process.sandbox.policy import READ_ONLY, Policy
 
 ENVIRONMENT: Mapping[str, str] = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
@@ -59,7 +59,7 @@ def bwrap_argv(bwrap: Path, policy: Policy, options: int, *, nsenter: Path | Non
 
 
 def packed(options: tuple[str, ...]) -> bytes:
-    return b"".join(option.encode(errors="surrogateescape") + b"\0" for option in options)
+    return "\0".join((*options, "")).encode(errors="surrogateescape")
 
 
 def bwrap_options(
@@ -97,38 +97,38 @@ def _system(ground: Ground, memory: int | None) -> tuple[str, ...]:
     )
 
 
-SCRATCH = tuple(map(Path, ("/tmp", "/var/tmp")))
+SCRATCH = ("/tmp", "/var/tmp")
 """Programs write there whatever `TMPDIR` says: hidden, these are empty, and what is written is gone with the job."""
 SCRATCH_BYTES = str(256 * 1024**2)
 EMPTY_BYTES = "4096"
 """The other hidden folders refuse what is written to them, so that a program which means the user's files is told so.
 A job may open its own empty folder by `chmod`, and finds room for a page in it."""
 
-OWN = tuple(map(Path, ("/dev", "/dev/pts", "/dev/shm", "/proc")))
+OWN = ("/dev", "/dev/pts", "/dev/shm", "/proc")
 """Places that are the job's own already: a policy that hides the host's must not close these."""
 
 
 def _mounts(places: tuple[Place, ...]) -> tuple[str, ...]:
     """Parents first, so that the deepest place has the last word, but what is empty and stays so at the very end:
     for each other mount bubblewrap reads the table of all that there are already."""
-    above = {folder for place in places for folder in place.path.parents}
+    above = {folder for place in places for folder in folders_above(place.path)}
     ordered = sorted(places, key=lambda place: place.access == "hidden" and place.folder and place.path not in above)
     return tuple(option for place in ordered for option in _mount(place))
 
 
 def _mount(place: Place) -> tuple[str, ...]:
-    path = str(place.path)
+    path = place.path
     if place.link is not None:
-        return ("--symlink", str(place.link), path)
+        return ("--symlink", place.link, path)
     if place.access in READ_ONLY:
         return ("--ro-bind", path, path)
     if place.access == "writable":
         return ("--bind", path, path)
-    if place.path in OWN:
+    if path in OWN:
         return ()
     if not place.folder:
         return ("--ro-bind", "/dev/null", path)
-    if place.path in SCRATCH:
+    if path in SCRATCH:
         return ("--size", SCRATCH_BYTES, "--perms", "1777", "--tmpfs", path)
     return ("--size", EMPTY_BYTES, "--perms", "0555", "--tmpfs", path)
 

@@ -11,13 +11,17 @@ A wall is made of mounts, and a mount covers a file or folder, never a name. Fou
   called when the last program behind the wall is gone, not after each. Until then no program of the host's may
   replace a protected file, either.
 - A name that is a link cannot be covered. What it leads to is protected, the name is a gap, and is told.
+
+All of it is done at each start of a program, so paths are plain text here: comparing hundreds of `Path`s takes longer
+than asking the disk about them.
 """
 
 import os
 import stat
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
+from itertools import takewhile
 from pathlib import Path
 from typing import Literal
 
@@ -45,10 +49,10 @@ Kind = Literal["folder", "file", "link", "missing"]
 class Place(Struct, frozen=True):
     """One thing to mount."""
 
-    path: Path
+    path: str
     access: Access
     folder: bool
-    link: Path | None = None
+    link: str | None = None
     """Not a mount but a link to here, made in an empty place."""
 
 
@@ -63,10 +67,10 @@ class Ground(Struct, frozen=True, kw_only=True):
     """Whether it is root who starts programs here."""
 
 
-def kind_of(path: Path) -> Kind:
+def kind_of(path: str) -> Kind:
     """What we may not look at is missing: the program behind the wall has no more rights than we have."""
     try:
-        mode = path.lstat().st_mode
+        mode = os.lstat(path).st_mode
     except OSError:
         return "missing"
     if stat.S_ISLNK(mode):
@@ -95,8 +99,8 @@ def survey(policy: Policy, account: Account | None = None) -> Ground:
     places = {
         path: Place(path, access, kinds[path] == "folder") for path, access in table.items() if kinds[path] != "missing"
     }
-    kept: dict[Path, Place] = {}
-    for path in sorted(places, key=lambda path: len(path.parts)):
+    kept: dict[str, Place] = {}
+    for path in sorted(places, key=_depth):
         place, around = places[path], _around(path, table)
         if _same_effect(place.access, around[1]):
             del table[path]  # what is in it must be pinned up to the place that is mounted
@@ -108,9 +112,9 @@ def survey(policy: Policy, account: Account | None = None) -> Ground:
         if path not in kept and _around(path, table)[1] == "hidden":
             kept[path] = Place(path, "exposed", False, target)
     return Ground(
-        places=tuple(sorted(kept.values(), key=lambda place: len(place.path.parts))),
+        places=tuple(sorted(kept.values(), key=lambda place: _depth(place.path))),
         proc=_proc(root=account.user == 0),
-        gaps=tuple(dict.fromkeys(gaps)),
+        gaps=tuple(map(Path, dict.fromkeys(gaps))),
         root=account.user == 0,
     )
 
@@ -119,18 +123,20 @@ def survey(policy: Policy, account: Account | None = None) -> Ground:
 def _proc(*, root: bool) -> tuple[Place, ...]:
     """For an ordinary user nothing of it is open."""
     wanted: dict[str, Access] = {**dict.fromkeys(PROC_READ_ONLY, "exposed"), **dict.fromkeys(PROC_HIDDEN, "hidden")}
-    found = [(Path("/proc", name), access, kind_of(Path("/proc", name))) for name, access in wanted.items() if root]
+    found = [(f"/proc/{name}", access, kind_of(f"/proc/{name}")) for name, access in wanted.items() if root]
     return tuple(Place(path, access, kind == "folder") for path, access, kind in found if kind in ("folder", "file"))
 
 
-def _real_places(policy: Policy, secrets: Iterable[Path]) -> tuple[dict[Path, Access], dict[Path, Path], list[Path]]:
+def _real_places(policy: Policy, secrets: Iterable[str]) -> tuple[dict[str, Access], dict[str, str], list[str]]:
     """Real paths with what is allowed there, links to keep with what they lead to, and gaps."""
-    table: dict[Path, Access] = dict.fromkeys(secrets, "hidden")
-    links: dict[Path, Path] = {}
-    for path, access in policy.places():
+    table: dict[str, Access] = dict.fromkeys(secrets, "hidden")
+    links: dict[str, str] = {}
+    reals: dict[str, str] = {}
+    for place, access in policy.places():
         if access == "protected":
             continue
-        real, here, kind = _seen(path) if access in ("hidden", "exposed") else _look(path)
+        path = os.fspath(place)
+        real, here, kind = _seen(path) if access in ("hidden", "exposed") else _look(path, reals)
         if kind == "missing" and access in ("writable", "socket"):
             raise SandboxError(f"'{path}' is not there, so it cannot be opened to a program behind the wall.")
         if kind in ("missing", "link"):
@@ -138,22 +144,21 @@ def _real_places(policy: Policy, secrets: Iterable[Path]) -> tuple[dict[Path, Ac
         table[real] = access
         if real != here and access in ("exposed", "socket"):
             links[here] = real
-    gaps: list[Path] = []
+    gaps: list[str] = []
     writable = frozenset(path for path, access in table.items() if access == "writable")
-    reals: dict[Path, Path] = {}
-    for path in sorted(policy.protected, key=lambda path: len(path.parts)):
+    for path in sorted(map(os.fspath, policy.protected), key=_depth):
         gaps += _links_on_the_way(path, writable, reals)
-        standing = _standing_for(path, reals[path.parent] / path.name, table)
+        standing = _standing_for(path, _here(path, reals), table)
         if standing is not None and table.get(standing) != "socket":
             table[standing] = "protected"
     return table, links, gaps
 
 
-def _standing_for(path: Path, here: Path, table: Mapping[Path, Access]) -> Path | None:
+def _standing_for(path: str, here: str, table: Mapping[str, Access]) -> str | None:
     """What has to be mounted so that a protected name stays as it is; `here` is where the name really is."""
     kind = kind_of(here)
     if kind == "link":
-        return None if kind_of(_real(here)) in ("missing", "link") else _real(here)
+        return None if kind_of(os.path.realpath(here)) in ("missing", "link") else os.path.realpath(here)
     if kind != "missing":
         return here
     if _around(here, table)[1] != "writable":
@@ -167,19 +172,41 @@ def _standing_for(path: Path, here: Path, table: Mapping[Path, Access]) -> Path 
     return standing  # a file where a folder would have to be: as long as it stays, the name cannot be made
 
 
-def _real(path: Path) -> Path:
-    return Path(os.path.realpath(path))
+def _depth(path: str) -> int:
+    return path.count("/") if path != "/" else 0
 
 
-def _look(path: Path) -> tuple[Path, Path, Kind]:
+def folders_above(path: str) -> Iterator[str]:
+    """The folder that it is in, the one around that, and so on to the root."""
+    while path != "/":
+        path = path.rpartition("/")[0] or "/"
+        yield path
+
+
+def _inside(folder: str, name: str) -> str:
+    return f"{folder}/{name}" if folder != "/" else f"/{name}"
+
+
+def _here(path: str, reals: dict[str, str]) -> str:
+    """Where a name really is, whatever stands there; `reals` is what was found so far about folders."""
+    folder, _, name = path.rpartition("/")
+    folder = folder or "/"
+    if folder not in reals:
+        reals[folder] = os.path.realpath(folder)
+    return _inside(reals[folder], name) if name else "/"
+
+
+def _look(path: str, reals: dict[str, str]) -> tuple[str, str, Kind]:
     """What a path leads to, where its own name really is, and what stands at the end."""
-    above = _real(path.parent)
-    here = above / path.name
-    real = here if kind_of(here) != "link" else _real(path)
+    here = _here(path, reals)
+    kind = kind_of(here)
+    if kind != "link":
+        return here, here, kind
+    real = os.path.realpath(path)
     return real, here, kind_of(real)
 
 
-_SEEN: dict[Path, tuple[float, tuple[Path, Path, Kind]]] = {}
+_SEEN: dict[str, tuple[float, tuple[str, str, Kind]]] = {}
 _MOST = 4096
 
 
@@ -188,7 +215,7 @@ def forget() -> None:
     _SEEN.clear()
 
 
-def _seen(path: Path) -> tuple[Path, Path, Kind]:
+def _seen(path: str) -> tuple[str, str, Kind]:
     """The same, as it was a moment ago: a hundred places that hold for all programs are not looked for each time.
 
     What was missing is looked for again: it may have been made since, and then has to be hidden at once."""
@@ -197,37 +224,36 @@ def _seen(path: Path) -> tuple[Path, Path, Kind]:
     if known is None or known[0] < now or known[1][2] == "missing":
         if len(_SEEN) > _MOST:
             _SEEN.clear()
-        _SEEN[path] = known = (now + SECONDS, _look(path))
+        _SEEN[path] = known = (now + SECONDS, _look(path, {}))
     return known[1]
 
 
-def _standing(path: Path) -> tuple[Path, Kind]:
+def _standing(path: str) -> tuple[str, Kind]:
     """The path, or the nearest one above it that exists."""
-    while (kind := kind_of(path)) == "missing" and path != path.parent:
-        path = path.parent
+    while (kind := kind_of(path)) == "missing" and path != "/":
+        path = path.rpartition("/")[0] or "/"
     return path, kind
 
 
-def _links_on_the_way(path: Path, writable: frozenset[Path], reals: dict[Path, Path]) -> list[Path]:
-    """Which names below a writable place could be replaced because they are links; `reals` is what was found so far."""
-    if path.parent not in reals:
-        reals[path.parent] = _real(path.parent)
-    direct = reals[path.parent] == path.parent  # then no name but the last can be a link
+def _links_on_the_way(path: str, writable: frozenset[str], reals: dict[str, str]) -> list[str]:
+    """Which names below a writable place could be replaced because they are links."""
+    direct = _here(path, reals) == path  # then no name but the last can be a link
     found = []
-    for step in (path,) if direct else (path, *path.parents):
-        if step == step.parent:
+    for step in (path,) if direct else (path, *folders_above(path)):
+        if step == "/":
             break
-        if step.parent not in reals:
-            reals[step.parent] = _real(step.parent)
-        here = reals[step.parent] / step.name
-        if kind_of(here) == "link" and not writable.isdisjoint(here.parents):
+        here = _here(step, reals)
+        if kind_of(here) == "link" and not writable.isdisjoint(folders_above(here)):
             found.append(here)
     return found
 
 
-def _around(path: Path, table: Mapping[Path, Access]) -> tuple[Path, Access]:
+def _around(path: str, table: Mapping[str, Access]) -> tuple[str, Access]:
     """The place that holds this one; the root of the disk may be read."""
-    return next(((above, table[above]) for above in path.parents if above in table), (Path("/"), "exposed"))
+    for above in folders_above(path):
+        if above in table:
+            return above, table[above]
+    return "/", "exposed"
 
 
 def _same_effect(inner: Access, outer: Access) -> bool:
@@ -237,8 +263,9 @@ def _same_effect(inner: Access, outer: Access) -> bool:
     return inner == outer or (inner in READ_ONLY and outer in READ_ONLY)
 
 
-def _between(outer: Path, inner: Path) -> list[Path]:
-    return list(inner.parents[: len(inner.parts) - len(outer.parts) - 1])
+def _between(outer: str, inner: str) -> list[str]:
+    """Folders that are around the inner one and in the outer one, the deepest first."""
+    return list(takewhile(lambda above: above != outer, folders_above(inner)))
 
 
 # ----------------------------------------------------------------------------------- placeholders
@@ -247,15 +274,15 @@ def _between(outer: Path, inner: Path) -> list[Path]:
 def make_placeholders(policy: Policy) -> tuple[Path, ...]:
     """Put empty folders where protected names are missing in writable places; these are they, outermost first."""
     made: list[Path] = []
-    real = {_real(path): access for path, access in policy.places()}
+    real = {os.path.realpath(path): access for path, access in policy.places()}
     for path in policy.protected:
-        here = _real(path.parent) / path.name
+        here = _here(os.fspath(path), {})
         if kind_of(here) != "missing" or _around(here, real)[1] != "writable":
             continue
         standing, kind = _standing(here)
         if kind != "folder":
             continue  # a file is in the way, and is protected in its place
-        for folder in reversed([here, *_between(standing, here)]):
+        for folder in map(Path, reversed([here, *_between(standing, here)])):
             folder.mkdir(mode=0o755)
             made.append(folder)
     return tuple(made)

@@ -25,7 +25,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from orchard.process.sandbox.ground import Account, Ground, survey
+from orchard.process.sandbox.ground import Account, Ground, folders_above, survey
 from orchard.process.sandbox.kernel import (
     allow_file,
     allow_place,
@@ -95,7 +95,7 @@ def on_the_ground(policy: Policy) -> Ground:
 def grants(policy: Policy, ground: Ground) -> Iterator[Grant]:
     """The policy's rules: what may be read or written, by the largest folders that hold nothing hidden."""
     secrets = set(_secrets())
-    places = {os.fspath(place.path): place for place in ground.places if place.link is None}
+    places = {place.path: place for place in ground.places if place.link is None}
     table = {path: place.access for path, place in places.items() if path not in secrets or place.access != "hidden"}
     # Of what the policy hides the ground has only what exists; what is made later is hidden, too.
     hidden = [os.path.realpath(path) for path in policy.hidden]
@@ -119,17 +119,11 @@ def system_grants(secrets: Iterable[str]) -> Iterator[Grant]:
 
 def _secrets() -> tuple[str, ...]:
     account = Account.own()
-    return tuple(map(os.fspath, secrets_of_the_system(account.user, account.groups)))
+    return secrets_of_the_system(account.user, account.groups)
 
 
 def _all_above(paths: Iterable[str]) -> set[str]:
-    return {"/", *(above for path in paths for above in _above(path))}
-
-
-def _above(path: str) -> Iterator[str]:
-    while path != "/":
-        path = path.rpartition("/")[0] or "/"
-        yield path
+    return {"/", *(above for path in paths for above in folders_above(path))}
 
 
 def _parts(whole: Grant, divided: Set[str], apart: Set[str]) -> Iterator[Grant]:

@@ -34,9 +34,9 @@ ENTRIES = 50_000
 
 
 @cache
-def secrets_of_the_system(user: int, groups: frozenset[int]) -> tuple[Path, ...]:
+def secrets_of_the_system(user: int, groups: frozenset[int]) -> tuple[str, ...]:
     kernel = [path for path in KERNEL if path.is_dir()] if user == 0 else []
-    return (*kernel, *secrets_below(PLACES, user, groups))
+    return tuple(map(os.fspath, (*kernel, *secrets_below(PLACES, user, groups))))
 
 
 def secrets_below(places: Iterable[Path], user: int, groups: frozenset[int]) -> tuple[Path, ...]:
