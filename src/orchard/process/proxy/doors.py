@@ -10,6 +10,7 @@ import secrets
 import socket
 import ssl
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Self
 
 from orchard.process.proxy.allowed import Allowed
@@ -53,6 +54,11 @@ class Proxy:
         if self._tls is None:
             self._tls = ssl.create_default_context()
         return self._tls
+
+    @cached_property
+    def untrusting(self) -> ssl.SSLContext:
+        """For doors without a route that needs one: it knows no authority, so nothing could prove itself to it."""
+        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
     def close(self) -> None:
         """Once all doors are closed."""
@@ -99,7 +105,7 @@ class Door:
         self._closed = False
         named = {route.name: route for route in routes}
         needs_tls = any(route.secure for route in routes)
-        tls = proxy.tls if needs_tls else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        tls = proxy.tls if needs_tls else proxy.untrusting
         self._terms = Terms(
             allowed, named, proxy.dialer, tls, self.refusals, self.port, token, proxy.patience
         )  # fmt: skip
