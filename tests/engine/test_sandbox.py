@@ -249,6 +249,7 @@ async def test_a_plan_may_ask_for_a_wall_where_the_settings_have_none(orchard: O
         ("{home}/tools/own-tool > out.txt", "hidden", 'sandbox.expose = ["~/tools/own-tool"]'),
         ("mkdir /etc/planted", "read-only", 'sandbox.write = ["/etc"]'),
         ("echo x > .github/workflows/ci.yml", "protected", 'unprotected: [".github/workflows"]'),
+        ("echo x > .github/copilot-notes.md", "protected", 'unprotected: [".github/copilot-notes.md"]'),
     ],
 )
 async def test_a_failure_behind_the_wall_says_which_line_opens_what_it_needed(
@@ -257,7 +258,7 @@ async def test_a_failure_behind_the_wall_says_which_line_opens_what_it_needed(
     if reason == "protected" and LEVELS[0] != "bwrap":
         pytest.skip("Landlock cannot protect a file inside of a writable folder")
     monkeypatch.setenv("ORCHARD_SANDBOX", LEVELS[0])
-    orchard.repo.commit({".github/workflows/ci.yml": "on: push\n"})
+    orchard.repo.commit({".github/workflows/ci.yml": "on: push\n", ".github/copilot-notes.md": "Be kind.\n"})
     (home / "data").mkdir()
     (home / "data/in.txt").write_text("in\n")
     (home / "tools").mkdir()
@@ -276,15 +277,16 @@ async def test_what_the_settings_or_the_plan_open_is_open(
     orchard: Orchard, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ORCHARD_SANDBOX", LEVELS[0])
-    orchard.repo.commit({".github/workflows/ci.yml": "on: push\n"})
+    orchard.repo.commit({".github/workflows/ci.yml": "on: push\n", ".github/copilot-notes.md": "Be kind.\n"})
     (home / "data").mkdir()
     (home / "data/in.txt").write_text("in\n")
     (home / "cache").mkdir()
     monkeypatch.setenv("ORCHARD_SANDBOX_EXPOSE", "~/data")
     monkeypatch.setenv("ORCHARD_SANDBOX_WRITE", "~/cache")
     used = f"cat {home}/data/in.txt > .github/workflows/ci.yml; echo kept > {home}/cache/kept; ! touch {home}/data/x"
+    used += "; echo > .github/copilot-notes.md"
 
-    status = await orchard.run(plan(used, "unprotected: ['.github/workflows']"))
+    status = await orchard.run(plan(used, "unprotected: ['.github/workflows', .github/copilot-notes.md]"))
 
     assert status["plan"]["status"] == "succeeded", job(status, "a")
     assert orchard.repo.files("work")[".github/workflows/ci.yml"] == "in\n"

@@ -12,7 +12,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from fnmatch import fnmatch
 from functools import cache, cached_property
@@ -76,8 +76,10 @@ class Folders(Struct, frozen=True):
         return self.top / "out"
 
     def make(self, identity: tuple[str, str]) -> None:
-        for folder in (self.home, self.temporary, self.out, self.objects / "info", self.objects / "pack"):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.top.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for name in ("home", "tmp", "out", "objects", "objects/info", "objects/pack"):
+            with suppress(FileExistsError):
+                (self.top / name).mkdir(mode=0o700)
         name, email = (part.replace("\\", "").replace('"', "") for part in identity)
         settings = f'[user]\n\tname = "{name}"\n\temail = "{email}"\n[gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n'
         file = self.home / ".gitconfig"
@@ -144,21 +146,25 @@ class Sandboxes:
         return Path(self._world.environment.get("HOME") or Path.home()).resolve()
 
     def _hidden(self, worktree: Worktree | None) -> Iterable[Path]:
-        world, repo = self._world, self._world.repo
-        yield from dict.fromkeys([self._home, *map(Path, _RUNTIME), Path(tempfile.gettempdir()).resolve()])
-        yield from (place for place in (repo.main_top, repo.top) if place is not None)
+        yield from self._always_hidden
         if worktree is not None:
             yield worktree.path.parent
         yield from self._checkouts()
-        yield from (repo.state, repo.common_dir / "worktrees")
-        yield from (place for place in (world.user_state,) if place is not None)
+
+    @cached_property
+    def _always_hidden(self) -> tuple[Path, ...]:
+        world, repo = self._world, self._world.repo
+        ours = (repo.main_top, repo.top, repo.state, repo.common_dir / "worktrees", world.user_state)
+        others = (self._home, *map(Path, _RUNTIME), Path(tempfile.gettempdir()).resolve())
+        return tuple(dict.fromkeys((*others, *(place for place in ours if place is not None))))
 
     def _checkouts(self) -> list[Path]:
         """Where linked worktrees are, the user's own among them, as git's notes on them say."""
         found = []
-        for file in (self._world.repo.common_dir / "worktrees").glob("*/gitdir"):
+        notes = self._world.repo.common_dir / "worktrees"
+        for name in os.listdir(notes) if notes.is_dir() else ():  # noqa: PTH208 — the names alone, at each start
             try:
-                place = Path(file.read_text("utf-8", errors="surrogateescape").strip())
+                place = Path((notes / name / "gitdir").read_text("utf-8", errors="surrogateescape").strip())
             except OSError:
                 continue
             if place.is_absolute() and ".." not in place.parts:
@@ -226,7 +232,17 @@ def _of_worktree(repo: Repository, worktree: Worktree, asked: Asked) -> tuple[tu
     """What programs in a worktree may write to, and what of that has to stay as it is."""
     notes = repo.common_dir / "worktrees" / worktree.name
     kept = [notes / name for name in ("commondir", "gitdir", PLACEHOLDER)]
-    opened = [name.strip("/") for name in asked.unprotected]
-    names = {name for name in obeyed_names() if name == ".git" or not any(_same_or_around(one, name) for one in opened)}
-    found = (worktree.path / name for name in sorted(names))
-    return (worktree.path, notes), (*kept, *(path for path in found if os.path.lexists(path)))
+    return (worktree.path, notes), (*kept, *_protected(worktree.path, asked.unprotected))
+
+
+def _protected(top: Path, unprotected: Iterable[str]) -> Iterator[Path]:
+    """What there is of the names that programs obey, but for what the plan opens; a name may be a pattern."""
+    opened = [name.strip("/") for name in unprotected]
+    there = frozenset(os.listdir(top))  # noqa: PTH208 — the names alone, at each start
+    for name in sorted(obeyed_names()):
+        if name.partition("/")[0] not in there:
+            continue
+        for path in sorted(top.glob(name)) if "*" in name else (top / name,):
+            seen = path.relative_to(top).as_posix()
+            if os.path.lexists(path) and (seen == ".git" or not any(_same_or_around(one, seen) for one in opened)):
+                yield path
