@@ -10,9 +10,12 @@ from msgspec.structs import replace
 from orchard.agents.acp.agent import AcpAgent
 from orchard.agents.acp.permission import asked_about, permitted
 from orchard.agents.protocol import McpServer, Permit, Result, Settings, Wanted
+from orchard.core.views.plans import asked_words
 from orchard.model.agent_rows import AgentRow
+from orchard.model.events.plans import CallAsked
 from orchard.model.limits import Limits
 from orchard.model.permissions import Tools, made
+from orchard.model.plan import JobId
 from tests.agents.conftest import Desk, Ear
 from tests.agents.test_acp import agent, task_at
 
@@ -120,6 +123,33 @@ async def test_a_question_is_taken_back_at_once_when_the_turn_is_called_off(desk
 
     told = [json.loads(line) for line in (desk.scratch / "record").read_text().splitlines()]
     assert [one["result"] for one in told if one.get("id") == "q1"] == [{"outcome": {"outcome": "cancelled"}}]
+
+
+@pytest.mark.parametrize(
+    ("call", "wanted", "words"),
+    [
+        ({"kind": "execute", "title": "make clean"}, Wanted("execute", "make clean"), "execute: make clean"),
+        ({"kind": "other", "title": "Send mail", "rawInput": {}}, Wanted("other: Send mail", "Send mail"), None),
+        ({"kind": "execute", "title": ""}, Wanted("execute"), None),
+        ({"title": "", "content": []}, Wanted("other"), None),
+        ({"kind": "edit", "title": "", "locations": [{"path": "a"}]}, Wanted("edit", "", '[{"path": "a"}]'), None),
+    ],
+)
+async def test_of_a_call_without_input_title_and_kind_are_shown_and_nothing_that_is_empty(
+    desk: Desk, ear: Ear, call: dict[str, Any], wanted: Wanted, words: str | None
+) -> None:
+    seen: list[Wanted] = []
+
+    async def person(wanted: Wanted) -> Permit:
+        seen.append(wanted)
+        return Permit(True)
+
+    await asked(desk, ear, call, made("ask"), person)
+
+    assert seen == [wanted]
+    told = CallAsked(JobId("a"), 1, 1, "one", wanted.tool, wanted.about, wanted.input)
+    expected = words or (f"{wanted.tool}: {wanted.input}" if wanted.input else wanted.tool)
+    assert asked_words(told) == f"Agent 'one' asks whether it may use {expected}"
 
 
 NAMED = {"_meta": {"claudeCode": {"toolName": "mcp__docs__write"}}}

@@ -228,7 +228,7 @@ async def test_two_people_cannot_both_answer_and_a_number_is_needed_where_there_
             if len(orchard.waiting()) == 2:
                 break
             await asyncio.sleep(0.02)
-        with pytest.raises(UsageError, match=r"asks about 2 calls: 1: bash rm -rf build; 2: write_file b\.txt"):
+        with pytest.raises(UsageError, match=r"asks about 2 calls: 1: bash: rm -rf build; 2: write_file: b\.txt"):
             await line.session.request("allow_call", plan=plan, job="a")
         ends = await asyncio.gather(
             line.session.request("allow_call", plan=plan, job="a", question=1),

@@ -327,7 +327,8 @@ class Conversation:
         if self._watch.person is None:
             return "a person would have to be asked, and this job has no way to ask one"
         title = one_line(laid_open(" ".join(text(call.get("title")).split())), 200)
-        shown = json.dumps(call.get("rawInput") or call.get("content") or {}, ensure_ascii=False, default=str)
+        given = call.get("rawInput") or call.get("content") or call.get("locations")
+        shown = json.dumps(given, ensure_ascii=False, default=str) if given else ""
         asking = asyncio.ensure_future(self._watch.person(Wanted(tool_of_call(call, title), title, shown)))
         self._asking.add(asking)
         try:

@@ -55,7 +55,7 @@ def tool_of_call(call: Mapping[str, Any], title: str) -> str:
     said = call.get("kind")
     told = isinstance(said, str) and said in ACP_KINDS and said not in ("other", "think")
     # A title is never taken for a name or a kind.
-    return named_tool(call) or (str(said) if told else f"other: {title}")
+    return named_tool(call) or (str(said) if told else f"other: {title}" if title else "other")
 
 
 def permitted(call: Mapping[str, Any], tools: Tools, own: Sequence[str]) -> bool:

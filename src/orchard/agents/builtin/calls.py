@@ -111,7 +111,7 @@ class Calls:
         if self._person is None:
             why = "a person would have to be asked, and this job has no way to ask one"
         else:
-            given = json.dumps(arguments, ensure_ascii=False)
+            given = json.dumps(arguments, ensure_ascii=False) if arguments else ""
             answer = await self._person(Wanted(tool.name, _telling(arguments), given))
             if answer.allowed:
                 return None

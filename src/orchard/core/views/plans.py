@@ -322,7 +322,7 @@ def _calls(run: Run) -> list[_Question]:
 
 def asked_words(call: CallAsked) -> str:
     who = f"Agent '{call.agent}'" + (f" of {call.subtask}" if call.subtask is not None else "")
-    return f"{who} asks whether it may use {call.tool}: {call.about or call.input}"
+    return f"{who} asks whether it may use {call.call}"
 
 
 def _alarms(run: Run) -> list[_Question]:

@@ -173,7 +173,7 @@ class Listener:
     def _asked(self, event: events.CallAsked) -> _Said | None:
         if event.subtask != self._subtask:
             return None
-        return _Said("asked", event.agent, "person", f"May I use {event.tool}: {event.about or event.input}?")
+        return _Said("asked", event.agent, "person", f"May I use {event.call}?")
 
     def _answered(self, event: events.CallAnswered) -> _Said | None:
         if event.subtask != self._subtask:

@@ -17,6 +17,12 @@ class CallAsked(AttemptFact, frozen=True):
     until: float | None = None
     """When it is refused if nobody has answered; None: it waits as long as the turn."""
 
+    @property
+    def call(self) -> str:
+        """In a line: the tool, and what the call is about, as far as that is known and says more."""
+        about = self.about or self.input
+        return f"{self.tool}: {about}" if about and not self.tool.endswith(f": {about}") else self.tool
+
 
 class CallAnswered(AttemptFact, frozen=True):
     """The call may be made, or not."""

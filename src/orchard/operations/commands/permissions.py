@@ -43,7 +43,7 @@ def open_call(run: Run, job: JobId, number: int | None) -> CallAsked:
         return found[number]
     if not found:
         raise UsageError(f"No agent of job '{job}' waits for an answer about a call.", hint=Next("list_waiting"))
-    listed = "; ".join(f"{one.number}: {one.tool} {one.about}".strip() for one in found.values())
+    listed = "; ".join(f"{one.number}: {one.call}" for one in found.values())
     if number is not None:
         raise UsageError(f"Job '{job}' has no open question {number}. It asks about: {listed}")
     if len(found) > 1:

@@ -210,7 +210,7 @@ def _progress(run: Run, event: events.ProgressReported) -> list[Line]:
 
 def _call_asked(run: Run, event: events.CallAsked) -> list[Line]:
     step = Next("allow_call", run.id, event.job, {"question": event.number})
-    shown = f"{safe(event.tool)}: {safe(event.about or event.input, 300)}  {in_commands(step)}"
+    shown = f"{safe(event.call, 400)}  {in_commands(step)}"
     return [_line(_job(event.job), "asks", "wait", shown)]
 
 

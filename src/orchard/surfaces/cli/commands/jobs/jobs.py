@@ -113,8 +113,9 @@ def _input(answer: Mapping[str, object]) -> list[Line]:
 
 
 def _call(answer: Mapping[str, object]) -> str:
-    about = f" ({safe(answer['about'], 200)})" if answer["about"] else ""
-    return f"{safe(answer['tool'])}{about}"
+    tool, about = str(answer["tool"]), str(answer["about"])
+    more = f" ({safe(about, 200)})" if about and not tool.endswith(f": {about}") else ""
+    return f"{safe(tool)}{more}"
 
 
 # ------------------------------------------------------------------------------------------- workers
