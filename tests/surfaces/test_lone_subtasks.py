@@ -4,6 +4,8 @@ import json
 import os
 import re
 import subprocess
+import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -101,6 +103,45 @@ def test_what_still_runs_when_the_agent_is_done_is_stopped_and_its_plan_is_out_o
     assert not (repo.path / "half.txt").exists()
     saved = "".join(repo("ls-tree", "-r", "--name-only", commit) for commit in repo.refs("refs/orchard/wip").values())
     assert "half.txt" in saved, "what it did is saved"
+
+
+@pytest.mark.parametrize("then", ["prune", "run"])
+def test_what_a_killed_agent_left_is_out_of_the_way_and_what_its_helpers_did_can_be_recovered(
+    repo: Repo, then: str
+) -> None:
+    script = routes(
+        {
+            "CHILD": steps(Shell("echo half > half.txt"), Hang(Say("late"))),
+            "RIVAL": steps(Shell("echo all > all.txt"), Say("Done.")),
+            "PARENT": steps(
+                Mcp("orchard", "spawn_subtask", {"instructions": "RIVAL", "blocking": True}),
+                Mcp("orchard", "spawn_subtask", {"instructions": "CHILD"}),
+                Mcp("orchard", "await_subtasks", {"timeout_s": 45}),
+            ),
+        }
+    )
+    words = [sys.executable, "-m", "orchard", "agent", "PARENT", "--model", "fake-model"]
+    with ScriptedLlm(script) as llm:
+        agent = subprocess.Popen(words, cwd=repo.path, env=environment(llm), stdout=subprocess.DEVNULL)
+        deadline = time.monotonic() + 60
+        while not list(repo.path.glob(".worktrees/*/half.txt")) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        agent.kill()
+        agent.wait()
+    left = json.loads(command("list", "--json", cwd=repo.path).stdout)
+    assert len(left) == 2 and [name for name in repo.refs("refs/orchard/wip") if "/agent/" in name]
+
+    (repo.path.parent / "other.yaml").write_text("name: Other\njobs: [{id: b, work: touch b.txt}]\n")
+    rest = {"prune": ("--older-than", "30d"), "run": (str(repo.path.parent / "other.yaml"),)}[then]
+    done = command(then, *rest, cwd=repo.path)
+
+    assert done.returncode == 0, done.stderr
+    left = json.loads(command("list", "--json", cwd=repo.path).stdout)
+    assert [plan["name"] for plan in left] == ([] if then == "prune" else ["Other"])
+    assert not [name for name in repo.refs("refs/orchard/wip") if "/agent/" in name]
+    saved = json.loads(command("recover", "--json", cwd=repo.path).stdout)
+    found = "".join(repo("ls-tree", "-r", "--name-only", one["ref"]) for one in saved)
+    assert "half.txt" in found and "all.txt" in found
 
 
 def test_a_helper_has_no_more_tools_than_the_agent(repo: Repo) -> None:

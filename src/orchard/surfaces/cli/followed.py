@@ -21,6 +21,7 @@ from orchard.engine.server.session import Session
 from orchard.errors import EXIT_CANCELED, EXIT_WAITING, OrchardError
 from orchard.model.events.plans import Json
 from orchard.model.plan import PlanId
+from orchard.surfaces.cli.lone_leftovers import end_leftovers, may_have_left
 from orchard.surfaces.cli.render import text
 from orchard.surfaces.cli.render.lines import Line, safe
 from orchard.surfaces.cli.render.progress import Progress, open_progress
@@ -89,10 +90,15 @@ async def open_session(app: App, stack: AsyncExitStack, *, work: bool = True, de
     `detach`: with an engine in the background, whatever happens to the one there is; never with one in this process.
     """
     teach(app)
+    session = None
     for _ in range(TRIES):
         with suppress(EngineGone):
-            return await _enter(app, stack, work=work, detach=detach)
-    return await _enter(app, stack, work=work, detach=detach)
+            session = await _enter(app, stack, work=work, detach=detach)
+            break
+    session = session or await _enter(app, stack, work=work, detach=detach)
+    if may_have_left(app):
+        await end_leftovers(app, session)
+    return session
 
 
 async def _enter(app: App, stack: AsyncExitStack, *, work: bool, detach: bool) -> Session:

@@ -40,16 +40,16 @@ from orchard.git.worktree.transfer import is_busy, picture_of, transfer, write_c
 from orchard.model.agent_rows import BUILTIN
 from orchard.model.events.plans import Json
 from orchard.model.permissions import Tools, made, narrowed, wrong
-from orchard.model.plan import AgentWork, Job, JobId, Plan, PlanId, with_validation
+from orchard.model.plan import AgentWork, Job, Plan, PlanId, with_validation
 from orchard.operations.commands.subtasks import LONGEST_WAIT, NAME_LENGTH
 from orchard.process.families.table import inside_job
 from orchard.surfaces.cli.followed import open_session
+from orchard.surfaces.cli.lone_leftovers import AGENT, JOB, owner_name
 from orchard.surfaces.next_steps import in_commands
 from orchard.text import quoted, shortened
 
 NAME = "orchard"
 PLAN = "Subtask"
-JOB = JobId("work")
 ALONE = made(None, ("mcp__orchard__spawn_subtask",))
 """What takes the depth away: a helper hands out nothing itself."""
 LINE_BYTES = 4 * 1024 * 1024
@@ -178,7 +178,7 @@ class LoneSubtasks(Struct, eq=False):
         return await asyncio.shield(self.opened)
 
     async def _picture(self) -> str:
-        ref = wip_ref("agent", f"{os.getpid()}-{id(self)}", len(self.refs) + 1)
+        ref = wip_ref(AGENT, f"{owner_name()}_{id(self)}", len(self.refs) + 1)
         message = "orchard: the folder of an agent that works alone"
         self.refs[ref] = await asyncio.to_thread(picture_of, self.app.repo, self.checkout, ref, message)
         return self.refs[ref]

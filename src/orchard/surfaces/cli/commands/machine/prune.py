@@ -12,6 +12,7 @@ from orchard.errors import EXIT_WAITING, NeedsPerson
 from orchard.model.statuses import OVER
 from orchard.surfaces.cli.followed import open_session
 from orchard.surfaces.cli.group import verb
+from orchard.surfaces.cli.lone_leftovers import end_leftovers, left_refs
 from orchard.surfaces.cli.options import app_of, yes_option
 from orchard.surfaces.cli.render import text
 from orchard.surfaces.cli.render.lines import Line, Piece, safe, table
@@ -49,6 +50,8 @@ def prune(terminal: Terminal, older_than: float, dry_run: bool, yes: bool) -> in
          (safe(plan.name, 60), "")]
         for plan in old
     ]  # fmt: skip
+    if not dry_run and left_refs(app):
+        asyncio.run(_tidy(app))
     if dry_run or not old:
         terminal.answer({"plans": [plan.id for plan in old], "purged": False}, *table(rows))
         terminal.note(text.done(f"{text.many(len(old), 'plan')} would be purged." if old else "No plan is that old."))
@@ -70,6 +73,12 @@ def prune(terminal: Terminal, older_than: float, dry_run: bool, yes: bool) -> in
 def _is_old(plan: PlanSummary, before: float) -> bool:
     ended = text.moment(plan.ended_at)
     return plan.status in OVER_WORDS and ended is not None and ended < before
+
+
+async def _tidy(app: App) -> None:
+    """Take what a killed `orchard agent` left out of the way, also where it is not old."""
+    async with AsyncExitStack() as stack:
+        await end_leftovers(app, await open_session(app, stack, work=False))
 
 
 async def _purge(app: App, plans: list[PlanSummary]) -> None:
