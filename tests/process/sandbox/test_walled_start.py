@@ -17,11 +17,16 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from orchard.model.limits import Limits
+from orchard.process.families import family
+from orchard.process.families.orphans import adopted, become_subreaper
 from orchard.process.families.table import TOKEN_VARIABLE
+from orchard.process.program import Launch, run_program
 from orchard.process.sandbox.landlock import version
 from orchard.process.sandbox.level import Walls, walls
 from orchard.process.sandbox.policy import Level, Network, Policy, SandboxError
 from orchard.process.sandbox.spawn import popen
+from orchard.process.sandbox.wall import Wall
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux" or version() == 0, reason="this kernel has no Landlock")
 
@@ -283,3 +288,29 @@ def test_the_wall_costs_milliseconds(policy: Policy) -> None:
 
     # 5 ms on a quiet machine; the tests run on any.
     assert walled - plain < 0.05
+
+
+@pytest.mark.anyio
+async def test_a_program_that_ends_by_itself_leaves_nothing_that_every_process_is_looked_at_for(
+    policy: Policy, level: Level, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """bubblewrap ends a moment before the first process inside does, which comes to us as an orphan."""
+    assert become_subreaper()
+    wall = Wall(level, policy) if level != "off" else None
+    looks: list[str] = []
+
+    def look(token: str, *_: object) -> family.Look:
+        looks.append(token)
+        return family.Look()
+
+    monkeypatch.setattr(family, "look", look)
+    monkeypatch.setattr(family, "_LONGEST_DOUBT", 10.0)  # on a busy machine a wall takes its time to go
+
+    ends = [
+        await run_program(Launch(("/bin/true",), policy.home, ENV, policy.home / "log", "family-7", Limits(), wall))
+        for _ in range(8)
+    ]
+
+    assert [(ended.reason, ended.exit_code, ended.leftovers) for ended in ends] == [("exit", 0, 0)] * 8
+    assert not looks
+    assert adopted(known=()) == []

@@ -32,7 +32,16 @@ from msgspec import Struct
 from orchard.process.families.exits import exit_notice, send, wait_exit
 from orchard.process.families.identity import START_TOLERANCE, Identity, boot_id, identity_of, is_same
 from orchard.process.families.marks import carries, read_mark
-from orchard.process.families.orphans import KILL_WAIT, LAST_RESORT, QUIET_LOOKS, Orphans, bury, left_alone
+from orchard.process.families.orphans import (
+    KILL_WAIT,
+    LAST_RESORT,
+    QUIET_LOOKS,
+    WALLS,
+    Orphans,
+    bury,
+    ending_walls,
+    left_alone,
+)
 from orchard.process.families.table import (
     UNKNOWN,
     FileKey,
@@ -45,8 +54,6 @@ from orchard.process.families.table import (
     writes_to,
 )
 
-WALLS = (b"bwrap", b"nsenter")
-"""Programs that stand around others: asked to end, they would take those with them at once. They end with them."""
 _DOUBT_WAIT, _LONGEST_DOUBT = 0.005, 0.5
 
 
@@ -212,6 +219,9 @@ def ladder(
     while quiet < QUIET_LOOKS:
         if not seen and left_alone(leader):
             quiet += 1
+            continue
+        if not seen and time.monotonic() < began + _LONGEST_DOUBT and (walls := ending_walls(leader)):
+            hurried = (yield Wait(walls, began + _LONGEST_DOUBT, patient=False)) or hurried
             continue
         looked = look(token, leader, log, tuple(seen.values()))
         for orphan in looked.orphans:

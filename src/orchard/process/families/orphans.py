@@ -20,6 +20,9 @@ KILL_WAIT = 0.25
 LAST_RESORT = 5.0
 """How long we go on after the grace before we give up on what even SIGKILL does not end."""
 
+WALLS = (b"bwrap", b"nsenter")
+"""Programs that stand around others: asked to end, they would take those with them at once. They end with them."""
+
 _PR_SET_CHILD_SUBREAPER = 36
 
 _leaders: set[int] = set()
@@ -107,6 +110,21 @@ def left_alone(leader: Identity | None) -> bool:
     return _has_ended(leader.pid) and all(
         pid in _leaders or _session_of(pid) in (None, ours) or _buried(pid) for pid in pids
     )
+
+
+def ending_walls(leader: Identity | None) -> tuple[Identity, ...]:
+    """What an ended leader that was a wall leaves for a moment: the first process inside, orphaned to us.
+
+    The kernel ends all that is in there before this one, and takes mounts and namespaces down with it, which lasts
+    milliseconds. Waiting for it is cheaper than a look at every process, and then there is nothing to look for.
+    """
+    if not _subreaper or leader is None or leader.pid not in _leaders or not _has_ended(leader.pid):
+        return ()
+    wall = read_stat(leader.pid)
+    if wall is None or wall.name not in WALLS:
+        return ()
+    stats = (read_stat(pid) for pid in own_children(helpers=False) or () if pid not in _leaders)
+    return tuple(identity_of(stat) for stat in stats if stat is not None and not stat.dead and stat.name in WALLS)
 
 
 def _buried(pid: int) -> bool:
