@@ -93,7 +93,16 @@ class App(Library):
             raise OrchardError(said["message"], hint_from(said.get("hint")))
 
     def _place(self) -> Place:
-        return Place(self.repo, self.settings.config, self.dirs, self.reader, self.say, _answering, self.channels)
+        known = (self.repo, self.settings.config, self.dirs, self.reader, self.say, _answering, self.channels)
+        return Place(*known, changed_settings=self._changed_settings)
+
+    def _changed_settings(self) -> list[str]:
+        """The files of settings that are not as this process read them."""
+        with suppress(OrchardError):  # who asks is told what is wrong with them
+            top = self.repo.main_top or self.repo.top
+            now = load_settings(top, {}, {}, self.dirs, self.repo.common_dir)
+            return now.changed_since(self.settings)
+        return []
 
 
 def _answering(engine: Any, reader: JournalReader) -> Answering:

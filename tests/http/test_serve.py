@@ -471,6 +471,24 @@ def test_a_repository_whose_settings_need_consent_is_not_served_unasked(desk: De
     assert every.code == 3
 
 
+def test_a_plan_that_runs_with_older_settings_than_the_files_have_says_so(desk: Desk) -> None:
+    user = desk.folder / "config" / "orchard" / "config.toml"
+    user.parent.mkdir(parents=True, exist_ok=True)
+    plan = desk.plan("name: Old\njobs: [{id: a, work: 'date > a.txt'}]")
+    with served(desk):
+        before = desk("run", plan)
+        (desk.repo.path / "orchard.toml").write_text("max_parallel = 3\n")
+        after = desk("run", plan)
+        user.write_text("[limits]\ngrace = 5\n")
+        both = desk("run", plan)
+    again = desk("run", plan)
+
+    assert "orchard.toml" not in before.talk and "orchard.toml" not in again.talk
+    told = "orchard.toml was changed after the engine of this repository started. It keeps the settings it began with"
+    assert after.talk.count(told) == 1 and "orchard stop, then orchard serve" in after.talk
+    assert f"{user} and orchard.toml were changed" in both.talk
+
+
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="there is nothing here to make a certificate with")
 def test_other_machines_are_let_in_with_tls_and_by_given_names_only(desk: Desk) -> None:
     cert, key = desk.folder / "cert.pem", desk.folder / "key.pem"

@@ -38,6 +38,13 @@ class Settings(Struct, frozen=True):
     """Keys of the repository's file that have no effect before `orchard trust`, to be shown in full."""
     untrusted_digest: str | None = None
     """What `trust` must be given for exactly these values."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """By the name of each file that was read, a digest of what counts of it."""
+
+    def changed_since(self, earlier: "Settings") -> list[str]:
+        """The files that say something else than in `earlier`, or are new or gone."""
+        names = sorted(self.files.keys() | earlier.files.keys())
+        return [name for name in names if self.files.get(name) != earlier.files.get(name)]
 
 
 def load_settings(
@@ -67,7 +74,12 @@ def load_settings(
     if problems:
         raise InvalidInput("configuration", problems)
     asked = digest(doubtful) if doubtful else None
-    return Settings(resolved.config, resolved.origins, tuple(warnings), doubtful, asked)
+    read = {one.origin: _counted(one) for one in (user, repository) if one is not None}
+    return Settings(resolved.config, resolved.origins, tuple(warnings), doubtful, asked, read)
+
+
+def _counted(layer: Layer) -> str:
+    return digest({"values": layer.values, "ignored": sorted(layer.ignored)})
 
 
 def untrusted_keys(

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
@@ -75,6 +75,8 @@ class World(Struct, frozen=True, dict=True):
     setup: tuple[Work, ...] = ()
     user_state: Path | None = None
     """Where the user's agreements are kept; None: where the platform says."""
+    changed_settings: Callable[[], Sequence[str]] = tuple
+    """The files of settings that were changed since they were read: an engine keeps those that it began with."""
     told_of_settings: set[tuple[PlanId, str]] = field(default_factory=set)
     """Plans and agents for which it was said that project settings are ignored."""
     picks: Picks = field(default_factory=Picks)

@@ -9,7 +9,7 @@ from orchard.agents.definitions.ignored import ignored_notes
 from orchard.core.run import Run
 from orchard.engine.plans.refs import check_start
 from orchard.engine.world import World
-from orchard.errors import InvalidInput, OrchardError, Problem, UsageError
+from orchard.errors import InvalidInput, Next, OrchardError, Problem, UsageError
 from orchard.model.plan import VALIDATION, AgentWork, Job, Plan, Work
 from orchard.operations.foresight import agent_findings, check_agent, idle_notes, permission_notes, refusals
 from orchard.operations.queries.definitions import Described, agents_of, definition_notes, described_to
@@ -44,6 +44,17 @@ async def agent_warnings(world: World, plan: Plan) -> list[str]:
         return [*definition_notes(world.agents, described, plan), *held, *idle_notes(plan), *ignored]
 
     return await world.in_thread(look)
+
+
+async def settings_warnings(world: World) -> list[str]:
+    """That the engine works with other settings than those that the files have now."""
+    changed = await world.in_thread(world.changed_settings)
+    if not changed:
+        return []
+    was = "was" if len(changed) == 1 else "were"
+    told = f"{' and '.join(changed)} {was} changed after the engine of this repository started."
+    then = (Next("stop_daemon"), ", then ", Next("serve"))
+    return [f"{told} It keeps the settings it began with until it starts again: {world.say(then)}"]
 
 
 def _problems(world: World, plan: Plan, described: Described) -> list[Problem]:

@@ -47,6 +47,8 @@ class Place(Struct, frozen=True):
     """Makes what answers requests, given the engine that this process becomes; who only looks never imports engines."""
     channels: Mapping[str, "Speaking"] = field(default_factory=dict)
     """Who speaks other languages at the engine's door, should this process become the engine."""
+    changed_settings: Callable[[], Sequence[str]] = tuple
+    """The files of settings that are not as they were read; see `World`."""
 
 
 class Link(Protocol):
