@@ -26,6 +26,7 @@ from orchard.surfaces.cli.render import text
 from orchard.surfaces.cli.render.lines import Line, safe
 from orchard.surfaces.cli.render.progress import Progress, open_progress
 from orchard.surfaces.cli.render.summary import summary_lines
+from orchard.surfaces.cli.reports import NO_REPORTS, Reports
 from orchard.surfaces.cli.terminal import Terminal, Unwritable, drop
 from orchard.surfaces.mcp_channel import teach
 from orchard.surfaces.next_steps import in_commands
@@ -53,16 +54,23 @@ def act_and_follow(
     *,
     detach: bool = False,
     answer: Json | None = None,
+    reports: Reports = NO_REPORTS,
 ) -> int:
     """Ask for something that makes work go on, then show that work until it ends or is in the background.
 
     `answer`: what the engine said, once `act` is done; in the background it is all there is to tell.
     """
-    return asyncio.run(_act_and_follow(terminal, app, act, plan, detach, answer))
+    return asyncio.run(_act_and_follow(terminal, app, act, plan, detach, answer, reports))
 
 
 async def _act_and_follow(
-    terminal: Terminal, app: App, act: Act, plan: PlanId | None, detach: bool, answer: Json | None
+    terminal: Terminal,
+    app: App,
+    act: Act,
+    plan: PlanId | None,
+    detach: bool,
+    answer: Json | None,
+    reports: Reports,
 ) -> int:
     # What happened before is not news: the events of a plan that exists are taken in silently.
     before = app.run_of(plan) if plan is not None and not detach else None
@@ -79,8 +87,13 @@ async def _act_and_follow(
             )
             return 0
         followed = Followed(before or Run(asked))
-        await stay(terminal, app, session, followed)
+        try:
+            await stay(terminal, app, session, followed)
+        except OrchardError:
+            reports.write(terminal, app, followed.run)
+            raise
     terminal.note(*[text.warning(said) for said in session.last_words])
+    reports.write(terminal, app, followed.run)
     return finish(terminal, app, followed)
 
 

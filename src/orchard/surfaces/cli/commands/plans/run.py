@@ -47,6 +47,7 @@ from orchard.surfaces.cli.options import (
 from orchard.surfaces.cli.render import text
 from orchard.surfaces.cli.render.lines import Line, safe
 from orchard.surfaces.cli.render.proposal import proposal_lines
+from orchard.surfaces.cli.reports import Reports, report_options
 from orchard.surfaces.cli.terminal import Terminal, read_input
 from orchard.text import did_you_mean
 
@@ -62,6 +63,7 @@ orchard run plan.yaml --target feature/login --land ask
 orchard run plan.yaml --detach        # then: orchard watch
 generate-plan | orchard run -         # a plan from stdin
 orchard run plan.yaml --json          # every event as a JSON line, the result last
+orchard run --summary summary.md --junit jobs.xml     # for a CI server
 """,
 )
 @plan_file_argument
@@ -82,6 +84,7 @@ orchard run plan.yaml --json          # every event as a JSON line, the result l
 @click.option("--push/--no-push", default=None, help="Push the target after it landed, or do not.")
 @click.option("--start-paused", is_flag=True, help="Take the plan in, and start it with 'orchard resume'.")
 @options_of(create_plan, {"file": "", "scaffolding": ""})
+@report_options
 @detach_option
 def run(
     terminal: Terminal,
@@ -90,6 +93,8 @@ def run(
     only: tuple[str, ...],
     env: dict[str, str],
     params: dict[str, str],
+    summary: Path | None,
+    junit: Path | None,
     detach: bool,
     idempotency_key: str | None,
     **changes: Any,
@@ -97,13 +102,15 @@ def run(
     """PLAN is YAML, JSON or TOML; '-' reads it from stdin, and without it the file plan.yaml is meant. The exit code is
     0 when the plan has succeeded, 1 when it failed, 4 when it waits for a person, and 130 when it was canceled.
     """
+    reports = Reports(summary, junit)
+    reports.check(detach=detach)
     app = app_of(terminal) if dry_run else app_for_work(terminal)
     plan = changed(read_plan(terminal, app, file, params), **changes)
     plan = replace(part_of(plan, jobs_meant(plan, only)) if only else plan, env={**plan.env, **env})
     if dry_run:
         return show_rehearsal(terminal, app, plan)
     asked = submit(terminal, app, plan, file, idempotency_key)
-    return act_and_follow(terminal, app, asked, detach=detach)
+    return act_and_follow(terminal, app, asked, detach=detach, reports=reports)
 
 
 def read_plan(terminal: Terminal, app: App, file: str, params: Mapping[str, str]) -> Plan:

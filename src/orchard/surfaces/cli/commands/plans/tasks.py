@@ -1,6 +1,7 @@
 """`orchard do`: tasks for agents as they are typed, each a job of a plan that no file holds."""
 
 import re
+from pathlib import Path
 from typing import Any
 
 import click
@@ -21,6 +22,7 @@ from orchard.surfaces.cli.options import (
     env_option,
     not_empty,
 )
+from orchard.surfaces.cli.reports import Reports, report_options
 from orchard.surfaces.cli.terminal import Terminal
 
 ID_LENGTH = 32
@@ -61,19 +63,30 @@ orchard do "Upgrade to the new logger" --check "pytest -q" --land ask
 @click.option(
     "--max-parallel", metavar="N", type=click.IntRange(0, limits.MAX_PARALLEL), help="Tasks at once; 0: no limit."
 )
+@report_options
 @detach_option
-def do(terminal: Terminal, tasks: tuple[str, ...], dry_run: bool, detach: bool, **given: Any) -> int:
+def do(
+    terminal: Terminal,
+    tasks: tuple[str, ...],
+    dry_run: bool,
+    summary: Path | None,
+    junit: Path | None,
+    detach: bool,
+    **given: Any,
+) -> int:
     """Every task is a job of its own, in a git worktree of its own; all run at the same time, and their work is merged,
     checked and landed as that of a plan file. A task that begins with '@NAME' is for the agent of that name.
     """
     from orchard.planfile.parse import parse_value  # brings pydantic
 
+    reports = Reports(summary, junit)
+    reports.check(detach=detach)
     app = app_of(terminal) if dry_run else app_for_work(terminal)
     words = [read_words(one, "task", 'orchard do "Fix the flaky test"').strip() for one in tasks]
     plan: Plan = parse_value(plan_of_tasks(words, **given), "the tasks")
     if dry_run:
         return show_rehearsal(terminal, app, plan)
-    return act_and_follow(terminal, app, submit(terminal, app, plan, "-"), detach=detach)
+    return act_and_follow(terminal, app, submit(terminal, app, plan, "-"), detach=detach, reports=reports)
 
 
 def plan_of_tasks(

@@ -8,6 +8,7 @@ import termios
 import tty
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import click
 
@@ -22,6 +23,7 @@ from orchard.surfaces.cli.options import app_of, plan_argument
 from orchard.surfaces.cli.render import text
 from orchard.surfaces.cli.render.progress import LiveTree, Printed, Progress
 from orchard.surfaces.cli.render.tree import status_lines
+from orchard.surfaces.cli.reports import Reports, report_options
 from orchard.surfaces.cli.terminal import Terminal, is_terminal
 from orchard.surfaces.next_steps import in_commands
 
@@ -29,7 +31,14 @@ LEAVE = b"q\x03\x1b"
 """q, ctrl-c, escape."""
 
 
-@verb("wait", examples="orchard wait && git push\norchard wait login-3f2a --timeout 600")
+@verb(
+    "wait",
+    examples="""
+orchard wait && git push
+orchard wait login-3f2a --timeout 600
+orchard wait --summary summary.md --junit jobs.xml
+""",
+)
 @plan_argument
 @click.option(
     "--timeout",
@@ -39,13 +48,19 @@ LEAVE = b"q\x03\x1b"
     metavar="SECONDS",
     help="Give up after so long: exit 124.",
 )
-def wait(terminal: Terminal, plan: str | None, timeout: float | None) -> int:
+@report_options
+def wait(terminal: Terminal, plan: str | None, timeout: float | None, summary: Path | None, junit: Path | None) -> int:
     """The exit code is that of 'orchard run': 0 succeeded, 1 failed, 4 waiting, 130 canceled; 124 when time is up."""
     if timeout is not None and not math.isfinite(timeout):
         raise UsageError("'--timeout' must be a finite number of seconds.", "Leave it out to wait for ever.")
+    reports = Reports(summary, junit)
+    reports.check()
     app = app_of(terminal)
     run = app.run_of(app.find_plan(plan))
-    asyncio.run(_wait(terminal, app, run, timeout))
+    try:
+        asyncio.run(_wait(terminal, app, run, timeout))
+    finally:
+        reports.write(terminal, app, app.run_of(run.id))
     document = app.status(run.id)
     terminal.answer(document, *(() if terminal.quiet else status_lines(document, document.jobs)))
     left, gone = app.seen(run.id)
