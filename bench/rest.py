@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import sqlite3
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -172,7 +173,7 @@ def idle(bench: Bench) -> Measure:
 
 def _share(words: list[str | Path], cwd: Path, settle: float, watch: float) -> float:
     """Per cent of one core that a program uses, after it has had time to come to rest."""
-    with started(words, cwd) as process:
+    with started(words, cwd, subprocess.DEVNULL) as process:
         time.sleep(settle)
         before, begin = processor_seconds(process.pid), time.perf_counter()
         time.sleep(watch)

@@ -184,6 +184,7 @@ def test_stale_tables_are_noticed_and_mended(
     figures.write_text(json.dumps(result()))
     monkeypatch.setattr(made, "FIGURES", figures)
     monkeypatch.setattr(made, "PAGES", {page: made.PAGES[made.README]})
+    monkeypatch.setattr(made, "SHOWN", ("some jobs: a script",))
 
     assert made.main(["--check"]) == 1
     assert "out of date" in capsys.readouterr().err
@@ -191,6 +192,13 @@ def test_stale_tables_are_noticed_and_mended(
     assert made.main(["--check"]) == 0
     assert page.read_text().startswith("before\n") and page.read_text().endswith("after\n")
     assert "| some jobs: a script | 1 s | 1.5 s | 1.50× | ≤ 1.8× | ok |" in page.read_text()
+
+
+def test_the_readme_shows_rows_that_are_measured() -> None:
+    made = tool("bench_table")
+    figures = json.loads(made.FIGURES.read_text("utf-8"))
+
+    assert set(made.SHOWN) <= {row["what"] for row in figures["rows"]}
 
 
 def test_the_published_tables_say_what_was_missed_and_that_others_were_at_work() -> None:
