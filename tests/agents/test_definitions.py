@@ -401,9 +401,13 @@ def test_what_git_ignores_is_told_with_the_line_that_brings_it(repo: Repo) -> No
     })  # fmt: skip
 
     assert notes(repo, "builtin") == [
-        "git ignores '.claude/' (commands, skills), so no job has it. "
-        "This line in .worktreeinclude brings it along: /.claude/",
-        "git ignores 'CLAUDE.md', so no job has it. This line in .worktreeinclude brings it along: /CLAUDE.md",
+        "git ignores '.claude/' (commands, skills) and 'CLAUDE.md', so the worktrees of jobs do not have them. "
+        "These lines in .worktreeinclude bring them along: /.claude/ and /CLAUDE.md",
+    ]
+    repo.write({".worktreeinclude": "/CLAUDE.md\n", ".claude/agents/a.md": "x"})
+    assert notes(repo, "builtin") == [
+        "git ignores '.claude/' (agents, commands, skills), so the worktrees of jobs do not have it. Definitions "
+        "that a plan names are read from your checkout all the same. This line in .worktreeinclude brings it along: /.claude/",
     ]
     repo.write({".worktreeinclude": "/.claude/\n/CLAUDE.md\n"})
     assert notes(repo, "builtin") == []
@@ -421,7 +425,6 @@ def test_a_part_that_is_ignored_is_told_and_include_and_link_count_too(repo: Rep
     repo.commit({".gitignore": "private*\n.agents/\n", ".claude/skills/a/SKILL.md": "x"})
     repo.write({".claude/skills/private/SKILL.md": "x", ".agents/skills/b/SKILL.md": "x"})
 
-    told = notes(repo, "builtin")
-    assert any("some of '.claude/skills/'" in one and one.endswith(": /.claude/skills/") for one in told)
-    assert len(told) == 2
+    (told,) = notes(repo, "builtin")
+    assert "some of '.claude/skills/'" in told and told.endswith(": /.agents/ and /.claude/skills/")
     assert notes(repo, "builtin", include=("/.claude/skills/",), link=(".agents",)) == []

@@ -21,7 +21,7 @@ async def test_a_damaged_list_of_slots_is_told_in_the_run_that_counts_anew(orcha
     assert "counts the jobs of this user anew" in warning and str(place) in warning
 
 
-async def test_a_machine_that_cannot_be_kept_awake_is_told_in_every_run_that_takes_long(
+async def test_a_machine_that_cannot_be_kept_awake_is_told_once_in_every_run_that_takes_long(
     orchard: Orchard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(awake, "_shared", awake.Wakefulness(()))
@@ -29,7 +29,8 @@ async def test_a_machine_that_cannot_be_kept_awake_is_told_in_every_run_that_tak
     app = orchard.app
     async with app.session() as session:
         for name, seconds in (("first", 1), ("second", 1), ("short", 0)):
-            text = f"name: {name}\njobs: [{{id: a, work: 'sleep {seconds}; echo {name} > {name}.txt'}}]\n"
+            work = f"sleep {seconds}; date > $ORCHARD_JOB.txt"
+            text = f"name: {name}\njobs: [{{id: a, work: '{work}'}}, {{id: b, needs: [a], work: '{work}'}}]\n"
             asked = await session.request("create_plan", plan=app.parse_plan(None, text.encode()))
             async for _ in session.follow(asked["plan"]):
                 pass

@@ -4,7 +4,7 @@ Many repositories ignore `.claude` as a whole. Whoever has commands and skills t
 them; a line in `.worktreeinclude` brings them along.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from orchard.agents.definitions.skills import PLACES as SKILLS
@@ -35,18 +35,28 @@ def _reads(name: str) -> Iterable[str]:
 
 
 def ignored_notes(repo: Repository, config: Config, agents: Iterable[str] = AGENTS) -> list[str]:
-    """What jobs for these agents will miss because git ignores it, each with the line that brings it. For a thread."""
+    """What jobs for these agents will miss because git ignores it: one note, with what brings it. For a thread."""
     top = repo.main_top
     lost = _lost(repo, top, folders_of(agents)) if top is not None else {}
     if top is None or not lost:
         return []
     roots = (repo.worktree_root(config.worktree_root),)
     brought = brought_along(repo, top, config.worktree.include, roots)
-    return [
-        f"git ignores {said}. This line in {INCLUDE_FILE} brings it along: /{path}"
-        for path, said in lost.items()
-        if not _is_brought(path, brought, config.worktree.link)
-    ]
+    missed = {path: said for path, said in lost.items() if not _is_brought(path, brought, config.worktree.link)}
+    return [_note(missed)] if missed else []
+
+
+def _note(missed: Mapping[str, str]) -> str:
+    them, lines = ("it", "This line in {} brings") if len(missed) == 1 else ("them", "These lines in {} bring")
+    told = f"git ignores {_and(missed.values())}, so the worktrees of jobs do not have {them}."
+    if any("agents" in said.partition("(")[2] or path.endswith("/agents/") for path, said in missed.items()):
+        told += " Definitions that a plan names are read from your checkout all the same."
+    return f"{told} {lines.format(INCLUDE_FILE)} {them} along: {_and(f'/{path}' for path in missed)}"
+
+
+def _and(words: Iterable[str]) -> str:
+    *most, last = words
+    return f"{', '.join(most)} and {last}" if most else last
 
 
 def _lost(repo: Repository, top: Path, folders: Sequence[str]) -> dict[str, str]:
@@ -58,13 +68,13 @@ def _lost(repo: Repository, top: Path, folders: Sequence[str]) -> dict[str, str]
         if len(parts) == 1 and entry.endswith("/"):
             kinds = [kind for kind in KINDS if _holds(top / entry / kind)]
             if kinds:
-                found[entry] = f"'{entry}' ({', '.join(kinds)}), so no job has it"
+                found[entry] = f"'{entry}' ({', '.join(kinds)})"
         elif len(parts) == 1:
-            found[entry] = f"'{entry}', so no job has it"
+            found[entry] = f"'{entry}'"
         elif parts[1] in KINDS:
             place = f"{parts[0]}/{parts[1]}/"
             some = "" if entry == place else "some of "
-            found[place] = f"{some}'{place}', so no job has that"
+            found[place] = f"{some}'{place}'"
     return found
 
 
