@@ -2,18 +2,19 @@
 
 For each `+` on its socket it forks a child that moves into a user and a network namespace of its own, brings its
 loopback up and listens there; the listener goes back over the socket. A child does nothing more: its namespaces live as
-long as it does. `-PID` ends one. When the other end of the socket is closed, by whatever death of the engine, all end.
+long as it does. The number of the child is the answer, or else what went wrong. `-PID` ends one. When the other end of
+the socket is closed, by whatever death of the engine, all end.
+
+The first job behind a wall waits for this program's start, so it imports no more than it has to: no JSON, no `pathlib`.
 """
 
 import ctypes
 import fcntl
-import json
 import os
 import signal
 import socket
 import struct
 import sys
-from pathlib import Path
 
 PORT = 3128
 BACKLOG = 128
@@ -23,8 +24,6 @@ _SIOCGIFFLAGS = 0x8913
 _SIOCSIFFLAGS = 0x8914
 _IFF_UP = 0x1
 _PR_SET_PDEATHSIG = 1
-
-Answer = dict[str, int | str]
 
 
 def main() -> None:
@@ -37,14 +36,15 @@ def main() -> None:
     while asked := engine.recv(64):
         if asked == b"+":
             try:
-                answer, listener = _begin(libc, alive, held, engine)
+                begun = _begin(libc, alive, held, engine)
             except OSError as error:  # no more processes or descriptors: the others must not end for it
-                answer, listener = {"problem": f"child: {error.strerror}"}, None
-            if listener is None:
-                engine.sendall(json.dumps(answer).encode())
+                begun = f"child: {error.strerror}"
+            if isinstance(begun, str):
+                engine.sendall(begun.encode())
             else:
-                children.add(int(answer["pid"]))
-                socket.send_fds(engine, [json.dumps(answer).encode()], [listener])
+                child, listener = begun
+                children.add(child)
+                socket.send_fds(engine, [b"%d" % child], [listener])
                 os.close(listener)
         elif (pid := int(asked[1:])) in children:
             children.discard(pid)
@@ -54,10 +54,10 @@ def main() -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-def _begin(libc: ctypes.CDLL, alive: int, held: int, engine: socket.socket) -> tuple[Answer, int | None]:
+def _begin(libc: ctypes.CDLL, alive: int, held: int, engine: socket.socket) -> tuple[int, int] | str:
     """A child in its namespaces, and its listener; or why there is none."""
     ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    maps = {name: Path(f"/proc/self/{name}").read_text() for name in ("uid_map", "gid_map")}
+    maps = {name: _read(f"/proc/self/{name}") for name in ("uid_map", "gid_map")}
     pid = os.fork()
     if not pid:
         try:
@@ -75,10 +75,10 @@ def _begin(libc: ctypes.CDLL, alive: int, held: int, engine: socket.socket) -> t
             ours.sendall(problem.encode() or b"mapped")
             said, fds, _, _ = socket.recv_fds(ours, 256, 1)
             if fds:
-                return {"pid": pid}, fds[0]
+                return pid, fds[0]
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
-    return {"problem": said.decode() or "the child ended"}, None
+    return said.decode() or "the child ended"
 
 
 def _live(libc: ctypes.CDLL, alive: int, keeper: socket.socket, maps: dict[str, str]) -> None:
@@ -110,18 +110,27 @@ def _live(libc: ctypes.CDLL, alive: int, keeper: socket.socket, maps: dict[str, 
 
 def _map(pid: int, maps: dict[str, str]) -> str:
     """Make users in the namespace be those outside: all that we have as root, else only ourselves."""
-    folder = Path(f"/proc/{pid}")
     rows = {name: "".join(_same(line) for line in text.splitlines()) for name, text in maps.items()}
     if os.geteuid() != 0:
         rows = {"uid_map": f"{os.geteuid()} {os.geteuid()} 1", "gid_map": f"{os.getegid()} {os.getegid()} 1"}
     try:
         if os.geteuid() != 0:
-            (folder / "setgroups").write_text("deny")
+            _write(f"/proc/{pid}/setgroups", "deny")
         for name, text in rows.items():
-            (folder / name).write_text(text)
+            _write(f"/proc/{pid}/{name}", text)
     except OSError as error:
         return f"map of users: {error.strerror}"
     return ""
+
+
+def _read(path: str) -> str:
+    with open(path) as file:  # noqa: PTH123 — see above
+        return file.read()
+
+
+def _write(path: str, text: str) -> None:
+    with open(path, "w") as file:  # noqa: PTH123 — see above
+        file.write(text)
 
 
 def _same(line: str) -> str:

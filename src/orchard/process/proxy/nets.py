@@ -6,7 +6,6 @@ process of the job is dead: making one takes some milliseconds, and the kernel t
 
 import asyncio
 import contextlib
-import json
 import os
 import shutil
 import socket
@@ -136,13 +135,13 @@ class Nets:
         if not said:
             self._lost()
             return
-        answer = json.loads(said)
+        answer = said.decode()
         waiting = self._asked.popleft()
-        if "problem" in answer:
+        if not answer.isdecimal() or not fds:
             if not waiting.done():
-                waiting.set_exception(NoNets(_words(str(answer["problem"]))))
+                waiting.set_exception(NoNets(_words(answer)))
             return
-        slot = Slot(int(answer["pid"]), socket.socket(fileno=fds[0]), self._nsenter)
+        slot = Slot(int(answer), socket.socket(fileno=fds[0]), self._nsenter)
         slot.listener.setblocking(False)
         os.set_inheritable(slot.listener.fileno(), False)
         if waiting.done():
