@@ -180,6 +180,32 @@ def test_what_needs_a_person_is_answered_in_the_inbox(tab: Tab) -> None:
     until(lambda: tab.desk.status(plan)["plan"]["landed"])
 
 
+def test_comments_on_lines_reject_what_waits_for_approval_and_go_back_to_the_agent(tab: Tab) -> None:
+    work = {"agent": "robin", "instructions": "Write it"}
+    plan = submitted(tab, "Review", {"id": "draft", "work": work, "approve": True})
+    until(lambda: tab.desk("waiting", "--json").json)
+    tab.job(plan, "draft", "changes")
+    tab.page.get_by_title("Comment on this line").first.click()
+    tab.page.get_by_role("textbox").fill("Say what was done")
+    tab.press("Add comment")
+    tab.picture("review")
+
+    tab.press("Reject with these comments")
+
+    until(lambda: job_of(tab, plan, "draft")["attempts"] == 2 and tab.desk("waiting", "--json").json)
+    found = tab.daemon.ask("GET", f"/api/v1/plans/{plan}/jobs/draft", tab.daemon.bearer)
+    first = found.json["attempts_detail"][0]
+    assert first["failure"]["reason"] == "rejected"
+    assert "agent.txt:1\n> done\nSay what was done" in first["failure"]["message"]
+    tab.go("/inbox")
+    tab.press("Reject")
+    tab.page.get_by_label("What is wrong with it").fill("Not like this")
+    tab.page.get_by_role("dialog").get_by_role("button", name="Reject").click()
+    until(lambda: job_of(tab, plan, "draft")["attempts"] == 3 and tab.desk("waiting", "--json").json)
+    tab.press("Approve")
+    until(lambda: tab.desk.status(plan)["plan"]["landed"])
+
+
 def test_one_talks_with_an_agent_and_calls_it_done(tab: Tab) -> None:
     work = {"agent": "robin", "instructions": "Look at it", "interactive": True}
     plan = submitted(tab, "Talk", {"id": "chat", "work": work})

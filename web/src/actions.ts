@@ -120,6 +120,7 @@ export function jobActions(repo: string, plan: string, job: JobView): Action[] {
   const active = job.status === "running" || job.status === "scheduled";
   const over = ["failed", "canceled", "succeeded"].includes(job.status);
   add({ name: "approve", label: "Approve", icon: "ok", main: true, run: () => run("approveJob", at, undefined, "It goes on.") }, job.waiting?.kind === "approval");
+  add({ name: "reject", label: "Reject", icon: "bad", danger: true, run: () => reject(repo, plan, job.id) }, job.waiting?.kind === "approval");
   add({ name: "retry", label: "Retry", icon: "retry", main: true, run: () => retry(repo, plan, job) }, job.status === "failed" || job.status === "canceled");
   add({ name: "deploy", label: "Deploy", icon: "play", main: true, run: () => run("deployTask", at, undefined, "It may run now.") }, !job.deployed && !over && !active);
   const worker = job.worker;
@@ -131,6 +132,12 @@ export function jobActions(repo: string, plan: string, job: JobView): Action[] {
   add({ name: "fail", label: "Force-fail", icon: "bad", danger: true, run: () => forceFail(repo, plan, job) }, active);
   add({ name: "cancel", label: "Cancel", icon: "stop", danger: true, run: () => cancelJob(repo, plan, job) }, !over);
   return found;
+}
+
+/** Send changes back that wait for a person; an agent is told why and tries again. */
+export async function reject(repo: string, plan: string, job: string): Promise<unknown> {
+  const said = await asked({ title: `Reject what '${job}' changed?`, told: "An agent is told why and goes back to work; other work counts as failed. What was rejected is kept.", yes: "Reject", danger: true, field: { label: "What is wrong with it", placeholder: "The limit belongs into the settings.", lines: 3, needed: true } });
+  return said && run("rejectJob", { repo, plan, job }, { reason: said.text }, "It was rejected.");
 }
 
 /** Changes of the graph around a job that has not started. */

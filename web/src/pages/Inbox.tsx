@@ -1,7 +1,6 @@
 // Everything that needs a person, in all repositories, the oldest first; each can be answered where it stands.
 import { useState } from "react";
-import { stepAction, type Action } from "../actions";
-import { run } from "../actions";
+import { reject, run, stepAction, type Action } from "../actions";
 import { text } from "../api";
 import { ago, count, spoken, visible, visibleName } from "../format";
 import { notifies, toggleNotifies } from "../notify";
@@ -84,6 +83,7 @@ function Item({ wait, now, where }: { wait: Wait; now: number; where: string | u
         {steps.map((one, place) => (
           <ActionButton key={one.name} action={{ ...one, main: place === 0 && !one.danger }} />
         ))}
+        {approves && <ActionButton action={{ name: "reject", label: "Reject", icon: "bad", danger: true, run: () => reject(repo, plan, job) }} />}
         {wait.kind === "deploy" && <Deploy wait={wait} />}
         {approves && (
           <button className="button" aria-expanded={open} onClick={() => setOpen(!open)}>

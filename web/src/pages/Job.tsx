@@ -177,8 +177,27 @@ function Banners({ repo, plan, job, details }: { repo: string; plan: Plan; job: 
           The agent is {one.condition}: {spoken(one.evidence)}
         </Banner>
       ))}
+      {details && <Refused details={details} />}
       {job.progress && job.status === "running" && <Banner tone="run">{spoken(job.progress.message)}{job.progress.percent !== null ? ` (${Math.round(job.progress.percent)} %)` : ""}</Banner>}
     </>
+  );
+}
+
+/** What the wall kept the programs of the last attempt from, with the line that opens it. */
+function Refused({ details }: { details: JobDetails }) {
+  const refused = details.attempts_detail.at(-1)?.refused ?? [];
+  if (refused.length === 0) return null;
+  return (
+    <Banner tone="wait" icon="stop">
+      The sandbox refused {count(refused.length, "access", "accesses")}:
+      {refused.slice(0, 10).map((one, place) => (
+        <div key={place} className="small words">
+          <code>{visible(one.name)}</code> in {one.phase}
+          {one.count > 1 ? `, ${one.count} times or more` : ""}: {spoken(one.reason)} {one.setting && <code>{visible(one.setting)}</code>}
+        </div>
+      ))}
+      {refused.length > 10 && <div className="small">and {refused.length - 10} more</div>}
+    </Banner>
   );
 }
 
@@ -271,10 +290,12 @@ function JobChanges({ repo, plan, job }: { repo: string; plan: string; job: JobV
     );
   const talks = job.worker && ["running", "idle", "paused"].includes(job.worker.state);
   const retries = job.status === "failed" || job.status === "canceled";
+  const rejects = job.waiting?.kind === "approval";
   const letter = comments.map((one) => `${one.file}:${one.line}\n> ${one.code.trim()}\n${one.said}`).join("\n\n");
   const send = async () => {
     const at = { repo, plan, job: job.id };
-    const done = talks ? await run("sendMessage", at, { message: letter }, "The agent gets your comments.") : await run("retryJob", at, { work: `@agent Address these review comments:\n\n${letter}` }, "It is tried again with your comments.");
+    const reviewed = rejects && (await run("rejectJob", at, { reason: letter }, "It was rejected, with your comments."));
+    const done = rejects ? reviewed : talks ? await run("sendMessage", at, { message: letter }, "The agent gets your comments.") : await run("retryJob", at, { work: `@agent Address these review comments:\n\n${letter}` }, "It is tried again with your comments.");
     if (done) setComments([]);
   };
   return (
@@ -294,13 +315,13 @@ function JobChanges({ repo, plan, job }: { repo: string; plan: string; job: JobV
             </div>
           ))}
           <div className="row wrap">
-            {(talks || retries) && (
+            {(rejects || talks || retries) && (
               <button className="button main" onClick={() => void send()}>
-                {talks ? "Send to the agent" : "Retry with these comments"}
+                {rejects ? "Reject with these comments" : talks ? "Send to the agent" : "Retry with these comments"}
               </button>
             )}
             <Copy text={letter} label="Copy all" />
-            {!talks && !retries && <span className="soft small">The job is {job.status}: comments can be sent while its agent works or waits, or with a retry.</span>}
+            {!rejects && !talks && !retries && <span className="soft small">The job is {job.status}: comments can be sent while its agent works or waits, or with a retry.</span>}
           </div>
         </div>
       )}
