@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from orchard.process.sandbox import level
 from orchard.process.sandbox.bwrap import bwrap_program
-from orchard.process.sandbox.level import Finding, Walls, choose, try_bwrap, try_landlock, walls
+from orchard.process.sandbox.level import Finding, Walls, try_bwrap, try_landlock, walls
 from orchard.process.sandbox.policy import SandboxError
 
 WORKS = Walls((Finding("bwrap", True), Finding("landlock", True)))
@@ -69,16 +68,3 @@ def test_a_level_by_name_is_that_one_or_an_error() -> None:
     assert NONE.choose("off") == "off"
     with pytest.raises(SandboxError, match=r"machine\. bwrap: No room\.$"):
         WEAKER.choose("bwrap")
-
-
-def test_no_wall_is_tried_that_is_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    tried: list[str] = []
-
-    def found(wanted: str) -> Finding:
-        tried.append(wanted)
-        return next(finding for finding in WORKS.findings if finding.level == wanted)
-
-    monkeypatch.setattr(level, "found", found)
-
-    assert [choose("off"), choose("landlock"), choose("auto"), choose("bwrap")] == ["off", "landlock", "bwrap", "bwrap"]
-    assert tried == ["landlock", "bwrap", "bwrap"]

@@ -114,7 +114,7 @@ class Sandboxes:
             return "off"
         from orchard.process.sandbox import level  # with all that builds walls
 
-        return level.choose(wanted)
+        return level.walls().choose(wanted)
 
     def is_off(self, plan: Plan) -> bool:
         return stricter(self._world.config.sandbox.level, plan.sandbox) == "off"

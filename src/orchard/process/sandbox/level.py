@@ -7,7 +7,7 @@ What was found holds as long as this process lives.
 
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -23,8 +23,6 @@ from orchard.process.sandbox.seccomp import seccomp_filter
 from orchard.process.sandbox.spawn import popen
 
 Wanted = Literal["auto", "bwrap", "landlock", "off"]
-
-STRONGEST_FIRST: tuple[Level, ...] = ("bwrap", "landlock")
 
 SECONDS = 20.0
 """How long the trial may take, on a machine that is busy with something else."""
@@ -52,36 +50,22 @@ class Walls(Struct, frozen=True):
 
     def choose(self, wanted: Wanted) -> Level:
         """The level to use; an error where it does not work. `auto` never means none."""
-        return _first(wanted, (finding for finding in self.findings if wanted in ("auto", finding.level)))
-
-
-def _first(wanted: Wanted, findings: Iterable[Finding]) -> Level:
-    if wanted == "off":
-        return "off"
-    reasons = []
-    for finding in findings:
-        if finding.works:
-            return finding.level
-        reasons.append(f"{finding.level}: {finding.reason}")
-    raise SandboxError(
-        f"No wall can be put around programs on this machine. {' '.join(reasons)}",
-        hint="Install bubblewrap (package 'bubblewrap'), or set sandbox = \"off\" to run everything without one.",
-    )
+        if wanted == "off":
+            return "off"
+        for finding in self.findings:
+            if finding.works and wanted in ("auto", finding.level):
+                return finding.level
+        asked = [finding for finding in self.findings if wanted in ("auto", finding.level)]
+        reasons = " ".join(f"{finding.level}: {finding.reason}" for finding in asked)
+        raise SandboxError(
+            f"No wall can be put around programs on this machine. {reasons}",
+            hint="Install bubblewrap (package 'bubblewrap'), or set sandbox = \"off\" to run everything without one.",
+        )
 
 
 @cache
-def found(level: Level) -> Finding:
-    return try_bwrap(bwrap_program()) if level == "bwrap" else try_landlock()
-
-
 def walls() -> Walls:
-    """Every level, tried."""
-    return Walls(tuple(map(found, STRONGEST_FIRST)))
-
-
-def choose(wanted: Wanted) -> Level:
-    """The level to use, as `Walls.choose` says, without trying one that is not asked for."""
-    return _first(wanted, (found(level) for level in STRONGEST_FIRST if wanted in ("auto", level)))
+    return Walls((try_bwrap(bwrap_program()), try_landlock()))
 
 
 def try_bwrap(program: Path | None) -> Finding:
