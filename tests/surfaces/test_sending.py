@@ -118,3 +118,17 @@ def test_what_cannot_be_done_is_refused_with_one_message_and_no_traceback(
     assert refused.returncode == 2
     assert said in refused.stderr and "Traceback" not in refused.stderr
     assert refused.stdout == ""
+
+
+def test_an_idle_worker_that_the_settings_would_ask_says_that_this_needs_an_engine_that_stays(
+    orchard: Run, tmp_path: Path
+) -> None:
+    config = Path(os.environ["XDG_CONFIG_HOME"]) / "orchard" / "config.toml"
+    (tmp_path / "plan.yaml").write_text("name: T\njobs: [{id: a, work: {instructions: Write a, interactive: true}}]\n")
+    told = orchard("run", str(tmp_path / "plan.yaml"))
+    config.write_text(config.read_text() + "[health]\non_idle = 'ask'\n")
+    asked = orchard("run", str(tmp_path / "plan.yaml"))
+
+    assert (told.returncode, asked.returncode) == (4, 4)
+    assert "needs an engine" not in told.stderr
+    assert "'health.on_idle = \"ask\"' needs an engine that stays: orchard serve --background" in asked.stderr

@@ -18,6 +18,7 @@ from orchard.core.run import Run
 from orchard.core.views.plans import plan_view
 from orchard.engine.server.server import EngineGone
 from orchard.engine.server.session import Session
+from orchard.engine.turns.idle import WORKER
 from orchard.errors import EXIT_CANCELED, EXIT_WAITING, OrchardError
 from orchard.model.events.plans import Json
 from orchard.model.plan import PlanId
@@ -92,9 +93,18 @@ async def _act_and_follow(
         except OrchardError:
             reports.write(terminal, app, followed.run)
             raise
-    terminal.note(*[text.warning(said) for said in session.last_words])
+    terminal.note(*[text.warning(said) for said in (*session.last_words, *_left_alone(app, session, followed.run))])
     reports.write(terminal, app, followed.run)
     return finish(terminal, app, followed)
+
+
+def _left_alone(app: App, session: Session, run: Run) -> list[str]:
+    """That an idle worker waits without an engine, where the settings ask an engine to do something about that."""
+    action = app.settings.config.health.on_idle
+    idle = any(hold.kind == WORKER and not run.records[hold.job].is_paused for hold in run.waiting_for)
+    if not session.owns_engine or not idle or action in ("tell", "interrupt"):
+        return []
+    return [f"'health.on_idle = \"{action}\"' needs an engine that stays: orchard serve --background"]
 
 
 async def open_session(app: App, stack: AsyncExitStack, *, work: bool = True, detach: bool = False) -> Session:
