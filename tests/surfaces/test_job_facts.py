@@ -39,6 +39,16 @@ def test_a_job_tells_its_commits_its_dependents_and_what_it_brings(desk: Desk) -
     assert desk("status").out.splitlines()[1] == "Shows what jobs bring."
 
 
+def test_a_job_that_was_held_was_scheduled_before_it_started(desk: Desk) -> None:
+    desk("run", desk.plan("name: Held\njobs: [{id: a, approve: true, work: 'echo a > a'}]"))
+    desk("approve", "a", "--yes")
+
+    a = json.loads(desk("job", "a", "--json").out)
+
+    assert a["status"] == "succeeded" and a["scheduled_at"] <= a["started_at"]
+    assert a["scheduled_at"] == a["attempts_detail"][0]["scheduled_at"]
+
+
 def test_each_attempt_keeps_its_own_base_and_folder(desk: Desk) -> None:
     desk("run", desk.plan(PLAN))
     desk("retry", "b", "--fresh")

@@ -338,6 +338,11 @@ class JobRecord(Struct):
         return self.attempts[-1] if self.attempts else None
 
     @property
+    def scheduled(self) -> float | None:
+        """When the last attempt got its slot; one that was held and goes on has got another since."""
+        return self.last.picked if self.last is not None else self.picked
+
+    @property
     def number(self) -> int:
         """The number of the attempt that is under way, goes on, or comes next."""
         if self.last is None:

@@ -278,7 +278,7 @@ class Library(ABC):
             **{**asdict(shown), "subtasks": subtasks},
             plan=run.id,
             needed_by=list(run.plan.needed_by[job_id]),
-            scheduled_at=time_text(run.records[job_id].picked),
+            scheduled_at=time_text(run.records[job_id].scheduled),
             aggregated=self._aggregated(run, job_id),
             commits=self._commits(run, job_id),
             attempts_detail=attempt_view(run, job_id, interrupted=not alive),

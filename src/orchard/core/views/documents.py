@@ -454,7 +454,9 @@ class JobDetails(JobView, frozen=True, kw_only=True):
 
     plan: str
     needed_by: Annotated[list[str], Meta(description="The jobs that start from its result.")]
-    scheduled_at: Annotated[Moment | None, Meta(description="When the scheduler last gave it a slot.")]
+    scheduled_at: Annotated[
+        Moment | None, Meta(description="When the scheduler gave a slot to the attempt of `started_at`.")
+    ]
     aggregated: Annotated[
         Changes | None, Meta(description="What a last job brings with it: its own changes, and those of all it needs.")
     ]
