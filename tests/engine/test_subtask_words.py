@@ -282,3 +282,38 @@ async def test_a_message_that_waits_when_the_work_is_called_done_is_recorded_as_
     assert [one.text for one in told] == ["2 messages: its work was over before its agent could hear them."]
     queued = orchard.status()["jobs"][0]["worker"]["queued"]
     assert queued == 0
+
+
+async def test_it_is_told_which_subtasks_changed_what_no_agent_pulled_and_how_to_see_it(
+    orchard: Orchard, agents: ScriptedAgents, line: Line
+) -> None:
+    ids: dict[str, str] = {}
+
+    async def parent(asker: Asker) -> str:
+        for name in ("pulled", "left", "idle", "stopped"):
+            ids[name] = (await asker.spawn(f"Child {name}"))["id"]
+        await asker.wait(ids["pulled"], ids["left"], ids["idle"])
+        await asker.pull(ids["pulled"])
+        await until(lambda: any(asker.task.folder.parent.glob("*/stopped.txt")))
+        return "Done."
+
+    async def child(asker: Asker) -> str:
+        name = next(one for one in ("pulled", "left", "idle", "stopped") if f"Child {one}" in asker.task.instructions)
+        if name != "idle":
+            asker.write(**{name: "x"})
+        if name == "stopped":
+            await asyncio.sleep(60)
+        return "Done."
+
+    agents.add("one", pair(line, parent, child))
+    done = await orchard.run(PLAN, during=line.open)
+
+    assert statuses(done) == {"a": "succeeded"}
+    (warning,) = done["plan"]["warnings"]
+    plan = done["plan"]["id"]
+    assert warning == (
+        f"What {ids['left']}, {ids['stopped']} of job 'a' changed was not pulled, and is not in the result. "
+        f"See it: orchard diff a/{ids['left']} --plan {plan}"
+    )
+    for name in ("left", "stopped"):
+        assert f"{name}.txt" in orchard.app.diff(f"a/{ids[name]}", plan, stat=True).decode()

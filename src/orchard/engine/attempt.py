@@ -14,7 +14,7 @@ from orchard.engine.engine import Engine
 from orchard.engine.outcome import Failed, Held, Outcome
 from orchard.engine.phases import JOB_PHASES, run_phases
 from orchard.engine.programs import redacted
-from orchard.engine.turns.news import note_unheard
+from orchard.engine.turns.news import note_unheard, warn_of_unpulled
 from orchard.engine.validation import run_validation
 from orchard.engine.workspace import release_unneeded
 from orchard.errors import OrchardError, plain_hint
@@ -70,6 +70,7 @@ def _end(context: Context, outcome: Outcome) -> None:
     else:
         assert context.commit is not None
         note_unheard(engine, context.run, job, number)
+        warn_of_unpulled(engine, context.run, job, number)
         engine.record(plan, JobSucceeded(job, number, context.commit))
 
 

@@ -454,9 +454,7 @@ class JobDetails(JobView, frozen=True, kw_only=True):
 
     plan: str
     needed_by: Annotated[list[str], Meta(description="The jobs that start from its result.")]
-    scheduled_at: Annotated[
-        Moment | None, Meta(description="When the scheduler gave a slot to the attempt of `started_at`.")
-    ]
+    scheduled_at: Annotated[Moment | None, Meta(description="When the attempt of `started_at` got its slot.")]
     aggregated: Annotated[
         Changes | None, Meta(description="What a last job brings with it: its own changes, and those of all it needs.")
     ]

@@ -5,11 +5,13 @@ from orchard.core.run import Run
 from orchard.engine.engine import Engine
 from orchard.engine.turns.scope import Desk
 from orchard.engine.turns.updates import queue_update
+from orchard.errors import Next
 from orchard.model.events.plans import MessagesUnheard, SubtaskEnded
 from orchard.model.plan import JobId
 from orchard.text import shortened
 
 SUMMARY = 1500
+LISTED = 5
 
 
 def tell_of(desk: Desk, id: str) -> None:
@@ -61,3 +63,15 @@ def note_unheard(engine: Engine, run: Run, job_id: JobId, attempt: int, subtask:
     whom: JobRecord | Subtask = record if subtask is None else record.subtasks[subtask]
     if queued := whom.queued:
         engine.record(run.id, MessagesUnheard(job_id, attempt, queued[-1].number, len(queued), subtask))
+
+
+def warn_of_unpulled(engine: Engine, run: Run, job_id: JobId, attempt: int) -> None:
+    """Tell people which subtasks changed something that no agent pulled, so that it is not in the result."""
+    tried = (one for one in run.records[job_id].subtasks.values() if one.attempt == attempt)
+    left = [one.id for one in tried if one.commit is not None and one.pulled is None]
+    if not left:
+        return
+    more = f" and {len(left) - LISTED} more" if len(left) > LISTED else ""
+    look = Next("get_job_diff", run.id, f"{job_id}/{left[0]}")
+    told = f"What {', '.join(left[:LISTED])}{more} of job '{job_id}' changed was not pulled, and is not in the result. See it: "
+    engine.warn(run.id, engine.world.say((told, look)), job_id)
