@@ -7,7 +7,7 @@ import pytest
 
 from orchard.process.sandbox.ground import Account, forget, make_placeholders, remove_placeholders, survey
 from orchard.process.sandbox.policy import Policy, SandboxError
-from orchard.process.sandbox.secrets import secrets_below
+from orchard.process.sandbox.secrets import by_folder, secrets_below
 
 NO_ONE = Account(54321)
 
@@ -123,3 +123,9 @@ def test_what_only_its_owner_or_his_group_may_read_is_a_secret(tmp_path: Path) -
 
     assert own == {"shadow", "group", "none", "folder", "key"}
     assert others == {"group"}
+
+
+def test_one_secret_among_the_logs_hides_all_of_them() -> None:
+    found = ("/etc/shadow", "/var/log/auth.log", "/var/log/apt/term.log", "/var/logs/other", "/var/spool/cron/root")
+
+    assert by_folder(found) == ("/etc/shadow", "/var/log", "/var/logs/other", "/var/spool")
