@@ -18,7 +18,7 @@ from typing import Any
 from orchard.config.load import Settings, load_settings
 from orchard.config.user_dirs import UserDirs, user_dirs
 from orchard.engine.server.address import read_address
-from orchard.engine.server.session import Answering, Place, Session, Speaking
+from orchard.engine.server.session import Answering, Companion, Place, Session, Speaking
 from orchard.errors import OrchardError, Say, hint_from
 from orchard.git.repository import Repository, find_repository
 from orchard.operations.library import Library
@@ -41,6 +41,8 @@ class App(Library):
         super().__init__(repo, settings, dirs, say)
         self.channels: dict[str, Speaking] = {}
         """Languages that other programs may speak at the engine's door, should this process become the engine."""
+        self.companions: dict[str, Callable[[], Companion]] = {}
+        """Who follows the journal beside the engine, should this process become the engine."""
 
     def _operation(self, name: str) -> Operation:
         from orchard.operations.table import OPERATIONS  # who only looks needs none
@@ -94,7 +96,7 @@ class App(Library):
 
     def _place(self) -> Place:
         known = (self.repo, self.settings.config, self.dirs, self.reader, self.say, _answering, self.channels)
-        return Place(*known, changed_settings=self._changed_settings)
+        return Place(*known, self.companions, self._changed_settings)
 
     def _changed_settings(self) -> list[str]:
         """The files of settings that are not as this process read them."""

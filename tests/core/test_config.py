@@ -211,6 +211,10 @@ def test_what_runs_programs_or_loosens_safety_needs_trust() -> None:
     assert set(NEEDS_TRUST) == runs_programs | {
         "tracing.endpoint",
         "tracing.headers_env",
+        "notify.command",
+        "notify.webhook",
+        "notify.secret_env",
+        "notify.on",
         "sandbox.expose",
         "sandbox.write",
         "sandbox.allow",
@@ -220,7 +224,7 @@ def test_what_runs_programs_or_loosens_safety_needs_trust() -> None:
 def test_every_key_that_can_name_a_command_as_an_agent_is_known() -> None:
     def takes_a_command(name: str) -> bool:
         try:
-            return KEYS[name].kind.check("acp:x") == "acp:x" and name != "worktree_root"
+            return KEYS[name].kind.check("acp:x") == "acp:x" and name not in ("worktree_root", "notify.command")
         except ValueError:
             return False
 
@@ -259,6 +263,12 @@ def test_every_key_can_be_set_by_a_variable_named_after_it() -> None:
         "ORCHARD_SANDBOX_PROCESSES": "100",
         "ORCHARD_SANDBOX_FILES": "256",
         "ORCHARD_SANDBOX_DISK": "1000000",
+        "ORCHARD_NOTIFY_BELL": "yes",
+        "ORCHARD_NOTIFY_DESKTOP": "yes",
+        "ORCHARD_NOTIFY_COMMAND": "say done",
+        "ORCHARD_NOTIFY_WEBHOOK": "https://example.org/hook",
+        "ORCHARD_NOTIFY_SECRET_ENV": "HOOK_KEY",
+        "ORCHARD_NOTIFY_ON": "failed,waiting",
         "ORCHARD_LIMITS_GRACE": "1.5",
         "ORCHARD_LIMITS_LOG_BYTES": "2048",
         "ORCHARD_LIMITS_IDLE": "60",

@@ -196,6 +196,7 @@ LOOSER = [
     ("health.on_looping", "fail"), ("health.on_failing", "interrupt"),
     ("sandbox.level", "off"), ("sandbox.level", "landlock"), ("sandbox.network", "on"), ("sandbox.memory", 0),
     ("sandbox.processes", 0), ("sandbox.files", 100_000), ("sandbox.disk", 2**40),
+    ("notify.bell", True), ("notify.desktop", True),
 ]  # fmt: skip
 OWN = {
     "limits.log_bytes": 2**20, "limits.wall": 3600, "limits.idle": 600, "limits.interactive": 60, "limits.grace": 5,
@@ -208,6 +209,7 @@ OWN = {
     "health.on_failing": "tell",
     "sandbox.level": "bwrap", "sandbox.network": "off", "sandbox.memory": 2**30, "sandbox.processes": 100,
     "sandbox.files": 256, "sandbox.disk": 2**30,
+    "notify.bell": False, "notify.desktop": False,
 }  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from orchard.config.kinds import (
     Kind,
     address,
     agent,
+    command,
     endpoint,
     flag,
     link,
@@ -25,6 +26,7 @@ from orchard.config.kinds import (
     seconds,
     seconds_or_none,
     text_of,
+    told,
     variable,
     whole,
     whole_or_none,
@@ -255,6 +257,26 @@ _TABLE = (
         "bytes of a file that a program writes behind the wall; 0: no limit",
         loosens=_more_or_endless,
     ),
+    Key("notify.bell", flag(), "whether a command that has followed a plan to its end rings the bell", loosens=_more),
+    Key(
+        "notify.desktop", flag(), "whether plans are told of on the desktop (`notify-send`, `osascript`)", loosens=_more
+    ),
+    Key(
+        "notify.command",
+        maybe(command),
+        "a command line that runs for each notice, with JSON on its standard input",
+        needs_trust=True,
+        nothing="",
+    ),
+    Key("notify.webhook", maybe(address), "where each notice is posted, as JSON", needs_trust=True, nothing=""),
+    Key(
+        "notify.secret_env",
+        maybe(variable),
+        "the variable with the secret by which webhooks are signed",
+        needs_trust=True,
+        nothing="",
+    ),
+    Key("notify.on", list_of(told), "what is told of: `done`, `waiting`, `failed`", needs_trust=True),
     Key("tracing.endpoint", maybe(address), "where traces go, as OTLP over HTTP", needs_trust=True, nothing=""),
     Key("tracing.headers_env", maybe(variable), "the variable with headers for it", needs_trust=True, nothing=""),
 )
@@ -272,5 +294,18 @@ SHORT: Mapping[str, str] = {"sandbox": "sandbox.level"}
 # Set by the engine for its jobs, or by tests for the engine: an Orchard inside a job inherits them.
 NOT_SETTINGS = frozenset(
     f"ORCHARD_{name}"
-    for name in ("PLAN", "JOB", "ATTEMPT", "WORKTREE", "BASE", "TARGET", "EVIDENCE", "TOKEN", "FAILPOINT", "LOG")
+    for name in (
+        "PLAN",
+        "JOB",
+        "ATTEMPT",
+        "WORKTREE",
+        "BASE",
+        "TARGET",
+        "EVIDENCE",
+        "TOKEN",
+        "FAILPOINT",
+        "LOG",
+        "EVENT",
+        "MESSAGE",
+    )
 )

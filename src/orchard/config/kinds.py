@@ -192,6 +192,7 @@ def like(wanted: str, wrong: str) -> Callable[[str], str | None]:
     return lambda text: None if re.fullmatch(wanted, text) else wrong
 
 
+told = like("done|waiting|failed", "must be 'done', 'waiting' or 'failed'")
 variable = like(r"[A-Za-z_][A-Za-z0-9_]*", "must be the name of an environment variable")
 
 

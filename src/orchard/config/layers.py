@@ -84,6 +84,18 @@ class Traces(Struct, frozen=True):
     """The variable that holds the headers, among which a key may be."""
 
 
+class Notify(Struct, frozen=True):
+    """How people are told that a plan is done, failed or waits for them."""
+
+    bell: bool = False
+    desktop: bool = False
+    command: str | None = None
+    webhook: str | None = None
+    secret_env: str | None = None
+    """The variable that holds the secret by which webhooks are signed."""
+    on: tuple[str, ...] = ("done", "waiting", "failed")
+
+
 class Config(Struct, frozen=True):
     """Every setting, with the value that holds where nobody says otherwise."""
 
@@ -103,6 +115,7 @@ class Config(Struct, frozen=True):
     limits: WorkLimits = WorkLimits()
     health: Health = Health()
     tracing: Traces = Traces()
+    notify: Notify = Notify()
     sandbox: Sandbox = Sandbox()
     agents: Mapping[str, AgentRow] = field(default_factory=dict)
     """The rows of `[agents.NAME]`, without `[agents.builtin]`."""
@@ -127,13 +140,14 @@ def allowed_env(config: Config, agent: str | None) -> tuple[str, ...]:
     return row.allow_env if row is not None else ()
 
 
-SECTIONS: Mapping[str, type[Heal | Worktree | Capacity | WorkLimits | Health | Traces | Sandbox]] = {
+SECTIONS: Mapping[str, type[Heal | Worktree | Capacity | WorkLimits | Health | Traces | Notify | Sandbox]] = {
     "heal": Heal,
     "worktree": Worktree,
     "capacity": Capacity,
     "limits": WorkLimits,
     "health": Health,
     "tracing": Traces,
+    "notify": Notify,
     "sandbox": Sandbox,
 }
 

@@ -47,6 +47,8 @@ class Place(Struct, frozen=True):
     """Makes what answers requests, given the engine that this process becomes; who only looks never imports engines."""
     channels: Mapping[str, "Speaking"] = field(default_factory=dict)
     """Who speaks other languages at the engine's door, should this process become the engine."""
+    companions: Mapping[str, "Callable[[], Companion]"] = field(default_factory=dict)
+    """Who follows the journal beside the engine, should this process become the engine."""
     changed_settings: Callable[[], Sequence[str]] = tuple
     """The files of settings that are not as they were read; see `World`."""
 
@@ -64,6 +66,16 @@ class Link(Protocol):
 
     async def wait_idle(self) -> None:
         """Wait until nothing is left that would end with this process."""
+
+
+class Companion(Protocol):
+    """Who follows the journal for as long as the engine of this process lives; the engine does not know of it."""
+
+    async def follow(self, session: "Session", since: int) -> None:
+        """Follow what comes after event `since`; canceled when the engine ends. It raises nothing of its own."""
+
+    async def close(self) -> Sequence[str]:
+        """Finish, once the engine has ended and its lock is given back; what a person should know."""
 
 
 Speaking = Callable[["Session", Caller], Awaitable[None]]

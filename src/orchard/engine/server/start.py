@@ -3,8 +3,8 @@
 import asyncio
 import hashlib
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from orchard.engine.recovery import recover
 from orchard.engine.server.address import LOCK_FILE, Address, read_address, refuse_copy
 from orchard.engine.server.crowd import prepare_for_crowds
 from orchard.engine.server.server import Connection, EngineGone, connect, listening
-from orchard.engine.server.session import Answering, Place, Session
+from orchard.engine.server.session import Answering, Companion, Place, Session
 from orchard.engine.snapshot import start_plan
 from orchard.engine.trace.setup import Traced, traced, without_headers
 from orchard.engine.turns.subtask import end_abandoned
@@ -30,6 +30,7 @@ from orchard.git.merge.integration import Integration
 from orchard.git.repository import Repository
 from orchard.model.events.plans import Json
 from orchard.model.plan import Work
+from orchard.process.background import beside
 from orchard.process.families.exits import wait_exit
 from orchard.process.families.identity import is_stopped
 from orchard.process.privacy import hide_memory
@@ -55,13 +56,24 @@ async def open_session(place: Place, *, work: bool) -> AsyncIterator[Session]:
         async with _joined(place, address) as session:
             yield session
         return
-    async with traced(place, os.environ) as trace:
+    async with traced(place, os.environ) as trace, accompanied(place, trace.last_words) as companions:
         try:
-            async with _own_engine(place, work, trace) as link:
+            async with _own_engine(place, work, trace, companions) as link:
                 yield Session(link, place.reader, owns_engine=True, last_words=trace.last_words)
                 await link.wait_idle()
         finally:
             lock.release()
+
+
+@asynccontextmanager
+async def accompanied(place: Place, last_words: list[str]) -> AsyncIterator[Sequence[Companion]]:
+    """Those who follow the engine of this process; they finish when it has ended, and hold nothing up then."""
+    companions = [make() for make in place.companions.values()]
+    try:
+        yield companions
+    finally:
+        for companion in companions:
+            last_words += await companion.close()
 
 
 @asynccontextmanager
@@ -131,7 +143,9 @@ async def _refuse_if_stopped(address: Address) -> None:
 
 
 @asynccontextmanager
-async def _own_engine(place: Place, work: bool, trace: Traced) -> AsyncIterator["OwnEngine"]:
+async def _own_engine(
+    place: Place, work: bool, trace: Traced, companions: Sequence[Companion]
+) -> AsyncIterator["OwnEngine"]:
     hide_memory()
     prepare_for_crowds()
     repo, config = place.repo, place.config
@@ -154,11 +168,13 @@ async def _own_engine(place: Place, work: bool, trace: Traced) -> AsyncIterator[
             engine.chain.reader = place.reader
             engine.starts_work = False
             engine.check_place = Whereabouts(repo).check
-            async with running(engine):
+            since = journal.durable_seq
+            async with running(engine), AsyncExitStack() as stack:
                 await recover(engine, place.reader)
                 answering = place.answering(engine, place.reader)
                 own = OwnEngine(engine, answering)
                 session = Session(own, place.reader, owns_engine=True)
+                await stack.enter_async_context(beside(*(one.follow(session, since) for one in companions)))
                 channels = {name: partial(speak, session) for name, speak in place.channels.items()}
                 engine.job_tokens.languages = frozenset(channels)
                 async with listening(repo.state, door, answering.handle, journal, channels, engine.job_tokens):

@@ -94,8 +94,8 @@ def route(settings: Traces, env: Mapping[str, str]) -> Route | str | None:
 
 
 def without_headers(env: Mapping[str, str], config: Config) -> dict[str, str]:
-    """What of our variables others may see: not the headers of traces, unless the user names them in `pass_env`."""
-    hidden = {*names.HEADERS, config.tracing.headers_env} - {*config.pass_env}
+    """What of our variables others may see: not those that our own settings name, unless `pass_env` does as well."""
+    hidden = {*names.HEADERS, config.tracing.headers_env, config.notify.secret_env} - {*config.pass_env}
     return {name: value for name, value in env.items() if name not in hidden}
 
 

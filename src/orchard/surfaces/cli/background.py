@@ -20,6 +20,7 @@ from orchard.errors import EXIT_FAILED, OrchardError
 from orchard.process.privacy import hide_memory
 from orchard.surfaces.mcp_channel import teach
 from orchard.surfaces.next_steps import in_commands
+from orchard.surfaces.notices.setup import add_notifier
 
 
 def main(argv: list[str]) -> int:
@@ -34,6 +35,7 @@ def main(argv: list[str]) -> int:
         own_log.start(os.environ.get(own_log.VARIABLE), 0, user_dirs().state)
         app = open_app(Path(argv[0]), in_commands)
         teach(app)
+        add_notifier(app)
         asyncio.run(app.serve_until_idle(say_ready))
     except OrchardError as error:
         with suppress(OSError):

@@ -31,6 +31,7 @@ from orchard.surfaces.cli.reports import NO_REPORTS, Reports
 from orchard.surfaces.cli.terminal import Terminal, Unwritable, drop
 from orchard.surfaces.mcp_channel import teach
 from orchard.surfaces.next_steps import in_commands
+from orchard.surfaces.notices.setup import add_notifier, rings
 
 Act = Callable[[Session], Awaitable[PlanId]]
 """What is asked of the engine; the answer is the plan to follow."""
@@ -113,6 +114,7 @@ async def open_session(app: App, stack: AsyncExitStack, *, work: bool = True, de
     `detach`: with an engine in the background, whatever happens to the one there is; never with one in this process.
     """
     teach(app)
+    add_notifier(app)
     session = None
     for _ in range(TRIES):
         with suppress(EngineGone):
@@ -233,6 +235,8 @@ def finish(terminal: Terminal, app: App, followed: Followed) -> int:
             terminal.tell(about, *summary_lines(app, followed.run, document))
     elif not followed.detached:  # git is asked for what changed
         terminal.say(*summary_lines(app, followed.run, document))
+    if not followed.detached and rings(app.settings.config.notify, document.plan.status):
+        terminal.ring()
     return EXIT_CANCELED if followed.detached else exit_code(document.plan.status)
 
 

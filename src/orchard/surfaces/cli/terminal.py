@@ -8,6 +8,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -47,6 +48,12 @@ class Terminal(Struct):
         """Print talk beside the answer, on stderr."""
         if not self.quiet:
             self._talk(sys.stderr, lines)
+
+    def ring(self) -> None:
+        """Ring the bell of the terminal, where there is one."""
+        if is_terminal(sys.stderr):
+            with suppress(BrokenPipeError, Unwritable):
+                put(sys.stderr, "\a")
 
     def data(self, document: object) -> None:
         """Print a JSON document: indented for a person, one line for a program."""

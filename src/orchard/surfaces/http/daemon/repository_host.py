@@ -22,6 +22,7 @@ from orchard.process.background import beside
 from orchard.surfaces.http.daemon.repos import NoEngine
 from orchard.surfaces.http.daemon.shutdown import Haste, Stopping
 from orchard.surfaces.mcp_channel import speak_mcp, speak_tools
+from orchard.surfaces.notices.setup import add_notifier
 from orchard.surfaces.served import Served
 
 FIRST_WAIT, LONGEST_WAIT = 0.1, 30.0
@@ -57,6 +58,7 @@ class Kept(Served):
         self._opening = False
         self._woken = asyncio.Event()
         stopping.listen(self._hasten)
+        add_notifier(app)
         app.channels["mcp"] = self._speak
         app.channels["tools"] = lambda session, caller: speak_tools(session, caller, self)
 

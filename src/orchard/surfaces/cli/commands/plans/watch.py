@@ -26,6 +26,7 @@ from orchard.surfaces.cli.render.tree import status_lines
 from orchard.surfaces.cli.reports import Reports, report_options
 from orchard.surfaces.cli.terminal import Terminal, is_terminal
 from orchard.surfaces.next_steps import in_commands
+from orchard.surfaces.notices.setup import rings
 
 LEAVE = b"q\x03\x1b"
 """q, ctrl-c, escape."""
@@ -63,6 +64,8 @@ def wait(terminal: Terminal, plan: str | None, timeout: float | None, summary: P
         reports.write(terminal, app, app.run_of(run.id))
     document = app.status(run.id)
     terminal.answer(document, *(() if terminal.quiet else status_lines(document, document.jobs)))
+    if rings(app.settings.config.notify, document.plan.status):
+        terminal.ring()
     left, gone = app.seen(run.id)
     if gone and left.settled and left.moving is not None:
         return EXIT_WAITING  # its landing or undo was interrupted, and goes on when somebody resumes it
