@@ -116,7 +116,7 @@ def test_every_command_about_a_job_says_which_plan_it_is_of() -> None:
     }
 
     # In the repository that the demo makes there is one plan only.
-    assert not {place: command for place, command in nameless.items() if "commands/demo" not in place}
+    assert not {place: command for place, command in nameless.items() if "/demo.py" not in place}
 
 
 # ------------------------------------------------------------------------------- what is printed

@@ -208,8 +208,7 @@ def test_an_undo_of_a_branch_that_went_on_names_the_revert_that_works(desk: Desk
     desk.repo.commit({"later.txt": "later\n"})
 
     done = desk("undo", "--yes")
-    command = done.err.split("git revert ")[1].split()
-    desk.repo("revert", *command)
+    desk(*done.err.split("orchard ")[1].split(), "--yes")
 
     assert done.code == 4
     assert set(desk.repo.files("main")) == {"README.md", "later.txt"}

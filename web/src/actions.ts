@@ -58,7 +58,7 @@ export function planActions(repo: string, plan: PlanSummary): Action[] {
   const counts = plan.counts;
   add({ name: "finalize", label: "Finalize", icon: "play", main: true, run: () => run("finalizePlan", at, {}, "It starts.") }, plan.status === "scaffolding");
   add({ name: "resume", label: "Resume", icon: "play", main: true, run: () => run("resumePlan", at, {}, "It goes on.") }, plan.status === "paused" || Boolean(plan.idle_since));
-  const lands = plan.waiting?.some((one) => one.kind === "landing") || (plan.status === "succeeded" && !plan.landed && Boolean(plan.result));
+  const lands = plan.waiting?.some((one) => one.kind === "landing") || (plan.status === "succeeded" && !plan.landed && !plan.reverted && Boolean(plan.result));
   add({ name: "land", label: "Land", icon: "land", main: true, run: () => run("landPlan", at, undefined, "It lands.") }, Boolean(lands));
   add({ name: "retry", label: "Retry failed", icon: "retry", main: true, run: () => run("retryPlan", at, {}, "It is tried again.") }, over && ((counts["failed"] ?? 0) > 0 || (counts["canceled"] ?? 0) > 0));
   add({ name: "pause", label: "Pause", icon: "pause", run: () => run("pausePlan", at, undefined, "Running jobs finish; nothing new starts.") }, ["running", "pending", "waiting"].includes(plan.status));
@@ -92,9 +92,10 @@ async function cancelPlan(repo: string, plan: PlanSummary): Promise<unknown> {
 }
 
 async function undo(repo: string, plan: PlanSummary): Promise<unknown> {
-  const told = `${plan.target.branch ?? "The target"} goes back to where it was before this plan landed, unless it has moved since. The result is kept, and can be landed again.`;
-  const said = await asked({ title: `Take the landing of '${plan.name}' back?`, told, yes: "Undo", danger: true });
-  return said && run("undoPlan", { repo, plan: plan.id }, undefined, "The landing was taken back.");
+  const told = `${plan.target.branch ?? "The target"} goes back to where it was before this plan landed, unless it has moved since. The result is kept, and can be landed again. Where the branch has moved on, a new commit on top can take the landing back.`;
+  const how = { name: "how", label: "How", options: [{ value: "", label: "the branch moves back" }, { value: "revert", label: "by a new commit on top" }] };
+  const said = await asked({ title: `Take the landing of '${plan.name}' back?`, told, yes: "Undo", danger: true, choices: [how] });
+  return said && run("undoPlan", { repo, plan: plan.id }, said.choices["how"] ? { revert: true } : {}, "The landing was taken back.");
 }
 
 async function clone(repo: string, plan: PlanSummary): Promise<unknown> {

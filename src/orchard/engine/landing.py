@@ -8,8 +8,11 @@ does not. The commit was made before the intent, so doing it again is the same l
 
 import asyncio
 import os
+import time
 from collections.abc import Sequence
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from orchard.core.run import Run
 from orchard.core.sides import SIDES, nothing_to_land
@@ -20,11 +23,13 @@ from orchard.engine.outcome import Held, Outcome, Passed
 from orchard.engine.plans.refs import slug
 from orchard.engine.snapshot import landing_id
 from orchard.errors import Hint, NeedsPerson, Next, UsageError, parts_of
+from orchard.git.history import is_ancestor
 from orchard.git.landing import landing as git_landing
 from orchard.git.landing.checkout import BranchMoved
-from orchard.git.landing.obstacles import LandingRefused, some
+from orchard.git.landing.obstacles import REVERT, LandingRefused, some
 from orchard.git.landing.recovery import Settled
 from orchard.git.merge.conflicts import share_memory
+from orchard.git.merge.integration import Conflicted, compose_message
 from orchard.git.refs import Update, job_ref_part, list_refs, update_refs
 from orchard.model.events import plans as events
 from orchard.model.phases import Phase
@@ -241,7 +246,8 @@ async def undo(engine: Engine, run: Run) -> tuple[events.LandingUndone, bool]:
     if isinstance(result, LandingRefused):
         engine.record(run.id, events.UndoVoided(landed.landing, result.reason))
         await engine.durable()
-        raise NeedsPerson(f"The landing was not undone. {result.reason}", hint=_instead_of_undo(run, landed, result))
+        hint = await engine.world.in_thread(_instead_of_undo, engine, run, landed, result)
+        raise NeedsPerson(f"The landing was not undone. {result.reason}", hint=hint)
     undone = events.LandingUndone(landed.landing, landed.branch, landed.old)
     engine.record(run.id, undone)
     await engine.durable()
@@ -250,15 +256,88 @@ async def undo(engine: Engine, run: Run) -> tuple[events.LandingUndone, bool]:
     return undone, True
 
 
+async def revert(engine: Engine, run: Run) -> tuple[events.LandingUndone, bool]:
+    """Take a landing back by a commit on top of the branch, wherever that went on to; False: nothing of it was left."""
+    landed, world = run.landed, engine.world
+    await settle_undo(engine, run)
+    if run.undone is not None:
+        return run.undone, False
+    if landed is None:
+        raise UsageError(f"Plan '{run.id}' has not landed, so there is nothing to undo.")
+    tip = await world.in_thread(_holding, engine, landed)
+    new = await world.again_if_vanished(lambda: world.in_thread(_reverting, engine, run, landed, tip))
+    undone = events.LandingUndone(landed.landing, landed.branch, new, revert=True)
+    if new == tip:
+        engine.record(run.id, undone)
+        await engine.durable()
+        return undone, False
+    failpoint("undo.before-intent")
+    engine.record(run.id, events.UndoIntended(landed.landing, landed.branch, tip, new, revert=True))
+    await engine.durable()
+    failpoint("undo.before-move")
+    result = await world.in_thread(git_landing.revert, world.repo, landed.branch, tip, new)
+    failpoint("undo.after-move")
+    if isinstance(result, LandingRefused):
+        engine.record(run.id, events.UndoVoided(landed.landing, result.reason))
+        await engine.durable()
+        raise NeedsPerson(f"The landing was not undone. {result.reason}", hint=result.hint)
+    engine.record(run.id, undone)
+    await engine.durable()
+    _tell_rest(engine, run, result)
+    failpoint("undo.after-done")
+    return undone, True
+
+
+def _holding(engine: Engine, landed: events.Landed) -> str:
+    """Where the branch of a landing is now; a branch that does not hold the landing is refused."""
+    repo = engine.world.repo
+    tip = repo.branch_tip(repo.meant_branch(landed.branch))
+    if tip is not None and is_ancestor(repo, landed.new, tip):
+        return tip
+    where = "does not exist any more" if tip is None else f"is at {tip:.12}, which does not build on {landed.new:.12}"
+    raise NeedsPerson(
+        f"The landing was not undone. Branch '{landed.branch}' {where}, so the landed commits are not on it.",
+        hint=f"Look at 'git log {landed.branch}' for what is left of them." if tip else None,
+    )
+
+
+def _reverting(engine: Engine, run: Run, landed: events.Landed, tip: str) -> str:
+    """The commit that takes the landing back on top of `tip`; conflicts with what came since are refused."""
+    before, after = landed.old or run.snapshot.start, landed.new
+    title = f'Revert "{run.plan.name}"'
+    body = f"This takes back what plan {run.id} landed: {before:.12}..{after:.12}."
+    message = compose_message(title, body, {"Orchard-Undo": landed.landing})
+    integration, sign = engine.world.integration, engine.world.signs
+    made = integration.take_back(tip, before, after, message, when=int(time.time()), sign=sign)
+    if not isinstance(made, Conflicted):
+        integration.harden(tip, made)
+        return made
+    listed = some([one.path for one in made.conflicts])
+    by_hand = f"git revert --no-edit {before:.12}..{after:.12}"
+    if run.plan.merge == "merge":  # `git revert` asks for a parent of each merge
+        by_hand = f"git diff --binary {after:.12} {before:.12} | git apply --3way"
+    raise NeedsPerson(
+        f"The landing was not undone. Files that it changed were changed again since, and taking it back "
+        f"conflicts with that: {listed}.",
+        hint=f"To settle that by hand, with '{landed.branch}' checked out: {by_hand}",
+    )
+
+
 async def settle_undo(engine: Engine, run: Run) -> None:
     """An undo that was interrupted: git says whether it happened, also where the branch has moved on since."""
     intent = run.undo
     if intent is None or run.undone is not None:
         return
-    repo = engine.world.repo
-    done = await engine.world.in_thread(git_landing.was_undone, repo, intent.branch, intent.old, intent.new)
+    repo, goal = engine.world.repo, intent.new if intent.revert else intent.old
+    if intent.revert:
+        where = await engine.world.in_thread(
+            git_landing.where_is, repo, intent.branch, intent.landing, intent.old, intent.new
+        )
+        done = where == "landed"
+    else:
+        done = await engine.world.in_thread(git_landing.was_undone, repo, intent.branch, intent.old, intent.new)
     if done:
-        engine.record(run.id, events.LandingUndone(intent.landing, intent.branch, intent.old))
+        engine.record(run.id, events.LandingUndone(intent.landing, intent.branch, goal, revert=intent.revert))
     else:
         engine.record(run.id, events.UndoVoided(intent.landing, "found not done after an interruption"))
     await engine.durable()
@@ -273,6 +352,8 @@ async def land_again(engine: Engine, run: Run) -> events.Landed:
         raise UsageError(f"Plan '{run.id}' has landed on '{before.branch}' already.", hint=Next("get_plan", run.id))
     if before is None:
         raise UsageError(f"Plan '{run.id}' has nothing to land.", hint=Next("get_plan", run.id))
+    if run.undone is not None and run.undone.revert:
+        refuse_reverted(run.id, run.undone)
     intent = events.LandingIntended(before.landing, before.branch, before.old, before.new)
     engine.record(run.id, intent)
     await engine.durable()
@@ -290,6 +371,15 @@ async def land_again(engine: Engine, run: Run) -> events.Landed:
     return landed
 
 
+def refuse_reverted(plan: str, undone: events.LandingUndone) -> None:
+    """What a branch holds with its reversal cannot land again: git takes it for merged."""
+    said = f"The landing of plan '{plan}' was undone by commit {undone.commit:.12} on top of '{undone.branch}'"
+    raise UsageError(
+        f"{said}, so it cannot land again as it is.",
+        hint=f"To bring it back, with '{undone.branch}' checked out: git revert --no-edit {undone.commit:.12}",
+    )
+
+
 def _instead_of_landing(run: Run, refused: LandingRefused) -> Hint:
     """What to do where the branch has gone on since the undo: git merges the result as well."""
     if refused.kind != "moved":
@@ -297,8 +387,10 @@ def _instead_of_landing(run: Run, refused: LandingRefused) -> Hint:
     return f"To bring the result there by a merge of your own: git merge refs/orchard/snapshot/{job_ref_part(run.id)}"
 
 
-def _instead_of_undo(run: Run, landed: events.Landed, refused: LandingRefused) -> Hint:
-    """What to do where the branch has gone on: what landed can still be taken back by commits of its own."""
-    if refused.kind != "moved" or landed.old is None or run.plan.merge == "merge":
+def _instead_of_undo(engine: Engine, run: Run, landed: events.Landed, refused: LandingRefused) -> Hint:
+    """What to do where the branch has gone on: what landed can still be taken back by a commit on top."""
+    repo = engine.world.repo
+    tip = repo.branch_tip(repo.meant_branch(landed.branch)) if refused.kind == "moved" else None
+    if tip is None or not is_ancestor(repo, landed.new, tip):
         return refused.hint
-    return f"To take it back by new commits, there: git revert --no-edit {landed.old:.12}..{landed.new:.12}"
+    return ("To take it back by a new commit on top: ", replace(REVERT, plan=run.id))

@@ -49,7 +49,7 @@ COMMANDS = {
     "serve": "serve",
     "stop_daemon": "stop",
     "trust_repository": "trust",
-    "undo_plan": "undo [plan]",
+    "undo_plan": "undo [plan] [--revert]",
     "update_plan": "reshape [plan] [--resolver resolver]",
     "validate_plan": "validate [file]",
 }  # fmt: skip

@@ -111,6 +111,7 @@ class PlanSummary(Struct, frozen=True, kw_only=True):
     target: Branch
     landed: bool
     undone: bool = False
+    reverted: Annotated[bool, Meta(description="Whether it was undone by a commit on top of the branch.")] = False
     undoing: bool = False
     landing: Annotated[bool, Meta(description="Whether its engine ended after it was told to land.")] = False
     result: Annotated[Branch | None, Meta(description="Where the merged result is, landed or not.")] = None

@@ -112,6 +112,7 @@ def plan_summary(run: Run, say: Say, *, interrupted: bool = False) -> documents.
         landed=run.landed is not None and run.undone is None,
         sandbox=started.sandbox if started else None,
         undone=run.undone is not None,
+        reverted=run.undone is not None and run.undone.revert,
         undoing=run.undo is not None,
         landing=gone and run.records[VALIDATION].released in ("landing", "rewritten"),
         result=_result(run),

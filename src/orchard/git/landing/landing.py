@@ -7,6 +7,7 @@ runs a hook.
 
     land       move the branch from `old` to `new`, or say why not
     undo       move it back, or say why not
+    revert     move it on, to a commit that takes a landing back, or say why not
     where_is   what became of a landing that was interrupted: the answer comes from git
     was_undone the same of an undo
     push       hand the branch on to a remote
@@ -27,7 +28,7 @@ from orchard.git.history import is_ancestor
 from orchard.git.landing.checkout import BranchMoved, Move, move_checkout
 from orchard.git.landing.claim import Astray, none_astray
 from orchard.git.landing.intent import DamagedNotes
-from orchard.git.landing.obstacles import LAND, UNDO, LandingRefused
+from orchard.git.landing.obstacles import LAND, REVERT, UNDO, LandingRefused
 from orchard.git.landing.recovery import held_still
 from orchard.git.refs import RefMoved, Update, move_ref, read_log
 from orchard.git.repository import Checkout, Repository, is_true
@@ -62,6 +63,13 @@ def undo(repo: Repository, branch: str, old: str | None, new: str) -> BranchMove
     if refusal is not None:
         return refusal
     return _move(repo, branch, new, old, f"{UNDO_MESSAGE} {new:.12}", UNDO)
+
+
+def revert(repo: Repository, branch: str, tip: str, new: str) -> BranchMoved | LandingRefused:
+    """Move a branch from where it is to a commit on top, which takes a landing back."""
+    branch = repo.meant_branch(branch)
+    refusal = _not_at(branch, repo.branch_tip(branch), tip)
+    return refusal or _move(repo, branch, tip, new, f"{UNDO_MESSAGE} a landing, by {new:.12}", REVERT)
 
 
 def where_is(repo: Repository, branch: str, landing_id: str, old: str | None, new: str) -> Whereabouts:

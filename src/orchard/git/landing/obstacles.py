@@ -21,7 +21,7 @@ from orchard.git.objects.reader import GITLINK, Change
 
 TIMEOUT = 120.0
 
-LAND, UNDO = Next("land_plan"), Next("undo_plan")
+LAND, UNDO, REVERT = Next("land_plan"), Next("undo_plan"), Next("undo_plan", args={"revert": True})
 """What is asked for again once nothing is in the way."""
 RefusalKind = Literal["moved", "checkout", "operation", "missing", "locked"]
 

@@ -105,6 +105,20 @@ class Integration:
         message = f"orchard: {commit:.12} in place of {before:.12}\n"
         return self.merger.commit(self.objects.tree_of(commit), (commit, before), message, when=when)
 
+    def take_back(self, tip: str, before: str, after: str, message: str, *, when: int, sign: bool) -> str | Conflicted:
+        """A commit on top of `tip`, which holds `after`, without what came between `before` and `after`.
+
+        `tip` itself is the answer where nothing of that is left to take back.
+        """
+        away = self.merger.commit(self.objects.tree_of(before), (after,), "orchard: take back\n", when=when)
+        merge = self.merger.merge(tip, away)
+        self._account(merge)
+        if not merge.clean:
+            return Conflicted(merge)
+        if merge.tree == self.objects.tree_of(tip):
+            return tip
+        return self.merger.commit(merge.tree, (tip,), message, when=when, sign=sign)
+
     def tips(self, plan: str) -> tuple[str, str] | None:
         """Where integration and snapshot are; None before `start`."""
         refs = (integration_ref(plan), snapshot_ref(plan))

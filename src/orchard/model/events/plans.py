@@ -172,6 +172,9 @@ class NothingToLand(PlanEvent, frozen=True):
 class UndoIntended(BranchMove, frozen=True):
     """A landing is about to be taken back."""
 
+    revert: bool = False
+    """By a new commit on top of the branch: `old` is where the branch is, and `new` that commit."""
+
 
 class UndoVoided(PlanEvent, frozen=True):
     """The intended undo did not happen and will not."""
@@ -181,12 +184,14 @@ class UndoVoided(PlanEvent, frozen=True):
 
 
 class LandingUndone(PlanEvent, frozen=True):
-    """The target is back where it was before the landing."""
+    """The target is back where it was before the landing, or has a commit that takes the landing back."""
 
     landing: str
     branch: str
     commit: str | None
     """None: the landing had made the branch, so the undo removed it."""
+    revert: bool = False
+    """Whether a commit on top of the branch takes the landing back; its history keeps it."""
 
 
 class Pushed(PlanEvent, frozen=True):

@@ -178,11 +178,13 @@ def _refuse_landing(run: Run, _: str) -> None:
         raise UsageError(f"Plan '{run.id}' has nothing to land.", hint=Next("get_plan", run.id))
     if landed is not None and not landed.found and run.undone is None and run.moving is None:
         raise UsageError(f"Plan '{run.id}' has landed on '{landed.branch}' already.", hint=Next("get_plan", run.id))
+    if run.undone is not None and run.undone.revert:
+        landing.refuse_reverted(run.id, run.undone)
 
 
 def landable(plan: PlanSummary) -> bool:
     held = any(hold.kind in ("landing", "rewritten") for hold in plan.waiting)
-    return held or plan.undone or plan.landing
+    return held or (plan.undone and not plan.reverted) or plan.landing
 
 
 land_plan = Command(
@@ -205,13 +207,19 @@ land_plan = Command(
 )
 
 
-def _decide_nothing(run: Run, args: OfPlan, _: object, scene: Scene) -> Decision:
+class UndoPlan(OfPlan, frozen=True, kw_only=True):
+    revert: Annotated[
+        bool, says("By a new commit on top of the branch, which may have gone on since; its history keeps the landing.")
+    ] = False
+
+
+def _decide_nothing(run: Run, args: UndoPlan, _: object, scene: Scene) -> Decision:
     """Whether a landing can be taken back is seen while it is done, step by step, with the plan locked."""
     return Decision()
 
 
-async def _undo(scene: Scene, run: Run, args: OfPlan, _: Decision) -> Json:
-    undone, now = await landing.undo(scene.engine, run)
+async def _undo(scene: Scene, run: Run, args: UndoPlan, _: Decision) -> Json:
+    undone, now = await (landing.revert if args.revert else landing.undo)(scene.engine, run)
     return {"branch": undone.branch, "commit": undone.commit, **({} if now else {"undone_before": True})}
 
 
@@ -223,8 +231,8 @@ def _refuse_undo(run: Run, _: str) -> None:
 undo_plan = Command(
     name="undo_plan",
     sentence="Take a landing back: the target branch goes to where it was, unless it has moved since.",
-    details="A person may be asked first.",
-    args=OfPlan,
+    details="Where it has, `revert` takes the landing back by a commit on top. A person may be asked first.",
+    args=UndoPlan,
     answer=Moved,
     example={"plan": "add-login"},
     route=Route("POST", f"{PLAN}/undo"),

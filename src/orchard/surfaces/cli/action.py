@@ -77,7 +77,9 @@ class Asked(Struct):
         meant = f"{self.plan}:{self.job}" if "job" in self.values else self.plan
         yes = self.yes or needless
         if not yes and not self.terminal.can_ask:
-            hint = f"orchard {self.operation.verb.name} {meant} --yes"
+            given = [one for one in arguments_of(self.operation.args) if self.values.get(one.name) is True]
+            flags = [option_name(one) for one in given]
+            hint = " ".join(["orchard", self.operation.verb.name, meant, *flags, "--yes"])
             raise NeedsPerson(f"Cannot ask without a terminal: {question}", hint)
         if not yes and not self.terminal.agreed(question):
             self.terminal.note(text.done(text.NOTHING_CHANGED))

@@ -77,6 +77,8 @@ def _nothing_to_land(run: Run, event: events.NothingToLand) -> list[Line]:
 
 
 def _undone(run: Run, event: events.LandingUndone) -> list[Line]:
+    if event.revert and event.commit:
+        return [_line("plan", "undone", "wait", f"{safe(event.branch)} by commit {text.short(event.commit)}")]
     back = f"is back at {text.short(event.commit)}" if event.commit else "was removed: the landing had made it"
     return [_line("plan", "undone", "wait", f"{safe(event.branch)} {back}")]
 

@@ -159,7 +159,8 @@ def _landing(app: App, meant: Meant, args: Json) -> str:
 
 
 def _undo(app: App, meant: Meant, args: Json) -> str:
-    return f"Take the landing of plan '{meant.plan}' on branch '{app.summary(meant.plan).target.branch}' back?"
+    how = " by a new commit on top" if args.get("revert") else ""
+    return f"Take the landing of plan '{meant.plan}' on branch '{app.summary(meant.plan).target.branch}' back{how}?"
 
 
 def _approval(app: App, meant: Meant, args: Json) -> str:

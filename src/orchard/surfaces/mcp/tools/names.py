@@ -205,6 +205,8 @@ def next_step(run: Run, status: str) -> str:
 def _over(run: Run) -> str:
     if run.landed is not None and run.undone is None:
         return f"It has landed on '{run.landed.branch}'. undo_plan takes that back."
+    if run.undone is not None and run.undone.revert:
+        return f"Its landing was undone by commit {run.undone.commit:.12} on top of '{run.undone.branch}'."
     if run.undone is not None:
         return "Its landing was undone. land_plan lands it again."
     if run.unlanded is not None and run.unlanded.branch is not None:

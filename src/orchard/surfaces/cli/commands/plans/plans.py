@@ -96,20 +96,32 @@ def land(asked: Asked) -> int:
     return asked.go_on()
 
 
-@action(undo_plan, examples="orchard undo                      # the last landing\norchard undo login-3f2a --yes")
+@action(
+    undo_plan,
+    examples="""
+orchard undo                      # the last landing
+orchard undo login-3f2a --yes
+orchard undo login-3f2a --revert  # the branch went on: a new commit takes the landing back
+""",
+)
 def undo(asked: Asked) -> int:
-    """Without PLAN the last landing that is not undone is meant. Refused when the branch has moved since. The plan's
-    commits are kept under refs/orchard. Without a terminal, pass --yes; otherwise it exits with 4.
+    """Without PLAN the last landing that is not undone is meant. Refused when the branch has moved since, unless you
+    pass --revert. The plan's commits are kept under refs/orchard. Without a terminal, pass --yes; otherwise it exits
+    with 4.
     """
-    plan, landed = asked.summary, asked.run.landed
+    plan, landed, revert = asked.summary, asked.run.landed, bool(asked.values.get("revert"))
     question = f"Move '{safe(plan.target.branch)}' back to where it was before plan {plan.id} landed?"
-    if landed is not None and landed.old is None:
+    if revert:
+        question = f"Add a commit to '{safe(plan.target.branch)}' that takes back what plan {plan.id} landed?"
+    elif landed is not None and landed.old is None:
         question = f"Remove branch '{safe(plan.target.branch)}', which plan {plan.id} made when it landed?"
     asked.confirm(question, needless=plan.undone)
     answer = asked.request()
     branch, commit = safe(answer["branch"]), answer["commit"]
     if answer.get("undone_before"):
         said = f"The landing of plan {plan.id} had been undone before; nothing was changed now."
+    elif revert:
+        said = f"Branch {branch} is at {commit}, a new commit that takes the landing back."
     elif commit is None:
         said = f"Branch {branch} is removed: the landing had made it."
     else:
