@@ -14,6 +14,8 @@ from orchard import errors
 from orchard.model.events.plans import event_types
 from orchard.model.phases import PHASES
 from orchard.model.statuses import JobStatus, PlanStatus
+from orchard.operations.operation import Verb
+from orchard.operations.table import OPERATIONS
 from orchard.planfile.parse import parse
 from orchard.surfaces.cli.verbs import VERBS
 from tests.surfaces.test_hints import OF_HERE, refusal
@@ -95,6 +97,14 @@ def test_every_exit_code_is_on_its_page() -> None:
     rows = re.findall(r"^\| (\d+) \|", (ROOT / "docs" / "exit-codes.md").read_text("utf-8"), re.MULTILINE)
 
     assert {int(row) for row in rows} == codes
+
+
+def test_every_verb_that_follows_a_plan_or_asks_a_person_is_on_the_page_of_exit_codes() -> None:
+    follow, ask = (ROOT / "docs" / "exit-codes.md").read_text("utf-8").split("\n\n")[-2:]
+    verbs = [one.verb for one in OPERATIONS.values() if isinstance(one.verb, Verb)]
+
+    assert [one.name for one in verbs if one.follows and f"`{one.name}`" not in follow] == []
+    assert [one.name for one in verbs if one.asks and f"`{one.name}`" not in ask] == []
 
 
 def test_every_status_and_phase_is_explained() -> None:

@@ -71,7 +71,7 @@ def warn_of_unpulled(engine: Engine, run: Run, job_id: JobId, attempt: int) -> N
     left = [one.id for one in tried if one.commit is not None and one.pulled is None]
     if not left:
         return
-    more = f" and {len(left) - LISTED} more" if len(left) > LISTED else ""
+    listed = ", ".join(left[:LISTED]) + (f" and {len(left) - LISTED} more" if len(left) > LISTED else "")
     look = Next("get_job_diff", run.id, f"{job_id}/{left[0]}")
-    told = f"What {', '.join(left[:LISTED])}{more} of job '{job_id}' changed was not pulled, and is not in the result. See it: "
+    told = f"What {listed} of job '{job_id}' changed was not pulled, and is not in the result. See it: "
     engine.warn(run.id, engine.world.say((told, look)), job_id)

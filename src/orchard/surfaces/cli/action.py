@@ -118,6 +118,10 @@ class Asked(Struct):
         return act_and_follow(self.terminal, self.app, act, self.plan, detach=self.detach, answer=answer)
 
 
+FOLLOWS = "The exit code is that of 'orchard run': 4 where the plan waits for a person."
+"""Stands in the help of every verb that stays with the work that goes on."""
+
+
 def action(
     operation: Operation,
     *,
@@ -149,7 +153,7 @@ def action(
             plan, names = _meant(app, operation, given)
             return function(Asked(terminal, app, operation, plan, {**names, **read}, yes, detach))
 
-        carry_out.__doc__ = function.__doc__
+        carry_out.__doc__ = " ".join(filter(None, [(function.__doc__ or "").strip(), FOLLOWS if form.follows else ""]))
         made: Any = carry_out
         for parameter in reversed([*about, options_of(operation, words), *gates]):
             made = parameter(made)

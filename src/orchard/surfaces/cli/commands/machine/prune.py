@@ -41,7 +41,8 @@ def _age(context: click.Context, parameter: click.Parameter, value: str) -> floa
 @yes_option
 def prune(terminal: Terminal, older_than: float, dry_run: bool, yes: bool) -> int:
     """Their commits that have not landed, their saved work and their logs are removed for good; what has landed stays.
-    Plans that are under way or wait for a person are never meant. Without a terminal, pass --yes.
+    Plans that are under way or wait for a person are never meant. Without a terminal, pass --yes;
+    otherwise it exits with 4.
     """
     app, now = app_of(terminal), time.time()
     old = [plan for plan in app.plans(deleted=True) if _is_old(plan, now - older_than)]

@@ -206,7 +206,8 @@ def plan(
     terminal: Terminal, goal: str, agent: str | None, model: str | None, file: Path | None, run: bool, yes: bool
 ) -> int:
     """The agent looks at a copy of what is committed and changes nothing. Its plan is checked, and it is told what is
-    wrong with it at most three times. Nothing runs until you say so.
+    wrong with it at most three times. Nothing runs until you say so: without a
+    terminal '--run' needs --yes; otherwise it exits with 4.
     """
     if run and not yes and not terminal.can_ask:
         raise NeedsPerson("Cannot ask without a terminal whether the plan may run.", "Add --yes, or leave --run out.")

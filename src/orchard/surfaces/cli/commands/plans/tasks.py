@@ -76,6 +76,7 @@ def do(
 ) -> int:
     """Every task is a job of its own, in a git worktree of its own; all run at the same time, and their work is merged,
     checked and landed as that of a plan file. A task that begins with '@NAME' is for the agent of that name.
+    The exit code is that of 'orchard run'.
     """
     from orchard.planfile.parse import parse_value  # brings pydantic
 
