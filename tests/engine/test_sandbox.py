@@ -334,6 +334,33 @@ async def test_the_wall_leaves_nothing_to_be_saved_and_nothing_behind(orchard: O
     assert not list((orchard.repo.path / ".git").glob("worktrees/*/config.worktree"))
 
 
+async def test_a_program_finds_in_its_worktree_what_the_repository_has_and_nothing_in_the_place_of_protected_names(
+    orchard: Orchard, level: str
+) -> None:
+    orchard.repo.commit({".claude/settings.json": "{}\n"})
+    seen = "{ ls -A; git status --porcelain --ignored; } > $TMPDIR/seen; mv $TMPDIR/seen seen.txt"
+
+    status = await orchard.run(plan(f"{seen}; mkdir .vscode; echo '{{}}' > .mcp.json"))
+
+    assert status["plan"]["status"] == "succeeded", job(status, "a")
+    files = orchard.repo.files("work")
+    assert files["seen.txt"].split() == [".claude", ".git", "README.md", "shared.txt"]
+    assert files[".mcp.json"] == "{}\n"
+
+
+async def test_what_an_engine_that_died_laid_among_git_s_notes_goes_with_the_next_program(
+    orchard: Orchard, level: str
+) -> None:
+    await orchard.run(plan("false"))
+    (notes,) = (orchard.repo.path / ".git/worktrees").iterdir()
+    (notes / "config.worktree").touch()
+
+    status = await orchard.ask("retry_plan", jobs=["a"], work={"type": "shell", "command": "echo; false"})
+
+    assert job(status, "a")["attempts"] == 2 and notes.is_dir()
+    assert not list((orchard.repo.path / ".git").glob("worktrees/*/config.worktree"))
+
+
 async def test_a_job_cannot_put_a_link_in_the_place_of_a_private_folder(
     orchard: Orchard, home: Path, level: str
 ) -> None:
