@@ -119,3 +119,18 @@ def test_a_list_holds_only_plans_of_the_status_that_is_asked_for(desk: Desk) -> 
 
     assert [one["name"] for one in desk("list", "--status", "paused", "--json").json] == ["Held"]
     assert desk("list", "--status", "succeeded", "--json").json == []
+
+
+def test_phases_are_shown_in_plain_words_and_known_by_their_ids_as_well(desk: Desk) -> None:
+    plan = {"name": "Clash", "jobs": [{"id": one, "work": f"echo {one} > same.txt"} for one in ("a", "b")]}
+    ran = desk("run", desk.plan(json.dumps(plan)))
+    job = "b" if "b  failed" in ran.out else "a"
+
+    assert f"{job}  failed in merging" in ran.out and f"Job '{job}' failed in merging" in ran.out
+    shown = desk("job", job).out
+    assert "preparing   passed" in shown and "merging     failed" in shown and "merge-" not in shown
+    assert desk("status", "--json").json["jobs"][{"a": 0, "b": 1}[job]]["failed_phase"] == "merge-ri"
+    for words in ("merging", "merge-ri"):
+        assert "--phase" not in desk("logs", job, "--phase", words).err
+    refused = desk("logs", job, "--phase", "MERGE")
+    assert refused.code == 2 and "'preparing', 'setup'" in refused.err

@@ -1,4 +1,5 @@
 // What can be done with plans and jobs: the same operations as everywhere, and a question first where work is stopped.
+import { phaseWords } from "./format";
 import { Refused, ask, operationOf, type Answer, type Name } from "./api";
 import type { JobView, Next, Operations, PlanSummary } from "./generated/api";
 import { asked, note, type Question } from "./parts/overlay";
@@ -189,7 +190,7 @@ async function retry(repo: string, plan: string, job: JobView): Promise<unknown>
     yes: "Retry",
     field: { label: "New work (left empty: as before)", placeholder: "@agent Fix the import error in api.py", lines: 4 },
     choices: [
-      { name: "from", label: "Begin at", options: [{ value: "", label: "the phase that failed" }, ...PHASES.map((phase) => ({ value: phase, label: phase }))] },
+      { name: "from", label: "Begin at", options: [{ value: "", label: "the phase that failed" }, ...PHASES.map((phase) => ({ value: phase, label: phaseWords(phase) }))] },
       { name: "fresh", label: "Worktree", options: [{ value: "", label: "the same" }, { value: "fresh", label: "a fresh one" }] },
       { name: "session", label: "Agent", options: [{ value: "", label: "goes on in its session" }, { value: "fresh", label: "begins a new session" }] },
     ],

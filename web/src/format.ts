@@ -50,6 +50,13 @@ export function count(number: number, one: string, many = `${one}s`): string {
   return `${number.toLocaleString("en")} ${number === 1 ? one : many}`;
 }
 
+const PHASE_WORDS: Record<string, string> = { "merge-fi": "preparing", "merge-ri": "merging" };
+
+/** What people read of a phase. */
+export function phaseWords(phase: string): string {
+  return PHASE_WORDS[phase] ?? phase;
+}
+
 /** Tokens and the like: `950`, `12.4k`, `3.1M`. */
 export function large(number: number): string {
   if (number < 1000) return String(number);

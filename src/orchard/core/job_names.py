@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 
 from orchard.core.records import JobRecord
 from orchard.errors import Next, NotFound
-from orchard.model.phases import Phase
+from orchard.model.phases import Phase, shown_phase
 from orchard.model.plan import VALIDATION, Job, JobId
 from orchard.text import did_you_mean
 
@@ -109,4 +109,4 @@ def failed_words(job: str, phase: str | None) -> str:
     """That a job failed, and where: the subject and the verb of a sentence."""
     if job == VALIDATION:
         return VALIDATION_FAILED[Phase(phase) if phase else Phase.WORK]
-    return f"Job '{job}' failed{f' in {phase}' if phase else ''}"
+    return f"Job '{job}' failed{f' in {shown_phase(phase)}' if phase else ''}"

@@ -16,6 +16,18 @@ class Phase(StrEnum):
 
 
 PHASES: tuple[Phase, ...] = tuple(Phase)
+_SHOWN = {Phase.MERGE_FI: "preparing", Phase.MERGE_RI: "merging"}
+
+
+def shown_phase(phase: str) -> str:
+    """What people read of a phase; programs are told its id."""
+    return _SHOWN.get(Phase(phase), Phase(phase).value)
+
+
+def phase_of_words(words: str) -> Phase | None:
+    """The phase that a person means: by what is shown of it, or by its id."""
+    return next((phase for phase in PHASES if words in (phase.value, shown_phase(phase))), None)
+
 
 # What these phases do runs once per attempt: a program of the user's may have had effects that
 # we cannot see. The other phases are ours, idempotent and checked against git, so a crash in one

@@ -1,6 +1,6 @@
 // Every try at a job, beside each other: what it ran, how each phase went, what agents did, and why it failed.
 import type { AttemptView, TurnView } from "../generated/api";
-import { duration, elapsed, large, moment, money, short, spoken, visible, visibleName } from "../format";
+import { duration, elapsed, large, moment, money, phaseWords, short, spoken, visible, visibleName } from "../format";
 import { Empty } from "../parts/bits";
 import { Badge, type Tone } from "../parts/status";
 
@@ -37,7 +37,7 @@ function Attempt({ attempt }: { attempt: AttemptView }) {
       <div className="facts small num">
         {attempt.phases.map((one, place) => (
           <span key={place} title={one.note}>
-            <b className={one.outcome === "failed" ? "t-bad" : ""}>{one.phase}</b> {one.outcome === "skipped" ? "skipped" : duration(elapsed(one.started_at, one.ended_at, now) ?? 0)}
+            <b className={one.outcome === "failed" ? "t-bad" : ""}>{phaseWords(one.phase)}</b> {one.outcome === "skipped" ? "skipped" : duration(elapsed(one.started_at, one.ended_at, now) ?? 0)}
           </span>
         ))}
       </div>
@@ -64,7 +64,7 @@ function Turn({ turn }: { turn: TurnView }) {
   return (
     <div className="said-by" style={{ maxWidth: "100%" }}>
       <div className="who num">
-        <b>{visibleName(turn.agent)}</b> {turn.model} · {turn.trigger} · {turn.phase} {took !== null && `· ${duration(took)}`} {Boolean(turn.usage.tokens) && `· ${large(turn.usage.tokens ?? 0)} tokens`} {money(turn.usage.cost)} {turn.outcome && `· ${turn.outcome}`}
+        <b>{visibleName(turn.agent)}</b> {turn.model} · {turn.trigger} · {phaseWords(turn.phase)} {took !== null && `· ${duration(took)}`} {Boolean(turn.usage.tokens) && `· ${large(turn.usage.tokens ?? 0)} tokens`} {money(turn.usage.cost)} {turn.outcome && `· ${turn.outcome}`}
       </div>
       <div className="words">{spoken((turn.text || turn.message).slice(0, 3000))}</div>
       {turn.notes.map((one, place) => (

@@ -4,7 +4,7 @@ import { memo, useMemo, useState } from "react";
 import { jobsOf, type Plan } from "../deltas";
 import { FOLDED_FROM, criticalPath, draw, groupsOf, pathsOf } from "../graph";
 import type { JobStatus, JobView } from "../generated/api";
-import { count, duration, elapsed, visibleName } from "../format";
+import { count, duration, elapsed, phaseWords, visibleName } from "../format";
 import { Icon } from "../parts/icons";
 import { StatusIcon, jobTone, statusTone, type Tone } from "../parts/status";
 import { href } from "../route";
@@ -94,14 +94,14 @@ function subtitle(job: JobView, plan: Plan, now: number): string {
   const took = elapsed(job.started_at, job.ended_at, now, job.idle_seconds);
   const time = took === null ? "" : duration(took);
   if (job.waiting) return "waits for you";
-  if (job.status === "running") return [job.agent?.name, job.phase, time].filter(Boolean).join(" · ");
+  if (job.status === "running") return [job.agent?.name, job.phase && phaseWords(job.phase), time].filter(Boolean).join(" · ");
   if (job.status === "pending" || job.status === "ready") {
     const open = job.needs.filter((need) => plan.jobs.get(need)?.status !== "succeeded");
     if (!job.deployed) return "waits to be deployed";
     return open.length === 0 ? "waits for a slot" : `waits for ${open.length === 1 ? visibleName(open[0] ?? "") : count(open.length, "job")}`;
   }
   if (job.status === "blocked") return `blocked by ${visibleName(job.needs.find((need) => ["failed", "canceled", "blocked"].includes(plan.jobs.get(need)?.status ?? "")) ?? "what it needs")}`;
-  if (job.status === "failed") return [job.failed_phase ? `failed in ${job.failed_phase}` : "failed", time].filter(Boolean).join(" · ");
+  if (job.status === "failed") return [job.failed_phase ? `failed in ${phaseWords(job.failed_phase)}` : "failed", time].filter(Boolean).join(" · ");
   const { lines_added: added = 0, lines_deleted: deleted = 0 } = job.summary;
   return [job.status === "succeeded" ? "" : job.status, time, added || deleted ? `+${added} −${deleted}` : "", job.healed.length > 0 ? "healed" : "", job.attempts > 1 ? `attempt ${job.attempts}` : ""].filter(Boolean).join(" · ");
 }

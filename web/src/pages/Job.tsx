@@ -4,7 +4,7 @@ import { jobActions, run, sentence, stepAction } from "../actions";
 import { ask, text } from "../api";
 import type { AttemptView, JobDetails, JobView, LogView as LogFile, Phase, PhaseView } from "../generated/api";
 import type { Plan } from "../deltas";
-import { count, duration, elapsed, large, money, spoken, visible, visibleName } from "../format";
+import { count, duration, elapsed, large, money, phaseWords, spoken, visible, visibleName } from "../format";
 import { ActionButton, Banner, Copy, Empty, Failed, Loading } from "../parts/bits";
 import { Diff } from "../parts/Diff";
 import { LogView } from "../parts/LogView";
@@ -106,7 +106,7 @@ function Shown({ repo, plan, job, details, tab }: { repo: string; plan: Plan; jo
         )}
         {job.healed.map((one) => (
           <span key={one.phase} className="t-ok">
-            {one.phase} healed by {one.agent}
+            {phaseWords(one.phase)} healed by {one.agent}
           </span>
         ))}
         {job.worktree && <Copy text={job.worktree} label="worktree" />}
@@ -192,7 +192,7 @@ function Refused({ details }: { details: JobDetails }) {
       The sandbox refused {count(refused.length, "access", "accesses")}:
       {refused.slice(0, 10).map((one, place) => (
         <div key={place} className="small words">
-          <code>{visible(one.name)}</code> in {one.phase}
+          <code>{visible(one.name)}</code> in {phaseWords(one.phase)}
           {one.count > 1 ? `, ${one.count} times or more` : ""}: {spoken(one.reason)} {one.setting && <code>{visible(one.setting)}</code>}
         </div>
       ))}
@@ -241,7 +241,7 @@ function Phases({ attempt, now, picked, pick, logs }: { attempt: AttemptView | u
           <button key={phase} className="phase" disabled={!printed} aria-pressed={picked === phase} title={one?.note || (printed ? "Show what it printed" : "It printed nothing")} onClick={() => pick(phase)}>
             <span className={`what t-${tone}`}>
               {one ? <StatusIcon tone={tone} size={13} /> : null}
-              {phase}
+              {phaseWords(phase)}
             </span>
             <span className="small soft num">{one ? (one.outcome === "skipped" ? "skipped" : took !== null ? duration(took) : "") : "not yet"}</span>
           </button>

@@ -1,7 +1,7 @@
 // When each job ran: its attempts and phases beside each other, with marks where it was retried or healed.
 import { useMemo } from "react";
 import type { Plan } from "../deltas";
-import { duration, visibleName } from "../format";
+import { duration, phaseWords, visibleName } from "../format";
 import { useJournal } from "../journal";
 import { Empty, Loading } from "../parts/bits";
 import { href } from "../route";
@@ -86,7 +86,7 @@ function Row({ lane, name, address, at, now }: { lane: Lane; name: string; addre
       <div className="lane">
         <i className="gap" style={{ left: at(lane.from), width: `calc(${at(end)} - ${at(lane.from)})` }} />
         {lane.phases.map((one, place) => (
-          <i key={place} className={one.failed ? "failed" : `p-${one.phase}`} style={{ left: at(one.from), width: `calc(${at(one.to ?? now)} - ${at(one.from)})` }} title={`${one.phase}: ${duration(((one.to ?? now) - one.from) / 1000)}${one.failed ? ", failed" : ""}`} />
+          <i key={place} className={one.failed ? "failed" : `p-${one.phase}`} style={{ left: at(one.from), width: `calc(${at(one.to ?? now)} - ${at(one.from)})` }} title={`${phaseWords(one.phase)}: ${duration(((one.to ?? now) - one.from) / 1000)}${one.failed ? ", failed" : ""}`} />
         ))}
         {lane.marks.map((one, place) => (
           <i key={`mark ${place}`} className="mark" style={{ left: at(one.at) }} title={one.what} />

@@ -1,4 +1,5 @@
 // What a status looks like: one tone and one icon for each, everywhere.
+import { phaseWords } from "../format";
 import type { JobStatus, JobView, PlanStatus, PlanSummary } from "../generated/api";
 import { Icon } from "./icons";
 
@@ -52,7 +53,7 @@ export function PlanBadge({ plan }: { plan: PlanSummary }) {
 }
 
 export function JobBadge({ job }: { job: Pick<JobView, "status" | "waiting" | "phase"> }) {
-  return <Badge tone={jobTone(job)} status={job.status}>{job.waiting ? "waits for you" : job.phase && job.status === "running" ? job.phase : job.status}</Badge>;
+  return <Badge tone={jobTone(job)} status={job.status}>{job.waiting ? "waits for you" : job.phase && job.status === "running" ? phaseWords(job.phase) : job.status}</Badge>;
 }
 
 const BAR: [string, Tone][] = [

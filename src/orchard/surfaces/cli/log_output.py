@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from orchard.model.phases import Phase
+from orchard.model.phases import Phase, shown_phase
 from orchard.store.logs import log_size, opened
 from orchard.store.redact import KEY_LENGTH, Redactor
 from orchard.surfaces.cli.render.lines import colored, plain
@@ -28,7 +28,7 @@ class Part(Struct, frozen=True):
 
     @property
     def head(self) -> str:
-        return f"{self.phase or self.path.stem}, attempt {self.attempt}"
+        return f"{shown_phase(self.phase) if self.phase else self.path.stem}, attempt {self.attempt}"
 
 
 # ---------------------------------------------------------------------------------------- reading

@@ -9,7 +9,7 @@ import click
 
 from orchard.app import App, open_app
 from orchard.errors import NeedsPerson, OrchardError
-from orchard.model.phases import PHASES
+from orchard.model.phases import PHASES, phase_of_words, shown_phase
 from orchard.operations.operation import Argument, Operation, arguments_of
 from orchard.surfaces.cli.render import text
 from orchard.surfaces.cli.render.lines import safe
@@ -195,7 +195,7 @@ def _parameter(argument: Argument, said: str) -> Any:
     elif argument.form == "budget":
         sort = {"metavar": "KIND=N,..."}
     elif argument.form == "phase":
-        sort = {"type": click.Choice([str(phase) for phase in PHASES])}
+        sort = {"type": PhaseChoice()}
     elif get_origin(argument.kind) is Literal:
         sort = {"type": click.Choice(get_args(argument.kind)), "default": argument.default}
     elif argument.kind is bool:
@@ -206,6 +206,17 @@ def _parameter(argument: Argument, said: str) -> Any:
     if argument.kind is bool and argument.default is None:
         name = f"{name}/--no-{name[2:]}"
     return click.option(*_short_names(argument), name, argument.name, help=said, **sort)
+
+
+class PhaseChoice(click.Choice[str]):
+    """A phase by what is shown of it, or by its id; the id is what is asked with."""
+
+    def __init__(self) -> None:
+        super().__init__([shown_phase(phase) for phase in PHASES])
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        phase = phase_of_words(value)
+        return phase.value if phase is not None else super().convert(value, param, ctx)
 
 
 def _short_names(argument: Argument) -> list[str]:

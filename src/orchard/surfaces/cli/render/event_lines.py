@@ -17,7 +17,7 @@ from orchard.core.views.plans import push_failed
 from orchard.errors import Next
 from orchard.model.events import plans as events
 from orchard.model.events.plans import Event, Recorded
-from orchard.model.phases import Phase
+from orchard.model.phases import Phase, shown_phase
 from orchard.model.plan import VALIDATION, JobId
 from orchard.surfaces.cli.render import health, text
 from orchard.surfaces.cli.render.lines import Line, Meaning, safe, safe_lines
@@ -100,7 +100,7 @@ def _budget(run: Run, event: events.BudgetWarned) -> list[Line]:
 def _job_started(run: Run, event: events.JobStarted) -> list[Line]:
     if event.attempt == 1 and run.takes_slot(event.job):  # its first phase says so in a moment
         return []
-    again = f"attempt {event.attempt}, from {event.first_phase}" if event.attempt > 1 else ""
+    again = f"attempt {event.attempt}, from {shown_phase(event.first_phase)}" if event.attempt > 1 else ""
     return [_line(_job(event.job), "started", "busy", again)]
 
 
@@ -111,7 +111,7 @@ def _phase_started(run: Run, event: events.PhaseStarted) -> list[Line]:
         return []
     if event.job == VALIDATION and event.phase is Phase.WORK:
         return [_line("verify", "started", "busy")]
-    return [_line(_job(event.job), str(event.phase), "busy", "started")]
+    return [_line(_job(event.job), shown_phase(event.phase), "busy", "started")]
 
 
 def _runs_program(run: Run, event: events.PhaseStarted) -> bool:
@@ -133,8 +133,8 @@ def _succeeded(run: Run, event: events.JobSucceeded) -> list[Line]:
 
 
 def _failed(run: Run, event: events.JobFailed) -> list[Line]:
-    plain = event.phase is None or (event.job == VALIDATION and event.phase is Phase.WORK)
-    where = "failed" if plain else f"failed in {event.phase}"
+    plain = event.job == VALIDATION and event.phase is Phase.WORK
+    where = "failed" if event.phase is None or plain else f"failed in {shown_phase(event.phase)}"
     where += ", which is allowed" if event.stand_in is not None else ""
     message = f"{_took(run, event.job)}  {safe(event.message, 2000)}".strip()
     lines = [_line(_job(event.job, event.phase), where, "bad", message)]
@@ -156,7 +156,7 @@ def _held(run: Run, event: events.JobHeld) -> list[Line]:
 
 
 def _retried(run: Run, event: events.JobRetried) -> list[Line]:
-    start = f"from {event.first_phase}" if event.first_phase else ""
+    start = f"from {shown_phase(event.first_phase)}" if event.first_phase else ""
     return [_line(_job(event.job), "retried", "busy", " ".join(filter(None, (start, safe(event.why)))))]
 
 
@@ -251,7 +251,7 @@ def _heal_tried(run: Run, event: events.HealTried) -> list[Line]:
         "unchanged": ("not healed: nothing was changed", "bad"),
     }
     what, meaning = words.get(event.outcome, (safe(event.outcome), ""))
-    return [_line(_job(event.job), what, meaning, f"{event.phase}, try {event.number}")]
+    return [_line(_job(event.job), what, meaning, f"{shown_phase(event.phase)}, try {event.number}")]
 
 
 def _settled(run: Run, event: events.ConflictSettled) -> list[Line]:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from orchard.core.views.documents import AttemptView, Failure, JobDetails, SubtaskView, TurnView
 from orchard.core.views.sandbox import RefusalView
+from orchard.model.phases import shown_phase
 from orchard.model.plan import VALIDATION
 from orchard.operations.queries.subtasks import SubtaskDetails
 from orchard.surfaces.cli.render import health, text
@@ -26,7 +27,7 @@ def job_lines(job: JobDetails, look: Look) -> list[Line]:
         (f"  {safe(job.name)}" if job.name != job.id.rpartition("/")[2] else "", ""),
         ("  ", ""),
         text.status_piece(job.status),
-        (f" {job.phase}" if job.phase else "", "busy"),
+        (f" {shown_phase(job.phase)}" if job.phase else "", "busy"),
     ]
     attempts = job.attempts_detail
     lines = [first, *_facts(job)]
@@ -87,7 +88,7 @@ def _rows(job: JobDetails) -> Iterator[tuple[str, str | None, Meaning]]:
         cost = f", ${used.cost:.4f} ({used.cost_source})" if used.cost is not None else ""
         premium = f", {used.premium_requests:g} premium requests" if used.premium_requests else ""
         yield "used", f"{used.tokens:,} tokens in {text.many(used.requests or 0, 'request')}{premium}{cost}", ""
-    yield "healed", ", ".join(f"{one.phase} by {one.agent}" for one in job.healed), "wait"
+    yield "healed", ", ".join(f"{shown_phase(one.phase)} by {one.agent}" for one in job.healed), "wait"
     yield "worktree", job.worktree, ""
     yield "called done", "yes, and nothing was said about it" if job.result == "" else job.result, ""
     if evidence:
@@ -155,7 +156,7 @@ def attempt_lines(attempt: AttemptView, look: Look, *, works: bool = True) -> li
         outcome = phase.outcome or "running"
         note = f"  {safe(phase.note)}" if phase.note else ""
         shown = text.status_piece(outcome, padded(outcome, 11))
-        lines.append([(f"    {padded(phase.phase, 12)}", ""), shown, (f"{spent:>7}{note}", "dim")])
+        lines.append([(f"    {padded(shown_phase(phase.phase), 12)}", ""), shown, (f"{spent:>7}{note}", "dim")])
     turns = [turn for turn in attempt.turns if not turn.subtask]
     lines += [line for turn in turns for line in _turn_lines(turn, look)]
     lines += [line for subtask in attempt.subtasks for line in _subtask_lines(subtask, look)]
@@ -258,7 +259,7 @@ def _log_lines(job: JobDetails) -> Iterator[Line]:
     for log in job.logs:
         if log.attempt == job.attempts:
             where = f"{safe(log.path)}  {text.bytes_text(log.size)}"
-            yield [(f"  log {padded(log.phase, 12)}", "dim"), (where, "dim")]
+            yield [(f"  log {padded(shown_phase(log.phase), 12)}", "dim"), (where, "dim")]
     for subtask in job.subtasks:
         if subtask.log:
             yield [(f"  log {padded(subtask.id, 14)}", "dim"), (safe(subtask.log), "dim")]

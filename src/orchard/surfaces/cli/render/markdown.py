@@ -14,6 +14,7 @@ from orchard.core.job_names import failed_words
 from orchard.core.run import Run
 from orchard.core.views.documents import JobView, PlanSummary, PlanView, WholePlan
 from orchard.core.views.figures import AgentUsage
+from orchard.model.phases import shown_phase
 from orchard.model.plan import JobId
 from orchard.surfaces.cli.render import text
 from orchard.surfaces.cli.render.lines import safe, safe_lines
@@ -61,7 +62,7 @@ def _result(document: PlanView, hide: Hide) -> Iterator[str]:
     for one in plan.waiting:
         yield f"- {in_code(one.job)} waits ({one.kind}): {in_code(hide(one.reason), 2000)}"
     for healed in plan.healed:
-        yield f"- {in_code(healed.job)} was healed by {in_code(healed.agent)} in {in_code(healed.phase)}"
+        yield f"- {in_code(healed.job)} was healed by {in_code(healed.agent)} in {in_code(shown_phase(healed.phase))}"
     for conflict in plan.resolutions[:10]:
         paths = ", ".join(in_code(path) for path in conflict.paths[:3])
         yield f"- A conflict was resolved by {in_code(conflict.by)}: {paths}"
@@ -116,7 +117,7 @@ def _word(job: JobView) -> str:
 
 def _status(job: JobView) -> str:
     word = _word(job)
-    more = f" in {job.failed_phase}" if job.failed_phase and word == "failed" else ""
+    more = f" in {shown_phase(job.failed_phase)}" if job.failed_phase and word == "failed" else ""
     more += " (allowed)" if job.allowed else ""
     more += f", attempt {job.attempts}" if job.attempts > 1 else ""
     return f"{_marked(word)}{word}{more}"

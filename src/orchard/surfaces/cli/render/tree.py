@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from orchard.core.sides import kept_version, nothing_to_land
 from orchard.core.views.documents import AgentAtWork, HealedJob, JobView, PlanSummary, PlanView, Resolution
+from orchard.model.phases import shown_phase
 from orchard.model.plan import VALIDATION
 from orchard.model.statuses import JobStatus
 from orchard.surfaces.cli.render import health, text
@@ -126,11 +127,11 @@ def _word(row: Row) -> str:
     if job is None:
         return row.status
     if row.status == "running" and job.phase:
-        return f"running {job.phase}"
+        return f"running {shown_phase(job.phase)}"
     if job.waiting is not None:
         return f"waiting: {safe(job.waiting.kind, 20)}"
     if row.status == "failed" and job.failed_phase and not (job.validation and job.failed_phase == "work"):
-        return f"failed: {job.failed_phase}{' (allowed)' if job.allowed else ''}"
+        return f"failed: {shown_phase(job.failed_phase)}{' (allowed)' if job.allowed else ''}"
     if row.status == "pending" and job.result is not None:
         return "called done"
     if row.status == "pending" and not job.deployed:
@@ -201,7 +202,7 @@ def _healed_lines(healed: list[HealedJob]) -> Iterator[Line]:
     """Which jobs needed an agent to pass, and which agent changed their files."""
     by_agent: dict[str, dict[str, list[str]]] = {}
     for one in healed:
-        by_agent.setdefault(one.agent, {}).setdefault(one.job, []).append(one.phase)
+        by_agent.setdefault(one.agent, {}).setdefault(one.job, []).append(shown_phase(one.phase))
     for agent, jobs in by_agent.items():
         named = [f"{safe(job)} ({', '.join(phases)})" for job, phases in jobs.items()]
         more = f" and {len(named) - SHOWN_OF_MANY} more" if len(named) > SHOWN_OF_MANY else ""
@@ -215,7 +216,7 @@ def _resolved_lines(resolutions: list[Resolution], target: str | None) -> Iterat
         paths = ", ".join(safe(path) for path in one.paths[:3])
         more = f" and {len(one.paths) - 3} more" if len(one.paths) > 3 else ""
         kept = safe(kept_version(one.by, one.ours, one.theirs, target), 500)
-        where = f"by {safe(one.by)} in {safe(one.job)} ({one.phase}): {paths}{more}"
+        where = f"by {safe(one.by)} in {safe(one.job)} ({shown_phase(one.phase)}): {paths}{more}"
         yield [("conflict resolved ", "wait"), (where + (f", {kept}" if kept else ""), "")]
     if len(resolutions) > SHOWN_OF_MANY:
         yield [(f"... and {len(resolutions) - SHOWN_OF_MANY} more conflicts were resolved", "wait")]

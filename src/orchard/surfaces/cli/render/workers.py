@@ -7,6 +7,7 @@ from orchard.core.views.documents import WorkerState
 from orchard.core.views.figures import AgentUsage
 from orchard.core.views.talk import TalkEntry
 from orchard.core.views.worker_list import PlanRow, SubtaskRow, TaskRow, WorkerList, WorkerRow
+from orchard.model.phases import shown_phase
 from orchard.surfaces.cli.render import health, text
 from orchard.surfaces.cli.render.lines import Line, Meaning, Piece, safe, safe_lines
 
@@ -27,7 +28,7 @@ def _plan(plan: PlanRow, workers: Sequence[WorkerRow]) -> Iterator[Line]:
     yield [(safe(plan.plan), "strong"), (name, ""), text.status_piece(plan.status), (counts, "dim"), (where, "dim")]
     own = [one for one in workers if (one.repository, one.plan) == (plan.repository, plan.plan)]
     for worker in own:
-        yield _row(safe(worker.job), worker, 1, f" {worker.phase}" if worker.phase else _not_over(worker))
+        yield _row(safe(worker.job), worker, 1, f" {shown_phase(worker.phase)}" if worker.phase else _not_over(worker))
         yield from _about(worker, 2)
         yield from _below(worker.subtasks, None, 2)
     for task in plan.tasks:
@@ -84,7 +85,7 @@ def _task(task: TaskRow) -> Line:
     who = (task.agent or "agent") if task.is_for_agent else "program"
     waits = "" if task.deployed else "  waits to be deployed"
     needs = f"  after {safe(', '.join(task.waits_for), 200)}" if task.waits_for else ""
-    phase = f" {task.phase}" if task.phase else ""
+    phase = f" {shown_phase(task.phase)}" if task.phase else ""
     return [
         ("  ", ""),
         (safe(task.job), "name"),

@@ -28,7 +28,7 @@ from orchard.store.logs import log_size
 from orchard.store.redact import Redactor
 from orchard.surfaces.cli.group import verb
 from orchard.surfaces.cli.log_output import Part, Printer, Reading
-from orchard.surfaces.cli.options import app_of, optional_job_argument, plan_option
+from orchard.surfaces.cli.options import PhaseChoice, app_of, optional_job_argument, plan_option
 from orchard.surfaces.cli.render import text
 from orchard.surfaces.cli.terminal import Terminal
 
@@ -87,7 +87,7 @@ orchard logs api/subtask-k3x9p -f      # of a part that its agent handed to anot
 @optional_job_argument
 @plan_option
 @click.option("-f", "--follow", is_flag=True, help="Go on as long as the job, or the plan, runs.")
-@click.option("--phase", type=click.Choice([str(phase) for phase in PHASES]), help="Only this phase.")
+@click.option("--phase", type=PhaseChoice(), help="Only this phase.")
 @click.option("--attempt", type=click.IntRange(1), metavar="N", help="This attempt, not the last one.")
 @click.option("--all", "every", is_flag=True, help="All attempts.")
 @click.option("-n", "--tail", type=click.IntRange(0), metavar="N", help="Only the last N lines.")
