@@ -406,8 +406,8 @@ def test_what_git_ignores_is_told_with_the_line_that_brings_it(repo: Repo) -> No
     ]
     repo.write({".worktreeinclude": "/CLAUDE.md\n", ".claude/agents/a.md": "x"})
     assert notes(repo, "builtin") == [
-        "git ignores '.claude/' (agents, commands, skills), so the worktrees of jobs do not have it. Definitions "
-        "that a plan names are read from your checkout all the same. "
+        "git ignores '.claude/' (agents, commands, skills), so the worktrees of jobs do not have it. Definitions that "
+        "a plan names are read from your checkout all the same. "
         "This line in .worktreeinclude brings it along: /.claude/",
     ]
     repo.write({".worktreeinclude": "/.claude/\n/CLAUDE.md\n"})
