@@ -44,6 +44,10 @@ def test_what_waits_is_shown_and_answered(api: World, agents: ScriptedAgents) ->
     (row,) = api.get("/waiting")["waiting"]
     assert (row["kind"], row["job"], row["input"]) == ("permission", "a", '{"path": "a.txt"}')
     assert [step["operation"] for step in row["next"]] == ["allow_call", "deny_call"]
+    (worker,) = api.get("/workers")["workers"]
+    assert [(one["number"], one["tool"], one["about"]) for one in worker["asks"]] == [(1, "write_file", "a.txt")]
+    assert worker["asks"][0]["next"] == row["next"]
+    assert api.get(f"/plans/{plan}")["plan"]["next"] == row["next"]
     shown = api.get(job_path(plan, "a"))
     assert shown["waiting"]["kind"] == "permission"
     assert shown["permissions"]["tools"] == "edit; asks before all that does more than read"

@@ -56,6 +56,8 @@ async def test_a_call_is_listed_confirmed_by_a_person_and_answered(tools: Bench,
     )  # fmt: skip
     assert row["next"] == f'allow_call(plan="{plan}", job="a", question=1)'
     assert row["others"] == [f'deny_call(plan="{plan}", job="a", question=1)']
+    (worker,) = (await tools("list_workers"))["workers"]
+    assert worker["asks"] == [{"question": 1, "tool": "bash", "about": "make clean"}]
     details = await tools("get_job", plan=plan, job="a")
     assert "asks whether it may use bash: make clean" in str(details)
 

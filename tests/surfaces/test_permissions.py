@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import threading
 import time
@@ -73,7 +74,12 @@ def test_calls_are_asked_about_allowed_and_denied_from_another_terminal(
     assert "Agent 'builtin' asks whether it may use write_file: a.txt" in said
     assert "by tool" in said, "what it would write"
     assert "orchard allow a --question 1" in said and "orchard deny a --question 1" in said
-    assert "waiting: permission" in orchard("status").stdout
+    status = orchard("status").stdout
+    assert "waiting: permission" in status
+    assert re.search(r"next: orchard allow a --question 1 --plan \S+; or: orchard deny a --question 1", status)
+    workers = orchard("workers").stdout
+    assert "a  running work, asks you  builtin" in workers
+    assert re.search(r"asks: may it use write_file: a.txt\?  orchard allow a --question 1", workers)
     assert "by tool" in orchard("job", "a").stdout
 
     allowed = orchard("allow", "a")

@@ -86,6 +86,11 @@ function Worker({ repo, worker, now }: { repo: string; worker: WorkerRow; now: n
           {worker.activity?.active_at && <span>active {ago(worker.activity.active_at, now)}</span>}
         </span>
       </div>
+      {worker.asks.map((one) => (
+        <p key={one.number} className="t-ask small words">
+          Asks whether it may use {spoken(one.about ? `${one.tool}: ${one.about}` : one.tool)}
+        </p>
+      ))}
       {worker.health?.map((one) => (
         <p key={one.condition} className="t-wait small words">
           <Icon shape="heart" size={13} /> {one.condition}: {spoken(one.evidence)}
@@ -119,6 +124,7 @@ function Subtasks({ all, parent, open }: { all: readonly SubtaskRow[]; parent: s
             <span className="soft">
               {one.agent} {one.model ?? ""}
             </span>
+            {one.asks.length > 0 && <span className="t-ask">asks whether it may use {spoken(one.asks[0]?.tool ?? "")}</span>}
             <span className="soft cut grow">{spoken(one.activity?.doing || one.progress?.message || one.said || "").slice(0, 200)}</span>
             <button className="button bare tiny" onClick={() => open(one.subtask)}>
               Conversation

@@ -22,7 +22,7 @@ from orchard.core.views.usage import used_figures
 from orchard.core.views.workers import worker_view
 from orchard.errors import Hint, Next, Say, hint_from, steps_of
 from orchard.model.events.plans import CallAsked, JobFailed, Pushed
-from orchard.model.plan import VALIDATION, JobId
+from orchard.model.plan import VALIDATION, JobId, PlanId
 from orchard.model.statuses import JobStatus, PlanStatus
 from orchard.model.usage import Usage
 
@@ -316,9 +316,17 @@ def _calls(run: Run) -> list[_Question]:
     found = []
     for job in run.active:
         for call, at in run.records[job].questions:
-            allow, deny = (Next(name, run.id, job, {"question": call.number}) for name in ("allow_call", "deny_call"))
+            allow, deny = call_answers(run.id, call)
             found.append(_Question(job, PERMISSION, asked_words(call), "allow", allow, (deny,), at, call.input or None))
     return found
+
+
+def call_answers(plan: PlanId, call: CallAsked) -> tuple[Next, Next]:
+    """What allows a call, and what refuses it."""
+    return (
+        Next("allow_call", plan, call.job, {"question": call.number}),
+        Next("deny_call", plan, call.job, {"question": call.number}),
+    )
 
 
 def asked_words(call: CallAsked) -> str:
@@ -398,6 +406,8 @@ def plan_hint(run: Run, *, interrupted: bool) -> Hint | None:
         return Next("list_saved_work", run.id)
     if interrupted or (status in (PlanStatus.PAUSED, PlanStatus.WAITING) and run.paused is not None):
         return Next("resume_plan", run.id)
+    if status in (PlanStatus.RUNNING, PlanStatus.WAITING) and (asked := _calls(run)):
+        return asked[0].step, "; or: ", *asked[0].more
     if status is PlanStatus.FAILED and _only_conflicts(run):
         return take_side(run.id, "theirs"), " && ", Next("retry_plan", run.id), "  # or: --resolver ours"
     if status is PlanStatus.FAILED or status is PlanStatus.CANCELED:

@@ -22,7 +22,9 @@ from orchard.core.views.documents import (
     WorkerView,
 )
 from orchard.core.views.figures import AgentUsage, JobUsage, PlanUsage
+from orchard.core.views.plans import call_answers
 from orchard.core.views.workers import last_words, model_of, subtask_state
+from orchard.errors import Next
 from orchard.model.phases import Phase
 from orchard.model.plan import VALIDATION, AgentWork, JobId
 from orchard.model.statuses import JobStatus, PlanStatus
@@ -31,6 +33,18 @@ FAILED = ("failed", "stopped", "interrupted")
 """How a subtask ended that was not completed."""
 
 Repository = Annotated[str | None, Meta(description="Its folder, where all repositories were asked for.")]
+
+
+class QuestionRow(Struct, frozen=True, kw_only=True):
+    """A call that a worker wants to make, and with which it waits for a person's word."""
+
+    number: Annotated[int, Meta(description="Counts the questions of its job.")]
+    tool: str
+    about: Annotated[str, Meta(description="What the call is about, as the agent says it.")]
+    next: Annotated[list[Next], Meta(description="What answers it.")]
+
+
+Asks = Annotated[list[QuestionRow], Meta(description="Calls about which it asks a person, and with which it waits.")]
 
 
 class TaskRow(Struct, frozen=True, kw_only=True):
@@ -67,6 +81,7 @@ class SubtaskRow(Struct, frozen=True, kw_only=True):
     health: list[ConditionView]
     activity: ActivityView | None
     error: Annotated[str | None, Meta(description="Why it failed, or was stopped.")] = None
+    asks: Asks
 
 
 class WorkerRow(WorkerView, frozen=True, kw_only=True):
@@ -83,6 +98,7 @@ class WorkerRow(WorkerView, frozen=True, kw_only=True):
     usage: JobUsage
     started_at: Moment | None
     error: Annotated[str | None, Meta(description="Why the job failed.")] = None
+    asks: Asks
     subtasks: list[SubtaskRow]
 
 
@@ -164,6 +180,7 @@ def _worker(run: Run, job: JobView, worker: WorkerView, repository: str | None) 
         usage=job.usage,
         started_at=job.started_at,
         error=job.error,
+        asks=_asks(run, job, None),
         subtasks=_subtasks(run, job, job.subtasks, last),
     )
 
@@ -194,6 +211,18 @@ def _subtasks(run: Run, job: JobView, views: Sequence[SubtaskView], last: Attemp
                 usage=view.usage,
                 health=view.health,
                 activity=view.activity,
+                asks=_asks(run, job, view.id),
             )
         )
     return found
+
+
+def _asks(run: Run, job: JobView, subtask: str | None) -> list[QuestionRow]:
+    """What a worker asks; one whose engine is gone waits for no answer."""
+    if job.worker is not None and job.worker.state == "error":
+        return []
+    return [
+        QuestionRow(number=call.number, tool=call.tool, about=call.about, next=list(call_answers(run.id, call)))
+        for call, _ in run.records[JobId(job.id)].questions
+        if call.subtask == subtask
+    ]

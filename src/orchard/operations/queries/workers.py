@@ -69,14 +69,15 @@ list_workers = Query(
     name="list_workers",
     sentence="List plans, the tasks in them that wait, the agents at work on the others, and their subtasks.",
     details="A worker is created, running, idle, paused, completed or in error. The turn of an idle one is over; it "
-    "waits for a message or for complete_task. Tasks are jobs without a worker: not begun, or programs.",
+    "waits for a message or for complete_task. One with `asks` waits for a person's word about a call. Tasks are jobs "
+    "without a worker: not begun, or programs.",
     args=ListWorkers,
     answer=WorkerList,
     example={"plan": "add-login", "state": "idle"},
     route=Route("GET", "/workers"),
     tool=Tool("workers", "List workers"),
     verb=Verb("workers"),
-    next=("deploy_task", "send_message", "complete_task"),
+    next=("deploy_task", "send_message", "complete_task", "allow_call"),
     read=_read_workers,
 )
 

@@ -10,6 +10,7 @@ from orchard.core.views.worker_list import PlanRow, SubtaskRow, TaskRow, WorkerL
 from orchard.model.phases import shown_phase
 from orchard.surfaces.cli.render import health, text
 from orchard.surfaces.cli.render.lines import Line, Meaning, Piece, safe, safe_lines
+from orchard.surfaces.next_steps import in_commands
 
 SAID = 160
 STATES: dict[WorkerState, Meaning] = {
@@ -57,7 +58,8 @@ def _row(name: str, one: WorkerRow | SubtaskRow, depth: int, more: str) -> Line:
     who = f"  {safe(one.agent or 'agent', 40)}{role}" + (f" {safe(one.model, 60)}" if one.model else "")
     now = health.active(one.activity, time.time())
     queued = f"  {text.many(one.queued, 'message')} to be told" if one.queued else ""
-    state: Piece = (f"  {one.state}{more}", STATES[one.state])
+    waits = ", asks you" if one.asks else ""
+    state: Piece = (f"  {one.state}{more}{waits}", "wait" if one.asks else STATES[one.state])
     return [
         ("  " * depth, ""),
         (name, "name"),
@@ -74,6 +76,9 @@ def _about(one: WorkerRow | SubtaskRow, depth: int) -> Iterator[Line]:
     if one.progress is not None:
         far = f"{one.progress.percent:.0f} %  " if one.progress.percent is not None else ""
         yield [(indent, ""), (f"{far}{safe(one.progress.message, SAID)}", "")]
+    for asked in one.asks:
+        call = f"{safe(asked.tool, 100)}{f': {safe(asked.about, SAID)}' if asked.about else ''}"
+        yield [(indent, ""), ("asks: ", "wait"), (f"may it use {call}?  {in_commands(asked.next[0])}", "")]
     yield from health.evidence_lines(one.health, indent)
     if one.error:
         yield [(indent, ""), ("failed: ", "bad"), (safe(one.error, 2 * SAID), "")]

@@ -70,6 +70,7 @@ class WorkerRow(Output, kw_only=True):
     progress: dict[str, Any] | None = None
     tokens: int | None = None
     cost: float | None = None
+    asks: list[dict[str, Any]] | None = None
     health: list[dict[str, Any]] | None = None
     activity: dict[str, Any] | None = None
     subtasks: list[dict[str, Any]] | None = None
@@ -159,6 +160,7 @@ def _how(one: views.WorkerRow | views.SubtaskRow) -> Json:
         "said": one.said if len(one.said) <= SAID else f"[get_job_talk has all of it] {one.said[-SAID:]}",
         "progress": to_builtins(one.progress),
         **_used(one.usage),
+        "asks": [{"question": asked.number, "tool": asked.tool, "about": asked.about} for asked in one.asks],
         "health": to_builtins(one.health),
         "activity": to_builtins(one.activity),
     }
