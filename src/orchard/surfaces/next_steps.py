@@ -13,6 +13,7 @@ COMMANDS = {
     "approve_job": "approve [job] [--plan plan]",
     "cancel_job": "cancel [job] [--plan plan]",
     "cancel_plan": "cancel [plan]",
+    "clone_plan": "clone [plan]",
     "complete_task": "complete [job] [--plan plan]",
     "create_plan": "run plan.yaml",
     "delete_plan": "delete [plan]",

@@ -30,7 +30,7 @@ from orchard.model.statuses import OVER, PlanStatus
 from orchard.operations.arguments import check_budget, plan_of
 from orchard.operations.command import Command, Decision, Scene
 from orchard.operations.idempotency import KEY_LENGTH, KEY_PATTERN, remembered_key
-from orchard.operations.operation import Absent, Args, Done, Fit, OfPlan, Operation, Route, Tool, Verb, says
+from orchard.operations.operation import Args, Done, Fit, OfPlan, Operation, Route, Tool, Verb, says
 from orchard.operations.preparation import agent_warnings, check_agents, check_place, fetched, settings_warnings
 from orchard.planfile.works import named
 
@@ -179,10 +179,19 @@ create_plan = Command(
 class ClonePlan(OfPlan, frozen=True, kw_only=True):
     fields: Annotated[
         dict[str, Any] | None,
-        says("What is different in the copy; everything else, and every job, is the same.", form="plan_clone"),
+        says(
+            "What is different in the copy; everything else, and every job, is the same.",
+            form="plan_clone",
+            absent={"verb": "Options name the usual ones; the rest is changed in the file that it prints."},
+        ),
     ] = None
     scaffolding: Annotated[
-        bool, says("Whether it waits to be finalized, so that it can be changed first.", also=("scaffold",))
+        bool,
+        says(
+            "Whether it waits to be finalized, so that it can be changed first.",
+            also=("scaffold",),
+            absent={"verb": "The file that it prints can be changed first."},
+        ),
     ] = False
     idempotency_key: Key = None
 
@@ -207,7 +216,7 @@ clone_plan = Operation(
         example={"plan": "add-login", "target": "feature/login-2"},
         defaults={"scaffolding": True},
     ),
-    verb=Absent("A plan file is run again."),
+    verb=Verb("clone"),
     next=("update_job", "reshape_plan", "finalize_plan"),
 )
 

@@ -33,6 +33,7 @@ VERBS: Mapping[str, Verb] = {
     "init": Verb("start", "plans.files:init", "Write a commented plan file to start from."),
     "validate": Verb("start", "plans.files:validate", "Check a plan file and say everything that is wrong with it."),
     "plan": Verb("start", "plans.run:plan", "Let an agent write a plan for GOAL; show it and save it."),
+    "clone": Verb("start", "plans.copies:clone", "Make a new plan of an old one: print it as a plan file, or run it."),
     "agent": Verb("start", "machine.agents:agent", "Let the built-in agent do TASK alone, in the current folder."),
     "graph": Verb("start", "plans.files:graph", "Draw a plan file, or a plan under way, as a graph."),
     "list": Verb("look", "plans.list:list_plans", "List the plans of this repository, newest last."),
