@@ -228,6 +228,11 @@ def _seen(path: str) -> tuple[str, str, Kind]:
     return known[1]
 
 
+def real_path(path: Path) -> str:
+    """What the path of a hidden or exposed place leads to, whether it is there or not."""
+    return _seen(os.fspath(path))[0]
+
+
 def _standing(path: str) -> tuple[str, Kind]:
     """The path, or the nearest one above it that exists."""
     while (kind := kind_of(path)) == "missing" and path != "/":
