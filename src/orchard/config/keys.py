@@ -307,5 +307,6 @@ NOT_SETTINGS = frozenset(
         "LOG",
         "EVENT",
         "MESSAGE",
+        "PORT",
     )
 )

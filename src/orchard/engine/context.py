@@ -112,4 +112,5 @@ class Context(Struct, dict=True):
         if self.workspace.launcher.wall is not None:
             evidence = self.workspace.enclosure.folders.out / f"evidence-{self.number}.json"
         target = self.run.pinned.target_branch
-        return Place(self.workspace.folder, self.run.id, self.job_id, self.number, self.base, target, evidence)
+        known = (self.workspace.folder, self.run.id, self.job_id, self.number, self.base, target, evidence)
+        return Place(*known, self.engine.port_of(self.run.id, self.job_id))

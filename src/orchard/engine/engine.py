@@ -40,6 +40,7 @@ from orchard.model.statuses import JobStatus
 from orchard.process.families.orphans import become_subreaper, children, end_adopted
 from orchard.store.journal import Journal, JournalFailed
 from orchard.store.plan_list import PlanRow
+from orchard.store.ports import Ports
 from orchard.store.slots import Slots
 
 SWEEP_AFTER = 2.0
@@ -93,6 +94,7 @@ class Engine:
         self.found: set[PlanId] = set()
         """Plans that were under way when this engine was opened: they go on by themselves."""
         self._leases = Leases(slots)
+        self._ports = Ports(world.ports_folder)
         self.runs = Runs(world.say)
         self.live: dict[tuple[PlanId, JobId], Live] = {}
         self.starts_work = True
@@ -327,11 +329,16 @@ class Engine:
     def _attempt_is_over(self, start: StartJob, live: Live) -> None:
         if self.live.get((start.plan, start.job)) is live:
             del self.live[start.plan, start.job]
+        self._ports.give_back((start.plan, start.job))
         if start.takes_slot:
             self._leases.give_back(1)
         if not self.live and self._sweeping is None and not self.closing:
             self._sweeping = asyncio.get_running_loop().call_later(SWEEP_AFTER, self._sweep)
         self.wake()
+
+    def port_of(self, plan: PlanId, job: JobId) -> int | None:
+        """The first port of a running job's own range."""
+        return self._ports.of((plan, job)) if (plan, job) in self.live else None
 
     def _sweep(self) -> None:
         """With no attempt under way, an orphan that came to us belongs to one that is over."""
@@ -431,6 +438,7 @@ class Engine:
         if tasks:
             await asyncio.wait(tasks)
         end_adopted(self._known_children)
+        self._ports.close()
         for pool in self._pools.values():
             await pool.close()
         self.wake()

@@ -34,6 +34,8 @@ _GITS_OWN = re.compile(
 _OURS = re.compile(r"^ORCHARD_")
 
 TAIL_LINES = 40
+PORT = "ORCHARD_PORT"
+"""The variable with the first of a job's own ports."""
 
 
 class Place(Struct, frozen=True):
@@ -46,9 +48,12 @@ class Place(Struct, frozen=True):
     base: str
     target: str
     evidence: Path
+    port: int | None = None
+    """The first of the ports that are the job's alone while it runs."""
 
     @property
     def told(self) -> dict[str, str]:
+        ports = {} if self.port is None else {PORT: str(self.port)}
         return {
             "ORCHARD_PLAN": self.plan,
             "ORCHARD_JOB": self.job,
@@ -57,6 +62,7 @@ class Place(Struct, frozen=True):
             "ORCHARD_BASE": self.base,
             "ORCHARD_TARGET": self.target,
             "ORCHARD_EVIDENCE": str(self.evidence),
+            **ports,
         }
 
 

@@ -30,6 +30,7 @@ from orchard.engine.enclosure import Enclosure
 from orchard.engine.engine import Engine
 from orchard.engine.machine.pool import Pool
 from orchard.engine.plans.setup import UPDATE_SUBMODULES, setup_works, wants_submodules
+from orchard.engine.programs import PORT
 from orchard.errors import OrchardError
 from orchard.git.history import worktree_diff
 from orchard.git.refs import keep_ref, subtask_ref, wip_ref
@@ -375,6 +376,8 @@ class JobWorkspace(Workspace):
         works = await world.in_thread(setup_works, plan, job, world, commit)
         if any(isinstance(work, AgentWork) or work is UPDATE_SUBMODULES for work in works):
             return None
+        if any(PORT in str(work_json(work)) for work in works):
+            return None  # the next job has other ports
         fills = not fills_nothing(top, config.include, config.link)
         if not works and not fills:
             return None

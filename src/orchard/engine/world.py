@@ -16,6 +16,7 @@ from orchard.agents.permissions import Holds
 from orchard.agents.project_settings import ProjectSettings, covered, lying_in
 from orchard.agents.protocol import Agent, McpServer
 from orchard.config.layers import Config, variables_of
+from orchard.config.user_dirs import user_dirs
 from orchard.engine.merges.memory import Gathered, Picks
 from orchard.engine.programs import host_environment
 from orchard.errors import Say, SystemRefused
@@ -91,6 +92,11 @@ class World(Struct, frozen=True, dict=True):
     def hidden_in(self) -> Mapping[str, str]:
         """The variables whose values, where they are secrets, must not be shown."""
         return {**variables_of(self.config), **self.environment}
+
+    @property
+    def ports_folder(self) -> Path:
+        """Where the engines of this user agree on the ports of their jobs."""
+        return (self.user_state or user_dirs().state) / "ports"
 
     @cached_property
     def seen_by_programs(self) -> Mapping[str, str]:
