@@ -15,6 +15,7 @@ from orchard.config.layers import Config, Layer, Worktree, merge_layers
 from orchard.errors import InvalidInput, UsageError
 from orchard.git.objects.reader import Objects
 from orchard.git.repository import find_repository
+from orchard.model.permissions import ALIASES, KINDS
 from orchard.testing import Repo
 from tests.engine.scripted import ScriptedAgents
 
@@ -384,6 +385,30 @@ def test_a_model_of_the_configuration_that_nobody_has_is_an_error(repo: Repo) ->
     agents.add("one")
     with pytest.raises(UsageError, match="has no model 'nope'"):
         choose(agents, "architect", lambda: described(repo, configured(model="nope")))
+
+
+COPILOTS = ".github/agents/a.agent.md"
+
+
+@pytest.mark.parametrize(("alias", "tools"), ALIASES.items())
+def test_an_alias_of_copilot_stands_for_its_tools_in_definitions_of_copilot(alias: str, tools: tuple[str, ...]) -> None:
+    for word in (alias, alias.upper()):
+        assert chosen(Definition("a", tools=(word,), file=COPILOTS))[1:] == ((), ", ".join(tools))
+        denied = chosen(Definition("a", denied=(word,), file=COPILOTS))[2]
+        assert denied == f"all, without {', '.join(tools)}"
+    assert set(tools) <= KINDS.keys()
+
+
+def test_in_definitions_of_others_the_same_words_are_single_tools() -> None:
+    claudes = Definition("a", tools=("Read", "Edit"), file=".claude/agents/a.md")
+    assert chosen(claudes)[2] == "read_file, edit_file"
+
+
+def test_the_page_about_definitions_has_every_alias_with_its_tools() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "definitions.md").read_text()
+    rows = page.partition("| alias | tools |")[2].partition("\n\n")[0].splitlines()[2:]
+    cells = [[cell.replace("`", "").split(", ") for cell in row.strip("| ").split(" | ")] for row in rows]
+    assert {alias: tuple(tools) for aliases, tools in cells for alias in aliases} == ALIASES
 
 
 # ----------------------------------------------------------------------------- what jobs will miss

@@ -60,6 +60,20 @@ _NAMES: Mapping[str, str] = {
     **{other: name for name, others in _OTHER_NAMES.items() for other in others},
 }
 
+ALIASES: Mapping[str, tuple[str, ...]] = {
+    "read": ("read_file", "list_files"),
+    "edit": ("write_file", "edit_file"),
+    "search": ("search_files", "list_files"),
+    "execute": ("bash",),
+    "shell": ("bash",),
+    "web": ("web_fetch", "web_search"),
+    "agent": ("subagent",),
+    "custom-agent": ("subagent",),
+    "todo": ("todo",),
+}
+"""Words by which Copilot's definitions name whole groups of tools, in any letters. In those of other programs the same
+words are names of single tools: `Edit` of Claude Code makes no file."""
+
 ENTRY = r"[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,199}\*?|\*"
 """How a tool may be named: a name, or its beginning and `*`. A part of a tool, such as `Bash(git:*)`, is none."""
 _DENIED = re.compile(r"(?<![^\s])([A-Za-z0-9_][A-Za-z0-9_.:/-]{0,199}|)(?:(\*)\S*|\([^)]*\)?|(?=\s|$))")
@@ -196,6 +210,11 @@ def written(tools: Tools) -> dict[str, str | list[str]]:
     if asked := [rule for rule in tools.ask if rule != ASK or only_asked]:
         found["ask_tools"] = asked
     return found
+
+
+def unfolded(names: Iterable[str]) -> tuple[str, ...]:
+    """The names of a definition of Copilot's, with the tools that an alias stands for in its place."""
+    return _once(*(ALIASES.get(name.casefold(), (name,)) for name in names))
 
 
 def named(names: Iterable[str]) -> tuple[Tools, tuple[str, ...]]:

@@ -13,9 +13,12 @@ from orchard.agents.definitions.catalog import Catalog, meaning_of
 from orchard.agents.definitions.definition import Definition
 from orchard.agents.prompts.role import role_text
 from orchard.agents.protocol import Agent
-from orchard.model.permissions import ALL, Tools, denied, named, narrowed
+from orchard.model.permissions import ALL, Tools, denied, named, narrowed, unfolded
 from orchard.model.plan import Tier
 from orchard.text import quoted
+
+COPILOT = ".agent.md"
+"""How the names of Copilot's definitions end."""
 
 
 class Table(Protocol):
@@ -102,8 +105,9 @@ def _tools(definition: Definition) -> tuple[Tools, tuple[str, ...]]:
     """What a definition leaves of all tools. A part of a tool is nothing that can be given: all of it is taken away."""
     if definition.origin == "config":
         return definition.permissions, ()
-    only, parts = named(definition.tools) if definition.tools is not None else (ALL, ())
-    deny, wider, lost = denied(definition.denied)
+    meant = unfolded if definition.file.endswith(COPILOT) else tuple
+    only, parts = named(meant(definition.tools)) if definition.tools is not None else (ALL, ())
+    deny, wider, lost = denied(meant(definition.denied))
     notes = (
         (parts, "gives no tool: only whole tools can be given."),
         (wider, "takes the whole tool away: a part of it cannot be."),
