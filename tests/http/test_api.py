@@ -185,7 +185,7 @@ def test_every_operation_of_the_table_does_what_it_says(
     wait_for(lambda: job(api.get(f"/plans/{talk}"), "talk")["worker"]["state"] == "idle")
     assert api.post(f"{job_path(talk, 'talk')}/pause")["worker"] == "paused"
     assert [one["state"] for one in api.get("/workers", state="paused", all="true")["workers"]] == ["paused"]
-    api.post(f"{job_path(talk, 'talk')}/resume")
+    assert api.post(f"{job_path(talk, 'talk')}/resume")["worker"] == "running"
     wait_for(lambda: job(api.get(f"/plans/{talk}"), "talk")["agent"] is not None)
     api.post(f"{job_path(talk, 'talk')}/complete", {"result": "Two files are enough."})
     api.until(talk, "succeeded")

@@ -94,9 +94,9 @@ def test_an_idle_subtask_is_read_sent_to_paused_resumed_and_completed(api: World
     ]  # fmt: skip
 
     api.post(f"{path}/pause")
-    api.post(f"{path}/send", {"message": "More later"})
+    assert api.post(f"{path}/send", {"message": "More later"})["worker"] == "paused"
     assert (shown(api, plan)["status"], shown(api, plan)["queued"]) == ("paused", 1)
-    api.post(f"{path}/resume")
+    assert api.post(f"{path}/resume")["worker"] == "running"
     reached(api, plan, "idle", 3)
 
     api.post(f"{path}/complete", {"result": "It is enough."})

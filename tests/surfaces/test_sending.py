@@ -97,6 +97,24 @@ def test_a_worker_in_the_background_is_told_later_interrupted_now_and_completed(
     assert orchard("deploy", "b").returncode == 0
 
 
+def test_what_is_sent_to_a_paused_worker_is_said_to_wait_with_the_command_that_resumes_it(
+    orchard: Run, tmp_path: Path
+) -> None:
+    orchard("run", str(tmp_path / "plan.yaml"))
+    orchard("deploy", "a")
+    plan = json.loads(orchard("list", "--json").stdout)[0]["id"]
+    assert orchard("pause", f"{plan}:a").returncode == 0
+
+    sent = orchard("send", "a", "Once more")
+    assert sent.returncode == 0, sent.stderr
+    assert "The agent of job 'a' is paused: the message waits until it is resumed." in sent.stdout
+    command_line = sent.stdout.partition("next: orchard ")[2].split()
+    assert command_line[0] == "resume", sent.stdout
+
+    resumed = orchard(*command_line)
+    assert "Shall I go on after turn 1?" in resumed.stdout, resumed.stdout + resumed.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -107,15 +107,19 @@ def then(
 
     async def after(scene: Scene, run: Run, args: OfWorker, decided: Decision) -> Json:
         job_id, subtask = worker_of(run, args.job)
+        goes_on = action in subtask_commands.GOES_ON
         if subtask is None:
             if perform is not None:
                 await perform(scene, run, args)
-            return {**decided.answer, "worker": worker_state(run, job_id)}
+            released = any(isinstance(one, HoldReleased) for one in decided.events)
+            # One that waits for a slot counts as paused; this one has just been told to go on.
+            begins = goes_on and released and run.paused is None
+            return {**decided.answer, "worker": "running" if begins else worker_state(run, job_id)}
         one = run.records[job_id].subtasks[subtask]
-        goes_on = action in subtask_commands.GOES_ON
         order = await subtask_commands.prepare(scene.engine, run, job_id, one, again=True) if goes_on else None
         await subtask_commands.perform(scene.engine, run, job_id, one, action, order)
-        return {**decided.answer, "worker": subtask_state(one)}
+        resumed = goes_on and one.status == "waiting" and not decided.answer.get("queued")
+        return {**decided.answer, "worker": "running" if resumed else subtask_state(one)}
 
     return after
 

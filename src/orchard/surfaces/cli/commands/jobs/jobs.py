@@ -6,7 +6,7 @@ import click
 
 from orchard.app import App
 from orchard.core.job_names import find_job, job_word, jobs_called, jobs_in_group
-from orchard.errors import NotFound, UsageError
+from orchard.errors import Next, NotFound, UsageError
 from orchard.model.plan import VALIDATION, Job, JobId, PlanId
 from orchard.operations.commands.completion import complete_task
 from orchard.operations.commands.conversation import MESSAGE_BYTES, interrupt_worker, send_message
@@ -22,6 +22,7 @@ from orchard.surfaces.cli.options import app_of, complete_plans_and_jobs, not_em
 from orchard.surfaces.cli.render import text
 from orchard.surfaces.cli.render.lines import Line, safe, safe_lines
 from orchard.surfaces.cli.terminal import Terminal, read_input
+from orchard.surfaces.next_steps import in_commands
 
 
 @action(
@@ -149,8 +150,9 @@ def send(asked: Asked) -> int:
         asked.values["message"] = read_input("-", MESSAGE_BYTES).decode(errors="replace")
     if (subtask := asked.subtask) is not None:
         answer = asked.request()
-        waits = "it is resumed" if answer["worker"] == "paused" else "its turn ends"
-        said = f"gets it when {waits}" if answer["queued"] else "goes on with it"
+        if answer["queued"] and answer["worker"] == "paused":
+            return asked.tell(answer, *_waits_for_resumption(asked, f"Subtask '{subtask}'"))
+        said = "gets it when its turn ends" if answer["queued"] else "goes on with it"
         answered = text.next_command(f"orchard talk {asked.job} --plan {asked.plan} -f")  # shows what it answers
         return asked.tell(
             answer, text.done(f"Subtask '{subtask}' {said}. What it answers is shown by 'talk'."), answered
@@ -158,7 +160,16 @@ def send(asked: Asked) -> int:
     worker = asked.app.job(asked.job, asked.plan).worker
     if worker is not None and worker.state == "idle":
         return asked.go_on()
-    return asked.tell(asked.request(), text.done(f"The agent of job '{asked.job}' gets it when its turn ends."))
+    answer = asked.request()
+    if asked.run.records[JobId(asked.job)].is_paused and answer["worker"] == "paused":
+        return asked.tell(answer, *_waits_for_resumption(asked, f"The agent of job '{asked.job}'"))
+    when = "it goes on" if answer["worker"] == "paused" else "its turn ends"
+    return asked.tell(answer, text.done(f"The agent of job '{asked.job}' gets it when {when}."))
+
+
+def _waits_for_resumption(asked: Asked, who: str) -> tuple[Line, Line]:
+    resume = in_commands(Next("resume_worker", asked.plan, asked.job))
+    return text.done(f"{who} is paused: the message waits until it is resumed."), text.next_command(resume)
 
 
 @action(interrupt_worker, examples="orchard interrupt api && orchard send api 'Leave the database alone'")
