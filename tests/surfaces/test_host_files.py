@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchard.surfaces.cli.external.text import BadText, comments_of, edited, read_text
-from orchard.surfaces.mcp.hosts import HOSTS, Form, entry, is_ours, place
+from orchard.surfaces.mcp.hosts import HOSTS, Form, entry, is_ours, place, scopes
 from orchard.surfaces.mcp.selection import TOOLSETS
 from tests.examples import examples
 
@@ -25,16 +25,18 @@ PAGE = (Path(__file__).parent.parent.parent / "docs" / "mcp.md").read_text("utf-
 
 
 def test_the_page_names_every_host_with_its_files() -> None:
-    rows = re.findall(r"^\| `(\w+)` \| `([^`]+)` \| (.+?) \|", PAGE, re.MULTILINE)
+    rows = re.findall(r"^\| `([\w-]+)` \| (`[^`]+`|-) \| (.+?) \|", PAGE, re.MULTILINE)
 
-    hosts = {host: (project, user.strip("`")) for host, project, user in rows if host in HOSTS}
+    hosts = {host: (project.strip("`"), user.strip("`")) for host, project, user in rows if host in HOSTS}
 
     assert list(hosts) == list(HOSTS)
     top, home = Path("/top"), Path("/home/me")
     for host, (project, user) in hosts.items():
-        assert place(host, "project", top, {}).file == top / project
+        assert (project == "-") == ("project" not in scopes(host))
+        assert project == "-" or place(host, "project", top, {}).file == top / project
         found = place(host, "user", None, {"HOME": str(home)}).file
-        assert user == f"~/{found.relative_to(home)}" or (host == "vscode" and found.name in user)
+        differs = host in ("vscode", "claude-desktop")  # from system to system
+        assert user == f"~/{found.relative_to(home)}" or (differs and found.name in user)
 
 
 def test_the_page_names_every_tool_in_its_toolset() -> None:
@@ -55,6 +57,9 @@ def test_the_page_shows_the_entry_that_is_written() -> None:
         ({"command": "/x/bin/orchard", "args": ["mcp"]}, True),
         ({"command": "orchard", "args": ["--repo", "x", "mcp", "--read-only"]}, True),
         ({"command": "/x/python3", "args": ["-m", "orchard", "mcp"]}, True),
+        ({"type": "local", "command": ["/x/bin/orchard", "mcp"], "enabled": True}, True),
+        ({"command": ["npx", "orchard", "mcp"]}, False),
+        ({"command": []}, False),
         ({"command": "orchard", "args": ["run"]}, False),
         ({"command": "orchard"}, False),
         ({"command": "npx", "args": ["orchard", "mcp"]}, False),

@@ -18,13 +18,13 @@ import pytest
 
 from orchard.surfaces.cli.external.text import read_text
 from orchard.surfaces.cli.start import run_command_line
-from orchard.surfaces.mcp.hosts import HOSTS
+from orchard.surfaces.mcp.hosts import HOSTS, scopes
 from orchard.surfaces.mcp.relay.handshake_cache import read_greeting
 from orchard.surfaces.mcp.selection import Selection
 from orchard.testing import Repo
 
 SECONDS = 60
-ALL = [(host, scope) for host in HOSTS for scope in ("project", "user")]
+ALL = [(host, scope) for host in HOSTS for scope in scopes(host)]
 FILES = {
     ("claude", "project"): ".mcp.json",
     ("claude", "user"): ".claude.json",
@@ -36,6 +36,18 @@ FILES = {
     ("codex", "user"): ".codex/config.toml",
     ("cursor", "project"): ".cursor/mcp.json",
     ("cursor", "user"): ".cursor/mcp.json",
+    ("gemini", "project"): ".gemini/settings.json",
+    ("gemini", "user"): ".gemini/settings.json",
+    ("qwen", "project"): ".qwen/settings.json",
+    ("qwen", "user"): ".qwen/settings.json",
+    ("opencode", "project"): "opencode.json",
+    ("opencode", "user"): "config/opencode/opencode.json",
+    ("zed", "project"): ".zed/settings.json",
+    ("zed", "user"): "config/zed/settings.json",
+    ("windsurf", "user"): ".codeium/windsurf/mcp_config.json",
+    ("claude-desktop", "user"): "config/Claude/claude_desktop_config.json",
+    ("jetbrains", "project"): ".junie/mcp/mcp.json",
+    ("jetbrains", "user"): ".junie/mcp/mcp.json",
 }
 
 every = pytest.mark.parametrize(("host", "scope"), ALL)
@@ -71,7 +83,11 @@ class Desk:
         return file
 
     def entry(self, host: str, scope: str, name: str = "orchard") -> Any:
-        return servers(host, self.file(host, scope).read_text())[name]
+        found = servers(host, self.file(host, scope).read_text())[name]
+        if host == "opencode":  # the program and its words are one list there
+            program, *words = found["command"]
+            return {**found, "command": program, "args": words}
+        return found
 
     def install(self, host: str, scope: str, *more: str) -> Done:
         return self.run("mcp", "install", "--host", host, "--scope", scope, *more)
@@ -107,7 +123,8 @@ def desk(
 
 
 def root(host: str) -> str:
-    return {"codex": "mcp_servers", "vscode": "servers"}.get(host, "mcpServers")
+    named = {"codex": "mcp_servers", "vscode": "servers", "opencode": "mcp", "zed": "context_servers"}
+    return named.get(host, "mcpServers")
 
 
 def servers(host: str, text: str) -> Any:
@@ -141,7 +158,7 @@ def test_where_there_is_no_file_it_is_made_with_our_entry_alone(desk: Desk, host
     entry = desk.entry(host, scope)
     assert list(servers(host, file.read_text())) == ["orchard"]
     assert Path(entry["command"]).is_absolute() and os.access(entry["command"], os.X_OK)
-    assert entry["args"][-1 if host != "cursor" else 0] == "mcp"
+    assert entry["args"][0] == "mcp"
     assert stat.S_IMODE(file.stat().st_mode) == (0o644 if scope == "project" else 0o600)
     assert str(file) in done.out and HOSTS[host] in done.out and "next: " in done.out
     assert "+++ " in done.err, "the change is shown"
@@ -158,6 +175,29 @@ def test_each_host_is_told_what_it_understands(desk: Desk) -> None:
     assert cursor["args"] == [*claude["args"], "--repo", "${workspaceFolder}"]
     codex = desk.entry("codex", "user")
     assert codex["tool_timeout_sec"] > 45 and codex["startup_timeout_sec"] > 10 and "type" not in codex
+    plain = {"command": claude["command"], "args": claude["args"]}
+    for host in ("gemini", "qwen", "zed", "jetbrains"):
+        assert desk.entry(host, "project") == desk.entry(host, "user") == plain
+    for host in ("windsurf", "claude-desktop"):
+        assert desk.entry(host, "user") == {**plain, "args": [*claude["args"], "--repo", str(desk.repo)]}
+    whole = [claude["command"], *claude["args"]]
+    raw = servers("opencode", desk.file("opencode", "project").read_text())["orchard"]
+    assert raw == {"type": "local", "command": whole, "enabled": True}
+
+
+@pytest.mark.parametrize("host", ["windsurf", "claude-desktop"])
+def test_a_host_without_a_file_in_projects_says_so_and_needs_a_repository_to_serve(
+    desk: Desk, host: str, tmp_path: Path
+) -> None:
+    (tmp_path / "plain").mkdir()
+    before = desk.everything()
+
+    project = desk.install(host, "project", "--yes")
+    outside = desk.run("-C", str(tmp_path / "plain"), "mcp", "install", "--host", host, "--scope", "user", "--yes")
+
+    assert project.code == 2 and "--scope user" in project.err
+    assert outside.code != 0 and "error: " in outside.err
+    assert desk.everything() == before
 
 
 @every
@@ -224,7 +264,8 @@ def test_comments_stay_where_the_host_reads_them_and_are_refused_where_not(desk:
 
     done = desk.install(host, scope, "--yes")
 
-    if host in ("vscode", "cursor", "codex") or (host, scope) == ("copilot", "user"):
+    reading = ("vscode", "cursor", "codex", "gemini", "qwen", "opencode", "zed")
+    if host in reading or (host, scope) == ("copilot", "user"):
         assert done.code == 0, done.err
         assert f"{mark} one\n" in file.read_text() and f"{mark} two\n" in file.read_text()
         assert desk.entry(host, scope)

@@ -24,7 +24,7 @@ from orchard.surfaces.cli.render import text
 from orchard.surfaces.cli.render.lines import Line, safe
 from orchard.surfaces.cli.terminal import Terminal, put
 from orchard.surfaces.cli.verbs import Verb
-from orchard.surfaces.mcp.hosts import HOSTS, Place, Scope, entry, is_ours, place, user_folder
+from orchard.surfaces.mcp.hosts import HOSTS, Place, Scope, entry, is_ours, place, starts_elsewhere, user_folder
 from orchard.surfaces.mcp.selection import Selection
 
 
@@ -92,6 +92,7 @@ def _host_options(function: Any) -> Any:
     examples="""
 orchard mcp install --host claude                   # .mcp.json of this repository
 orchard mcp install --host codex --scope user       # for all your repositories
+orchard mcp install --host claude-desktop --scope user   # it serves this repository
 orchard mcp install --host vscode --toolsets core,jobs --read-only
 orchard mcp install --host cursor --print           # only show what would be written, and where
 """,
@@ -120,7 +121,7 @@ def install_server(
     """
     asked = _asked(terminal, host, scope, name)
     words = _words(toolsets, read_only)
-    command = [*_program(portable), "mcp", *words]
+    command = [*_program(portable), "mcp", *words, *_meant(terminal, host)]
     wanted = entry(host, scope, command)
     if only_print:
         rows = edited("", asked.place.form, asked.keys, wanted).splitlines()
@@ -193,6 +194,14 @@ def _words(toolsets: str | None, read_only: bool) -> list[str]:
         Selection.from_names([toolsets])
     chosen = [] if toolsets is None else ["--toolsets", ",".join(word.strip() for word in toolsets.split(","))]
     return [*chosen, *(["--read-only"] if read_only else [])]
+
+
+def _meant(terminal: Terminal, host: str) -> list[str]:
+    """Which repository is served, for a host that would start the server just anywhere."""
+    if not starts_elsewhere(host):
+        return []
+    repo = find_repository(terminal.repo)
+    return ["--repo", str(repo.top or repo.common_dir)]
 
 
 def _program(portable: bool) -> list[str]:
