@@ -61,7 +61,8 @@ def test_a_subtask_is_read_and_steered_by_its_name_after_its_engine_is_gone(orch
     assert "goes on" in (sent := orchard("send", name, "Once more")).stdout, sent.stderr
     assert "turn 1" in orchard("logs", one["id"]).stdout  # the job may be left out
     assert "is paused" in orchard("pause", name).stdout
-    assert "gets it when it is resumed" in orchard("send", name, "Later").stdout
+    later = orchard("send", name, "Later").stdout
+    assert "the message waits until it is resumed" in later and "next: orchard resume" in later
     assert "goes on" in orchard("resume", name).stdout
     refused = orchard("interrupt", name)
     assert refused.returncode == 2 and "has no turn" in refused.stderr
