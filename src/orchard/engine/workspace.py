@@ -36,6 +36,7 @@ from orchard.git.history import worktree_diff
 from orchard.git.refs import keep_ref, subtask_ref, wip_ref
 from orchard.git.repository import Repository, Worktree
 from orchard.git.worktree.commit import Changes, CommitInfo, Committed, Refused, commit_work, worktree_changes
+from orchard.git.worktree.job_links import link_job, unlink_job
 from orchard.git.worktree.save import Saved, ensure_saved
 from orchard.git.worktree.setup import Linked, copy_included, fills_nothing, included_files, link_folders
 from orchard.git.worktree.status import fingerprint
@@ -100,6 +101,10 @@ class Workspace:
     def _note_gone(self, name: str) -> None:
         self._borrowed = None
 
+    def _forget(self, worktree: Worktree) -> None:
+        self._note_gone(worktree.name)
+        unlink_job(worktree.path, self._run.id, self._whose)
+
     async def _key_of_setup(self, commit: str) -> str | None:
         """What decides how the worktree is set up; None: nothing to set up, or nothing that could be spared."""
         return None
@@ -133,11 +138,12 @@ class Workspace:
             if usable and await self._world.in_thread(pool.worktrees.exists, held.worktree):
                 pool.keep(held.worktree)
                 self._worktree = held.worktree
+                link_job(held.worktree.path, self._run.id, self._whose)
                 await self.enclosure.build(self._worktree)
                 return
             await self.end("before a new start")
             if self.held is not None:
-                self._note_gone(held.worktree.name)
+                self._forget(held.worktree)
         failpoint("worktree.before-take")
         key = await self._key_of_setup(commit)
         self._worktree = worktree = await pool.take(commit, f"{self._run.id} {self._whose}", key)
@@ -145,6 +151,7 @@ class Workspace:
         failpoint("worktree.after-take")
         self.is_new = True
         self._note_taken(worktree, commit)
+        link_job(worktree.path, self._run.id, self._whose)
         await self.enclosure.build(self._worktree)
 
     async def fill(self) -> tuple[list[str], Linked]:
@@ -324,7 +331,7 @@ class Workspace:
 
     async def _hand_over(self, saved: Saved) -> None:
         """To the pool, as a whole: a cancellation in the middle would leave a worktree that nobody has."""
-        self._note_gone(saved.worktree.name)
+        self._forget(saved.worktree)
         self._worktree = None
         canceled: asyncio.CancelledError | None = None
         on_disk = not saved.refs

@@ -42,6 +42,7 @@ from orchard.git.landing.index import BadIndex, changed_index
 from orchard.git.repository import LOCK_REASON, WORKTREE_NAME, Repository, Worktree, unblock_worktrees
 from orchard.git.scratch import private_file
 from orchard.git.worktree import fitness
+from orchard.git.worktree.job_links import BY_JOB, sweep_links
 from orchard.git.worktree.remains import AT_REST
 from orchard.git.worktree.save import Saved, still_holds
 from orchard.git.worktree.status import ADD_TIMEOUT, Left
@@ -267,6 +268,7 @@ class Worktrees(Struct):
 
     def drop_empty_root(self) -> None:
         """Take the root away if nothing is in it; what holds something stays."""
+        sweep_links(self.root)
         for folder in (self.root / TRASH, self.root):
             with suppress(OSError):
                 folder.rmdir()
@@ -285,7 +287,7 @@ class Worktrees(Struct):
     def strays(self, known: Collection[str]) -> list[Stray]:
         """Folders that neither git nor the caller knows, and worktrees of ours that lost their folder."""
         notes = self.repo.common_dir / "worktrees"
-        folders = {entry.name for entry in entries(self.root) if entry.name != TRASH}
+        folders = {entry.name for entry in entries(self.root) if entry.name not in (TRASH, BY_JOB)}
         registered = {entry.name for entry in entries(notes) if _pointer(Path(entry.path)) == self.root / entry.name}
         gone = sorted(registered - folders - set(known))
         lost = [name for name in gone if self._owns(notes / name, self.root / name)]
