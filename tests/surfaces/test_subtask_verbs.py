@@ -58,7 +58,10 @@ def test_a_subtask_is_read_and_steered_by_its_name_after_its_engine_is_gone(orch
     told = (tmp_path / "told").read_text()
     assert told.startswith("CHILD") and "PARENT" in told
 
-    assert "goes on" in (sent := orchard("send", name, "Once more")).stdout, sent.stderr
+    sent = orchard("send", name, "Once more")
+    assert "goes on" in sent.stdout, sent.stderr
+    answer = sent.stdout.partition("goes on with it.")[2]
+    assert "Once more" in answer and "The helper did turn 1." in answer and "turn 0" not in answer, sent.stdout
     assert "turn 1" in orchard("logs", one["id"]).stdout  # the job may be left out
     assert "is paused" in orchard("pause", name).stdout
     later = orchard("send", name, "Later").stdout

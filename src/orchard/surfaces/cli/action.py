@@ -1,7 +1,7 @@
 """Verbs that ask the engine for an operation: what they take is derived from it, and so is most of what they do."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -90,13 +90,16 @@ class Asked(Struct):
         if self.operation.refuses is not None:
             self.operation.refuses(self.run, self.values.get("job", ""))
 
-    def request(self) -> Json:
-        """Ask for it where it starts no work: of the engine that runs, or without one."""
+    def request(self, then: Callable[[Session, Json], Awaitable[None]] | None = None) -> Json:
+        """Ask for it where it starts no work: of the engine that runs, or without one. `then`: what follows the answer
+        while the engine is there."""
 
         async def ask() -> Json:
             async with AsyncExitStack() as stack:
                 session = await open_session(self.app, stack, work=False)
                 answer: Json = await session.request(self.operation.name, plan=self.plan, **self.values)
+                if then is not None:
+                    await then(session, answer)
                 return answer
 
         return asyncio.run(ask())

@@ -1,12 +1,15 @@
 """Verbs that ask something of jobs, and of the agents that work on them."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 import click
 
 from orchard.app import App
 from orchard.core.job_names import find_job, job_word, jobs_called, jobs_in_group
+from orchard.engine.server.session import Session
 from orchard.errors import Next, NotFound, UsageError
+from orchard.model.events.plans import Json
 from orchard.model.plan import VALIDATION, Job, JobId, PlanId
 from orchard.operations.commands.completion import complete_task
 from orchard.operations.commands.conversation import MESSAGE_BYTES, interrupt_worker, send_message
@@ -142,21 +145,15 @@ orchard send api/subtask-k3x9p "Only the parser"   # to the agent of a subtask
 """,
 )
 def send(asked: Asked) -> int:
-    """An idle agent goes on at once, in its session, and what it answers is shown; of a subtask 'orchard talk -f' shows
-    it. One that is at work is given MESSAGE when its turn ends; 'orchard interrupt' ends it now. MESSAGE '-' is read
-    from stdin.
+    """An idle agent goes on at once, in its session, and what it answers is shown, that of a subtask too. One that is
+    at work is given MESSAGE when its turn ends; 'orchard interrupt' ends it now. One that is paused gets it when it is
+    resumed. MESSAGE '-' is read from stdin.
     """
     if asked.values["message"] == "-":
         asked.values["message"] = read_input("-", MESSAGE_BYTES).decode(errors="replace")
     if (subtask := asked.subtask) is not None:
-        answer = asked.request()
-        if answer["queued"] and answer["worker"] == "paused":
-            return asked.tell(answer, *_waits_for_resumption(asked, f"Subtask '{subtask}'"))
-        said = "gets it when its turn ends" if answer["queued"] else "goes on with it"
-        answered = text.next_command(f"orchard talk {asked.job} --plan {asked.plan} -f")  # shows what it answers
-        return asked.tell(
-            answer, text.done(f"Subtask '{subtask}' {said}. What it answers is shown by 'talk'."), answered
-        )
+        asked.request(partial(_sent_to_subtask, asked, subtask, asked.app.reader.last_seq()))
+        return 0
     worker = asked.app.job(asked.job, asked.plan).worker
     if worker is not None and worker.state == "idle":
         return asked.go_on()
@@ -165,6 +162,21 @@ def send(asked: Asked) -> int:
         return asked.tell(answer, *_waits_for_resumption(asked, f"The agent of job '{asked.job}'"))
     when = "it goes on" if answer["worker"] == "paused" else "its turn ends"
     return asked.tell(answer, text.done(f"The agent of job '{asked.job}' gets it when {when}."))
+
+
+async def _sent_to_subtask(asked: Asked, subtask: str, seen: int, session: Session, answer: Json) -> None:
+    """Say what becomes of the message; where the agent goes on with it at once, show what it answers."""
+    from orchard.surfaces.cli.commands.jobs.workers import show_answer
+
+    if answer["queued"] and answer["worker"] == "paused":
+        asked.tell(answer, *_waits_for_resumption(asked, f"Subtask '{subtask}'"))
+    elif answer["queued"] or asked.detach:
+        said = "gets it when its turn ends" if answer["queued"] else "goes on with it"
+        shown = text.next_command(f"orchard talk {asked.job} --plan {asked.plan} -f")
+        asked.tell(answer, text.done(f"Subtask '{subtask}' {said}. What it answers is shown by 'talk'."), shown)
+    else:
+        asked.tell(answer, text.done(f"Subtask '{subtask}' goes on with it."))
+        await show_answer(asked.terminal, asked.app, session, asked.plan, asked.job, seen)
 
 
 def _waits_for_resumption(asked: Asked, who: str) -> tuple[Line, Line]:

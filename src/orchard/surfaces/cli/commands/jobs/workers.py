@@ -8,6 +8,7 @@ import click
 from orchard.app import App
 from orchard.core.views.talk import TalkEntry
 from orchard.engine.server.server import EngineGone
+from orchard.engine.server.session import Session
 from orchard.model.plan import PlanId
 from orchard.operations.queries.workers import MOST_ENTRIES, GetJobTalk, ListWorkers, get_job_talk, list_workers
 from orchard.surfaces.cli.group import verb
@@ -79,6 +80,23 @@ def _show(terminal: Terminal, entry: TalkEntry) -> None:
         terminal.row(entry)
     else:
         terminal.show(*entry_lines(entry))
+
+
+async def show_answer(terminal: Terminal, app: App, session: Session, plan: PlanId, name: str, seen: int) -> None:
+    """Show what is said to and by the agent of a subtask, until it is at rest again or over."""
+    _, job, subtask = app.worker_of(name, plan)
+    assert subtask is not None
+    while True:
+        newest = app.reader.last_seq()
+        one = app.run_of(plan).records[job].subtasks[subtask]
+        seen = _show_after(terminal, app, plan, name, seen)
+        if one.at_rest or one.over:
+            return
+        try:
+            await session.link.grown(max(seen, newest))
+        except EngineGone:
+            _show_after(terminal, app, plan, name, seen)
+            return
 
 
 async def _follow(terminal: Terminal, app: App, plan: PlanId, job: str, seen: int) -> None:
