@@ -76,7 +76,9 @@ class Addresses(MetadataHookInterface):
     def update(self, metadata: dict[str, Any]) -> None:
         home = os.environ.get(VARIABLE, "").rstrip("/")
         text = (Path(self.root) / "README.md").read_text("utf-8")
-        metadata["readme"] = {"content-type": "text/markdown", "text": absolute(text, home) if home else text}
+        if home:
+            text = absolute(text, home) + registry_mark(home)
+        metadata["readme"] = {"content-type": "text/markdown", "text": text}
         metadata["urls"] = addresses(home) if home else {}
 
 
@@ -88,6 +90,12 @@ def addresses(home: str) -> dict[str, str]:
         "Source": home,
         "Issues": f"{home}/issues",
     }
+
+
+def registry_mark(home: str) -> str:
+    """What proves to the registry of MCP servers that the package is the server's: its name there, in the README."""
+    found = re.fullmatch(r"https://github\.com/([\w.-]+)/[\w.-]+", home)
+    return f"\n<!-- mcp-name: io.github.{found[1]}/orchard -->\n" if found else ""
 
 
 def absolute(text: str, home: str) -> str:

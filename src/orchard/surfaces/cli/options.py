@@ -243,6 +243,17 @@ def plan_file_argument(function: Any) -> Any:
     )(function)
 
 
+def plan_files_argument(function: Any) -> Any:
+    """`[PLAN]...`: files, or nothing for `plan.yaml`."""
+
+    def meant(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+        return values or (_usual_plan(context, parameter, None),)
+
+    return click.argument(
+        "files", metavar="[PLAN]...", nargs=-1, required=False, type=click.Path(allow_dash=True), callback=meant
+    )(function)
+
+
 def _assignments(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
     """`NAME=VALUE`, each name once."""
     found: dict[str, str] = {}

@@ -11,7 +11,7 @@ import click
 from orchard.config.keys import KEYS
 from orchard.config.layers import Config, flatten
 from orchard.core.views.graph import Statuses, dot, edges, mermaid, svg
-from orchard.errors import OrchardError, UsageError
+from orchard.errors import InvalidInput, OrchardError, Problem, UsageError
 from orchard.model import limits
 from orchard.model.plan import Plan
 from orchard.model.statuses import JobStatus
@@ -19,7 +19,7 @@ from orchard.planfile.places import Finding
 from orchard.planfile.works import Paths
 from orchard.surfaces.cli.editor_schemas import SCHEMAS, What, first_line
 from orchard.surfaces.cli.group import verb
-from orchard.surfaces.cli.options import app_of, find_file, params_option, plan_file_argument
+from orchard.surfaces.cli.options import app_of, find_file, params_option, plan_files_argument
 from orchard.surfaces.cli.render import text
 from orchard.surfaces.cli.render.lines import Line, safe
 from orchard.surfaces.cli.terminal import Terminal, is_terminal, read_input
@@ -34,20 +34,36 @@ def init(terminal: Terminal, config: bool, name: str | None) -> int:
     return run_init(terminal, terminal.repo, config=config, name=name)
 
 
-@verb("validate", examples="orchard validate plan.yaml")
-@plan_file_argument
+@verb("validate", examples="orchard validate plan.yaml\norchard validate plans/*.yaml")
+@plan_files_argument
 @params_option
-def validate(terminal: Terminal, file: str, params: dict[str, str]) -> None:
+def validate(terminal: Terminal, files: tuple[str, ...], params: dict[str, str]) -> None:
     """In a repository its agents, models, base, target and the plan that it waits for are looked for as well. Without
-    PLAN the file plan.yaml is meant.
+    PLAN the file plan.yaml is meant. The problems of several files are told together.
     """
+    wrong: list[Problem] = []
+    for file in files:
+        try:
+            _validate(terminal, file, params, alone=len(files) == 1)
+        except InvalidInput as error:
+            if len(files) == 1:
+                raise
+            wrong += error.problems
+    if wrong:
+        raise InvalidInput("plans", wrong)
+
+
+def _validate(terminal: Terminal, file: str, params: Mapping[str, str], *, alone: bool) -> None:
     plan, notes = reviewed(terminal, file, params)
     jobs = len(plan.jobs) - 1
     groups = len({job.group for job in plan.jobs.values() if job.group})
     document = {"valid": True, "name": plan.name, "jobs": jobs, "groups": groups, "leaves": list(plan.leaves)}
     inside = f" in {text.many(groups, 'group')}" if groups else ""
     valid: Line = [("valid: ", "good"), (safe(plan.name), "name"), (f", {text.many(jobs, 'job')}{inside}", "")]
-    terminal.answer({**document, "notes": notes}, valid)
+    if terminal.json and not alone:
+        terminal.row({"file": file, **document, "notes": notes})
+    else:
+        terminal.answer({**document, "notes": notes}, valid)
     terminal.note(*[text.warning(note) for note in notes])
 
 
