@@ -313,13 +313,13 @@ async def test_people_talk_with_a_subtask_by_the_name_of_its_job_and_its_own(
         async def ask(verb: str, **args: Any) -> Any:
             return (await session.request(verb, plan=plan, job=name, **args))["worker"]
 
-        assert await ask("send_message", message="Child: go on.") == "paused"
+        assert await ask("send_message", message="Child: go on.") == "running"
         await until(lambda: status(orchard) == "idle" and len(child.heard) == 2)
         assert await ask("pause_worker") == "paused"
         assert await ask("send_message", message="Child: later.") == "paused"
         await asyncio.sleep(0.05)
         assert len(child.heard) == 2 and subtask(orchard)["queued"] == 1
-        await ask("resume_worker")
+        assert await ask("resume_worker") == "running"
         await until(lambda: status(orchard) == "idle" and len(child.heard) == 3)
         assert await ask("complete_task") == "completed"
         with pytest.raises(UsageError, match="is over"):
