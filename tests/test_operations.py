@@ -127,6 +127,7 @@ OF_THE_TERMINAL = {
     "serve": "the daemon itself", "stop": "the daemon itself", "trust": "a person's consent", "skill": "writes a file",
     "mcp": "a server", "schema": "prints a file", "bench": "measures this machine", "help": "words",
     "completion": "for a shell", "path": "is the `worktree` of `get_job`", "shell": "takes the terminal over",
+    "attach": "takes the terminal over",
     "prune": "asks `purge_plan` for plan after plan",
 }  # fmt: skip
 

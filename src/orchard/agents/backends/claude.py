@@ -98,6 +98,8 @@ KNOWN = Known(
     more_aliases=("default", "best", "fable", "mythos", "opusplan"),
     variables=_VARIABLES,
     holds="tools",
+    attach=("--resume", "{session}"),
+    own_folders={"CLAUDE_CONFIG_DIR": "claude"},
 )
 
 

@@ -76,6 +76,8 @@ KNOWN = Known(
     droppings=(".codex/tmp/", ".codex/sessions/", ".codex/log/"),
     variables=("OPENAI_BASE_URL", "OPENAI_ORGANIZATION", "OPENAI_PROJECT", "CODEX_HOME"),
     holds="modes",
+    attach=("resume", "{session}"),
+    own_folders={"CODEX_HOME": "codex"},
 )
 
 

@@ -146,6 +146,8 @@ KNOWN = Known(
         "COPILOT_PROVIDER_HEADERS",
     ),
     holds="tools",
+    attach=("--resume={session}",),
+    own_folders={"COPILOT_HOME": "copilot"},
 )
 
 _TOOLS: Catalogue = {

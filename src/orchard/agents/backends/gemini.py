@@ -97,6 +97,8 @@ KNOWN = Known(
         "GOOGLE_GENAI_USE_GCA",
     ),
     holds="tools",
+    attach=("--resume={session}",),
+    own_folders={"GEMINI_CLI_HOME": "gemini"},
 )
 
 _TOOLS: Catalogue = {

@@ -154,6 +154,8 @@ KNOWN = Known(
         "NPM_CONFIG_REGISTRY",
     ),
     holds="tools",
+    attach=("--session", "{session}"),
+    own_folders={name: f"opencode/{below}" for name, below in _FOLDERS.items()},
 )
 
 _TOOLS: Catalogue = {

@@ -82,6 +82,8 @@ KNOWN = Known(
     droppings=(".qwen/",),
     variables=("OPENAI_BASE_URL", "OPENAI_MODEL", "QWEN_HOME", "DASHSCOPE_API_KEY"),
     holds="tools",
+    attach=("--resume", "{session}"),
+    own_folders={"QWEN_HOME": "qwen"},
 )
 
 

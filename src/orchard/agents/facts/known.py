@@ -121,6 +121,10 @@ class Known(Struct, frozen=True):
     """Variables of the user's that it may see, beside `keys`."""
     holds: Holds = "nothing"
     """How far it can be held to what it may use."""
+    attach: tuple[str, ...] = ()
+    """Arguments with which it opens a session for a person; `{session}` stands for its id. Empty: nobody knows any."""
+    own_folders: Mapping[str, str] = field(default_factory=dict)
+    """Variables that name its folders, each with the folder below a job's private one where the job has its own."""
 
     @property
     def seen(self) -> tuple[str, ...]:

@@ -352,11 +352,14 @@ def _clean(context: Context, text: str) -> str:
 
 def private_folder(context: Context, agent: str) -> Path:
     """Where an agent keeps its settings and sessions for this job, from one attempt to the next."""
-    whose = f"{context.job_id} {agent}" + (f" {context.subtask}" if context.subtask is not None else "")
-    name = sha256(whose.encode()).hexdigest()[:16]
-    folder = context.world.repo.state / "agents" / context.run.id / name
+    folder = private_place(context.world.repo.state, context.run.id, context.job_id, agent, context.subtask)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return folder
+
+
+def private_place(state: Path, plan: PlanId, job: JobId, agent: str, subtask: str | None = None) -> Path:
+    whose = f"{job} {agent}" + (f" {subtask}" if subtask is not None else "")
+    return state / "agents" / plan / sha256(whose.encode()).hexdigest()[:16]
 
 
 def scratch_prefix(state: Path) -> str:

@@ -44,6 +44,7 @@ VERBS: Mapping[str, Verb] = {
     "diff": Verb("look", "plans.views:diff", "Show what a job, or a whole plan, changed."),
     "path": Verb("look", "jobs.worktrees:path", "Print where the worktree of a job is."),
     "shell": Verb("look", "jobs.worktrees:shell", "Open a shell in the worktree of a job, or run a command there."),
+    "attach": Verb("look", "jobs.worktrees:attach", "Open the agent's own session of a job, in its own program."),
     "attempts": Verb("look", "plans.views:attempts", "Show every try at a job, phase by phase."),
     "usage": Verb("look", "plans.views:usage", "Show what the agents of a plan used: tokens, cost and time."),
     "events": Verb("look", "plans.views:events", "Show the journal: everything that happened, in its order."),
