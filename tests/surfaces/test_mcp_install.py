@@ -25,29 +25,24 @@ from orchard.testing import Repo
 
 SECONDS = 60
 ALL = [(host, scope) for host in HOSTS for scope in scopes(host)]
+SAME = {
+    "codex": ".codex/config.toml", "cursor": ".cursor/mcp.json", "gemini": ".gemini/settings.json",
+    "qwen": ".qwen/settings.json", "jetbrains": ".junie/mcp/mcp.json",
+}  # fmt: skip
 FILES = {
+    **{(host, scope): file for host, file in SAME.items() for scope in ("project", "user")},
     ("claude", "project"): ".mcp.json",
     ("claude", "user"): ".claude.json",
     ("vscode", "project"): ".vscode/mcp.json",
     ("vscode", "user"): "config/Code/User/mcp.json",
     ("copilot", "project"): ".mcp.json",
     ("copilot", "user"): ".copilot/mcp-config.json",
-    ("codex", "project"): ".codex/config.toml",
-    ("codex", "user"): ".codex/config.toml",
-    ("cursor", "project"): ".cursor/mcp.json",
-    ("cursor", "user"): ".cursor/mcp.json",
-    ("gemini", "project"): ".gemini/settings.json",
-    ("gemini", "user"): ".gemini/settings.json",
-    ("qwen", "project"): ".qwen/settings.json",
-    ("qwen", "user"): ".qwen/settings.json",
     ("opencode", "project"): "opencode.json",
     ("opencode", "user"): "config/opencode/opencode.json",
     ("zed", "project"): ".zed/settings.json",
     ("zed", "user"): "config/zed/settings.json",
     ("windsurf", "user"): ".codeium/windsurf/mcp_config.json",
     ("claude-desktop", "user"): "config/Claude/claude_desktop_config.json",
-    ("jetbrains", "project"): ".junie/mcp/mcp.json",
-    ("jetbrains", "user"): ".junie/mcp/mcp.json",
 }
 
 every = pytest.mark.parametrize(("host", "scope"), ALL)
@@ -112,6 +107,8 @@ def desk(
 ) -> Desk:
     for variable in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "COPILOT_HOME"):
         monkeypatch.delenv(variable, raising=False)
+    folders = os.environ["PATH"].split(":")
+    monkeypatch.setenv("PATH", ":".join(one for one in folders if not (Path(one) / "orchard").exists()))
     repo = Repo.make(tmp_path / "repo")
 
     def run(*words: str) -> Done:
@@ -522,6 +519,21 @@ def test_a_portable_entry_names_no_path(desk: Desk) -> None:
 
     assert desk.entry("claude", "project")["command"] == "orchard"
     assert "PATH" in done.out and "path of this machine" not in done.out
+
+
+def test_a_repositorys_file_is_portable_where_the_path_has_orchard_and_a_users_file_is_not(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "orchard").touch(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+    done = desk.install("claude", "project", "--yes")
+    desk.install("claude", "user", "--yes")
+    desk.install("vscode", "project", "--yes", "--absolute")
+
+    assert desk.entry("claude", "project")["command"] == "orchard" and "path of this machine" not in done.out
+    by_path = [desk.entry("claude", "user")["command"], desk.entry("vscode", "project")["command"]]
+    assert all(Path(command).is_absolute() for command in by_path)
 
 
 def test_without_an_installed_script_python_is_named_and_that_is_said(

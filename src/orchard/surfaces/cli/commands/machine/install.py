@@ -3,6 +3,7 @@
 import asyncio
 import os
 import shlex
+import shutil
 import sys
 from contextlib import suppress
 from importlib.resources import files
@@ -100,7 +101,11 @@ orchard mcp install --host cursor --print           # only show what would be wr
 @_host_options
 @click.option("--toolsets", metavar="A,B", help="The toolsets to offer, or 'all'; else 'core'.")
 @click.option("--read-only", is_flag=True, help="Offer only tools that change nothing.")
-@click.option("--portable", is_flag=True, help="Name 'orchard' as the PATH finds it: for a file that others share.")
+@click.option(
+    "--portable/--absolute",
+    default=None,
+    help="Name 'orchard' as the PATH finds it, the default in a repository if it does; or this one by its path.",
+)
 @click.option("--replace", is_flag=True, help="Replace another entry of that name.")
 @click.option("--print", "only_print", is_flag=True, help="Print what would be written and where; change nothing.")
 @yes_option
@@ -111,7 +116,7 @@ def install_server(
     name: str,
     toolsets: str | None,
     read_only: bool,
-    portable: bool,
+    portable: bool | None,
     replace: bool,
     only_print: bool,
     yes: bool,
@@ -121,7 +126,8 @@ def install_server(
     """
     asked = _asked(terminal, host, scope, name)
     words = _words(toolsets, read_only)
-    command = [*_program(portable), "mcp", *words, *_meant(terminal, host)]
+    by_path = not (portable if portable is not None else scope == "project" and shutil.which("orchard") is not None)
+    command = [*_program(by_path), "mcp", *words, *_meant(terminal, host)]
     wanted = entry(host, scope, command)
     if only_print:
         rows = edited("", asked.place.form, asked.keys, wanted).splitlines()
@@ -138,13 +144,13 @@ def install_server(
         Change(asked.place.file, found, after),
         f"Replace the entry '{name}' in {asked.file}?" if there is not None else f"Change {asked.file} like this?",
         yes=yes,
-        again=asked.again("install", *words, *(["--portable"] if portable else [])),
+        again=asked.again("install", *words, *_said_so(portable)),
         other=f"{asked.file} has another entry '{name}' already" if there is not None and not replace else "",
     )
     if done is None:
         return 4
     _warm(toolsets, read_only)
-    terminal.answer(asked.document(wanted, done), *_said(asked, command, done, portable=portable))
+    terminal.answer(asked.document(wanted, done), *_said(asked, command, done, portable=not by_path))
     return 0
 
 
@@ -204,9 +210,13 @@ def _meant(terminal: Terminal, host: str) -> list[str]:
     return ["--repo", str(repo.top or repo.common_dir)]
 
 
-def _program(portable: bool) -> list[str]:
-    """How a host starts us: by the script that was installed with this Python, else by this Python itself."""
-    if portable:
+def _said_so(portable: bool | None) -> list[str]:
+    return [] if portable is None else ["--portable" if portable else "--absolute"]
+
+
+def _program(by_path: bool) -> list[str]:
+    """How a host starts us: as the PATH finds us, or by the installed script, else by this Python."""
+    if not by_path:
         return ["orchard"]
     script = Path(sys.executable).parent / "orchard"
     found = [str(script)] if os.access(script, os.X_OK) else [sys.executable, "-m", "orchard"]
