@@ -215,7 +215,7 @@ async def test_what_is_said_to_a_subtask_while_it_is_being_completed_is_refused(
 async def test_what_is_said_to_the_agent_of_a_job_while_its_subtasks_are_stopped_is_refused(
     orchard: Orchard, agents: ScriptedAgents, line: Line
 ) -> None:
-    refused: list[str] = []
+    refused, stopping = list[str](), asyncio.Event()
 
     async def parent(asker: Asker) -> str:
         await asker.spawn("Child")
@@ -227,12 +227,13 @@ async def test_what_is_said_to_the_agent_of_a_job_while_its_subtasks_are_stopped
         try:
             await asyncio.sleep(60)
         finally:
+            stopping.set()
             await until(lambda: bool(refused or orchard.events(MessageSent)))  # it takes its time to end
         return "Too late."
 
     async def during(session: sessions.Session, plan: PlanId) -> None:
         await line.open(session, plan)
-        await until(lambda: any(one.subtask is None for one in orchard.events(AgentEnded)))
+        await stopping.wait()
         try:
             await session.request("send_message", plan=plan, job="a", message="And this.")
         except UsageError as error:
