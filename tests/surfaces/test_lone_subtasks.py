@@ -122,7 +122,8 @@ def test_what_a_killed_agent_left_is_out_of_the_way_and_what_its_helpers_did_can
     )
     words = [sys.executable, "-m", "orchard", "agent", "PARENT", "--model", "fake-model"]
     with ScriptedLlm(script) as llm:
-        agent = subprocess.Popen(words, cwd=repo.path, env=environment(llm), stdout=subprocess.DEVNULL)
+        env = {**environment(llm), "TMPDIR": str(repo.path.parent)}  # its scratch folder stays when it is killed
+        agent = subprocess.Popen(words, cwd=repo.path, env=env, stdout=subprocess.DEVNULL)
         deadline = time.monotonic() + 60
         while not list(repo.path.glob(".worktrees/*/half.txt")) and time.monotonic() < deadline:
             time.sleep(0.05)
