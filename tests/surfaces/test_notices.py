@@ -17,6 +17,7 @@ import pytest
 
 from orchard.process.errand import run_errand
 from tests.acceptance.program import Desk, desks, until
+from tests.http.daemon import served
 
 GOOD = 'name: Good\ntarget: goal\njobs:\n  - {id: one, work: "echo 1 > one.txt"}\n'
 BAD = 'name: Bad\ntarget: goal\njobs:\n  - {id: one, work: "exit 3"}\n'
@@ -149,6 +150,28 @@ def test_an_engine_in_the_background_tells_as_well(desk: Desk) -> None:
         until(lambda: receiver.got)
 
     assert receiver.events == ["done"]
+
+
+def test_a_daemon_tells_each_thing_once_however_many_follow_the_plan(desk: Desk) -> None:
+    with receiving() as receiver:
+        settings(desk, webhook=receiver.url)
+        with served(desk):
+            assert desk("run", desk.plan(ASK)).code == 4
+            assert desk("wait").code == 4
+            assert desk("approve", "one", "--yes").code == 0
+            until(lambda: len(receiver.got) >= 2)
+
+    assert receiver.events == ["waiting", "done"]
+
+
+def test_what_was_told_before_an_engine_began_is_not_told_again(desk: Desk) -> None:
+    with receiving() as receiver:
+        settings(desk, webhook=receiver.url)
+        desk("run", desk.plan(ASK))
+        desk("run", desk.plan(BAD))
+        desk("run", desk.plan(GOOD))
+
+    assert receiver.events == ["waiting", "failed", "done"]
 
 
 def test_a_hanging_webhook_holds_neither_the_plan_nor_a_next_one_up(desk: Desk) -> None:
