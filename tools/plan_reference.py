@@ -155,16 +155,17 @@ names that look like secrets, unless `pass_env` in the configuration names them.
 common variables and what the configuration names, and a plan may not set what steers them
 ([what an agent sees](agents.md#what-an-agent-sees)). Over that come `env` of the plan, of the job and of the work, the
 last one winning, and then `ORCHARD_PLAN`, `ORCHARD_JOB`, `ORCHARD_ATTEMPT`, `ORCHARD_WORKTREE`, `ORCHARD_BASE`,
-`ORCHARD_TARGET`, `ORCHARD_EVIDENCE` and `ORCHARD_PORT`, and what is for Orchard itself: `ORCHARD_TOKEN`, by which it finds
-the processes of a job, and `TRACEPARENT` where plans are [traced](tracing.md). A plan cannot set variables that begin
-with `ORCHARD_`, nor those that point git at another repository.
+`ORCHARD_TARGET`, `ORCHARD_EVIDENCE` and `ORCHARD_PORT`, and what is for Orchard itself: `ORCHARD_TOKEN`, by which it
+finds the processes of a job, and `TRACEPARENT` where plans are [traced](tracing.md). A plan cannot set variables that
+begin with `ORCHARD_`, nor those that point git at another repository.
 
 ### Ports
 
-Jobs that start servers at the same time must not want the same port. `ORCHARD_PORT` is the first of ten ports that are the job's alone
-while it runs: the job may listen on `$ORCHARD_PORT` up to `$ORCHARD_PORT` + 9. No two running jobs of yours have the same ones, in whichever
-repository they run, and Orchard gives out no range in which a program already listens. They lie between 20000 and 29999. All
-programs of an attempt have the same ports, subtasks of its agent included; the next attempt may have others.
+Jobs that start servers at the same time must not want the same port. `ORCHARD_PORT` is the first of ten ports that
+are the job's alone while it runs: the job may listen on `$ORCHARD_PORT` up to `$ORCHARD_PORT` + 9. No two running
+jobs of yours have the same ones, in whichever repository they run, and Orchard gives out no range in which a program
+already listens. They lie between 20000 and 29999. All programs of an attempt have the same ports, subtasks of its
+agent included; the next attempt may have others.
 
 ```yaml
 name: End to end
@@ -175,9 +176,9 @@ jobs:
       npx wait-on "http://127.0.0.1:$ORCHARD_PORT" && npm test -- --base-url "http://127.0.0.1:$ORCHARD_PORT"
 ```
 
-A `setup` that names the variable runs for every job, since a worktree that was set up for other ports does not fit. Behind
-the wall `bwrap` a job has a network of its own, in which its ports are free as well; behind `landlock` a job cannot
-listen at all.
+A `setup` that names the variable runs for every job, since a worktree that was set up for other ports does not fit.
+Behind the wall `bwrap` a job has a network of its own, in which its ports are free as well; behind `landlock` a job
+cannot listen at all.
 
 ### Evidence
 

@@ -142,6 +142,20 @@ async def stops_a_group(tools: Bench, tool: str) -> None:
     assert [job["id"] for job in seen["jobs"]] == ["g/a"]
 
 
+@check("revert")
+async def takes_a_landing_back_by_a_commit_on_top(tools: Bench, tool: str) -> None:
+    jobs = [{"id": "a", "work": "echo hello > landed.txt"}]
+    plan = (await tools("create_plan", name="Landed", target="landed", jobs=jobs))["plan"]
+    await tools.ended(plan)
+    top = tools.repo("commit-tree", "-p", "landed", "-m", "on top", "landed^{tree}").strip()
+    tools.repo("update-ref", "refs/heads/landed", top)
+
+    assert "was not undone" in await tools.refused(tool, plan=plan)
+    await tools(tool, plan=plan, revert=True)
+
+    assert tools.repo("rev-parse", "landed~1").strip() == top and "landed.txt" not in tools.repo.files("landed")
+
+
 @check("limit")
 async def bounds_a_page(tools: Bench, tool: str) -> None:
     given = await page_arguments(tools, tool)
