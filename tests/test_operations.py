@@ -175,7 +175,7 @@ def in_verb(operation: Operation) -> set[str]:
         names = {one.name, one.name.removesuffix("s") if one.form == "works" else one.name}
         if options & {f"--{name.replace('_', '-')}" for name in names}:
             found.add(one.name)
-        if one.form in IN_A_FILE and "file" in found:
+        if one.form in IN_A_FILE and {"file", "files"} & {*found}:
             found.add(one.name)
         if one.name in ("plan", "job") and found & {"names", "jobs"}:
             found.add(one.name)
