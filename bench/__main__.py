@@ -53,7 +53,7 @@ MEASURES: Mapping[str, Entry] = {
     "health": Entry(health.health, ("sleep",)),
     "subtasks": Entry(subtasks.subtasks),
     "proxy": Entry(proxy.proxy, ()),
-    "walls": Entry(walls.walls, ("git", "bwrap")),
+    "walls": Entry(walls.walls, (*SCRIPTS, "bwrap")),
     "mcp": Entry(daemon.mcp),
     "daemon": Entry(daemon.daemon),
 }

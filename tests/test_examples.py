@@ -42,7 +42,7 @@ class Place:
 def place(tmp_path: Path) -> Place:
     home = tmp_path / "home"
     home.mkdir()
-    kept = {name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR") if name in os.environ}
+    kept = {name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR", "ORCHARD_SANDBOX") if name in os.environ}
     env = {
         **kept,
         "HOME": str(home),

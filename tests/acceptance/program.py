@@ -97,7 +97,9 @@ class Desk:
         self._started: list[Running] = []
 
     def _environment(self) -> dict[str, str]:
-        kept = {name: os.environ[name] for name in ("PATH", "LANG", "PYTHONPATH") if name in os.environ}
+        kept = {
+            name: os.environ[name] for name in ("PATH", "LANG", "PYTHONPATH", "ORCHARD_SANDBOX") if name in os.environ
+        }
         # Short, because the path of a socket is.
         self.runtime = Path(tempfile.mkdtemp(prefix="orchard-"))
         places = {f"XDG_{name}_HOME": str(self.folder / name.lower()) for name in ("STATE", "CONFIG", "CACHE")}

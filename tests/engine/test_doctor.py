@@ -13,18 +13,25 @@ from orchard.config.layers import Config
 from orchard.config.load import Settings
 from orchard.config.user_dirs import UserDirs
 from orchard.core.views.documents import bare_summary
+from orchard.engine.machine import doctor
 from orchard.engine.machine.doctor import Finding, examine, healthy
 from orchard.engine.server.address import LOCK_FILE, Address, write_address
 from orchard.git.repository import find_repository
 from orchard.git.worktree.worktrees import TRASH
 from orchard.model.events.plans import PlanSubmitted
 from orchard.model.plan import PlanId
+from orchard.model.sandbox import Sandbox
 from orchard.process.families.identity import identify
+from orchard.process.sandbox.level import Finding as WallFinding
+from orchard.process.sandbox.level import Walls
 from orchard.store.journal import Journal
 from orchard.store.plan_list import PlanRow
 from orchard.store.slots import Slots
+from orchard.surfaces.cli.render.doctor import finding_lines
 from orchard.surfaces.next_steps import in_commands
 from orchard.testing import Repo
+
+OFF = Config(sandbox=Sandbox(level="off"))
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +48,7 @@ def repo(tmp_path: Path) -> Repo:
 def findings(repo: Repo, settings: Settings | None = None, *, engine_alive: bool = False) -> list[Finding]:
     home = repo.path.parent / "home"
     dirs = UserDirs(home / "state", home / "config", home / "run")
-    return examine(find_repository(repo.path), settings or Settings(Config()), dirs, engine_alive=engine_alive)
+    return examine(find_repository(repo.path), settings or Settings(OFF), dirs, engine_alive=engine_alive)
 
 
 def about(topic: str, found: list[Finding]) -> list[Finding]:
@@ -82,7 +89,7 @@ def test_a_fresh_repository_is_healthy(repo: Repo) -> None:
 
     assert healthy(found)
     assert {"python", "git", "sqlite", "disk", "state", "engine"} <= {finding.topic for finding in found}
-    assert not [finding for finding in found if finding.level == "warning"]
+    assert not [finding for finding in found if finding.level == "warning" and finding.topic != "sandbox"]
 
 
 def test_that_agents_run_with_the_rights_of_the_user_is_said_in_plain_words(repo: Repo) -> None:
@@ -91,6 +98,25 @@ def test_that_agents_run_with_the_rights_of_the_user_is_said_in_plain_words(repo
     assert said.level == "note"
     assert "Agents run with your rights" in said.message and "read and write whatever you can" in said.message
     assert "container" in in_commands(said.hint or "")
+
+
+def test_a_sandbox_that_is_off_is_told_in_red(repo: Repo) -> None:
+    off = next(one for one in about("sandbox", findings(repo)) if one.level == "warning")
+
+    assert (off.message, off.alarming) == ("No wall stands around programs of jobs: sandbox is off.", True)
+    assert any(
+        ("No wall stands around programs of jobs: sandbox is off.", "bad") in line for line in finding_lines([off])
+    )
+
+
+def test_where_no_wall_can_be_had_the_default_says_what_to_install(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    none = Walls((WallFinding("bwrap", False, "No room."), WallFinding("landlock", False, "Too old.")))
+    monkeypatch.setattr(doctor, "walls", lambda: none)
+
+    (told,) = [one for one in about("sandbox", findings(repo, Settings(Config()))) if one.level == "problem"]
+
+    assert told.message == "No wall can be put around programs on this machine. bwrap: No room. landlock: Too old."
+    assert "Install bubblewrap" in in_commands(told.hint or "") and 'sandbox = "off"' in in_commands(told.hint or "")
 
 
 def test_programs_that_the_repositorys_own_git_config_names_are_told_by_their_keys(repo: Repo) -> None:

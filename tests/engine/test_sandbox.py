@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from orchard.engine.server.session import Session
 from orchard.model.events.plans import PlanStarted, SandboxRefused
@@ -225,8 +226,8 @@ async def test_a_plan_does_not_start_where_its_wall_cannot_be_had(
 ) -> None:
     from orchard.process.sandbox import level as levels
 
-    found = levels.Walls((levels.Finding("bwrap", False, "The program 'bwrap' is not installed."),))
-    monkeypatch.setattr(levels, "walls", lambda: found)
+    missing = levels.Finding("bwrap", False, "The program 'bwrap' is not installed.")
+    monkeypatch.setattr(levels, "found", lambda level: replace(missing, level=level))
     monkeypatch.setenv("ORCHARD_SANDBOX", "auto")
 
     status = await orchard.run(plan("touch ran"))

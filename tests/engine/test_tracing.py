@@ -115,6 +115,7 @@ async def test_a_plan_is_one_trace_of_its_jobs_phases_agents_and_tools(
     plan, a, b = (collector.one(name) for name in ("invoke_workflow", "job a", "job b"))
     assert (plan["gen_ai.operation.name"], plan["gen_ai.workflow.name"]) == ("invoke_workflow", "Two jobs")
     assert (plan["orchard.plan.id"], plan["orchard.outcome"], plan.error) == (status["plan"]["id"], "succeeded", None)
+    assert (plan["orchard.sandbox"], a["orchard.sandbox"]) == ("off", "off")
     assert {a.parent, b.parent, collector.one("job __snapshot-validation__").parent} == {plan.id}
     assert (b["orchard.job.id"], b["orchard.attempt"], b["orchard.outcome"]) == ("b", 1, "succeeded")
     assert before <= plan.started <= a.started <= a.ended <= b.started <= b.ended <= plan.ended <= time.time_ns()

@@ -37,7 +37,7 @@ def as_user(home: Path, *words: str) -> subprocess.CompletedProcess[str]:
         if shutil.which("setpriv") is None:
             pytest.skip("root may read everything, and there is no setpriv")
         become = ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups"]
-    env = {name: os.environ[name] for name in ("PATH", "LANG", "PYTHONPATH") if name in os.environ}
+    env = {name: os.environ[name] for name in ("PATH", "LANG", "PYTHONPATH", "ORCHARD_SANDBOX") if name in os.environ}
     env |= {"HOME": str(home), "XDG_RUNTIME_DIR": str(home / "run"), "MYAPP_TOKEN": SECRET}
     env |= {f"XDG_{name}_HOME": str(home / name) for name in ("STATE", "CONFIG", "CACHE")}
     env["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if "site-packages" in path or path.endswith("src"))

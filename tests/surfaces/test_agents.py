@@ -62,6 +62,7 @@ class Desk:
             (self.bin / name).symlink_to(_which(name))
         self.env = {
             "PATH": str(self.bin),
+            "ORCHARD_SANDBOX": "off",
             "HOME": str(folder / "home"),
             "XDG_STATE_HOME": str(folder / "state"),
             "XDG_CONFIG_HOME": str(folder / "config"),

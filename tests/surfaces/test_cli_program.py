@@ -43,7 +43,9 @@ class Desk:
     def __init__(self, folder: Path) -> None:
         self.repo = Repo.make(folder / "repo")
         self.folder = folder
-        kept = {name: os.environ[name] for name in ("PATH", "LANG", "PYTHONPATH") if name in os.environ}
+        kept = {
+            name: os.environ[name] for name in ("PATH", "LANG", "PYTHONPATH", "ORCHARD_SANDBOX") if name in os.environ
+        }
         self.env = {
             **kept,
             "HOME": str(folder),

@@ -17,6 +17,7 @@ from orchard.config.layers import Layer, merge_layers
 from orchard.core.views.graph import edges
 from orchard.errors import UsageError
 from orchard.planfile.parse import parse
+from orchard.process.sandbox.level import walls
 from orchard.surfaces.cli.commands.machine.demo import NEEDY_JOB, make_project, plan_text, scratch_folder
 from orchard.surfaces.cli.commands.plans.files import FORMATS, STARTER, run_init, show_graph, starter_config
 from orchard.surfaces.cli.terminal import Terminal
@@ -37,6 +38,7 @@ def user(home: Path) -> dict[str, str]:
         "XDG_CONFIG_HOME": str(home / "config"),
         "GIT_CONFIG_GLOBAL": "/dev/null",
         "GIT_CONFIG_NOSYSTEM": "1",
+        "ORCHARD_SANDBOX": "off",
     }
 
 
@@ -97,6 +99,14 @@ def test_the_demo_shows_what_happened_and_leaves_nothing(env: dict[str, str]) ->
         assert words in done.stdout
     assert "\x1b" not in done.stdout
     assert list((Path(env["HOME"]) / "tmp").iterdir()) == []
+
+
+@pytest.mark.parametrize("level", [finding.level for finding in walls().findings if finding.works])
+def test_the_demo_lands_behind_a_wall(env: dict[str, str], level: str) -> None:
+    done = demo({**env, "ORCHARD_SANDBOX": level})
+
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert f"sandbox {level}" in done.stdout and "Landed on main" in done.stdout
 
 
 def test_a_temporary_folder_stays_if_it_is_kept_or_something_goes_wrong(

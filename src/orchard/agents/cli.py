@@ -344,7 +344,7 @@ def options(agent: str, task: Task, tell: Tell, flags: Mapping[str, str | None])
         given = getattr(settings, name)
         values = [str(value) for value in (given if isinstance(given, tuple) else (given,)) if value is not None]
         flag = flags.get(name, "")
-        if values and flag == "" and task.walled and name == "allowed_urls":
+        if values and flag == "" and task.walled and name in ("allowed_folders", "allowed_urls"):
             continue
         if values and flag == "":
             no_effect(tell, agent, name, ", ".join(values))

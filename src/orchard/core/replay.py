@@ -131,6 +131,7 @@ def _finalized(run: Run, event: events.PlanFinalized, at: float) -> None:
 
 def _plan_started(run: Run, event: events.PlanStarted, at: float) -> None:
     run.started, run.started_at = event, at
+    run.walls = event.sandbox, event.limits
     # The next event says the same; a crash may have come between the two.
     start = event.target_commit or event.base_commit
     if not run.snapshot.generation:

@@ -41,6 +41,8 @@ class Run:
     held = 0
     created = 0.0
     started: events.PlanStarted | None = None
+    walls: tuple[str | None, tuple[str, ...]] = (None, ())
+    """The wall around its programs, and the limits that hold behind it."""
     started_at: float | None = None
     changed_at = 0.0
     alive_at = 0.0

@@ -10,6 +10,10 @@ MOST = 200
 """Refusals of one attempt that are remembered."""
 
 
+def _set(run: Run, event: events.SandboxSet, at: float) -> None:
+    run.walls = event.sandbox, event.limits
+
+
 def _refused(run: Run, event: events.SandboxRefused, at: float) -> None:
     attempt = run.records[event.job].last
     if attempt is None:
@@ -19,4 +23,7 @@ def _refused(run: Run, event: events.SandboxRefused, at: float) -> None:
         attempt.refused[key] = event
 
 
-APPLY_SANDBOX: Mapping[type[events.Event], Callable[[Run, Any, float], None]] = {events.SandboxRefused: _refused}
+APPLY_SANDBOX: Mapping[type[events.Event], Callable[[Run, Any, float], None]] = {
+    events.SandboxSet: _set,
+    events.SandboxRefused: _refused,
+}

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from orchard.core.run import Run
 from orchard.engine.engine import Engine
-from orchard.engine.machine.refusals import kept_from
+from orchard.engine.machine.refusals import kept_from, missed_loopback, named_in
 from orchard.engine.machine.sandbox import (
     Asked,
     Folders,
@@ -22,7 +22,7 @@ from orchard.engine.machine.sandbox import (
 )
 from orchard.git.objects.quarantine import bring_in, is_empty
 from orchard.git.repository import Worktree
-from orchard.model.events.plans import SandboxRefused
+from orchard.model.events.plans import SandboxRefused, SandboxSet
 from orchard.model.names import JobId
 from orchard.model.phases import Phase
 from orchard.process.launcher import Launcher
@@ -30,6 +30,15 @@ from orchard.process.proxy.allowed import Allowed, Reach
 from orchard.process.proxy.refusals import Refusal
 from orchard.process.proxy.routes import BaseUrl, Route
 from orchard.process.sandbox.wall import Wall
+
+OF_GIT = (
+    "A job does not change branches, tags or settings of the repository: what it commits, or leaves in its worktree, "
+    "is its result."
+)
+LOOPBACK = (
+    "The wall around the job may be why: its loopback is its own, and no server of this machine is there; one that the "
+    "job starts itself is."
+)
 
 
 class Enclosure:
@@ -47,23 +56,39 @@ class Enclosure:
         around, plan = self._engine.sandboxes.around, self._run.plan
         if self._engine.sandboxes.is_off(plan):
             self.wall = None
-            return
-        job = self._run.job(self._job)
-        unprotected = plan.unprotected if job.unprotected is None else job.unprotected
-        asked = Asked(job.network or plan.network, unprotected)
-        self.wall = await self._engine.world.in_thread(around, plan, asked, worktree, self.folders)
+        else:
+            job = self._run.job(self._job)
+            unprotected = plan.unprotected if job.unprotected is None else job.unprotected
+            asked = Asked(job.network or plan.network, unprotected)
+            self.wall = await self._engine.world.in_thread(around, plan, asked, worktree, self.folders)
+        self._note_level()
 
-    def kept_from(self, said: str, attempt: int, phase: Phase, subtask: str | None) -> str | None:
-        """Record what the last words of a failed program say that the wall kept it from; the line that opens that."""
+    def _note_level(self) -> None:
+        """Record it where another wall stands than the plan's documents say: an earlier engine had other settings."""
+        level = self.wall.level if self.wall is not None else "off"
+        now = (level, self._engine.sandboxes.limits(level))
+        if now != self._run.walls and (self._run.walls[0] is not None or level != "off"):
+            self._engine.record(self._run.id, SandboxSet(*now))
+
+    def kept_from(self, said: str, told: Sequence[str], attempt: int, phase: Phase, subtask: str | None) -> str | None:
+        """Record what the last words of a failed program say that the wall kept it from, and name what opens it.
+
+        A program that does not say it may have been `told` of a place that it cannot see.
+        """
         if self.wall is None:
             return None
         env = self._engine.world.environment
         kept = kept_from(said, self.wall.policy, env)
+        if kept and kept[0].path.is_relative_to(self._engine.world.repo.common_dir):
+            return OF_GIT
         home = Path(env.get("HOME") or Path.home())
         for one in kept:
-            told = SandboxRefused(self._job, attempt, phase, "file", str(one.path), one.reason, one.setting(home))
-            self._engine.record(self._run.id, replace(told, subtask=subtask))
-        return kept[0].setting(home) if kept else None
+            refused = SandboxRefused(self._job, attempt, phase, "file", str(one.path), one.reason, one.setting(home))
+            self._engine.record(self._run.id, replace(refused, subtask=subtask))
+        first = kept[0] if kept else named_in(told, self.wall.policy)
+        if first is None:
+            return LOOPBACK if missed_loopback(said, told) else None
+        return f"The wall around the job may be why: {first.setting(home)} opens what it was kept from."
 
     async def bring_in(self) -> None:
         """Bring the objects that its programs' own git wrote into the repository."""

@@ -35,7 +35,8 @@ async def start_plan(engine: Engine, run: Run) -> None:
     try:
         started = await engine.world.in_thread(_pin, engine, run, engine.runs.targets(run))
     except OrchardError as error:
-        engine.record(run.id, PlanPaused(f"The plan cannot start: {error.message}", waiting=True))
+        said = f"The plan cannot start: {error.message} {engine.world.say(error.hint or '')}".rstrip()
+        engine.record(run.id, PlanPaused(said, waiting=True))
         return
     if run.paused is not None or run.canceled is not None or run.deleted:
         return
@@ -51,7 +52,7 @@ async def start_plan(engine: Engine, run: Run) -> None:
 def _pin(engine: Engine, run: Run, others: list[str]) -> PlanStarted:
     repo = engine.world.repo
     level = engine.sandboxes.level(run.plan)
-    started = replace(target_of(repo, run.plan, others), sandbox=level)
+    started = replace(target_of(repo, run.plan, others), sandbox=level, limits=engine.sandboxes.limits(level))
     hold = keep_ref(run.id, BASE, 0)
     failpoint("plan.before-pin")
     update_refs(repo.git, [Update(hold, started.base_commit, ANY)], f"orchard: base of {run.id}")

@@ -74,8 +74,6 @@ async def _run_work(context: Context, one: Work) -> Failed | Held | None:
         return None
     said = redacted(tail(context.log, TAIL_LINES), world.hidden_in, context.run)
     failed = failure(ended, one, said)
-    opens = context.workspace.enclosure.kept_from(said, context.number, context.phase, context.subtask)
-    if opens is None:
-        return failed
-    told = f"The wall around the job may be why: {opens} opens what it was kept from."
-    return replace(failed, hint=(*parts_of(failed.hint), told))
+    told_of = (*command_line(one), *context.plan.env.values(), *context.job.env.values(), *one.env.values())
+    hint = context.workspace.enclosure.kept_from(said, told_of, context.number, context.phase, context.subtask)
+    return failed if hint is None else replace(failed, hint=(*parts_of(failed.hint), hint))

@@ -15,7 +15,7 @@ NETWORKS: tuple[Network, ...] = ("on", "off")
 class Sandbox(Struct, frozen=True):
     """The wall that the user asks for, and what they open in it."""
 
-    level: Level = "off"
+    level: Level = "auto"
     network: Network = "on"
     """Of programs that are no agents; agents reach their model and what the plan allows them."""
     expose: tuple[str, ...] = ()

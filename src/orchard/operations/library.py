@@ -292,6 +292,8 @@ class Library(ABC):
             saved=[SavedRef(saved.ref, saved.commit, saved.why) for saved in run.records[job_id].saved],
             next=job_steps(run, job_id, self.say, engine=alive),
             permissions=job_permissions(run, job_id),
+            sandbox=run.walls[0],
+            limits=list(run.walls[1]),
         )
 
     def attempts(self, job: str, plan: str | None) -> list[AttemptView]:

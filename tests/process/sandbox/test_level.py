@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from orchard.process.sandbox import level
 from orchard.process.sandbox.bwrap import bwrap_program
-from orchard.process.sandbox.level import Finding, Walls, try_bwrap, try_landlock, walls
+from orchard.process.sandbox.level import Finding, Walls, choose, try_bwrap, try_landlock, walls
 from orchard.process.sandbox.policy import SandboxError
 
 WORKS = Walls((Finding("bwrap", True), Finding("landlock", True)))
@@ -68,3 +69,40 @@ def test_a_level_by_name_is_that_one_or_an_error() -> None:
     assert NONE.choose("off") == "off"
     with pytest.raises(SandboxError, match=r"machine\. bwrap: No room\.$"):
         WEAKER.choose("bwrap")
+
+
+def test_no_wall_is_tried_that_is_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[str] = []
+
+    def found(wanted: str) -> Finding:
+        tried.append(wanted)
+        return next(finding for finding in WORKS.findings if finding.level == wanted)
+
+    monkeypatch.setattr(level, "found", found)
+
+    assert [choose("off"), choose("landlock"), choose("auto"), choose("bwrap")] == ["off", "landlock", "bwrap", "bwrap"]
+    assert tried == ["landlock", "bwrap", "bwrap"]
+
+
+def test_what_works_is_tried_again_once_bubblewrap_comes_and_after_nothing_worked(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    tried: list[Path | None] = []
+
+    def try_bwrap(program: Path | None) -> Finding:
+        tried.append(program)
+        return Finding("bwrap", program is not None)
+
+    level._tried.cache_clear()
+    monkeypatch.setattr(level, "try_bwrap", try_bwrap)
+    monkeypatch.setattr(level, "try_landlock", lambda: Finding("landlock", False))
+    monkeypatch.setattr(level, "bwrap_program", lambda: None)
+    try:
+        for _ in range(2):
+            with pytest.raises(SandboxError):
+                choose("auto")
+        monkeypatch.setattr(level, "bwrap_program", lambda: tmp_path)
+        assert choose("auto") == choose("auto") == "bwrap"
+    finally:
+        level._tried.cache_clear()
+    assert tried == [None, None, tmp_path]

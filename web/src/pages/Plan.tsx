@@ -113,9 +113,19 @@ function Head({ repo, plan: { plan } }: { repo: string; plan: Plan }) {
               <b>{large(plan.usage?.tokens ?? 0)}</b> tokens {plan.usage?.cost ? <b>{money(plan.usage.cost)}</b> : null}
             </span>
           )}
+          {plan.sandbox && plan.sandbox !== "off" && (
+            <span title={plan.limits?.join(" ")}>
+              sandbox <b>{plan.sandbox}</b> {plan.sandbox === "landlock" ? "(weaker)" : ""}
+            </span>
+          )}
           {plan.created_at && <span>made {ago(plan.created_at, now)}</span>}
         </div>
       </div>
+      {plan.sandbox === "off" && (
+        <Banner tone="bad" icon="stop">
+          The sandbox is off: programs and agents of this plan work with all the rights of the user who runs it.
+        </Banner>
+      )}
       <Banners repo={repo} plan={plan} />
     </>
   );

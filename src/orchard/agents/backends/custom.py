@@ -72,7 +72,7 @@ class Custom:
         settings = task.settings
         own = {"model": None} if "model" in used else {}
         options(self.name, task, tell, {**own, "allowed_folders": None, "allowed_urls": None})
-        for folder in settings.allowed_folders:
+        for folder in settings.allowed_folders if not task.walled else ():
             no_effect(tell, self.name, "allowed_folders", folder)
         for url in settings.allowed_urls if not task.walled else ():
             no_effect(tell, self.name, "allowed_urls", url)

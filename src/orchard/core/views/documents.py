@@ -139,6 +139,7 @@ class PlanSummary(Struct, frozen=True, kw_only=True):
     groups: Annotated[dict[str, JobStatus], Meta(description="Every group with what it shows.")] = {}
     after: Annotated[str | None, Meta(description="The plan that has to succeed before this one starts.")] = None
     sandbox: Annotated[str | None, Meta(description="The wall around its programs: `bwrap`, `landlock`, `off`.")] = None
+    limits: Annotated[list[str], Meta(description="What its programs may use at most, where the user has said.")] = []
     deleted: bool = False
     deleted_at: Annotated[Moment | None, Meta(description="When it was deleted.")] = None
     key: Annotated[
@@ -473,6 +474,8 @@ class JobDetails(JobView, frozen=True, kw_only=True):
         Permissions | None,
         Meta(description="What its agent may use: in its last turn, or before the first by what the plan says."),
     ] = None
+    sandbox: Annotated[str | None, Meta(description="The wall around its programs: `bwrap`, `landlock`, `off`.")] = None
+    limits: Annotated[list[str], Meta(description="What its programs may use at most, where the user has said.")] = []
 
 
 class Waiting(Struct, frozen=True, kw_only=True):

@@ -61,6 +61,8 @@ PROGRAM_KEYS = (
     r"|credential\.(.*\.)?helper|core\.(sshcommand|gitproxy))$"
 )
 
+OFF = "No wall stands around programs of jobs: sandbox is off."
+
 # Two connections that write or checkpoint at the same moment could damage the file (fixed in 3.51.3).
 WAL_BUG = ((3, 7, 0), (3, 51, 2))
 
@@ -70,6 +72,8 @@ class Finding(Struct, frozen=True):
     topic: str
     message: str
     hint: Hint | None = None
+    alarming: bool = False
+    """Whether it is shown in red although plans can run."""
 
 
 class Patient(Struct, frozen=True):
@@ -163,7 +167,9 @@ def _sandbox(patient: Patient) -> Iterator[Finding]:
         yield Finding("ok" if finding.works else "note", "sandbox", f"{said}{_works(finding)}")
     level = walls().choose(config.level)
     if level == "off":
-        yield Finding("note", "sandbox", "No wall stands around programs of jobs: sandbox is off.")
+        yield Finding(
+            "warning", "sandbox", OFF, 'Take sandbox = "off" out of your settings: "auto" is the default.', True
+        )
         return
     yield Finding("ok", "sandbox", f"Programs of jobs stand behind a wall of kind '{level}'.")
     if level == "landlock":

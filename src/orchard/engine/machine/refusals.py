@@ -8,7 +8,7 @@ about what the failure came from, and never about what would open the path.
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -20,7 +20,7 @@ _WORDS = (
     ": not found|Permission denied|Read-only file system|No such file or directory|Operation not permitted"
     "|EACCES|EROFS|ENOENT"
 )
-_PATH = re.compile(r"(?<![\w/.~-])((?:/|\.[\w-]+/?|[\w-]+/)[^\s:'\"`,;()<>|]{1,400})")
+_PATH = re.compile(r"(?<![\w/.~-])((?:/|\.[\w-]+/?|[\w-]+/)[^\s:'\"`‘’“”,;()<>|]{1,400})")
 _NAME = re.compile(r"(?:^|[\s:'\"])([\w.+-]{1,64}): (?:command )?not found|No such command: '?([\w.+-]{1,64})")
 _LINES, _MOST = 60, 5
 
@@ -52,6 +52,19 @@ def kept_from(said: str, policy: Policy, env: Mapping[str, str]) -> tuple[Kept, 
     return tuple(found.values())
 
 
+def named_in(words: Iterable[str], policy: Policy) -> Kept | None:
+    """What a program was told of by the plan, in its command or in a variable, and cannot see."""
+    paths = (Path(path) for word in words for path in _PATH.findall(word) if path.startswith("/"))
+    judged = (_judged(path, policy, writes=False) for path in paths if ".." not in path.parts)
+    return next((kept for kept in judged if kept is not None), None)
+
+
+def missed_loopback(said: str, told: Iterable[str]) -> bool:
+    """Whether a program may have looked for a server of this machine, where it has a loopback of its own."""
+    refused = re.search("connection refused|ECONNREFUSED", said, re.IGNORECASE) is not None
+    return refused and any(re.search(r"127\.0\.0\.1|localhost|\[?::1\]?:", text) for text in (said, *told))
+
+
 def _named(line: str, folder: Path, env: Mapping[str, str]) -> Iterator[tuple[Path, bool]]:
     """Paths in a line of complaint, and whether it may be about writing; programs that were not found."""
     if re.search(_WORDS, line):
@@ -74,6 +87,7 @@ def _judged(path: Path, policy: Policy, *, writes: bool) -> Kept | None:
         holds = next((place for place in policy.writable if path.is_relative_to(place)), None)
         place = next(place for place in policy.protected if path.is_relative_to(place))
         return Kept(path, "protected", holds, place)
-    if access == "exposed" and writes and (path.exists() or path.parent.is_dir()):
-        return Kept(path, "read-only")
+    if access == "exposed" and writes and (real.exists() or real.parent.is_dir()):
+        # By a link in its worktree a program names another place; what opens that is the place itself.
+        return Kept(real if policy.access(path) == "writable" else path, "read-only")
     return None

@@ -25,6 +25,7 @@ from orchard.agents.project_settings import read_by
 from orchard.engine.world import World
 from orchard.git.objects import quarantine
 from orchard.git.repository import Repository, Worktree
+from orchard.git.worktree.setup import folder_to_link
 from orchard.model.plan import Plan
 from orchard.model.sandbox import Network, stricter
 from orchard.process.sandbox.policy import Level, Policy, Resources
@@ -114,10 +115,23 @@ class Sandboxes:
             return "off"
         from orchard.process.sandbox import level  # with all that builds walls
 
-        return level.walls().choose(wanted)
+        return level.choose(wanted)
 
     def is_off(self, plan: Plan) -> bool:
         return stricter(self._world.config.sandbox.level, plan.sandbox) == "off"
+
+    def limits(self, level: Level) -> tuple[str, ...]:
+        """What holds of the limits that were asked for, in sentences; without a wall none does."""
+        if level == "off" or self._resources == Resources():
+            return ()
+        from orchard.process.sandbox.resources import in_force  # only where something is limited
+
+        return in_force(self._resources).asked
+
+    @cached_property
+    def _resources(self) -> Resources:
+        config = self._world.config.sandbox
+        return Resources(memory=config.memory, processes=config.processes, files=config.files, disk=config.disk)
 
     def around(self, plan: Plan, asked: Asked, worktree: Worktree | None, folders: Folders) -> Wall | None:
         """The wall for programs in a worktree, or in private folders only, which are made; None: there is none."""
@@ -131,12 +145,12 @@ class Sandboxes:
             home=folders.home,
             temporary=folders.temporary,
             # Each by itself and not the folder around them: a job must not put a link in the place of one.
-            writable=(*own, folders.home, folders.temporary, folders.out, folders.objects, *self._writable),
+            writable=(*own, folders.home, folders.temporary, folders.out, folders.objects, *self._writable()),
             protected=(*kept, folders.objects / "info"),
             hidden=tuple(self._hidden(worktree)),
-            exposed=(world.repo.common_dir, *self._exposed),
+            exposed=(world.repo.common_dir, *self._exposed, *self._linked(), *self._named()),
             network="off" if "off" in (config.network, asked.network) else "on",
-            resources=Resources(memory=config.memory, processes=config.processes, files=config.files, disk=config.disk),
+            resources=self._resources,
         )
         env = {**self._told, **quarantine.variables(folders.objects, world.repo)}
         return Wall(level, policy, env)
@@ -181,20 +195,30 @@ class Sandboxes:
 
     @cached_property
     def _exposed(self) -> tuple[Path, ...]:
-        """Toolchains, environments on the PATH, what the settings name, and the programs that are ours."""
+        """Toolchains, environments on the PATH, and the programs that are ours."""
         paths = [*self._chains[0]]
         for part in self._world.environment.get("PATH", "").split(os.pathsep):
             top = Path(part).parent
             if part.startswith("/") and (top / "pyvenv.cfg").is_file() and ".." not in top.parts:
                 paths.append(top)  # a virtual environment is found by its programs, and needs all of it
         own = [Path(sys.prefix), Path(sys.base_prefix), *(Path(place).parent for place in orchard.__path__)]
-        named = [_place(text, self._home) for text in self._world.config.sandbox.expose]
-        return tuple(dict.fromkeys(path for path in (*paths, *own, *named) if path.exists()))
+        return tuple(dict.fromkeys(path for path in (*paths, *own) if path.exists()))
 
-    @cached_property
-    def _writable(self) -> tuple[Path, ...]:
-        named = [_place(text, self._home) for text in self._world.config.sandbox.write]
-        return tuple(path for path in named if path.is_dir())
+    def _linked(self) -> Iterable[Path]:
+        """Folders of the checkout that worktrees share by a link: to be read, where the settings open no more."""
+        top = self._world.repo.main_top
+        if top is not None:
+            found = (folder_to_link(top, name) for name in self._world.config.worktree.link)
+            yield from (place for place in found if place is not None)
+
+    def _named(self) -> Iterable[Path]:
+        """What the settings name and is there; an engine may live longer than it takes to come."""
+        named = (_place(text, self._home) for text in self._world.config.sandbox.expose)
+        return (path for path in named if path.exists())
+
+    def _writable(self) -> Iterable[Path]:
+        named = (_place(text, self._home) for text in self._world.config.sandbox.write)
+        return (path for path in named if path.is_dir())
 
     @property
     def _told(self) -> dict[str, str]:

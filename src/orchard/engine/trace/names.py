@@ -49,6 +49,8 @@ TURN = "orchard.turn"
 SUBTASK = "orchard.subtask.id"
 HEALTH = "orchard.health"
 """The conditions that a worker was in during its turn, each once: `slow,stuck`."""
+SANDBOX = "orchard.sandbox"
+"""The wall around the programs: `bwrap`, `landlock` or `off`."""
 OUTCOME = "orchard.outcome"
 REASON = "orchard.reason"
 

@@ -106,6 +106,11 @@ class _Plan(Struct):
     part: Part | None = None
     """None: nothing happens by itself."""
     jobs: dict[JobId, _Job] = field(default_factory=dict)
+    sandbox: str | None = None
+
+    def note_wall(self, part: Part) -> None:
+        if self.sandbox is not None:
+            part.attributes[names.SANDBOX] = self.sandbox
 
 
 class Tracing:
@@ -199,7 +204,9 @@ class Tracing:
         take = _TAKE.get(type(event))
         if take is not None:
             take(self, plan, event, recorded)
+        plan.sandbox = run.walls[0]
         if plan.part is not None and over and not plan.jobs:
+            plan.note_wall(plan.part)
             error = "failed" if run.status is PlanStatus.FAILED else None
             self._end(plan, plan.part, at, str(run.status), error)
             plan.part = None
@@ -234,6 +241,7 @@ class Tracing:
             self._end_turn(plan, turn, at, outcome, error)
         if under_way.phase is not None:
             self._end(plan, under_way.phase, at, outcome, error)
+        plan.note_wall(under_way.part)
         self._end(plan, under_way.part, at, outcome, error)
 
     # ------------------------------------------------------------------------------------- within jobs

@@ -77,7 +77,7 @@ def _furnished(context: Context, seat: Seat, settings: Settings, launcher: Launc
     folders = [path for path in settings.allowed_folders if path.is_dir()]
     wall = launcher.wall.opened(
         writable=(seat.folder, seat.private, seat.scratch, *own, *folders),
-        exposed=places_of(ways.program) if ways.program is not None else (),
+        exposed=(*(places_of(ways.program) if ways.program is not None else ()), *_own_log(context)),
         sockets=() if socket is None else (Path(socket),),
         home=home,
         temporary=seat.scratch,
@@ -87,6 +87,11 @@ def _furnished(context: Context, seat: Seat, settings: Settings, launcher: Launc
         others = tuple(path for path in policy.writable if path != seat.folder)
         policy = replace(policy, writable=others, exposed=(*policy.exposed, seat.folder))
     return launcher.behind(replace(wall, policy=policy))
+
+
+def _own_log(context: Context) -> tuple[Path, ...]:
+    """What programs of the phase printed: an agent that heals is told to read it there."""
+    return (context.log,) if context.log.is_file() else ()
 
 
 def _tell_unknown(context: Context, agent: str) -> None:

@@ -176,15 +176,27 @@ def _parents(name: bytes) -> list[Path]:
 
 
 def _cannot_link(repo: Repository, top: Path, name: str) -> str | None:
-    parts = name.strip("/").split("/")
-    if name.startswith("/") or any(part in ("", ".", "..") or part.lower() == ".git" for part in parts):
+    if not _is_inside(name):
         return "it is not the name of a folder inside the checkout"
-    folder = top.joinpath(*parts)
-    if behind_link(os.fsencode(top), os.fsencode(name)) or folder.is_symlink() or not folder.is_dir():
+    folder = folder_to_link(top, name)
+    if folder is None:
         return "there is no such folder in the checkout"
-    if not _ignored_in(git_of_checkout(repo, top), [os.fsencode("/".join(parts))]):
+    if not _ignored_in(git_of_checkout(repo, top), [os.fsencode(folder.relative_to(top))]):
         return "git does not ignore it"
     return None
+
+
+def _is_inside(name: str) -> bool:
+    parts = name.strip("/").split("/")
+    return not name.startswith("/") and not any(part in ("", ".", "..") or part.lower() == ".git" for part in parts)
+
+
+def folder_to_link(top: Path, name: str) -> Path | None:
+    """The folder of a checkout that a name means; None: it means none, or a link is on the way to it."""
+    folder = top / name.strip("/")
+    if not _is_inside(name) or behind_link(os.fsencode(top), os.fsencode(name)):
+        return None
+    return folder if folder.is_dir() and not folder.is_symlink() else None
 
 
 def _link(trees: Worktrees, top: Path, worktree: Worktree, name: str) -> str | None:

@@ -44,6 +44,7 @@ from orchard.model.events.health import UpdatesDelivered as UpdatesDelivered
 from orchard.model.events.permissions import CallAnswered as CallAnswered
 from orchard.model.events.permissions import CallAsked as CallAsked
 from orchard.model.events.sandbox import SandboxRefused as SandboxRefused
+from orchard.model.events.sandbox import SandboxSet as SandboxSet
 from orchard.model.events.subtasks import ProgressReported as ProgressReported
 from orchard.model.events.subtasks import SubtaskCompleted as SubtaskCompleted
 from orchard.model.events.subtasks import SubtaskEnded as SubtaskEnded
@@ -87,6 +88,8 @@ class PlanStarted(PlanEvent, frozen=True):
     """None: the branch does not exist yet and is made by landing."""
     sandbox: str | None = None
     """The wall around its programs: `bwrap`, `landlock` or `off`; None: written before there were walls."""
+    limits: tuple[str, ...] = ()
+    """What its programs may use at most, in sentences; only the limits that were asked for."""
 
 
 class PlanPaused(PlanEvent, frozen=True):

@@ -1,8 +1,15 @@
-"""Facts about the wall around a job's programs."""
+"""Facts about the wall around a plan's programs."""
 
 from typing import Literal
 
-from orchard.model.events.event import PhaseFact
+from orchard.model.events.event import PhaseFact, PlanEvent
+
+
+class SandboxSet(PlanEvent, frozen=True):
+    """Another wall than before stands around the plan's programs from here on: the engine has other settings now."""
+
+    sandbox: str
+    limits: tuple[str, ...] = ()
 
 
 class SandboxRefused(PhaseFact, frozen=True):

@@ -2,12 +2,12 @@
 
 A kernel, a container or a distribution may forbid what bubblewrap needs (user namespaces, a `/proc` of one's own), and
 says so only when asked. So a program is started behind the real profile, and must report that it is where it should be.
-What was found holds as long as this process lives.
+What was found holds as long as this process lives, unless bubblewrap comes or goes.
 """
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -23,6 +23,8 @@ from orchard.process.sandbox.seccomp import seccomp_filter
 from orchard.process.sandbox.spawn import popen
 
 Wanted = Literal["auto", "bwrap", "landlock", "off"]
+
+STRONGEST_FIRST: tuple[Level, ...] = ("bwrap", "landlock")
 
 SECONDS = 20.0
 """How long the trial may take, on a machine that is busy with something else."""
@@ -50,22 +52,46 @@ class Walls(Struct, frozen=True):
 
     def choose(self, wanted: Wanted) -> Level:
         """The level to use; an error where it does not work. `auto` never means none."""
-        if wanted == "off":
-            return "off"
-        for finding in self.findings:
-            if finding.works and wanted in ("auto", finding.level):
-                return finding.level
-        asked = [finding for finding in self.findings if wanted in ("auto", finding.level)]
-        reasons = " ".join(f"{finding.level}: {finding.reason}" for finding in asked)
-        raise SandboxError(
-            f"No wall can be put around programs on this machine. {reasons}",
-            hint="Install bubblewrap (package 'bubblewrap'), or set sandbox = \"off\" to run everything without one.",
-        )
+        return _first(wanted, (finding for finding in self.findings if wanted in ("auto", finding.level)))
+
+
+def _first(wanted: Wanted, findings: Iterable[Finding]) -> Level:
+    if wanted == "off":
+        return "off"
+    reasons = []
+    for finding in findings:
+        if finding.works:
+            return finding.level
+        reasons.append(f"{finding.level}: {finding.reason}")
+    raise SandboxError(
+        f"No wall can be put around programs on this machine. {' '.join(reasons)}",
+        hint="Install bubblewrap (package 'bubblewrap'), or set sandbox = \"off\" to run everything without one.",
+    )
+
+
+def found(level: Level) -> Finding:
+    """Whether a level works here; tried again when bubblewrap has come or gone."""
+    return _tried(level, bwrap_program() if level == "bwrap" else None)
 
 
 @cache
+def _tried(level: Level, bwrap: Path | None) -> Finding:
+    return try_bwrap(bwrap) if level == "bwrap" else try_landlock()
+
+
 def walls() -> Walls:
-    return Walls((try_bwrap(bwrap_program()), try_landlock()))
+    """Every level, tried."""
+    return Walls(tuple(map(found, STRONGEST_FIRST)))
+
+
+def choose(wanted: Wanted) -> Level:
+    """The level to use, as `Walls.choose` says, without trying one that is not asked for; where there was none, all are
+    tried again the next time."""
+    try:
+        return _first(wanted, (found(level) for level in STRONGEST_FIRST if wanted in ("auto", level)))
+    except SandboxError:
+        _tried.cache_clear()
+        raise
 
 
 def try_bwrap(program: Path | None) -> Finding:

@@ -41,6 +41,9 @@ class InForce(Struct, frozen=True):
 
     by: Literal["cgroup", "process", "nothing"]
     words: tuple[str, ...]
+    """A sentence for each kind of limit, whether one is set or not."""
+    asked: tuple[str, ...] = ()
+    """Only the sentences about limits that are set."""
 
 
 @cache
@@ -177,37 +180,31 @@ def _children(pid: int) -> list[int]:
 def in_force(limits: Resources, where: Delegation | None = None) -> InForce:
     """What holds here, and what does not, for `doctor` and `status`."""
     where = delegation() if where is None else where
-    words = tuple(_words(limits, where))
+    found = dict(_words(limits, where))
+    words = tuple(f"{kind}: {said or 'no limit is set'}." for kind, said in found.items())
+    asked = tuple(f"{kind}: {said}." for kind, said in found.items() if said is not None)
     if limits == Resources():
         return InForce("nothing", words)
-    return InForce("cgroup" if where.controllers else "process", words)
+    return InForce("cgroup" if where.controllers else "process", words, asked)
 
 
-def _words(limits: Resources, where: Delegation) -> Iterator[str]:
+def _words(limits: Resources, where: Delegation) -> Iterator[tuple[str, str | None]]:
+    """Every kind of limit with what holds; None: none is set."""
     why = where.reason or "the controller is not there"
-    if limits.memory is None:
-        yield "Memory: no limit is set."
-    elif "memory" in where.controllers:
-        yield f"Memory: at most {_size(limits.memory)} for all processes of a program together (cgroup)."
-    else:
-        yield f"Memory: at most {_size(limits.memory)} for each process, not for all together: {why}."
-    if limits.processes is None:
-        yield "Processes: no limit is set."
-    elif "pids" in where.controllers:
-        yield f"Processes: at most {limits.processes} (cgroup)."
-    else:
-        yield (
-            f"Processes: not limited to {limits.processes}: {why}, and the system's own limit "
-            "would count all processes of the user."
-        )
-    if limits.files is None:
-        yield "Open files: no limit is set."
-    else:
-        yield f"Open files: at most {limits.files} for each process."
-    if limits.disk is None:
-        yield "Disk: no limit is set."
-    else:
-        yield f"Disk: no file larger than {_size(limits.disk)}; the sum of all files is not limited."
+    memory = processes = files = disk = None
+    if limits.memory is not None:
+        among = "all processes of a program together (cgroup)"
+        held = among if "memory" in where.controllers else f"each process, not for all together: {why}"
+        memory = f"at most {_size(limits.memory)} for {held}"
+    if limits.processes is not None:
+        uncounted = f"{why}, and the system's own limit would count all processes of the user"
+        held = f"at most {limits.processes} (cgroup)"
+        processes = held if "pids" in where.controllers else f"not limited to {limits.processes}: {uncounted}"
+    if limits.files is not None:
+        files = f"at most {limits.files} for each process"
+    if limits.disk is not None:
+        disk = f"no file larger than {_size(limits.disk)}; the sum of all files is not limited"
+    yield from (("Memory", memory), ("Processes", processes), ("Open files", files), ("Disk", disk))
 
 
 def _size(number: int) -> str:

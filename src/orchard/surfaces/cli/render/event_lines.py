@@ -56,8 +56,16 @@ def _took(run: Run, job: JobId) -> str:
 
 def _plan_started(run: Run, event: events.PlanStarted) -> list[Line]:
     where = f"from {safe(event.base_branch or '')} {text.short(event.base_commit)} for {safe(event.target_branch)}"
-    wall = f", sandbox {event.sandbox}" if event.sandbox not in (None, "off") else ""
-    return [_line("plan", "started", "busy", " ".join(where.split()) + wall)]
+    line = _line("plan", "started", "busy", " ".join(where.split()))
+    return [[*line, (", ", ""), text.wall(event.sandbox)] if event.sandbox is not None else line, *_limits(event)]
+
+
+def _sandbox_set(run: Run, event: events.SandboxSet) -> list[Line]:
+    return [[*_line("plan", "goes on", "busy"), ("  with another wall than before: ", ""), text.wall(event.sandbox)]]
+
+
+def _limits(event: events.PlanStarted) -> list[Line]:
+    return [_line("plan", "limit", "dim", safe(one)) for one in event.limits]
 
 
 def _paused(run: Run, event: events.PlanPaused) -> list[Line]:
@@ -328,6 +336,7 @@ LINES: Mapping[type[Event], Callable[[Run, Any], list[Line]]] = {
     events.AgentNoted: _agent_noted,
     events.HealTried: _heal_tried,
     events.HealthNoted: _health,
+    events.SandboxSet: _sandbox_set,
     events.SandboxRefused: _refused,
     events.HealthCleared: _well,
     events.SubtaskSpawned: _spawned,

@@ -14,7 +14,7 @@ from orchard.surfaces.cli.render.tree import Look
 
 LABEL_COLUMNS = 12
 ASKED = "would do"
-LONG = (ASKED, "says", "called done", "outcome", "error", "commits")
+LONG = (ASKED, "says", "called done", "outcome", "error", "commits", "limits")
 """What may take several lines."""
 SHOWN_ABOVE = ("id", "name", "group", "needs", "task", "tools", "deny_tools", "ask_tools")
 
@@ -90,6 +90,10 @@ def _rows(job: JobDetails) -> Iterator[tuple[str, str | None, Meaning]]:
         yield "used", f"{used.tokens:,} tokens in {text.many(used.requests or 0, 'request')}{premium}{cost}", ""
     yield "healed", ", ".join(f"{shown_phase(one.phase)} by {one.agent}" for one in job.healed), "wait"
     yield "worktree", job.worktree, ""
+    if job.sandbox is not None:
+        said, meaning = text.wall(job.sandbox)
+        yield "sandbox", said.removeprefix("sandbox "), meaning
+    yield "limits", "\n".join(job.limits), ""
     yield "called done", "yes, and nothing was said about it" if job.result == "" else job.result, ""
     if evidence:
         yield "evidence", f"{evidence.get('type', '')}: {evidence.get('summary', '')}", ""

@@ -165,6 +165,15 @@ def next_command(hint: str) -> Line:
     return [("next: ", "wait"), (safe(hint), "strong")]
 
 
+def wall(level: str, shown: Meaning = "") -> Piece:
+    """The wall around a plan's programs: in red where there is none, and the weaker one is called so."""
+    if level == "off":
+        return "sandbox off", "bad"
+    if level == "landlock":
+        return "sandbox landlock (weaker: see 'orchard doctor')", shown
+    return f"sandbox {safe(level)}", shown
+
+
 def warning(message: object) -> Line:
     return [("warning: ", "wait"), (safe(message, 2000), "")]
 

@@ -48,12 +48,13 @@ def header(plan: PlanSummary, look: Look) -> Line:
     took = text.elapsed(plan.started_at, plan.ended_at or plan.idle_since, look.now, plan.idle_seconds)
     # What changes comes first: a narrow screen cuts the end off.
     line: Line = [(safe(plan.name, 80), "name"), ("  ", ""), text.status_piece(plan.status)]
+    line += [("  ", ""), text.wall(plan.sandbox)] if plan.sandbox == "off" else []
     line += [(f"  {took}", "dim")] if took else []
     line.append((f"  {safe(plan.id)}", "dim"))
     if base or target:
         line.append((f"  {safe(base or text.short(plan.base.commit), 60)} -> {safe(target or '?', 80)}", "dim"))
     if plan.sandbox not in (None, "off"):
-        line.append((f"  sandbox {safe(plan.sandbox or '')}", "dim"))
+        line += [("  ", ""), text.wall(plan.sandbox or "", shown="dim")]
     return line
 
 
@@ -244,7 +245,8 @@ def status_lines(document: PlanView, jobs: Sequence[JobView]) -> list[Line]:
     """A plan with these of its jobs, and everything that a person asks next."""
     plan, look = document.plan, look_now(details=True)
     about: list[Line] = [[(safe(plan.description, ABOUT), "dim")]] if plan.description else []
-    lines = [header(plan, look), *about, *tree(plan, jobs, look), counts_line(plan)]
+    held: list[Line] = [[("limit: ", "dim"), (safe(one, 300), "dim")] for one in plan.limits]
+    lines = [header(plan, look), *about, *tree(plan, jobs, look), counts_line(plan), *held]
     result = result_line(document)
     told = plan.status == "waiting" and any(job.waiting for job in jobs)  # under the job, above
     return [*lines, *([result] if result else []), *end_lines(replace(plan, error=None) if told else plan)]

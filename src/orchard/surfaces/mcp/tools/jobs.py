@@ -79,6 +79,8 @@ class JobPage(Told, kw_only=True):
     aggregated: dict[str, int] | None = None
     commits: list[dict[str, Any]] | None = None
     usage: dict[str, Any] | None = None
+    sandbox: str | None = None
+    limits: list[str] | None = None
     worktree: str | None = None
     failed_phase: PhaseName | None = None
     evidence: dict[str, Any] | None = None
@@ -103,7 +105,7 @@ def _job_page(app: App, meant: MeantJob, given: Any) -> Json:
     changed = changed_counts(whole.summary)
     kept = {name: getattr(whole, name) for name in (
         "group", "task", "agent", "base_commit", "commit", "usage", "worktree", "failed_phase", "evidence", "subtasks",
-        "healed", "progress", "worker",
+        "healed", "progress", "worker", "sandbox", "limits",
         "scheduled_at", "started_at", "ended_at",
     )}  # fmt: skip
     return {

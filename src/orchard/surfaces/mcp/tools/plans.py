@@ -41,6 +41,7 @@ class PlanPage(Told, kw_only=True):
     base: str | None = None
     result: str | None = None
     sandbox: str | None = None
+    limits: list[str] | None = None
     warnings: list[str] | None = None
     healed: list[dict[str, str]] | None = None
     resolutions: list[dict[str, Any]] | None = None
@@ -70,6 +71,7 @@ def _plan_page(app: App, meant: Meant, given: Any) -> Json:
             "base": summary.base.branch,
             "result": result.branch if result else None,
             "sandbox": summary.sandbox if given.since is None else None,
+            "limits": summary.limits if given.since is None else None,
             "warnings": summary.warnings[-5:],
             "healed": summary.healed[-NAMED:],
             "resolutions": summary.resolutions[-NAMED:],

@@ -83,9 +83,9 @@ def demo(terminal: Terminal, folder: Path | None, keep: bool) -> int:
         project = make_project(scratch.folder)
         terminal.say([("A scratch repository with a small Python program is in ", ""), (safe(project.top), "name")])
         terminal.say([("Its plan is ", ""), (safe(project.plan), "name"), (": nine jobs, one of which must fail", "")])
-        app = open_app(
-            project.top, in_commands, {"heal.enabled": False}
-        )  # its failure is on purpose: no agent is asked
+        # Its failure is on purpose, so no agent is asked; and jobs behind a wall see no file beside the repository.
+        own = {"heal.enabled": False, "sandbox.expose": [str(project.rare_words)]}
+        app = open_app(project.top, in_commands, own)
         followed = asyncio.run(_play(terminal, app, project))
         scratch.keep |= followed.run.landed is None  # something to look into
         if followed.detached:

@@ -148,12 +148,14 @@ def submit(terminal: Terminal, app: App, plan: Plan, file: str, key: str | None 
         given = {"file": None if file == "-" else file, "idempotency_key": key}
         answer = await session.request("create_plan", plan=plan, **given)
         refresh_schemas(repo)
-        terminal.say([("Plan ", ""), (safe(plan.name), "name"), (" is ", ""), (safe(answer["plan"]), "strong")])
+        off = stricter(config.sandbox.level, plan.sandbox) == "off"
+        wall = [(", ", ""), text.wall("off")] if off else []
+        terminal.say([("Plan ", ""), (safe(plan.name), "name"), (" is ", ""), (safe(answer["plan"]), "strong"), *wall])
         if answer["known"]:
             terminal.note(text.done("It was made with this key before; nothing new was made."))
         if plan.base is None and not terminal.quiet and (count := uncommitted(app)):
             terminal.note(text.warning(left_out(count)))
-        if stricter(config.sandbox.level, plan.sandbox) != "off":
+        if not off:
             pass  # the line that says that the plan has started names the wall
         elif asks_agents(plan):
             terminal.note(text.warning(RIGHTS))
