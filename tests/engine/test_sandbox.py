@@ -368,7 +368,7 @@ async def test_a_job_cannot_put_a_link_in_the_place_of_a_private_folder(
     private = Repo.make(home / "private")
     private.commit({"secret.txt": "the secret\n"})
     work = f"""
-        top=$(dirname $GIT_OBJECT_DIRECTORY)
+        top=$(dirname $HOME)
         for name in objects home tmp out; do
           mv $top/$name $top/$name.old && ln -s {home}/private/.git/objects $top/$name && echo $name >> replaced.txt
         done
@@ -379,6 +379,25 @@ async def test_a_job_cannot_put_a_link_in_the_place_of_a_private_folder(
     assert status["plan"]["status"] == "succeeded", job(status, "a")
     assert "replaced.txt" not in orchard.repo.files("work")
     private("fsck", "--strict")
+
+
+async def test_another_repository_of_a_job_keeps_its_objects_to_itself(orchard: Orchard, level: str) -> None:
+    if level != "bwrap":
+        pytest.skip("only mounts put the folder of a job's objects where git looks by itself")
+    work = """
+        set -e; export GIT_CONFIG_GLOBAL=$HOME/.gitconfig
+        git init -q $TMPDIR/other && cd $TMPDIR/other && echo x > x && git add x && git commit -qm other
+        git rev-parse HEAD > $ORCHARD_WORKTREE/other.txt && git fsck --strict --full
+        git clone -q $ORCHARD_WORKTREE $TMPDIR/copy && git -C $TMPDIR/copy log --oneline
+        cd $ORCHARD_WORKTREE && echo own > own.txt && git add own.txt && git commit -qm job && git log --oneline
+    """
+    status = await orchard.run(plan(work))
+
+    assert status["plan"]["status"] == "succeeded", job(status, "a")
+    files = orchard.repo.files("work")
+    assert files["own.txt"] == "own\n"
+    assert orchard.repo.run("cat-file", "-e", files["other.txt"].strip()).status != 0
+    orchard.repo("fsck", "--strict", "--full")
 
 
 async def test_what_git_does_not_accept_of_a_job_is_told_and_not_deleted(orchard: Orchard, level: str) -> None:

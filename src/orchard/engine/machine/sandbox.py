@@ -72,6 +72,11 @@ class Folders(Struct, frozen=True):
         return self.top / "objects"
 
     @property
+    def shared(self) -> Path:
+        """Where programs behind a wall with mounts see the repository's own objects; outside nothing is there."""
+        return self.top / "shared"
+
+    @property
     def out(self) -> Path:
         """Where programs leave what is for us."""
         return self.top / "out"
@@ -141,18 +146,21 @@ class Sandboxes:
         world, config = self._world, self._world.config.sandbox
         folders.make(world.identity)
         own, kept = _of_worktree(world.repo, worktree, asked) if worktree is not None else ((), ())
+        mounted = quarantine.mounts(folders.objects, world.repo, folders.shared) if level == "bwrap" else ()
+        objects = () if mounted else (folders.objects,)
         policy = Policy(
             home=folders.home,
             temporary=folders.temporary,
             # Each by itself and not the folder around them: a job must not put a link in the place of one.
-            writable=(*own, folders.home, folders.temporary, folders.out, folders.objects, *self._writable()),
-            protected=(*kept, folders.objects / "info"),
+            writable=(*own, folders.home, folders.temporary, folders.out, *objects, *self._writable()),
+            protected=(*kept, *(path / "info" for path in objects)),
             hidden=tuple(self._hidden(worktree)),
             exposed=(world.repo.common_dir, *self._exposed, *self._linked(), *self._named()),
+            mounts=mounted,
             network="off" if "off" in (config.network, asked.network) else "on",
             resources=self._resources,
         )
-        env = {**self._told, **quarantine.variables(folders.objects, world.repo)}
+        env = self._told if mounted else {**self._told, **quarantine.variables(folders.objects, world.repo)}
         return Wall(level, policy, env)
 
     @cached_property

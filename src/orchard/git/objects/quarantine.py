@@ -1,8 +1,10 @@
 """Objects that a job's own git wrote: kept in a folder of the job's, and brought into the repository after a look.
 
-A job behind a wall cannot write to the repository's objects. Its git gets a folder of its own (`variables`), reads the
-repository's beside it, and `bring_in` brings what it wrote into the repository before our own git looks at the
-worktree: an index or a HEAD may name objects that exist nowhere else.
+A job behind a wall cannot write to the repository's objects. Its git gets a folder of its own and reads the
+repository's beside it. Behind a wall with mounts that folder stands in the place of the repository's (`mounts`), so
+that git needs to be told nothing and other repositories of the job are as they always are; behind one without,
+variables name it (`variables`), and they hold for every git of the job. `bring_in` brings what it wrote into the
+repository before our own git looks at the worktree: an index or a HEAD may name objects that exist nowhere else.
 
 The folder is a stranger's. Git is never pointed at it, since a file in it could name further folders to read from. What
 looks like an object or a pack is copied into a folder of ours, and git reads, packs and checks that (`--strict`).
@@ -13,6 +15,7 @@ import re
 import secrets
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
@@ -23,6 +26,8 @@ from orchard.git.command import Git, GitError
 from orchard.git.folders import entries
 from orchard.git.repository import Repository
 from orchard.git.scratch import SCRATCH
+from orchard.process.sandbox.policy import Mount
+from orchard.process.sandbox.wall import Wall
 
 FOLDER = "GIT_OBJECT_DIRECTORY"
 """The variable by which a job's git finds where to write."""
@@ -45,6 +50,34 @@ def variables(folder: Path, repo: Repository) -> dict[str, str]:
         FOLDER: str(folder),
         "GIT_ALTERNATE_OBJECT_DIRECTORIES": str(repo.common_dir / "objects"),
     }
+
+
+def mounts(folder: Path, repo: Repository, seen_at: Path) -> tuple[Mount, ...]:
+    """The folder in the place of the repository's objects, and these at a path that the folder's notes name."""
+    objects = repo.common_dir / "objects"
+    note = folder / "info" / "alternates"
+    if not os.path.lexists(note):
+        note.write_text("".join(f"{path}\n" for path in (seen_at, *_alternates(objects))), errors="surrogateescape")
+    return (
+        Mount(objects, seen_at),
+        Mount(folder, objects, writable=True),
+        Mount(folder / "info", objects / "info"),
+    )
+
+
+def _alternates(objects: Path) -> Iterator[Path]:
+    """Where the repository reads further objects; relative paths begin at its own folder, not where that is seen."""
+    with suppress(OSError):
+        for line in (objects / "info" / "alternates").read_text(errors="surrogateescape").splitlines():
+            if line and not line.startswith(("#", '"')):
+                yield objects / line
+
+
+def folder_of(wall: Wall, repo: Repository) -> Path | None:
+    """Where the git of programs behind this wall writes."""
+    named = wall.env.get(FOLDER)
+    mounted = (mount.source for mount in wall.policy.mounts if mount.goal == repo.common_dir / "objects")
+    return Path(named) if named else next(mounted, None)
 
 
 def is_empty(folder: Path) -> bool:

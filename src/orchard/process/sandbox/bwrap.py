@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 
 from orchard.process.sandbox.ground import Ground, Place, folders_above
-from orchard.process.sandbox.policy import READ_ONLY, Policy
+from orchard.process.sandbox.policy import READ_ONLY, Mount, Policy
 
 ENVIRONMENT: Mapping[str, str] = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
 """All that bwrap and nsenter themselves are started with. Who looks for a job's processes by a variable adds that."""
@@ -73,6 +73,7 @@ def bwrap_options(
         *(("--uid", NO_ONE, "--gid", NO_ONE) if ground.root else ()),
         *_system(ground, policy.resources.memory),
         *_mounts(ground.places),
+        *(part for mount in policy.mounts for part in _at_another_path(mount)),
         *_variables({**env, "HOME": str(policy.home), "TMPDIR": str(policy.temporary)}),
         *("--chdir", str(folder)),
         *(("--seccomp", str(seccomp)) if seccomp is not None else ()),
@@ -131,6 +132,10 @@ def _mount(place: Place) -> tuple[str, ...]:
     if path in SCRATCH:
         return ("--size", SCRATCH_BYTES, "--perms", "1777", "--tmpfs", path)
     return ("--size", EMPTY_BYTES, "--perms", "0555", "--tmpfs", path)
+
+
+def _at_another_path(mount: Mount) -> tuple[str, ...]:
+    return ("--bind" if mount.writable else "--ro-bind", str(mount.source), str(mount.goal))
 
 
 def _variables(env: Mapping[str, str]) -> tuple[str, ...]:

@@ -44,6 +44,14 @@ class Resources(Struct, frozen=True, kw_only=True):
     disk: int | None = None
 
 
+class Mount(Struct, frozen=True):
+    """A folder that programs find at another path than where it is; only a wall with mounts can do that."""
+
+    source: Path
+    goal: Path
+    writable: bool = False
+
+
 class Policy(Struct, frozen=True, kw_only=True):
     """What one program may reach."""
 
@@ -59,6 +67,8 @@ class Policy(Struct, frozen=True, kw_only=True):
     """Places of which nothing is there: home, temporary and runtime folders, our state, other worktrees."""
     exposed: tuple[Path, ...] = ()
     """To be read, although it is below something hidden: toolchains, `.git`."""
+    mounts: tuple[Mount, ...] = ()
+    """Over all places, in this order."""
     sockets: tuple[Path, ...] = ()
     """Unix sockets that may be connected to."""
     network: Network = "on"
@@ -69,7 +79,8 @@ class Policy(Struct, frozen=True, kw_only=True):
     resources: Resources = Resources()
 
     def __post_init__(self) -> None:
-        for path in (self.home, self.temporary, *(path for path, _ in self.places())):
+        goals = (mount.goal for mount in self.mounts)
+        for path in (self.home, self.temporary, *goals, *(path for path, _ in self.places())):
             if not path.is_absolute() or ".." in path.parts:
                 raise SandboxError(f"The wall cannot hold '{path}': it takes absolute paths without '..' only.")
 

@@ -94,11 +94,11 @@ _bringing = threading.Lock()
 def _bring_in(repo: Repository, context: ToolContext) -> None:
     """Objects that commands behind the wall wrote with their own git: the index or HEAD may name some of them."""
     wall = context.launcher.wall
-    folder = wall.env.get(quarantine.FOLDER) if wall is not None else None
+    folder = quarantine.folder_of(wall, repo) if wall is not None else None
     if folder is None:
         return
     with _bringing:
-        brought = quarantine.bring_in(repo, Path(folder))
+        brought = quarantine.bring_in(repo, folder)
     if brought.refused is not None:
         raise ToolError(f"What git wrote in your commands is not accepted: {brought.refused}")
 
