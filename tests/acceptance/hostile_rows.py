@@ -296,7 +296,7 @@ MISNAMED = [
     said("an undo before the start", "undo held --yes", 2, "has not landed"),
     said("a purge of what waits without a yes", "purge held", 4, "without a terminal", "--yes"),
     said("a failure of the beginning of a job", "force-fail alph --plan landed", 3, "not enough", "alpha"),
-    said("approval of what failed", "approve bad --plan failed --yes", 3, "no result yet"),
+    said("approval of what failed", "approve bad --plan failed --yes", 2, "does not wait for approval"),
     said("a failure of the validation", "force-fail __snapshot-validation__ --plan landed", 2, "succeeded already"),
     said("a change in no file", "reshape held nofile.json", 2, "Cannot read"),
     said("a change in a folder", "reshape held .", 2, "Is a directory"),

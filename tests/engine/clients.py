@@ -113,6 +113,7 @@ class PaperEngine:
             integration=SimpleNamespace(start=None),
             repo=None,
             say=in_commands,
+            changed_settings=tuple,
             hidden_in={},
             described_at=lambda commit, name: None,
         )

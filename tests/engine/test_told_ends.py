@@ -60,7 +60,7 @@ async def test_a_side_that_is_taken_between_two_needs_is_told_for_every_job_that
     assert orchard.repo.files("work")["README.md"] == f"{kept.upper()}\n"
     for name in ("c", "d"):
         assert f"the version of {kept} is kept, that of {dropped} is not" in notes(orchard, name, "merge-fi")
-    assert f"by {side} in c (merge-fi): README.md" in said(status)
+    assert f"by {side} in c (preparing): README.md" in said(status)
 
 
 async def test_a_side_that_is_taken_between_two_leaves_is_a_resolution_like_any_other(orchard: Orchard) -> None:

@@ -242,7 +242,7 @@ def _toml(value: object, nothing: int | str) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, tuple):
-        return "[]"
+        return f"[{', '.join(_toml(one, nothing) for one in value)}]"
     return f'"{value}"' if isinstance(value, str) else f"{value:g}" if isinstance(value, float) else str(value)
 
 
